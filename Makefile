@@ -1,0 +1,27 @@
+# The commands of a working day. Each makes the virtual environment it needs when there is none.
+
+PYTHON ?= python3
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: run test lint clean
+
+run: $(READY)  ## train the bundled model on two pinned workers
+	$(BIN)/python -m spawnlaunch --nproc 2
+
+test: $(READY)  ## every test: real processes, sockets, and Slurm where it is installed
+	$(BIN)/python -m pytest
+
+lint: $(READY)  ## style, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@

@@ -1,0 +1,208 @@
+"""The command line: flags in, a Request out.
+
+Nothing else in the launcher parses argv, and settings from the environment are read here too.
+The flags end where the worker's command begins, and from there on every word is the worker's,
+whatever it looks like: so the cut is found first, and argparse sees only what lies before it.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, NoReturn
+
+from spawnlaunch import __version__
+from spawnlaunch.errors import UsageError
+
+PROG = "spawnlaunch"
+
+# Spellings of torchrun and torch.distributed.launch that mean a flag of ours.
+# Underscores in the name of a flag are read as hyphens before this table is looked at.
+ALIASES = {"--nproc-per-node": "--nproc", "--module": "-m"}
+
+USAGE = """\
+python -m spawnlaunch [flags] [script | -m module] [args...]
+       python -m spawnlaunch [flags] [-- flags of the bundled training loop]
+
+Start one PyTorch worker per device on this machine, each pinned to its own CPUs, and watch them:
+when one fails the others are stopped, and its exit status becomes the launcher's. Everything after
+the script or module goes to it verbatim. With neither, the bundled training loop runs."""
+
+EXAMPLES = """\
+examples:
+  spawnlaunch --nproc 2                          train the bundled model on two workers
+  spawnlaunch --nproc 2 -- --steps 100           the same, with flags of the training loop
+  spawnlaunch --nproc gpu train.py --lr 3e-4     a script of yours, one worker per GPU
+  spawnlaunch --nproc 8 -m my_package.train      a module of yours
+  spawnlaunch --nproc 4 --no-python ./a.out      any program
+
+exit status: 0 when every worker ended with 0, else that of the first worker that failed (128 + n
+when signal n ended it); 2 for wrong use of this command."""
+
+
+class Program(NamedTuple):
+    """What every worker runs."""
+
+    kind: str  # "script", "module", "program" (no Python in front) or "bundled"
+    target: str  # path of the script or program, or name of the module; "" for the bundled loop
+    args: tuple[str, ...]  # passed on verbatim
+
+
+class Request(NamedTuple):
+    """What the user asked for; nothing here is derived from the machine."""
+
+    nproc: int | str | None  # workers on this machine; "auto", "gpu" or "cpu"; None: not said
+    program: Program
+    python: str  # interpreter of the workers
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message.removeprefix("argument "))
+
+
+def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Request:
+    """Read the command line (without the program's name) into a Request.
+
+    `python` is the interpreter that workers use where the environment variable PYTHON_EXEC
+    (torchrun's) names no other. Raises UsageError; `--help` and `--version` raise SystemExit(0).
+    """
+    parser, flags = _build()
+    ours, workers = _cut(argv, flags)
+    options = parser.parse_args(ours)
+    return Request(
+        nproc=options.nproc,
+        program=_program(workers, module=options.m, no_python=options.no_python),
+        python=environ.get("PYTHON_EXEC") or python,
+    )
+
+
+def _build() -> tuple[_Parser, dict[str, bool]]:
+    """The parser, and for every flag whether a separate word follows it as its value."""
+    parser = _Parser(
+        prog=PROG,
+        usage=USAGE,
+        epilog=EXAMPLES,
+        add_help=False,
+        allow_abbrev=False,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
+            prog, max_help_position=22, width=100
+        ),
+    )
+    workers = parser.add_argument_group("workers")
+    actions = [
+        workers.add_argument(
+            "--nproc",
+            type=_nproc,
+            metavar="N",
+            help="workers on this machine: a number, gpu (one per visible GPU), cpu (one per "
+            "allowed CPU) or auto (gpu where there is one, else cpu); default 1; "
+            "also --nproc-per-node, --nproc_per_node",
+        ),
+        workers.add_argument(
+            "-m", action="store_true", help="the script is a module, as in python -m (--module)"
+        ),
+        workers.add_argument(
+            "--no-python",
+            action="store_true",
+            help="the script is a program to run by itself, without Python in front",
+        ),
+    ]
+    other = parser.add_argument_group("other")
+    actions += [
+        other.add_argument("-h", "--help", action="help", help="show this page"),
+        other.add_argument(
+            "--version", action="version", version=f"{PROG} {__version__}", help="show the version"
+        ),
+    ]
+    return parser, {name: a.nargs is None for a in actions for name in a.option_strings}
+
+
+def _nproc(text: str) -> int | str:
+    if text in ("auto", "gpu", "cpu"):
+        return text
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(
+        f"{text!r} is not a number of workers; type --nproc 2 for two, or --nproc auto, gpu or cpu"
+    )
+
+
+def _cut(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[str], list[str]]:
+    """Split argv where the worker's command begins.
+
+    >>> _cut(["--nproc_per_node", "2", "a.py", "--nproc", "x"], {"--nproc": True})
+    (['--nproc=2'], ['a.py', '--nproc', 'x'])
+
+    Left: our flags, each one word. Right: the worker's command; after "--" it may begin with a
+    hyphen, and is then the flags of the bundled loop.
+    """
+    ours: list[str] = []
+    words = iter(range(len(argv)))
+    for i in words:
+        word = argv[i]
+        if word == "--":
+            return ours, list(argv[i + 1 :])
+        if not word.startswith("-"):
+            return ours, list(argv[i:])
+        name, equals, value = word.partition("=")
+        name = _canonical(name)
+        if name not in flags:
+            raise UsageError(_unknown(word, argv[i + 1 :], flags))
+        if flags[name] and not equals:
+            if next(words, None) is None:
+                raise UsageError(f"{name} needs a value; {PROG} --help shows which")
+            equals, value = "=", argv[i + 1]
+        ours.append(f"{name}{equals}{value}")
+    return ours, []
+
+
+def _canonical(name: str) -> str:
+    hyphened = name.replace("_", "-")
+    return ALIASES.get(hyphened, hyphened)
+
+
+def _unknown(word: str, rest: Sequence[str], flags: Mapping[str, bool]) -> str:
+    from difflib import get_close_matches  # slow to import, and only needed here
+
+    near = get_close_matches(_canonical(word.partition("=")[0]), flags, n=1, cutoff=0.75)
+    if near:
+        return f"unknown flag {word}; did you mean {near[0]}?"
+    return (
+        f"unknown flag {word}; {PROG} --help lists the flags, "
+        f"those of the bundled training loop go after a --: {PROG} -- {' '.join([word, *rest])}"
+    )
+
+
+def _program(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
+    if module and no_python:
+        raise UsageError("-m and --no-python exclude each other; leave one out")
+    if not words or words[0].startswith("-"):
+        return _bundled(words, module=module, no_python=no_python)
+    target, args = words[0], tuple(words[1:])
+    if module:
+        return Program("module", target, args)
+    if no_python:
+        _check_program(target)
+        return Program("program", target, args)
+    if not os.path.exists(target):
+        raise UsageError(
+            f"script {target!r} not found in {os.getcwd()}; "
+            f"check the path, or type -m {target} for a module, --no-python {target} for a program"
+        )
+    return Program("script", target, args)
+
+
+def _bundled(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
+    if module:
+        raise UsageError(f"-m needs a module; type {PROG} -m package.module")
+    if no_python:
+        raise UsageError(f"--no-python needs a program; type {PROG} --no-python ./program")
+    return Program("bundled", "", tuple(words))
+
+
+def _check_program(target: str) -> None:
+    """Refuse a program that execvp would not find: on PATH, unless its name has a slash."""
+    places = [""] if os.sep in target else os.get_exec_path()
+    if not any(os.access(os.path.join(place, target), os.X_OK) for place in places):
+        where = "is not an executable file" if os.sep in target else "is not on PATH"
+        raise UsageError(f"program {target!r} {where}; check the name and its x permission")
