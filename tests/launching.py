@@ -1,0 +1,71 @@
+"""Start the launcher as a user does, and look at what its workers report."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+WORKERS = Path(__file__).parent / "workers"  # the scripts that tests launch
+LAUNCHER = (sys.executable, "-m", "spawnlaunch")
+
+# What an outer launcher or a resource manager may have left in the environment of the tests.
+FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "SLURM_", "OMP_", "PMI")
+
+
+def clean_environ(**extra: str) -> dict[str, str]:
+    """This process's environment without any launcher's variables, then `extra`."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    return {**kept, "PYTHONPATH": str(ROOT), **extra}
+
+
+def launch(
+    *words: object,
+    cwd: Path | str = ROOT,
+    environ: Mapping[str, str] | None = None,
+    timeout_s: float = 120,
+) -> subprocess.CompletedProcess[str]:
+    """Run the launcher to its end."""
+    return subprocess.run(
+        [*LAUNCHER, *map(str, words)],
+        cwd=cwd,
+        env=clean_environ() if environ is None else environ,
+        timeout=timeout_s,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def reports(output: str) -> list[dict[str, Any]]:
+    """What `workers/report.py` printed, in the order of the ranks."""
+    found = [json.loads(line) for line in output.splitlines() if line.startswith('{"rank"')]
+    return sorted(found, key=lambda report: report["rank"])
+
+
+def processes_with(mark: str) -> list[int]:
+    """The pids of all processes whose environment holds `mark`, zombies aside."""
+    pids = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes():
+                    pids.append(int(entry.name))
+            except OSError:
+                pass  # it has ended, or is a zombie
+    return pids
+
+
+@contextmanager
+def nothing_left_behind(mark: str) -> Iterator[None]:
+    """At the end no process may live whose environment holds `mark`."""
+    yield
+    deadline = time.monotonic() + 5  # SIGKILL has been sent; the kernel needs a moment
+    while (left := processes_with(mark)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not left, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]
