@@ -2,13 +2,12 @@
 
 import os
 import sys
+from collections.abc import Iterable
 
-from spawnlaunch import cli
+from spawnlaunch import binding, cli, explain, node, run, world
 from spawnlaunch.errors import UsageError
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.node import Node
+from spawnlaunch.request import Request
+from spawnlaunch.run import worker
 
 
 def main() -> int:
@@ -16,37 +15,78 @@ def main() -> int:
     try:
         return _launch()
     except UsageError as error:
-        print(f"{cli.PROG}: error: {error}", file=sys.stderr)
+        _say([f"error: {error}"])
         return 2
     except Exception as error:
         if os.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
-        print(
-            f"{cli.PROG}: internal error: {type(error).__name__}: {error}; "
-            "this is a fault of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
-            file=sys.stderr,
+        _say(
+            [
+                f"internal error: {type(error).__name__}: {error}; this is a fault of spawnlaunch, "
+                "set SPAWNLAUNCH_DEBUG=1 to see where"
+            ]
         )
         return os.EX_SOFTWARE
 
 
 def _launch() -> int:
-    from spawnlaunch import binding, node, run, world
-
-    request = cli.parse(sys.argv[1:], os.environ, sys.executable)
+    environ = dict(os.environ)
+    request = cli.parse(sys.argv[1:], environ, sys.executable)
     machine = node.read()
-    me, port = world.resolve(_workers(request, machine))
-    seats = binding.plan(machine, me.local_world_size)
-    with port.lock:
-        return run.local(request, me, seats, os.environ)
+    resolution = world.resolve(
+        request, environ, os.uname().nodename, lambda nproc: binding.seats(nproc, machine)
+    )
+    me = resolution.world
+    _check_parent(request, me)
+    resolution, held_port = world.claim_port(resolution)
+    me = resolution.world
+    seats = binding.plan(machine, me)
+    scratch = os.path.join(environ.get("TMPDIR") or "/tmp", f"spawnlaunch-{os.getpid()}")
+    workers = worker.plan(request, me, seats, environ, scratch)
+    if request.explain:
+        _explain(request, resolution, workers, environ)
+        return 0
+    if me.rank == 0:
+        _say(f"warning: {line}" for line in resolution.warnings)
+    if me.mode == "task":
+        run.in_place(workers[0])
+    for seat in seats:
+        _say([binding.report_line(me.rank + seat.local_rank, seat)])
+    status = run.gang(workers, scratch)
+    del held_port  # held until here
+    return status
 
 
-def _workers(request: cli.Request, machine: "Node") -> int:
-    """How many workers --nproc means on this machine."""
-    if request.nproc is None:
-        return 1
-    if isinstance(request.nproc, int):
-        return request.nproc
-    return machine.cpu_count
+def _check_parent(request: Request, me: world.World) -> None:
+    if not request.need_parent:
+        return
+    flag = request.need_parent[0]
+    if me.mode == "task":
+        raise UsageError(
+            f"{flag} needs a launcher that stays above its workers, and in task mode there is "
+            f"none; type one launcher per node: srun --ntasks-per-node=1 python -m spawnlaunch "
+            f"--nproc {me.local_world_size} {flag} ..."
+        )
+    raise UsageError(f"{flag} is not there yet; leave it out")
+
+
+def _explain(
+    request: Request,
+    resolution: world.Resolution,
+    workers: list[worker.Worker],
+    environ: dict[str, str],
+) -> None:
+    if request.explain == "json":
+        import json
+
+        print(json.dumps(explain.as_json(resolution, workers, resolution.warnings, environ)))
+    else:
+        print("\n".join(explain.as_text(resolution, workers, resolution.warnings, environ)))
+
+
+def _say(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(f"{cli.PROG}: {line}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@ whatever it looks like: so the cut is found first, and argparse sees only what l
 import argparse
 import os
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from spawnlaunch import __version__
+from spawnlaunch import __version__, values
 from spawnlaunch.errors import UsageError
+from spawnlaunch.request import Program, Request
+from spawnlaunch.streams import StreamsByRank
 
 PROG = "spawnlaunch"
 
@@ -39,20 +41,8 @@ exit status: 0 when every worker ended with 0, else that of the first worker tha
 when signal n ended it); 2 for wrong use of this command."""
 
 
-class Program(NamedTuple):
-    """What every worker runs."""
-
-    kind: str  # "script", "module", "program" (no Python in front) or "bundled"
-    target: str  # path of the script or program, or name of the module; "" for the bundled loop
-    args: tuple[str, ...]  # passed on verbatim
-
-
-class Request(NamedTuple):
-    """What the user asked for; nothing here is derived from the machine."""
-
-    nproc: int | str | None  # workers on this machine; "auto", "gpu" or "cpu"; None: not said
-    program: Program
-    python: str  # interpreter of the workers
+# Flags that only a launcher that stays above its workers can serve.
+NEED_PARENT = ("tee", "max-restarts", "timeout", "preload", "result")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,12 +58,18 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     """
     parser, flags = _build()
     ours, workers = _cut(argv, flags)
-    options = parser.parse_args(ours)
-    return Request(
-        nproc=options.nproc,
-        program=_program(workers, module=options.m, no_python=options.no_python),
+    options = vars(parser.parse_args(ours))
+    module, no_python = options.pop("m"), options.pop("no_python")
+    later = tuple(f"--{name}" for name in NEED_PARENT if options.pop(name.replace("-", "_")))
+    request = Request(
+        program=_program(workers, module=module, no_python=no_python),
         python=environ.get("PYTHON_EXEC") or python,
+        need_parent=later,
+        **options,
     )
+    if request.redirects.used and request.log_dir is None:
+        raise UsageError("--redirects needs a place for the files; type --log-dir DIR as well")
+    return request
 
 
 def _build() -> tuple[_Parser, dict[str, bool]]:
@@ -85,46 +81,113 @@ def _build() -> tuple[_Parser, dict[str, bool]]:
         add_help=False,
         allow_abbrev=False,
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(
-            prog, max_help_position=22, width=100
+            prog, max_help_position=26, width=100
         ),
     )
-    workers = parser.add_argument_group("workers")
-    actions = [
-        workers.add_argument(
-            "--nproc",
-            type=_nproc,
-            metavar="N",
-            help="workers on this machine: a number, gpu (one per visible GPU), cpu (one per "
-            "allowed CPU) or auto (gpu where there is one, else cpu); default 1; "
-            "also --nproc-per-node, --nproc_per_node",
-        ),
-        workers.add_argument(
-            "-m", action="store_true", help="the script is a module, as in python -m (--module)"
-        ),
-        workers.add_argument(
-            "--no-python",
-            action="store_true",
-            help="the script is a program to run by itself, without Python in front",
-        ),
-    ]
-    other = parser.add_argument_group("other")
-    actions += [
-        other.add_argument("-h", "--help", action="help", help="show this page"),
-        other.add_argument(
-            "--version", action="version", version=f"{PROG} {__version__}", help="show the version"
-        ),
-    ]
-    return parser, {name: a.nargs is None for a in actions for name in a.option_strings}
+    parser.add_argument("-h", "--help", action="help", help="show this page")
+    version = f"{PROG} {__version__}"
+    parser.add_argument("--version", action="version", version=version, help="show the version")
+    for add in (_add_workers, _add_nodes, _add_output, _add_later):
+        add(parser)
+    takes_value = {
+        name: action.nargs is None for action in parser._actions for name in action.option_strings
+    }
+    return parser, takes_value
 
 
-def _nproc(text: str) -> int | str:
-    if text in ("auto", "gpu", "cpu"):
-        return text
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(
-        f"{text!r} is not a number of workers; type --nproc 2 for two, or --nproc auto, gpu or cpu"
+def _add_workers(parser: _Parser) -> None:
+    add = parser.add_argument_group("workers").add_argument
+    add(
+        "--nproc",
+        type=values.nproc,
+        metavar="N",
+        help="workers on this machine: a number, gpu (one per visible GPU), cpu (one per allowed "
+        "CPU) or auto (gpu where there is one, else cpu); default 1; also --nproc-per-node, "
+        "--nproc_per_node",
     )
+    add("-m", action="store_true", help="the script is a module, as in python -m (--module)")
+    add(
+        "--no-python",
+        action="store_true",
+        help="the script is a program to run by itself, without Python in front",
+    )
+    add("--oversubscribe", action="store_true", help="allow more workers than visible GPUs")
+    add(
+        "--virtual-local-rank",
+        action="store_true",
+        help="LOCAL_RANK=0 in every worker, and one visible GPU each",
+    )
+
+
+def _add_nodes(parser: _Parser) -> None:
+    add = parser.add_argument_group(
+        "several nodes",
+        "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux, jsrun and Kubeflow none of these is "
+        "needed:\nrank, sizes, address and port are derived.",
+    ).add_argument
+    add("--nnodes", type=values.nnodes, metavar="N", help="number of nodes, one launcher on each")
+    add("--node-rank", type=values.whole, metavar="N", help="which of them this is, from 0")
+    add("--master-addr", metavar="HOST", help="where rank 0 runs (MASTER_ADDR)")
+    add(
+        "--master-port",
+        type=values.port,
+        metavar="PORT",
+        help="where it listens (MASTER_PORT); by hand the default is 29500",
+    )
+    add(
+        "--master-suffix",
+        metavar="TEXT",
+        help="put behind the derived host name: i makes node7 node7i, .hsn makes it node7.hsn",
+    )
+    add("--standalone", action="store_true", help="this machine alone, whatever surrounds it")
+    add(
+        "--rdzv-endpoint",
+        type=values.endpoint,
+        metavar="HOST[:PORT]",
+        help="torchrun's way to say --master-addr and --master-port; default port 29400",
+    )
+    add(
+        "--rdzv-backend",
+        type=values.backend,
+        metavar="NAME",
+        help="torchrun's: static or c10d, alike",
+    )
+    add("--rdzv-id", metavar="ID", help="name of the run (TORCHELASTIC_RUN_ID)")
+    add("--world-size", type=values.positive, metavar="N", help="where a resource manager hides it")
+    add(
+        "--local-world-size", type=values.positive, metavar="N", help="likewise, ranks on this node"
+    )
+    add(
+        "--rewrite-slurm-env",
+        action="store_true",
+        help="give each worker SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS of its own",
+    )
+
+
+def _add_output(parser: _Parser) -> None:
+    add = parser.add_argument_group("output").add_argument
+    add(
+        "--redirects",
+        type=values.streams,
+        default=StreamsByRank(),
+        metavar="HOW",
+        help="to files in --log-dir: 1 stdout, 2 stderr, 3 both, 0 neither; 0:3,1:1 by local rank",
+    )
+    add("--log-dir", metavar="DIR", help="where files of the ranks go: DIR/RUN/attempt_0/RANK/")
+    add(
+        "--explain",
+        nargs="?",
+        const="text",
+        choices=("text", "json"),
+        metavar="json",
+        help="start nothing; print every derived value and where it came from; =json for programs",
+    )
+
+
+def _add_later(parser: _Parser) -> None:
+    """Flags that need a launcher that stays; recognised, so that task mode can say so."""
+    for name in NEED_PARENT:
+        parser.add_argument(f"--{name}", metavar="X", help=argparse.SUPPRESS)
 
 
 def _cut(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[str], list[str]]:

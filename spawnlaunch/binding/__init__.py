@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from spawnlaunch.node import Node, cpuset
+from spawnlaunch.world import World
 
 
 class Binding(NamedTuple):
@@ -13,9 +14,17 @@ class Binding(NamedTuple):
     threads: int  # for OMP_NUM_THREADS
 
 
-def plan(node: Node, local_world_size: int) -> tuple[Binding, ...]:
+def seats(nproc: int | str, node: Node) -> int:
+    """How many workers a value of --nproc means on this machine."""
+    return nproc if isinstance(nproc, int) else node.cpu_count
+
+
+def plan(node: Node, world: World) -> tuple[Binding, ...]:
     """Split the allowed CPUs evenly and in order; with more workers than CPUs, CPUs are shared."""
-    return tuple(_share(node, i, local_world_size) for i in range(local_world_size))
+    if world.mode == "task":
+        return (Binding(world.local_rank, frozenset(), node.cpu_count),)
+    n = world.local_world_size
+    return tuple(_share(node, i, n) for i in range(n))
 
 
 def _share(node: Node, i: int, n: int) -> Binding:

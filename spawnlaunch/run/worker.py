@@ -3,11 +3,13 @@
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from spawnlaunch.binding import Binding
-from spawnlaunch.cli import Program, Request
+from spawnlaunch.request import Program, Request
+from spawnlaunch.run.environment import environment
+from spawnlaunch.streams import STDERR, STDOUT
 from spawnlaunch.world import World
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
@@ -28,30 +30,59 @@ class Worker(NamedTuple):
     environ: Mapping[str, str]  # complete: nothing else is inherited
     cpus: frozenset[int]  # empty: not pinned
     own_session: bool
+    stdout: str | None  # path of a file; None: the launcher's
+    stderr: str | None
 
 
 def plan(
     request: Request,
     world: World,
-    seats: tuple[Binding, ...],
-    error_dir: str,
+    seats: Sequence[Binding],
     environ: Mapping[str, str],
+    scratch: str,
 ) -> list[Worker]:
     """The workers that this launcher starts, in the order of their local ranks.
 
-    A single worker stays in the launcher's session, so that it has the terminal.
+    `scratch` is a directory for files that need not outlive the launch. A single worker stays in
+    the launcher's session, so that it has the terminal.
     """
-    return [
-        Worker(
-            rank=world.rank + i,
-            local_rank=i,
-            command=command(request.program, request.python),
-            environ=environment(world, i, seat, os.path.join(error_dir, f"{i}.json"), environ),
-            cpus=seat.cpus,
-            own_session=len(seats) > 1,
+    workers = []
+    for i, seat in enumerate(seats):
+        rank, local_rank = world.rank + i, world.local_rank + i
+        files = log_files(request, world, rank)
+        streams = request.redirects.of(local_rank)
+        error_file = _error_file(world, rank, files, environ, scratch)
+        workers.append(
+            Worker(
+                rank=rank,
+                local_rank=local_rank,
+                command=command(request.program, request.python),
+                environ=environment(request, world, i, seat, error_file, environ),
+                cpus=seat.cpus,
+                own_session=len(seats) > 1,
+                stdout=f"{files}/stdout.log" if files and streams & STDOUT else None,
+                stderr=f"{files}/stderr.log" if files and streams & STDERR else None,
+            )
         )
-        for i, seat in enumerate(seats)
-    ]
+    return workers
+
+
+def log_files(request: Request, world: World, rank: int) -> str | None:
+    """The directory of a rank below --log-dir, named as torchrun does (but by the global rank)."""
+    if request.log_dir is None:
+        return None
+    run = world.run_id.replace(os.sep, "_")
+    return os.path.join(os.path.abspath(request.log_dir), run, "attempt_0", str(rank))
+
+
+def _error_file(
+    world: World, rank: int, files: str | None, environ: Mapping[str, str], scratch: str
+) -> str | None:
+    """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
+    if world.mode == "task":
+        given = environ.get("TORCHELASTIC_ERROR_FILE")
+        return f"{given}.{rank}" if given else None
+    return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")
 
 
 def command(program: Program, python: str) -> tuple[str, ...]:
@@ -62,47 +93,6 @@ def command(program: Program, python: str) -> tuple[str, ...]:
         return (python, "-u", "-m", program.target, *program.args)
     target = BUNDLED if program.kind == "bundled" else program.target
     return (python, "-u", target, *program.args)
-
-
-def environment(
-    world: World, i: int, seat: Binding, error_file: str, environ: Mapping[str, str]
-) -> dict[str, str]:
-    """The environment of worker `i` of this launcher: the inherited one and torchrun's contract.
-
-    Source of the names: torch.distributed.run's documentation, "Environment Variables"; NODE_RANK
-    is what Composer and Lightning read. TORCHELASTIC_USE_AGENT_STORE must be False: an inherited
-    True tells rank 0 that somebody else listens on MASTER_PORT.
-    """
-    rank = world.rank + i
-    ours = {
-        "RANK": rank,
-        "WORLD_SIZE": world.world_size,
-        "LOCAL_RANK": i,
-        "LOCAL_WORLD_SIZE": world.local_world_size,
-        "NODE_RANK": world.node_rank,
-        "GROUP_RANK": world.node_rank,
-        "GROUP_WORLD_SIZE": world.nnodes,
-        "ROLE_NAME": "default",
-        "ROLE_RANK": rank,
-        "ROLE_WORLD_SIZE": world.world_size,
-        "MASTER_ADDR": world.master_addr,
-        "MASTER_PORT": world.master_port,
-        "TORCHELASTIC_RUN_ID": world.run_id,
-        "TORCHELASTIC_RESTART_COUNT": 0,
-        "TORCHELASTIC_MAX_RESTARTS": 0,
-        "TORCHELASTIC_ERROR_FILE": error_file,
-        "TORCHELASTIC_USE_AGENT_STORE": False,
-    }
-    unless_set = {
-        "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
-        "OMP_NUM_THREADS": seat.threads,
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-    }
-    return {
-        **{name: str(value) for name, value in unless_set.items()},
-        **environ,
-        **{name: str(value) for name, value in ours.items()},
-    }
 
 
 def start(worker: Worker, signal_mask: Iterable[int]) -> int:
@@ -121,6 +111,8 @@ def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
     try:
         if worker.own_session:
             os.setsid()
+        _redirect(worker.stdout, 1)
+        _redirect(worker.stderr, 2)
         if worker.cpus:
             os.sched_setaffinity(0, worker.cpus)
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by our interpreter, not by the user
@@ -135,3 +127,13 @@ def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
             flush=True,
         )
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
+
+
+def _redirect(path: str | None, fd: int) -> None:
+    """Open the file in place of the stream, and the directories above it."""
+    if path is None:
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(file, fd)
+    os.close(file)

@@ -35,7 +35,7 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
         seed = int.from_bytes(os.urandom(4), "little")
     candidates = _candidates(*ephemeral_range())
     for i in range(len(candidates)):
-        held = _hold(candidates[(seed + i) % len(candidates)])
+        held = hold(candidates[(seed + i) % len(candidates)])
         if held is not None:
             return held
     raise UsageError("found no free port for MASTER_PORT; end what listens on this machine")
@@ -63,7 +63,8 @@ def ephemeral_range() -> tuple[int, int]:
         return 0, -1
 
 
-def _hold(port: int) -> HeldPort | None:
+def hold(port: int) -> HeldPort | None:
+    """Hold this port against other launches; None where one has it, or somebody listens there."""
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         if sys.platform == "linux":  # the only system with abstract sockets

@@ -1,0 +1,70 @@
+"""What the user asked for, as the command line said it: the value that `cli` hands to `world`."""
+
+from typing import NamedTuple
+
+from spawnlaunch.streams import StreamsByRank
+
+
+class Program(NamedTuple):
+    """What every worker runs."""
+
+    kind: str  # "script", "module", "program" (no Python in front) or "bundled"
+    target: str  # path of the script or program, or name of the module; "" for the bundled loop
+    args: tuple[str, ...]  # passed on verbatim
+
+
+class Endpoint(NamedTuple):
+    """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
+
+    host: str
+    port: int
+
+
+class Request(NamedTuple):
+    """What the user asked for; nothing here is derived from the machine."""
+
+    nproc: int | str | None  # workers on this machine; "auto", "gpu" or "cpu"; None: not said
+    program: Program
+    python: str  # interpreter of the workers
+    oversubscribe: bool = False
+    virtual_local_rank: bool = False
+    standalone: bool = False
+    nnodes: int | None = None
+    node_rank: int | None = None
+    world_size: int | None = None
+    local_world_size: int | None = None
+    master_addr: str | None = None
+    master_port: int | None = None
+    master_suffix: str | None = None
+    rdzv_backend: str | None = None
+    rdzv_endpoint: Endpoint | None = None
+    rdzv_id: str | None = None
+    rewrite_slurm_env: bool = False
+    redirects: StreamsByRank = StreamsByRank()
+    log_dir: str | None = None
+    explain: str | None = None  # "text" or "json"
+    need_parent: tuple[str, ...] = ()  # flags given that only a launcher that stays can serve
+
+    @property
+    def is_standalone(self) -> bool:
+        """Whether this machine alone was asked for."""
+        return self.standalone or (self.nnodes == 1 and not self.node_rank)
+
+    @property
+    def is_by_hand(self) -> bool:
+        """Whether the flags alone say which of how many nodes this is."""
+        return self.nnodes is not None and self.node_rank is not None
+
+    @property
+    def wants_launcher(self) -> bool:
+        """Whether a flag was given that makes sense for a launcher of workers only."""
+        said = (self.nproc, self.nnodes, self.node_rank, self.rdzv_backend, self.rdzv_endpoint)
+        return self.standalone or any(value is not None for value in said)
+
+
+def words_of(program: Program) -> tuple[str, ...]:
+    """The worker's command as the user wrote it behind the flags, for lines to type."""
+    mark = {"module": ("-m",), "program": ("--no-python",)}.get(program.kind, ())
+    if program.kind == "bundled":
+        return ("--", *program.args) if program.args else ()
+    return (*mark, program.target, *program.args)

@@ -1,0 +1,99 @@
+"""The worker's environment: the inherited one, torchrun's contract, and what the user's flags add.
+
+Source of the names: torch.distributed.run's documentation, "Environment Variables"; NODE_RANK is
+what Composer and Lightning read.
+"""
+
+from collections.abc import Mapping
+
+from spawnlaunch.binding import Binding
+from spawnlaunch.request import Request
+from spawnlaunch.world import World
+
+MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def environment(
+    request: Request,
+    world: World,
+    i: int,
+    seat: Binding,
+    error_file: str | None,
+    environ: Mapping[str, str],
+) -> dict[str, str]:
+    """The complete environment of worker `i` of this launcher.
+
+    The user's own variables win, except the rank variables of an outer launcher. What is not known
+    (None) is not set, nor inherited.
+    """
+    ours = _contract(world, i) | {"TORCHELASTIC_ERROR_FILE": error_file}
+    if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID"):
+        ours |= _slurm(world, i)
+    if request.virtual_local_rank:
+        ours |= _virtual_local_rank(world, i, environ)
+    unless_set = {
+        "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
+        "OMP_NUM_THREADS": seat.threads,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+    }
+    merged = {**unless_set, **environ, **ours}
+    return {name: str(value) for name, value in merged.items() if value is not None}
+
+
+def changes(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a worker that its launcher did not inherit with the same value."""
+    return {name: value for name, value in environment.items() if environ.get(name) != value}
+
+
+def _contract(world: World, i: int) -> dict[str, object]:
+    """TORCHELASTIC_USE_AGENT_STORE must be False: True tells rank 0 that another one listens."""
+    rank = world.rank + i
+    return {
+        "RANK": rank,
+        "WORLD_SIZE": world.world_size,
+        "LOCAL_RANK": world.local_rank + i,
+        "LOCAL_WORLD_SIZE": world.local_world_size,
+        "NODE_RANK": world.node_rank,
+        "GROUP_RANK": world.node_rank,
+        "GROUP_WORLD_SIZE": world.nnodes,
+        "ROLE_NAME": "default",
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world.world_size,
+        "MASTER_ADDR": world.master_addr,
+        "MASTER_PORT": world.master_port,
+        "TORCHELASTIC_RUN_ID": world.run_id,
+        "TORCHELASTIC_RESTART_COUNT": 0,
+        "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_USE_AGENT_STORE": False,
+    }
+
+
+def _slurm(world: World, i: int) -> dict[str, object]:
+    """What a script that reads Slurm's variables would see in a step with one task per rank."""
+    first = world.rank
+    ranks = range(first, first + world.local_world_size)
+    per_node = f"{world.local_world_size}(x{world.nnodes})"
+    return {
+        "SLURM_PROCID": first + i,
+        "SLURM_LOCALID": i,
+        "SLURM_NTASKS": world.world_size,
+        "SLURM_NPROCS": world.world_size,
+        "SLURM_STEP_NUM_TASKS": world.world_size,
+        "SLURM_NTASKS_PER_NODE": world.local_world_size,
+        "SLURM_TASKS_PER_NODE": per_node,
+        "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_GTIDS": ",".join(map(str, ranks)),
+    }
+
+
+def _virtual_local_rank(world: World, i: int, environ: Mapping[str, str]) -> dict[str, object]:
+    """torchrun's meaning: LOCAL_RANK=0, and this worker's entry of the parent's visible devices.
+
+    Where the resource manager shows this task one device only, that one stays.
+    """
+    mask = next((name for name in MASKS if environ.get(name)), MASKS[0])
+    index = world.local_rank + i
+    entries = environ[mask].split(",") if environ.get(mask) else [str(index)] * (index + 1)
+    if len(entries) == 1:
+        return {"LOCAL_RANK": 0}
+    return {"LOCAL_RANK": 0, mask: entries[index] if index < len(entries) else ""}

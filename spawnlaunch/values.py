@@ -1,0 +1,72 @@
+"""The values of flags, from their text; what cannot be one is told what to type instead."""
+
+from argparse import ArgumentTypeError
+
+from spawnlaunch.request import Endpoint
+from spawnlaunch.streams import StreamsByRank
+
+ENDPOINT_PORT = 29400  # torchrun's, of a --rdzv-endpoint that names none
+
+
+def nproc(text: str) -> int | str:
+    if text in ("auto", "gpu", "cpu"):
+        return text
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise ArgumentTypeError(
+        f"{text!r} is not a number of workers; type --nproc 2 for two, or --nproc auto, gpu or cpu"
+    )
+
+
+def whole(text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    raise ArgumentTypeError(f"{text!r} is not a whole number; type a number from 0")
+
+
+def positive(text: str) -> int:
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise ArgumentTypeError(f"{text!r} is not a number above 0; type a number from 1")
+
+
+def nnodes(text: str) -> int:
+    """N, or torchrun's MIN:MAX where both are equal: membership does not change while we run."""
+    least, colon, most = text.partition(":")
+    if colon and least != most:
+        raise ArgumentTypeError(
+            f"{text} asks for a number of nodes that changes, which there is not; type one number"
+        )
+    return positive(least)
+
+
+def port(text: str) -> int:
+    if text.isascii() and text.isdigit() and 0 <= int(text) < 65536:
+        return int(text)
+    raise ArgumentTypeError(f"{text!r} is not a port; type a number from 1 to 65535")
+
+
+def endpoint(text: str) -> Endpoint:
+    """
+    >>> endpoint("node0:29500"), endpoint("[::1]"), endpoint("localhost:0")
+    (Endpoint(host='node0', port=29500), Endpoint(host='::1', port=29400), Endpoint(host='localh...
+    """
+    host, colon, number = text.rpartition(":")
+    if not colon or number.endswith("]"):
+        host, number = text, str(ENDPOINT_PORT)
+    if not host.strip("[]"):
+        raise ArgumentTypeError(f"{text!r} names no host; type HOST:PORT")
+    return Endpoint(host.strip("[]"), port(number))
+
+
+def backend(text: str) -> str:
+    if text in ("static", "c10d"):
+        return text
+    raise ArgumentTypeError(f"{text!r} is not served; leave the flag out, or type static or c10d")
+
+
+def streams(text: str) -> StreamsByRank:
+    try:
+        return StreamsByRank.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

@@ -1,0 +1,29 @@
+"""Hydra, the mpiexec of MPICH and of Intel MPI: one process per rank.
+
+    PMI_RANK=2  PMI_SIZE=4  MPI_LOCALRANKID=0  MPI_LOCALNRANKS=2
+
+PMI_RANK alone proves nothing: Slurm's PMI plugins set it too, but not the local pair. Nothing that
+it exports names the host of rank 0, the nodes, or the launch.
+Source: pmodels/mpich src/pm/hydra/proxy/pmip_cb.c; Intel MPI Developer Reference, "Hydra
+environment variables".
+"""
+
+from spawnlaunch.world.facts import number
+from spawnlaunch.world.manager import TASKS, Manager
+
+RANK = "PMI_RANK"
+SIZE = "PMI_SIZE"
+LOCAL_RANK = "MPI_LOCALRANKID"
+LOCAL_SIZE = "MPI_LOCALNRANKS"
+
+MANAGER = Manager(
+    name="Hydra (MPICH, Intel MPI)",
+    kind=TASKS,
+    needs=(RANK, SIZE, LOCAL_RANK, LOCAL_SIZE),
+    table={
+        "rank": (number(RANK),),
+        "world_size": (number(SIZE),),
+        "local_rank": (number(LOCAL_RANK),),
+        "local_world_size": (number(LOCAL_SIZE),),
+    },
+)

@@ -1,0 +1,33 @@
+"""Open MPI 4 and 5: mpirun, one process per rank.
+
+    OMPI_COMM_WORLD_RANK=2  OMPI_COMM_WORLD_SIZE=4
+    OMPI_COMM_WORLD_LOCAL_RANK=0  OMPI_COMM_WORLD_LOCAL_SIZE=2
+    PMIX_NAMESPACE=1880752129 (version 4)  prterun-host-4711@1 (version 5)
+
+It exports no host of rank 0: OMPI_MCA_orte_hnp_uri (version 4 only) is that of mpirun itself.
+OMPI_COMM_WORLD_NODE_RANK is a rank on the node, not the number of the node.
+Source: openmpi/openpmix src/mca/pmdl/ompi/pmdl_ompi.c; mpirun(1), "Exported environment".
+"""
+
+from spawnlaunch.world.facts import number, text
+from spawnlaunch.world.manager import TASKS, Manager
+
+RANK = "OMPI_COMM_WORLD_RANK"
+SIZE = "OMPI_COMM_WORLD_SIZE"
+LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
+LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
+NAMESPACE = "PMIX_NAMESPACE"
+JOB_ID = "OMPI_MCA_ess_base_jobid"
+
+MANAGER = Manager(
+    name="Open MPI",
+    kind=TASKS,
+    needs=(RANK, SIZE, LOCAL_RANK, LOCAL_SIZE),
+    table={
+        "rank": (number(RANK),),
+        "world_size": (number(SIZE),),
+        "local_rank": (number(LOCAL_RANK),),
+        "local_world_size": (number(LOCAL_SIZE),),
+        "job": (text(NAMESPACE), text(JOB_ID)),
+    },
+)
