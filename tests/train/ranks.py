@@ -1,0 +1,73 @@
+"""Start N ranks of the training loop as a launcher would, with nothing but their environment."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+ENTRY = ROOT / "train" / "__main__.py"
+SMALL = ("--device", "cpu", "--layers", "1", "--width", "32", "--eval-every", "0")
+TIMEOUT_S = 100
+LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH")
+
+
+class Ended(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def environment(rank: int, size: int, port: int, **extra: str) -> dict[str, str]:
+    """What a launcher sets; a world of 0 is a process that nobody launched."""
+    values = {name: value for name, value in os.environ.items() if name not in LAUNCHER}
+    values["OMP_NUM_THREADS"] = "1"
+    if size:
+        values.update(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(size))
+        values.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+    return values | extra
+
+
+def start(
+    size: int, *flags: str, cwd: Path, program: Path = ENTRY, **extra: str
+) -> list[subprocess.Popen[str]]:
+    """The started ranks, each with pipes for stdout and stderr."""
+    port = free_port()
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    command = [sys.executable, "-u", str(program), *flags]
+    return [
+        subprocess.Popen(command, cwd=cwd, env=environment(rank, size, port, **extra), **pipes)
+        for rank in range(max(size, 1))
+    ]
+
+
+def finish(ranks: list[subprocess.Popen[str]]) -> list[Ended]:
+    """How every rank ended; what a rank prints here is far less than a pipe holds."""
+    try:
+        said = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.wait()
+    return [Ended(rank.returncode, *texts) for rank, texts in zip(ranks, said, strict=True)]
+
+
+def run(size: int, *flags: str, cwd: Path, program: Path = ENTRY, **extra: str) -> list[Ended]:
+    return finish(start(size, *flags, cwd=cwd, program=program, **extra))
+
+
+def complete(size: int, *flags: str, cwd: Path, program: Path = ENTRY) -> list[Ended]:
+    """Run the ranks and insist that each one ends well."""
+    ended = run(size, *flags, cwd=cwd, program=program)
+    assert [one.status for one in ended] == [0] * len(ended), ended
+    return ended

@@ -1,0 +1,84 @@
+"""Started by path, the package is the one beside the started file, whatever a user calls train."""
+
+from pathlib import Path
+
+import pytest
+from ranks import ENTRY, SMALL, complete, run
+
+ONE_STEP = (*SMALL, "--context", "16", "--steps", "1", "--batch-size", "2")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A directory with a user's own train.py, and modules named as ours are."""
+    for name in ("train.py", "task.py", "data.py", "run.py", "config.py", "checkpoint.py"):
+        (tmp_path / name).write_text("raise SystemExit('the user module was taken')\n")
+    return tmp_path
+
+
+def test_a_users_train_module_is_not_taken(hostile: Path) -> None:
+    (ended,) = run(0, *ONE_STEP, cwd=hostile, PYTHONPATH=f":{hostile}")
+    assert ended.status == 0, ended
+
+
+def test_a_users_train_package_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "__init__.py").write_text("raise SystemExit('the user package')\n")
+    (ended,) = run(0, *ONE_STEP, cwd=tmp_path, PYTHONPATH=f".:{tmp_path}")
+    assert ended.status == 0, ended
+
+
+def test_our_modules_do_not_pass_for_top_level_ones(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import importlib.util, runpy, sys\n"
+        f"sys.path.insert(0, {str(ENTRY.parent)!r})\n"
+        f"runpy.run_path({str(ENTRY)!r}, run_name='elsewhere')\n"
+        "print(importlib.util.find_spec('report'), sys.modules['train'].__file__)\n"
+    )
+    (ended,) = run(0, cwd=tmp_path, program=program)
+    assert ended.out == f"None {ENTRY.with_name('__init__.py')}\n"
+
+
+def test_a_spawned_child_finds_the_same_package(hostile: Path) -> None:
+    program = hostile / "program.py"
+    program.write_text(
+        "import multiprocessing, sys\n"
+        "if __name__ == '__main__':\n"
+        # A child of multiprocessing imports the main file of its parent again, by path.
+        f"    sys.modules['__main__'].__file__ = {str(ENTRY)!r}\n"
+        "    code = 'import train.config; print(train.config.__file__)'\n"
+        "    child = multiprocessing.get_context('spawn').Process(target=exec, args=(code,))\n"
+        "    child.start()\n"
+        "    child.join()\n"
+        "    sys.exit(child.exitcode)\n"
+    )
+    (ended,) = run(0, cwd=hostile, program=program, PYTHONPATH=str(hostile))
+    assert (ended.status, ended.out) == (0, f"{ENTRY.with_name('config.py')}\n"), ended
+
+
+def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import runpy, sys\n"
+        f"sys.path.insert(0, {str(ENTRY.parents[1])!r})\n"
+        "sys.argv[0] = 'train'\n"
+        "runpy.run_module('train', run_name='__main__', alter_sys=True)\n"
+    )
+    (ended,) = run(0, *ONE_STEP, "--out", "here", cwd=tmp_path, program=program)
+    assert ended.status == 0, ended
+    assert (tmp_path / "here" / "checkpoint.pt").exists()
+
+
+def test_torchrun_can_start_it(tmp_path: Path) -> None:
+    torchrun = tmp_path / "torchrun.py"
+    torchrun.write_text("from torch.distributed.run import main\nmain()\n")
+    flags = ("--standalone", "--nproc-per-node", "2", str(ENTRY), *ONE_STEP)
+    (ended,) = run(0, *flags, cwd=tmp_path, program=torchrun)
+    assert ended.status == 0, ended
+    assert ended.out.count("2 ranks on cpu") == 1
+
+
+def test_one_rank_of_a_launcher_is_a_run_too(tmp_path: Path) -> None:
+    (ended,) = complete(1, *ONE_STEP, cwd=tmp_path)
+    assert "1 rank on cpu" in ended.out

@@ -1,0 +1,119 @@
+"""Results do not depend on how many ranks share the work."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from ranks import ROOT, SMALL, complete
+
+from train.tasks.language import Language
+
+GLOBAL_BATCH = 12
+STEPS = 30
+WORLDS = (1, 2, 3)
+FLAGS = (*SMALL, "--steps", str(STEPS), "--log-every", "1", "--warmup", "5", "--seed", "7")
+RAGGED = f"""
+import sys
+sys.path.insert(0, {str(ROOT)!r})
+from train.worker import main
+from train.tasks.language import NO_TARGET, Language
+
+
+class Ragged(Language):
+    # Windows of very different numbers of targets, so that the ranks' batches differ too.
+    def loss(self, model, batch):
+        inputs, targets = batch
+        for window, target in zip(inputs, targets):
+            target[int(window.sum()) % 40 + 1 :] = NO_TARGET
+        return super().loss(model, (inputs, targets))
+
+
+main(make_task=lambda config: Ragged(config.context, config.layers, config.width))
+"""
+
+
+def uneven_context() -> int:
+    """A context whose validation windows neither 2 nor 3 ranks can share evenly."""
+    held_out = len(Language(1, 1, 32).texts["validation"])
+    return next(c for c in range(40, 400) if -((1 - held_out) // c) % 6 in (1, 5))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """The same training, with 1, 2 and 3 ranks."""
+    cwd = tmp_path_factory.mktemp("exact")
+    for world in WORLDS:
+        flags = ("--batch-size", str(GLOBAL_BATCH // world), "--context", str(uneven_context()))
+        complete(world, *FLAGS, *flags, "--out", f"world{world}", cwd=cwd)
+    return {world: cwd / f"world{world}" for world in WORLDS}
+
+
+def metrics(out: Path, name: str) -> list[Any]:
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [line[name] for line in lines if name in line]
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_every_step_has_the_loss_it_has_with_one_rank(runs: dict[int, Path], world: int) -> None:
+    alone, shared = (metrics(runs[size], "loss") for size in (1, world))
+    assert len(alone) == STEPS
+    assert alone[-1] < alone[0] - 1
+    assert shared == pytest.approx(alone, rel=2e-5)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_the_final_validation_loss_is_that_of_one_rank(runs: dict[int, Path], world: int) -> None:
+    alone, shared = (metrics(runs[size], "validation_loss") for size in (1, world))
+    assert len(alone) == 1
+    assert shared == pytest.approx(alone, rel=2e-5)
+
+
+def test_ranks_whose_batches_differ_in_size_still_train_as_one(tmp_path: Path) -> None:
+    program = tmp_path / "ragged.py"
+    program.write_text(RAGGED)
+    for world, batch in ((1, "4"), (2, "2")):
+        flags = ("--batch-size", batch, "--context", "48", "--out", f"world{world}")
+        complete(world, *FLAGS, *flags, cwd=tmp_path, program=program)
+    alone, shared = (metrics(tmp_path / f"world{world}", "loss") for world in (1, 2))
+    assert shared == pytest.approx(alone, rel=2e-5)
+
+
+@pytest.mark.parametrize("world", WORLDS)
+def test_the_validation_loss_is_that_of_the_saved_weights(
+    runs: dict[int, Path], world: int
+) -> None:
+    saved = torch.load(runs[world] / "checkpoint.pt", weights_only=True)
+    config = saved["config"]
+    task = Language(config["context"], config["layers"], config["width"])
+    model = task.model()
+    model.load_state_dict(saved["model"])
+    assert reference_bits_per_byte(model, task) == pytest.approx(saved["validation_loss"], rel=1e-6)
+    assert [saved["validation_loss"]] == metrics(runs[world], "validation_loss")
+
+
+@torch.no_grad()
+def reference_bits_per_byte(model: torch.nn.Module, task: Language) -> float:
+    """One window after the other, one byte counted after the other, in double precision."""
+    text, bits = task.texts["validation"].long(), []
+    for start in range(0, len(text) - 1, task.context):
+        piece = text[start : start + task.context + 1]
+        chances = F.log_softmax(model(piece[None, :-1])[0].double(), dim=-1)
+        bits.append(-chances.gather(1, piece[1:, None]).flatten() / torch.log(torch.tensor(2.0)))
+    every = torch.cat(bits)
+    assert len(bits) % 2 == 1
+    assert len(bits) % 3 != 0
+    assert len(every) == len(text) - 1
+    return float(every.mean())
+
+
+def test_a_checkpoint_says_what_it_is(runs: dict[int, Path]) -> None:
+    saved = torch.load(runs[2] / "checkpoint.pt", weights_only=True)
+    assert saved["task"] == "language"
+    assert "sha256" in saved["data"]
+    assert saved["world_size"] == 2
+    assert saved["step"] == saved["config"]["steps"] == STEPS
+    assert saved["samples"] == STEPS * GLOBAL_BATCH
+    assert sorted(path.name for path in runs[2].iterdir()) == ["checkpoint.pt", "metrics.jsonl"]

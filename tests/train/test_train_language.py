@@ -1,0 +1,77 @@
+"""The language task: where the text is cut, and what a loss counts."""
+
+import math
+
+import pytest
+import torch
+
+from train.tasks.language import NO_TARGET, Language, Windows, help_topics
+
+TEXT = torch.arange(100, dtype=torch.uint8)
+
+
+@pytest.fixture(scope="module")
+def task() -> Language:
+    return Language(context=32, layers=1, width=32)
+
+
+@pytest.mark.parametrize("context", [1, 7, 33, 98, 99, 100, 500])
+def test_validation_asks_for_every_byte_but_the_first_once(context: int) -> None:
+    windows = Windows(TEXT, context, stride=context)
+    targets = torch.cat([windows[i][1] for i in range(len(windows))])
+    assert targets[targets != NO_TARGET].tolist() == list(range(1, 100))
+
+
+def test_a_target_is_the_byte_after_its_input() -> None:
+    inputs, targets = Windows(TEXT, 8, stride=1)[5]
+    assert inputs.tolist() == [5, 6, 7, 8, 9, 10, 11, 12]
+    assert targets.tolist() == [6, 7, 8, 9, 10, 11, 12, 13]
+
+
+def test_the_held_out_tenth_is_the_end_of_the_text_and_never_trained_on(task: Language) -> None:
+    train, validation = task.texts["train"], task.texts["validation"]
+    assert bytes(torch.cat((train, validation)).tolist()) == help_topics()
+    assert len(validation) == len(help_topics()) // 10
+    samples = task.dataset("train")
+    _, last = samples[len(samples) - 1]
+    assert last[0] == train[-1]
+    assert (last[1:] == NO_TARGET).all()
+
+
+def test_the_loss_of_a_model_that_knows_nothing_is_8_bits_per_byte(task: Language) -> None:
+    def uniform(ids: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(*ids.shape, 256)
+
+    samples = task.dataset("validation")
+    last = samples[len(samples) - 1]
+    loss_sum, count = task.loss(uniform, (last[0][None], last[1][None]))  # type: ignore[arg-type]
+    assert count == (len(task.texts["validation"]) - 1) % 32
+    assert math.isclose(float(loss_sum / count), 8, rel_tol=1e-6)
+
+
+def test_a_model_is_decided_by_the_seed(task: Language) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return torch.cat([p.detach().flatten() for p in task.model().parameters()])
+
+    assert torch.equal(weights(3), weights(3))
+    assert not torch.equal(weights(3), weights(4))
+
+
+def test_a_model_does_not_see_the_future(task: Language) -> None:
+    torch.manual_seed(0)
+    model = task.model()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter)
+    ids = torch.randint(256, (1, 32))
+    other = ids.clone()
+    other[0, 20:] = 0
+    torch.testing.assert_close(model(ids)[0, :20], model(other)[0, :20])
+
+
+def test_a_sample_is_decided_by_the_weights_and_the_seed(task: Language) -> None:
+    torch.manual_seed(0)
+    model = task.model()
+    assert task.sample(model, seed=1) == task.sample(model, seed=1)
+    assert task.sample(model, seed=1) != task.sample(model, seed=2)
+    assert "\x1b" not in task.sample(model, seed=1)

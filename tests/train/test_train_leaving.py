@@ -1,0 +1,88 @@
+"""A worker that cannot go on says why, leaves at once and leaves nothing half behind."""
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from ranks import ENTRY, ROOT, SMALL, run, start
+from ranks import finish as finish_ranks
+
+TINY = (*SMALL, "--context", "16", "--batch-size", "2", "--out", "here")
+RAISES = f"""
+import os, sys, threading, time
+sys.path.insert(0, {str(ROOT)!r})
+from train.worker import main
+from train.tasks.language import Language
+
+
+class Breaks(Language):
+    steps = 0
+
+    def loss(self, model, batch):
+        self.steps += 1
+        if self.steps == 3 and os.environ.get("RANK", "0") == os.environ["BREAKS"]:
+            broken_by_the_user()
+        return super().loss(model, batch)
+
+
+def broken_by_the_user():
+    # As a communicator that waits for its peers: an ordinary exit would wait for the thread.
+    threading.Thread(target=time.sleep, args=(1000,)).start()
+    raise ValueError("the user's own mistake")
+
+
+main(make_task=lambda config: Breaks(config.context, config.layers, config.width))
+"""
+
+
+@pytest.mark.parametrize(("size", "breaks"), [(0, 0), (2, 0), (2, 1)])
+def test_a_worker_that_raises_shows_its_traceback(tmp_path: Path, size: int, breaks: int) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(RAISES)
+    ranks = run(size, *TINY, cwd=tmp_path, program=program, BREAKS=str(breaks))
+    # The other rank was in a collective, lost its peer, and left as well.
+    assert [rank.status for rank in ranks] == [1] * max(size, 1)
+    said = ranks[breaks].err
+    assert said.startswith("Traceback (most recent call last):\n")
+    assert f'File "{program}", line 14, in loss\n    broken_by_the_user()' in said
+    assert said.endswith("ValueError: the user's own mistake\n")
+    assert [path.name for path in (tmp_path / "here").iterdir()] == ["metrics.jsonl"]
+
+
+def test_an_interrupt_ends_all_ranks_with_130_and_one_line(tmp_path: Path) -> None:
+    ranks = start(2, *TINY, "--steps", "1000000", "--log-every", "1", cwd=tmp_path)
+    stdout = ranks[0].stdout
+    assert stdout is not None
+    while not stdout.readline().startswith("step"):
+        assert ranks[0].poll() is None
+    for rank in ranks:
+        rank.send_signal(signal.SIGINT)
+    ended = finish_ranks(ranks)
+    assert [rank.status for rank in ended] == [130, 130]
+    assert [rank.err for rank in ended] == ["train: interrupted\n", ""]
+
+
+def test_an_interrupt_ends_a_rank_that_waits_for_a_lost_peer(tmp_path: Path) -> None:
+    alone, other = start(2, *TINY, cwd=tmp_path)
+    other.kill()
+    time.sleep(4)
+    assert alone.poll() is None
+    alone.send_signal(signal.SIGINT)
+    (ended, _) = finish_ranks([alone, other])
+    assert (ended.status, ended.err) == (130, "train: interrupted\n")
+
+
+def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import os, runpy, signal\n"
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"runpy.run_path({str(ENTRY)!r}, run_name='elsewhere')\n"
+        "from train.leaving import leave_on_interrupt\n"
+        "leave_on_interrupt()\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "print('still here')\n"
+    )
+    (ended,) = run(0, cwd=tmp_path, program=program)
+    assert (ended.status, ended.out) == (0, "still here\n")

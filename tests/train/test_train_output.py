@@ -1,0 +1,86 @@
+"""What a run prints, and where it writes."""
+
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from ranks import ENTRY, SMALL, complete, environment, run
+
+TINY = (*SMALL, "--context", "16", "--batch-size", "4", "--steps", "30", "--log-every", "10")
+
+
+def test_only_rank_0_prints_and_in_a_log_it_prints_lines(tmp_path: Path) -> None:
+    ranks = complete(2, *TINY, cwd=tmp_path)
+    assert ranks[1][1:] == ("", "")
+    assert "\r" not in ranks[0].out
+    assert re.findall(r"^step (\d\d)/30  loss \d\.\d{3} bits per byte", ranks[0].out, re.M) == [
+        "10",
+        "20",
+        "30",
+    ]
+    assert re.search(r"sha256 [0-9a-f]{12}", ranks[0].out)
+    assert re.fullmatch(r"validation loss \d\.\d{3} bits per byte", ranks[0].out.splitlines()[-1])
+    (run_directory,) = (tmp_path / "runs").iterdir()
+    assert re.fullmatch(r"language-\d{8}-\d{6}", run_directory.name)
+    assert f"writing to runs/{run_directory.name}\n" in ranks[0].out
+
+
+def on_a_terminal(command: list[str], cwd: Path) -> str:
+    """Everything a terminal got from a command that ended well."""
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        command, cwd=cwd, env=environment(0, 0, 0), stdout=theirs, stderr=theirs
+    )
+    os.close(theirs)
+    got = bytearray()
+    while True:
+        try:
+            piece = os.read(ours, 65536)
+        except OSError:  # how Linux says that nobody has the terminal open any more
+            break
+        if not piece:
+            break
+        got += piece
+    os.close(ours)
+    assert process.wait() == 0, got
+    return got.decode()
+
+
+def test_on_a_terminal_a_bar_is_redrawn_in_place(tmp_path: Path) -> None:
+    got = on_a_terminal([sys.executable, str(ENTRY), *TINY], tmp_path)
+    # The terminal turns every newline into "\r\n"; what is left begins a redrawn line.
+    bars = re.findall(r"\r\x1b\[K\[(#* *)\] step (\d+)/30", got)
+    assert len(bars) >= 3
+    assert {len(bar) for bar, _ in bars} == {24}
+    assert bars[-1] == ("#" * 24, "30")
+    assert not re.search(r"^step 10/30", got, re.M)
+    assert re.search(r"validation loss \d\.\d{3} bits per byte\r\n$", got)
+
+
+def test_a_run_is_not_overwritten_unless_told_to(tmp_path: Path) -> None:
+    out = ("--out", "kept")
+    complete(0, *TINY, *out, cwd=tmp_path)
+    before = (tmp_path / "kept" / "metrics.jsonl").read_bytes()
+    ranks = run(2, *TINY, *out, cwd=tmp_path)
+    assert [rank.status for rank in ranks] == [2, 2]
+    assert ranks[0].err == (
+        "train: error: kept already holds a run; type another --out, or --overwrite to replace it\n"
+    )
+    assert ranks[0].out == ranks[1].out == ranks[1].err == ""
+    assert (tmp_path / "kept" / "metrics.jsonl").read_bytes() == before
+    complete(0, *TINY, *out, "--overwrite", cwd=tmp_path)
+    assert len((tmp_path / "kept" / "metrics.jsonl").read_text().splitlines()) == 4
+
+
+@pytest.mark.parametrize("out", ["file", "file/below"])
+def test_an_output_directory_that_cannot_be_is_refused(tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").write_text("not a directory")
+    (ended,) = run(0, *TINY, "--out", out, cwd=tmp_path)
+    assert ended.status == 2
+    assert ended.err.startswith("train: error: ")
+    assert ended.err.endswith("; type another --out\n")
+    assert ended.err.count("\n") == 1

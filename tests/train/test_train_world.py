@@ -1,0 +1,70 @@
+"""Who a worker is, from the environment, and the device it gets."""
+
+from pathlib import Path
+
+import pytest
+from ranks import run
+
+from train.distributed import World, pick_device, read_world
+from train.errors import RefusedError
+
+LAUNCHED = {
+    "RANK": "5",
+    "WORLD_SIZE": "8",
+    "LOCAL_RANK": "1",
+    "MASTER_ADDR": "node0",
+    "MASTER_PORT": "2900",
+}
+
+
+def test_a_launched_worker_is_who_the_launcher_says() -> None:
+    assert read_world(LAUNCHED) == World(rank=5, size=8, local_rank=1)
+
+
+def test_a_process_that_nobody_launched_is_alone() -> None:
+    assert read_world({"MASTER_ADDR": "left over"}) == World(rank=0, size=1, local_rank=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"WORLD_SIZE": None}, "WORLD_SIZE is not set"),
+        ({"RANK": None}, "RANK is not set"),
+        ({"LOCAL_RANK": "one"}, "LOCAL_RANK is 'one'"),
+        ({"RANK": "8"}, "RANK is 8 but WORLD_SIZE is 8"),
+        ({"MASTER_ADDR": None, "MASTER_PORT": None}, "MASTER_ADDR and MASTER_PORT not set"),
+        ({"MASTER_PORT": ""}, "MASTER_PORT not set"),
+    ],
+)
+def test_an_incomplete_environment_is_refused(change: dict[str, str | None], said: str) -> None:
+    environ = {name: value for name, value in (LAUNCHED | change).items() if value is not None}
+    with pytest.raises(RefusedError, match=said):
+        read_world(environ)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "visible", "device"),
+    [
+        ("auto", 0, "cpu"),
+        ("cpu", 4, "cpu"),
+        ("auto", 4, "cuda:3"),
+        ("cuda", 4, "cuda:3"),
+        ("auto", 1, "cuda:0"),
+    ],
+)
+def test_local_rank_3_gets_its_device(wanted: str, visible: int, device: str) -> None:
+    assert str(pick_device(wanted, World(3, 4, 3), visible)) == device
+
+
+@pytest.mark.parametrize(("wanted", "visible"), [("cuda", 0), ("auto", 2)])
+def test_a_worker_without_a_device_is_refused(wanted: str, visible: int) -> None:
+    with pytest.raises(RefusedError, match=f"{visible} CUDA devices are visible.*--device cpu"):
+        pick_device(wanted, World(3, 4, 3), visible)
+
+
+def test_a_rank_refuses_its_own_place_itself(tmp_path: Path) -> None:
+    ranks = run(2, cwd=tmp_path, WORLD_SIZE="1", LOCAL_RANK="")
+    assert [rank.status for rank in ranks] == [2, 2]
+    assert ranks[0].err.startswith("train: error: LOCAL_RANK is ''")
+    assert ranks[1].err.startswith("train: error: rank 1: LOCAL_RANK is ''")
+    assert ranks[1].err.count("\n") == 1

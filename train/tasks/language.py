@@ -1,0 +1,113 @@
+"""Predict the next byte of English prose: the help topics that every Python carries along.
+
+The text is read from the standard library at run time (``pydoc_data.topics``, about half a
+megabyte). It differs between Python versions, so its digest is part of the description.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import math
+import platform
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .gpt import GPT
+
+BYTES = 256
+NO_TARGET = -1
+VALIDATION_SHARE = 0.1
+SAMPLE_BYTES = 240
+SAMPLE_TEMPERATURE = 0.7
+SAMPLE_PROMPT = b"The statement "
+
+
+def help_topics() -> bytes:
+    """The help topics of the running Python, sorted by name and joined, as UTF-8."""
+    topics: dict[str, str] = importlib.import_module("pydoc_data.topics").topics
+    return "\n".join(topics[name] for name in sorted(topics)).encode()
+
+
+class Windows:
+    """Pairs (input, target) of shape (context,), int64, cut out of one text.
+
+    Item i begins at byte i * stride; the target is the input shifted by one byte. Where the text
+    ends early, the rest of the target is NO_TARGET. With stride == context every byte of the text
+    but its first is a target exactly once.
+    """
+
+    def __init__(self, text: Tensor, context: int, stride: int) -> None:
+        self.text = text
+        self.context = context
+        self.stride = stride
+
+    def __len__(self) -> int:
+        return math.ceil((len(self.text) - 1) / self.stride)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        start = index * self.stride
+        piece = self.text[start : start + self.context + 1].long()
+        missing = self.context + 1 - len(piece)
+        return (
+            F.pad(piece[:-1], (0, missing)),
+            F.pad(piece[1:], (0, missing), value=NO_TARGET),
+        )
+
+
+class Language:
+    """A byte-level GPT on the help topics; the last tenth of the bytes is held out."""
+
+    name = "language"
+    unit = "bits per byte"
+
+    def __init__(self, context: int, layers: int, width: int) -> None:
+        self.context = context
+        self.layers = layers
+        self.width = width
+        text = help_topics()
+        self.digest = hashlib.sha256(text).hexdigest()
+        held_out = int(len(text) * VALIDATION_SHARE)
+        ids = torch.frombuffer(bytearray(text), dtype=torch.uint8)
+        self.texts = {"train": ids[:-held_out], "validation": ids[-held_out:]}
+
+    def describe(self) -> str:
+        train, validation = len(self.texts["train"]), len(self.texts["validation"])
+        return (
+            f"help topics of Python {platform.python_version()}, sha256 {self.digest[:12]}: "
+            f"{train:,} bytes to train on, {validation:,} held out (a uniform guess: 8 {self.unit})"
+        )
+
+    def model(self) -> GPT:
+        return GPT(BYTES, self.context, self.layers, self.width)
+
+    def dataset(self, split: str) -> Windows:
+        # Training may begin a window at any byte; validation looks at every byte once.
+        stride = 1 if split == "train" else self.context
+        return Windows(self.texts[split], self.context, stride)
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        inputs, targets = batch
+        logits = model(inputs)
+        nats = F.cross_entropy(
+            logits.view(-1, BYTES), targets.view(-1), ignore_index=NO_TARGET, reduction="sum"
+        )
+        return nats / math.log(2), (targets != NO_TARGET).sum()
+
+    @torch.no_grad()
+    def sample(self, model: nn.Module, seed: int) -> str:
+        device = next(model.parameters()).device
+        generator = torch.Generator().manual_seed(seed)
+        ids = torch.tensor([list(SAMPLE_PROMPT)])
+        for _ in range(SAMPLE_BYTES):
+            logits = model(ids[:, -self.context :].to(device))[0, -1].float().cpu()
+            chances = torch.softmax(logits / SAMPLE_TEMPERATURE, dim=-1)
+            drawn = torch.multinomial(chances, 1, generator=generator)
+            ids = torch.cat((ids, drawn[None]), dim=1)
+        text = bytes(ids[0].tolist()).decode(errors="replace")
+        # A model that has learned little draws control characters, which no terminal should get.
+        return "".join(
+            c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text
+        )
