@@ -30,31 +30,37 @@ def main() -> int:
 
 
 def _launch() -> int:
-    environ = dict(os.environ)
+    environ, hostname = dict(os.environ), os.uname().nodename
     request = cli.parse(sys.argv[1:], environ, sys.executable)
     machine = node.read()
     resolution = world.resolve(
-        request, environ, os.uname().nodename, lambda nproc: binding.seats(nproc, machine)
+        request, environ, hostname, lambda nproc: binding.seats(nproc, machine)
     )
-    me = resolution.world
-    _check_parent(request, me)
-    resolution, held_port = world.claim_port(resolution)
+    _check_parent(request, resolution.world)
+    resolution, held_port = world.settle(resolution, environ, hostname)
     me = resolution.world
     seats = binding.plan(machine, me)
     scratch = os.path.join(environ.get("TMPDIR") or "/tmp", f"spawnlaunch-{os.getpid()}")
-    workers = worker.plan(request, me, seats, environ, scratch)
+    workers = worker.plan(request, resolution, seats, environ, scratch)
+    warnings = [*resolution.warnings, *resolution.of_this_node]
     if request.explain:
-        _explain(request, resolution, workers, environ)
+        _explain(request, resolution, workers, warnings, environ)
         return 0
-    if me.rank == 0:
-        _say(f"warning: {line}" for line in resolution.warnings)
+    _say(f"warning: {line}" for line in _to_be_said(resolution))
     if me.mode == "task":
         run.in_place(workers[0])
-    for seat in seats:
-        _say([binding.report_line(me.rank + seat.local_rank, seat)])
+    _say(binding.report_line(me.rank + seat.local_rank, seat) for seat in seats)
     status = run.gang(workers, scratch)
     del held_port  # held until here
     return status
+
+
+def _to_be_said(resolution: world.Resolution) -> list[str]:
+    """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times."""
+    me = resolution.world
+    of_the_job = resolution.warnings if me.rank == 0 else ()
+    of_this_node = resolution.of_this_node if me.local_rank == 0 else ()
+    return [*of_the_job, *of_this_node]
 
 
 def _check_parent(request: Request, me: world.World) -> None:
@@ -74,14 +80,15 @@ def _explain(
     request: Request,
     resolution: world.Resolution,
     workers: list[worker.Worker],
+    warnings: list[str],
     environ: dict[str, str],
 ) -> None:
     if request.explain == "json":
         import json
 
-        print(json.dumps(explain.as_json(resolution, workers, resolution.warnings, environ)))
+        print(json.dumps(explain.as_json(resolution, workers, warnings, environ)))
     else:
-        print("\n".join(explain.as_text(resolution, workers, resolution.warnings, environ)))
+        print("\n".join(explain.as_text(resolution, workers, warnings, environ)))
 
 
 def _say(lines: Iterable[str]) -> None:

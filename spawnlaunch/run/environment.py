@@ -18,6 +18,7 @@ def environment(
     world: World,
     i: int,
     seat: Binding,
+    exports: Mapping[str, str],
     error_file: str | None,
     environ: Mapping[str, str],
 ) -> dict[str, str]:
@@ -35,6 +36,7 @@ def environment(
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
         "OMP_NUM_THREADS": seat.threads,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **exports,
     }
     merged = {**unless_set, **environ, **ours}
     return {name: str(value) for name, value in merged.items() if value is not None}

@@ -10,7 +10,7 @@ from spawnlaunch.binding import Binding
 from spawnlaunch.request import Program, Request
 from spawnlaunch.run.environment import environment
 from spawnlaunch.streams import STDERR, STDOUT
-from spawnlaunch.world import World
+from spawnlaunch.world import Resolution, World
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
@@ -36,7 +36,7 @@ class Worker(NamedTuple):
 
 def plan(
     request: Request,
-    world: World,
+    resolution: Resolution,
     seats: Sequence[Binding],
     environ: Mapping[str, str],
     scratch: str,
@@ -46,6 +46,7 @@ def plan(
     `scratch` is a directory for files that need not outlive the launch. A single worker stays in
     the launcher's session, so that it has the terminal.
     """
+    world, exports = resolution.world, resolution.exports
     workers = []
     for i, seat in enumerate(seats):
         rank, local_rank = world.rank + i, world.local_rank + i
@@ -57,7 +58,7 @@ def plan(
                 rank=rank,
                 local_rank=local_rank,
                 command=command(request.program, request.python),
-                environ=environment(request, world, i, seat, error_file, environ),
+                environ=environment(request, world, i, seat, exports, error_file, environ),
                 cpus=seat.cpus,
                 own_session=len(seats) > 1,
                 stdout=f"{files}/stdout.log" if files and streams & STDOUT else None,

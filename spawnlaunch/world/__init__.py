@@ -3,15 +3,16 @@
 `resolve` walks: which manager started us, which mode that makes, the place it gives us, what the
 environment has inherited, and from all that the address and port of rank 0. Each value is a Fact,
 which knows its source. Nothing is started, asked or opened here, so every launcher of a job comes
-to the same result by itself; `claim_port` then looks at this machine.
+to the same result by itself; `settle` then looks at this machine.
 """
 
 import os
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
-from spawnlaunch.world import detect, inherited, master, traps
+from spawnlaunch.world import detect, inherited, master, network, traps
 from spawnlaunch.world.facts import Environ, Fact, Lost
 from spawnlaunch.world.manager import Manager
 from spawnlaunch.world.place import (
@@ -52,6 +53,8 @@ class Resolution(NamedTuple):
     sources: dict[str, Fact]  # by the names of World's fields
     warnings: tuple[str, ...]  # about the job: said once, by rank 0
     managers: tuple[Manager, ...]  # the innermost first
+    of_this_node: tuple[str, ...] = ()  # warnings that each node says for itself
+    exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
 
 
 def resolve(request: Request, environ: Environ, hostname: str, count: Count) -> Resolution:
@@ -125,25 +128,51 @@ def _replaced(left: list[str]) -> list[str]:
     return [f"replaced what an outer launcher or a profile left: {' '.join(left)}"]
 
 
-def claim_port(resolution: Resolution) -> tuple[Resolution, HeldPort | None]:
-    """Make sure that rank 0 can listen: choose and hold a free port, or look at the given one.
+def settle(
+    resolution: Resolution, environ: Environ, hostname: str
+) -> tuple[Resolution, HeldPort | None]:
+    """Look at this machine: whether rank 0 can listen here, and others can reach it.
 
-    Only the launcher of rank 0 looks. Raises UsageError where the port is in use.
+    Raises UsageError where the port is in use.
     """
+    resolution = _own_address(resolution)
+    resolution, held = _claim_port(resolution)
+    advice = network.advise(resolution.world, environ, hostname)
+    return resolution._replace(exports=advice.exports, of_this_node=advice.warnings), held
+
+
+def _own_address(resolution: Resolution) -> Resolution:
+    """In local mode an inherited MASTER_ADDR of another machine cannot have been meant."""
+    world, fact = resolution.world, resolution.sources["master_addr"]
+    inherited_one = world.mode == LOCAL and fact.source == "MASTER_ADDR"
+    if not inherited_one or network.is_this_machine(world.master_addr):
+        return resolution
+    lost = Lost(fact.value, fact.source, "is another machine's, and all workers are on this one")
+    fact = Fact(master.LOOPBACK, "local mode", (lost,))
+    return resolution._replace(
+        world=world._replace(master_addr=master.LOOPBACK),
+        sources={**resolution.sources, "master_addr": fact},
+        warnings=(*resolution.warnings, f"replaced MASTER_ADDR={lost.value}, which {lost.why}"),
+    )
+
+
+def _claim_port(resolution: Resolution) -> tuple[Resolution, HeldPort | None]:
+    """Choose and hold a free port, or hold the given one; the launcher of rank 0 only."""
     world = resolution.world
     if world.rank != 0:
         return resolution, None
     if world.master_port == master.FREE:
         held = hold_free_port()
-        world = world._replace(master_port=held.port)
         fact = Fact(held.port, "free port outside the ephemeral range (local mode)")
-        sources = {**resolution.sources, "master_port": fact}
-        return resolution._replace(world=world, sources=sources), held
-    held_port = hold(world.master_port)
-    if held_port is None:
+        return resolution._replace(
+            world=world._replace(master_port=held.port),
+            sources={**resolution.sources, "master_port": fact},
+        ), held
+    holding = hold(world.master_port)
+    if holding is None:
         source = resolution.sources["master_port"].source
         raise UsageError(
             f"port {world.master_port} ({source}) is in use on this machine, so rank 0 cannot "
             "listen there; end what uses it, or type --master-port N"
         )
-    return resolution, held_port
+    return resolution, holding

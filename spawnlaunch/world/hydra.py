@@ -3,18 +3,41 @@
     PMI_RANK=2  PMI_SIZE=4  MPI_LOCALRANKID=0  MPI_LOCALNRANKS=2
 
 PMI_RANK alone proves nothing: Slurm's PMI plugins set it too, but not the local pair. Nothing that
-it exports names the host of rank 0, the nodes, or the launch.
+it exports names the host of rank 0, the nodes, or the launch; on one node the launch is known by
+the process of Hydra that all ranks descend from.
 Source: pmodels/mpich src/pm/hydra/proxy/pmip_cb.c; Intel MPI Developer Reference, "Hydra
 environment variables".
 """
 
-from spawnlaunch.world.facts import number
+import os
+
+from spawnlaunch.world.facts import Environ, Fact, number
 from spawnlaunch.world.manager import TASKS, Manager
 
 RANK = "PMI_RANK"
 SIZE = "PMI_SIZE"
 LOCAL_RANK = "MPI_LOCALRANKID"
 LOCAL_SIZE = "MPI_LOCALNRANKS"
+PROXY = "hydra_pmi_proxy"  # what started the ranks of a node, as /proc/PID/comm has it
+
+
+def proxy(environ: Environ) -> Fact | None:
+    """The proxy's pid, where it is the parent of all ranks: on one node."""
+    if environ[SIZE] != environ[LOCAL_SIZE]:
+        return None
+    pid = os.getppid()
+    try:
+        while pid > 1:
+            with open(f"/proc/{pid}/stat") as file:
+                # "pid (comm) state ppid ...": comm may hold anything, so cut at its last ")"
+                name, _, rest = file.read().partition("(")[2].rpartition(")")
+            if name.startswith(PROXY):
+                return Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
+            pid = int(rest.split()[1])
+    except OSError:
+        pass  # no /proc, or a parent that has just ended
+    return None
+
 
 MANAGER = Manager(
     name="Hydra (MPICH, Intel MPI)",
@@ -25,5 +48,6 @@ MANAGER = Manager(
         "world_size": (number(SIZE),),
         "local_rank": (number(LOCAL_RANK),),
         "local_world_size": (number(LOCAL_SIZE),),
+        "job": (proxy,),
     },
 )

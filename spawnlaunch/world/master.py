@@ -113,7 +113,7 @@ def port(
         ]
     )
     if fact is None:
-        fact = _by_hand(mode, manager)
+        fact = _by_hand(request, mode, manager)
     if fact.value == FREE and mode != LOCAL:
         raise UsageError(
             f"{fact.source} asks for any free port, but no node can tell the others which; "
@@ -122,13 +122,13 @@ def port(
     return fact
 
 
-def _by_hand(mode: str, manager: Manager | None) -> Fact:
-    if mode == TASK and manager is not None:
+def _by_hand(request: Request, mode: str, manager: Manager | None) -> Fact:
+    if mode == TASK and manager is not None and request.master_addr is None:
         raise UsageError(
             f"{manager.name} exports nothing that tells this launch from another; "
             "type --master-port N, the same for all ranks"
         )
-    return Fact(STATIC_PORT, "torchrun's default for nodes started by hand")
+    return Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
 
 
 def _from_job(manager: Manager | None, environ: Environ) -> Fact | None:

@@ -8,8 +8,14 @@ A step's task has, here the third of `srun -N2 -n3`:
 The STEP variables come before those of the job: a step may have fewer tasks and nodes than its job,
 and inside `salloc -n4` the tasks of `srun --preserve-env -n1` see SLURM_NTASKS=4. A batch script
 has SLURM_PROCID=0, and is nobody's rank: only the STEP variables prove a step.
+
+A heterogeneous step has one node list for all its components, sorted by name, and the tasks per
+node follow it; but SLURM_NODEID counts in the order of the components. SLURM_GTIDS is right always.
 Source: srun(1), "Output environment variables"; Slurm's src/common/env.c.
 """
+
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world import hostlist, tasks_per_node
@@ -19,6 +25,7 @@ from spawnlaunch.world.manager import HOSTS, TASKS, Manager
 
 JOB_ID = "SLURM_JOB_ID"
 HET_JOB_ID = "SLURM_HET_JOB_ID"  # the first component's job, the same in all of them
+HET_SIZE = "SLURM_HET_SIZE"  # number of components
 STEP_ID = "SLURM_STEP_ID"
 PROCID = "SLURM_PROCID"
 LOCALID = "SLURM_LOCALID"
@@ -31,39 +38,52 @@ GLOBAL_IDS = "SLURM_GTIDS"  # the ranks of the tasks on this node
 JOB_TASKS = "SLURM_NTASKS"
 JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
+NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
 DISTRIBUTION = "SLURM_DISTRIBUTION"
 HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
+MOST_GROUPS = 128  # as slurm.h's MAX_HET_JOB_COMPS: a larger size is a mistake
 INTERACTIVE_STEP = "4294967290"  # 0xfffffffa, SLURM_INTERACTIVE_STEP in slurm.h
+
+T = TypeVar("T")
 
 
 def is_shell(environ: Environ) -> bool:
     """Whether the step is a person's shell: `srun --pty`, or salloc's interactive step."""
-    pty = PTY_PORT in environ and environ.get(STEP_TASKS) == "1"
-    return pty or environ.get(STEP_ID) == INTERACTIVE_STEP
+    return _is_interactive(environ) or (PTY_PORT in environ and environ.get(STEP_TASKS) == "1")
 
 
-def local_world_size(environ: Environ) -> Fact | None:
-    """This node's own entry of the tasks per node."""
-    counts, node = environ.get(STEP_TASKS_PER_NODE), number(NODEID)(environ)
-    if not counts or node is None:
-        return None
-    try:
-        tasks = tasks_per_node.tasks_on(counts, node.value)
-    except ValueError as error:
-        raise UsageError(_one_line(error)) from None
-    return Fact(tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({NODEID})")
+def _is_interactive(environ: Environ) -> bool:
+    return environ.get(STEP_ID) == INTERACTIVE_STEP
 
 
 def tasks_listed(environ: Environ) -> Fact | None:
-    """The number of ranks listed as this node's."""
+    """The number of ranks that are listed as this node's."""
     ids = environ.get(GLOBAL_IDS, "")
-    return Fact(len(ids.split(",")), f"number of {GLOBAL_IDS}") if ids else None
+    return Fact(len(ids.split(",")), f"number of {GLOBAL_IDS}={ids}") if ids else None
+
+
+def tasks_of_this_node(environ: Environ) -> Fact | None:
+    """This node's own entry of the tasks per node, which follow the node list."""
+    counts, node = environ.get(STEP_TASKS_PER_NODE), _place_in_nodelist(environ)
+    if not counts or node is None:
+        return None
+    tasks = _readable(tasks_per_node.tasks_on, counts, node.value)
+    return Fact(tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})")
+
+
+def _place_in_nodelist(environ: Environ) -> Fact | None:
+    """SLURM_NODEID; but the list of a heterogeneous step is sorted, and its node ids are not."""
+    if not _groups(environ):
+        return number(NODEID)(environ)
+    nodes = _readable(hostlist.expand, environ.get(STEP_NODELIST, ""))
+    name = environ.get(NODENAME)
+    return Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
 
 
 def rank_0_host(environ: Environ) -> Fact | None:
-    """The host of task 0: the step's first, but under an arbitrary distribution."""
+    """The host of task 0: that of node 0, but under an arbitrary distribution."""
     if environ.get(DISTRIBUTION, "").startswith("arbitrary"):
         names = unique_hosts(environ.get(HOSTFILE, ""))
         why = f"first line of {HOSTFILE} (arbitrary distribution)"
@@ -72,22 +92,43 @@ def rank_0_host(environ: Environ) -> Fact | None:
 
 
 def node_0_host(environ: Environ) -> Fact | None:
-    """The host of SLURM_NODEID 0: the first of the step's list."""
+    """The host of SLURM_NODEID 0: the first of the step's list.
+
+    In a heterogeneous step it is the first of the first component that takes part.
+    """
     nodes = environ.get(STEP_NODELIST)
     if not nodes:
         return None
-    try:
-        return Fact(hostlist.first_host(nodes), f"first host of {STEP_NODELIST}={nodes}")
-    except ValueError as error:
-        raise UsageError(_one_line(error)) from None
+    in_step = set(_readable(hostlist.expand, nodes)) if _groups(environ) else set()
+    for name in _groups(environ):
+        for host in _readable(hostlist.hosts, environ[name]):
+            if host in in_step:
+                return Fact(
+                    host, f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
+                )
+    return Fact(_readable(hostlist.first_host, nodes), f"first host of {STEP_NODELIST}={nodes}")
+
+
+def _groups(environ: Environ) -> list[str]:
+    """The variables with the node lists of a heterogeneous job's components, in their order.
+
+    srun of Slurm 22.05 writes PACK where the manual page says HET.
+    """
+    size = number(HET_SIZE)(environ)
+    names = [
+        f"{JOB_NODELIST}_{word}_GROUP_{i}"
+        for i in range(min(size.value, MOST_GROUPS) if size else 0)
+        for word in ("HET", "PACK")
+    ]
+    return [name for name in names if environ.get(name)]
 
 
 def job_and_step(environ: Environ) -> Fact | None:
     """`JOB.STEP`, the same in every task of a step, also across heterogeneous components."""
-    name = HET_JOB_ID if environ.get(HET_JOB_ID) else JOB_ID
-    if not environ.get(name):
-        return None
-    return Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
+    for name in (HET_JOB_ID, f"{JOB_ID}_HET_GROUP_0", f"{JOB_ID}_PACK_GROUP_0", JOB_ID):
+        if environ.get(name):
+            return Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
+    return None
 
 
 def reserved_port(environ: Environ) -> Fact | None:
@@ -96,8 +137,26 @@ def reserved_port(environ: Environ) -> Fact | None:
     return Fact(int(port), RESERVED_PORTS) if port.isdigit() else None
 
 
-def _one_line(error: ValueError) -> str:
-    return str(error).replace("\nhint: ", "; ")
+def shell_nodes(environ: Environ) -> Fact | None:
+    """The nodes that a shell could use: the job's; of `srun --pty` those of its step."""
+    if STEP_ID in environ and not _is_interactive(environ):
+        return number(STEP_NODES)(environ)
+    return number(JOB_NODES)(environ)
+
+
+def shell_tasks(environ: Environ) -> Fact | None:
+    """The tasks that the job or, of `srun --pty`, the step was asked for."""
+    if STEP_ID in environ and not _is_interactive(environ):
+        return number(STEP_TASKS)(environ)
+    return number(JOB_TASKS)(environ)
+
+
+def _readable(read: Callable[..., T], *arguments: Any) -> T:
+    """Call a reader of Slurm's notations, whose complaint is the user's to see."""
+    try:
+        return read(*arguments)
+    except ValueError as error:
+        raise UsageError(str(error).replace("\nhint: ", "; ")) from None
 
 
 STEP = Manager(
@@ -109,7 +168,7 @@ STEP = Manager(
         "rank": (number(PROCID),),
         "world_size": (number(STEP_TASKS), number(JOB_TASKS)),
         "local_rank": (number(LOCALID),),
-        "local_world_size": (local_world_size, tasks_listed),
+        "local_world_size": (tasks_listed, tasks_of_this_node),
         "node_rank": (number(NODEID),),
         "nnodes": (number(STEP_NODES), number(JOB_NODES)),
         "rank_0_host": (rank_0_host,),
@@ -128,8 +187,8 @@ SHELL = Manager(
     kind=HOSTS,
     needs=(JOB_ID, JOB_NODELIST),
     table={
-        "nnodes": (number(JOB_NODES),),
-        "world_size": (number(JOB_TASKS),),
+        "nnodes": (shell_nodes,),
+        "world_size": (shell_tasks,),
         "job": (text(JOB_ID),),
     },
 )

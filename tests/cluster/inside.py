@@ -34,8 +34,8 @@ def main() -> None:
         write(plan["files"])
         bind(plan["hosts_file"], "/etc/hosts")
         own_network(plan["head"], plan["addresses"], plan["prefix_bits"])
-        start_daemons(plan)
-        wait_until_idle(plan)
+        daemons = start_daemons(plan)
+        wait_until_idle(plan, daemons)
         answer = outer_pid
     except Exception as error:
         answer = f"{error} {getattr(error, 'stderr', None) or ''}".replace("\n", " ")
@@ -83,16 +83,18 @@ def own_network(head: str, addresses: dict[str, str], prefix_bits: int) -> None:
     run("hostname", head)
 
 
-def start_daemons(plan: dict) -> None:
+def start_daemons(plan: dict) -> list[subprocess.Popen]:
     start_munged()
     conf = plan["conf"]
     os.environ["SLURM_CONF"] = conf
     for directory in (plan["logs"], plan["jobs"], "/run/slurm/state"):
         os.makedirs(directory)
-    background(plan, "slurmctld", ["slurmctld", "-D", "-f", conf])
+    daemons = [background(plan, "slurmctld", ["slurmctld", "-D", "-f", conf])]
     for node, address in plan["addresses"].items():
         if node != plan["head"]:
-            background(plan, node, on_node(node, f"{address}/{plan['prefix_bits']}", conf))
+            command = on_node(node, f"{address}/{plan['prefix_bits']}", conf)
+            daemons.append(background(plan, node, command))
+    return daemons
 
 
 def start_munged() -> None:
@@ -119,16 +121,16 @@ def on_node(node: str, address: str, conf: str) -> list[str]:
     return ["nsenter", f"--net=/run/netns/{node}", "unshare", "--uts", "sh", "-ec", script]
 
 
-def background(plan: dict, name: str, command: list[str]) -> None:
+def background(plan: dict, name: str, command: list[str]) -> subprocess.Popen:
     with open(f"{plan['logs']}/{name}", "wb") as log:
-        subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
-def wait_until_idle(plan: dict) -> None:
-    """Until every node is idle; a daemon that does not come up is shown by the ends of the logs."""
+def wait_until_idle(plan: dict, daemons: list[subprocess.Popen]) -> None:
+    """Raises, with the ends of the logs, when a daemon ends or time is up before."""
     expected = len(plan["addresses"]) - 1
     deadline = time.monotonic() + START_TIMEOUT_S
-    while time.monotonic() < deadline:
+    while time.monotonic() < deadline and all(daemon.poll() is None for daemon in daemons):
         idle = subprocess.run(
             ["sinfo", "--noheader", "--Node", "--states=idle"], capture_output=True, text=True
         )
@@ -136,7 +138,7 @@ def wait_until_idle(plan: dict) -> None:
             return
         time.sleep(POLL_S)
     logs = [f"{log}: {log.read_text()[-600:]}" for log in Path(plan["logs"]).iterdir()]
-    raise TimeoutError(f"no {expected} idle nodes after {START_TIMEOUT_S} s; {'; '.join(logs)}")
+    raise RuntimeError(f"no {expected} idle nodes; the ends of the logs: {'; '.join(logs)}")
 
 
 def hold() -> None:

@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +30,7 @@ UNSHARE = ["unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--ipc"]
 PYTHON = [sys.executable, "-I", "-S"]  # no site packages: enter.py runs once per command
 TIMEOUT_S = 60
 POLL_S = 0.05
+OUTER_SLURM = ("SLURM", "SBATCH_", "SALLOC_")
 OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "TIMEOUT"}
 
 
@@ -77,8 +79,9 @@ def start(
         start_new_session=True,  # an interrupt from the keyboard is for the tests, which end it
         text=True,
     )
-    process.stdin.write(json.dumps(plan) + "\n")
-    process.stdin.flush()
+    with suppress(BrokenPipeError):  # unshare refused; it has said why
+        process.stdin.write(json.dumps(plan) + "\n")
+        process.stdin.flush()
     answer = process.stdout.readline().strip()
     slurm = Slurm(process, answer)
     if not answer.isdigit():
@@ -175,13 +178,18 @@ class Slurm:
         return os.stat(f"/proc/{self._first_pid}/ns/pid").st_ino
 
     def environment(self) -> dict[str, str]:
-        """What commands get: the session's environment, this configuration, this repository."""
+        """What commands get: the session's environment, this configuration, this repository.
+
+        Not what an outer Slurm set, should the tests themselves run in a job.
+        """
+        session = {k: v for k, v in os.environ.items() if not k.startswith(OUTER_SLURM)}
         search = os.pathsep.join(filter(None, [str(REPOSITORY), os.environ.get("PYTHONPATH")]))
-        return {**os.environ, "SLURM_CONF": configuration.CONF, "PYTHONPATH": search}
+        return {**session, "SLURM_CONF": configuration.CONF, "PYTHONPATH": search}
 
     def stop(self) -> None:
         """End the cluster and everything that runs in it; returns when it is gone."""
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster.required import skip_or_fail
 from tests.cluster.slurm import REPOSITORY, require_slurm, start
 
 require_slurm()
@@ -108,7 +109,7 @@ def test_what_a_test_leaves_running_is_cancelled_for_the_next(slurm):
 
 def test_jobs_get_the_cpus_they_asked_for_where_the_affinity_plugin_binds():
     if len(os.sched_getaffinity(0)) < 2:
-        pytest.skip("needs two CPUs")
+        skip_or_fail("needs two CPUs")
     cluster = start(cpus=2, task_plugin="task/affinity")
     try:
         show = "import os; print(*os.sched_getaffinity(0))"
@@ -116,6 +117,11 @@ def test_jobs_get_the_cpus_they_asked_for_where_the_affinity_plugin_binds():
     finally:
         cluster.stop()
     assert sorted(step.stdout.split()) == ["0", "1"], step.stderr
+
+
+def test_a_configuration_that_slurm_refuses_is_an_error_with_slurms_words():
+    with pytest.raises(RuntimeError, match=r"did not start.*NoSuchSetting"):
+        start(extra="NoSuchSetting=1")
 
 
 def test_two_clusters_run_side_by_side(slurm):
@@ -146,11 +152,16 @@ class TestNothingIsLeftBehind:
         session = subprocess.Popen(
             [sys.executable, "-c", SESSION], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
         )
-        namespace = int(session.stdout.readline())
-        wait_for(lambda: processes(namespace).count("sleep") == 2)
-        session.send_signal(number)
-        session.wait(PATIENCE_S)
-        wait_for(lambda: processes(namespace) == [])
+        try:
+            namespace = int(session.stdout.readline())
+            wait_for(lambda: processes(namespace).count("sleep") == 2)
+            session.send_signal(number)
+            session.wait(PATIENCE_S)
+            wait_for(lambda: processes(namespace) == [])
+        finally:
+            session.kill()
+            session.wait()
+            session.stdout.close()
         assert traces() == before
 
 
