@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,9 +43,17 @@ def launch(
 
 
 def reports(output: str) -> list[dict[str, Any]]:
-    """What `workers/report.py` printed, in the order of the ranks."""
-    found = [json.loads(line) for line in output.splitlines() if line.startswith('{"rank"')]
-    return sorted(found, key=lambda report: report["rank"])
+    """What workers printed with `workers/reporting.py`, in the order of the ranks."""
+    return _by_rank(line for line in output.splitlines() if line.startswith('{"rank"'))
+
+
+def filed_reports(directory: Path) -> list[dict[str, Any]]:
+    """What workers filed in the directory that REPORT_DIR named, in the order of the ranks."""
+    return _by_rank(file.read_text() for file in directory.glob("*.json"))
+
+
+def _by_rank(lines: Iterable[str]) -> list[dict[str, Any]]:
+    return sorted(map(json.loads, lines), key=lambda report: report["rank"])
 
 
 def processes_with(mark: str) -> list[int]:
