@@ -65,7 +65,7 @@ def flag(default: Any, parse: Callable[[str], Any], meta: str, text: str) -> Any
 class Config:
     """What a run was asked to do; the field ``batch_size`` is the flag ``--batch-size``."""
 
-    steps: int = flag(500, whole(1), "N", "optimizer steps (%(default)s)")
+    steps: int = flag(350, whole(1), "N", "optimizer steps (%(default)s)")
     batch_size: int = flag(8, whole(1), "N", "samples per step of EACH worker (%(default)s)")
     lr: float = flag(4e-3, positive, "RATE", "highest learning rate (%(default)s)")
     warmup: int = flag(50, whole(0), "N", "steps in which the learning rate rises (%(default)s)")
@@ -76,7 +76,7 @@ class Config:
     device: str = flag("auto", device_type, "NAME", "auto, cpu or cuda (%(default)s)")
     log_every: int = flag(25, whole(1), "N", "steps between two lines of metrics (%(default)s)")
     eval_every: int = flag(
-        250, whole(0), "N", "steps between two validations, 0: at the end only (%(default)s)"
+        175, whole(0), "N", "steps between two validations, 0: at the end only (%(default)s)"
     )
     out: str | None = flag(
         None, output_directory, "DIR", "where the run is written (runs/language-<date>-<time>)"
