@@ -4,8 +4,13 @@ import os
 import sys
 from collections.abc import Iterable
 
-from spawnlaunch import binding, cli, explain, node, run, world
+from spawnlaunch import ancestors, cli, explain, node, run, world
+from spawnlaunch.binding import decide
+from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import UsageError
+from spawnlaunch.explain import Explanation
+from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.node.visible import visible
 from spawnlaunch.request import Request
 from spawnlaunch.run import worker
 
@@ -32,34 +37,54 @@ def main() -> int:
 def _launch() -> int:
     environ, hostname = dict(os.environ), os.uname().nodename
     request = cli.parse(sys.argv[1:], environ, sys.executable)
-    machine = node.read()
+    machine = node.read(request.sysfs_root, request.allowed_cpus)
+    seen = visible(machine, environ)
     resolution = world.resolve(
-        request, environ, hostname, lambda nproc: binding.seats(nproc, machine)
+        request,
+        environ,
+        hostname,
+        lambda nproc: decide.count(nproc, request, machine, seen, environ),
     )
     _check_parent(request, resolution.world)
     resolution, held_port = world.settle(resolution, environ, hostname)
     me = resolution.world
-    seats = binding.plan(machine, me)
+    mask = _mask_of_daemon(request, resolution)
+    seats = decide.decide(request, machine, seen, me, environ, mask)
     scratch = os.path.join(environ.get("TMPDIR") or "/tmp", f"spawnlaunch-{os.getpid()}")
-    workers = worker.plan(request, resolution, seats, environ, scratch)
-    warnings = [*resolution.warnings, *resolution.of_this_node]
+    workers = worker.plan(request, resolution, seats.bindings, environ, scratch)
     if request.explain:
-        _explain(request, resolution, workers, warnings, environ)
+        warnings = (*resolution.warnings, *resolution.of_this_node, *seats.warnings)
+        _explain(Explanation(resolution, machine, seats, workers, warnings, environ), request)
         return 0
-    _say(f"warning: {line}" for line in _to_be_said(resolution))
+    _say(f"warning: {line}" for line in _to_be_said(resolution, seats))
+    if not request.quiet:
+        _say(
+            report_line(each.rank, each.seat, machine, each.environ["OMP_NUM_THREADS"])
+            for each in workers
+        )
     if me.mode == "task":
         run.in_place(workers[0])
-    _say(binding.report_line(me.rank + seat.local_rank, seat) for seat in seats)
     status = run.gang(workers, scratch)
     del held_port  # held until here
     return status
 
 
-def _to_be_said(resolution: world.Resolution) -> list[str]:
+def _mask_of_daemon(request: Request, resolution: world.Resolution) -> CpuSet | None:
+    """The CPU mask of the resource manager's process that started this task, if it is found."""
+    if request.sysfs_root != "/" or not resolution.managers:
+        return None
+    pid = ancestors.nearest(resolution.managers[0].daemons)
+    try:
+        return None if pid is None else frozenset(os.sched_getaffinity(pid))
+    except OSError:
+        return None  # it has just ended
+
+
+def _to_be_said(resolution: world.Resolution, seats: decide.Seats) -> list[str]:
     """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times."""
     me = resolution.world
     of_the_job = resolution.warnings if me.rank == 0 else ()
-    of_this_node = resolution.of_this_node if me.local_rank == 0 else ()
+    of_this_node = (*resolution.of_this_node, *seats.warnings) if me.local_rank == 0 else ()
     return [*of_the_job, *of_this_node]
 
 
@@ -76,19 +101,13 @@ def _check_parent(request: Request, me: world.World) -> None:
     raise UsageError(f"{flag} is not there yet; leave it out")
 
 
-def _explain(
-    request: Request,
-    resolution: world.Resolution,
-    workers: list[worker.Worker],
-    warnings: list[str],
-    environ: dict[str, str],
-) -> None:
+def _explain(explanation: Explanation, request: Request) -> None:
     if request.explain == "json":
         import json
 
-        print(json.dumps(explain.as_json(resolution, workers, warnings, environ)))
+        print(json.dumps(explain.as_json(explanation)))
     else:
-        print("\n".join(explain.as_text(resolution, workers, warnings, environ)))
+        print("\n".join(explain.as_text(explanation, colour=sys.stdout.isatty())))
 
 
 def _say(lines: Iterable[str]) -> None:

@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 from spawnlaunch import __version__, values
+from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
+from spawnlaunch.binding.policy import DEFAULT
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Program, Request
 from spawnlaunch.streams import StreamsByRank
@@ -19,7 +21,7 @@ PROG = "spawnlaunch"
 
 # Spellings of torchrun and torch.distributed.launch that mean a flag of ours.
 # Underscores in the name of a flag are read as hyphens before this table is looked at.
-ALIASES = {"--nproc-per-node": "--nproc", "--module": "-m"}
+ALIASES = {"--nproc-per-node": "--nproc", "--module": "-m", "--numa-binding": "--bind"}
 
 USAGE = """\
 python -m spawnlaunch [flags] [script | -m module] [args...]
@@ -61,15 +63,31 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     options = vars(parser.parse_args(ours))
     module, no_python = options.pop("m"), options.pop("no_python")
     later = tuple(f"--{name}" for name in NEED_PARENT if options.pop(name.replace("-", "_")))
+    policy = options.pop("bind")
+    if (reserved := options.pop("reserve_cpus")) is not None:
+        policy = policy.with_reserve(reserved)
+    policy = policy._replace(smt=options.pop("smt") == "on", threads=options.pop("threads"))
     request = Request(
+        policy=policy,
         program=_program(workers, module=module, no_python=no_python),
         python=environ.get("PYTHON_EXEC") or python,
         need_parent=later,
         **options,
     )
+    _check_together(request)
+    return request
+
+
+def _check_together(request: Request) -> None:
+    """What each flag allows by itself, and both do not."""
     if request.redirects.used and request.log_dir is None:
         raise UsageError("--redirects needs a place for the files; type --log-dir DIR as well")
-    return request
+    if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
+        raise UsageError("--sysfs-root and --allowed-cpus are for looking; type --explain as well")
+    if not os.path.isdir(request.sysfs_root):
+        raise UsageError(
+            f"--sysfs-root {request.sysfs_root} is no directory; type one that has sys and proc"
+        )
 
 
 def _build() -> tuple[_Parser, dict[str, bool]]:
@@ -87,7 +105,7 @@ def _build() -> tuple[_Parser, dict[str, bool]]:
     parser.add_argument("-h", "--help", action="help", help="show this page")
     version = f"{PROG} {__version__}"
     parser.add_argument("--version", action="version", version=version, help="show the version")
-    for add in (_add_workers, _add_nodes, _add_output, _add_later):
+    for add in (_add_workers, _add_binding, _add_nodes, _add_output, _add_later):
         add(parser)
     takes_value = {
         name: action.nargs is None for action in parser._actions for name in action.option_strings
@@ -117,6 +135,39 @@ def _add_workers(parser: _Parser) -> None:
         action="store_true",
         help="LOCAL_RANK=0 in every worker, and one visible GPU each",
     )
+
+
+def _add_binding(parser: _Parser) -> None:
+    add = parser.add_argument_group("binding").add_argument
+    add(
+        "--bind",
+        type=values.bind,
+        default=DEFAULT,
+        metavar="HOW",
+        help="auto (default): exclusive shares of whole cores next to the rank's device; node, "
+        "socket, exclusive, core-complex (torchrun's --numa-binding), none; or CPUs for each "
+        "local rank: 48-55:56-63, or masks: 0xff,0xff00",
+    )
+    add(
+        "--reserve-cpus",
+        type=values.reserve,
+        metavar="LIST",
+        help="CPUs that no rank gets: a list, or first-per-l3",
+    )
+    add("--smt", choices=("on", "off"), default="on", help="off: one hardware thread of each core")
+    add("--threads", type=values.positive, metavar="N", help="at most N cores for each rank")
+    add(
+        "--mem-bind",
+        choices=MEM_BINDS,
+        default=PREFERRED_MEM,
+        help="memory next to the rank's CPUs: preferred (default), bind (never elsewhere), none",
+    )
+    add(
+        "--widen",
+        action="store_true",
+        help="leave a mask that was set, within a control group's cpuset smaller than the machine",
+    )
+    add("--quiet", action="store_true", help="no line for each rank at the start")
 
 
 def _add_nodes(parser: _Parser) -> None:
@@ -181,6 +232,13 @@ def _add_output(parser: _Parser) -> None:
         choices=("text", "json"),
         metavar="json",
         help="start nothing; print every derived value and where it came from; =json for programs",
+    )
+    add("--sysfs-root", default="/", metavar="DIR", help="with --explain: another machine's files")
+    add(
+        "--allowed-cpus",
+        type=values.cpus,
+        metavar="LIST",
+        help="with --explain: as if these were the allowed CPUs",
     )
 
 

@@ -2,41 +2,44 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from shlex import join
-from typing import Any
+from typing import Any, NamedTuple
 
+from spawnlaunch.binding.decide import Seats
+from spawnlaunch.binding.picture import picture
+from spawnlaunch.binding.report import report_line, srun_line
+from spawnlaunch.node import Node, cpuset
 from spawnlaunch.run.environment import changes
 from spawnlaunch.run.worker import Worker
 from spawnlaunch.world import Resolution
 from spawnlaunch.world.facts import Fact
 
 
-def as_json(
-    resolution: Resolution,
-    workers: Sequence[Worker],
-    warnings: Sequence[str],
-    environ: Mapping[str, str],
-) -> dict[str, Any]:
+class Explanation(NamedTuple):
+    """All that a launch would have gone by."""
+
+    resolution: Resolution
+    node: Node
+    seats: Seats
+    workers: Sequence[Worker]
+    warnings: Sequence[str]
+    environ: Mapping[str, str]  # what the launcher inherited
+
+
+def as_json(it: Explanation) -> dict[str, Any]:
     """The explanation for programs.
 
     Keys: mode; world, the fields of World but the mode; sources, for each of them value, source and
-    lost candidates; workers, each with rank, local_rank, env (what it does not inherit) and
-    command; warnings.
+    lost candidates; node; workers, those that this launcher would start; warnings. CPU lists are
+    strings as the kernel writes them.
     """
-    world = resolution.world._asdict()
+    world = it.resolution.world._asdict()
     return {
         "mode": world.pop("mode"),
         "world": world,
-        "sources": {name: _source(fact) for name, fact in resolution.sources.items()},
-        "workers": [
-            {
-                "rank": worker.rank,
-                "local_rank": worker.local_rank,
-                "env": changes(worker.environ, environ),
-                "command": list(worker.command),
-            }
-            for worker in workers
-        ],
-        "warnings": list(warnings),
+        "sources": {name: _source(fact) for name, fact in it.resolution.sources.items()},
+        "node": _node(it.node, it.seats),
+        "workers": [_worker(worker, it) for worker in it.workers],
+        "warnings": list(it.warnings),
     }
 
 
@@ -48,26 +51,94 @@ def _source(fact: Fact) -> dict[str, Any]:
     }
 
 
-def as_text(
-    resolution: Resolution,
-    workers: Sequence[Worker],
-    warnings: Sequence[str],
-    environ: Mapping[str, str],
-) -> Iterator[str]:
+def _node(node: Node, seats: Seats) -> dict[str, Any]:
+    return {
+        "cpus_allowed": cpuset.format(seats.allowed),
+        "cpus_online": cpuset.format(node.cpus_online),
+        "cores": len(node.cores),
+        "l3": [cpuset.format(group) for group in node.l3],
+        "packages": [cpuset.format(package) for package in node.packages],
+        "numa": [
+            {
+                "id": each.id,
+                "cpus": cpuset.format(each.cpus),
+                "memory": each.memory,
+                "kind": each.kind,
+            }
+            for each in node.numa
+        ],
+        "devices": [
+            {
+                "index": device.number,
+                "address": device.address,
+                "vendor": device.vendor,
+                "kind": device.kind,
+                "numa": device.numa,
+                "local_cpus": _cpus(device.local_cpus),
+            }
+            for device in node.devices
+        ],
+        "nics": [
+            {
+                "name": nic.name,
+                "address": nic.address,
+                "numa": nic.numa,
+                "local_cpus": _cpus(nic.local_cpus),
+            }
+            for nic in node.nics
+        ],
+    }
+
+
+def _cpus(cpus: frozenset[int] | None) -> str | None:
+    return None if cpus is None else cpuset.format(cpus)
+
+
+def _worker(worker: Worker, it: Explanation) -> dict[str, Any]:
+    seat = worker.seat
+    device = None if seat.device is None else it.node.devices[seat.device]
+    return {
+        "rank": worker.rank,
+        "local_rank": worker.local_rank,
+        "env": changes(worker.environ, it.environ),  # what it does not inherit
+        "command": list(worker.command),
+        "device": device and {"index": device.number, "address": device.address},
+        "cpus": cpuset.format(seat.cpus),
+        "memory_nodes": sorted(seat.memory_nodes),
+        "threads": seat.threads,
+        "locality": seat.locality,
+        "note": seat.note,
+    }
+
+
+def as_text(it: Explanation, colour: bool) -> Iterator[str]:
     """The explanation for people, line by line."""
-    managers = ", ".join(manager.name for manager in resolution.managers) or "none"
+    managers = ", ".join(manager.name for manager in it.resolution.managers) or "none"
     yield f"resource manager  {managers}"
-    for name, fact in resolution.sources.items():
+    for name, fact in it.resolution.sources.items():
         value = "unknown" if fact.value is None else fact.value
         yield f"{name:16}  {value!s:20}  {fact.source}"
         for lost in fact.lost:
             yield f"{'':16}    not {lost.value} from {lost.source}: {lost.why}"
-    for worker in workers:
+    yield ""
+    yield picture(it.node, it.seats.bindings, it.seats.allowed, colour)
+    yield from _same_with_srun(it)
+    for worker in it.workers:
         yield ""
-        yield f"rank {worker.rank}  local {worker.local_rank}  {join(worker.command)}"
-        for name, value in changes(worker.environ, environ).items():
+        omp = worker.environ["OMP_NUM_THREADS"]
+        yield report_line(worker.rank, worker.seat, it.node, omp)
+        yield f"    {join(worker.command)}"
+        for name, value in changes(worker.environ, it.environ).items():
             yield f"    {name}={value}"
-    if warnings:
+    if it.warnings:
         yield ""
-    for warning in warnings:
+    for warning in it.warnings:
         yield f"warning: {warning}"
+
+
+def _same_with_srun(it: Explanation) -> Iterator[str]:
+    """The line that makes srun bind alike, where all ranks of the node are known here."""
+    line = srun_line(it.seats.bindings)
+    if line and it.resolution.world.mode != "task":
+        yield ""
+        yield f"the same with srun: {line}"

@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+from spawnlaunch.binding.mempolicy import PREFERRED_MEM
+from spawnlaunch.binding.policy import Policy
+from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.streams import StreamsByRank
 
 
@@ -40,6 +43,12 @@ class Request(NamedTuple):
     rdzv_endpoint: Endpoint | None = None
     rdzv_id: str | None = None
     rewrite_slurm_env: bool = False
+    policy: Policy = Policy()
+    mem_bind: str = PREFERRED_MEM
+    widen: bool = False
+    quiet: bool = False
+    sysfs_root: str = "/"
+    allowed_cpus: CpuSet | None = None
     redirects: StreamsByRank = StreamsByRank()
     log_dir: str | None = None
     explain: str | None = None  # "text" or "json"

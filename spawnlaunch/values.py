@@ -2,6 +2,8 @@
 
 from argparse import ArgumentTypeError
 
+from spawnlaunch.binding import policy
+from spawnlaunch.node import cpuset
 from spawnlaunch.request import Endpoint
 from spawnlaunch.streams import StreamsByRank
 
@@ -68,5 +70,28 @@ def backend(text: str) -> str:
 def streams(text: str) -> StreamsByRank:
     try:
         return StreamsByRank.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def bind(text: str) -> policy.Policy:
+    try:
+        return policy.parse(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
+def reserve(text: str) -> str:
+    """A CPU list, or first-per-l3; checked here, and taken by Policy.with_reserve."""
+    try:
+        policy.DEFAULT.with_reserve(text)
+    except ValueError as error:
+        raise ArgumentTypeError(f"{error}; or type {policy.FIRST_PER_L3}") from None
+    return text
+
+
+def cpus(text: str) -> cpuset.CpuSet:
+    try:
+        return cpuset.parse(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None

@@ -87,12 +87,17 @@ def test_help_is_a_page_on_stdout():
     assert max(map(len, done.stdout.splitlines())) <= 100
 
 
+FLAGS = """
+-h --help --version
+--nproc -m --no-python --oversubscribe --virtual-local-rank
+--bind --reserve-cpus --smt --threads --mem-bind --widen --quiet
+--nnodes --node-rank --master-addr --master-port --master-suffix --standalone
+--rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size --rewrite-slurm-env
+--redirects --log-dir --explain --sysfs-root --allowed-cpus
+--tee --max-restarts --timeout --preload --result
+"""
+
+
 def test_no_flag_appears_unnoticed():
     _, flags = cli._build()
-    assert sorted(flags) == sorted(
-        "-h --help --version --nproc -m --no-python --oversubscribe --virtual-local-rank "
-        "--nnodes --node-rank --master-addr --master-port --master-suffix --standalone "
-        "--rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size "
-        "--rewrite-slurm-env --redirects --log-dir --explain "
-        "--tee --max-restarts --timeout --preload --result".split()
-    )
+    assert sorted(flags) == sorted(FLAGS.split())

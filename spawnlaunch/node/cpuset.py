@@ -1,17 +1,99 @@
-"""CPU sets as the kernel writes them (cpuset(7), "List format")."""
+"""Sets of CPUs, as text: the kernel's lists and masks, both ways.
+
+    48-55,112-119    a list: ranges and single CPUs, sorted (local_cpulist, sched_setaffinity(2))
+    0-31:2/8         a list with a stride: of every group of 8, the first 2 (0,1,8,9,16,17,24,25)
+    00ff0000,00000000,00ff0000,00000000
+                     a mask: 32-bit words in hexadecimal, the highest first (local_cpus, cpumap)
+    0xfe000000000000 the same without commas (srun --cpu-bind=mask_cpu)
+
+Sources: Documentation/admin-guide/kernel-parameters.rst, "cpu lists", and lib/bitmap-str.c of the
+kernel; "--cpu-bind" in srun(1). NUMA nodes are written in the same way and read by the same code.
+"""
 
 from collections.abc import Iterable
 
+CpuSet = frozenset[int]
+
+EMPTY: CpuSet = frozenset()
+LARGEST = 1 << 20  # far above the kernel's NR_CPUS; a typing error must not fill the memory
+
+
+class CpuSetError(ValueError):
+    """A text is not a list or mask of CPUs; the message says what was seen and what is expected."""
+
+
+def parse(text: str) -> CpuSet:
+    """The CPUs of a list such as `0-3,8` or `0-31:2/8`; an empty text is the empty set.
+
+    Raises CpuSetError.
+    """
+    cpus: set[int] = set()
+    for item in text.replace(",", " ").split():
+        try:
+            cpus.update(_range(item))
+        except ValueError:
+            raise CpuSetError(
+                f"{item!r} in {text.strip()!r} is not a CPU or a range of CPUs; "
+                "a list looks like 0-3,8 or 0-31:2/8"
+            ) from None
+    return frozenset(cpus)
+
+
+def _range(item: str) -> Iterable[int]:
+    """The CPUs of one item: `8`, `0-3` or `0-31:2/8`. Raises ValueError."""
+    span, _, stride = item.partition(":")
+    first, _, last = span.partition("-")
+    low = _number(first)
+    high = _number(last) if last or "-" in span else low
+    if high < low or high >= LARGEST:
+        raise ValueError
+    if not stride and ":" not in item:
+        return range(low, high + 1)
+    used, _, group = stride.partition("/")
+    taken, size = _number(used), _number(group)
+    if not 0 < taken <= size:
+        raise ValueError
+    return [cpu for cpu in range(low, high + 1) if (cpu - low) % size < taken]
+
+
+def _number(digits: str) -> int:
+    """A CPU number; stricter than int(), which takes `+1`, `1_0` and spaces."""
+    if not (digits.isascii() and digits.isdigit()):
+        raise ValueError
+    return int(digits)
+
+
+def parse_mask(text: str) -> CpuSet:
+    """The CPUs of a mask: hexadecimal words with or without commas and 0x; raises CpuSetError."""
+    words = text.strip().lower().removeprefix("0x").split(",")
+    try:
+        # Words after the first stand for 32 bits each, however many digits they have.
+        bits = int("".join([words[0], *(word.zfill(8) for word in words[1:])]), 16)
+    except ValueError:
+        bits = -1
+    if bits < 0 or bits >> LARGEST or "_" in text:
+        raise CpuSetError(
+            f"{text.strip()!r} is not a CPU mask; a mask looks like 0xff00 or 00000000,0000ff00"
+        )
+    return from_bits(bits)
+
+
+def from_bits(bits: int) -> CpuSet:
+    """The CPUs whose bits are set in a number that is not negative."""
+    return frozenset(i for i, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+
 
 def format(cpus: Iterable[int]) -> str:
-    """
-    >>> format({0, 1, 2, 3, 8})
-    '0-3,8'
-    """
-    runs: list[list[int]] = []
+    """The list as the kernel writes it, such as `0-3,8`; empty for the empty set."""
+    spans: list[list[int]] = []
     for cpu in sorted(cpus):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
         else:
-            runs.append([cpu, cpu])
-    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in runs)
+            spans.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
+
+
+def format_mask(cpus: Iterable[int]) -> str:
+    """The mask as srun takes it, such as `0xff00`."""
+    return f"{sum(1 << cpu for cpu in set(cpus)):#x}"

@@ -6,7 +6,7 @@ what Composer and Lightning read.
 
 from collections.abc import Mapping
 
-from spawnlaunch.binding import Binding
+from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Request
 from spawnlaunch.world import World
 

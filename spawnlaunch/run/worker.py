@@ -6,7 +6,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
-from spawnlaunch.binding import Binding
+from spawnlaunch.binding import apply
+from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Program, Request
 from spawnlaunch.run.environment import environment
 from spawnlaunch.streams import STDERR, STDOUT
@@ -28,7 +29,8 @@ class Worker(NamedTuple):
     local_rank: int
     command: tuple[str, ...]
     environ: Mapping[str, str]  # complete: nothing else is inherited
-    cpus: frozenset[int]  # empty: not pinned
+    seat: Binding
+    mem_bind: str  # "preferred", "bind" or "none"
     own_session: bool
     stdout: str | None  # path of a file; None: the launcher's
     stderr: str | None
@@ -59,7 +61,8 @@ def plan(
                 local_rank=local_rank,
                 command=command(request.program, request.python),
                 environ=environment(request, world, i, seat, exports, error_file, environ),
-                cpus=seat.cpus,
+                seat=seat,
+                mem_bind=request.mem_bind,
                 own_session=len(seats) > 1,
                 stdout=f"{files}/stdout.log" if files and streams & STDOUT else None,
                 stderr=f"{files}/stderr.log" if files and streams & STDERR else None,
@@ -114,20 +117,28 @@ def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
             os.setsid()
         _redirect(worker.stdout, 1)
         _redirect(worker.stderr, 2)
-        if worker.cpus:
-            os.sched_setaffinity(0, worker.cpus)
+        _sit_down(worker)
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by our interpreter, not by the user
             signal.signal(ignored, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         os.execvpe(worker.command[0], worker.command, worker.environ)
     except OSError as error:
-        print(
-            f"spawnlaunch: rank {worker.rank}: cannot start {worker.command[0]!r}: "
-            f"{error.strerror}; check the program and its permissions",
-            file=sys.stderr,
-            flush=True,
+        _say(
+            f"rank {worker.rank}: cannot start {worker.command[0]!r}: "
+            f"{error.strerror}; check the program and its permissions"
         )
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
+
+
+def _sit_down(worker: Worker) -> None:
+    """Mask and memory policy. What the machine refuses to all is said by its first rank alone."""
+    refusals = [apply.pin(worker.seat)]
+    memory = apply.place_memory(worker.seat, worker.mem_bind)
+    if worker.local_rank == 0:
+        refusals.append(memory)
+    for refusal in refusals:
+        if refusal:
+            _say(f"rank {worker.rank}: {refusal}")
 
 
 def _redirect(path: str | None, fd: int) -> None:
@@ -138,3 +149,7 @@ def _redirect(path: str | None, fd: int) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(file, fd)
     os.close(file)
+
+
+def _say(line: str) -> None:
+    print(f"spawnlaunch: {line}", file=sys.stderr, flush=True)

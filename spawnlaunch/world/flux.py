@@ -40,4 +40,5 @@ MANAGER = Manager(
         "nnodes": (number(NODES),),
         "job": (text(JOB),),
     },
+    daemons=("flux-shell",),
 )

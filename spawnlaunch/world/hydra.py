@@ -9,8 +9,7 @@ Source: pmodels/mpich src/pm/hydra/proxy/pmip_cb.c; Intel MPI Developer Referenc
 environment variables".
 """
 
-import os
-
+from spawnlaunch.ancestors import nearest
 from spawnlaunch.world.facts import Environ, Fact, number
 from spawnlaunch.world.manager import TASKS, Manager
 
@@ -18,25 +17,17 @@ RANK = "PMI_RANK"
 SIZE = "PMI_SIZE"
 LOCAL_RANK = "MPI_LOCALRANKID"
 LOCAL_SIZE = "MPI_LOCALNRANKS"
-PROXY = "hydra_pmi_proxy"  # what started the ranks of a node, as /proc/PID/comm has it
+PROXY = "hydra_pmi_proxy"  # what starts the ranks of a node
 
 
 def proxy(environ: Environ) -> Fact | None:
     """The proxy's pid, where it is the parent of all ranks: on one node."""
     if environ[SIZE] != environ[LOCAL_SIZE]:
         return None
-    pid = os.getppid()
-    try:
-        while pid > 1:
-            with open(f"/proc/{pid}/stat") as file:
-                # "pid (comm) state ppid ...": comm may hold anything, so cut at its last ")"
-                name, _, rest = file.read().partition("(")[2].rpartition(")")
-            if name.startswith(PROXY):
-                return Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
-            pid = int(rest.split()[1])
-    except OSError:
-        pass  # no /proc, or a parent that has just ended
-    return None
+    pid = nearest((PROXY,))
+    if pid is None:
+        return None
+    return Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
 
 
 MANAGER = Manager(
@@ -50,4 +41,5 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE),),
         "job": (proxy,),
     },
+    daemons=(PROXY,),
 )

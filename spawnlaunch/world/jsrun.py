@@ -39,4 +39,5 @@ MANAGER = Manager(
         "node_0_host": (rank_0_host,),
         "job": (text(JOB),),
     },
+    daemons=("jsmd",),
 )

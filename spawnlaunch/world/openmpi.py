@@ -30,4 +30,5 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE),),
         "job": (text(NAMESPACE), text(JOB_ID)),
     },
+    daemons=("orted", "prted", "mpirun", "mpiexec", "prterun"),
 )

@@ -1,0 +1,99 @@
+"""From the machine, the world and the user's wishes to the seats of this launcher's ranks.
+
+`plan` is the pure heart; here is what surrounds it: how many workers a value of --nproc means,
+which CPUs may be divided, and all that is to be said about the result.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spawnlaunch.binding import advice, openmp
+from spawnlaunch.binding.plan import Binding, plan
+from spawnlaunch.binding.policy import BindingError
+from spawnlaunch.binding.seats import Task
+from spawnlaunch.errors import UsageError
+from spawnlaunch.node import Node
+from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.node.visible import Visible, named, step_devices
+from spawnlaunch.request import Request
+from spawnlaunch.world import World
+
+
+class Seats(NamedTuple):
+    """The seats of the ranks that this launcher starts, in the order of local ranks."""
+
+    bindings: tuple[Binding, ...]
+    allowed: CpuSet  # what was divided
+    warnings: tuple[str, ...]  # of this node
+
+
+def count(
+    nproc: int | str, request: Request, node: Node, seen: Visible, environ: Mapping[str, str]
+) -> int:
+    """How many workers a value of --nproc means on this machine. Raises UsageError."""
+    devices = len(seen.devices) or (0 if node.devices else named(environ))
+    cpus = len(node.cpus_allowed or node.cpus_online)
+    if isinstance(nproc, int):
+        if 0 < devices < nproc and not request.oversubscribe:
+            raise UsageError(_too_many(nproc, devices, seen))
+        return nproc
+    if nproc == "cpu":
+        return cpus
+    if nproc == "gpu" and devices == 0:
+        raise UsageError("--nproc gpu: no GPU is visible here; type --nproc N, or --nproc cpu")
+    return devices or cpus
+
+
+def _too_many(nproc: int, devices: int, seen: Visible) -> str:
+    where = f" ({seen.source})" if seen.source else ""
+    return (
+        f"--nproc {nproc}, but {devices} visible devices{where}; type --nproc {devices}, or "
+        f"--oversubscribe for several ranks on one device, or --nproc cpu"
+    )
+
+
+def decide(
+    request: Request,
+    node: Node,
+    seen: Visible,
+    world: World,
+    environ: Mapping[str, str],
+    daemon_mask: CpuSet | None,
+) -> Seats:
+    """The seats of this launcher's ranks.
+
+    `daemon_mask` is the CPU mask of the resource manager's process above this task, None where
+    there is none. Raises UsageError.
+    """
+    warnings = [*node.warnings, *seen.warnings, *openmp.hazards(environ)]
+    allowed = node.cpus_allowed
+    if request.widen:
+        allowed, refusal = advice.widened(node)
+        warnings += [refusal] if refusal else []
+    task = _task(node, world, environ, daemon_mask) if world.mode == "task" else None
+    try:
+        planned = plan(
+            node, seen, world.local_world_size, request.policy, allowed=allowed, task=task
+        )
+    except BindingError as error:
+        raise UsageError(str(error)) from None
+    narrow = advice.mask_advice(node, planned.bindings, world.local_world_size, allowed)
+    warnings += [*planned.warnings, *([narrow] if narrow else [])]
+    return Seats(planned.bindings, allowed, tuple(dict.fromkeys(warnings)))
+
+
+def _task(node: Node, world: World, environ: Mapping[str, str], daemon_mask: CpuSet | None) -> Task:
+    devices = step_devices(node, environ, world.local_world_size)
+    return Task(world.local_rank, devices, _is_own(node, daemon_mask))
+
+
+def _is_own(node: Node, daemon_mask: CpuSet | None) -> bool:
+    """Whether the mask of this task was set for it alone, so that nobody else divides it.
+
+    It was, where it is smaller than that of the process which started the task, and smaller than
+    the control group's cpuset, which all tasks of a step share.
+    """
+    if daemon_mask is None:
+        return False
+    shared = node.cpus_cgroup or node.cpus_online
+    return node.cpus_allowed < (daemon_mask & shared)

@@ -1,0 +1,77 @@
+"""The ground that is divided: the cores that ranks may use, in an order that keeps neighbours.
+
+Cores are ordered by NUMA node, L3 group and CPU, so that a run of them is a run of neighbours, and
+a cut between two runs is best where the NUMA node or the L3 group ends.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spawnlaunch.binding.policy import Policy
+from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node.cpuset import EMPTY, CpuSet
+
+APART = -1  # the NUMA node or L3 group of a core for which none is known
+
+
+class Core(NamedTuple):
+    """A physical core, as far as ranks may use it."""
+
+    cpus: CpuSet  # its hardware threads that may be used, never none
+    numa: int  # NUMA node, or APART
+    l3: int  # position in Node.l3, or APART
+
+
+class Ground(NamedTuple):
+    """All that may be used."""
+
+    cores: tuple[Core, ...]
+    cpus: CpuSet  # the CPUs of these cores
+    warnings: tuple[str, ...]
+
+
+def ground(node: Node, allowed: CpuSet, policy: Policy) -> Ground:
+    """What the allowed CPUs leave after reserved CPUs, and with SMT off after second threads."""
+    warnings: list[str] = []
+    usable = _unreserved(node, allowed, policy, warnings)
+    numa = {cpu: each.id for each in node.numa for cpu in each.cpus}
+    l3 = {cpu: i for i, group in enumerate(node.l3) for cpu in group}
+    cores = []
+    for siblings in (*node.cores, *({cpu} for cpu in usable.difference(*node.cores))):
+        threads = usable.intersection(siblings)
+        if threads:
+            first = min(threads)
+            kept = threads if policy.smt else frozenset({first})
+            cores.append(Core(kept, numa.get(first, APART), l3.get(first, APART)))
+    cores.sort(key=lambda core: (core.numa, core.l3, min(core.cpus)))
+    return Ground(tuple(cores), EMPTY.union(*(core.cpus for core in cores)), tuple(warnings))
+
+
+def _unreserved(node: Node, allowed: CpuSet, policy: Policy, warnings: list[str]) -> CpuSet:
+    reserved = policy.reserve
+    if policy.reserve_first_per_l3:
+        if not node.l3:
+            warnings.append("L3 groups are not known here: no core is reserved for them")
+        reserved = reserved.union(*(_first_core(node, group) for group in node.l3))
+    if allowed and not allowed - reserved:
+        warnings.append(
+            f"the reserved CPUs {cpuset.format(reserved & allowed)} are all that is allowed: "
+            "none is kept free"
+        )
+        return allowed
+    return allowed - reserved
+
+
+def _first_core(node: Node, group: CpuSet) -> CpuSet:
+    """The first core of an L3 group by the hardware, whether or not it is allowed.
+
+    So where a site keeps that core for the system already, no second one is lost. A group of one
+    core keeps it.
+    """
+    cores = [core for core in node.cores if core & group]
+    return cores[0] if len(cores) > 1 else EMPTY
+
+
+def count(cores: Sequence[Core], cpus: CpuSet) -> int:
+    """How many of the cores have a thread among `cpus`."""
+    return sum(1 for core in cores if core.cpus & cpus)

@@ -1,0 +1,101 @@
+"""The memory policy of this process, set and read by system call: no libnuma, no numactl.
+
+Sources: set_mempolicy(2), get_mempolicy(2); include/uapi/linux/mempolicy.h for the modes; the
+kernel's system call tables for the numbers. A policy survives execve and is inherited by children.
+MPOL_PREFERRED_MANY is of Linux 5.15. Containers without CAP_SYS_NICE refuse these calls with EPERM
+(Docker's default seccomp profile).
+
+ctypes is imported when a policy is first asked for: 3 ms that most processes need not spend.
+"""
+
+import os
+from collections.abc import Iterable
+from typing import NamedTuple
+
+PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
+MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
+
+_PREFERRED, _BIND, _PREFERRED_MANY = 1, 2, 5
+_MODES = ("default", "preferred", "bind", "interleave", "local", "preferred-many")
+
+# (get_mempolicy, set_mempolicy) by the machine that uname(2) names
+_CALLS = {
+    "x86_64": (239, 238),
+    "aarch64": (236, 237),
+    "riscv64": (236, 237),
+    "ppc64le": (260, 261),
+    "ppc64": (260, 261),
+    "s390x": (269, 270),
+}
+_MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
+_WORD = 64
+
+
+class MemoryPolicy(NamedTuple):
+    """What the kernel says of this process."""
+
+    mode: str  # "default", "preferred", "bind", "interleave", "local" or "preferred-many"
+    nodes: frozenset[int]
+
+
+def prefer(nodes: Iterable[int]) -> str | None:
+    """Allocate from these NUMA nodes while they have memory; a warning where that is refused."""
+    wanted = sorted(nodes)
+    if not wanted:
+        return None
+    if len(wanted) > 1 and _set(_PREFERRED_MANY, wanted) is None:
+        return None
+    error = _set(_PREFERRED, wanted[:1])
+    return None if error is None else _refused(error, "pages go where they are first touched")
+
+
+def bind(nodes: Iterable[int]) -> str | None:
+    """Allocate from these NUMA nodes alone; a warning where that is refused."""
+    wanted = sorted(nodes)
+    if not wanted:
+        return "no NUMA node is known for these CPUs: memory is not bound"
+    error = _set(_BIND, wanted)
+    return None if error is None else _refused(error, "memory is not bound")
+
+
+def current() -> MemoryPolicy | None:
+    """The policy of this thread; None where it cannot be asked."""
+    import ctypes
+
+    mode = ctypes.c_int(0)
+    words = (ctypes.c_uint64 * (_MAX_NODES // _WORD))()
+    if _call(0, ctypes.byref(mode), words, ctypes.c_ulong(_MAX_NODES), None, 0):
+        return None
+    nodes = frozenset(
+        i * _WORD + bit for i, word in enumerate(words) for bit in range(_WORD) if word >> bit & 1
+    )
+    known = mode.value & 0xFF  # without the flags MPOL_F_STATIC_NODES and the like
+    return MemoryPolicy(_MODES[known] if known < len(_MODES) else str(known), nodes)
+
+
+def _set(mode: int, nodes: list[int]) -> int | None:
+    """Set a policy; the error number where the kernel refuses."""
+    import ctypes
+
+    words = (ctypes.c_uint64 * (_MAX_NODES // _WORD))()
+    for node in nodes:
+        words[node // _WORD] |= 1 << node % _WORD
+    # The kernel takes one from the number of bits before it reads the mask.
+    return _call(1, ctypes.c_int(mode), words, ctypes.c_ulong(_MAX_NODES + 1)) or None
+
+
+def _call(which: int, *arguments: object) -> int:
+    """One of the two calls; the error number, 0 for success."""
+    import ctypes
+    import errno
+
+    numbers = _CALLS.get(os.uname().machine)
+    if numbers is None or os.uname().sysname != "Linux":
+        return errno.ENOSYS
+    library = ctypes.CDLL(None, use_errno=True)
+    result = library.syscall(ctypes.c_long(numbers[which]), *arguments)
+    return ctypes.get_errno() if result else 0
+
+
+def _refused(error: int, outcome: str) -> str:
+    return f"the memory policy was refused ({os.strerror(error)}): {outcome}"

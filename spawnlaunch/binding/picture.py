@@ -1,0 +1,160 @@
+"""A node drawn for a terminal: packages, NUMA nodes, L3 groups and cores, ranks upon them.
+
+    package 0
+      numa 3  126 GiB                                  gpu 2 0000:ca:00.0
+        l3 48-55,112-119           00000022            gpu 0 0000:c1:00.0
+        l3 56-63,120-127           11111122            gpu 1 0000:c6:00.0
+
+One character is a core: the letter of the rank that is bound to it. Devices and network adapters
+stand beside the smallest domain that they are next to. Colour only repeats what the letters say.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby, zip_longest
+
+from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.report import device_name
+from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node.cpuset import CpuSet
+
+LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+FREE, FORBIDDEN, SHARED, MANY = ".", "-", "*", "#"
+LEGEND = (
+    f"a letter is a core and its local rank (a is 10, A is 36)   {SHARED} several ranks",
+    f"{FREE} no rank   {FORBIDDEN} not allowed",
+)
+
+# From the 256-colour palette (xterm's control sequences), readable on black and on white.
+_COLOURS = (33, 166, 34, 161, 37, 98, 136, 31, 124, 64, 129, 30, 172, 25, 168, 70)
+_COLOUR, _RESET = "\033[38;5;{}m", "\033[0m"
+
+_LIST = 23  # columns for the CPU list of a group
+_WORD, _RUN = 8, 16  # cores between spaces, and cores on a line
+
+
+def picture(node: Node, bindings: Sequence[Binding], allowed: CpuSet, colour: bool = False) -> str:
+    """The drawing, at most 80 columns wide."""
+    letters = _letters(node, bindings, allowed)
+    lines = [*_Drawing(node, letters).lines(), "", *LEGEND]
+    return "\n".join(_coloured(line) if colour else line for line in lines)
+
+
+def letter(local_rank: int) -> str:
+    """The character that stands for a rank; from the 63rd rank on, the same for all."""
+    return LETTERS[local_rank] if local_rank < len(LETTERS) else MANY
+
+
+def _letters(node: Node, bindings: Sequence[Binding], allowed: CpuSet) -> dict[int, str]:
+    """The character for each CPU."""
+    letters = {cpu: FREE if cpu in allowed else FORBIDDEN for cpu in node.cpus_online}
+    for binding in bindings:
+        for cpu in binding.cpus:
+            taken = letters.get(cpu, FREE) != FREE
+            letters[cpu] = SHARED if taken else letter(binding.local_rank)
+    return letters
+
+
+def _coloured(line: str) -> str:
+    """Colour the letters of ranks, which stand in columns of their own on the lines of cores."""
+    start, stop = _cores_column(), _cores_column() + _RUN + _RUN // _WORD - 1
+    if not line.startswith("    "):
+        return line
+    painted = []
+    for character, run in groupby(line[start:stop]):
+        text = "".join(run)
+        if character in LETTERS:
+            code = _COLOURS[LETTERS.index(character) % len(_COLOURS)]
+            text = _COLOUR.format(code) + text + _RESET
+        painted.append(text)
+    return line[:start] + "".join(painted) + line[stop:]
+
+
+def _cores_column() -> int:
+    return len("    l3 ") + _LIST + 1
+
+
+class _Drawing:
+    """Draws from the inside out, so that each device is beside the first domain that holds it."""
+
+    def __init__(self, node: Node, letters: dict[int, str]) -> None:
+        self._node = node
+        self._letters = letters
+        self._waiting: list[tuple[str, CpuSet | None]] = [
+            *((device_name(node, device.number), device.local_cpus) for device in node.devices),
+            *((f"nic {nic.name}", nic.local_cpus) for nic in node.nics),
+        ]
+
+    def lines(self) -> Iterator[str]:
+        parts = list(self._packages())
+        beside = self._beside(self._node.cpus_online)
+        if beside:
+            yield from _headed("machine", beside)
+        yield from parts
+        apart = [each.id for each in self._node.numa if not each.cpus]
+        if apart:
+            yield f"numa {cpuset.format(apart)}: no CPUs"
+        yield from (f"{name}: place not known" for name, _ in self._waiting)
+
+    def _packages(self) -> Iterator[str]:
+        packages = self._node.packages
+        for number, package in enumerate(packages or (self._node.cpus_online,)):
+            parts = list(self._package(package))
+            title = f"package {number}" if packages else "packages not known"
+            yield from _headed(title, self._beside(package))
+            yield from parts
+
+    def _package(self, package: CpuSet) -> Iterator[str]:
+        for numa in self._node.numa:
+            if numa.cpus & package:
+                size = "" if numa.memory is None else f"  {numa.memory / 2**30:.0f} GiB"
+                yield from self._domain(f"  numa {numa.id}{size}", numa.cpus & package)
+        rest = package.difference(*(numa.cpus for numa in self._node.numa))
+        if rest:
+            yield from self._domain("  numa not known", rest)
+
+    def _domain(self, title: str, cpus: CpuSet) -> Iterator[str]:
+        groups = list(self._groups(cpus))
+        yield from _headed(title, self._beside(cpus))
+        yield from groups
+
+    def _groups(self, cpus: CpuSet) -> Iterator[str]:
+        groups = [group & cpus for group in self._node.l3 if group & cpus]
+        for group in groups:
+            yield from self._group("l3", group)
+        rest = cpus.difference(*groups)
+        if rest:
+            yield from self._group("  ", rest)
+
+    def _group(self, name: str, cpus: CpuSet) -> Iterator[str]:
+        """A group's cores, a run of them on each line, and what is next to it on the right."""
+        drawn = "".join(self._core(core & cpus) for core in self._node.cores if core & cpus)
+        runs = [drawn[i : i + _RUN] for i in range(0, len(drawn), _RUN)]
+        label = f"    {name} {_short(cpuset.format(cpus))}"
+        for run, beside in zip_longest(runs, self._beside(cpus), fillvalue=""):
+            words = " ".join(run[i : i + _WORD] for i in range(0, len(run), _WORD))
+            yield f"{label:{_cores_column()}}{words:{_RUN + 3}}{beside}".rstrip()
+            label = ""
+
+    def _core(self, threads: CpuSet) -> str:
+        """The character of a core: its rank's, though some of its threads be free."""
+        seen = {self._letters[cpu] for cpu in threads} - {FREE, FORBIDDEN}
+        if len(seen) > 1:
+            return SHARED
+        return seen.pop() if seen else min(self._letters[cpu] for cpu in threads)
+
+    def _beside(self, domain: CpuSet) -> list[str]:
+        """What is next to the domain and not drawn yet."""
+        here = [(name, cpus) for name, cpus in self._waiting if cpus and cpus <= domain]
+        self._waiting = [each for each in self._waiting if each not in here]
+        return [name for name, _ in here]
+
+
+def _headed(title: str, beside: Sequence[str]) -> Iterator[str]:
+    """A title, and in the column of devices what is next to all that follows under it."""
+    for name in beside or [""]:
+        yield f"{title:{_cores_column() + _RUN + 3}}{name}".rstrip()
+        title = ""
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LIST else f"{text[: _LIST - 2]}.."

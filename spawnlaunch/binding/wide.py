@@ -1,0 +1,49 @@
+"""The policies that bind a rank to a whole domain, which other ranks may be bound to as well.
+
+torchrun's names and meaning. Where it would take NUMA node 0 for an unknown one, or fail on a
+domain without allowed CPUs, the rank keeps the domain of its own share.
+"""
+
+from collections.abc import Sequence
+
+from spawnlaunch.binding.policy import CORE_COMPLEX, NODE, SOCKET
+from spawnlaunch.node import Node
+from spawnlaunch.node.cpuset import EMPTY, CpuSet
+
+SHARED = (NODE, SOCKET, CORE_COMPLEX)
+
+
+def widened(
+    policy: str, node: Node, devices: Sequence[int | None], shares: Sequence[CpuSet], cpus: CpuSet
+) -> list[CpuSet]:
+    """The domains of ranks with these devices and exclusive shares, within `cpus`."""
+    if policy == CORE_COMPLEX:
+        return _core_complexes(node, shares, cpus)
+    domains = [_numa(node, device, share) for device, share in zip(devices, shares, strict=True)]
+    if policy == SOCKET:
+        domains = [_touched(node.packages, domain) or domain for domain in domains]
+    return [domain & cpus or share for domain, share in zip(domains, shares, strict=True)]
+
+
+def _numa(node: Node, device: int | None, share: CpuSet) -> CpuSet:
+    """The CPUs of the device's NUMA node; of the share's NUMA nodes where that is unknown."""
+    home = None if device is None else node.devices[device].numa
+    at_home = EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
+    return at_home or _touched([each.cpus for each in node.numa], share) or share
+
+
+def _touched(groups: Sequence[CpuSet], cpus: CpuSet) -> CpuSet:
+    return EMPTY.union(*(group for group in groups if group & cpus))
+
+
+def _core_complexes(node: Node, shares: Sequence[CpuSet], cpus: CpuSet) -> list[CpuSet]:
+    """For each rank the L3 group that most of its share is in, if possible one of its own."""
+    taken: set[CpuSet] = set()
+    chosen = []
+    for share in shares:
+        near = [group for group in node.l3 if group & share]
+        fresh = [group for group in near if group not in taken]
+        best = max(fresh or near, key=lambda group: len(group & share), default=share)
+        taken.add(best)
+        chosen.append(best & cpus or share)
+    return chosen

@@ -1,0 +1,73 @@
+"""Small reads below a root directory: a file that is missing or forbidden is None, never an error.
+
+Reading is the launcher's cost: a large node has a thousand of these files, so each is one open,
+one read or two, and one close, without a file object around them.
+"""
+
+import os
+
+from spawnlaunch.node import cpuset
+from spawnlaunch.node.cpuset import CpuSet
+
+_CHUNK = 1 << 16  # more than a sysfs file can hold, which is a page
+
+
+def text(path: str) -> str | None:
+    """What the file says, stripped."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        parts = []
+        while part := os.read(descriptor, _CHUNK):
+            parts.append(part)
+    except OSError:  # a KFD file of a device that the control group hides, a directory
+        return None
+    finally:
+        os.close(descriptor)
+    return b"".join(parts).decode("utf-8", "replace").strip()
+
+
+def number(path: str) -> int | None:
+    """A number, decimal or with 0x."""
+    try:
+        return int(text(path) or "", 0)
+    except ValueError:
+        return None
+
+
+def names(path: str) -> list[str]:
+    """The entries of a directory, unordered; none where there is no such directory."""
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def cpus(path: str) -> CpuSet | None:
+    """A list of CPUs or of NUMA nodes."""
+    content = text(path)
+    try:
+        return None if content is None else cpuset.parse(content)
+    except cpuset.CpuSetError:
+        return None
+
+
+def mask(path: str) -> CpuSet | None:
+    """A mask of CPUs."""
+    content = text(path)
+    try:
+        return None if content is None else cpuset.parse_mask(content)
+    except cpuset.CpuSetError:
+        return None
+
+
+def fields(path: str, separator: str | None = None) -> dict[str, str]:
+    """The lines `name value` of a file, or `name: value`; empty where there is no such file."""
+    found = {}
+    for line in (text(path) or "").splitlines():
+        parts = line.split(separator, 1)
+        if len(parts) == 2:
+            found[parts[0].strip()] = parts[1].strip()
+    return found

@@ -1,0 +1,66 @@
+"""What a machine is: frozen records, filled by the readers beside this file.
+
+An empty tuple or None means "not known" and never "none of them", except where a field says so.
+"""
+
+from typing import NamedTuple
+
+from spawnlaunch.node.cpuset import CpuSet
+
+
+class Numa(NamedTuple):
+    """A NUMA node of the kernel."""
+
+    id: int
+    cpus: CpuSet  # online CPUs; empty where the node has memory alone
+    memory: int | None  # bytes
+    distances: tuple[tuple[int, int], ...]  # (NUMA node, distance), 10 being the node itself
+    kind: str  # "cpu", "gpu" (the memory of a device), "memory" (no CPUs) or "empty"
+
+
+class Device(NamedTuple):
+    """A device that a rank can own: a GPU, a partition of one, or a tile."""
+
+    number: int  # among all devices of the node, in the order of their addresses
+    address: str  # PCI, as sysfs writes it: 0000:c1:00.0; shared by partitions and by tiles
+    vendor: str  # "nvidia", "amd" or "intel"
+    kind: str  # "gpu", "partition" or "tile"
+    ordinal: int | None  # the number that the vendor's runtime gives it; None: it cannot see it
+    numa: int | None  # NUMA node; None where the firmware did not say
+    local_cpus: CpuSet | None  # online CPUs next to the device; None where nobody said
+    uuid: str | None  # "GPU-..." as CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES take it
+    minor: int | None  # /dev/nvidia<minor> or /dev/dri/renderD<minor>
+    partition: int | None  # which partition or tile of its address
+    model: str | None  # PCI device id, such as 0x20b0
+    usable: bool | None  # whether this process may open it; None where that cannot be told
+
+
+class Nic(NamedTuple):
+    """A high-speed network adapter. Shown beside its domain, never chosen."""
+
+    name: str
+    address: str
+    numa: int | None
+    local_cpus: CpuSet | None
+
+
+class Node(NamedTuple):
+    """One machine, as far as it could be read; `warnings` has a line for each thing that could not.
+
+    `cores`, `l3`, `dies` and `packages` are disjoint groups of online CPUs, each ordered by the
+    lowest CPU.
+    """
+
+    cpus_allowed: CpuSet  # what this process may use; empty where there are no masks, as on macOS
+    cpus_online: CpuSet
+    cpus_present: CpuSet
+    cpus_cgroup: CpuSet | None  # what the cpuset of its control group would let it use
+    cores: tuple[CpuSet, ...]  # the hardware threads of each physical core
+    l3: tuple[CpuSet, ...]
+    dies: tuple[CpuSet, ...]
+    packages: tuple[CpuSet, ...]
+    numa: tuple[Numa, ...]  # ordered by id
+    memory_nodes: frozenset[int]  # NUMA nodes that this process may allocate from
+    devices: tuple[Device, ...]  # in the order of `number`; empty: there are none
+    nics: tuple[Nic, ...]
+    warnings: tuple[str, ...]

@@ -1,0 +1,87 @@
+"""NVIDIA devices: graphics functions of vendor 10de, and what the driver says of them.
+
+/proc/driver/nvidia/gpus/0000:c1:00.0/information, of which these lines are used:
+
+    GPU UUID:        GPU-029490c8-a116-638b-7018-1a6b7a9002ef
+    Device Minor:    0
+
+A container shows every device of the host in sysfs, but only its own as /dev/nvidia<minor> (and,
+made by NVIDIA's own container tools, only its own below /proc/driver/nvidia/gpus). A control group
+leaves the files there and forbids them: access(2) asks it, without opening the device, which would
+wake a sleeping one. With CUDA_DEVICE_ORDER=PCI_BUS_ID the runtime counts by address.
+"""
+
+import os
+from typing import NamedTuple
+
+from spawnlaunch.node import files, pci
+from spawnlaunch.node.numa import NVIDIA_GPUS
+
+VENDOR = "nvidia"
+
+
+class Found(NamedTuple):
+    """A device before its place is known."""
+
+    address: str
+    vendor: str
+    kind: str
+    uuid: str | None
+    minor: int | None
+    partition: int | None
+    usable: bool | None
+
+
+def read(root: str, functions: list[pci.Function], warnings: list[str]) -> list[Found]:
+    """The NVIDIA devices in the order of their addresses."""
+    base = root + NVIDIA_GPUS
+    # The driver may write an address in capitals, and sysfs never does.
+    driven = {name.lower(): f"{base}/{name}/information" for name in files.names(base)}
+    addresses = [
+        function.address
+        for function in functions
+        if pci.is_graphics(function)
+        and (function.vendor == pci.NVIDIA or function.address in driven)
+    ]
+    nodes = _device_nodes() if root == "" else None
+    found = [_device(address, driven, nodes) for address in addresses]
+    if found and nodes is not None and all(device.usable is False for device in found):
+        warnings.append(
+            f"no /dev/nvidia<N> can be opened for the {len(found)} NVIDIA devices on the PCI bus: "
+            "they are counted as not usable"
+        )
+    return found
+
+
+def _device(address: str, driven: dict[str, str], nodes: frozenset[int] | None) -> Found:
+    lines = files.fields(driven[address], ":") if address in driven else {}
+    minor = lines.get("Device Minor", "")
+    known = int(minor) if minor.isdigit() else None
+    uuid = lines.get("GPU UUID", "")
+    return Found(
+        address=address,
+        vendor=VENDOR,
+        kind="gpu",
+        uuid=uuid if uuid.startswith("GPU-") and "?" not in uuid else None,
+        minor=known,
+        partition=None,
+        usable=None if nodes is None else _usable(known, bool(driven), nodes),
+    )
+
+
+def _device_nodes() -> frozenset[int] | None:
+    """The minors of /dev/nvidia<N>; None where the driver is loaded and has made none yet."""
+    minors = frozenset(
+        int(name[6:])
+        for name in files.names("/dev")
+        if name.startswith("nvidia") and name[6:].isdigit()
+    )
+    return None if not minors and os.path.isdir("/proc/driver/nvidia") else minors
+
+
+def _usable(minor: int | None, driver_names_some: bool, nodes: frozenset[int]) -> bool | None:
+    if minor is not None:
+        return minor in nodes and os.access(f"/dev/nvidia{minor}", os.R_OK | os.W_OK)
+    # Without a minor the device is hidden by the container if others are shown, or is driven by
+    # something else; with no device file at all, there is nothing to open.
+    return None if nodes and not driver_names_some else False

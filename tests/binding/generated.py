@@ -1,0 +1,93 @@
+"""Machines that nobody built: odd core counts, uneven SMT, offline CPUs, sparse NUMA ids."""
+
+from typing import NamedTuple
+
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
+
+from spawnlaunch.node import Device, Node, Numa
+from spawnlaunch.node.cpuset import CpuSet
+
+
+class Situation(NamedTuple):
+    """A node and the devices that a launcher sees on it, one for each rank."""
+
+    node: Node
+    visible: tuple[int, ...]
+
+
+@st.composite
+def situations(draw: DrawFn) -> Situation:
+    """Any machine of up to 64 devices, with any cpuset."""
+    l3, cores_of = _cores(draw)
+    cores = [core for group in cores_of for core in group]
+    everything = sorted(frozenset().union(*cores))
+    offline = draw(st.frozensets(st.sampled_from(everything), max_size=len(everything) // 2))
+    online = frozenset(everything) - offline or frozenset(everything)
+    numa = _numa(draw, [group & online for group in l3])
+    allowed = draw(st.frozensets(st.sampled_from(sorted(online)), min_size=1))
+    if draw(st.booleans()):
+        allowed = online
+    places = [each & online for each in (*l3, *(n.cpus for n in numa), online) if each & online]
+    count = draw(st.integers(1, 64) if draw(st.booleans()) else st.integers(1, 8))
+    devices = tuple(_device(i, draw(st.sampled_from([None, *places]))) for i in range(count))
+    visible = draw(st.permutations(range(count)))[: draw(st.integers(1, count))]
+    node = Node(
+        cpus_allowed=allowed,
+        cpus_online=online,
+        cpus_present=frozenset(everything),
+        cpus_cgroup=None,
+        cores=tuple(sorted((core & online for core in cores if core & online), key=min)),
+        l3=tuple(sorted((group & online for group in l3 if group & online), key=min)),
+        dies=(),
+        packages=(online,),
+        numa=numa,
+        memory_nodes=frozenset(each.id for each in numa),
+        devices=devices,
+        nics=(),
+        warnings=(),
+    )
+    return Situation(node, tuple(visible))
+
+
+def _cores(draw: DrawFn) -> tuple[list[CpuSet], list[list[CpuSet]]]:
+    """L3 groups, and the cores of each; CPU numbers are dealt out at random."""
+    shape = draw(
+        st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=9), min_size=1, max_size=8)
+    )
+    total = sum(sum(group) for group in shape)
+    numbers = draw(st.permutations(range(total))) if draw(st.booleans()) else list(range(total))
+    rest = iter(numbers)
+    cores_of = [
+        [frozenset(next(rest) for _ in range(threads)) for threads in group] for group in shape
+    ]
+    return [frozenset().union(*group) for group in cores_of], cores_of
+
+
+def _numa(draw: DrawFn, l3: list[CpuSet]) -> tuple[Numa, ...]:
+    """L3 groups gathered into NUMA nodes with ids that need not be consecutive."""
+    ids = sorted(draw(st.frozensets(st.integers(0, 255), min_size=1, max_size=len(l3))))
+    members: dict[int, CpuSet] = dict.fromkeys(ids, frozenset())
+    for group in l3:
+        home = draw(st.sampled_from(ids))
+        members[home] |= group
+    return tuple(
+        Numa(id, cpus, 1 << 30, (), "cpu" if cpus else "memory") for id, cpus in members.items()
+    )
+
+
+def _device(number: int, local: CpuSet | None) -> Device:
+    return Device(
+        number=number,
+        address=f"0000:{number:02x}:00.0",
+        vendor="nvidia",
+        kind="gpu",
+        ordinal=number,
+        numa=None,
+        local_cpus=local,
+        uuid=None,
+        minor=number,
+        partition=None,
+        model="0x0001",
+        usable=None,
+    )

@@ -1,0 +1,188 @@
+"""Bindings take effect on real processes, within real masks and a real cpuset."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch.binding import mempolicy
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HERE = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
+
+needs_two_cpus = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs")
+
+# Plans one rank on this machine and sits down; then says what a child sees after fork and exec.
+SIT = """
+import os, sys
+from spawnlaunch import node
+from spawnlaunch.binding import apply, plan, policy
+from spawnlaunch.node import cpuset
+from spawnlaunch.node.visible import Visible
+machine = node.read()
+ranks, rank, mem = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+seat = plan.plan(machine, Visible((), "", ()), ranks).bindings[rank]
+for line in (apply.pin(seat), apply.place_memory(seat, mem)):
+    if line:
+        print("refused:", line)
+sys.stdout.flush()
+os.execv(sys.executable, [sys.executable, "-c", '''
+import os, subprocess, sys, threading
+def mask(): return ",".join(map(str, sorted(os.sched_getaffinity(0))))
+masks = [mask()]
+thread = threading.Thread(target=lambda: masks.append(mask()))
+thread.start(); thread.join()
+code = "import os; print(*sorted(os.sched_getaffinity(0)), sep=',')"
+masks.append(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
+print(*masks)
+from spawnlaunch.binding import mempolicy
+print(mempolicy.current())
+print(*{line.split()[1] for line in open("/proc/self/numa_maps")})
+'''])
+"""
+
+
+def sit(
+    *arguments: object, before: tuple[str, ...] = (), ranks: int = 1, rank: int = 0
+) -> list[str]:
+    """Lines that the program above prints, started through the command `before`."""
+    mem = str(arguments[0]) if arguments else "preferred"
+    done = subprocess.run(
+        [*before, sys.executable, "-c", SIT, str(ranks), str(rank), mem],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+        timeout=60,
+    )
+    return done.stdout.splitlines()
+
+
+@needs_two_cpus
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_rank_its_threads_and_its_children_have_its_cpus(rank: int) -> None:
+    masks = sit(ranks=len(HERE), rank=rank)[0].split()
+    assert masks == [str(HERE[rank])] * 3
+
+
+@needs_two_cpus
+def test_a_mask_of_taskset_is_respected() -> None:
+    for cpu in HERE[:2]:
+        assert sit(before=("taskset", "-c", str(cpu)))[0].split() == [str(cpu)] * 3
+
+
+@pytest.fixture
+def cell() -> Iterator[Path]:
+    """A cpuset of version 1 that holds the second CPU."""
+    mount = Path("/sys/fs/cgroup/cpuset")
+    directory = mount / f"test-{os.getpid()}"
+    try:
+        directory.mkdir()
+    except OSError:
+        pytest.skip("cannot make a cpuset here")
+    try:
+        (directory / "cpuset.mems").write_text((mount / "cpuset.mems").read_text())
+        (directory / "cpuset.cpus").write_text(str(HERE[1]))
+        yield directory
+    finally:
+        directory.rmdir()
+
+
+@needs_two_cpus
+def test_a_real_cpuset_is_respected_and_found(cell: Path) -> None:
+    join = f'echo $$ > {cell}/tasks && exec "$@"'
+    inside = ("sh", "-c", join, "sh")
+    assert sit(before=inside)[0].split() == [str(HERE[1])] * 3
+    found = subprocess.run(
+        [
+            *inside,
+            sys.executable,
+            "-c",
+            "from spawnlaunch import node; print(node.read().cpus_cgroup)",
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=REPOSITORY,
+    )
+    assert found.stdout.strip() == f"frozenset({{{HERE[1]}}})"
+
+
+needs_numa = pytest.mark.skipif(
+    mempolicy.current() is None or not Path("/proc/self/numa_maps").exists(),
+    reason="the kernel or the container does not let memory policies be asked for",
+)
+
+
+@needs_numa
+@pytest.mark.parametrize(
+    ("asked", "mode", "in_maps"),
+    [("preferred", "preferred", "prefer:0"), ("bind", "bind", "bind:0")],
+)
+def test_the_memory_policy_survives_exec(asked: str, mode: str, in_maps: str) -> None:
+    _, policy, maps = sit(asked)
+    assert policy == f"MemoryPolicy(mode={mode!r}, nodes=frozenset({{0}}))"
+    assert in_maps in maps.split()
+
+
+@needs_numa
+def test_no_memory_policy_is_left_alone() -> None:
+    assert sit("none")[1] == "MemoryPolicy(mode='default', nodes=frozenset())"
+
+
+def in_a_child(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY
+    )
+    return done.stdout.strip()
+
+
+@needs_numa
+def test_several_nodes_are_preferred_together_where_the_kernel_can() -> None:
+    code = (
+        "from spawnlaunch.binding import mempolicy as m; "
+        "print(m.prefer({0, 900}), m.current().mode, *m.current().nodes)"
+    )
+    assert in_a_child(code) in ("None preferred-many 0", "None preferred 0")
+
+
+@needs_numa
+def test_a_refusal_is_a_line_and_not_an_error() -> None:
+    code = (
+        "from spawnlaunch.binding import mempolicy as m; "
+        "print(m.prefer({900}), m.bind({900}), sep='\\n')"
+    )
+    prefer, bind = in_a_child(code).splitlines()
+    assert prefer.endswith("(Invalid argument): pages go where they are first touched")
+    assert bind.endswith("(Invalid argument): memory is not bound")
+
+
+def test_an_unknown_machine_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mempolicy, "_CALLS", {})
+    assert mempolicy.current() is None
+    assert "Function not implemented" in (mempolicy.prefer({0}) or "")
+
+
+def test_a_refused_mask_is_a_line_and_not_an_error() -> None:
+    code = (
+        "from spawnlaunch.binding.apply import pin; "
+        "from spawnlaunch.binding.plan import Binding; "
+        "nobody = frozenset({1000}); "
+        "print(pin(Binding(0, None, nobody, frozenset(), 1, 'local', '')))"
+    )
+    assert in_a_child(code) == (
+        "CPUs 1000 were refused (Invalid argument): the mask stays as it was"
+    )
+
+
+def test_cpus_that_are_left_out_are_named() -> None:
+    code = (
+        "from spawnlaunch.binding.apply import pin; "
+        "from spawnlaunch.binding.plan import Binding; "
+        f"some = frozenset({{{HERE[0]}, 1000}}); "
+        "print(pin(Binding(0, None, some, frozenset(), 1, 'local', '')))"
+    )
+    assert in_a_child(code) == f"of the CPUs {HERE[0]},1000 the system gave {HERE[0]}"

@@ -1,0 +1,165 @@
+"""What people see: the line of a rank, the line for srun, the picture, and advice."""
+
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch import node as nodes
+from spawnlaunch.binding.advice import mask_advice, widened
+from spawnlaunch.binding.openmp import hazards
+from spawnlaunch.binding.picture import picture
+from spawnlaunch.binding.plan import plan
+from spawnlaunch.binding.policy import Policy
+from spawnlaunch.binding.report import report_line, srun_line
+from spawnlaunch.binding.seats import Task
+from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node.visible import Visible, visible
+from tests.node import machines
+from tests.node.tree import Gpu, add_tiles, build
+
+
+@pytest.fixture(scope="module")
+def lumi(tmp_path_factory: pytest.TempPathFactory) -> Node:
+    return nodes.read(str(build(tmp_path_factory.mktemp("lumi"), machines.LUMI)))
+
+
+def test_the_line_of_a_rank(lumi: Node) -> None:
+    seats = plan(lumi, visible(lumi, {}), 8)
+    assert report_line(11, seats.bindings[3], lumi, 8) == (
+        "rank 11  local 3  gpu 3 0000:ce:00.0  numa 1  cpus 24-31,88-95 (8 cores)  mem 1 omp 8"
+    )
+
+
+def test_the_line_of_a_rank_says_what_is_unusual(lumi: Node, tmp_path: Path) -> None:
+    away = plan(lumi, visible(lumi, {}), 8, allowed=cpuset.parse("0")).bindings[0]
+    assert report_line(0, away, lumi, 1) == (
+        "rank 0  local 0  gpu 0 0000:c1:00.0  numa 0  cpus 0 (1 core)  mem 0 omp 1  "
+        "(no allowed CPU is next to its device)"
+    )
+    free = plan(lumi._replace(devices=()), Visible((), "", ()), 1, Policy("none")).bindings[0]
+    assert report_line(0, free, lumi, 64) == (
+        "rank 0  local 0  numa -  not pinned  mem - omp 64  (not pinned)"
+    )
+    root = build(tmp_path, machines.AURORA)
+    add_tiles(root, machines.AURORA)
+    aurora = nodes.read(str(root))
+    tile = plan(aurora, visible(aurora, {}), 12).bindings[1]
+    assert "gpu 1 0000:10:00.0 tile 1" in report_line(1, tile, aurora, 8)
+
+
+def test_srun_can_be_told_the_same(lumi: Node) -> None:
+    policy = Policy(reserve_first_per_l3=True, smt=False)
+    assert srun_line(plan(lumi, visible(lumi, {}), 8, policy).bindings) == (
+        "srun --ntasks-per-node=8 --cpu-bind=mask_cpu:"  # the masks that LUMI's guide prints
+        "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,"
+        "0xfe,0xfe00,0xfe00000000,0xfe0000000000"
+    )
+    assert srun_line(plan(lumi, visible(lumi, {}), 8, Policy("none")).bindings) is None
+
+
+def test_the_picture_shows_ranks_on_cores_and_devices_beside_their_domain(lumi: Node) -> None:
+    policy = Policy(reserve_first_per_l3=True)
+    seats = plan(lumi, visible(lumi, {}), 8, policy, allowed=lumi.cpus_allowed - {63, 127})
+    lines = picture(lumi, seats.bindings, lumi.cpus_allowed - {63, 127}).splitlines()
+    assert lines[0] == "package 0"
+    assert lines[1] == "  numa 0  125 GiB"
+    assert "    l3 48-55,112-119           .0000000           gpu 0 0000:c1:00.0" in lines
+    assert "    l3 56-63,120-127           .111111-           gpu 1 0000:c6:00.0" in lines
+
+
+@pytest.mark.parametrize("machine", machines.ALL, ids=lambda m: m.name)
+@pytest.mark.parametrize("colour", [False, True])
+def test_the_picture_fits_a_terminal_and_draws_each_core_once(
+    tmp_path: Path, machine: machines.Machine, colour: bool
+) -> None:
+    root = build(tmp_path, machine)
+    add_tiles(root, machine)
+    node = nodes.read(str(root))
+    seats = plan(node, visible(node, {}), len(visible(node, {}).devices))
+    plain = picture(node, seats.bindings, node.cpus_allowed)
+    assert max(len(line) for line in plain.splitlines()) <= 80
+    drawn = [line[31:48] for line in plain.splitlines() if line[:4] == "    "]
+    assert sum(len(cores.replace(" ", "")) for cores in drawn) == len(node.cores)
+    for device in node.devices:
+        assert f"gpu {device.number} {device.address}" in plain
+    painted = picture(node, seats.bindings, node.cpus_allowed, colour)
+    assert ("\033[" in painted) == colour
+
+
+def test_the_picture_shows_devices_whose_place_is_wider_or_unknown(tmp_path: Path) -> None:
+    gpus = (Gpu(-1, "0-127"), Gpu(0, "0-15,64-79"), Gpu(0, "0-31,64-95"))
+    node = nodes.read(str(build(tmp_path, machines.LUMI._replace(gpus=gpus))))
+    lines = picture(node, (), node.cpus_allowed).splitlines()
+    assert lines[:2] == [
+        "package 0                                         gpu 2 0000:12:00.0",
+        "  numa 0  125 GiB                                 gpu 1 0000:11:00.0",
+    ]
+    assert "gpu 0 0000:10:00.0: place not known" in lines
+
+
+def test_the_picture_marks_cores_of_several_ranks(lumi: Node) -> None:
+    seats = plan(lumi, visible(lumi, {}), 8, Policy("node"))
+    assert "    l3 48-55,112-119           ********" in picture(
+        lumi, seats.bindings, lumi.cpus_allowed
+    )
+
+
+def advice(node: Node, ranks: int, allowed: str, task: Task | None = None) -> str | None:
+    mask = cpuset.parse(allowed)
+    seats = plan(node, visible(node, {}), ranks, allowed=mask, task=task)
+    return mask_advice(node, seats.bindings, ranks, mask)
+
+
+def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: Node) -> None:
+    said = advice(lumi, 8, "48-63")
+    assert said is not None
+    assert "the allowed CPUs 48-63 are not next to device 2 (0000:c9:00.0)" in said
+    assert said.endswith("whose CPUs are 16-23,80-87: start with srun --cpu-bind=none")
+    job = lumi._replace(cpus_cgroup=cpuset.parse("0-63"))
+    assert (advice(job, 8, "48-63") or "").endswith("srun --cpu-bind=none, or with --widen")
+    cell = lumi._replace(cpus_cgroup=cpuset.parse("48-63"))
+    assert "--gres-flags=enforce-binding" in (advice(cell, 8, "48-63") or "")
+
+
+def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: Node) -> None:
+    node = lumi._replace(devices=())
+    assert advice(node, 8, "0") == (
+        "the mask allows 1 core (CPUs 0) of 64, one for each rank at most: "
+        "start with srun --cpus-per-task=128, or with --cpu-bind=none"
+    )
+    assert "--cpus-per-task=16," in (advice(node, 8, "0", Task(2)) or "")
+
+
+@pytest.mark.parametrize("allowed", ["0-127", "0-63", "0-31"])
+def test_nothing_is_said_of_a_mask_that_is_wide_enough(lumi: Node, allowed: str) -> None:
+    assert advice(lumi._replace(devices=()), 8, allowed) is None
+
+
+def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:
+    narrow = lumi._replace(cpus_allowed=cpuset.parse("3"))
+    assert widened(narrow._replace(cpus_cgroup=cpuset.parse("0-7"))).cpus == cpuset.parse("0-7")
+    for group in (None, lumi.cpus_online):
+        kept = widened(narrow._replace(cpus_cgroup=group))
+        assert kept.cpus == {3}
+        assert "the mask stays" in (kept.warning or "")
+
+
+@pytest.mark.parametrize(
+    ("environ", "names"),
+    [
+        ({}, []),
+        ({"OMP_PROC_BIND": "false", "OMP_PLACES": "cores", "GOMP_CPU_AFFINITY": "0"}, []),
+        ({"OMP_PROC_BIND": "TRUE"}, ["OMP_PROC_BIND"]),
+        ({"OMP_PROC_BIND": "spread,close"}, ["OMP_PROC_BIND"]),
+        ({"OMP_PROC_BIND": ""}, []),
+        ({"OMP_PLACES": "threads"}, ["OMP_PLACES"]),
+        ({"GOMP_CPU_AFFINITY": "0-3", "OMP_PLACES": "cores"}, ["OMP_PLACES", "GOMP_CPU_AFFINITY"]),
+        ({"KMP_AFFINITY": "compact"}, []),
+    ],
+)
+def test_openmp_variables_that_shrink_a_worker_are_named(
+    environ: dict[str, str], names: list[str]
+) -> None:
+    lines = hazards(environ)
+    assert [line.split("=")[0] for line in lines] == names
+    assert all("OMP_PROC_BIND=false" in line for line in lines)

@@ -1,0 +1,281 @@
+"""Reading a machine: what is there, what is missing, and what must not be taken for a device."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch import node as nodes
+from spawnlaunch.binding.plan import plan
+from spawnlaunch.node import Device, Node, cpuset
+from spawnlaunch.node.visible import visible
+from tests.node import machines
+from tests.node.tree import AMD, ASPEED, INTEL, MELLANOX, Gpu, Machine, add_tiles, build, write
+
+DESK = Machine("desk", "invented", ("0,4", "1,5", "2,6", "3,7"), {0: "0-7"}, ("0-7",), ("0-7",))
+TWO_NODES = DESK._replace(numa={0: "0-1,4-5", 1: "2-3,6-7"})
+
+
+def read(root: Path, machine: Machine) -> Node:
+    return nodes.read(str(build(root, machine)))
+
+
+def lists(groups: tuple[frozenset[int], ...]) -> list[str]:
+    return [cpuset.format(group) for group in groups]
+
+
+def pci(root: Path, address: str) -> Path:
+    return root / "sys/bus/pci/devices" / address
+
+
+def test_lumi_is_read_as_its_table_says(tmp_path: Path) -> None:
+    node = read(tmp_path, machines.LUMI)
+    assert lists(node.cores)[:2] == ["0,64", "1,65"]
+    assert lists(node.l3) == list(machines.LUMI.l3)
+    assert lists(node.packages) == ["0-127"]
+    assert [(n.id, cpuset.format(n.cpus), n.kind) for n in node.numa] == [
+        (id, cpus, "cpu") for id, cpus in machines.LUMI.numa.items()
+    ]
+    assert node.numa[1].distances == ((0, 20), (1, 10), (2, 20), (3, 20))
+    assert node.numa[0].memory == 131573308 * 1024
+    assert [d.address for d in node.devices] == [g.address for g in machines.LUMI.gpus]
+    assert {d.vendor for d in node.devices} == {"amd"}
+    assert node.warnings == ()
+
+
+def test_this_machine_agrees_with_the_system() -> None:
+    node = nodes.read()
+    assert node.cpus_allowed == frozenset(os.sched_getaffinity(0))
+    assert (
+        cpuset.format(node.cpus_online)
+        == Path("/sys/devices/system/cpu/online").read_text().strip()
+    )
+    assert frozenset().union(*node.cores) == node.cpus_online
+
+
+def test_offline_cpus_are_in_no_group(tmp_path: Path) -> None:
+    node = read(tmp_path, TWO_NODES._replace(offline="0,5"))
+    assert cpuset.format(node.cpus_online) == "1-4,6-7"
+    assert cpuset.format(node.cpus_present) == "0-7"
+    assert lists(node.cores) == ["1", "2,6", "3,7", "4"]
+    assert cpuset.format(node.numa[0].cpus) == "1,4"
+
+
+def test_allowed_cpus_narrow_and_never_widen(tmp_path: Path) -> None:
+    root = str(build(tmp_path, DESK))
+    assert nodes.read(root, cpuset.parse("2-3,90")).cpus_allowed == {2, 3}
+    nothing = nodes.read(root, cpuset.parse("90"))
+    assert nothing.cpus_allowed == nothing.cpus_online
+    assert "none of the CPUs asked for" in nothing.warnings[0]
+
+
+def test_a_snapshot_keeps_the_mask_and_the_memory_nodes_of_its_process(tmp_path: Path) -> None:
+    root = build(tmp_path, TWO_NODES)
+    write(root / "proc/self/status", "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t1")
+    node = nodes.read(str(root))
+    assert cpuset.format(node.cpus_allowed) == "0-3"
+    assert node.memory_nodes == {1}
+
+
+@pytest.mark.parametrize(
+    ("mount", "group", "file"),
+    [
+        ("none /dev/cpuset cpuset rw 0 0", "3:cpuset:/job", "dev/cpuset/job/cpus"),
+        ("cgroup /cg cgroup rw,cpuset 0 0", "3:cpuset:/job", "cg/job/cpuset.cpus"),
+        ("cgroup2 /cg cgroup2 rw 0 0", "0::/job", "cg/job/cpuset.cpus.effective"),
+    ],
+)
+def test_a_snapshot_keeps_the_cpuset_of_its_process(
+    tmp_path: Path, mount: str, group: str, file: str
+) -> None:
+    root = build(tmp_path, DESK)
+    write(root / "proc/mounts", mount)
+    write(root / "proc/self/cgroup", group)
+    write(root / file, "1-2")
+    node = nodes.read(str(root))
+    assert node.cpus_allowed == node.cpus_cgroup == {1, 2}
+
+
+def test_a_hidden_path_of_a_control_group_means_the_one_that_is_mounted(tmp_path: Path) -> None:
+    root = build(tmp_path, DESK)
+    write(root / "proc/mounts", "cgroup2 /cg cgroup2 rw 0 0")
+    write(root / "proc/self/cgroup", "0::/on/the/host")
+    write(root / "cg/cpuset.cpus.effective", "4-7")
+    assert nodes.read(str(root)).cpus_cgroup == {4, 5, 6, 7}
+
+
+def test_local_cpulist_comes_before_local_cpus_before_numa_node(tmp_path: Path) -> None:
+    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2"),)))
+    directory = pci(root, "0000:10:00.0")
+    write(directory / "local_cpus", "00000048")
+    assert _only(root).local_cpus == {2}
+    (directory / "local_cpulist").unlink()
+    assert _only(root).local_cpus == {3, 6}
+    (directory / "local_cpus").unlink()
+    assert _only(root).local_cpus == {2, 3, 6, 7}
+
+
+def _only(root: Path) -> Device:
+    (device,) = nodes.read(str(root)).devices
+    return device
+
+
+def test_an_unknown_numa_node_is_unknown_and_not_node_0(tmp_path: Path) -> None:
+    node = read(tmp_path, TWO_NODES._replace(gpus=(Gpu(-1, "0-7"),)))
+    assert node.devices[0].numa is None
+    assert node.devices[0].local_cpus is None
+    assert "0000:10:00.0" in node.warnings[0]
+    seat = plan(node, visible(node, {}), 1).bindings[0]
+    assert seat.locality == "unknown"
+
+
+def test_with_one_numa_node_there_is_nothing_to_be_unknown(tmp_path: Path) -> None:
+    node = read(tmp_path, DESK._replace(gpus=(Gpu(-1, "0-7"),)))
+    assert node.devices[0].numa is None
+    assert node.devices[0].local_cpus == node.cpus_online
+    assert node.warnings == ()
+
+
+def test_a_missing_numa_node_file_is_made_up_for_by_the_local_cpus(tmp_path: Path) -> None:
+    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7"),)))
+    (pci(root, "0000:10:00.0") / "numa_node").unlink()
+    assert _only(root).numa == 1
+
+
+def test_display_adapters_of_others_and_of_the_processor_are_no_devices(tmp_path: Path) -> None:
+    gpus = (
+        Gpu(0, "0-7", "0000:00:02.0", INTEL),
+        Gpu(0, "0-7", "0000:03:00.0", ASPEED),
+        Gpu(0, "0-7", "0000:04:00.0", MELLANOX),
+        Gpu(0, "0-7", "0000:05:00.0", INTEL),
+    )
+    node = read(tmp_path, DESK._replace(gpus=gpus))
+    assert [device.address for device in node.devices] == ["0000:05:00.0"]
+    assert [nic.address for nic in node.nics] == ["0000:04:00.0"]
+
+
+def test_addresses_are_ordered_as_numbers(tmp_path: Path) -> None:
+    gpus = (Gpu(0, "0-7", "10000:01:00.0"), Gpu(0, "0-7", "9000:01:00.0"))
+    node = read(tmp_path, DESK._replace(gpus=gpus))
+    assert [d.address for d in node.devices] == ["9000:01:00.0", "10000:01:00.0"]
+
+
+def test_nvidia_devices_have_their_uuid_and_minor(tmp_path: Path) -> None:
+    node = read(tmp_path, machines.HGX_H100)
+    assert node.devices[3].uuid == "GPU-00000003-0000-0000-0000-000000000000"
+    assert [device.minor for device in node.devices] == list(range(8))
+    assert {device.usable for device in node.devices} == {None}  # of a snapshot, nobody knows
+
+
+def test_kfd_gives_amd_devices_their_order_and_pci_their_number(tmp_path: Path) -> None:
+    root = build(tmp_path, machines.LUMI)
+    kfd = root / "sys/class/kfd/kfd/topology/nodes"
+    (kfd / "1").rename(kfd / "99")
+    node = nodes.read(str(root))
+    assert [device.ordinal for device in node.devices] == [7, 0, 1, 2, 3, 4, 5, 6]
+    assert [device.number for device in node.devices] == list(range(8))
+    assert node.devices[0].uuid == "GPU-000000000000abc0"
+
+
+def test_an_amd_device_that_kfd_does_not_show_cannot_be_used(tmp_path: Path) -> None:
+    root = build(tmp_path, machines.LUMI)
+    shutil.rmtree(root / "sys/class/kfd/kfd/topology/nodes/3")
+    node = nodes.read(str(root))
+    assert [d.address for d in node.devices if d.usable is False] == ["0000:c9:00.0"]
+    assert [d.ordinal for d in node.devices] == [0, 1, None, 2, 3, 4, 5, 6]
+    assert "0000:c9:00.0" in node.warnings[0]
+    assert visible(node, {}).devices == (0, 1, 3, 4, 5, 6, 7)
+
+
+def test_without_kfd_amd_devices_are_taken_from_the_pci_bus(tmp_path: Path) -> None:
+    root = build(tmp_path, machines.LUMI)
+    shutil.rmtree(root / "sys/class/kfd")
+    assert len(nodes.read(str(root)).devices) == 8
+    write(pci(root, "0000:c1:00.0") / "class", "0x030000")
+    assert len(nodes.read(str(root)).devices) == 7
+
+
+def test_partitions_share_an_address_and_tiles_do_too(tmp_path: Path) -> None:
+    gpus = (Gpu(0, "0-7", vendor=AMD, parts=3),)
+    node = read(tmp_path / "amd", DESK._replace(gpus=gpus))
+    assert [(d.kind, d.partition) for d in node.devices] == [("partition", i) for i in range(3)]
+    machine = DESK._replace(gpus=(Gpu(0, "0-7", vendor=INTEL, parts=2),))
+    root = build(tmp_path / "intel", machine)
+    add_tiles(root, machine)
+    assert [(d.kind, d.partition) for d in nodes.read(str(root)).devices] == [
+        ("tile", 0),
+        ("tile", 1),
+    ]
+
+
+def test_the_memory_of_a_gpu_is_told_from_other_memory(tmp_path: Path) -> None:
+    root = build(tmp_path, DESK._replace(numa={0: "0-7", 1: "", 2: ""}, gpus=(Gpu(0, "0-7"),)))
+    write(root / "proc/driver/nvidia/gpus/0000:10:00.0/numa_status", "Node:      2\nStatus: online")
+    write(root / "sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       0 kB")
+    node = nodes.read(str(root))
+    assert [each.kind for each in node.numa] == ["cpu", "empty", "gpu"]
+    assert plan(node, visible(node, {}), 1).bindings[0].memory_nodes == {0}
+
+
+def test_infiniband_adapters_have_names_and_places(tmp_path: Path) -> None:
+    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=MELLANOX),)))
+    named = root / "sys/class/infiniband/mlx5_0"
+    named.mkdir(parents=True)
+    (named / "device").symlink_to(pci(root, "0000:10:00.0"))
+    (nic,) = nodes.read(str(root)).nics
+    assert (nic.name, nic.address, nic.numa) == ("mlx5_0", "0000:10:00.0", 1)
+
+
+def test_a_machine_without_sys_is_its_cpus_and_a_warning(tmp_path: Path) -> None:
+    node = nodes.read(str(tmp_path), cpuset.parse("0-2"))
+    assert node.cpus_allowed == {0, 1, 2}
+    assert len(node.cores) == 3
+    assert len(node.warnings) == 1
+    assert plan(node, visible(node, {}), 2).bindings[0].cpus
+
+
+def _every_file(root: Path) -> list[Path]:
+    return [path for path in sorted(root.rglob("*")) if path.is_file()]
+
+
+@pytest.mark.parametrize("content", [None, "", "garbage", "-1", "0-", "\xff" * 9, "9" * 99])
+def test_any_file_may_be_missing_or_wrong(tmp_path: Path, content: str | None) -> None:
+    gpus = (Gpu(0, "0-1,4-5"), Gpu(1, "2-3,6-7", vendor=AMD, parts=2), Gpu(1, "6", vendor=INTEL))
+    root = build(tmp_path, TWO_NODES._replace(gpus=gpus))
+    write(root / "proc/self/status", "Cpus_allowed_list:\t0-6\nMems_allowed_list:\t0-1")
+    for path in _every_file(root):
+        kept = path.read_bytes()
+        path.unlink()
+        if content is not None:
+            path.write_text(content, encoding="latin-1")
+        node = nodes.read(str(root))
+        seats = plan(node, visible(node, {}), 3)
+        assert all(binding.cpus <= node.cpus_allowed for binding in seats.bindings), path
+        assert all(binding.cpus for binding in seats.bindings), path
+        path.write_bytes(kept)
+
+
+def test_reading_imports_nothing_heavy() -> None:
+    """The launch path pays for every import; these are the ones that cost most."""
+    program = (
+        "import sys; import spawnlaunch.node.visible, spawnlaunch.binding.apply, "
+        "spawnlaunch.binding.picture, spawnlaunch.node as n; n.read(); "
+        "print(*sorted({'torch', 'numpy', 'psutil', 'dataclasses', 'subprocess', 'ctypes', "
+        "'pathlib', 'inspect'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-I",
+            "-S",
+            "-c",
+            f"import sys; sys.path.insert(0, {os.getcwd()!r}); " + program,
+        ],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == ""
