@@ -1,6 +1,8 @@
 """Fixtures that tests of several packages share."""
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -21,3 +23,20 @@ def slurm(slurm_session: Slurm) -> Iterator[Slurm]:
     """A running Slurm of four nodes: node0 to node3, 8 CPUs and 8 stand-in GPUs each."""
     yield slurm_session
     slurm_session.cancel_all()
+
+
+@pytest.fixture
+def small_cpuset() -> Iterator[Path]:
+    """A cpuset of version 1 that holds the second of this machine's CPUs: write pids to `tasks`."""
+    mount = Path("/sys/fs/cgroup/cpuset")
+    directory = mount / f"spawnlaunch-test-{os.getpid()}"
+    try:
+        directory.mkdir()
+    except OSError:
+        pytest.skip("cannot make a cpuset here")
+    try:
+        (directory / "cpuset.mems").write_text((mount / "cpuset.mems").read_text())
+        (directory / "cpuset.cpus").write_text(str(sorted(os.sched_getaffinity(0))[1]))
+        yield directory
+    finally:
+        directory.rmdir()

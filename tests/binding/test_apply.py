@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -74,26 +73,9 @@ def test_a_mask_of_taskset_is_respected() -> None:
         assert sit(before=("taskset", "-c", str(cpu)))[0].split() == [str(cpu)] * 3
 
 
-@pytest.fixture
-def cell() -> Iterator[Path]:
-    """A cpuset of version 1 that holds the second CPU."""
-    mount = Path("/sys/fs/cgroup/cpuset")
-    directory = mount / f"test-{os.getpid()}"
-    try:
-        directory.mkdir()
-    except OSError:
-        pytest.skip("cannot make a cpuset here")
-    try:
-        (directory / "cpuset.mems").write_text((mount / "cpuset.mems").read_text())
-        (directory / "cpuset.cpus").write_text(str(HERE[1]))
-        yield directory
-    finally:
-        directory.rmdir()
-
-
 @needs_two_cpus
-def test_a_real_cpuset_is_respected_and_found(cell: Path) -> None:
-    join = f'echo $$ > {cell}/tasks && exec "$@"'
+def test_a_real_cpuset_is_respected_and_found(small_cpuset: Path) -> None:
+    join = f'echo $$ > {small_cpuset}/tasks && exec "$@"'
     inside = ("sh", "-c", join, "sh")
     assert sit(before=inside)[0].split() == [str(HERE[1])] * 3
     found = subprocess.run(

@@ -1,0 +1,127 @@
+"""The check program inside real workers of several launchers."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.slurm import require_slurm, start
+from tests.launching import LAUNCHER, clean_environ, launch
+
+CHECK = ("-m", "spawnlaunch.check")
+CPUS = sorted(os.sched_getaffinity(0))
+
+needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+
+
+def run(*command: object, **environ: str) -> tuple[int, dict[str, Any]]:
+    """The status of a command that ends in the check with --json, and what it printed."""
+    done = subprocess.run(
+        [*map(str, command)],
+        env=clean_environ(**environ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line.startswith('{"ranks"')]
+    assert len(lines) == 1, done.stderr
+    return done.returncode, json.loads(lines[0])
+
+
+@needs_two_cpus
+def test_pinned_workers_keep_their_cpus_in_all_threads_and_in_loaders():
+    status, said = run(*LAUNCHER, "--nproc", 2, *CHECK, "--json")
+    assert (status, said["findings"]) == (0, [])
+    masks = [rank["cpus"] for rank in said["ranks"]]
+    assert len(set(masks)) == 2
+    for rank in said["ranks"]:
+        assert rank["threads"] == [rank["cpus"]]
+        assert rank["loader_cpus"] == rank["cpus_at_start"] == rank["cpus"]
+        assert rank["memory"].startswith("preferred")
+
+
+@needs_two_cpus
+def test_unpinned_workers_of_torchrun_are_told_that_they_share():
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    status, said = run(*torchrun, *CHECK, "--json")
+    assert status != 0
+    assert [finding["rule"] for finding in said["findings"]] == ["shared-cores"]
+    assert said["findings"][0]["ranks"] == [0, 1]
+
+
+def test_a_mask_set_by_taskset_is_respected_to_the_last_thread():
+    status, said = run("taskset", "-c", CPUS[-1], *LAUNCHER, "--nproc", 1, *CHECK, "--json")
+    (rank,) = said["ranks"]
+    assert rank["threads"] == [str(CPUS[-1])]
+    assert rank["loader_cpus"] == str(CPUS[-1])
+    assert [finding["rule"] for finding in said["findings"]] == (["one-core"] if status else [])
+
+
+@needs_two_cpus
+def test_a_real_cpuset_is_respected(small_cpuset: Path):
+    join = ("sh", "-c", f'echo $$ > {small_cpuset}/tasks && exec "$@"', "sh")
+    _, said = run(*join, *LAUNCHER, "--nproc", 2, *CHECK, "--json")
+    assert [rank["threads"] for rank in said["ranks"]] == [[str(CPUS[1])]] * 2
+    assert [rank["loader_cpus"] for rank in said["ranks"]] == [str(CPUS[1])] * 2
+
+
+@needs_two_cpus
+def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
+    done = launch("--nproc", 1, *CHECK, environ=clean_environ(OMP_PROC_BIND="true"))
+    assert done.returncode == 1
+    assert "OMP_PROC_BIND=true binds the worker's main thread" in done.stderr
+    assert "drift: rank 0" in done.stdout
+
+
+def test_a_person_reads_a_table():
+    done = launch("--nproc", 1, *CHECK)
+    lines = done.stdout.splitlines()
+    assert lines[0].split()[:4] == ["rank", "host", "local", "device"]
+    assert lines[1].split()[:3] == ["0", os.uname().nodename, "0"]
+
+
+@needs_two_cpus
+@pytest.mark.parametrize(
+    ("step", "masks"),
+    [
+        (["-n2"], ["0", "1"]),
+        (["-n2", "--cpu-bind=map_cpu:1,0"], ["1", "0"]),
+        (["-n2", "--cpu-bind=none"], ["0", "1"]),
+        (["-n1", "-c2"], ["0-1"]),
+    ],
+    ids=["bound by Slurm", "bound by the user", "not bound", "two CPUs for one task"],
+)
+def test_masks_of_a_slurm_step_are_respected(bound_slurm, tmp_path: Path, step, masks):
+    output = tmp_path / "said"
+    check = [*LAUNCHER, *CHECK, "--json"]
+    done = bound_slurm.run(
+        ["srun", "-N1", *step, f"--output={output}", "--error=/dev/null", *check]
+    )
+    assert done.returncode == 0, done.stderr
+    said = json.loads(output.read_text())
+    assert [rank["cpus"] for rank in said["ranks"]] == masks
+    assert [rank["loader_cpus"] for rank in said["ranks"]] == masks
+
+
+@needs_two_cpus
+def test_it_finds_out_who_it_is_under_srun_alone(bound_slurm, tmp_path: Path):
+    output = tmp_path / "said"
+    check = [sys.executable, *CHECK, "--json"]
+    files = [f"--output={output}", "--error=/dev/null"]
+    done = bound_slurm.run(["srun", "-N1", "-n2", *files, *check])
+    assert done.returncode == 0, done.stderr
+    assert [rank["rank"] for rank in json.loads(output.read_text())["ranks"]] == [0, 1]
+
+
+@pytest.fixture(scope="module")
+def bound_slurm():
+    """A cluster whose nodes have this machine's two CPUs and bind tasks to them."""
+    require_slurm()
+    cluster = start(cpus=2, task_plugin="task/affinity")
+    yield cluster
+    cluster.stop()

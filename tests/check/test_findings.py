@@ -1,0 +1,104 @@
+"""What is found wrong, from the facts of all ranks."""
+
+import pytest
+
+from spawnlaunch.check.facts import Facts
+from spawnlaunch.check.findings import findings
+
+GOOD = Facts(
+    rank=0,
+    local_rank=0,
+    host="node0",
+    pid=1,
+    device=0,
+    device_address="0000:c1:00.0",
+    device_cpus="0-7",
+    device_numa=0,
+    cpus_at_start="0-7",
+    cpus="0-7",
+    threads=("0-7",),
+    loader_cpus="0-7",
+    cores=8,
+    cores_of_node=16,
+    numa="0",
+    memory="preferred 0",
+    omp_threads=8,
+)
+OTHER = GOOD._replace(
+    rank=1,
+    local_rank=1,
+    device=1,
+    device_cpus="8-15",
+    device_numa=1,
+    cpus_at_start="8-15",
+    cpus="8-15",
+    threads=("8-15",),
+    loader_cpus="8-15",
+    numa="1",
+)
+
+
+def on(facts: Facts, cpus: str, cores: int, numa: str) -> Facts:
+    """The same rank, from start to end on other CPUs."""
+    return facts._replace(
+        cpus_at_start=cpus, cpus=cpus, threads=(cpus,), loader_cpus=cpus, cores=cores, numa=numa
+    )
+
+
+def rules(*everyone: Facts) -> list[tuple[str, tuple[int, ...]]]:
+    return [(finding.rule, finding.ranks) for finding in findings(everyone)]
+
+
+def test_nothing_is_wrong_with_ranks_on_cores_of_their_own_next_to_their_devices():
+    assert rules(GOOD, OTHER) == []
+
+
+def test_the_same_cpus_on_two_hosts_are_not_shared():
+    assert rules(GOOD, GOOD._replace(rank=1, host="node1")) == []
+
+
+def test_ranks_that_share_cpus_are_named_together():
+    third = on(OTHER._replace(rank=2, local_rank=2), "7-9", 3, "0-1")._replace(device_cpus=None)
+    assert rules(GOOD, OTHER, third) == [("shared-cores", (0, 1, 2))]
+
+
+def test_cpus_away_from_the_device_are_remote():
+    assert rules(on(GOOD, "8-15", 8, "1")) == [("remote", (0,))]
+
+
+def test_a_device_whose_place_is_unknown_is_not_judged():
+    unknown = GOOD._replace(device_cpus=None, device_numa=None)
+    assert rules(on(unknown, "8-15", 8, "1")) == []
+
+
+def test_cpus_of_the_devices_numa_node_are_near_enough():
+    assert rules(GOOD._replace(device_cpus="0-3")) == []
+
+
+def test_one_core_of_many_is_too_little():
+    assert rules(on(GOOD, "0", 1, "0"), on(OTHER, "8", 1, "1")) == [("one-core", (0, 1))]
+
+
+def test_one_core_each_is_all_that_a_small_machine_has():
+    small = [on(GOOD, "0", 1, "0"), on(OTHER, "8", 1, "1")]
+    assert rules(*(facts._replace(cores_of_node=2) for facts in small)) == []
+
+
+@pytest.mark.parametrize(
+    "drifted",
+    [
+        GOOD._replace(cpus="0", threads=("0",), cores=8),
+        GOOD._replace(threads=("0-7", "0")),
+        GOOD._replace(loader_cpus="0"),
+    ],
+    ids=["the main thread", "another thread", "a DataLoader worker"],
+)
+def test_a_mask_that_was_lost_is_drift(drifted: Facts):
+    assert rules(drifted) == [("drift", (0,))]
+
+
+def test_every_finding_has_a_remedy():
+    wrong = [on(GOOD, "8", 1, "1")._replace(loader_cpus="9"), OTHER]
+    found = findings(wrong)
+    assert {finding.rule for finding in found} == {"shared-cores", "one-core", "remote", "drift"}
+    assert all(finding.remedy for finding in found)
