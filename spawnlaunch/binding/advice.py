@@ -1,11 +1,13 @@
 """Masks that somebody set before us: respected, and named where they are in the way."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.cpuset import CpuSet
+
+SLURM_MASKS = "SLURM_CPU_BIND_LIST"  # the masks of all tasks of the step on this node, in order
 
 
 class Widened(NamedTuple):
@@ -29,6 +31,24 @@ def widened(node: Node) -> Widened:
             "tells which CPUs are ours: the mask stays",
         )
     return Widened(group | node.cpus_allowed, None)
+
+
+def own_mask(node: Node, environ: Mapping[str, str], local_rank: int, allowed: CpuSet) -> bool:
+    """Whether the allowed CPUs are this task's alone, so that no other task divides them.
+
+    Slurm's task/affinity says so in the list of masks that it set (srun(1), SLURM_CPU_BIND_LIST);
+    a mask of one core cannot be divided anyway. Any other mask is taken for one that the tasks on
+    this node share: dividing it again loses cores, and not dividing it would give them out twice.
+    """
+    if _cores(node, allowed) == 1:
+        return True
+    try:
+        masks = [cpuset.parse_mask(word) for word in environ.get(SLURM_MASKS, "").split(",")]
+    except cpuset.CpuSetError:
+        return False
+    mine = masks[local_rank % len(masks)]
+    others = masks[: local_rank % len(masks)] + masks[local_rank % len(masks) + 1 :]
+    return bool(allowed) and allowed <= mine and all(mine.isdisjoint(other) for other in others)
 
 
 def mask_advice(

@@ -86,7 +86,7 @@ def _unbound(
             memory_nodes=EMPTY,
             threads=threads,
             locality=_locality(node, seat, allowed) if allowed else UNKNOWN,
-            note="not pinned",
+            note="",
         )
         for seat in seating.seats
     ]
@@ -140,7 +140,8 @@ def _shared_out(
             share = shares[seat.claim]
             note = "" if share.alone else "shares cores"
             bindings.append(_binding(node, seat, cpus[seat.claim], len(share.cores), note))
-    return bindings, _complaints(seating, ground, shares, policy)
+    complaints = _complaints(seating, ground, shares, policy)
+    return bindings, [*wide.missing(policy.name, node), *complaints]
 
 
 def _aligned(cores: Sequence[Core], policy: Policy) -> Sequence[Core]:
@@ -159,7 +160,7 @@ def _binding(node: Node, seat: Seat, cpus: CpuSet, threads: int, note: str) -> B
         memory_nodes=memory_beside(node, cpus),
         threads=threads,
         locality=locality,
-        note=note or ("where its device is is not known" if locality == UNKNOWN else ""),
+        note=note or ("it is not known where its device is" if locality == UNKNOWN else ""),
     )
 
 

@@ -70,7 +70,9 @@ def of_node(node: Node, visible: Visible, local_size: int, cpus: CpuSet) -> Seat
         Seat(rank, device, known or device is not None, claim_of[rank])
         for rank, device in enumerate(device_of)
     ]
-    return Seating(tuple(claims.made), tuple(seats), _crowded(local_size, len(visible.devices)))
+    return Seating(
+        tuple(claims.made), tuple(seats), _crowded(local_size, len(visible.devices), True)
+    )
 
 
 def of_task(node: Node, visible: Visible, local_size: int, cpus: CpuSet, task: Task) -> Seating:
@@ -93,8 +95,7 @@ def of_task(node: Node, visible: Visible, local_size: int, cpus: CpuSet, task: T
         if device == own:
             mine = made
     slot = ranks_on[own].index(task.local_rank) if task.local_rank in ranks_on[own] else 0
-    if local_size > len(peers):
-        warnings += _crowded(local_size, len(peers))
+    warnings += _crowded(local_size, len(peers), bool(ranks_on[own]))
     return Seating(tuple(claims.made), (Seat(task.local_rank, own, True, mine[slot]),), warnings)
 
 
@@ -139,8 +140,13 @@ def _ranks_on(peers: Sequence[int], visible: Visible, local_size: int) -> dict[i
     return on
 
 
-def _crowded(ranks: int, devices: int) -> tuple[str, ...]:
+def _crowded(ranks: int, devices: int, who_is_known: bool) -> tuple[str, ...]:
     if not 0 < devices < ranks:
         return ()
     noun = "device" if devices == 1 else "devices"
-    return (f"{ranks} local ranks on {devices} {noun}: ranks share devices",)
+    outcome = (
+        "ranks share devices"
+        if who_is_known
+        else "tasks on the same device share its cores, for no task knows which others are there"
+    )
+    return (f"{ranks} local ranks on {devices} {noun}: {outcome}",)

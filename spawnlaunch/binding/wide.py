@@ -13,6 +13,15 @@ from spawnlaunch.node.cpuset import EMPTY, CpuSet
 SHARED = (NODE, SOCKET, CORE_COMPLEX)
 
 
+def missing(policy: str, node: Node) -> list[str]:
+    """What the policy needs and the node's record lacks, as lines."""
+    if policy == SOCKET and not node.packages:
+        return [f"packages are not known here: {SOCKET} binds to NUMA nodes"]
+    if policy == CORE_COMPLEX and not node.l3:
+        return [f"L3 groups are not known here: {CORE_COMPLEX} binds to exclusive shares"]
+    return []
+
+
 def widened(
     policy: str, node: Node, devices: Sequence[int | None], shares: Sequence[CpuSet], cpus: CpuSet
 ) -> list[CpuSet]:

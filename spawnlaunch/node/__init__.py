@@ -27,6 +27,7 @@ def read(root: str = "/", allowed: CpuSet | None = None) -> Node:
         return _without_sysfs(root, allowed, bounds)
     nodes = numa.read(root, found.online, warnings)
     functions = pci.functions(root)
+    dev = "/dev" if root == "" else None
     return Node(
         cpus_allowed=_allowed(root, allowed, bounds, found.online, warnings),
         cpus_online=found.online,
@@ -38,7 +39,7 @@ def read(root: str = "/", allowed: CpuSet | None = None) -> Node:
         packages=found.packages,
         numa=nodes,
         memory_nodes=_memory_nodes(bounds.memory_nodes, nodes),
-        devices=devices.read(root, functions, found.online, nodes, warnings),
+        devices=devices.read(root, functions, found.online, nodes, dev, warnings),
         nics=nics.read(root, functions, found.online, nodes),
         warnings=tuple(dict.fromkeys(warnings)),
     )

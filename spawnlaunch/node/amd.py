@@ -16,8 +16,6 @@ on the PCI bus alone. Without KFD (a snapshot of sysfs may lack it) the compute 
 bus are taken; a display adapter of class 0300 is not, for KFD alone knows whether ROCm can use it.
 """
 
-import os
-
 from spawnlaunch.node import files, pci
 from spawnlaunch.node.nvidia import Found
 
@@ -25,12 +23,17 @@ VENDOR = "amd"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 
-def read(root: str, functions: list[pci.Function], warnings: list[str]) -> list[Found]:
-    """The AMD devices that ROCm can see, in ROCm's order; then those that it cannot."""
+def read(
+    root: str, functions: list[pci.Function], dev: str | None, warnings: list[str]
+) -> list[Found]:
+    """The AMD devices that ROCm can see, in ROCm's order; then those that it cannot.
+
+    `dev` is /dev, None for a snapshot.
+    """
     on_bus = [f for f in functions if pci.is_graphics(f) and f.vendor in (pci.AMD, None)]
     addresses = [function.address for function in on_bus]
     names = [name for name in files.names(root + KFD_NODES) if name.isdigit()]
-    driven = _kfd_devices(root, sorted(names, key=int), addresses)
+    driven = _kfd_devices(root, sorted(names, key=int), addresses, dev)
     seen = {device.address for device in driven}
     apart = [
         Found(f.address, VENDOR, "gpu", None, None, None, False if names else None)
@@ -43,7 +46,7 @@ def read(root: str, functions: list[pci.Function], warnings: list[str]) -> list[
     return driven + apart
 
 
-def _kfd_devices(root: str, nodes: list[str], addresses: list[str]) -> list[Found]:
+def _kfd_devices(root: str, nodes: list[str], addresses: list[str], dev: str | None) -> list[Found]:
     on_address: dict[str, list[dict[str, int]]] = {}
     in_order: list[tuple[str, int, dict[str, int]]] = []
     for node in nodes:
@@ -55,7 +58,7 @@ def _kfd_devices(root: str, nodes: list[str], addresses: list[str]) -> list[Foun
         in_order.append((address, len(partitions), properties))
         partitions.append(properties)
     return [
-        _device(root, address, partition if len(on_address[address]) > 1 else None, properties)
+        _device(dev, address, partition if len(on_address[address]) > 1 else None, properties)
         for address, partition, properties in in_order
     ]
 
@@ -72,7 +75,9 @@ def _address(properties: dict[str, int], addresses: list[str]) -> str:
     return exact if exact in addresses else f"{slot}.0"
 
 
-def _device(root: str, address: str, partition: int | None, properties: dict[str, int]) -> Found:
+def _device(
+    dev: str | None, address: str, partition: int | None, properties: dict[str, int]
+) -> Found:
     minor = properties.get("drm_render_minor") or None
     unique = properties.get("unique_id")
     return Found(
@@ -82,12 +87,5 @@ def _device(root: str, address: str, partition: int | None, properties: dict[str
         uuid=f"GPU-{unique:016x}" if unique else None,
         minor=minor,
         partition=partition,
-        usable=_usable(minor) if root == "" else None,
+        usable=pci.may_open(dev, minor),
     )
-
-
-def _usable(minor: int | None) -> bool | None:
-    """Whether the device may be opened; access(2) asks the control group too."""
-    if minor is None:
-        return None
-    return os.access(f"/dev/dri/renderD{minor}", os.R_OK | os.W_OK)

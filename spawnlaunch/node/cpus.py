@@ -42,13 +42,18 @@ def read(root: str, warnings: list[str]) -> Cpus | None:
     cores = _groups(base, online, CORE)
     if not cores:
         warnings.append(f"{CPU_DIR}/cpu*/topology is missing: each CPU is taken for a core")
+    l3 = _l3_groups(base, online)
+    if not l3 and not files.names(f"{base}/cpu{min(online)}/cache"):
+        warnings.append(
+            f"{CPU_DIR}/cpu*/cache is missing: cores are divided without regard to L3 groups"
+        )
     apart = online.difference(*cores)  # CPUs that no file named
     singles = tuple(frozenset({cpu}) for cpu in apart)
     return Cpus(
         online=online,
         present=files.cpus(f"{base}/present") or online,
         cores=tuple(sorted((*cores, *singles), key=min)),
-        l3=_l3_groups(base, online),
+        l3=l3,
         dies=_groups(base, online, DIE),
         packages=_groups(base, online, PACKAGE),
     )

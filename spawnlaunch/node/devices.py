@@ -15,13 +15,17 @@ def read(
     functions: list[pci.Function],
     online: CpuSet,
     numa: tuple[Numa, ...],
+    dev: str | None,
     warnings: list[str],
 ) -> tuple[Device, ...]:
-    """The devices with their places; partitions of one address keep their runtime's order."""
+    """The devices with their places; partitions of one address keep their runtime's order.
+
+    `dev` is the directory of device files, None for a snapshot.
+    """
     found = [
-        *nvidia.read(root, functions, warnings),
-        *amd.read(root, functions, warnings),
-        *intel.read(root, functions),
+        *nvidia.read(root, functions, dev, warnings),
+        *amd.read(root, functions, dev, warnings),
+        *intel.read(root, functions, dev),
     ]
     ordinals = _ordinals(found)
     by_address = sorted(range(len(found)), key=lambda i: pci.order(found[i].address))

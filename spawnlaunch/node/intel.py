@@ -10,8 +10,6 @@ drivers show tiles as
     <PCI function>/drm/card0/gt/gt0, gt1     i915
 """
 
-import os
-
 from spawnlaunch.node import files, pci
 from spawnlaunch.node.nvidia import Found
 
@@ -19,22 +17,25 @@ VENDOR = "intel"
 PROCESSOR_GRAPHICS = "0000:00:02."
 
 
-def read(root: str, functions: list[pci.Function]) -> list[Found]:
-    """The Intel devices in the order of their addresses, each tile a device."""
+def read(root: str, functions: list[pci.Function], dev: str | None) -> list[Found]:
+    """The Intel devices in the order of their addresses, each tile a device.
+
+    `dev` is /dev, None for a snapshot.
+    """
     return [
         device
         for function in functions
         if pci.is_graphics(function)
         and function.vendor == pci.INTEL
         and not function.address.startswith(PROCESSOR_GRAPHICS)
-        for device in _tiles(root, function.address)
+        for device in _tiles(root, function.address, dev)
     ]
 
 
-def _tiles(root: str, address: str) -> list[Found]:
+def _tiles(root: str, address: str, dev: str | None) -> list[Found]:
     directory = f"{root}{pci.DEVICES}/{address}"
     minor = _render_minor(directory)
-    usable = _usable(minor) if root == "" else None
+    usable = pci.may_open(dev, minor)
     count = _tile_count(directory)
     if count < 2:
         return [Found(address, VENDOR, "gpu", None, minor, None, usable)]
@@ -58,9 +59,3 @@ def _render_minor(directory: str) -> int | None:
         if name.startswith("renderD") and name[7:].isdigit():
             return int(name[7:])
     return None
-
-
-def _usable(minor: int | None) -> bool | None:
-    if minor is None:
-        return None
-    return os.access(f"/dev/dri/renderD{minor}", os.R_OK | os.W_OK)

@@ -29,12 +29,12 @@ class Limits(NamedTuple):
 def read(root: str) -> Limits:
     """The limits of this process, or of the one that took the snapshot below `root`."""
     status = files.fields(f"{root}/proc/self/status", ":")
-    directory = _cpuset_directory(root)
+    directories = _cpuset_directories(root)
     mems = _list(status, "Mems_allowed_list")
     return Limits(
         mask=_mask(root, status),
-        cgroup=_cpuset_file(directory, CPUS),
-        memory_nodes=_cpuset_file(directory, MEMS) if mems is None else mems,
+        cgroup=_first(directories, CPUS),
+        memory_nodes=_first(directories, MEMS) if mems is None else mems,
     )
 
 
@@ -51,28 +51,28 @@ def _list(status: dict[str, str], name: str) -> frozenset[int] | None:
         return None
 
 
-def _cpuset_file(directory: str | None, candidates: tuple[str, ...]) -> CpuSet | None:
-    if directory is None:
-        return None
-    for name in candidates:
-        cpus = files.cpus(f"{directory}/{name}")
-        if cpus:  # version 2 leaves a file empty where the parent decides
-            return cpus
+def _first(directories: list[str], candidates: tuple[str, ...]) -> CpuSet | None:
+    """What the first of the files says that says anything."""
+    for directory in directories:
+        for name in candidates:
+            cpus = files.cpus(f"{directory}/{name}")
+            if cpus:  # version 2 leaves a file empty, or out, where the parent decides
+                return cpus
     return None
 
 
-def _cpuset_directory(root: str) -> str | None:
-    """Where the cpuset of the process is mounted.
+def _cpuset_directories(root: str) -> list[str]:
+    """Where the cpuset of the process may be read: its group's directory, then its parents'.
 
-    In a container the path in /proc/self/cgroup may be the host's, which is not there: then what
-    is mounted is the container's own group.
+    In a container the path in /proc/self/cgroup may be the host's, which is not there: what is
+    mounted, at the end of the parents, is the container's own group.
     """
-    group = _group(root)
-    for mount in _mounts(root):
-        for path in (group, "/"):
-            if path is not None and os.path.isdir(directory := f"{root}{mount}{path}"):
-                return directory
-    return None
+    path = (_group(root) or "").rstrip("/")
+    paths = [path]
+    while path.startswith("/"):
+        path = path.rpartition("/")[0]
+        paths.append(path)
+    return [f"{root}{mount}{path}" for mount in _mounts(root) for path in paths]
 
 
 def _group(root: str) -> str | None:

@@ -18,6 +18,7 @@ from spawnlaunch.node import files, pci
 from spawnlaunch.node.numa import NVIDIA_GPUS
 
 VENDOR = "nvidia"
+NVIDIA_DRIVER = "/proc/driver/nvidia"
 
 
 class Found(NamedTuple):
@@ -32,8 +33,10 @@ class Found(NamedTuple):
     usable: bool | None
 
 
-def read(root: str, functions: list[pci.Function], warnings: list[str]) -> list[Found]:
-    """The NVIDIA devices in the order of their addresses."""
+def read(
+    root: str, functions: list[pci.Function], dev: str | None, warnings: list[str]
+) -> list[Found]:
+    """The NVIDIA devices in the order of their addresses; `dev` is /dev, None for a snapshot."""
     base = root + NVIDIA_GPUS
     # The driver may write an address in capitals, and sysfs never does.
     driven = {name.lower(): f"{base}/{name}/information" for name in files.names(base)}
@@ -43,9 +46,9 @@ def read(root: str, functions: list[pci.Function], warnings: list[str]) -> list[
         if pci.is_graphics(function)
         and (function.vendor == pci.NVIDIA or function.address in driven)
     ]
-    nodes = _device_nodes() if root == "" else None
+    nodes = None if dev is None else _device_nodes(root, dev)
     found = [_device(address, driven, nodes) for address in addresses]
-    if found and nodes is not None and all(device.usable is False for device in found):
+    if found and all(device.usable is False for device in found):
         warnings.append(
             f"no /dev/nvidia<N> can be opened for the {len(found)} NVIDIA devices on the PCI bus: "
             "they are counted as not usable"
@@ -53,7 +56,7 @@ def read(root: str, functions: list[pci.Function], warnings: list[str]) -> list[
     return found
 
 
-def _device(address: str, driven: dict[str, str], nodes: frozenset[int] | None) -> Found:
+def _device(address: str, driven: dict[str, str], nodes: dict[int, str] | None) -> Found:
     lines = files.fields(driven[address], ":") if address in driven else {}
     minor = lines.get("Device Minor", "")
     known = int(minor) if minor.isdigit() else None
@@ -69,19 +72,19 @@ def _device(address: str, driven: dict[str, str], nodes: frozenset[int] | None) 
     )
 
 
-def _device_nodes() -> frozenset[int] | None:
-    """The minors of /dev/nvidia<N>; None where the driver is loaded and has made none yet."""
-    minors = frozenset(
-        int(name[6:])
-        for name in files.names("/dev")
+def _device_nodes(root: str, dev: str) -> dict[int, str] | None:
+    """The device files by minor; None where the driver is loaded and has made none yet."""
+    nodes = {
+        int(name[6:]): f"{dev}/{name}"
+        for name in files.names(dev)
         if name.startswith("nvidia") and name[6:].isdigit()
-    )
-    return None if not minors and os.path.isdir("/proc/driver/nvidia") else minors
+    }
+    return None if not nodes and os.path.isdir(root + NVIDIA_DRIVER) else nodes
 
 
-def _usable(minor: int | None, driver_names_some: bool, nodes: frozenset[int]) -> bool | None:
+def _usable(minor: int | None, driver_names_some: bool, nodes: dict[int, str]) -> bool | None:
     if minor is not None:
-        return minor in nodes and os.access(f"/dev/nvidia{minor}", os.R_OK | os.W_OK)
+        return minor in nodes and os.access(nodes[minor], os.R_OK | os.W_OK)
     # Without a minor the device is hidden by the container if others are shown, or is driven by
     # something else; with no device file at all, there is nothing to open.
     return None if nodes and not driver_names_some else False

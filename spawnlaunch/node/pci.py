@@ -4,6 +4,7 @@ Source: Documentation/ABI/testing/sysfs-bus-pci of the kernel; the class codes a
 Code and ID Assignment Specification.
 """
 
+import os
 from typing import NamedTuple
 
 from spawnlaunch.node import files
@@ -61,6 +62,16 @@ def is_graphics(function: Function) -> bool:
 def _is_address(name: str) -> bool:
     domain, _, rest = name.partition(":")
     return bool(rest) and all(digit in "0123456789abcdefABCDEF" for digit in domain)
+
+
+def may_open(dev: str | None, minor: int | None) -> bool | None:
+    """Whether this process may open the render node below `dev`; None where nobody can tell.
+
+    access(2) asks the control group too (inode_permission in fs/namei.c of the kernel).
+    """
+    if dev is None or minor is None:
+        return None
+    return os.access(f"{dev}/dri/renderD{minor}", os.R_OK | os.W_OK)
 
 
 def place(root: str, address: str, online: CpuSet, numa: tuple[Numa, ...]) -> Place:

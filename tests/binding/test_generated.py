@@ -5,7 +5,7 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from spawnlaunch.binding.plan import Plan, plan
+from spawnlaunch.binding.plan import Binding, Plan, plan
 from spawnlaunch.binding.policy import NAMES, NONE, Policy
 from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node
@@ -83,7 +83,7 @@ def test_a_launcher_of_all_ranks(situation: Situation) -> None:
 @given(situations())
 def test_tasks_that_see_one_device_each(situation: Situation) -> None:
     node, visible = situation
-    bindings = []
+    bindings: list[Binding] = []
     warnings: list[str] = []
     for rank, device in enumerate(visible):
         alone = Visible((device,), "", ())

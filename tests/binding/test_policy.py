@@ -12,17 +12,17 @@ from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import Visible, visible
 from tests.node import machines
-from tests.node.tree import Gpu, build
+from tests.node.tree import Gpu, build, node_of
 
 
 @pytest.fixture(scope="module")
-def lumi(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    return nodes.read(str(build(tmp_path_factory.mktemp("lumi"), machines.LUMI)))
+def lumi() -> Node:
+    return node_of(machines.LUMI)
 
 
 @pytest.fixture(scope="module")
-def dgx(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    return nodes.read(str(build(tmp_path_factory.mktemp("dgx"), machines.DGX_A100)))
+def dgx() -> Node:
+    return node_of(machines.DGX_A100)
 
 
 def planned(node: Node, policy: Policy | str, ranks: int | None = None) -> Plan:
@@ -80,8 +80,8 @@ def test_socket_binds_to_the_package(dgx: Node) -> None:
     assert lists(planned(dgx, "socket"))[3:5] == ["0-63,128-191", "64-127,192-255"]
 
 
-def test_socket_does_not_mind_nodes_without_cpus(tmp_path: Path) -> None:
-    node = nodes.read(str(build(tmp_path, machines.GH200)))
+def test_socket_does_not_mind_nodes_without_cpus() -> None:
+    node = node_of(machines.GH200)
     assert lists(planned(node, "socket")) == lists(planned(node, "auto"))
 
 
@@ -140,14 +140,14 @@ def test_reserving_everything_reserves_nothing(lumi: Node) -> None:
     assert all(binding.cpus for binding in seats.bindings)
 
 
-def test_an_l3_group_of_one_core_keeps_it(tmp_path: Path) -> None:
+def test_an_l3_group_of_one_core_keeps_it() -> None:
     machine = machines.MARENOSTRUM5._replace(l3=tuple(str(cpu) for cpu in range(80)))
-    node = nodes.read(str(build(tmp_path, machine)))
+    node = node_of(machine)
     assert planned(node, Policy(reserve_first_per_l3=True)) == planned(node, DEFAULT)
 
 
-def test_unknown_l3_groups_cannot_be_reserved_from(tmp_path: Path) -> None:
-    node = nodes.read(str(build(tmp_path, machines.MARENOSTRUM5._replace(l3=()))))
+def test_unknown_l3_groups_cannot_be_reserved_from() -> None:
+    node = node_of(machines.MARENOSTRUM5._replace(l3=()))
     assert "no core is reserved" in planned(node, Policy(reserve_first_per_l3=True)).warnings[0]
 
 
@@ -185,6 +185,7 @@ def test_a_rank_without_local_cpus_shares_and_says_so(lumi: Node) -> None:
 def test_more_ranks_than_cores_share_and_say_so(lumi: Node) -> None:
     seats = plan(lumi, Visible((), "", ()), 5, allowed=cpuset.parse("0-1,64-65"))
     assert lists(seats) == ["0,64", "0,64", "0,64", "1,65", "1,65"]
+    assert {binding.note for binding in seats.bindings} == {"shares cores"}
     assert seats.warnings == (
         "local ranks 0-4: there are fewer cores than ranks, so ranks share cores",
     )
@@ -225,6 +226,18 @@ def test_tasks_that_all_see_everything_know_who_shares_a_device(dgx: Node) -> No
         assert own == together[rank]
 
 
+def test_tasks_that_cannot_know_who_is_on_their_device_say_so(dgx: Node) -> None:
+    seats = plan(dgx, Visible((0,), "", ()), 16, task=Task(9))
+    assert lists(seats) == ["48-55,176-183"]
+    assert "tasks on the same device share its cores" in seats.warnings[0]
+
+
+@pytest.mark.parametrize("name", ["socket", "core-complex"])
+def test_a_domain_that_is_not_known_is_named(dgx: Node, name: str) -> None:
+    bare = dgx._replace(packages=(), l3=())
+    assert "not known here" in planned(bare, name).warnings[0]
+
+
 def test_step_devices_that_do_not_hold_the_tasks_own_are_not_believed(dgx: Node) -> None:
     seats = plan(dgx, Visible((0,), "", ()), 2, task=Task(0, step_devices=(4, 5)))
     assert "names devices 4-5" in seats.warnings[0]
@@ -261,8 +274,8 @@ def test_memory_comes_from_the_nearest_node_where_the_own_one_has_none(tmp_path:
     assert seat.memory_nodes == {2}
 
 
-def test_a_finer_territory_within_a_coarser_one_is_respected(tmp_path: Path) -> None:
+def test_a_finer_territory_within_a_coarser_one_is_respected() -> None:
     """One device next to an L3 group, another next to the whole NUMA node around it."""
     gpus = (Gpu(0, "0-15,64-79"), Gpu(0, "0-7,64-71"), Gpu(0, "0-7,64-71"))
-    node = nodes.read(str(build(tmp_path, machines.LUMI._replace(gpus=gpus))))
+    node = node_of(machines.LUMI._replace(gpus=gpus))
     assert lists(planned(node, DEFAULT)) == ["8-15,72-79", "0-3,64-67", "4-7,68-71"]

@@ -1,23 +1,14 @@
 """Plans for machines as their sites publish them, against what the sites recommend."""
 
-from pathlib import Path
-
 import pytest
 
-from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import Plan, plan
 from spawnlaunch.binding.policy import DEFAULT, Policy
 from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import visible
 from tests.node import machines
-from tests.node.tree import Machine, add_tiles, build
-
-
-def read(tmp_path: Path, machine: Machine) -> Node:
-    root = build(tmp_path, machine)
-    add_tiles(root, machine)
-    return nodes.read(str(root))
+from tests.node.tree import Machine, node_of
 
 
 def planned(node: Node, policy: Policy = DEFAULT, environ: dict[str, str] | None = None) -> Plan:
@@ -35,8 +26,8 @@ FRONTIER_GIVES |= {0: "49-55", 1: "57-63"}
 
 
 @pytest.mark.parametrize("machine", machines.ALL, ids=lambda m: m.name)
-def test_every_rank_sits_next_to_its_device_and_alone(tmp_path: Path, machine: Machine) -> None:
-    node = read(tmp_path, machine)
+def test_every_rank_sits_next_to_its_device_and_alone(machine: Machine) -> None:
+    node = node_of(machine)
     plan = planned(node)
     assert plan.warnings == ()
     assert node.warnings == ()
@@ -51,16 +42,16 @@ def test_every_rank_sits_next_to_its_device_and_alone(tmp_path: Path, machine: M
         taken |= binding.cpus
 
 
-def test_lumi_with_the_first_core_of_each_l3_reserved(tmp_path: Path) -> None:
+def test_lumi_with_the_first_core_of_each_l3_reserved() -> None:
     policy = Policy(reserve_first_per_l3=True, smt=False)
-    plan = planned(read(tmp_path, machines.LUMI), policy)
+    plan = planned(node_of(machines.LUMI), policy)
     assert lists(plan) == LUMI_RECOMMENDS
     assert {binding.threads for binding in plan.bindings} == {7}
 
 
-def test_lumi_where_slurm_keeps_these_cores_already(tmp_path: Path) -> None:
+def test_lumi_where_slurm_keeps_these_cores_already() -> None:
     kept = frozenset(range(0, 128, 8))
-    node = read(tmp_path, machines.LUMI)
+    node = node_of(machines.LUMI)
     for policy in (Policy(smt=False), Policy(smt=False, reserve_first_per_l3=True)):
         seen = visible(node, {})
         assert lists(plan(node, seen, 8, policy, allowed=node.cpus_allowed - kept)) == (
@@ -68,32 +59,32 @@ def test_lumi_where_slurm_keeps_these_cores_already(tmp_path: Path) -> None:
         )
 
 
-def test_frontier_gives_each_device_the_cores_that_its_guide_shows(tmp_path: Path) -> None:
-    plan = planned(read(tmp_path, machines.FRONTIER), Policy(reserve_first_per_l3=True, smt=False))
+def test_frontier_gives_each_device_the_cores_that_its_guide_shows() -> None:
+    plan = planned(node_of(machines.FRONTIER), Policy(reserve_first_per_l3=True, smt=False))
     assert {b.device: cpuset.format(b.cpus) for b in plan.bindings} == FRONTIER_GIVES
 
 
-def test_a_reversed_list_moves_ranks_and_not_territories(tmp_path: Path) -> None:
-    node = read(tmp_path, machines.LUMI)
+def test_a_reversed_list_moves_ranks_and_not_territories() -> None:
+    node = node_of(machines.LUMI)
     backwards = planned(node, environ={"ROCR_VISIBLE_DEVICES": "7,6,5,4,3,2,1,0"})
     assert [binding.device for binding in backwards.bindings] == [7, 6, 5, 4, 3, 2, 1, 0]
     assert lists(backwards) == lists(planned(node))[::-1]
 
 
-def test_perlmutter_counts_against_its_numa_nodes(tmp_path: Path) -> None:
-    plan = planned(read(tmp_path, machines.PERLMUTTER))
+def test_perlmutter_counts_against_its_numa_nodes() -> None:
+    plan = planned(node_of(machines.PERLMUTTER))
     assert [set(binding.memory_nodes) for binding in plan.bindings] == [{3}, {2}, {1}, {0}]
     assert lists(plan)[0] == "48-63,112-127"
 
 
-def test_juwels_booster_sits_on_3_1_7_5(tmp_path: Path) -> None:
-    plan = planned(read(tmp_path, machines.JUWELS_BOOSTER))
+def test_juwels_booster_sits_on_3_1_7_5() -> None:
+    plan = planned(node_of(machines.JUWELS_BOOSTER))
     assert [set(binding.memory_nodes) for binding in plan.bindings] == [{3}, {1}, {7}, {5}]
     assert {binding.threads for binding in plan.bindings} == {6}
 
 
-def test_dgx_a100_ranks_share_a_numa_node_in_whole_core_complexes(tmp_path: Path) -> None:
-    plan = planned(read(tmp_path, machines.DGX_A100))
+def test_dgx_a100_ranks_share_a_numa_node_in_whole_core_complexes() -> None:
+    plan = planned(node_of(machines.DGX_A100))
     # dgxa100_ccx.sh takes the first and the last complex of the four that two ranks divide here.
     complexes = ["48-51", "60-63", "16-19", "28-31", "112-115", "124-127", "80-83", "92-95"]
     for binding, cpus in zip(plan.bindings, complexes, strict=True):
@@ -102,8 +93,8 @@ def test_dgx_a100_ranks_share_a_numa_node_in_whole_core_complexes(tmp_path: Path
     assert [min(b.memory_nodes) for b in plan.bindings] == [3, 3, 1, 1, 7, 7, 5, 5]
 
 
-def test_h100_ranks_divide_their_socket(tmp_path: Path) -> None:
-    plan = planned(read(tmp_path, machines.HGX_H100))
+def test_h100_ranks_divide_their_socket() -> None:
+    plan = planned(node_of(machines.HGX_H100))
     first = frozenset().union(*(binding.cpus for binding in plan.bindings[:4]))
     second = frozenset().union(*(binding.cpus for binding in plan.bindings[4:]))
     assert cpuset.format(first) == "0-55,112-167"
@@ -111,14 +102,14 @@ def test_h100_ranks_divide_their_socket(tmp_path: Path) -> None:
     assert {binding.threads for binding in plan.bindings} == {14}
 
 
-def test_gh200_ranks_have_a_superchip_each_and_no_gpu_memory(tmp_path: Path) -> None:
-    plan = planned(read(tmp_path, machines.GH200))
+def test_gh200_ranks_have_a_superchip_each_and_no_gpu_memory() -> None:
+    plan = planned(node_of(machines.GH200))
     assert lists(plan) == ["0-71", "72-143", "144-215", "216-287"]
     assert [set(binding.memory_nodes) for binding in plan.bindings] == [{0}, {1}, {2}, {3}]
 
 
-def test_aurora_tiles_as_the_facility_binds_them(tmp_path: Path) -> None:
-    node = read(tmp_path, machines.AURORA)
+def test_aurora_tiles_as_the_facility_binds_them() -> None:
+    node = node_of(machines.AURORA)
     policy = Policy(reserve=cpuset.parse("0,52,104,156"), smt=False, threads=8)
     assert lists(planned(node, policy)) == [
         *("1-8", "9-16", "17-24", "25-32", "33-40", "41-48"),
@@ -128,27 +119,25 @@ def test_aurora_tiles_as_the_facility_binds_them(tmp_path: Path) -> None:
     assert lists(whole) == ["1-16", "17-32", "33-48", "53-68", "69-84", "85-100"]
 
 
-def test_mi300a_in_one_and_in_three_partitions(tmp_path: Path) -> None:
-    whole = planned(read(tmp_path / "spx", machines.MI300A))
+def test_mi300a_in_one_and_in_three_partitions() -> None:
+    whole = planned(node_of(machines.MI300A))
     assert lists(whole)[1] == "24-47,120-143"
     gpus = tuple(gpu._replace(parts=3) for gpu in machines.MI300A.gpus)
-    node = read(tmp_path / "tpx", machines.MI300A._replace(gpus=gpus))
+    node = node_of(machines.MI300A._replace(gpus=gpus))
     assert [device.partition for device in node.devices] == [0, 1, 2] * 4
     assert {device.address for device in node.devices[:3]} == {"0000:02:00.0"}
     thirds = planned(node)
     assert lists(thirds)[:3] == ["0-7,96-103", "8-15,104-111", "16-23,112-119"]
 
 
-def test_marenostrum_5_ranks_begin_where_its_map_says(tmp_path: Path) -> None:
-    plan = planned(read(tmp_path, machines.MARENOSTRUM5))
+def test_marenostrum_5_ranks_begin_where_its_map_says() -> None:
+    plan = planned(node_of(machines.MARENOSTRUM5))
     assert [min(binding.cpus) for binding in plan.bindings] == [0, 20, 40, 60]
 
 
 @pytest.mark.parametrize("machine", machines.ALL, ids=lambda m: m.name)
-def test_tasks_that_see_one_device_each_agree_without_a_word(
-    tmp_path: Path, machine: Machine
-) -> None:
-    node = read(tmp_path, machine)
+def test_tasks_that_see_one_device_each_agree_without_a_word(machine: Machine) -> None:
+    node = node_of(machine)
     everything = visible(node, {})
     together = plan(node, everything, len(everything.devices))
     for rank, device in enumerate(everything.devices):

@@ -13,7 +13,7 @@ from tests.binding import scenarios
 from tests.binding.rules import Placed
 from tests.binding.scenarios import Scenario
 
-pytestmark = pytest.mark.skipif(not scenarios.load(), reason=scenarios.MISSING)
+scenarios.require()
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,8 @@
 """What people see: the line of a rank, the line for srun, the picture, and advice."""
 
-from pathlib import Path
-
 import pytest
 
-from spawnlaunch import node as nodes
-from spawnlaunch.binding.advice import mask_advice, widened
+from spawnlaunch.binding.advice import mask_advice, own_mask, widened
 from spawnlaunch.binding.openmp import hazards
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.plan import plan
@@ -15,12 +12,12 @@ from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import Visible, visible
 from tests.node import machines
-from tests.node.tree import Gpu, add_tiles, build
+from tests.node.tree import Gpu, Machine, node_of
 
 
 @pytest.fixture(scope="module")
-def lumi(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    return nodes.read(str(build(tmp_path_factory.mktemp("lumi"), machines.LUMI)))
+def lumi() -> Node:
+    return node_of(machines.LUMI)
 
 
 def test_the_line_of_a_rank(lumi: Node) -> None:
@@ -30,19 +27,15 @@ def test_the_line_of_a_rank(lumi: Node) -> None:
     )
 
 
-def test_the_line_of_a_rank_says_what_is_unusual(lumi: Node, tmp_path: Path) -> None:
+def test_the_line_of_a_rank_says_what_is_unusual(lumi: Node) -> None:
     away = plan(lumi, visible(lumi, {}), 8, allowed=cpuset.parse("0")).bindings[0]
     assert report_line(0, away, lumi, 1) == (
         "rank 0  local 0  gpu 0 0000:c1:00.0  numa 0  cpus 0 (1 core)  mem 0 omp 1  "
         "(no allowed CPU is next to its device)"
     )
     free = plan(lumi._replace(devices=()), Visible((), "", ()), 1, Policy("none")).bindings[0]
-    assert report_line(0, free, lumi, 64) == (
-        "rank 0  local 0  numa -  not pinned  mem - omp 64  (not pinned)"
-    )
-    root = build(tmp_path, machines.AURORA)
-    add_tiles(root, machines.AURORA)
-    aurora = nodes.read(str(root))
+    assert report_line(0, free, lumi, 64) == ("rank 0  local 0  numa -  not pinned  mem - omp 64")
+    aurora = node_of(machines.AURORA)
     tile = plan(aurora, visible(aurora, {}), 12).bindings[1]
     assert "gpu 1 0000:10:00.0 tile 1" in report_line(1, tile, aurora, 8)
 
@@ -70,11 +63,9 @@ def test_the_picture_shows_ranks_on_cores_and_devices_beside_their_domain(lumi: 
 @pytest.mark.parametrize("machine", machines.ALL, ids=lambda m: m.name)
 @pytest.mark.parametrize("colour", [False, True])
 def test_the_picture_fits_a_terminal_and_draws_each_core_once(
-    tmp_path: Path, machine: machines.Machine, colour: bool
+    machine: Machine, colour: bool
 ) -> None:
-    root = build(tmp_path, machine)
-    add_tiles(root, machine)
-    node = nodes.read(str(root))
+    node = node_of(machine)
     seats = plan(node, visible(node, {}), len(visible(node, {}).devices))
     plain = picture(node, seats.bindings, node.cpus_allowed)
     assert max(len(line) for line in plain.splitlines()) <= 80
@@ -86,9 +77,9 @@ def test_the_picture_fits_a_terminal_and_draws_each_core_once(
     assert ("\033[" in painted) == colour
 
 
-def test_the_picture_shows_devices_whose_place_is_wider_or_unknown(tmp_path: Path) -> None:
+def test_the_picture_shows_devices_whose_place_is_wider_or_unknown() -> None:
     gpus = (Gpu(-1, "0-127"), Gpu(0, "0-15,64-79"), Gpu(0, "0-31,64-95"))
-    node = nodes.read(str(build(tmp_path, machines.LUMI._replace(gpus=gpus))))
+    node = node_of(machines.LUMI._replace(gpus=gpus))
     lines = picture(node, (), node.cpus_allowed).splitlines()
     assert lines[:2] == [
         "package 0                                         gpu 2 0000:12:00.0",
@@ -133,6 +124,27 @@ def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: No
 @pytest.mark.parametrize("allowed", ["0-127", "0-63", "0-31"])
 def test_nothing_is_said_of_a_mask_that_is_wide_enough(lumi: Node, allowed: str) -> None:
     assert advice(lumi._replace(devices=()), 8, allowed) is None
+
+
+@pytest.mark.parametrize(
+    ("masks", "rank", "allowed", "own"),
+    [
+        ("0xff,0xff00", 0, "0-7", True),
+        ("0xff,0xff00", 1, "8-15", True),
+        ("0xff,0xff00", 1, "0-7", False),  # not what Slurm set
+        ("0xff,0xffff", 0, "0-7", False),  # another task has these CPUs too
+        ("0xff", 0, "0-7", True),
+        ("8,9", 0, "3", True),  # one core
+        ("none", 0, "0-7", False),
+        (None, 0, "0-7", False),
+        (None, 0, "5,69", True),
+    ],
+)
+def test_a_mask_is_a_tasks_own_where_slurm_says_so(
+    lumi: Node, masks: str | None, rank: int, allowed: str, own: bool
+) -> None:
+    environ = {} if masks is None else {"SLURM_CPU_BIND_LIST": masks}
+    assert own_mask(lumi, environ, rank, cpuset.parse(allowed)) == own
 
 
 def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:

@@ -12,7 +12,7 @@ from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import visible
 from tests.binding import scenarios
 
-pytestmark = pytest.mark.skipif(not scenarios.load(), reason=scenarios.MISSING)
+scenarios.require()
 
 
 def captured(name: str, tmp_path: Path) -> Node:

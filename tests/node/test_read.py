@@ -10,7 +10,7 @@ import pytest
 
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.node import Device, Node, cpuset
+from spawnlaunch.node import Device, Node, amd, cpuset, nvidia, pci
 from spawnlaunch.node.visible import visible
 from tests.node import machines
 from tests.node.tree import AMD, ASPEED, INTEL, MELLANOX, Gpu, Machine, add_tiles, build, write
@@ -27,7 +27,7 @@ def lists(groups: tuple[frozenset[int], ...]) -> list[str]:
     return [cpuset.format(group) for group in groups]
 
 
-def pci(root: Path, address: str) -> Path:
+def function(root: Path, address: str) -> Path:
     return root / "sys/bus/pci/devices" / address
 
 
@@ -107,9 +107,25 @@ def test_a_hidden_path_of_a_control_group_means_the_one_that_is_mounted(tmp_path
     assert nodes.read(str(root)).cpus_cgroup == {4, 5, 6, 7}
 
 
+def test_a_group_without_a_cpuset_of_its_own_has_its_parents(tmp_path: Path) -> None:
+    root = build(tmp_path, DESK)
+    write(root / "proc/mounts", "cgroup2 /cg cgroup2 rw 0 0")
+    write(root / "proc/self/cgroup", "0::/job/step/task")
+    write(root / "cg/job/step/cpuset.cpus.effective", "2-3")
+    write(root / "cg/job/cpuset.cpus.effective", "0-3")
+    assert nodes.read(str(root)).cpus_cgroup == {2, 3}
+
+
+def test_missing_caches_are_named_and_absent_l3_is_not(tmp_path: Path) -> None:
+    root = build(tmp_path, DESK._replace(l3=()))
+    assert "without regard to L3" in nodes.read(str(root)).warnings[0]
+    write(root / "sys/devices/system/cpu/cpu0/cache/index2/level", 2)
+    assert nodes.read(str(root)).warnings == ()
+
+
 def test_local_cpulist_comes_before_local_cpus_before_numa_node(tmp_path: Path) -> None:
     root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2"),)))
-    directory = pci(root, "0000:10:00.0")
+    directory = function(root, "0000:10:00.0")
     write(directory / "local_cpus", "00000048")
     assert _only(root).local_cpus == {2}
     (directory / "local_cpulist").unlink()
@@ -141,7 +157,7 @@ def test_with_one_numa_node_there_is_nothing_to_be_unknown(tmp_path: Path) -> No
 
 def test_a_missing_numa_node_file_is_made_up_for_by_the_local_cpus(tmp_path: Path) -> None:
     root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7"),)))
-    (pci(root, "0000:10:00.0") / "numa_node").unlink()
+    (function(root, "0000:10:00.0") / "numa_node").unlink()
     assert _only(root).numa == 1
 
 
@@ -170,6 +186,44 @@ def test_nvidia_devices_have_their_uuid_and_minor(tmp_path: Path) -> None:
     assert {device.usable for device in node.devices} == {None}  # of a snapshot, nobody knows
 
 
+@pytest.mark.parametrize(
+    ("files", "hidden", "usable", "warned"),
+    [
+        ("0 1 2 3", "", [True, True, True, True], False),
+        ("1 3", "", [False, True, False, True], False),  # CDI: /proc shows all, /dev its own
+        ("0", "0 2 3", [False, True, False, False], False),  # NVIDIA's tools hide the rest in both
+        ("", "", [None, None, None, None], False),  # made when CUDA first wants them
+        ("0 1", "0 1 2 3", [None, None, None, None], False),
+        ("9", "", [False, False, False, False], True),
+    ],
+)
+def test_a_container_may_use_the_devices_that_it_has_files_of(
+    tmp_path: Path, files: str, hidden: str, usable: list[bool | None], warned: bool
+) -> None:
+    machine = machines.HGX_H100._replace(gpus=machines.HGX_H100.gpus[:4])
+    root = build(tmp_path, machine)
+    for minor in files.split():
+        write(root / f"dev/nvidia{minor}", "")
+    write(root / "dev/nvidiactl", "")
+    for i in hidden.split():
+        shutil.rmtree(root / f"proc/driver/nvidia/gpus/0000:1{i}:00.0")
+    if files == "0":  # the one that is shown is the first of the container
+        write(root / "proc/driver/nvidia/gpus/0000:11:00.0/information", "Device Minor: \t 0")
+    warnings: list[str] = []
+    found = nvidia.read(str(root), pci.functions(str(root)), str(root / "dev"), warnings)
+    assert [device.usable for device in found] == usable
+    assert bool(warnings) == warned
+
+
+def test_a_render_node_that_may_not_be_opened_is_not_counted(tmp_path: Path) -> None:
+    root = build(tmp_path, machines.LUMI)
+    for minor in range(129, 137):
+        if minor != 131:
+            write(root / f"dev/dri/renderD{minor}", "")
+    found = amd.read(str(root), pci.functions(str(root)), str(root / "dev"), [])
+    assert [device.usable for device in found] == [True, True, False, *[True] * 5]
+
+
 def test_kfd_gives_amd_devices_their_order_and_pci_their_number(tmp_path: Path) -> None:
     root = build(tmp_path, machines.LUMI)
     kfd = root / "sys/class/kfd/kfd/topology/nodes"
@@ -194,7 +248,7 @@ def test_without_kfd_amd_devices_are_taken_from_the_pci_bus(tmp_path: Path) -> N
     root = build(tmp_path, machines.LUMI)
     shutil.rmtree(root / "sys/class/kfd")
     assert len(nodes.read(str(root)).devices) == 8
-    write(pci(root, "0000:c1:00.0") / "class", "0x030000")
+    write(function(root, "0000:c1:00.0") / "class", "0x030000")
     assert len(nodes.read(str(root)).devices) == 7
 
 
@@ -224,7 +278,7 @@ def test_infiniband_adapters_have_names_and_places(tmp_path: Path) -> None:
     root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=MELLANOX),)))
     named = root / "sys/class/infiniband/mlx5_0"
     named.mkdir(parents=True)
-    (named / "device").symlink_to(pci(root, "0000:10:00.0"))
+    (named / "device").symlink_to(function(root, "0000:10:00.0"))
     (nic,) = nodes.read(str(root)).nics
     assert (nic.name, nic.address, nic.numa) == ("mlx5_0", "0000:10:00.0", 1)
 

@@ -1,33 +1,28 @@
 """Which devices a worker sees: the lists of CUDA, ROCm and Level Zero, and Slurm's."""
 
-from pathlib import Path
-
 import pytest
 
-from spawnlaunch import node as nodes
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, step_devices, visible
 from tests.node import machines
-from tests.node.tree import AMD, INTEL, Gpu, add_tiles, build
+from tests.node.tree import AMD, INTEL, Gpu, node_of
 
 H100 = "GPU-0000000{}-0000-0000-0000-000000000000"
 
 
 @pytest.fixture(scope="module")
-def nvidia(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    return nodes.read(str(build(tmp_path_factory.mktemp("h100"), machines.HGX_H100)))
+def nvidia() -> Node:
+    return node_of(machines.HGX_H100)
 
 
 @pytest.fixture(scope="module")
-def amd(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    return nodes.read(str(build(tmp_path_factory.mktemp("lumi"), machines.LUMI)))
+def amd() -> Node:
+    return node_of(machines.LUMI)
 
 
 @pytest.fixture(scope="module")
-def intel(tmp_path_factory: pytest.TempPathFactory) -> Node:
-    root = build(tmp_path_factory.mktemp("aurora"), machines.AURORA)
-    add_tiles(root, machines.AURORA)
-    return nodes.read(str(root))
+def intel() -> Node:
+    return node_of(machines.AURORA)
 
 
 def cuda(node: Node, value: str) -> Visible:
@@ -147,18 +142,18 @@ def test_level_zero_entries_that_are_no_device_are_named(intel: Node) -> None:
     assert "6.0, 12" in seen.warnings[0]
 
 
-def test_mixed_models_are_told_how_they_are_numbered(tmp_path: Path) -> None:
+def test_mixed_models_are_told_how_they_are_numbered() -> None:
     gpus = (Gpu(0, "0-39", model=0x2230), Gpu(0, "0-39", model=0x1EB8))
-    node = nodes.read(str(build(tmp_path, machines.MARENOSTRUM5._replace(gpus=gpus))))
+    node = node_of(machines.MARENOSTRUM5._replace(gpus=gpus))
     assert "PCI_BUS_ID" in visible(node, {}).warnings[0]
     fastest = visible(node, {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"})
     assert fastest.devices == (None, None)
     assert "not known here" in fastest.warnings[0]
 
 
-def test_one_vendor_is_taken_where_there_are_two(tmp_path: Path) -> None:
+def test_one_vendor_is_taken_where_there_are_two() -> None:
     gpus = (Gpu(0, "0-39", vendor=AMD), Gpu(0, "0-39"), Gpu(0, "0-39", vendor=INTEL))
-    node = nodes.read(str(build(tmp_path, machines.MARENOSTRUM5._replace(gpus=gpus))))
+    node = node_of(machines.MARENOSTRUM5._replace(gpus=gpus))
     seen = visible(node, {})
     assert [node.devices[i or 0].vendor for i in seen.devices] == ["nvidia"]
     assert "nvidia" in seen.warnings[0]

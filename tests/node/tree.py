@@ -1,10 +1,12 @@
 """Lays out /sys and /proc of a machine below a directory, from a few facts about it."""
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from spawnlaunch.node import cpuset
+from spawnlaunch import node as nodes
+from spawnlaunch.node import Node, cpuset
 
 NVIDIA, AMD, INTEL, ASPEED, MELLANOX = 0x10DE, 0x1002, 0x8086, 0x1A03, 0x15B3
 CLASSES = {NVIDIA: 0x030200, AMD: 0x038000, INTEL: 0x038000, ASPEED: 0x030000, MELLANOX: 0x020700}
@@ -56,6 +58,20 @@ def build(root: Path, machine: Machine, bystanders: int = 0) -> Path:
     _nvidia(root / "proc/driver/nvidia/gpus", machine)
     _kfd(root / "sys/class/kfd/kfd/topology/nodes", machine)
     return root
+
+
+def node_of(machine: Machine) -> Node:
+    """The machine as it is read from its tree, which is made once and taken away again."""
+    key = repr(machine)
+    if key not in _read:
+        with tempfile.TemporaryDirectory() as folder:
+            root = build(Path(folder), machine)
+            add_tiles(root, machine)
+            _read[key] = nodes.read(str(root))
+    return _read[key]
+
+
+_read: dict[str, Node] = {}
 
 
 def address(machine: Machine, i: int) -> str:
