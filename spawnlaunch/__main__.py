@@ -4,12 +4,11 @@ import os
 import sys
 from collections.abc import Iterable
 
-from spawnlaunch import ancestors, cli, explain, node, run, world
+from spawnlaunch import cli, explain, node, run, world
 from spawnlaunch.binding import decide
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import UsageError
 from spawnlaunch.explain import Explanation
-from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.visible import visible
 from spawnlaunch.request import Request
 from spawnlaunch.run import worker
@@ -48,8 +47,7 @@ def _launch() -> int:
     _check_parent(request, resolution.world)
     resolution, held_port = world.settle(resolution, environ, hostname)
     me = resolution.world
-    mask = _mask_of_daemon(request, resolution)
-    seats = decide.decide(request, machine, seen, me, environ, mask)
+    seats = decide.decide(request, machine, seen, me, environ)
     scratch = os.path.join(environ.get("TMPDIR") or "/tmp", f"spawnlaunch-{os.getpid()}")
     workers = worker.plan(request, resolution, seats.bindings, environ, scratch)
     if request.explain:
@@ -67,17 +65,6 @@ def _launch() -> int:
     status = run.gang(workers, scratch)
     del held_port  # held until here
     return status
-
-
-def _mask_of_daemon(request: Request, resolution: world.Resolution) -> CpuSet | None:
-    """The CPU mask of the resource manager's process that started this task, if it is found."""
-    if request.sysfs_root != "/" or not resolution.managers:
-        return None
-    pid = ancestors.nearest(resolution.managers[0].daemons)
-    try:
-        return None if pid is None else frozenset(os.sched_getaffinity(pid))
-    except OSError:
-        return None  # it has just ended
 
 
 def _to_be_said(resolution: world.Resolution, seats: decide.Seats) -> list[str]:

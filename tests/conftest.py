@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
+
+
+@pytest.fixture(scope="session")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The directories of the machine trees, by name; none where there are no trees."""
+    return dict(scenarios.trees(tmp_path_factory.mktemp("trees")))
 
 
 @pytest.fixture(scope="session")

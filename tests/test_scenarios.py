@@ -5,8 +5,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from spawnlaunch import node as nodes
 from spawnlaunch.node import Node, cpuset
 from tests.binding import scenarios
@@ -14,12 +12,7 @@ from tests.binding.rules import Placed
 from tests.binding.scenarios import Scenario
 from tests.launching import WORKERS, clean_environ, launch
 
-pytestmark = pytest.mark.skipif(not scenarios.load(), reason=scenarios.MISSING)
-
-
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return dict(scenarios.trees(tmp_path_factory.mktemp("trees")))
+scenarios.require()
 
 
 def explain(root: Path, allowed: str, *flags: object, **environ: str) -> dict[str, Any]:

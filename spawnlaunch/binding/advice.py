@@ -33,7 +33,9 @@ def widened(node: Node) -> Widened:
     return Widened(group | node.cpus_allowed, None)
 
 
-def own_mask(node: Node, environ: Mapping[str, str], local_rank: int, allowed: CpuSet) -> bool:
+def own_mask(
+    node: Node, environ: Mapping[str, str], local_rank: int, local_size: int, allowed: CpuSet
+) -> bool:
     """Whether the allowed CPUs are this task's alone, so that no other task divides them.
 
     Slurm's task/affinity says so in the list of masks that it set (srun(1), SLURM_CPU_BIND_LIST);
@@ -46,8 +48,10 @@ def own_mask(node: Node, environ: Mapping[str, str], local_rank: int, allowed: C
         masks = [cpuset.parse_mask(word) for word in environ.get(SLURM_MASKS, "").split(",")]
     except cpuset.CpuSetError:
         return False
-    mine = masks[local_rank % len(masks)]
-    others = masks[: local_rank % len(masks)] + masks[local_rank % len(masks) + 1 :]
+    if len(masks) < local_size:
+        return False  # the list is used again from its beginning
+    mine = masks[local_rank]
+    others = masks[:local_rank] + masks[local_rank + 1 :]
     return bool(allowed) and allowed <= mine and all(mine.isdisjoint(other) for other in others)
 
 

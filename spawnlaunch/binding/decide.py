@@ -58,19 +58,14 @@ def decide(
     seen: Visible,
     world: World,
     environ: Mapping[str, str],
-    daemon_mask: CpuSet | None,
 ) -> Seats:
-    """The seats of this launcher's ranks.
-
-    `daemon_mask` is the CPU mask of the resource manager's process above this task, None where
-    there is none. Raises UsageError.
-    """
+    """The seats of this launcher's ranks. Raises UsageError."""
     warnings = [*node.warnings, *seen.warnings, *openmp.hazards(environ)]
     allowed = node.cpus_allowed
     if request.widen:
         allowed, refusal = advice.widened(node)
         warnings += [refusal] if refusal else []
-    task = _task(node, world, environ, daemon_mask) if world.mode == "task" else None
+    task = _task(node, world, environ, allowed) if world.mode == "task" else None
     try:
         planned = plan(
             node, seen, world.local_world_size, request.policy, allowed=allowed, task=task
@@ -82,18 +77,10 @@ def decide(
     return Seats(planned.bindings, allowed, tuple(dict.fromkeys(warnings)))
 
 
-def _task(node: Node, world: World, environ: Mapping[str, str], daemon_mask: CpuSet | None) -> Task:
-    devices = step_devices(node, environ, world.local_world_size)
-    return Task(world.local_rank, devices, _is_own(node, daemon_mask))
-
-
-def _is_own(node: Node, daemon_mask: CpuSet | None) -> bool:
-    """Whether the mask of this task was set for it alone, so that nobody else divides it.
-
-    It was, where it is smaller than that of the process which started the task, and smaller than
-    the control group's cpuset, which all tasks of a step share.
-    """
-    if daemon_mask is None:
-        return False
-    shared = node.cpus_cgroup or node.cpus_online
-    return node.cpus_allowed < (daemon_mask & shared)
+def _task(node: Node, world: World, environ: Mapping[str, str], allowed: CpuSet) -> Task:
+    rank, size = world.local_rank, world.local_world_size
+    return Task(
+        rank,
+        step_devices(node, environ, size),
+        advice.own_mask(node, environ, rank, size, allowed),
+    )

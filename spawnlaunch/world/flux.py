@@ -40,5 +40,4 @@ MANAGER = Manager(
         "nnodes": (number(NODES),),
         "job": (text(JOB),),
     },
-    daemons=("flux-shell",),
 )

@@ -9,7 +9,7 @@ Source: pmodels/mpich src/pm/hydra/proxy/pmip_cb.c; Intel MPI Developer Referenc
 environment variables".
 """
 
-from spawnlaunch.ancestors import nearest
+from spawnlaunch.world.ancestors import nearest
 from spawnlaunch.world.facts import Environ, Fact, number
 from spawnlaunch.world.manager import TASKS, Manager
 
@@ -41,5 +41,4 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE),),
         "job": (proxy,),
     },
-    daemons=(PROXY,),
 )

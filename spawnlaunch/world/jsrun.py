@@ -39,5 +39,4 @@ MANAGER = Manager(
         "node_0_host": (rank_0_host,),
         "job": (text(JOB),),
     },
-    daemons=("jsmd",),
 )

@@ -28,7 +28,6 @@ class Manager(NamedTuple):
     needs: tuple[str, ...]  # variables that must all be set for the manager to be there
     table: dict[str, tuple[Reader, ...]]
     unless: Callable[[Environ], bool] = lambda _: False  # `needs` are set, yet it is not there
-    daemons: tuple[str, ...] = ()  # names of the processes that start its tasks
     silent: Mapping[str, str] = {}  # why it has no answer to a question, for the error's text
 
     def is_present(self, environ: Environ) -> bool:

@@ -30,5 +30,4 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE),),
         "job": (text(NAMESPACE), text(JOB_ID)),
     },
-    daemons=("orted", "prted", "mpirun", "mpiexec", "prterun"),
 )

@@ -28,5 +28,4 @@ MANAGER = Manager(
         "node_rank": (number(NODE),),
         "job": (text(APPLICATION),),
     },
-    daemons=("palsd",),
 )

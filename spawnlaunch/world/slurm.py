@@ -180,7 +180,6 @@ STEP = Manager(
         "rank_0_host": f"with {DISTRIBUTION}=arbitrary rank 0 may be on any host of the step, "
         f"and {HOSTFILE} cannot be read here"
     },
-    daemons=("slurmstepd",),
 )
 
 SHELL = Manager(

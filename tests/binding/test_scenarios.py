@@ -16,11 +16,6 @@ from tests.binding.scenarios import Scenario
 scenarios.require()
 
 
-@pytest.fixture(scope="module")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return dict(scenarios.trees(tmp_path_factory.mktemp("trees")))
-
-
 def _variable(node: Node) -> str:
     return "ROCR_VISIBLE_DEVICES" if node.devices[0].vendor == "amd" else "CUDA_VISIBLE_DEVICES"
 

@@ -127,24 +127,25 @@ def test_nothing_is_said_of_a_mask_that_is_wide_enough(lumi: Node, allowed: str)
 
 
 @pytest.mark.parametrize(
-    ("masks", "rank", "allowed", "own"),
+    ("masks", "rank", "size", "allowed", "own"),
     [
-        ("0xff,0xff00", 0, "0-7", True),
-        ("0xff,0xff00", 1, "8-15", True),
-        ("0xff,0xff00", 1, "0-7", False),  # not what Slurm set
-        ("0xff,0xffff", 0, "0-7", False),  # another task has these CPUs too
-        ("0xff", 0, "0-7", True),
-        ("8,9", 0, "3", True),  # one core
-        ("none", 0, "0-7", False),
-        (None, 0, "0-7", False),
-        (None, 0, "5,69", True),
+        ("0xff,0xff00", 0, 2, "0-7", True),
+        ("0xff,0xff00", 1, 2, "8-15", True),
+        ("0xff,0xff00", 1, 2, "0-7", False),  # not what Slurm set
+        ("0xff,0xffff", 0, 2, "0-7", False),  # another task has these CPUs too
+        ("0xff", 0, 1, "0-7", True),
+        ("0xff", 1, 2, "0-7", False),  # the same for every task
+        ("8,9", 0, 2, "3", True),  # one core
+        ("none", 0, 1, "0-7", False),
+        (None, 0, 2, "0-7", False),
+        (None, 0, 2, "5,69", True),
     ],
 )
 def test_a_mask_is_a_tasks_own_where_slurm_says_so(
-    lumi: Node, masks: str | None, rank: int, allowed: str, own: bool
+    lumi: Node, masks: str | None, rank: int, size: int, allowed: str, own: bool
 ) -> None:
     environ = {} if masks is None else {"SLURM_CPU_BIND_LIST": masks}
-    assert own_mask(lumi, environ, rank, cpuset.parse(allowed)) == own
+    assert own_mask(lumi, environ, rank, size, cpuset.parse(allowed)) == own
 
 
 def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:
