@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterable
+from io import TextIOWrapper
 
 from spawnlaunch import cli, explain, node, run, world
 from spawnlaunch.binding import decide
@@ -44,7 +45,7 @@ def _launch() -> int:
         hostname,
         lambda nproc: decide.count(nproc, request, machine, seen, environ),
     )
-    _check_parent(request, resolution.world)
+    _check_parent(request, resolution)
     resolution, held_port = world.settle(resolution, environ, hostname)
     me = resolution.world
     seats = decide.decide(request, machine, seen, me, environ)
@@ -75,20 +76,23 @@ def _to_be_said(resolution: world.Resolution, seats: decide.Seats) -> list[str]:
     return [*of_the_job, *of_this_node]
 
 
-def _check_parent(request: Request, me: world.World) -> None:
+def _check_parent(request: Request, resolution: world.Resolution) -> None:
     if not request.need_parent:
         return
-    flag = request.need_parent[0]
+    flag, me = request.need_parent[0], resolution.world
     if me.mode == "task":
+        manager = resolution.managers[0]
         raise UsageError(
             f"{flag} needs a launcher that stays above its workers, and in task mode there is "
-            f"none; type one launcher per node: srun --ntasks-per-node=1 python -m spawnlaunch "
-            f"--nproc {me.local_world_size} {flag} ..."
+            f"none; type one launcher per node: "
+            + manager.starting(1, "--nproc", me.local_world_size, flag, "...")
         )
     raise UsageError(f"{flag} is not there yet; leave it out")
 
 
 def _explain(explanation: Explanation, request: Request) -> None:
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a variable may be in any encoding
     if request.explain == "json":
         import json
 

@@ -58,6 +58,8 @@ def endpoint(text: str) -> Endpoint:
         host, number = text, str(ENDPOINT_PORT)
     if not host.strip("[]"):
         raise ArgumentTypeError(f"{text!r} names no host; type HOST:PORT")
+    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        raise ArgumentTypeError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
     return Endpoint(host.strip("[]"), port(number))
 
 

@@ -15,7 +15,11 @@ WORKERS = Path(__file__).parent / "workers"  # the scripts that tests launch
 LAUNCHER = (sys.executable, "-m", "spawnlaunch")
 
 # What an outer launcher or a resource manager may have left in the environment of the tests.
-FOREIGN = ("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "TORCHELASTIC_", "SLURM_", "OMP_", "PMI")
+FOREIGN = (
+    *("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "GROUP_", "TORCHELASTIC_", "PET_"),
+    *("SLURM", "OMP_", "OMPI_", "PMI", "MPI_", "PALS_", "FLUX_", "JSM_", "LSB_", "PBS_"),
+    *("PE_HOSTFILE", "NSLOTS", "NHOSTS", "JOB_ID", "JOB_COMPLETION_INDEX", "SGE_"),
+)
 
 
 def clean_environ(**extra: str) -> dict[str, str]:

@@ -1,11 +1,9 @@
 """Go: exec the worker in place, or start the workers and watch them."""
 
 import os
-import shutil
 from collections.abc import Sequence
 from typing import NoReturn
 
-from spawnlaunch.run.supervisor import supervise
 from spawnlaunch.run.worker import Worker, become
 
 
@@ -19,6 +17,10 @@ def gang(workers: Sequence[Worker], scratch: str) -> int:
 
     The directory `scratch` exists for as long as they run.
     """
+    import shutil  # not needed in task mode, where every import is each rank's cost
+
+    from spawnlaunch.run.supervisor import supervise
+
     os.mkdir(scratch, mode=0o700)
     try:
         return supervise(workers)

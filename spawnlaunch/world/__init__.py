@@ -17,9 +17,11 @@ from spawnlaunch.world.facts import Environ, Fact, Lost
 from spawnlaunch.world.manager import Manager
 from spawnlaunch.world.place import (
     LOCAL,
+    NODE,
     TASK,
     Count,
     Facts,
+    is_overruled,
     local_place,
     mode_of,
     node_place,
@@ -66,14 +68,23 @@ def resolve(request: Request, environ: Environ, hostname: str, count: Count) -> 
     manager = found[0] if found else None
     mode = mode_of(request, manager, environ)
     facts = _place(mode.value, request, manager, environ, hostname, count)
-    left = inherited.stale(environ, facts) if detect.inherits_ranks(found) else []
-    kept = {} if left else {name: environ[name] for name in inherited.MASTER if environ.get(name)}
+    told_by = _told_by(mode.value, request, manager, environ)
+    own = detect.gives_ranks(told_by)
+    left = [] if own else inherited.stale(environ, facts)
+    kept = {} if own or left else inherited.master(environ)
+    useless = _useless_address(mode.value, facts, kept)
+    if useless:
+        del kept["MASTER_ADDR"]
     facts = {
         "mode": mode,
         **facts,
-        "master_addr": master.address(request, mode.value, manager, facts, kept, environ, hostname),
-        "master_port": master.port(request, mode.value, manager, kept, environ),
-        "run_id": _run_id(request, manager, environ),
+        "master_addr": master.address(
+            request, mode.value, told_by, facts, kept.get("MASTER_ADDR"), environ, hostname
+        ),
+        "master_port": master.port(request, mode.value, told_by, kept.get("MASTER_PORT"), environ),
+        "run_id": _run_id(
+            request, mode.value, manager if mode.value == LOCAL else told_by, environ
+        ),
     }
     if left:
         facts = _with_replaced(facts, environ)
@@ -81,10 +92,11 @@ def resolve(request: Request, environ: Environ, hostname: str, count: Count) -> 
     world = World(**values)
     warnings = [
         *(_replaced(left) if left else ()),
+        *useless,
         *(f"{manager.name} and {outer.name} disagree about the ranks; those of "
           f"{manager.name}, the inner one, are taken"
           for outer in detect.disagreeing(found, environ) if manager),
-        *traps.of_the_job(request, world, manager, environ),
+        *traps.of_the_job(request, world, manager, environ, hostname),
     ]  # fmt: skip
     return Resolution(world, facts, tuple(warnings), tuple(found))
 
@@ -105,11 +117,33 @@ def _place(
     return node_place(request, manager, environ, hostname, count)
 
 
-def _run_id(request: Request, manager: Manager | None, environ: Environ) -> Fact:
+def _told_by(
+    mode: str, request: Request, manager: Manager | None, environ: Environ
+) -> Manager | None:
+    """The manager whose word counts for where rank 0 listens."""
+    if manager is None or mode == LOCAL:
+        return None
+    overruled = mode == NODE and is_overruled(request, manager, environ)
+    return None if overruled else manager
+
+
+def _run_id(request: Request, mode: str, manager: Manager | None, environ: Environ) -> Fact:
+    """The same in all launchers of a run; so where nothing names it, it has no name of its own."""
     if request.rdzv_id is not None:
         return Fact(request.rdzv_id, "--rdzv-id")
     job = manager.answer("job", environ) if manager else None
-    return job or Fact(f"local-{os.getpid()}", "pid of the launcher")
+    if mode == LOCAL:
+        return job or Fact(f"local-{os.getpid()}", "pid of the launcher")
+    return job or Fact("none", "torchrun's default: nothing here names the run")
+
+
+def _useless_address(mode: str, facts: Facts, kept: Mapping[str, Fact]) -> list[str]:
+    """What is to be said of an inherited MASTER_ADDR by which every node would mean itself."""
+    addr = kept.get("MASTER_ADDR")
+    alone = mode == LOCAL or facts["world_size"].value == facts["local_world_size"].value
+    if addr is None or alone or not master.is_loopback(addr.value):
+        return []
+    return [f"replaced MASTER_ADDR={addr.value}, by which every node would mean itself"]
 
 
 def _with_replaced(facts: Facts, environ: Environ) -> Facts:
@@ -163,7 +197,9 @@ def _claim_port(resolution: Resolution) -> tuple[Resolution, HeldPort | None]:
         return resolution, None
     if world.master_port == master.FREE:
         held = hold_free_port()
-        fact = Fact(held.port, "free port outside the ephemeral range (local mode)")
+        fact = resolution.sources["master_port"]._replace(
+            value=held.port, source="free port outside the ephemeral range (local mode)"
+        )
         return resolution._replace(
             world=world._replace(master_port=held.port),
             sources={**resolution.sources, "master_port": fact},

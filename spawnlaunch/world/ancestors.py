@@ -9,7 +9,7 @@ def above() -> Iterator[tuple[int, str]]:
     pid = os.getppid()
     while pid > 1:
         try:
-            with open(f"/proc/{pid}/stat") as file:
+            with open(f"/proc/{pid}/stat", errors="replace") as file:
                 # "pid (name) state ppid ...": the name may hold anything, so cut at its last ")"
                 name, _, rest = file.read().partition("(")[2].rpartition(")")
         except OSError:

@@ -12,6 +12,7 @@ Innermost first, because the innermost is the one that started us:
 5. Jobs that give nothing but hosts: they surround every one of the above.
 """
 
+from spawnlaunch.errors import UsageError
 from spawnlaunch.world import (
     flux,
     gridengine,
@@ -26,7 +27,7 @@ from spawnlaunch.world import (
     slurm,
 )
 from spawnlaunch.world.facts import Environ
-from spawnlaunch.world.manager import Manager
+from spawnlaunch.world.manager import HOSTS, Manager
 
 ORDER = (
     openmpi.MANAGER,
@@ -51,24 +52,29 @@ def managers(environ: Environ) -> list[Manager]:
     return [manager for manager in ORDER if manager.is_present(environ)]
 
 
-def inherits_ranks(found: list[Manager]) -> bool:
-    """Whether RANK and its like, where set, were left by somebody else than our own manager."""
-    return not found or found[0] is not platform.MANAGER
+def gives_ranks(manager: Manager | None) -> bool:
+    """Whether RANK and its like, where set, are the manager's own and left by nobody."""
+    return manager is platform.MANAGER
 
 
 def disagreeing(found: list[Manager], environ: Environ) -> list[Manager]:
     """The outer managers that answer who we are otherwise than the innermost one.
 
     A platform's variables are left out: those are compared one by one, with all that is inherited.
+    And so are those that give hosts only: they have started nobody.
     """
     return [
         outer
         for outer in found[1:]
         if outer is not platform.MANAGER
+        and outer.kind != HOSTS
         and any(_differ(found[0], outer, question, environ) for question in IDENTITY)
     ]
 
 
 def _differ(inner: Manager, outer: Manager, question: str, environ: Environ) -> bool:
-    ours, theirs = inner.answer(question, environ), outer.answer(question, environ)
+    try:
+        ours, theirs = inner.answer(question, environ), outer.answer(question, environ)
+    except UsageError:
+        return True  # it cannot be read, and nobody needs it
     return ours is not None and theirs is not None and ours.value != theirs.value

@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
+from spawnlaunch.errors import UsageError
+
 Environ = Mapping[str, str]
+
+MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
+EXCERPT_CHARS = 60  # shown of a value that cannot be read
+MAX_PORT = 65535
 
 
 class Lost(NamedTuple):
@@ -28,7 +34,7 @@ Reader = Callable[[Environ], Fact | None]
 UNKNOWN = Fact(None, "not exported")
 
 
-def first(candidates: Iterable[Fact | None], why: str = "comes later in the order") -> Fact | None:
+def first(candidates: Iterable[Fact | None]) -> Fact | None:
     """The first candidate there is; the others are its lost ones.
 
     >>> first([None, Fact(4, "SLURM_STEP_NUM_TASKS"), Fact(8, "SLURM_NTASKS")])
@@ -38,18 +44,45 @@ def first(candidates: Iterable[Fact | None], why: str = "comes later in the orde
     if not there:
         return None
     taken, *others = there
-    lost = tuple(Lost(fact.value, fact.source, why) for fact in others)
-    return taken._replace(lost=taken.lost + lost)
+    lost = list(taken.lost)
+    for other in others:
+        if other.source != taken.source:
+            lost.append(Lost(other.value, other.source, f"{taken.source} comes before it"))
+        lost += other.lost
+    return taken._replace(lost=tuple(lost))
 
 
-def number(name: str) -> Reader:
-    """A reader of the whole number in the variable `name`; anything else there is no answer."""
+def number(name: str, most: int = 10**MAX_DIGITS) -> Reader:
+    """A reader of the whole number in the variable `name`; an empty one is no answer.
+
+    It raises UsageError where anything else stands there: what a manager says is never guessed.
+    """
 
     def read(environ: Environ) -> Fact | None:
         text = environ.get(name, "").strip()
-        return Fact(int(text), name) if text.isascii() and text.isdigit() else None
+        if not text:
+            return None
+        if is_number(text) and int(text) <= most:
+            return Fact(int(text), name)
+        what = "a port" if most == MAX_PORT else "a whole number"
+        raise UsageError(f"{name}={excerpt(text)} is not {what}; type unset {name}, or mend it")
 
     return read
+
+
+def port(name: str) -> Reader:
+    """A reader of the port in the variable `name`, likewise; 0 is any free one."""
+    return number(name, MAX_PORT)
+
+
+def is_number(text: str) -> bool:
+    """Whether ``int`` reads it, and neither a sign nor digits of other scripts are in it."""
+    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+
+
+def excerpt(text: str) -> str:
+    """The text, quoted and cut."""
+    return repr(text[:EXCERPT_CHARS]) + ("..." if len(text) > EXCERPT_CHARS else "")
 
 
 def text(name: str) -> Reader:

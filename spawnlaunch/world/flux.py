@@ -40,4 +40,5 @@ MANAGER = Manager(
         "nnodes": (number(NODES),),
         "job": (text(JOB),),
     },
+    starter="flux run --tasks-per-node={n}",
 )

@@ -1,17 +1,20 @@
 """Grid Engine: a list of hosts, and a process on the first of them.
 
     JOB_ID=77  NSLOTS=8  NHOSTS=2  PE_HOSTFILE=/path: "host slots queue processors" a line
+    SGE_TASK_ID=3, or undefined where the job is no array
 
 NSLOTS counts slots, which a site may mean as cores or as anything else: it is never a world size.
 Source: qsub(1), "Environmental variables"; sge_pe(5), "$pe_hostfile".
 """
 
-from spawnlaunch.world.facts import Environ, Fact, text
+from spawnlaunch.world.facts import Environ, Fact, number
 from spawnlaunch.world.hostfile import unique_hosts
 from spawnlaunch.world.manager import HOSTS, Manager
 
 JOB = "JOB_ID"
+ARRAY_TASK = "SGE_TASK_ID"
 SLOTS = "NSLOTS"
+HOSTS_COUNT = "NHOSTS"
 HOSTFILE = "PE_HOSTFILE"
 
 
@@ -21,9 +24,23 @@ def hosts(environ: Environ) -> Fact | None:
     return Fact(names, HOSTFILE) if names else None
 
 
+def one_host(environ: Environ) -> Fact | None:
+    """Without a parallel environment a job has one host."""
+    return None if environ.get(HOSTFILE) else Fact(1, f"no parallel environment ({HOSTFILE})")
+
+
+def job(environ: Environ) -> Fact:
+    """The tasks of an array have one job's number."""
+    task = environ.get(ARRAY_TASK, "undefined")
+    if task in ("", "undefined"):
+        return Fact(environ[JOB], JOB)
+    return Fact(f"{environ[JOB]}.{task}", f"{JOB}.{ARRAY_TASK}")
+
+
 MANAGER = Manager(
     name="Grid Engine",
     kind=HOSTS,
     needs=(JOB, SLOTS),
-    table={"hosts": (hosts,), "job": (text(JOB),)},
+    table={"hosts": (hosts,), "nnodes": (number(HOSTS_COUNT), one_host), "job": (job,)},
+    silent={"nnodes": f"{HOSTFILE} cannot be read here, and {HOSTS_COUNT} is not set"},
 )

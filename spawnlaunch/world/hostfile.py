@@ -10,7 +10,7 @@ def unique_hosts(path: str) -> tuple[str, ...]:
     if not path:
         return ()
     try:
-        with open(path) as file:
+        with open(path, errors="replace") as file:
             names = [line.split()[0] for line in file if line.strip()]
     except OSError:
         return ()

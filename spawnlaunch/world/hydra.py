@@ -41,4 +41,5 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE),),
         "job": (proxy,),
     },
+    starter="mpiexec -ppn {n}",
 )

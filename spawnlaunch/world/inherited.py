@@ -3,10 +3,10 @@
 A stale RANK=0 WORLD_SIZE=1 in a profile would make every task rank 0 of 1. The rank variables are
 therefore always replaced by the derived ones. MASTER_ADDR and MASTER_PORT may be the user's wish,
 as in a batch script that exports them for all its tasks: they are kept where no rank variable
-beside them contradicts.
+beside them contradicts. What is not known here, as the node rank under some managers, cannot.
 """
 
-from spawnlaunch.world.facts import Environ, Fact
+from spawnlaunch.world.facts import Environ, Fact, port
 
 RANKS = {
     "RANK": "rank",
@@ -24,7 +24,6 @@ OUTER = (
     "TORCHELASTIC_MAX_RESTARTS",
 )
 AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
-MASTER = ("MASTER_ADDR", "MASTER_PORT")
 
 
 def stale(environ: Environ, facts: dict[str, Fact]) -> list[str]:
@@ -32,9 +31,16 @@ def stale(environ: Environ, facts: dict[str, Fact]) -> list[str]:
     names = [
         name
         for name, question in RANKS.items()
-        if name in environ and environ[name] != str(facts[question].value)
+        if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
     ]
-    names += [name for name in OUTER if name in environ]
+    names += [name for name in OUTER if environ.get(name)]
     if environ.get(AGENT_STORE, "False") != "False":
         names.append(AGENT_STORE)
     return [f"{name}={environ[name]}" for name in names]
+
+
+def master(environ: Environ) -> dict[str, Fact]:
+    """MASTER_ADDR and MASTER_PORT, where they are set. Raises UsageError where the port is none."""
+    addr, number = environ.get("MASTER_ADDR"), port("MASTER_PORT")(environ)
+    kept = {"MASTER_ADDR": Fact(addr, "MASTER_ADDR") if addr else None, "MASTER_PORT": number}
+    return {name: fact for name, fact in kept.items() if fact}

@@ -4,11 +4,13 @@
     JSM_NAMESPACE_LOCAL_RANK=0  JSM_NAMESPACE_LOCAL_SIZE=2
     LSB_JOBID=1234  LSB_DJOB_RANKFILE=/path: a host per slot, the launch node first
 
+A job may run jsrun many times, each on some of its hosts; JSM_NAMESPACE_ID tells them apart where
+it is set.
 Source: Lightning's LSF environment; hydra's lsf_query_node_list.c; IBM Spectrum LSF's reference of
-environment variables. A job may run jsrun many times; JSM_NAMESPACE_ID tells them apart where set.
+environment variables.
 """
 
-from spawnlaunch.world.facts import Environ, Fact, number, text
+from spawnlaunch.world.facts import Environ, Fact, number
 from spawnlaunch.world.hostfile import unique_hosts
 from spawnlaunch.world.manager import TASKS, Manager
 
@@ -17,13 +19,26 @@ SIZE = "JSM_NAMESPACE_SIZE"
 LOCAL_RANK = "JSM_NAMESPACE_LOCAL_RANK"
 LOCAL_SIZE = "JSM_NAMESPACE_LOCAL_SIZE"
 JOB = "LSB_JOBID"
+NAMESPACE = "JSM_NAMESPACE_ID"
 RANKFILE = "LSB_DJOB_RANKFILE"
 
 
 def rank_0_host(environ: Environ) -> Fact | None:
-    """The first compute host: the first line of the rank file is the launch node."""
-    hosts = unique_hosts(environ.get(RANKFILE, ""))
-    return Fact(hosts[1], f"second host of {RANKFILE}") if len(hosts) > 1 else None
+    """The first compute host, where this jsrun uses them all: the launch node is above them."""
+    hosts = unique_hosts(environ.get(RANKFILE, ""))[1:]
+    size, each = number(SIZE)(environ), number(LOCAL_SIZE)(environ)
+    if not hosts or size is None or each is None or size.value != each.value * len(hosts):
+        return None
+    return Fact(hosts[0], f"second host of {RANKFILE}")
+
+
+def job(environ: Environ) -> Fact | None:
+    """The job's number, and that of the jsrun in it."""
+    if not environ.get(JOB):
+        return None
+    if not environ.get(NAMESPACE):
+        return Fact(environ[JOB], JOB)
+    return Fact(f"{environ[JOB]}.{environ[NAMESPACE]}", f"{JOB}.{NAMESPACE}")
 
 
 MANAGER = Manager(
@@ -37,6 +52,11 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE),),
         "rank_0_host": (rank_0_host,),
         "node_0_host": (rank_0_host,),
-        "job": (text(JOB),),
+        "job": (job,),
     },
+    silent={
+        "rank_0_host": f"{RANKFILE} names no host of rank 0 here: it cannot be read, or this jsrun "
+        "uses some of its hosts only"
+    },
+    starter="jsrun --rs_per_host 1 --tasks_per_rs {n}",
 )

@@ -16,4 +16,10 @@ MANAGER = Manager(
     kind=NODES,
     needs=(INDEX,),
     table={"node_rank": (number(INDEX),)},
+    silent={
+        "nnodes": "a Kubernetes Indexed Job exports no number of pods, and with --standalone each "
+        "pod is a job of its own",
+        "node_0_host": "a Kubernetes Indexed Job exports no host of its first pod, which a "
+        "headless service makes known as JOB-0.SERVICE",
+    },
 )

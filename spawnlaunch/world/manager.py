@@ -29,10 +29,25 @@ class Manager(NamedTuple):
     table: dict[str, tuple[Reader, ...]]
     unless: Callable[[Environ], bool] = lambda _: False  # `needs` are set, yet it is not there
     silent: Mapping[str, str] = {}  # why it has no answer to a question, for the error's text
+    starter: str = ""  # the command that starts {n} processes on each node
 
     def is_present(self, environ: Environ) -> bool:
         """Whether this manager started the process that has this environment."""
         return all(environ.get(name) for name in self.needs) and not self.unless(environ)
+
+    def starting(self, n: int, *words: object) -> str:
+        """The line that starts `n` launchers on each node, with these flags and this worker.
+
+        >>> Manager("x", TASKS, (), {}, starter="mpiexec -ppn {n}").starting(2, "a.py")
+        'mpiexec -ppn 2 python -m spawnlaunch a.py'
+        """
+        line = (self.starter.format(n=n), "python -m spawnlaunch", *map(str, words))
+        return " ".join(filter(None, line))
+
+    def why_silent(self, question: str) -> str:
+        """The beginning of an error about a question that has no answer."""
+        default = f"{self.name} exports no {question.replace('_', ' ')} here"
+        return self.silent.get(question, default)
 
     def answer(self, question: str, environ: Environ) -> Fact | None:
         """The first answer in the table's order, or None where the manager exports none."""

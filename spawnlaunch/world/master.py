@@ -7,7 +7,7 @@ from zlib import crc32
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
-from spawnlaunch.world.facts import Environ, Fact, first
+from spawnlaunch.world.facts import Environ, Fact, first, is_number
 from spawnlaunch.world.manager import Manager
 from spawnlaunch.world.place import LOCAL, TASK, Facts
 from spawnlaunch.world.ports import RANGE
@@ -28,24 +28,25 @@ def address(
     mode: str,
     manager: Manager | None,
     facts: Facts,
-    kept: Environ,
+    kept: Fact | None,
     environ: Environ,
     hostname: str,
 ) -> Fact:
-    """MASTER_ADDR. Raises UsageError where nothing names the host of rank 0."""
+    """MASTER_ADDR. Raises UsageError where nothing names the host of rank 0.
+
+    `kept` is the inherited one, `manager` the one whose word counts.
+    """
     host = _host(mode, manager, facts, environ, hostname)
-    if host is not None and request.master_suffix:
+    if host is not None and request.master_suffix and mode != LOCAL:
         host = Fact(
             with_suffix(host.value, request.master_suffix), f"{host.source}, --master-suffix"
         )
     endpoint = request.rdzv_endpoint
     fact = first(
         [
-            _flag(request.master_addr, "--master-addr"),
-            _flag(endpoint.host if endpoint else None, "--rdzv-endpoint"),
+            _flags("--master-addr", request.master_addr, endpoint and endpoint.host),
             manager.answer("master_addr", environ) if manager else None,
-            _flag(kept.get("MASTER_ADDR"), "MASTER_ADDR"),
-            Fact(LOOPBACK, "local mode") if mode == LOCAL else None,
+            kept,
             host,
         ]
     )
@@ -54,10 +55,21 @@ def address(
     return fact
 
 
+def is_loopback(host: str) -> bool:
+    """Whether every machine means itself by this name.
+
+    >>> is_loopback("127.0.1.1"), is_loopback("localhost"), is_loopback("node127")
+    (True, True, False)
+    """
+    return host in ("localhost", "::1") or host.startswith(("127.", "localhost."))
+
+
 def _host(
     mode: str, manager: Manager | None, facts: Facts, environ: Environ, hostname: str
 ) -> Fact | None:
     """The host of rank 0, as far as it is known without a flag."""
+    if mode == LOCAL:
+        return Fact(LOOPBACK, "local mode")
     question = "rank_0_host" if mode == TASK else "node_0_host"
     hosts = manager.answer("hosts", environ) if manager else None
     alone = facts["world_size"].value == facts["local_world_size"].value
@@ -97,17 +109,16 @@ def port(
     request: Request,
     mode: str,
     manager: Manager | None,
-    kept: Environ,
+    kept: Fact | None,
     environ: Environ,
 ) -> Fact:
     """MASTER_PORT, or FREE. Raises UsageError where nothing makes it the same on all nodes."""
     endpoint = request.rdzv_endpoint
     fact = first(
         [
-            _flag(request.master_port, "--master-port"),
-            _flag(endpoint.port if endpoint else None, "--rdzv-endpoint"),
+            _flags("--master-port", request.master_port, endpoint and endpoint.port),
             manager.answer("master_port", environ) if manager else None,
-            _flag(_whole(kept.get("MASTER_PORT")), "MASTER_PORT"),
+            kept,
             Fact(FREE, "local mode") if mode == LOCAL else None,
             _from_job(manager, environ),
         ]
@@ -138,22 +149,31 @@ def _from_job(manager: Manager | None, environ: Environ) -> Fact | None:
 
 
 def port_of(job: str) -> int:
-    """A port below the kernel's default ephemeral range for a job's name, `JOB.STEP` for Slurm.
+    """A port below the kernel's default ephemeral range for a job's name.
+
+    Such as `JOB.STEP` of Slurm, `JOB.SERVER` of PBS.
 
     >>> port_of("1000.0"), port_of("1000.1"), port_of("1001.0")
-    (22102, 22103, 22203)
+    (22011, 22012, 22112)
     """
-    number, dot, step = job.partition(".")
-    if number.isdigit() and (step.isdigit() or not dot):
-        mixed = int(number) * STRIDE + int(step or 0)
-    else:
-        mixed = crc32(job.encode())
-    return RANGE.start + mixed % PORTS
+    number, _, step = job.partition(".")
+    if not is_number(number):
+        return RANGE.start + _hash(job) % PORTS
+    step_number = int(step) if is_number(step) else _hash(step)
+    return RANGE.start + (int(number) * STRIDE + step_number) % PORTS
 
 
-def _flag(value: object, name: str) -> Fact | None:
-    return None if value is None else Fact(value, name)
+def _hash(text: str) -> int:
+    """The same in every process, which ``hash`` is not; 0 for no text."""
+    return crc32(text.encode(errors="surrogateescape"))
 
 
-def _whole(text: str | None) -> int | None:
-    return int(text) if text and text.isascii() and text.isdigit() else None
+def _flags(name: str, value: object, of_endpoint: object) -> Fact | None:
+    """One of two flags that say the same. Raises UsageError where they do not."""
+    if value is None:
+        return None if of_endpoint is None else Fact(of_endpoint, "--rdzv-endpoint")
+    if of_endpoint not in (None, value):
+        raise UsageError(
+            f"{name} {value}, but --rdzv-endpoint says {of_endpoint}; leave one of the two out"
+        )
+    return Fact(value, name)

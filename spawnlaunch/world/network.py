@@ -48,6 +48,8 @@ def advise(world: "World", environ: Environ, hostname: str) -> Advice:
 def _trap(hostname: str, addresses: set[str]) -> str | None:
     """What is wrong with the address of this host's name, if anything."""
     found = resolve(hostname)
+    if not found and resolve(hostname, socket.AF_INET6):
+        return None  # of the interfaces, only IPv4 addresses are known here
     if not found:
         return f"host name {hostname} has no address, so other nodes may not reach this one"
     if all(address.startswith("127.") for address in found):
@@ -57,11 +59,11 @@ def _trap(hostname: str, addresses: set[str]) -> str | None:
     return None
 
 
-def resolve(name: str) -> list[str]:
-    """The IPv4 addresses of a name; none where it has none."""
+def resolve(name: str, family: socket.AddressFamily = socket.AF_INET) -> list[str]:
+    """The IPv4 addresses of a name; none where it has none, or can be no name."""
     try:
-        infos = socket.getaddrinfo(name, None, socket.AF_INET, socket.SOCK_STREAM)
-    except OSError:
+        infos = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
         return []
     return [str(info[4][0]) for info in infos]
 

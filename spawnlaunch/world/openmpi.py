@@ -3,6 +3,7 @@
     OMPI_COMM_WORLD_RANK=2  OMPI_COMM_WORLD_SIZE=4
     OMPI_COMM_WORLD_LOCAL_RANK=0  OMPI_COMM_WORLD_LOCAL_SIZE=2
     PMIX_NAMESPACE=1880752129 (version 4)  prterun-host-4711@1 (version 5)
+    OMPI_MCA_orte_num_nodes=2 (version 4 only): those that have a rank
 
 It exports no host of rank 0: OMPI_MCA_orte_hnp_uri (version 4 only) is that of mpirun itself.
 OMPI_COMM_WORLD_NODE_RANK is a rank on the node, not the number of the node.
@@ -18,6 +19,7 @@ LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
 NAMESPACE = "PMIX_NAMESPACE"
 JOB_ID = "OMPI_MCA_ess_base_jobid"
+NODES = "OMPI_MCA_orte_num_nodes"
 
 MANAGER = Manager(
     name="Open MPI",
@@ -28,6 +30,8 @@ MANAGER = Manager(
         "world_size": (number(SIZE),),
         "local_rank": (number(LOCAL_RANK),),
         "local_world_size": (number(LOCAL_SIZE),),
+        "nnodes": (number(NODES),),
         "job": (text(NAMESPACE), text(JOB_ID)),
     },
+    starter="mpirun --map-by ppr:{n}:node",
 )

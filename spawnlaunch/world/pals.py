@@ -28,4 +28,5 @@ MANAGER = Manager(
         "node_rank": (number(NODE),),
         "job": (text(APPLICATION),),
     },
+    starter="mpiexec --ppn {n}",
 )

@@ -24,4 +24,5 @@ MANAGER = Manager(
     kind=HOSTS,
     needs=(JOB, NODEFILE),
     table={"hosts": (hosts,), "job": (text(JOB),)},
+    silent={"nnodes": f"{NODEFILE} cannot be read here"},
 )

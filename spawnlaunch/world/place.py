@@ -20,11 +20,10 @@ TASK, NODE, LOCAL = "task", "node", "local"
 
 def mode_of(request: Request, manager: Manager | None, environ: Environ) -> Fact:
     """Which of the three modes this launch is in, and why. Raises UsageError on a contradiction."""
-    several = _tasks_on_this_node(manager, environ)
-    if request.wants_launcher and several is not None and several.value > 1:
-        raise UsageError(_both_ways(request, several))
+    if manager is not None and manager.kind == TASKS and request.wants_launcher:
+        _refuse_several_tasks(request, manager, environ)
     if request.is_standalone:
-        return Fact(LOCAL, "--standalone" if request.standalone else "--nnodes 1")
+        return _standalone(request, manager, environ)
     if manager is None:
         return _mode_by_hand(request)
     if manager.kind == HOSTS:
@@ -42,21 +41,58 @@ def _mode_by_hand(request: Request) -> Fact:
     return Fact(LOCAL, "no resource manager found")
 
 
-def _tasks_on_this_node(manager: Manager | None, environ: Environ) -> Fact | None:
-    if manager is None or manager.kind != TASKS:
-        return None
-    return manager.answer("local_world_size", environ)
+def _standalone(request: Request, manager: Manager | None, environ: Environ) -> Fact:
+    """This machine alone; --nnodes 1 in each of several nodes would make as many jobs of one."""
+    if request.standalone:
+        _refuse_several_nodes(request)
+        return Fact(LOCAL, "--standalone")
+    nnodes = _nnodes_of(manager, environ) if manager and manager.kind != HOSTS else None
+    if nnodes is not None and nnodes.value > 1:
+        raise UsageError(
+            f"--nnodes 1, but {nnodes.source} says {nnodes.value} nodes, each with a launcher; "
+            "leave --nnodes out, or type --standalone for a job of its own on each node"
+        )
+    return Fact(LOCAL, "--nnodes 1")
 
 
-def _both_ways(request: Request, several: Fact) -> str:
-    worker = " ".join(words_of(request.program))
-    n = several.value
-    return (
-        f"this step has {n} tasks on this node already ({several.source}), so a launcher in each "
-        f"of them cannot start workers too; type one task per rank: "
-        f"srun --ntasks-per-node={n} python -m spawnlaunch {worker}, or one launcher per node: "
-        f"srun --ntasks-per-node=1 python -m spawnlaunch --nproc {n} {worker}"
+def _refuse_several_nodes(request: Request) -> None:
+    """What --standalone cannot mean."""
+    said = (("--nnodes", request.nnodes, 1), ("--node-rank", request.node_rank, 0))
+    for flag, value, of_one_node in said:
+        if value is not None and value > of_one_node:
+            raise UsageError(
+                f"--standalone is one machine, and {flag} {value} says that there are several; "
+                "leave one of the two out"
+            )
+
+
+def _refuse_several_tasks(request: Request, manager: Manager, environ: Environ) -> None:
+    """A launcher in each of several tasks on a node would start too many workers."""
+    several = _several_tasks(manager, environ)
+    if several is None:
+        return
+    words, n = words_of(request.program), several.value
+    raise UsageError(
+        f"{manager.name} has started {n} tasks on a node already ({several.source}), so a launcher "
+        f"in each of them cannot start workers too; type one task per rank: "
+        f"{manager.starting(n, *words)}, or one launcher per node: "
+        f"{manager.starting(1, '--nproc', n, *words)}"
     )
+
+
+def _several_tasks(manager: Manager, environ: Environ) -> Fact | None:
+    """The tasks on a node, this one or another, where there are several."""
+    here = manager.answer("local_world_size", environ)
+    if here is not None and here.value > 1:
+        return here
+    local_rank = manager.answer("local_rank", environ)
+    if local_rank is not None and local_rank.value > 0:
+        return Fact(local_rank.value + 1, f"{local_rank.source} is {local_rank.value}")
+    tasks, nodes = manager.answer("world_size", environ), manager.answer("nnodes", environ)
+    if tasks is not None and nodes is not None and tasks.value > nodes.value > 0:
+        source = f"{tasks.value} tasks ({tasks.source}) on {nodes.value} nodes ({nodes.source})"
+        return Fact(-(-tasks.value // nodes.value), source)
+    return None
 
 
 def _mode_among_hosts(request: Request, manager: Manager, environ: Environ) -> Fact:
@@ -69,7 +105,13 @@ def _mode_among_hosts(request: Request, manager: Manager, environ: Environ) -> F
         idle = not request.wants_launcher and tasks is not None and tasks.value > 1
         if idle or (nnodes is not None and nnodes.value > 1):
             raise UsageError(_srun_forgotten(request, nnodes, tasks))
-    elif nnodes is not None and nnodes.value > 1:
+    elif nnodes is None:
+        raise UsageError(
+            f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
+            "hosts; type --standalone if it is this one alone, else --nnodes N --node-rank N "
+            "--master-addr HOST"
+        )
+    elif nnodes.value > 1:
         return Fact(NODE, f"{manager.name} lists {nnodes.value} hosts ({nnodes.source})")
     return Fact(LOCAL, f"{manager.name}, on one node")
 
@@ -110,22 +152,36 @@ def task_place(request: Request, manager: Manager, environ: Environ) -> Facts:
 def _ask(question: str, given: int | None, manager: Manager, environ: Environ) -> Fact:
     flag = f"--{question.replace('_', '-')}"
     by_flag = None if given is None else Fact(given, flag)
-    fact = first([by_flag, manager.answer(question, environ)])
+    by_manager = manager.answer(question, environ)
+    _check_same(by_flag, by_manager)
+    fact = first([by_flag, by_manager])
     if fact is None:
-        raise UsageError(
-            f"{manager.name} exports no {question.replace('_', ' ')} here; type {flag} N"
-        )
+        has_flag = question in ("world_size", "local_world_size")
+        what = f"type {flag} N" if has_flag else f"type export {question.upper()}=N for each"
+        raise UsageError(f"{manager.why_silent(question)}; {what}")
     return fact
 
 
+def _check_same(by_flag: Fact | None, derived: Fact | None) -> None:
+    """A size that is known by two is a contradiction, or superfluous."""
+    if by_flag and derived and by_flag.value != derived.value:
+        raise UsageError(
+            f"{by_flag.source} {by_flag.value}, but it is {derived.value} ({derived.source}); "
+            f"leave {by_flag.source} out"
+        )
+
+
 def _check_task(facts: Facts) -> None:
-    for part, whole in (("rank", "world_size"), ("local_rank", "local_world_size")):
-        if facts[part].value >= facts[whole].value:
+    """What is counted from 0 lies below its number, and a part is not larger than the whole."""
+    below = (("rank", "world_size"), ("local_rank", "local_world_size"), ("node_rank", "nnodes"))
+    parts = (("local_world_size", "world_size"), ("nnodes", "world_size"))
+    for (part, whole), most in [*((pair, -1) for pair in below), *((pair, 0) for pair in parts)]:
+        one, other = facts[part], facts[whole]
+        if None not in (one.value, other.value) and one.value > other.value + most:
             raise UsageError(
-                f"{facts[part].source} says {part.replace('_', ' ')} {facts[part].value} and "
-                f"{facts[whole].source} says {whole.replace('_', ' ')} {facts[whole].value}, which "
-                f"cannot both be; unset what an outer launcher left, or type "
-                f"--{whole.replace('_', '-')} N"
+                f"{one.source} says {part.replace('_', ' ')} {one.value} and {other.source} says "
+                f"{whole.replace('_', ' ')} {other.value}, which cannot both be; unset what an "
+                "outer launcher left"
             )
 
 
@@ -139,9 +195,9 @@ def node_place(
     if node_rank.value >= nnodes.value:
         raise UsageError(
             f"node rank {node_rank.value} ({node_rank.source}) cannot be with {nnodes.value} nodes "
-            f"({nnodes.source}); node ranks go from 0 to {nnodes.value - 1}"
+            f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
-    return {
+    facts = {
         "rank": Fact(node_rank.value * nproc.value, f"node rank x {nproc.source}"),
         "world_size": Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}"),
         "local_rank": Fact(0, "first worker of this launcher"),
@@ -149,13 +205,15 @@ def node_place(
         "node_rank": node_rank,
         "nnodes": nnodes,
     }
+    _check_sizes(request, facts)
+    return facts
 
 
 def local_place(request: Request, manager: Manager | None, environ: Environ, count: Count) -> Facts:
     """One machine."""
     nproc = _nproc(request, manager, environ, count)
     alone = "local mode"
-    return {
+    facts = {
         "rank": Fact(0, "first worker of this launcher"),
         "world_size": nproc,
         "local_rank": Fact(0, "first worker of this launcher"),
@@ -163,6 +221,16 @@ def local_place(request: Request, manager: Manager | None, environ: Environ, cou
         "node_rank": Fact(0, alone),
         "nnodes": Fact(1, alone),
     }
+    _check_sizes(request, facts)
+    return facts
+
+
+def _check_sizes(request: Request, facts: Facts) -> None:
+    """--world-size and --local-world-size, where --nproc has said both already."""
+    given = {"world_size": request.world_size, "local_world_size": request.local_world_size}
+    for question, value in given.items():
+        if value is not None:
+            _check_same(Fact(value, f"--{question.replace('_', '-')}"), facts[question])
 
 
 def _nproc(request: Request, manager: Manager | None, environ: Environ, count: Count) -> Fact:
@@ -191,8 +259,10 @@ def _nnodes(request: Request, manager: Manager | None, environ: Environ) -> Fact
         )
     fact = first([by_flag, by_manager])
     if fact is None:
-        name = manager.name if manager else "the command line"
-        raise UsageError(f"{name} does not say how many nodes there are; type --nnodes N")
+        why = manager.why_silent("nnodes") if manager else "nothing says how many nodes there are"
+        raise UsageError(f"{why}; type --nnodes N")
+    if fact.value < 1:
+        raise UsageError(f"{fact.source} says {fact.value} nodes; type --nnodes N")
     return fact
 
 
@@ -200,12 +270,9 @@ def _node_rank(
     request: Request, manager: Manager | None, environ: Environ, hostname: str, nnodes: Fact
 ) -> Fact:
     by_flag = None if request.node_rank is None else Fact(request.node_rank, "--node-rank")
-    by_manager = None
-    if manager is not None:
-        answers = [manager.answer("node_rank", environ)]
-        if manager.kind == TASKS:
-            answers.append(manager.answer("rank", environ))
-        by_manager = first([*answers, _position(manager, environ, hostname)])
+    by_manager = _node_rank_of(manager, environ) if manager else None
+    if by_manager is None and manager is not None:
+        by_manager = _position(manager, environ, hostname)
     fact = first([by_flag, by_manager])
     if fact is None:
         raise UsageError(
@@ -213,6 +280,28 @@ def _node_rank(
             f"type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
     return fact
+
+
+def _node_rank_of(manager: Manager, environ: Environ) -> Fact | None:
+    """The number of this node: where there is one launcher on each, their ranks are as good."""
+    answers = [manager.answer("node_rank", environ)]
+    if manager.kind == TASKS:
+        answers.append(manager.answer("rank", environ))
+    return first(answers)
+
+
+def is_overruled(request: Request, manager: Manager, environ: Environ) -> bool:
+    """Whether --nnodes and --node-rank make another job than the manager's.
+
+    Then nothing that it says is the same on all nodes: as where each node's launcher is a step of
+    its own, or a list of hosts was walked by ssh.
+    """
+    if not request.is_by_hand:
+        return False
+    nnodes, node_rank = _nnodes_of(manager, environ), _node_rank_of(manager, environ)
+    if manager.kind == HOSTS or nnodes is None or node_rank is None:
+        return True
+    return (nnodes.value, node_rank.value) != (request.nnodes, request.node_rank)
 
 
 def _position(manager: Manager, environ: Environ, hostname: str) -> Fact | None:

@@ -8,7 +8,7 @@ left behind, and no platform's.
 Source: torch.distributed, "Environment variable initialization"; Kubeflow's PyTorchJob.
 """
 
-from spawnlaunch.world.facts import Environ, Fact, Reader, number, text
+from spawnlaunch.world.facts import Environ, Fact, Reader, number, port, text
 from spawnlaunch.world.manager import TASKS, Manager
 
 RANK = "RANK"
@@ -43,6 +43,6 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE), alone(1)),
         "node_rank": (number("NODE_RANK"), number("GROUP_RANK")),
         "master_addr": (text(ADDR),),
-        "master_port": (number(PORT),),
+        "master_port": (port(PORT),),
     },
 )

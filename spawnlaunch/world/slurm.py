@@ -7,7 +7,9 @@ A step's task has, here the third of `srun -N2 -n3`:
 
 The STEP variables come before those of the job: a step may have fewer tasks and nodes than its job,
 and inside `salloc -n4` the tasks of `srun --preserve-env -n1` see SLURM_NTASKS=4. A batch script
-has SLURM_PROCID=0, and is nobody's rank: only the STEP variables prove a step.
+has SLURM_PROCID=0, and is nobody's rank: only the STEP variables prove a step. And not even they,
+where a task has submitted the script by sbatch, which hands on its whole environment: there the
+name of the slurmstepd above us tells.
 
 A heterogeneous step has one node list for all its components, sorted by name, and the tasks per
 node follow it; but SLURM_NODEID counts in the order of the components. SLURM_GTIDS is right always.
@@ -18,9 +20,9 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world import hostlist, tasks_per_node
-from spawnlaunch.world.facts import Environ, Fact, number, text
-from spawnlaunch.world.hostfile import unique_hosts
+from spawnlaunch.world import hostlist, slurm_hostfile, tasks_per_node
+from spawnlaunch.world.ancestors import nearest
+from spawnlaunch.world.facts import MAX_PORT, Environ, Fact, is_number, number, text
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager
 
 JOB_ID = "SLURM_JOB_ID"
@@ -44,18 +46,47 @@ HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ra
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
 MOST_GROUPS = 128  # as slurm.h's MAX_HET_JOB_COMPS: a larger size is a mistake
+DAEMON = "slurmstepd"
+NO_STEPS = ("batch", "extern", "interactive")  # as slurmstepd calls what has no ranks
 INTERACTIVE_STEP = "4294967290"  # 0xfffffffa, SLURM_INTERACTIVE_STEP in slurm.h
 
 T = TypeVar("T")
 
 
 def is_shell(environ: Environ) -> bool:
-    """Whether the step is a person's shell: `srun --pty`, or salloc's interactive step."""
-    return _is_interactive(environ) or (PTY_PORT in environ and environ.get(STEP_TASKS) == "1")
+    """Whether this is no rank of the step, but a shell: of a person, or a batch script.
+
+    A person's is `srun --pty`, or salloc's interactive step.
+    """
+    of_a_person = PTY_PORT in environ and environ.get(STEP_TASKS) == "1"
+    return of_a_person or _has_foreign_step(environ)
 
 
-def _is_interactive(environ: Environ) -> bool:
-    return environ.get(STEP_ID) == INTERACTIVE_STEP
+def _has_foreign_step(environ: Environ) -> bool:
+    """Whether the STEP variables are not those of a step with ranks that we are in."""
+    return environ.get(STEP_ID) == INTERACTIVE_STEP or _is_elsewhere(environ, started_by())
+
+
+def started_by() -> str:
+    """`JOB.STEP` of the slurmstepd above us, from its title `slurmstepd: [7.batch]`; else ""."""
+    pid = nearest((DAEMON,))
+    if pid is None:
+        return ""
+    try:
+        with open(f"/proc/{pid}/cmdline", errors="replace") as file:
+            return file.read().partition("[")[2].partition("]")[0]
+    except OSError:
+        return ""
+
+
+def _is_elsewhere(environ: Environ, job_and_step: str) -> bool:
+    """Whether the task started by `job_and_step` has inherited another one's STEP variables."""
+    job, _, step = job_and_step.partition(".")
+    if step in NO_STEPS:
+        return True
+    if not step or environ.get(HET_SIZE):  # whose tasks all have the first component's job
+        return False
+    return (job, step) != (environ.get(JOB_ID), environ.get(STEP_ID))
 
 
 def tasks_listed(environ: Environ) -> Fact | None:
@@ -69,7 +100,7 @@ def tasks_of_this_node(environ: Environ) -> Fact | None:
     counts, node = environ.get(STEP_TASKS_PER_NODE), _place_in_nodelist(environ)
     if not counts or node is None:
         return None
-    tasks = _readable(tasks_per_node.tasks_on, counts, node.value)
+    tasks = _readable(tasks_per_node.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
     return Fact(tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})")
 
 
@@ -77,7 +108,7 @@ def _place_in_nodelist(environ: Environ) -> Fact | None:
     """SLURM_NODEID; but the list of a heterogeneous step is sorted, and its node ids are not."""
     if not _groups(environ):
         return number(NODEID)(environ)
-    nodes = _readable(hostlist.expand, environ.get(STEP_NODELIST, ""))
+    nodes = _readable(hostlist.expand, STEP_NODELIST, environ)
     name = environ.get(NODENAME)
     return Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
 
@@ -85,10 +116,22 @@ def _place_in_nodelist(environ: Environ) -> Fact | None:
 def rank_0_host(environ: Environ) -> Fact | None:
     """The host of task 0: that of node 0, but under an arbitrary distribution."""
     if environ.get(DISTRIBUTION, "").startswith("arbitrary"):
-        names = unique_hosts(environ.get(HOSTFILE, ""))
-        why = f"first line of {HOSTFILE} (arbitrary distribution)"
-        return Fact(names[0], why) if names else None
+        why = f"first host of {HOSTFILE} (arbitrary distribution)"
+        name = _first_in_hostfile(environ)
+        return Fact(name, why) if name else None
     return node_0_host(environ)
+
+
+def _first_in_hostfile(environ: Environ) -> str | None:
+    """The file's first host, unless the file is not what srun went by: `srun -w` overrules it."""
+    path, rank = environ.get(HOSTFILE), number(PROCID)(environ)
+    if not path or rank is None:
+        return None
+    names = slurm_hostfile.hosts_of(path, rank.value + 1)
+    mine = environ.get(NODENAME)
+    if len(names) <= rank.value or (mine and names[rank.value] != mine):
+        return None
+    return names[0]
 
 
 def node_0_host(environ: Environ) -> Fact | None:
@@ -99,14 +142,15 @@ def node_0_host(environ: Environ) -> Fact | None:
     nodes = environ.get(STEP_NODELIST)
     if not nodes:
         return None
-    in_step = set(_readable(hostlist.expand, nodes)) if _groups(environ) else set()
+    in_step = set(_readable(hostlist.expand, STEP_NODELIST, environ)) if _groups(environ) else set()
     for name in _groups(environ):
-        for host in _readable(hostlist.hosts, environ[name]):
+        for host in _readable(hostlist.expand, name, environ):
             if host in in_step:
                 return Fact(
                     host, f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
                 )
-    return Fact(_readable(hostlist.first_host, nodes), f"first host of {STEP_NODELIST}={nodes}")
+    host = _readable(hostlist.first_host, STEP_NODELIST, environ)
+    return Fact(host, f"first host of {STEP_NODELIST}={nodes}")
 
 
 def _groups(environ: Environ) -> list[str]:
@@ -134,29 +178,47 @@ def job_and_step(environ: Environ) -> Fact | None:
 def reserved_port(environ: Environ) -> Fact | None:
     """The first port that Slurm has reserved for the step: `12000-12003` or `12000,12007`."""
     port = environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
-    return Fact(int(port), RESERVED_PORTS) if port.isdigit() else None
+    if not port:
+        return None
+    if not is_number(port) or not 0 < int(port) <= MAX_PORT:
+        raise UsageError(f"{RESERVED_PORTS}={port!r} is not a port; type --master-port N")
+    return Fact(int(port), RESERVED_PORTS)
 
 
 def shell_nodes(environ: Environ) -> Fact | None:
     """The nodes that a shell could use: the job's; of `srun --pty` those of its step."""
-    if STEP_ID in environ and not _is_interactive(environ):
+    if STEP_ID in environ and not _has_foreign_step(environ):
         return number(STEP_NODES)(environ)
     return number(JOB_NODES)(environ)
 
 
+def listed_nodes(environ: Environ) -> Fact:
+    """The length of the job's list of nodes."""
+    return Fact(_readable(hostlist.count, JOB_NODELIST, environ), f"length of {JOB_NODELIST}")
+
+
+def is_outside(environ: Environ, hostname: str) -> bool:
+    """Whether a shell of the job is not on one of its nodes, as that of salloc on a login node."""
+    if environ.get(NODENAME):
+        return False
+    nodes = _readable(hostlist.expand, JOB_NODELIST, environ)
+    return hostname.partition(".")[0] not in (node.partition(".")[0] for node in nodes)
+
+
 def shell_tasks(environ: Environ) -> Fact | None:
     """The tasks that the job or, of `srun --pty`, the step was asked for."""
-    if STEP_ID in environ and not _is_interactive(environ):
+    if STEP_ID in environ and not _has_foreign_step(environ):
         return number(STEP_TASKS)(environ)
     return number(JOB_TASKS)(environ)
 
 
-def _readable(read: Callable[..., T], *arguments: Any) -> T:
+def _readable(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) -> T:
     """Call a reader of Slurm's notations, whose complaint is the user's to see."""
     try:
-        return read(*arguments)
+        return read(environ.get(name, ""), *arguments)
     except ValueError as error:
-        raise UsageError(str(error).replace("\nhint: ", "; ")) from None
+        why = str(error).replace("\nhint: ", "; ")
+        raise UsageError(f"{name} cannot be read: {why}; type unset {name}, or mend it") from None
 
 
 STEP = Manager(
@@ -178,8 +240,9 @@ STEP = Manager(
     },
     silent={
         "rank_0_host": f"with {DISTRIBUTION}=arbitrary rank 0 may be on any host of the step, "
-        f"and {HOSTFILE} cannot be read here"
+        f"and no {HOSTFILE} that fits it can be read here"
     },
+    starter="srun --ntasks-per-node={n}",
 )
 
 SHELL = Manager(
@@ -187,7 +250,7 @@ SHELL = Manager(
     kind=HOSTS,
     needs=(JOB_ID, JOB_NODELIST),
     table={
-        "nnodes": (shell_nodes,),
+        "nnodes": (shell_nodes, listed_nodes),
         "world_size": (shell_tasks,),
         "job": (text(JOB_ID),),
     },

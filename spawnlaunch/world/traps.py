@@ -17,11 +17,17 @@ CONFIGURATION = "SLURM_CONF"
 
 
 def of_the_job(
-    request: Request, world: "World", manager: Manager | None, environ: Environ
+    request: Request, world: "World", manager: Manager | None, environ: Environ, hostname: str
 ) -> Iterator[str]:
     """The traps that are the same on every node of the job."""
     if manager is slurm.STEP:
         yield from _of_slurm(request, world, environ)
+    if manager is slurm.SHELL and world.mode == "local" and slurm.is_outside(environ, hostname):
+        yield (
+            f"this shell is on {hostname}, which is no node of its job "
+            f"({slurm.JOB_NODELIST}={environ[slurm.JOB_NODELIST]}); to run there, type srun "
+            "--ntasks-per-node=1 before this command"
+        )
     if world.mode == "task" and world.local_world_size > 1 and not request.virtual_local_rank:
         yield from _of_masks(environ)
 

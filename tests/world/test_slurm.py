@@ -97,6 +97,23 @@ def test_an_arbitrary_distribution_without_its_file_asks_for_the_host(ask: Asker
     assert all(worker["proved"] for worker in workers)
 
 
+def test_rank_0_is_the_first_of_a_host_file_with_comments_and_counts(ask: Asker, tmp_path: Path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# where the ranks go\nnode3*2,node1 # and so on\n")
+    told = ask.run(["srun", "-N2", "-n3", "-m", "arbitrary", *PROVE], SLURM_HOSTFILE=str(hosts))
+    check(told.workers, 3)
+    assert told.workers[0]["hostname"] == "node3"
+
+
+def test_a_host_file_that_srun_did_not_go_by_is_no_clue(ask: Asker, tmp_path: Path):
+    hosts = tmp_path / "hosts"
+    hosts.write_text("node3\nnode1\nnode1\n")
+    step = ["srun", "-N2", "-n3", "-m", "arbitrary", "-w", "node1,node1,node3", *LAUNCHER, REPORTER]
+    told = ask.run(step, SLURM_HOSTFILE=str(hosts))
+    assert told.status == 2
+    assert "no SLURM_HOSTFILE that fits it can be read here; type --master-addr" in told.stderr
+
+
 def test_one_launcher_per_node(ask: Asker):
     told = ask.run(["srun", "-N2", "--ntasks-per-node=1", *LAUNCHER, "--nproc", "2", PROVER])
     check(told.workers, 4)
@@ -179,6 +196,24 @@ def test_a_batch_script_of_two_nodes_is_told_that_srun_is_missing(ask: Asker, fl
     assert told.status == 2
     assert "srun is missing; type srun " in told.stdout
     assert told.workers == []
+
+
+def test_a_batch_script_that_a_task_has_submitted_is_nobodys_rank(ask: Asker, tmp_path: Path):
+    script, explanation = tmp_path / "script", tmp_path / "explanation"
+    script.write_text(f"#!/bin/sh\n{' '.join(LAUNCHER)} --explain=json --nproc 3 {REPORTER}\n")
+    submit = f"sbatch --wait -N1 -n1 -o {explanation} {script}"
+    ask.run(["srun", "-n2", "sh", "-c", f"test $SLURM_PROCID = 1 || {submit}"])
+    found = json.loads(explanation.read_text())
+    assert found["mode"] == "local"
+    assert found["world"]["world_size"] == 3
+
+
+def test_a_shell_on_no_node_of_its_job_is_told_so(ask: Asker):
+    shell = ["salloc", "--quiet", "-N1", "-n1", "-w", "node2"]
+    told = ask.run([*shell, *LAUNCHER, "--nproc", "2", REPORTER])
+    assert "which is no node of its job (SLURM_JOB_NODELIST=node2)" in told.stderr
+    told = ask.run([*shell, "srun", "-n1", *LAUNCHER, "--nproc", "2", REPORTER])
+    assert "no node of its job" not in told.stderr
 
 
 @pytest.mark.parametrize("submit", ["sbatch", "salloc"])

@@ -1,0 +1,165 @@
+"""--explain: what every launcher of a job would do, and why, without doing any of it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.launching import WORKERS, clean_environ, launch
+
+REPORTER = WORKERS / "report.py"
+STEP = {
+    "SLURM_JOB_ID": "1000",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_STEP_TASKS_PER_NODE": "2,1",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1",
+    "SLURM_GTIDS": "2",
+    "SLURM_KILL_BAD_EXIT": "1",
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "NCCL_SOCKET_IFNAME": "eth0",
+}
+MPICH = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
+BY_HAND = "--nproc 2 --nnodes 2 --node-rank 1 --master-addr node0"
+LAUNCHES = [
+    ("task", "", STEP),
+    ("task", "--master-addr node0", MPICH),
+    ("node", BY_HAND, {}),
+    ("local", "--nproc 2", {}),
+]
+
+WORLD = {
+    "rank": int,
+    "world_size": int,
+    "local_rank": int,
+    "local_world_size": int,
+    "node_rank": int,
+    "nnodes": int,
+    "master_addr": str,
+    "master_port": int,
+    "run_id": str,
+}
+WORKER = {"rank": int, "local_rank": int, "env": dict, "command": list}
+
+
+def explain(flags: str = "", environ: dict[str, str] | None = None) -> dict[str, Any]:
+    done = launch(
+        "--explain=json", *flags.split(), REPORTER, "a", environ=clean_environ(**(environ or {}))
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return json.loads(done.stdout)
+
+
+def explain_text(*flags: object, **environ: str) -> str:
+    done = launch("--explain", *flags, environ=clean_environ(**environ))
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout
+
+
+@pytest.mark.parametrize(("mode", "flags", "environ"), LAUNCHES)
+def test_its_keys_and_types_are_a_contract(mode: str, flags: str, environ: dict[str, str]):
+    found = explain(flags, environ)
+    assert list(found) == ["mode", "world", "sources", "node", "workers", "warnings"]
+    assert found["mode"] == mode
+    assert list(found["world"]) == list(WORLD)
+    unknown = ("node_rank", "nnodes") if environ is MPICH else ()
+    for name, kind in WORLD.items():
+        assert type(found["world"][name]) is (type(None) if name in unknown else kind), name
+    for worker in found["workers"]:
+        assert list(worker)[: len(WORKER)] == list(WORKER)
+        assert all(type(worker[name]) is kind for name, kind in WORKER.items())
+    assert all(type(line) is str for line in found["warnings"])
+
+
+@pytest.mark.parametrize(("mode", "flags", "environ"), LAUNCHES)
+def test_every_value_of_the_world_has_its_source(mode: str, flags: str, environ: dict[str, str]):
+    found = explain(flags, environ)
+    assert list(found["sources"]) == ["mode", *WORLD]
+    assert found["sources"]["mode"]["value"] == mode
+    for name, source in found["sources"].items():
+        assert list(source) == ["value", "source", "lost"]
+        assert source["source"], name
+        for lost in source["lost"]:
+            assert list(lost) == ["value", "source", "why"]
+            assert lost["source"] != source["source"]
+            assert lost["why"]
+        assert source["value"] == {**found["world"], "mode": mode}[name]
+
+
+@pytest.mark.parametrize(("flags", "ranks"), [(BY_HAND, [2, 3]), ("--nproc 2", [0, 1])])
+def test_the_workers_are_those_of_this_launcher(flags: str, ranks: list[int]):
+    found = explain(flags)
+    assert [worker["rank"] for worker in found["workers"]] == ranks
+    assert [worker["local_rank"] for worker in found["workers"]] == [0, 1]
+    assert (found["world"]["rank"], found["world"]["local_rank"]) == (ranks[0], 0)
+    for worker in found["workers"]:
+        assert worker["command"][1:] == ["-u", str(REPORTER), "a"]
+        assert worker["env"]["RANK"] == str(worker["rank"])
+        assert "PATH" not in worker["env"]
+
+
+def test_what_would_be_started_is_what_is_started():
+    (explained,) = explain("--master-port 23450")["workers"]
+    done = launch("--master-port", 23450, REPORTER)
+    (worker,) = (json.loads(line) for line in done.stdout.splitlines())
+    differ = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE")  # they have the launcher's pid
+    for name, value in explained["env"].items():
+        assert name in differ or worker["environ"][name] == value, name
+
+
+def test_people_read_every_value_its_source_and_the_candidates_that_lost():
+    lines = explain_text(REPORTER, **STEP).splitlines()
+    assert lines[0] == "resource manager  Slurm"
+    assert "mode              task                  Slurm started one process per rank" in lines
+    assert "rank              2                     SLURM_PROCID" in lines
+    size = lines.index("world_size        3                     SLURM_STEP_NUM_TASKS")
+    lost = "not 4 from SLURM_NTASKS: SLURM_STEP_NUM_TASKS comes before it"
+    assert lines[size + 1].strip() == lost
+    assert any(line.strip() == "MASTER_ADDR=node0" for line in lines)
+    assert any(line.strip().endswith(f"-u {REPORTER}") for line in lines)
+
+
+def test_people_read_unknown_where_a_manager_does_not_say():
+    text = explain_text("--master-addr", "node0", REPORTER, **MPICH)
+    assert "node_rank         unknown               not exported" in text.splitlines()
+
+
+def test_people_read_the_warnings_last():
+    stale = {"RANK": "0", "WORLD_SIZE": "1"}
+    last = explain_text(REPORTER, **STEP, **stale).splitlines()[-1]
+    assert last == (
+        "warning: replaced what an outer launcher or a profile left: RANK=0 WORLD_SIZE=1"
+    )
+
+
+@pytest.mark.parametrize("encoding", ["ascii:strict", "utf-8:strict"])
+def test_a_value_in_no_encoding_can_be_shown(encoding: str):
+    text = explain_text(REPORTER, MASTER_ADDR="nod\udcff", PYTHONIOENCODING=encoding, **STEP)
+    assert r"master_addr       nod\udcff " in text
+
+
+@pytest.mark.parametrize("how", ["--explain", "--explain=json"])
+def test_it_starts_nothing_and_leaves_nothing(how: str, tmp_path: Path):
+    scratch, cwd = tmp_path / "scratch", tmp_path / "cwd"
+    scratch.mkdir()
+    cwd.mkdir()
+    done = launch(
+        *(how, "--nproc", 2, "--redirects", 3, "--log-dir", "logs"),
+        *("--no-python", "touch", "started"),
+        cwd=cwd,
+        environ=clean_environ(TMPDIR=str(scratch)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert list(cwd.iterdir()) == list(scratch.iterdir()) == []
+
+
+def test_the_port_it_names_is_free_again():
+    port = explain("--nproc 2")["world"]["master_port"]
+    assert f"spawnlaunch-port-{port}" not in Path("/proc/net/unix").read_text()
+    assert explain(f"--nproc 2 --master-port {port}")["world"]["master_port"] == port

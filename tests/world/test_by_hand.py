@@ -1,0 +1,237 @@
+"""Nodes by hand: the flags, their defaults, and what they cannot say together."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.launching import LAUNCHER, ROOT, WORKERS, clean_environ, launch, reports
+
+PROVER, REPORTER = WORKERS / "prove.py", WORKERS / "report.py"
+
+
+def explain(*flags: str, **environ: str) -> dict[str, Any]:
+    done = launch("--explain=json", *flags, REPORTER, environ=clean_environ(**environ))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def refusal(*flags: str, **environ: str) -> str:
+    """The one line that refuses these flags."""
+    done = launch(*flags, REPORTER, environ=clean_environ(**environ))
+    assert (done.returncode, done.stdout) == (2, "")
+    (line,) = done.stderr.splitlines()
+    return line
+
+
+SECOND_OF_TWO = "--nproc 2 --nnodes 2 --node-rank 1"
+
+
+@pytest.mark.parametrize(
+    ("flags", "mode", "world"),
+    [
+        (
+            f"{SECOND_OF_TWO} --master-addr node0",
+            "node",
+            {
+                "rank": 2,
+                "world_size": 4,
+                "local_rank": 0,
+                "local_world_size": 2,
+                "node_rank": 1,
+                "nnodes": 2,
+                "master_addr": "node0",
+                "master_port": 29500,
+                "run_id": "none",
+            },
+        ),
+        (f"{SECOND_OF_TWO} --master-addr a --master-port 5555", "node", {"master_port": 5555}),
+        (
+            f"{SECOND_OF_TWO} --rdzv-backend c10d --rdzv-endpoint node0",
+            "node",
+            {"master_addr": "node0", "master_port": 29400},
+        ),
+        (
+            f"{SECOND_OF_TWO} --rdzv-endpoint node0:1234 --rdzv-id mine",
+            "node",
+            {"master_addr": "node0", "master_port": 1234, "run_id": "mine"},
+        ),
+        (
+            f"{SECOND_OF_TWO} --rdzv-endpoint [fd00::2]:1234",
+            "node",
+            {"master_addr": "fd00::2", "master_port": 1234},
+        ),
+        (
+            f"{SECOND_OF_TWO} --master-addr a --rdzv-endpoint a:29500",
+            "node",
+            {"master_addr": "a", "master_port": 29500},
+        ),
+        ("--nproc 2 --nnodes 2:2 --node-rank 1 --master-addr a", "node", {"nnodes": 2}),
+        ("--nproc 2 --nnodes 1:1", "local", {"nnodes": 1, "master_addr": "127.0.0.1"}),
+        ("--nproc 2 --nnodes 1 --node-rank 0 --master-addr a", "local", {"master_addr": "a"}),
+        ("--nproc 2 --standalone", "local", {"world_size": 2, "master_addr": "127.0.0.1"}),
+        ("--nproc 2 --standalone --nnodes 1", "local", {"world_size": 2}),
+        ("--nproc 2 --master-port 23456", "local", {"master_port": 23456}),
+        ("--rdzv-backend c10d --rdzv-endpoint localhost:29411", "local", {"master_port": 29411}),
+    ],
+)
+def test_what_the_flags_mean(flags: str, mode: str, world: dict[str, Any]):
+    found = explain(*flags.split())
+    assert found["mode"] == mode
+    assert {name: found["world"][name] for name in world} == world
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        "--nproc 2",
+        "--nproc 2 --standalone",
+        "--rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nproc 2",
+        "--nnodes 1 --rdzv-endpoint localhost:0 --nproc 2",
+        "--nproc 2 --master-port 0",
+    ],
+)
+def test_any_free_port_is_free_and_everybodys_on_one_machine(flags: str):
+    done = launch(*flags.split(), PROVER)
+    assert done.returncode == 0, done.stderr
+    workers = reports(done.stdout)
+    assert [worker["proved"] for worker in workers] == [True, True]
+    (port,) = {int(worker["environ"]["MASTER_PORT"]) for worker in workers}
+    assert 1024 <= port < 32768
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--nnodes 2 --node-rank 0", "names the host of node rank 0; type --master-addr HOST"),
+        ("--nnodes 2 --master-addr a", "which of the 2 nodes this is; type --node-rank N"),
+        ("--node-rank 1", "type --nnodes N as well"),
+        (
+            "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29400",
+            "which of the 2 nodes this is; type --node-rank N, from 0 to 1, on each",
+        ),
+        (
+            "--nnodes 2 --node-rank 2 --master-addr a",
+            "cannot be with 2 nodes (--nnodes); type --node-rank N, from 0 to 1",
+        ),
+        ("--nnodes 1 --node-rank 3", "cannot be with 1 nodes"),
+        ("--nnodes 1:4", "type one number"),
+        ("--nnodes 0", "type a number from 1"),
+        ("--nnodes -2", "type a number from 1"),
+        ("--node-rank x", "type a number from 0"),
+        ("--master-port 65536", "type a number from 1 to 65535"),
+        ("--master-port x", "type a number from 1 to 65535"),
+        ("--rdzv-endpoint :29400", "type HOST:PORT"),
+        ("--rdzv-endpoint node0:x", "type a number from 1 to 65535"),
+        ("--rdzv-endpoint fd00::2", "has several colons; type [fd00::2]"),
+        ("--rdzv-backend etcd", "type static or c10d"),
+        ("--standalone --nnodes 2", "--standalone is one machine, and --nnodes 2 says"),
+        ("--standalone --node-rank 1", "--standalone is one machine, and --node-rank 1"),
+        (f"{SECOND_OF_TWO} --rdzv-endpoint node0:0", "type --master-port N, the same everywhere"),
+        (
+            f"{SECOND_OF_TWO} --master-addr a --rdzv-endpoint b",
+            "--master-addr a, but --rdzv-endpoint says b; leave one of the two out",
+        ),
+        (
+            f"{SECOND_OF_TWO} --master-port 1 --rdzv-endpoint b:2",
+            "--master-port 1, but --rdzv-endpoint says 2; leave one of the two out",
+        ),
+        (f"{SECOND_OF_TWO} --master-addr a --world-size 8", "leave --world-size out"),
+        ("--nproc 2 --local-world-size 3", "leave --local-world-size out"),
+    ],
+)
+def test_what_the_flags_cannot_say(flags: str, said: str):
+    assert said in refusal(*flags.split())
+
+
+def test_two_launchers_form_one_job():
+    flags = [
+        "--nproc",
+        "2",
+        "--nnodes",
+        "2",
+        "--master-addr",
+        "127.0.0.1",
+        "--master-port",
+        "29471",
+    ]
+    launchers = [
+        subprocess.Popen(
+            [*LAUNCHER, *flags, "--node-rank", str(node), str(PROVER)],
+            cwd=ROOT,
+            env=clean_environ(),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for node in (1, 0)
+    ]
+    workers = reports("".join(each.communicate(timeout=100)[0] for each in launchers))
+    assert [each.returncode for each in launchers] == [0, 0]
+    assert [worker["rank"] for worker in workers] == [0, 1, 2, 3]
+    assert [worker["proved"] for worker in workers] == [True] * 4
+    assert [worker["environ"]["LOCAL_RANK"] for worker in workers] == ["0", "1", "0", "1"]
+    assert [worker["environ"]["NODE_RANK"] for worker in workers] == ["0", "0", "1", "1"]
+    assert {worker["environ"]["TORCHELASTIC_RUN_ID"] for worker in workers} == {"none"}
+
+
+STEP_OF_TWO_NODES = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+    "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1",
+    "SLURM_GTIDS": "1",
+}
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--nnodes 3", "SLURM_STEP_NUM_NODES says 2 nodes; leave --nnodes out, or give"),
+        ("--nnodes 1", "type --standalone for a job of its own on each node"),
+        ("--node-rank 2", "type --node-rank N, from 0 to 1"),
+    ],
+)
+def test_flags_that_contradict_the_manager(flags: str, said: str):
+    assert said in refusal(*flags.split(), **STEP_OF_TWO_NODES)
+
+
+def test_flags_that_agree_with_the_manager_change_nothing():
+    flags = ("--nproc", "2", "--nnodes", "2", "--node-rank", "1")
+    assert (
+        explain(*flags, **STEP_OF_TWO_NODES)["world"]
+        == (explain("--nproc", "2", **STEP_OF_TWO_NODES)["world"])
+    )
+
+
+# As a speech toolkit's page on several GPUs, and torchrun's own, have it.
+SPELLINGS = [
+    "--nproc_per_node=2 --nnodes=2 --node_rank=1 --master_addr machine_1 --master_port 5555",
+    "--nproc_per_node 2 --nnodes 2 --node_rank 1 --master_addr=machine_1 --master_port=5555",
+    "--nproc-per-node=2 --nnodes=2 --node-rank=1 --master-addr=machine_1 --master-port=5555",
+    "--nproc-per-node 2 --nnodes 2:2 --node-rank 1 --rdzv_backend static "
+    "--rdzv_endpoint machine_1:5555",
+    "--nproc-per-node=2 --nnodes=2 --node-rank=1 --rdzv-backend=c10d --rdzv-id=job "
+    "--rdzv-endpoint=machine_1:5555",
+]
+
+
+@pytest.mark.parametrize("flags", SPELLINGS)
+def test_every_spelling_means_the_same(flags: str):
+    found = explain(*flags.split())
+    world = found["world"]
+    assert (world["rank"], world["world_size"], world["node_rank"]) == (2, 4, 1)
+    assert (world["master_addr"], world["master_port"]) == ("machine_1", 5555)
+    assert [worker["rank"] for worker in found["workers"]] == [2, 3]
+
+
+def test_what_follows_the_script_is_the_scripts():
+    script = ["params.yaml", "--distributed_launch", "--nproc_per_node=9", "--nnodes", "3"]
+    done = launch("--explain=json", "--nproc_per_node=2", REPORTER, *script)
+    for worker in json.loads(done.stdout)["workers"]:
+        assert worker["command"][-5:] == script

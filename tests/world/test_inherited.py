@@ -1,0 +1,188 @@
+"""What an outer launcher, a profile or a batch script left: replaced and said, or kept."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.launching import LAUNCHER, ROOT, WORKERS, clean_environ, filed_reports, launch
+
+PROVER, REPORTER = WORKERS / "prove.py", WORKERS / "report.py"
+REPLACED = "replaced what an outer launcher or a profile left: "
+
+# Task 2 of `srun -N2 -n3`, as Slurm 22.05.8 exports it.
+STEP = {
+    "SLURM_JOB_ID": "1000",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_STEP_TASKS_PER_NODE": "2,1",
+    "SLURM_PROCID": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1",
+    "SLURM_GTIDS": "2",
+    "SLURM_KILL_BAD_EXIT": "1",
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "NCCL_SOCKET_IFNAME": "eth0",
+}
+MPICH = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
+MASTER = {"MASTER_ADDR": "elsewhere", "MASTER_PORT": "25900"}
+
+
+def explain(*flags: str, **environ: str) -> dict[str, Any]:
+    done = launch("--explain=json", *flags, REPORTER, environ=clean_environ(**environ))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {},
+        {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0"},
+        {"WORLD_SIZE": "3"},
+        {"NODE_RANK": "1"},
+        {"RANK": "", "WORLD_SIZE": ""},
+    ],
+    ids=["alone", "with the ranks", "with the size", "with the node", "with empty ones"],
+)
+def test_an_inherited_master_is_kept_where_nothing_beside_it_contradicts(beside: dict[str, str]):
+    found = explain(**STEP, **MASTER, **beside)
+    assert found["world"]["master_addr"] == "elsewhere"
+    assert found["world"]["master_port"] == 25900
+    assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    "stale",
+    [
+        {"RANK": "0"},
+        {"WORLD_SIZE": "1"},
+        {"LOCAL_RANK": "1"},
+        {"LOCAL_WORLD_SIZE": "2"},
+        {"NODE_RANK": "0"},
+        {"GROUP_WORLD_SIZE": "1"},
+        {"RANK": "2", "WORLD_SIZE": "3", "TORCHELASTIC_RUN_ID": "none"},
+        {"TORCHELASTIC_RESTART_COUNT": "3"},
+        {"TORCHELASTIC_USE_AGENT_STORE": "True"},
+    ],
+    ids=lambda stale: " ".join(stale),
+)
+def test_what_contradicts_is_replaced_with_the_master_beside_it_and_said(stale: dict[str, str]):
+    found = explain(**STEP, **MASTER, **stale)
+    world = found["world"]
+    assert (world["rank"], world["world_size"], world["master_addr"]) == (2, 3, "node0")
+    assert world["master_port"] != 25900
+    (said,) = found["warnings"]
+    assert said.startswith(REPLACED)
+    name, value = list(stale.items())[-1]
+    assert f"{name}={value}" in said
+
+
+def test_what_was_replaced_is_among_the_candidates_that_lost():
+    found = explain(**STEP, **MASTER, RANK="0", WORLD_SIZE="1")
+    for question, name, value in (
+        ("rank", "RANK", "0"),
+        ("world_size", "WORLD_SIZE", "1"),
+        ("master_addr", "MASTER_ADDR", "elsewhere"),
+        ("master_port", "MASTER_PORT", "25900"),
+    ):
+        lost = found["sources"][question]["lost"]
+        assert [each["value"] for each in lost if each["source"] == name] == [value]
+
+
+def test_what_a_free_port_has_replaced_is_among_the_candidates_that_lost():
+    lost = explain("--nproc", "2", RANK="1", **MASTER)["sources"]["master_port"]["lost"]
+    assert [(each["value"], each["source"]) for each in lost] == [("25900", "MASTER_PORT")]
+
+
+def test_what_is_not_known_here_contradicts_nothing():
+    found = explain(**MPICH, **MASTER, NODE_RANK="1", GROUP_WORLD_SIZE="2")
+    assert found["world"]["master_addr"] == "elsewhere"
+    assert not any(said.startswith(REPLACED) for said in found["warnings"])
+
+
+@pytest.mark.parametrize("port", ["x", "65536", "-1", "²", "9" * 5000])
+def test_an_inherited_port_that_is_none_is_refused(port: str):
+    done = launch(REPORTER, environ=clean_environ(MASTER_PORT=port))
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "is not a port; type unset MASTER_PORT" in line
+
+
+def test_on_one_machine_another_ones_address_is_replaced_and_said():
+    found = explain("--nproc", "2", MASTER_ADDR="198.51.100.7")
+    assert found["world"]["master_addr"] == "127.0.0.1"
+    assert any("replaced MASTER_ADDR=198.51.100.7" in said for said in found["warnings"])
+    lost = found["sources"]["master_addr"]["lost"]
+    assert [(each["value"], each["source"]) for each in lost] == [("198.51.100.7", "MASTER_ADDR")]
+
+
+@pytest.mark.parametrize("address", ["localhost", "127.0.0.1", os.uname().nodename])
+def test_on_one_machine_its_own_address_is_kept(address: str):
+    found = explain("--nproc", "2", MASTER_ADDR=address, MASTER_PORT="25901")
+    assert (found["world"]["master_addr"], found["world"]["master_port"]) == (address, 25901)
+
+
+@pytest.mark.parametrize("address", ["a..b", "x" * 300, "no such host", "[", "\udcff"])
+def test_an_address_that_can_be_none_does_no_harm(address: str):
+    assert explain(MASTER_ADDR=address)["world"]["master_addr"] == "127.0.0.1"
+
+
+def nested(outer: list[str], directory: Path, **environ: str) -> tuple[list[dict[str, Any]], str]:
+    """What the workers of launches inside the workers of `outer` report, and what is said."""
+    inner = f"{' '.join(LAUNCHER)} --nproc 2 {PROVER}"
+    done = subprocess.run(
+        [*outer, "sh", "-c", f"mkdir $REPORT_DIR/$RANK; REPORT_DIR=$REPORT_DIR/$RANK {inner}"],
+        cwd=ROOT,
+        env=clean_environ(REPORT_DIR=str(directory), **environ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return [each for rank in "01" for each in filed_reports(directory / rank)], done.stderr
+
+
+OUTER = {
+    "spawnlaunch": [*LAUNCHER, "--nproc", "2", "--no-python"],
+    "torchrun": [
+        *(sys.executable, "-m", "torch.distributed.run"),
+        *("--standalone", "--nproc-per-node", "2", "--no-python"),
+    ],
+}
+
+
+@pytest.mark.parametrize("outer", OUTER)
+def test_a_launch_inside_each_worker_is_a_job_of_its_own(outer: str, tmp_path: Path):
+    workers, said = nested(OUTER[outer], tmp_path)
+    assert [worker["rank"] for worker in workers] == [0, 1, 0, 1]
+    assert [worker["proved"] for worker in workers] == [True] * 4
+    assert said.count(REPLACED) == 2
+    first, second = workers[0]["environ"], workers[2]["environ"]
+    for name in ("MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE"):
+        assert first[name] != second[name]
+    for worker in workers:
+        assert worker["environ"]["WORLD_SIZE"] == "2"
+        assert worker["environ"]["TORCHELASTIC_USE_AGENT_STORE"] == "False"
+
+
+def test_a_single_worker_in_a_single_worker_does_not_take_its_port():
+    port = "echo $MASTER_PORT"
+    inner = f"{port}; exec {' '.join(LAUNCHER)} --no-python sh -c '{port}'"
+    done = launch("--no-python", "sh", "-c", inner)
+    outer_port, inner_port = done.stdout.split()
+    assert outer_port != inner_port
+
+
+def test_the_agent_store_of_an_outer_launcher_is_not_believed_in():
+    done = launch("--nproc", 2, PROVER, environ=clean_environ(TORCHELASTIC_USE_AGENT_STORE="True"))
+    assert done.returncode == 0, done.stderr
+    assert f"{REPLACED}TORCHELASTIC_USE_AGENT_STORE=True" in done.stderr

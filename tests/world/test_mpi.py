@@ -1,0 +1,125 @@
+"""Under a real mpirun of Open MPI and of MPICH: every rank is told what is true of all of them."""
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.required import require_programs
+from tests.cluster.slurm import Slurm, require_slurm
+from tests.launching import ROOT, WORKERS, clean_environ, filed_reports
+from tests.world.truth import Report, check, check_known
+
+require_programs("mpirun.openmpi", "mpirun.mpich", package="openmpi-bin mpich")
+
+LAUNCHER = [sys.executable, "-m", "spawnlaunch"]
+PROVER, REPORTER = str(WORKERS / "prove.py"), str(WORKERS / "report.py")
+OPEN_MPI = ["mpirun.openmpi", "--oversubscribe"]
+MPICH = ["mpirun.mpich"]
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+both = pytest.mark.parametrize("mpirun", [OPEN_MPI, MPICH], ids=["Open MPI", "MPICH"])
+
+
+class Done(subprocess.CompletedProcess):
+    """A finished command, and what its workers reported."""
+
+    workers: list[Report]
+
+
+def run(command: Sequence[str], files: Path) -> Done:
+    files.mkdir(exist_ok=True)
+    environ = clean_environ(**AS_ROOT, REPORT_DIR=str(files))
+    done = subprocess.run(
+        command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    result = Done(command, done.returncode, done.stdout, done.stderr)
+    result.workers = filed_reports(files)
+    return result
+
+
+@both
+def test_one_process_per_rank(mpirun: list[str], tmp_path: Path):
+    done = run([*mpirun, "-n", "3", *LAUNCHER, PROVER], tmp_path)
+    assert done.returncode == 0, done.stderr
+    check(done.workers, 3)
+
+
+@both
+def test_one_launcher_with_two_workers(mpirun: list[str], tmp_path: Path):
+    done = run([*mpirun, "-n", "1", *LAUNCHER, "--nproc", "2", PROVER], tmp_path)
+    assert done.returncode == 0, done.stderr
+    check(done.workers, 2)
+
+
+@both
+def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[str], tmp_path: Path):
+    done = run([*mpirun, "-n", "2", *LAUNCHER, "--nproc", "2", REPORTER], tmp_path)
+    assert done.returncode == 2
+    assert done.workers == []
+    starter = "mpirun --map-by ppr:1:node" if mpirun is OPEN_MPI else "mpiexec -ppn 1"
+    assert f"{starter} python -m spawnlaunch --nproc 2 {REPORTER}" in done.stderr
+
+
+@both
+def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: Path):
+    command = [*mpirun, "-n", "2", *LAUNCHER, PROVER]
+    with ThreadPoolExecutor(2) as pool:
+        launches = list(pool.map(lambda i: run(command, tmp_path / str(i)), range(2)))
+    for done in launches:
+        check(done.workers, 2)
+    assert len({done.workers[0]["environ"]["MASTER_PORT"] for done in launches}) == 2
+
+
+@both
+def test_the_exit_status_is_the_workers(mpirun: list[str], tmp_path: Path):
+    done = run([*mpirun, "-n", "1", *LAUNCHER, "--no-python", "sh", "-c", "exit 7"], tmp_path)
+    assert done.returncode == 7
+
+
+@pytest.fixture
+def across(slurm: Slurm, tmp_path: Path):
+    """Runs a command on two nodes, which `mpirun` learns from Slurm."""
+    require_slurm()
+
+    def across(*command: str) -> Done:
+        files = tmp_path / "files"
+        files.mkdir(exist_ok=True)
+        allocate = ["salloc", "--quiet", "-N2", "--ntasks-per-node=2", "-w", "node[1-2]"]
+        environ = {**AS_ROOT, "REPORT_DIR": str(files)}
+        done = slurm.run([*allocate, *command], env=environ)
+        result = Done(command, done.returncode, done.stdout, done.stderr)
+        result.workers = filed_reports(files)
+        return result
+
+    return across
+
+
+@both
+def test_two_nodes_are_one_job_with_the_address_that_was_asked_for(across, mpirun: list[str]):
+    done = across(*mpirun[:1], "-n", "3", *LAUNCHER, "--master-addr", "node1", PROVER)
+    assert done.returncode == 0, done.stderr
+    check_known(done.workers, 3)
+    assert {worker["hostname"] for worker in done.workers} == {"node1", "node2"}
+    for worker in done.workers:
+        assert "NODE_RANK" not in worker["environ"]
+
+
+@both
+def test_one_launcher_on_each_of_two_nodes(across, mpirun: list[str]):
+    each = ["--map-by", "ppr:1:node"] if mpirun is OPEN_MPI else ["-n", "2", "-ppn", "1"]
+    launcher = [*LAUNCHER, "--nproc", "2", "--master-addr", "node1", PROVER]
+    done = across(*mpirun[:1], *each, *launcher)
+    assert done.returncode == 0, done.stderr
+    check(done.workers, 4)
+
+
+@both
+def test_two_nodes_without_an_address_are_asked_for_it(across, mpirun: list[str]):
+    done = across(*mpirun[:1], "-n", "4", *LAUNCHER, REPORTER)
+    assert done.returncode == 2
+    assert done.workers == []
+    assert "does not export the host of rank 0; type --master-addr HOST" in done.stderr
