@@ -1,18 +1,25 @@
 """The launcher's entry: walk the rooms in their order, each handing the next a frozen value."""
 
+import gc
+
+gc.disable()  # nothing is garbage yet, and looking for it is a tenth of what a launch costs
+
 import os
 import sys
 from collections.abc import Iterable
 from io import TextIOWrapper
 
-from spawnlaunch import cli, explain, node, run, world
+from spawnlaunch import cli, node, run, world
 from spawnlaunch.binding import decide
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import UsageError
-from spawnlaunch.explain import Explanation
 from spawnlaunch.node.visible import visible
 from spawnlaunch.request import Request
 from spawnlaunch.run import worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.explain import Explanation
 
 
 def main() -> int:
@@ -52,6 +59,8 @@ def _launch() -> int:
     scratch = os.path.join(environ.get("TMPDIR") or "/tmp", f"spawnlaunch-{os.getpid()}")
     workers = worker.plan(request, resolution, seats.bindings, environ, scratch)
     if request.explain:
+        from spawnlaunch.explain import Explanation
+
         warnings = (*resolution.warnings, *resolution.of_this_node, *seats.warnings)
         _explain(Explanation(resolution, machine, seats, workers, warnings, environ), request)
         return 0
@@ -90,9 +99,11 @@ def _check_parent(request: Request, resolution: world.Resolution) -> None:
     raise UsageError(f"{flag} is not there yet; leave it out")
 
 
-def _explain(explanation: Explanation, request: Request) -> None:
+def _explain(explanation: "Explanation", request: Request) -> None:
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a variable may be in any encoding
+    from spawnlaunch import explain
+
     if request.explain == "json":
         import json
 
