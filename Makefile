@@ -5,13 +5,16 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test lint clean
+.PHONY: run test stress lint clean
 
 run: $(READY)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2
 
 test: $(READY)  ## every test: real processes, sockets, and Slurm where it is installed
 	$(BIN)/python -m pytest
+
+stress: $(READY)  ## kill launchers, guards and workers at random, three hundred times
+	$(BIN)/python -m tests.stress
 
 lint: $(READY)  ## style, formatting and types
 	$(BIN)/ruff check .

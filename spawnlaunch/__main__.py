@@ -1,8 +1,11 @@
 """The launcher's entry: walk the rooms in their order, each handing the next a frozen value."""
 
 import gc
+import signal
 
 gc.disable()  # nothing is garbage yet, and looking for it is a tenth of what a launch costs
+if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C from here on without a traceback of ours
 
 import os
 import sys
@@ -56,7 +59,7 @@ def _launch() -> int:
     resolution, held_port = world.settle(resolution, environ, hostname)
     me = resolution.world
     seats = decide.decide(request, machine, seen, me, environ)
-    scratch = os.path.join(environ.get("TMPDIR") or "/tmp", f"spawnlaunch-{os.getpid()}")
+    scratch = run.scratch.path(environ)
     workers = worker.plan(request, resolution, seats.bindings, environ, scratch)
     if request.explain:
         from spawnlaunch.explain import Explanation
@@ -72,7 +75,8 @@ def _launch() -> int:
         )
     if me.mode == "task":
         run.in_place(workers[0])
-    status = run.gang(workers, scratch)
+    options = run.options(request, me.run_id, environ, hostname, scratch)
+    status = run.launch(workers, options)
     del held_port  # held until here
     return status
 
@@ -96,7 +100,9 @@ def _check_parent(request: Request, resolution: world.Resolution) -> None:
             f"none; type one launcher per node: "
             + manager.starting(1, "--nproc", me.local_world_size, flag, "...")
         )
-    raise UsageError(f"{flag} is not there yet; leave it out")
+    for name in cli.NOT_YET:
+        if f"--{name}" in request.need_parent:
+            raise UsageError(f"--{name} is not there yet; leave it out")
 
 
 def _explain(explanation: "Explanation", request: Request) -> None:

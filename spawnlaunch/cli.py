@@ -14,14 +14,19 @@ from spawnlaunch import __version__, values
 from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
 from spawnlaunch.binding.policy import DEFAULT
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Program, Request
+from spawnlaunch.request import GRACE_S, Program, Request
 from spawnlaunch.streams import StreamsByRank
 
 PROG = "spawnlaunch"
 
 # Spellings of torchrun and torch.distributed.launch that mean a flag of ours.
 # Underscores in the name of a flag are read as hyphens before this table is looked at.
-ALIASES = {"--nproc-per-node": "--nproc", "--module": "-m", "--numa-binding": "--bind"}
+ALIASES = {
+    "--nproc-per-node": "--nproc",
+    "--module": "-m",
+    "--numa-binding": "--bind",
+    "--shutdown-timeout": "--grace",
+}
 
 USAGE = """\
 python -m spawnlaunch [flags] [script | -m module] [args...]
@@ -40,11 +45,14 @@ examples:
   spawnlaunch --nproc 4 --no-python ./a.out      any program
 
 exit status: 0 when every worker ended with 0, else that of the first worker that failed (128 + n
-when signal n ended it); 2 for wrong use of this command."""
+when signal n ended it). When signal n told the launcher to end: 128 + n, unless all workers ended
+by themselves with one same status, then that. 2 for wrong use of this command."""
 
 
-# Flags that only a launcher that stays above its workers can serve.
-NEED_PARENT = ("tee", "max-restarts", "timeout", "preload", "result")
+# Flags that only a launcher that stays above its workers can serve, and those of them that it
+# does not serve yet.
+NEED_PARENT = ("tee", "max-restarts", "timeout", "preload", "result", "grace")
+NOT_YET = ("tee", "max-restarts", "timeout", "preload")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -62,7 +70,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     ours, workers = _cut(argv, flags)
     options = vars(parser.parse_args(ours))
     module, no_python = options.pop("m"), options.pop("no_python")
-    later = tuple(f"--{name}" for name in NEED_PARENT if options.pop(name.replace("-", "_")))
+    given = [name for name in NEED_PARENT if options[name.replace("-", "_")] is not None]
+    for name in NOT_YET:
+        options.pop(name.replace("-", "_"))
+    grace_s = options.pop("grace")
     policy = options.pop("bind")
     if (reserved := options.pop("reserve_cpus")) is not None:
         policy = policy.with_reserve(reserved)
@@ -71,7 +82,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         policy=policy,
         program=_program(workers, module=module, no_python=no_python),
         python=environ.get("PYTHON_EXEC") or python,
-        need_parent=later,
+        need_parent=tuple(f"--{name}" for name in given),
+        grace_s=GRACE_S if grace_s is None else grace_s,
         **options,
     )
     _check_together(request)
@@ -105,7 +117,7 @@ def _build() -> tuple[_Parser, dict[str, bool]]:
     parser.add_argument("-h", "--help", action="help", help="show this page")
     version = f"{PROG} {__version__}"
     parser.add_argument("--version", action="version", version=version, help="show the version")
-    for add in (_add_workers, _add_binding, _add_nodes, _add_output, _add_later):
+    for add in (_add_workers, _add_binding, _add_nodes, _add_ending, _add_output, _add_later):
         add(parser)
     takes_value = {
         name: action.nargs is None for action in parser._actions for name in action.option_strings
@@ -215,6 +227,18 @@ def _add_nodes(parser: _Parser) -> None:
     )
 
 
+def _add_ending(parser: _Parser) -> None:
+    add = parser.add_argument_group("how it ends").add_argument
+    add(
+        "--grace",
+        type=values.seconds,
+        metavar="SECONDS",
+        help="for workers that are told to end (SIGTERM), before they are killed; default "
+        f"{GRACE_S:g}; also --shutdown-timeout",
+    )
+    add("--result", metavar="FILE", help="how every rank ended, as JSON")
+
+
 def _add_output(parser: _Parser) -> None:
     add = parser.add_argument_group("output").add_argument
     add(
@@ -244,7 +268,7 @@ def _add_output(parser: _Parser) -> None:
 
 def _add_later(parser: _Parser) -> None:
     """Flags that need a launcher that stays; recognised, so that task mode can say so."""
-    for name in NEED_PARENT:
+    for name in NOT_YET:
         parser.add_argument(f"--{name}", metavar="X", help=argparse.SUPPRESS)
 
 

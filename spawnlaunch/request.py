@@ -7,6 +7,8 @@ from spawnlaunch.binding.policy import Policy
 from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.streams import StreamsByRank
 
+GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
+
 
 class Program(NamedTuple):
     """What every worker runs."""
@@ -51,6 +53,8 @@ class Request(NamedTuple):
     allowed_cpus: CpuSet | None = None
     redirects: StreamsByRank = StreamsByRank()
     log_dir: str | None = None
+    grace_s: float = GRACE_S
+    result: str | None = None  # file for the outcome of all ranks
     explain: str | None = None  # "text" or "json"
     need_parent: tuple[str, ...] = ()  # flags given that only a launcher that stays can serve
 

@@ -69,6 +69,12 @@ def backend(text: str) -> str:
     raise ArgumentTypeError(f"{text!r} is not served; leave the flag out, or type static or c10d")
 
 
+def seconds(text: str) -> float:
+    if text.replace(".", "", 1).isdecimal() and text.isascii():
+        return float(text)
+    raise ArgumentTypeError(f"{text!r} is not a time in seconds; type a number, as 30 or 2.5")
+
+
 def streams(text: str) -> StreamsByRank:
     try:
         return StreamsByRank.parse(text)

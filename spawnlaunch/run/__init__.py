@@ -1,10 +1,13 @@
 """Go: exec the worker in place, or start the workers and watch them."""
 
-import os
 from collections.abc import Sequence
 from typing import NoReturn
 
+from spawnlaunch.run import scratch
+from spawnlaunch.run.options import Options, options
 from spawnlaunch.run.worker import Worker, become
+
+__all__ = ["Options", "in_place", "launch", "options", "scratch"]
 
 
 def in_place(worker: Worker) -> NoReturn:
@@ -12,17 +15,8 @@ def in_place(worker: Worker) -> NoReturn:
     become(worker, ())
 
 
-def gang(workers: Sequence[Worker], scratch: str) -> int:
-    """Start the workers and wait for them; the result is the exit status.
+def launch(workers: Sequence[Worker], options: Options) -> int:
+    """Start the workers and see them to their end; the result is the exit status."""
+    from spawnlaunch.run import launcher  # in task mode every import is each rank's cost
 
-    The directory `scratch` exists for as long as they run.
-    """
-    import shutil  # not needed in task mode, where every import is each rank's cost
-
-    from spawnlaunch.run.supervisor import supervise
-
-    os.mkdir(scratch, mode=0o700)
-    try:
-        return supervise(workers)
-    finally:
-        shutil.rmtree(scratch)
+    return launcher.launch(workers, options)

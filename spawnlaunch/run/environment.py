@@ -10,6 +10,7 @@ from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Request
 from spawnlaunch.world import World
 
+MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 

@@ -1,114 +1,273 @@
-"""Start the workers of one machine, wait for them, and end them together.
+"""Start the workers of one machine, wait for them, and do what was decided.
 
-The launcher does nothing but wait for signals: a child that ended is SIGCHLD, the end of the grace
-period is SIGALRM, and the user's wish to stop is SIGINT, SIGTERM, SIGHUP or SIGQUIT. All of them
-are blocked and taken one by one by sigwait, so there are no handlers, no threads and no polling.
-
-The first worker that fails decides the exit status. The others get SIGTERM, and after the grace
-period SIGKILL. What is left of a worker's session is killed as soon as the worker has ended.
+`decisions` decides, this file acts: one loop over a pidfd per worker, a pipe of signals, and, where
+a guard runs it, the pipe from the launcher. Whatever a worker leaves is killed before the worker
+itself is reaped.
 """
 
+import gc
 import os
 import signal
-import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
 
+from spawnlaunch.run import decisions, kernel, oom, report, signals, terminal
+from spawnlaunch.run.decisions import Action, Event, State
+from spawnlaunch.run.loop import Loop, SignalPipe
+from spawnlaunch.run.options import Options
+from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.processtree import Tree
+from spawnlaunch.run.say import say
 from spawnlaunch.run.worker import Worker, start
 
-GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
-
-STOP = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-WATCHED = (signal.SIGCHLD, signal.SIGALRM, *STOP)
+TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 
 
-def supervise(workers: Sequence[Worker], grace_s: float = GRACE_S) -> int:
-    """Run the workers to their end; the result is the launcher's exit status.
+class Running(NamedTuple):
+    """A worker that was started and has not been reaped, so that its pid is its own."""
 
-    0 when all ended with 0, the first failing worker's own status (128 + n for signal n), or
-    128 + n when signal n told the launcher to stop.
-    """
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
-    gang = Gang(grace_s)
-    try:
-        for worker in workers:
-            gang.running[start(worker, mask)] = worker
-        while gang.running:
-            gang.handle(signal.Signals(signal.sigwait(WATCHED)))
-    finally:
-        gang.kill()
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    return gang.status
+    worker: Worker
+    pid: int
+    pidfd: int | None
+    since: float  # monotonic clock, seconds
+
+
+class Place(NamedTuple):
+    """Where the workers come from, and what they inherit from there."""
+
+    group: int  # process group of the launcher, which a lone worker shares
+    mask: frozenset[int]  # signal mask of the launcher when it was started
 
 
 class Gang:
-    """The workers that still run, and what has been decided about them."""
+    """The workers of one launcher: the state of the decisions, and the processes behind it."""
 
-    def __init__(self, grace_s: float) -> None:
-        self.running: dict[int, Worker] = {}  # by pid
-        self.status = 0
-        self._grace_s = grace_s
-        self._told_to_stop = False
+    def __init__(self, options: Options, place: Place, tree: Tree, pipe: SignalPipe) -> None:
+        self._options = options
+        self._place = place
+        self._tree = tree
+        self._pipe = pipe
+        self._loop = Loop()
+        self._by_rank: dict[int, Running] = {}
+        self._ended: set[int] = set()  # pids of workers that are no more
+        self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
+        self._deadline: float | None = None
+        self._outcomes: list[Outcome] = []
+        self.state = State(frozenset(), options.grace_s)
 
-    def handle(self, signum: signal.Signals) -> None:
-        """React to one signal that was sent to the launcher."""
-        if signum == signal.SIGCHLD:
-            self._reap()
-        elif signum == signal.SIGALRM or (signum == signal.SIGINT and self._told_to_stop):
-            self.kill()
-        elif not self._told_to_stop:
-            self._told_to_stop = True
-            _say(f"{signum.name}: stopping the workers")
-            self._stop(128 + signum)
+    def run(self, workers: Sequence[Worker]) -> Ending:
+        """Start the workers and see them to their end."""
+        lone = len(workers) == 1 and not workers[0].own_session
+        self.state = State(frozenset(w.rank for w in workers), self._options.grace_s, lone)
+        self._start(workers)
+        gc.enable()  # off while it costs a launch time, on while a launch lasts for days
+        before = oom.count()
+        while self.state.running:
+            left = None if self._deadline is None else self._deadline - time.monotonic()
+            if left is not None and left <= 0:
+                self._deadline = None
+                self.happened(decisions.TimeUp(self._prompt()))
+            else:
+                self._loop.turn(left)
+        return Ending(
+            status=self.state.status,
+            cause=self.state.cause,
+            outcomes=tuple(self._outcomes),
+            hostname=self._options.hostname,
+            run_id=self._options.run_id,
+            oom=oom.evidence(before, oom.count()) if self.state.status else None,
+        )
 
     def kill(self) -> None:
-        """SIGKILL for every worker that still runs, and for all that its session holds."""
-        for pid, worker in self.running.items():
-            _send(pid, worker, signal.SIGKILL)
+        """SIGKILL for every worker that still runs, and for what is below it."""
+        self._act(decisions.Kill(frozenset(self._by_rank)))
 
-    def _stop(self, status: int) -> None:
-        """Tell the workers to end; the first call decides the launcher's status."""
-        self.status = self.status or status
-        for pid, worker in self.running.items():
-            _send(pid, worker, signal.SIGTERM)
-        signal.setitimer(signal.ITIMER_REAL, self._grace_s)
+    def happened(self, event: Event) -> None:
+        """Decide about an event, and act."""
+        self.state, actions = decisions.decide(self.state, event)
+        for action in actions:
+            self._act(action)
 
-    def _reap(self) -> None:
-        """Take note of every worker that ended: one SIGCHLD may stand for several."""
-        for pid in list(self.running):
-            ended, wait_status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                self._ended(pid, os.waitstatus_to_exitcode(wait_status))
+    # Events
 
-    def _ended(self, pid: int, code: int) -> None:
-        worker = self.running.pop(pid)
-        if worker.own_session:
-            _send_group(pid, signal.SIGKILL)
-        if code != 0 and self.status == 0:
-            _say(_obituary(worker, pid, code, len(self.running)))
-            self._stop(code if code > 0 else 128 - code)
+    def watch_signals(self, meaning: Callable[[int], Event]) -> None:
+        """Take note of signals to this process; those that mean to end the job are events."""
+
+        def read() -> None:
+            for signum in self._pipe.read():
+                if signum != signal.SIGCHLD:
+                    self.happened(meaning(signum))
+                if signum == signal.SIGTSTP:
+                    os.kill(os.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
+            self._a_child_ended()
+
+        self._loop.watch(self._pipe.fd, read)
+
+    def watch_launcher(self, fd: int) -> None:
+        """Take note of what the launcher passes on, and of its end."""
+
+        def read() -> None:
+            numbers = os.read(fd, 4096)
+            for number in numbers:
+                typed = bool(number & TYPED)
+                signum = number & ~TYPED
+                prompt = typed and signum == signal.SIGINT and self._prompt()
+                self.happened(decisions.Signalled(signum, typed, prompt))
+            if not numbers:
+                self._loop.forget(fd)
+                self.happened(decisions.LauncherGone())
+
+        self._loop.watch(fd, read)
+
+    def _prompt(self) -> bool:
+        return self.state.lone and terminal.prompt_is_open()
+
+    def _a_child_ended(self) -> None:
+        """A worker, where the kernel has no pidfds; else an orphan that we have adopted."""
+        for running in list(self._by_rank.values()):
+            if running.pidfd is None:
+                self._look_after(running)
+        self._clear()
+
+    def _look_after(self, running: Running) -> None:
+        """Take note of the end of a worker, if it is one."""
+        status = 0
+        if running.pidfd is None:
+            pid, status = os.waitpid(running.pid, os.WNOHANG)
+            if not pid:
+                return
+        del self._by_rank[running.worker.rank]
+        self._ended.add(running.pid)
+        if running.worker.own_session:
+            _signal_group(running.pid, signal.SIGKILL)
+        self._clear(running.pid)
+        if running.pidfd is not None:
+            # Only now: while the zombie keeps its number, no other process can have it.
+            _, status = os.waitpid(running.pid, 0)
+            self._loop.forget(running.pidfd)
+            os.close(running.pidfd)
+        self._note(running.worker, running.pid, os.waitstatus_to_exitcode(status), running.since)
+
+    def _clear(self, zombie: int = 0) -> None:
+        """Kill what ended workers have left; a zombie's status is still to be asked for."""
+        pids = {running.pid for running in self._by_rank.values()}
+        self._tree.clear(pids | {zombie}, self._by_rank.keys(), self._ended)
+
+    def _note(self, worker: Worker, pid: int | None, code: int, since: float) -> None:
+        self._outcomes.append(
+            Outcome(
+                rank=worker.rank,
+                local_rank=worker.local_rank,
+                pid=pid,
+                code=code,
+                after_s=time.monotonic() - since,
+                told=self._told.get(worker.rank, 0),
+                error_file=worker.environ.get("TORCHELASTIC_ERROR_FILE"),
+                stderr=worker.stderr,
+            )
+        )
+        self.happened(decisions.Exited(worker.rank, code))
+
+    # Actions
+
+    def _start(self, workers: Sequence[Worker]) -> None:
+        """Fork the workers. Caught signals wait until all are there."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._pipe.caught)
+        parent = os.getpid()
+
+        def prepare(worker: Worker) -> None:
+            signals.default_in_child(self._pipe.caught)
+            kernel.die_with_parent(parent)
+            if not worker.own_session:
+                _join(self._place.group)
+
+        for i, worker in enumerate(workers):
+            try:
+                pid = start(worker, self._place.mask, prepare)
+            except OSError as error:  # no more processes, or no memory for one
+                say([f"cannot start rank {worker.rank}: {error.strerror}; see ulimit -u, and the "
+                     "pids limit of the cgroup"])  # fmt: skip
+                for missing in workers[i:]:
+                    self._note(missing, None, os.EX_OSERR, time.monotonic())
+                break
+            running = Running(worker, pid, kernel.open_pidfd(pid), time.monotonic())
+            self._by_rank[worker.rank] = running
+            if running.pidfd is not None:
+                self._loop.watch(running.pidfd, partial(self._look_after, running))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case decisions.Send(signum, ranks):
+                self._send(signum, ranks)
+            case decisions.Forward(signum, ranks):
+                caught = (r for r in self._of(ranks) if _catches(r.pid, signum))
+                for running in caught:
+                    os.kill(running.pid, signum)
+            case decisions.Kill(ranks):
+                self._tree.kill_below(running.pid for running in self._of(ranks))
+                self._send(signal.SIGKILL, ranks)
+            case decisions.Deadline(after_s):
+                self._deadline = None if after_s is None else time.monotonic() + after_s
+            case decisions.Announce(what, number):
+                say([self._words(what, number)])
+
+    def _of(self, ranks: Iterable[int]) -> list[Running]:
+        return [self._by_rank[rank] for rank in sorted(ranks) if rank in self._by_rank]
+
+    def _send(self, signum: int, ranks: frozenset[int]) -> None:
+        """SIGTERM is the worker's alone, all else is for its whole group.
+
+        A DataLoader whose processes die of a SIGTERM of their own raises in the worker, which is
+        about to save.
+        """
+        if signum in (signal.SIGTERM, signal.SIGKILL):
+            self._told.update(dict.fromkeys(ranks, int(signum)))
+        for running in self._of(ranks):
+            group = running.worker.own_session and signum != signal.SIGTERM
+            if not (group and _signal_group(running.pid, signum)):
+                os.kill(running.pid, signum)
+
+    def _words(self, what: str, number: int) -> str:
+        ranks, grace_s = sorted(self.state.running), self._options.grace_s
+        match what:
+            case "failure":
+                return report.failed(self._outcomes[-1], len(ranks))
+            case "signal":
+                return report.told(number, grace_s)
+            case "interrupt":
+                return report.interrupted(grace_s)
+            case "again":
+                return report.again(number)
+            case "overdue":
+                return report.overdue(ranks, grace_s)
+            case "stuck":
+                return report.stuck(ranks, decisions.STUCK_S)
+        return "the launcher is gone: ended the workers"
 
 
-def _send(pid: int, worker: Worker, signum: signal.Signals) -> None:
-    """Signal a worker that has not been reaped, and its session where it has one of its own."""
-    if not (worker.own_session and _send_group(pid, signum)):
-        os.kill(pid, signum)  # also a worker that has not reached setsid yet
+def _join(group: int) -> None:
+    with suppress(OSError):  # in another session, or ended: then there is no terminal to share
+        os.setpgid(0, group)
 
 
-def _send_group(pid: int, signum: signal.Signals) -> bool:
-    """Signal the process group of a session's leader; False where nobody is in it."""
+def _signal_group(pid: int, signum: int) -> bool:
+    """Signal the process group of a session's leader; False where it has not made one yet."""
     try:
         os.killpg(pid, signum)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM where all are zombies
         return False
     return True
 
 
-def _obituary(worker: Worker, pid: int, code: int, others: int) -> str:
-    how = f"exited with status {code}" if code > 0 else f"died of {signal.Signals(-code).name}"
-    rest = f"; stopping the other {others}" if others else ""
-    return f"rank {worker.rank} (pid {pid}) {how}{rest}"
-
-
-def _say(line: str) -> None:
-    print(f"spawnlaunch: {line}", file=sys.stderr, flush=True)
+def _catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    except OSError:
+        return False
+    return bool(masks) and bool(int(masks[0], 16) >> (signum - 1) & 1)

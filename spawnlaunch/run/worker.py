@@ -3,13 +3,13 @@
 import os
 import signal
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Program, Request
-from spawnlaunch.run.environment import environment
+from spawnlaunch.run.environment import MARK, environment
 from spawnlaunch.streams import STDERR, STDOUT
 from spawnlaunch.world import Resolution, World
 
@@ -49,6 +49,7 @@ def plan(
     the launcher's session, so that it has the terminal.
     """
     world, exports = resolution.world, resolution.exports
+    run = os.path.basename(scratch)  # unique, so it is the mark of this run as well
     workers = []
     for i, seat in enumerate(seats):
         rank, local_rank = world.rank + i, world.local_rank + i
@@ -60,7 +61,10 @@ def plan(
                 rank=rank,
                 local_rank=local_rank,
                 command=command(request.program, request.python),
-                environ=environment(request, world, i, seat, exports, error_file, environ),
+                environ={
+                    **environment(request, world, i, seat, exports, error_file, environ),
+                    **({} if world.mode == "task" else {MARK: f"{run}.{rank}"}),
+                },
                 seat=seat,
                 mem_bind=request.mem_bind,
                 own_session=len(seats) > 1,
@@ -99,14 +103,21 @@ def command(program: Program, python: str) -> tuple[str, ...]:
     return (python, "-u", target, *program.args)
 
 
-def start(worker: Worker, signal_mask: Iterable[int]) -> int:
+def start(worker: Worker, signal_mask: Iterable[int], prepare: Callable[[Worker], None]) -> int:
     """Fork a process that becomes the worker; the result is its pid.
 
-    `signal_mask` is the mask that the worker starts with.
+    It first does what `prepare` says; `signal_mask` is the mask that the worker starts with. Raises
+    OSError where there can be no other process.
     """
     pid = os.fork()
     if pid == 0:
-        become(worker, signal_mask)
+        try:
+            prepare(worker)
+            become(worker, signal_mask)
+        except Exception as error:
+            print(f"spawnlaunch: rank {worker.rank}: cannot start: {error!r}", file=sys.stderr)
+        finally:
+            os._exit(CANNOT_EXECUTE)  # whatever happened: never run on as a second parent
     return pid
 
 

@@ -1,0 +1,60 @@
+"""The launchers of `benchmarks.launch`: what one types to start N workers on this machine."""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Launcher(NamedTuple):
+    """A way to start workers."""
+
+    name: str
+    command: Callable[[int, Path], list[str]]  # of a number of workers and their script
+    watches: bool = True  # ends the others when one worker fails
+
+
+def launchers() -> list[Launcher]:
+    """Ours first, then those of the others that are installed."""
+    found = [
+        Launcher("spawnlaunch", _spawnlaunch),
+        Launcher("shell loop", _shell, watches=False),
+    ]
+    if find_spec("torch"):
+        found.append(Launcher("torchrun", _torchrun))
+    if shutil.which("mpirun"):
+        found.append(Launcher("mpirun", _mpirun))
+    if find_spec("torch") and find_spec("accelerate"):
+        found.append(Launcher("accelerate", _accelerate))
+    return found
+
+
+def _spawnlaunch(n: int, script: Path) -> list[str]:
+    return [sys.executable, "-m", "spawnlaunch", "--nproc", str(n), str(script)]
+
+
+def _shell(n: int, script: Path) -> list[str]:
+    """The least that starts N processes and waits for them: it pins and watches nothing."""
+    loop = 'i=0; while [ $i -lt {0} ]; do RANK=$i "{1}" -u "{2}" & i=$((i+1)); done; wait'
+    return ["sh", "-c", loop.format(n, sys.executable, script)]
+
+
+def _torchrun(n: int, script: Path) -> list[str]:
+    return [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(n), str(script)]
+
+
+def _mpirun(n: int, script: Path) -> list[str]:
+    as_root = ["--allow-run-as-root"] if os.geteuid() == 0 else []
+    python = [sys.executable, "-u", str(script)]
+    return ["mpirun", *as_root, "--oversubscribe", "-n", str(n), *python]
+
+
+def _accelerate(n: int, script: Path) -> list[str]:
+    """On CPUs it starts one process, or goes through MPI; on GPUs it is torchrun within."""
+    one, several = ["--cpu"], ["--multi_gpu"]
+    words = ["--num_processes", str(n), "--num_machines", "1", "--mixed_precision", "no"]
+    module = [sys.executable, "-m", "accelerate.commands.launch"]
+    return [*module, *(one if n == 1 else several), *words, "--dynamo_backend", "no", str(script)]

@@ -1,0 +1,219 @@
+"""What to do when something happens to a gang of workers: a pure function of state and event.
+
+    decide(state, event) -> (state, actions)
+
+No process, clock or file is looked at here. A gang is in one of four stages, and only goes down:
+
+    RUNNING      nothing has gone wrong
+    INTERRUPTED  Ctrl-C was typed, and the one worker that has the terminal has had it as well
+    STOPPING     the workers were told to end (SIGTERM) and have the grace
+    KILLING      SIGKILL was sent
+
+(A worker that answers Ctrl-C with a prompt, as a debugger does, takes the gang from INTERRUPTED
+back to RUNNING.)
+"""
+
+import signal
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from spawnlaunch.run import signals
+from spawnlaunch.run.signals import exit_status
+
+RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
+
+# After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
+STUCK_S = 10.0
+
+
+class Exited(NamedTuple):
+    """A worker has ended: `code` as subprocess has it, -n for death by signal n."""
+
+    rank: int
+    code: int
+
+
+class Signalled(NamedTuple):
+    """The launcher got a signal."""
+
+    signum: int
+    typed: bool = False  # on the terminal, so its whole foreground group got it
+    prompt: bool = False  # somebody waits there for a key, as readline and full-screen programs do
+
+
+class GuardSignalled(NamedTuple):
+    """The guard got a signal that means to end the job; the launcher may have got it as well."""
+
+    signum: int
+
+
+class TimeUp(NamedTuple):
+    """The deadline that was set last has passed."""
+
+    prompt: bool = False
+
+
+class LauncherGone(NamedTuple):
+    """The launcher has died, and nobody is there to watch for."""
+
+
+Event = Exited | Signalled | GuardSignalled | TimeUp | LauncherGone
+
+
+class Send(NamedTuple):
+    """Signal the worker processes; SIGSTOP and SIGCONT are for their whole groups."""
+
+    signum: int
+    ranks: frozenset[int]
+
+
+class Forward(NamedTuple):
+    """Signal those of the workers that catch the signal."""
+
+    signum: int
+    ranks: frozenset[int]
+
+
+class Kill(NamedTuple):
+    """SIGKILL for the workers, and for all that they started."""
+
+    ranks: frozenset[int]
+
+
+class Deadline(NamedTuple):
+    """Send TimeUp after so many seconds; any earlier deadline is void."""
+
+    after_s: float | None
+
+
+class Announce(NamedTuple):
+    """Tell the user, in words that the state gives."""
+
+    what: str  # "failure", "signal", "interrupt", "again", "overdue", "stuck" or "gone"
+    number: int = 0  # the rank, or the signal
+
+
+Action = Send | Forward | Kill | Deadline | Announce
+
+
+class Cause(NamedTuple):
+    """Why the gang is being ended."""
+
+    kind: str  # "failure", "signal" or "gone"
+    number: int = 0  # the rank that failed first, or the signal
+    code: int = 0  # of a failure: how that rank ended
+
+
+class State(NamedTuple):
+    """A gang, as far as decisions go."""
+
+    running: frozenset[int]  # ranks
+    grace_s: float
+    lone: bool = False  # the one worker shares the terminal with the launcher
+    ended: tuple[Exited, ...] = ()  # in the order in which it was seen
+    stage: str = RUNNING
+    cause: Cause | None = None
+    interrupts: int = 0  # SIGINTs that the launcher has got
+    suspended: bool = False
+
+    @property
+    def status(self) -> int:
+        """The launcher's exit status, once nobody is running."""
+        if self.cause is None:
+            return 0
+        if self.cause.kind == "failure":
+            return exit_status(self.cause.code)
+        codes = {code for _, code in self.ended}
+        if len(codes) == 1 and min(codes) >= 0:
+            return codes.pop()  # all ended by themselves and alike: "preempted, saved" is seen
+        return 128 + (self.cause.number or signal.SIGKILL)
+
+
+Decision = tuple[State, list[Action]]
+
+
+def decide(state: State, event: Event) -> Decision:
+    """The state after an event, and what to do about it, in this order."""
+    match event:
+        case Exited():
+            return _exited(state, event)
+        case Signalled(signum=signum) if signum in signals.STOP:
+            return _told_to_stop(state, event)
+        case Signalled():
+            return _passed_on(state, event)
+        case GuardSignalled(signum=signum):
+            return _stop(state, Cause("signal", signum)) if state.stage == RUNNING else (state, [])
+        case TimeUp():
+            return _time_up(state, event)
+        case LauncherGone():
+            state = state._replace(cause=state.cause or Cause("gone"))
+            return _kill(state, [Announce("gone")])
+
+
+def _exited(state: State, event: Exited) -> Decision:
+    state = state._replace(running=state.running - {event.rank}, ended=(*state.ended, event))
+    if event.code != 0 and state.stage == RUNNING:
+        return _stop(state, Cause("failure", event.rank, event.code))
+    return state, []
+
+
+def _told_to_stop(state: State, event: Signalled) -> Decision:
+    at_worker_too = state.lone and event.typed and event.signum == signal.SIGINT
+    if at_worker_too and event.prompt:
+        return state, []
+    if event.signum == signal.SIGINT:
+        state = state._replace(interrupts=state.interrupts + 1)
+        if state.interrupts > 1:
+            return _kill(state, [Announce("again", event.signum)])
+    cause = Cause("signal", event.signum)
+    if state.stage == RUNNING and at_worker_too:
+        state = state._replace(stage=INTERRUPTED, cause=cause)
+        return state, [Deadline(state.grace_s / 2), Announce("interrupt", event.signum)]
+    if state.stage in (RUNNING, INTERRUPTED):
+        return _stop(state, cause)
+    return state, []
+
+
+def _stop(state: State, cause: Cause, grace_s: float | None = None) -> Decision:
+    """Tell the workers to end. The cause that was there first stays."""
+    actions: list[Action] = []
+    if state.running:
+        actions = [
+            Send(signal.SIGTERM, state.running),
+            *_continued(state),
+            Deadline(state.grace_s if grace_s is None else grace_s),
+            Announce(cause.kind, cause.number),
+        ]
+    return state._replace(stage=STOPPING, cause=state.cause or cause, suspended=False), actions
+
+
+def _continued(state: State) -> Iterable[Action]:
+    """A stopped process cannot use its grace."""
+    return [Send(signal.SIGCONT, state.running)] if state.suspended else []
+
+
+def _kill(state: State, announce: list[Action]) -> Decision:
+    return (
+        state._replace(stage=KILLING),
+        [Kill(state.running), Deadline(STUCK_S), *announce],
+    )
+
+
+def _passed_on(state: State, event: Signalled) -> Decision:
+    """A signal for the workers; one that has the terminal has had what was typed there."""
+    ranks = frozenset() if state.lone and event.typed else state.running
+    if event.signum in signals.FORWARD:
+        return state, [Forward(event.signum, ranks)]
+    if event.signum == signal.SIGTSTP:
+        return state._replace(suspended=True), [Send(signal.SIGSTOP, ranks)]
+    return state._replace(suspended=False), [Send(signal.SIGCONT, state.running)]
+
+
+def _time_up(state: State, event: TimeUp) -> Decision:
+    if state.stage == INTERRUPTED and event.prompt:
+        return state._replace(stage=RUNNING, cause=None, interrupts=0), [Deadline(None)]
+    if state.stage == INTERRUPTED and state.cause:
+        return _stop(state, state.cause, state.grace_s / 2)
+    if state.stage == STOPPING:
+        return _kill(state, [Announce("overdue")])
+    return state, [Deadline(None), Announce("stuck")]

@@ -1,0 +1,90 @@
+"""What a worker left about its failure: torch's error file, else the tail of its stderr.
+
+The format is that of torch.distributed.elastic.multiprocessing.errors.error_handler:
+
+    {"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...",
+                                                             "timestamp": "1760000000"}}}
+
+where older versions, and programs of the user's, write a plain string as the outer "message".
+"""
+
+import os
+import time
+from typing import Any
+
+from spawnlaunch.run.outcome import Outcome
+from spawnlaunch.run.signals import exit_status, how_it_ended
+
+TAIL_BYTES = 16384
+TAIL_LINES = 60
+
+
+def last_words(outcome: Outcome) -> str | None:
+    """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
+    return traceback_in(_read(outcome.error_file)) or _tail(outcome.stderr)
+
+
+def traceback_in(record: Any) -> str | None:
+    """The traceback in the content of an error file, else its message."""
+    message = record.get("message") if isinstance(record, dict) else None
+    if isinstance(message, str):
+        return message
+    if not isinstance(message, dict):
+        return None
+    extra = message.get("extraInfo")
+    stack = extra.get("py_callstack") if isinstance(extra, dict) else None
+    text = stack or message.get("message")
+    return text if isinstance(text, str) else None
+
+
+def copy(outcome: Outcome, path: str) -> None:
+    """Leave the first failure in the error file that the user named. Raises OSError."""
+    import json  # takes 2 ms, and is needed after a failure only
+
+    record = _read(outcome.error_file)
+    if not isinstance(record, dict):
+        record = _made_up(outcome)
+    if isinstance(record.get("message"), dict):
+        record["message"].setdefault("errorCode", exit_status(outcome.code))
+    with open(path, "w") as file:
+        json.dump(record, file)
+
+
+def _made_up(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "message": {
+            "message": f"rank {outcome.rank} {how_it_ended(outcome.code)}",
+            "extraInfo": {
+                "py_callstack": _tail(outcome.stderr) or "",
+                "timestamp": str(int(time.time())),
+            },
+        }
+    }
+
+
+def _read(path: str | None) -> Any:
+    """The content of an error file; None where there is none, or nothing that makes sense."""
+    if path is None or not os.path.exists(path):
+        return None
+    import json
+
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+def _tail(path: str | None) -> str | None:
+    """The last lines of a file of stderr."""
+    if path is None:
+        return None
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            file.seek(max(0, size - TAIL_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return None
+    whole = lines if size <= TAIL_BYTES else lines[1:]
+    return "\n".join(whole[-TAIL_LINES:]) or None

@@ -1,0 +1,88 @@
+"""The guard: a process between the launcher and the workers, which it starts and watches.
+
+    launcher   the process that the user started; takes the signals
+      guard    a subreaper in a group of its own; starts the workers and decides
+        worker, worker, ...   each in its own session; the kernel kills it if the guard dies
+
+They watch each other. A launcher that dies, of whatever, closes the pipe to its guard, which kills
+all that is below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG), and what those
+have started comes to the launcher, a subreaper too, which kills it. So either one is enough.
+"""
+
+import os
+import signal
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.run import job, kernel, signals
+from spawnlaunch.run.decisions import GuardSignalled
+from spawnlaunch.run.loop import SignalPipe
+from spawnlaunch.run.options import Options
+from spawnlaunch.run.processtree import Tree
+from spawnlaunch.run.say import say
+from spawnlaunch.run.supervisor import Gang, Place
+from spawnlaunch.run.worker import Worker
+
+
+class Guard(NamedTuple):
+    """What the launcher knows of its guard."""
+
+    pid: int
+    channel: int  # descriptor to write signals to
+
+
+def start(workers: Sequence[Worker], options: Options, place: Place) -> Guard:
+    """Fork the guard; the signals that the launcher watches are blocked by now.
+
+    Raises OSError where there can be no other process.
+    """
+    launcher = os.getpid()
+    inlet, outlet = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = os.EX_SOFTWARE
+        try:
+            os.close(outlet)
+            status = _guard(workers, options, place, launcher, inlet)
+        except UsageError as error:
+            say([f"error: {error}"])
+            status = 2
+        except Exception as error:
+            if os.environ.get("SPAWNLAUNCH_DEBUG"):
+                import traceback
+
+                traceback.print_exc()
+            say([f"internal error in the guard: {type(error).__name__}: {error}; this is a fault "
+                 "of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where"])  # fmt: skip
+        finally:
+            os._exit(status)  # never return as a second launcher
+    os.close(inlet)
+    os.set_blocking(outlet, False)
+    return Guard(pid, outlet)
+
+
+def _guard(
+    workers: Sequence[Worker], options: Options, place: Place, launcher: int, inlet: int
+) -> int:
+    """Be the guard; the result is the exit status, for the launcher to have as well."""
+    kernel.rename("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
+    _leave_group(stay_in_session=not workers[0].own_session)
+    tree = Tree(options.mark, adopts=kernel.adopt_orphans())
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
+    pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
+    gang = Gang(options, place, tree, pipe)
+    gang.watch_signals(GuardSignalled)
+    gang.watch_launcher(inlet)
+    return job.carry_out(gang, tree, workers, options)
+
+
+def _leave_group(stay_in_session: bool) -> None:
+    """What is typed on the terminal, or sent to the launcher's group, is for the launcher.
+
+    A worker that is to have the terminal can come from a guard in its session only.
+    """
+    if stay_in_session:
+        os.setpgid(0, 0)
+    else:
+        os.setsid()

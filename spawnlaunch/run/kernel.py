@@ -1,0 +1,90 @@
+"""System calls that Python has no name for: prctl, and pidfds where Python was built without them.
+
+Sources: prctl(2), pidfd_open(2), pidfd_send_signal(2), proc(5) ("/proc/pid/cmdline" and fields 48
+to 51 of "/proc/pid/stat"). The numbers of the pidfd calls are the same on every architecture.
+ctypes takes 1.5 ms to import, so it is loaded once, before the first fork.
+"""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+
+PR_SET_PDEATHSIG = 1
+PR_SET_NAME = 15
+PR_SET_CHILD_SUBREAPER = 36
+SYS_PIDFD_SEND_SIGNAL = 424
+SYS_PIDFD_OPEN = 434
+
+IS_LINUX = sys.platform == "linux"
+
+if IS_LINUX:
+    try:
+        import ctypes
+
+        _libc = ctypes.CDLL(None, use_errno=True)
+    except (ImportError, OSError):  # a Python without libffi
+        IS_LINUX = False
+
+
+def _prctl(option: int, value: object) -> bool:
+    if not IS_LINUX:
+        return False
+    # Variadic: without the casts the upper half of a register is whatever it was.
+    zero = ctypes.c_ulong(0)
+    argument = ctypes.c_ulong(value) if isinstance(value, int) else value
+    return bool(_libc.prctl(option, argument, zero, zero, zero) == 0)
+
+
+def adopt_orphans() -> bool:
+    """Become the new parent of every descendant whose parent ends; False where that cannot be."""
+    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the thread that forked it ends.
+
+    `parent` is that thread's process; it may have ended before the kernel was asked, so that is
+    looked at afterwards. The setting survives exec, and is not inherited by children.
+    """
+    if _prctl(PR_SET_PDEATHSIG, signal.SIGKILL) and os.getppid() != parent:
+        os._exit(128 + signal.SIGKILL)
+
+
+def rename(name: str, title: str) -> None:
+    """Show `name` (15 bytes at most) as command in ps, and `title` as command line."""
+    if not IS_LINUX:
+        return
+    _prctl(PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
+    try:
+        with open("/proc/self/stat", "rb") as file:
+            fields = file.read().rpartition(b") ")[2].split()
+    except OSError:
+        return
+    start, end = int(fields[48 - 3]), int(fields[49 - 3])
+    if 0 < start < end:
+        # The words of the command line lie here, each with its NUL. Python has copied them.
+        room = end - start
+        ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
+
+
+def open_pidfd(pid: int) -> int | None:
+    """A descriptor of the process, close-on-exec; None where the kernel has none or it is gone."""
+    try:
+        if hasattr(os, "pidfd_open"):
+            return os.pidfd_open(pid)
+    except OSError:
+        return None
+    if not IS_LINUX:
+        return None
+    fd = int(_libc.syscall(SYS_PIDFD_OPEN, pid, 0))
+    return fd if fd >= 0 else None
+
+
+def signal_pidfd(fd: int, signum: int) -> None:
+    """Signal the process behind a descriptor; nothing happens where it is gone or not ours."""
+    if not hasattr(signal, "pidfd_send_signal"):
+        _libc.syscall(SYS_PIDFD_SEND_SIGNAL, fd, signum, None, 0)
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        signal.pidfd_send_signal(fd, signum)

@@ -1,0 +1,69 @@
+"""Wait for several descriptors at once, and call who waits for each.
+
+epoll hands out descriptors in the order in which they became ready: with a pidfd for every worker
+that is the order of their exits, which `waitid` does not tell. Where there is no epoll, poll does
+the same without the order.
+"""
+
+import os
+import select
+import signal
+from collections.abc import Callable, Iterable
+
+
+class Loop:
+    """Descriptors that are waited for. They stay their owners' to close."""
+
+    def __init__(self) -> None:
+        self._calls: dict[int, Callable[[], None]] = {}
+        if hasattr(select, "epoll"):
+            self._poller: select.epoll | select.poll = select.epoll()
+            self._per_second = 1
+        else:
+            self._poller = select.poll()
+            self._per_second = 1000
+
+    def watch(self, fd: int, call: Callable[[], None]) -> None:
+        """Call `call` whenever `fd` can be read, or its other end is closed."""
+        self._poller.register(fd, select.POLLIN)
+        self._calls[fd] = call
+
+    def forget(self, fd: int) -> None:
+        """Watch `fd` no longer; to be called before it is closed."""
+        self._poller.unregister(fd)
+        del self._calls[fd]
+
+    def turn(self, timeout_s: float | None) -> None:
+        """Wait until something is ready, and make the calls; at most `timeout_s` (None: forever).
+
+        A call may forget descriptors that are ready too: they are not called any more.
+        """
+        timeout = None if timeout_s is None else max(0.0, timeout_s) * self._per_second
+        for fd, _ in self._poller.poll(timeout):
+            call = self._calls.get(fd)
+            if call:
+                call()
+
+
+class SignalPipe:
+    """Signals as bytes in a pipe: the handlers in C write their numbers, and nothing else runs."""
+
+    def __init__(self, caught: Iterable[int]) -> None:
+        self.caught = frozenset(caught)
+        self.fd, self._end = os.pipe()
+        os.set_blocking(self.fd, False)
+        os.set_blocking(self._end, False)
+        signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
+        for signum in self.caught:
+            signal.signal(signum, _nothing)
+
+    def read(self) -> list[int]:
+        """The signals that came since the last call, in their order."""
+        try:
+            return list(os.read(self.fd, 4096))
+        except BlockingIOError:
+            return []
+
+
+def _nothing(*_: object) -> None:
+    """A handler: without one a signal would not be caught, and not be written to the pipe."""

@@ -1,0 +1,38 @@
+"""What a launch needs to know besides its workers."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.request import Request
+
+
+class Options(NamedTuple):
+    """How to run and end the workers, and where to leave word of it."""
+
+    grace_s: float  # from SIGTERM to SIGKILL
+    scratch: str  # directory, made and removed by the launch; its name is the run's unique id
+    hostname: str
+    run_id: str  # the job's name, which may be that of other launches as well
+    result: str | None  # file for the outcome of all ranks
+    error_file: str | None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
+
+    @property
+    def mark(self) -> str:
+        """The unique id that the workers' environments bear."""
+        return os.path.basename(self.scratch)
+
+
+def options(
+    request: Request, run_id: str, environ: Mapping[str, str], hostname: str, scratch: str
+) -> Options:
+    """What the command line and the environment say about it. Raises UsageError."""
+    result = os.path.abspath(request.result) if request.result else None
+    if result and not os.access(os.path.dirname(result), os.W_OK):
+        raise UsageError(
+            f"--result {request.result}: no directory that can be written to is there; make it, or "
+            "name another"
+        )
+    error_file = environ.get("TORCHELASTIC_ERROR_FILE")
+    return Options(request.grace_s, scratch, hostname, run_id, result, error_file or None)

@@ -1,0 +1,36 @@
+"""How a launch ended: what is known of every rank, and of all together."""
+
+from typing import NamedTuple
+
+from spawnlaunch.run.decisions import Cause
+
+
+class Outcome(NamedTuple):
+    """How one worker ended."""
+
+    rank: int
+    local_rank: int
+    pid: int | None  # None: it could not be started
+    code: int  # exit status, or -n for death by signal n
+    after_s: float  # from its start to its end, in seconds
+    told: int  # the last signal that the launcher sent to end it; 0: it ended by itself
+    error_file: str | None  # where torch's @record writes
+    stderr: str | None  # the file that its stderr goes to
+
+
+class Ending(NamedTuple):
+    """How the launch ended."""
+
+    status: int  # the launcher's exit status
+    cause: Cause | None  # None: every worker ended with 0
+    outcomes: tuple[Outcome, ...]  # in the order in which the workers ended
+    hostname: str
+    run_id: str
+    oom: str | None  # evidence of the out-of-memory killer, in words
+
+    @property
+    def first_failure(self) -> Outcome | None:
+        """The worker whose failure ended the launch."""
+        if self.cause is None or self.cause.kind != "failure":
+            return None
+        return next(one for one in self.outcomes if one.rank == self.cause.number)

@@ -1,0 +1,54 @@
+"""The file of --result: how every rank of this launcher ended, for programs.
+
+    {"status": 7, "cause": "failure", "signal": null, "first_failure": 1, "host": "node0",
+     "run_id": "local-4711", "oom": null,
+     "ranks": [{"rank": 0, "local_rank": 0, "pid": 4713, "status": 143, "signal": "SIGTERM",
+                "told": "SIGTERM", "seconds": 1.25}, ...]}
+
+`status` is an exit status as the shell has it. `signal` names what ended a rank (above: the
+launch), `told` what the launcher had sent it before; both are null where there was nothing.
+"""
+
+import os
+from typing import Any
+
+from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.signals import exit_status, name
+
+
+def as_dict(ending: Ending) -> dict[str, Any]:
+    """The content of the file, ranks in their order."""
+    cause, failure = ending.cause, ending.first_failure
+    return {
+        "status": ending.status,
+        "cause": cause.kind if cause else None,
+        "signal": name(cause.number) if cause and cause.kind == "signal" else None,
+        "first_failure": failure.rank if failure else None,
+        "host": ending.hostname,
+        "run_id": ending.run_id,
+        "oom": ending.oom,
+        "ranks": [_rank(outcome) for outcome in sorted(ending.outcomes)],
+    }
+
+
+def _rank(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "rank": outcome.rank,
+        "local_rank": outcome.local_rank,
+        "pid": outcome.pid,
+        "status": exit_status(outcome.code),
+        "signal": name(-outcome.code) if outcome.code < 0 else None,
+        "told": name(outcome.told) if outcome.told else None,
+        "seconds": round(outcome.after_s, 3),
+    }
+
+
+def write(ending: Ending, path: str) -> None:
+    """Write the file, whole or not at all. Raises OSError."""
+    import json  # takes 2 ms, and is needed with --result only
+
+    unfinished = f"{path}.{os.getpid()}.tmp"
+    with open(unfinished, "w") as file:
+        json.dump(as_dict(ending), file, indent=1)
+        file.write("\n")
+    os.replace(unfinished, path)

@@ -1,0 +1,31 @@
+"""Speak to the user on stderr, without ever waiting long for a reader.
+
+The guard speaks too, and a pipe that nobody reads must not keep it from its work.
+"""
+
+import os
+import select
+from collections.abc import Iterable
+
+PATIENCE_S = 2.0  # for each 4 KiB, while there is still work to do
+PIPE_BUF = 4096  # a pipe that polls as writable takes this much at once, untorn (pipe(7))
+
+
+def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> None:
+    """Write lines of our own, each with our name in front."""
+    write("".join(f"spawnlaunch: {line}\n" for line in lines), patience_s)
+
+
+def write(text: str, patience_s: float = PATIENCE_S) -> None:
+    """Write text to stderr; what nobody reads in time is dropped."""
+    poller = select.poll()
+    poller.register(2, select.POLLOUT)
+    data = text.encode(errors="backslashreplace")
+    while data:
+        try:
+            ready = poller.poll(patience_s * 1000)
+            if not ready:
+                return
+            data = data[os.write(2, data[:PIPE_BUF]) :]
+        except OSError:
+            return  # closed, or its reader has gone

@@ -1,0 +1,71 @@
+"""The kernel kills a worker for want of memory: the report says so."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch.run.oom import Count, evidence
+from tests.run.watching import KILLED, launched
+
+MIB = 1 << 20
+
+
+@pytest.fixture
+def cgroup() -> Iterator[Path]:
+    """A cgroup of 200 MiB: v1's memory controller, or v2's, whichever this machine lets us have."""
+    v1, v2 = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    root, limit = (v1, "memory.limit_in_bytes") if v1.is_dir() else (v2, "memory.max")
+    group = root / f"spawnlaunch-test-{uuid.uuid4()}"
+    try:
+        group.mkdir()
+        (group / limit).write_text(str(200 * MIB))
+    except OSError as error:
+        if group.is_dir():
+            group.rmdir()
+        pytest.skip(f"needs a memory cgroup of its own: {error}")
+    yield group
+    group.rmdir()
+
+
+def test_a_worker_that_the_kernel_killed_for_want_of_memory_is_reported_as_such(
+    cgroup: Path, tmp_path: Path
+):
+    def enter() -> None:
+        (cgroup / "cgroup.procs").write_text(str(os.getpid()))
+
+    script = tmp_path / "eat.py"
+    script.write_text(
+        "import os, time\n"
+        "if os.environ['RANK'] == '1':\n"
+        "    eaten = [bytearray(os.urandom(1 << 20)) for _ in range(1000)]\n"
+        "time.sleep(600)\n"
+    )
+    result = tmp_path / "result.json"
+    with launched(
+        "--nproc", 2, "--result", result, script, directory=tmp_path, preexec=enter
+    ) as launch:
+        assert launch.status() == KILLED
+        assert "failed first: rank 1" in launch.stderr
+        last = launch.stderr.splitlines()[-1]
+        assert "out of memory: meanwhile the kernel killed 1 process of this cgroup" in last
+        assert "whose limit is 200 MiB" in last
+    assert "out of memory" in json.loads(result.read_text())["oom"]
+
+
+def test_without_a_kill_there_is_no_evidence():
+    before = Count(3, "/sys/fs/cgroup/memory.events", None)
+    assert evidence(before, before) is None
+    assert evidence(None, before) is None
+    assert evidence(before, None) is None
+
+
+def test_several_kills_are_counted():
+    before, after = Count(3, "/c/memory.events", None), Count(5, "/c/memory.events", None)
+    assert evidence(before, after) == (
+        "out of memory: meanwhile the kernel killed 2 processes of this cgroup "
+        "(/c/memory.events: oom_kill 3 to 5)"
+    )

@@ -1,0 +1,178 @@
+"""In a terminal: Ctrl-C, Ctrl-Z and a debugger, typed on a real one."""
+
+import os
+import pty
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.launching import LAUNCHER, WORKERS, clean_environ
+from tests.run.watching import SOON_S, children, state, until
+
+CTRL_C, CTRL_Z = b"\x03", b"\x1a"
+
+
+class Terminal:
+    """A pseudo-terminal and the launcher in its foreground."""
+
+    def __init__(self, pid: int, fd: int) -> None:
+        self.pid = pid
+        self.fd = fd
+        self.text = ""
+        self.wait_status: int | None = None
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.fd, keys)
+
+    def read_until(self, word: str, count: int = 1) -> None:
+        deadline = time.monotonic() + SOON_S
+        os.set_blocking(self.fd, False)
+        while self.text.count(word) < count:
+            assert time.monotonic() < deadline, f"{word!r} never came: {self.text}"
+            if not self.read():
+                time.sleep(0.01)
+
+    def read(self) -> bool:
+        try:
+            data = os.read(self.fd, 65536)
+        except OSError:  # nothing yet, or nobody has the other end any more
+            return False
+        self.text += data.decode()
+        return bool(data)
+
+    def ended(self) -> bool:
+        self.read()
+        if self.wait_status is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self.wait_status = status
+        return self.wait_status is not None
+
+    def status(self) -> int:
+        until(self.ended, "the launcher has ended")
+        while self.read():
+            pass
+        assert self.wait_status is not None
+        code = os.waitstatus_to_exitcode(self.wait_status)
+        return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def terminal(*words: object) -> Iterator[Terminal]:
+    command = [*LAUNCHER, "--quiet", *map(str, words)]
+    pid, fd = pty.fork()
+    if pid == 0:
+        os.execve(sys.executable, command, clean_environ())
+    running = Terminal(pid, fd)
+    try:
+        yield running
+    finally:
+        if not running.ended():
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        os.close(fd)
+
+
+def ours(text: str) -> list[str]:
+    """The lines that the launcher itself has said."""
+    return [
+        line for line in text.splitlines() if line.removeprefix("^C").startswith("spawnlaunch:")
+    ]
+
+
+def test_CTRL_C_ends_several_workers_with_one_line():
+    with terminal("--nproc", 2, WORKERS / "catch.py", "INT", "TERM") as tty:
+        tty.read_until("ready", 2)
+        tty.type(CTRL_C)
+        assert tty.status() == 85
+        assert ours(tty.text)[0].endswith("SIGINT: stopping the workers, which have 30 s")
+        assert len(ours(tty.text)) == 1
+        assert "SIGINT 0" not in tty.text  # they are in other sessions, and told with SIGTERM
+        assert "Traceback" not in tty.text
+
+
+def test_CTRL_C_is_for_a_single_worker_itself():
+    with terminal("--nproc", 1, WORKERS / "catch.py", "INT", "TERM") as tty:
+        tty.read_until("ready")
+        tty.type(CTRL_C)
+        tty.read_until("SIGINT 0")
+        tty.read_until("Ctrl-C: the worker has 30 s to end; Ctrl-C again kills it")
+        assert "SIGTERM 0" not in tty.text
+        tty.type(CTRL_C)
+        assert tty.status() == 128 + signal.SIGINT
+        assert "SIGINT again: killing the workers" in tty.text
+
+
+def test_a_single_worker_that_lives_on_after_CTRL_C_is_ended_within_the_grace():
+    with terminal("--nproc", 1, "--grace", 1, WORKERS / "catch.py", "INT") as tty:
+        tty.read_until("ready")
+        tty.type(CTRL_C)
+        assert tty.status() == 128 + signal.SIGINT
+
+
+def test_an_ordinary_script_dies_of_CTRL_C_like_any():
+    with terminal("--nproc", 1, WORKERS / "sleep.py") as tty:
+        tty.read_until("ready")
+        tty.type(CTRL_C)
+        assert tty.status() == 128 + signal.SIGINT
+        assert tty.text.count("Traceback") == 1  # the script's own
+        assert "KeyboardInterrupt" in tty.text
+
+
+def test_a_debugger_works_in_a_single_worker_and_keeps_CTRL_C(tmp_path: Path):
+    script = tmp_path / "debugged.py"
+    script.write_text(
+        "import time\n"
+        "answer = 6 * 7\n"
+        "breakpoint()\n"
+        "print('run' * 2)\n"
+        "while answer == 42:\n"
+        "    time.sleep(0.01)\n"
+        "print('the end')\n"
+    )
+    with terminal("--nproc", 1, "--grace", 1, script) as tty:
+        tty.read_until("(Pdb)")
+        tty.type(b"p answer * 100\n")
+        tty.read_until("4200")
+        tty.read_until("(Pdb)", 2)
+        tty.type(CTRL_C)  # at the prompt: the debugger's own business
+        tty.read_until("KeyboardInterrupt")
+        tty.read_until("(Pdb)", 3)
+        tty.type(b"c\n")
+        tty.read_until("runrun")
+        tty.type(CTRL_C)  # into the running program: back to the prompt
+        tty.read_until("Program interrupted")
+        tty.read_until("(Pdb)", 4)
+        time.sleep(1.5)  # longer than the grace
+        tty.type(b"answer = 0\n")
+        tty.read_until("(Pdb)", 5)
+        tty.type(b"c\n")
+        tty.read_until("the end")
+        assert tty.status() == 0
+
+
+def test_CTRL_Z_stops_the_workers_and_fg_continues_them():
+    for nproc in (1, 2):
+        with terminal("--nproc", nproc, WORKERS / "sleep.py") as tty:
+            tty.read_until("ready", nproc)
+            (guard,) = children(tty.pid)
+            everyone = [tty.pid, *children(guard)]
+            tty.type(CTRL_Z)
+            until(lambda all=everyone: {state(pid) for pid in all} == {"T"}, "all are stopped")
+            os.killpg(tty.pid, signal.SIGCONT)
+            until(lambda all=everyone: {state(pid) for pid in all} == {"S"}, "all go on")
+            tty.type(CTRL_C)
+            assert tty.status() == 128 + signal.SIGINT
+
+
+def test_the_terminal_that_is_closed_ends_the_job():
+    with terminal("--nproc", 2, WORKERS / "sleep.py") as tty:
+        tty.read_until("ready", 2)
+        (guard,) = children(tty.pid)
+        os.close(tty.fd)
+        until(lambda: state(guard) == "", "the guard has ended")
+        tty.fd = os.open(os.devnull, os.O_RDONLY)
+        assert tty.status() == 128 + signal.SIGHUP

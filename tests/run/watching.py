@@ -1,0 +1,149 @@
+"""Start a launcher, and see when the last process that came from it has gone.
+
+All of them hold the pipe that is the launcher's stdout, whatever session, parents or environment
+they have given up; so its end is the end of all.
+"""
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.launching import LAUNCHER, WORKERS, clean_environ
+
+SOON_S = 30.0  # for what takes milliseconds, unless the machine is busy
+
+
+class Launch:
+    """A launcher that runs."""
+
+    def __init__(self, launcher: subprocess.Popen[bytes], stderr: Path) -> None:
+        self.launcher = launcher
+        self.pid = launcher.pid
+        self._stderr = stderr
+        self.output = b""
+
+    @property
+    def stderr(self) -> str:
+        """What was said on stderr so far."""
+        return self._stderr.read_text(errors="replace")
+
+    @property
+    def guard(self) -> int:
+        """The pid of the guard, once there is one."""
+        found: list[int] = []
+
+        def one_child() -> bool:
+            found[:] = children(self.pid)
+            return bool(found)
+
+        until(one_child, "the guard has started")
+        return found[0]
+
+    @property
+    def workers(self) -> list[int]:
+        """The pids of the guard's children."""
+        return children(self.guard)
+
+    def read_until(self, count: int, word: str = "ready") -> None:
+        """Wait until the workers have printed so many lines that begin with a word."""
+        deadline = time.monotonic() + SOON_S * 3
+        while sum(line.startswith(word.encode()) for line in self.output.split(b"\n")) < count:
+            assert time.monotonic() < deadline, (self.output[-2000:], self.stderr)
+            assert self._read(0.1) is not False, (self.output[-2000:], self.stderr)
+
+    def _read(self, timeout_s: float) -> bool | None:
+        """True: some output, False: its end, None: nothing yet."""
+        assert self.launcher.stdout
+        fd = self.launcher.stdout.fileno()
+        if not select.select([fd], [], [], timeout_s)[0]:
+            return None
+        data = os.read(fd, 1 << 16)
+        self.output += data
+        return bool(data)
+
+    def send(self, signum: int, pid: int | None = None) -> None:
+        """Signal the launcher, or another process."""
+        os.kill(pid or self.pid, signum)
+
+    def status(self, within_s: float = SOON_S) -> int:
+        """The exit status of the launcher, as a shell gives it; its output is read meanwhile."""
+        deadline = time.monotonic() + within_s
+        while self.launcher.poll() is None:
+            assert time.monotonic() < deadline, f"the launcher still runs\n{self.stderr}"
+            if self._read(0.01) is False:
+                time.sleep(0.01)
+        code = self.launcher.returncode
+        return code if code >= 0 else 128 - code
+
+    def all_gone(self, within_s: float = SOON_S) -> bool:
+        """Whether every process that came from the launcher has ended, at the latest by then."""
+        deadline = time.monotonic() + within_s
+        while time.monotonic() < deadline:
+            if self._read(0.05) is False:
+                return True
+        return False
+
+
+@contextmanager
+def launched(
+    *words: object, directory: Path, environ: Mapping[str, str] | None = None,
+    preexec: Callable[[], None] | None = None, command: tuple[str, ...] = LAUNCHER,
+) -> Iterator[Launch]:  # fmt: skip
+    """A launcher of `words`, with its TMPDIR and the file of its stderr below `directory`."""
+    stderr, scratch = directory / "stderr", directory / "tmp"
+    scratch.mkdir(exist_ok=True)
+    with stderr.open("wb") as file:
+        launcher = subprocess.Popen(
+            [*command, "--quiet", *map(str, words)],
+            env=clean_environ(**{"TMPDIR": str(scratch), **(environ or {})}),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=file,
+            preexec_fn=preexec,
+        )
+    launch = Launch(launcher, stderr)
+    try:
+        yield launch
+    finally:
+        if launcher.poll() is None:
+            launcher.kill()
+            launcher.wait()
+        assert launch.all_gone(), f"processes of the launch are left\n{launch.stderr}"
+        if launcher.stdout:
+            launcher.stdout.close()
+        assert not list(scratch.glob("spawnlaunch-*"))
+
+
+FAMILY = WORKERS / "family.py"
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process's first thread."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def state(pid: int) -> str:
+    """R, S, D, T (stopped) or Z, as in proc(5); "" where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def until(holds: Callable[[], bool], what: str, within_s: float = SOON_S) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"never came about: {what}"
+        time.sleep(0.01)
+
+
+KILLED = 128 + signal.SIGKILL
