@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.run.environment import MARK
 from tests.launching import WORKERS, clean_environ, launch
 
 REPORTER = WORKERS / "report.py"
@@ -108,7 +109,7 @@ def test_what_would_be_started_is_what_is_started():
     (explained,) = explain("--master-port 23450")["workers"]
     done = launch("--master-port", 23450, REPORTER)
     (worker,) = (json.loads(line) for line in done.stdout.splitlines())
-    differ = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE")  # they have the launcher's pid
+    differ = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", MARK)  # of each launch its own
     for name, value in explained["env"].items():
         assert name in differ or worker["environ"][name] == value, name
 
