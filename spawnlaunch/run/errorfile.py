@@ -21,7 +21,7 @@ TAIL_LINES = 60
 
 def last_words(outcome: Outcome) -> str | None:
     """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
-    return traceback_in(_read(outcome.error_file)) or _tail(outcome.stderr)
+    return traceback_in(_read(outcome.error_file)) or _said_last(outcome)
 
 
 def traceback_in(record: Any) -> str | None:
@@ -55,7 +55,7 @@ def _made_up(outcome: Outcome) -> dict[str, Any]:
         "message": {
             "message": f"rank {outcome.rank} {how_it_ended(outcome.code)}",
             "extraInfo": {
-                "py_callstack": _tail(outcome.stderr) or "",
+                "py_callstack": _said_last(outcome) or "",
                 "timestamp": str(int(time.time())),
             },
         }
@@ -75,6 +75,16 @@ def _read(path: str | None) -> Any:
         return None
 
 
+def _said_last(outcome: Outcome) -> str | None:
+    """The last lines that a worker wrote to its stderr, wherever that went."""
+    return _last_lines(outcome.tail) if outcome.tail else _tail(outcome.stderr)
+
+
+def _last_lines(text: str, whole: bool = True) -> str | None:
+    lines = text.splitlines()
+    return "\n".join((lines if whole else lines[1:])[-TAIL_LINES:]) or None
+
+
 def _tail(path: str | None) -> str | None:
     """The last lines of a file of stderr."""
     if path is None:
@@ -83,8 +93,6 @@ def _tail(path: str | None) -> str | None:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             file.seek(max(0, size - TAIL_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
+            return _last_lines(file.read().decode(errors="replace"), size <= TAIL_BYTES)
     except OSError:
         return None
-    whole = lines if size <= TAIL_BYTES else lines[1:]
-    return "\n".join(whole[-TAIL_LINES:]) or None

@@ -24,6 +24,7 @@ def carry_out(gang: Gang, tree: Tree, workers: Sequence[Worker], options: Option
         finally:
             gang.kill()  # nobody runs any more, unless something went wrong here
             end(tree)
+            gang.drain()
         _leave_word(ending, options)
         return ending.status
     finally:

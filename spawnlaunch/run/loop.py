@@ -23,9 +23,9 @@ class Loop:
             self._poller = select.poll()
             self._per_second = 1000
 
-    def watch(self, fd: int, call: Callable[[], None]) -> None:
-        """Call `call` whenever `fd` can be read, or its other end is closed."""
-        self._poller.register(fd, select.POLLIN)
+    def watch(self, fd: int, call: Callable[[], None], events: int = select.POLLIN) -> None:
+        """Call `call` whenever `fd` can be read (or written to), or its other end is closed."""
+        self._poller.register(fd, events)
         self._calls[fd] = call
 
     def forget(self, fd: int) -> None:

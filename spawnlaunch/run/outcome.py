@@ -16,6 +16,7 @@ class Outcome(NamedTuple):
     told: int  # the last signal that the launcher sent to end it; 0: it ended by itself
     error_file: str | None  # where torch's @record writes
     stderr: str | None  # the file that its stderr goes to
+    tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
 
 
 class Ending(NamedTuple):

@@ -13,7 +13,12 @@ PIPE_BUF = 4096  # a pipe that polls as writable takes this much at once, untorn
 
 def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> None:
     """Write lines of our own, each with our name in front."""
-    write("".join(f"spawnlaunch: {line}\n" for line in lines), patience_s)
+    write(worded(lines), patience_s)
+
+
+def worded(lines: Iterable[str]) -> str:
+    """Lines of our own, as they are written."""
+    return "".join(f"spawnlaunch: {line}\n" for line in lines)
 
 
 def write(text: str, patience_s: float = PATIENCE_S) -> None:

@@ -20,7 +20,8 @@ from spawnlaunch.run.loop import Loop, SignalPipe
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.processtree import Tree
-from spawnlaunch.run.say import say
+from spawnlaunch.run.say import say, worded
+from spawnlaunch.run.stderr import Stderr
 from spawnlaunch.run.worker import Worker, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
@@ -51,6 +52,7 @@ class Gang:
         self._tree = tree
         self._pipe = pipe
         self._loop = Loop()
+        self._stderr = Stderr(self._loop)
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
@@ -84,6 +86,20 @@ class Gang:
     def kill(self) -> None:
         """SIGKILL for every worker that still runs, and for what is below it."""
         self._act(decisions.Kill(frozenset(self._by_rank)))
+
+    def drain(self) -> None:
+        """Write out what the workers have said, now that all have ended; at most for the grace."""
+        deadline = time.monotonic() + self._options.grace_s
+        while self._stderr.is_flowing and (left := deadline - time.monotonic()) > 0:
+            self._loop.turn(left)
+        dropped = self._stderr.give_up()
+        if dropped:
+            say([f"nobody read our stderr: dropped the last {dropped} bytes that workers wrote"])
+
+    def _say(self, lines: Sequence[str]) -> None:
+        """Speak between the lines of the workers."""
+        if not self._stderr.say(worded(lines)):
+            say(lines)
 
     def happened(self, event: Event) -> None:
         """Decide about an event, and act."""
@@ -167,6 +183,7 @@ class Gang:
                 told=self._told.get(worker.rank, 0),
                 error_file=worker.environ.get("TORCHELASTIC_ERROR_FILE"),
                 stderr=worker.stderr,
+                tail=self._stderr.tail(worker.rank) if code else None,
             )
         )
         self.happened(decisions.Exited(worker.rank, code))
@@ -181,15 +198,19 @@ class Gang:
         def prepare(worker: Worker) -> None:
             signals.default_in_child(self._pipe.caught)
             kernel.die_with_parent(parent)
+            self._stderr.take()
             if not worker.own_session:
                 _join(self._place.group)
 
         for i, worker in enumerate(workers):
             try:
+                if len(workers) > 1 and worker.stderr is None:
+                    self._stderr.connect(worker.rank)
                 pid = start(worker, self._place.mask, prepare)
+                self._stderr.let_go()
             except OSError as error:  # no more processes, or no memory for one
-                say([f"cannot start rank {worker.rank}: {error.strerror}; see ulimit -u, and the "
-                     "pids limit of the cgroup"])  # fmt: skip
+                words = f"cannot start rank {worker.rank}: {error.strerror}"
+                self._say([f"{words}; see ulimit -u, and the pids limit of the cgroup"])
                 for missing in workers[i:]:
                     self._note(missing, None, os.EX_OSERR, time.monotonic())
                 break
@@ -213,7 +234,7 @@ class Gang:
             case decisions.Deadline(after_s):
                 self._deadline = None if after_s is None else time.monotonic() + after_s
             case decisions.Announce(what, number):
-                say([self._words(what, number)])
+                self._say([self._words(what, number)])
 
     def _of(self, ranks: Iterable[int]) -> list[Running]:
         return [self._by_rank[rank] for rank in sorted(ranks) if rank in self._by_rank]

@@ -1,0 +1,105 @@
+r"""Lines from chunks, whatever the chunks: whole, in order, none lost."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spawnlaunch.run import lines
+from spawnlaunch.run.lines import Screen, Stream
+
+
+def streams(n: int) -> list[Stream]:
+    screen = Screen()
+    return [Stream(f"[{i}] ".encode(), screen) for i in range(n)]
+
+
+def test_a_line_goes_out_whole_when_its_newline_has_come():
+    (stream,) = streams(1)
+    assert stream.feed(b"one") == b""
+    assert stream.feed(b" line\nand") == b"[0] one line\n"
+    assert stream.feed(b" two\nthree\n") == b"[0] and two\n[0] three\n"
+
+
+def test_empty_lines_are_lines():
+    (stream,) = streams(1)
+    assert stream.feed(b"\n\na\n") == b"[0] \n[0] \n[0] a\n"
+
+
+def test_the_last_line_is_kept_without_its_newline():
+    (stream,) = streams(1)
+    assert stream.feed(b"a\nb") == b"[0] a\n"
+    assert stream.finish() == b"[0] b\n"
+    assert stream.finish() == b""
+
+
+def test_lines_of_two_workers_are_not_mixed():
+    one, other = streams(2)
+    assert one.feed(b"half") + other.feed(b"whole\n") + one.feed(b" more\n") == (
+        b"[1] whole\n[0] half more\n"
+    )
+
+
+def test_a_bar_goes_out_as_it_grows_and_keeps_its_prefix():
+    (stream,) = streams(1)
+    assert stream.feed(b"\r 10%") == b"\r[0]  10%"
+    assert stream.feed(b"\r 20%") == b"\r[0]  20%"
+    assert stream.feed(b"\r 30%\n") == b"\r[0]  30%\n"
+    assert stream.feed(b"done\n") == b"[0] done\n"
+
+
+def test_a_bar_may_write_its_return_at_the_end():
+    (stream,) = streams(1)
+    assert stream.feed(b"10%\r") == b"[0] 10%\r"
+    assert stream.feed(b"20%\r") == b"[0] 20%\r"
+    assert stream.feed(b"20%\n") == b"[0] 20%\n"
+
+
+def test_a_bar_that_another_worker_interrupts_stands_anew_below():
+    one, other = streams(2)
+    written = one.feed(b"\r 10%") + other.feed(b"hello\n") + one.feed(b"\r 20%")
+    assert written == b"\r[0]  10%\n[1] hello\n\r[0]  10%\r[0]  20%"
+
+
+def test_two_bars_take_turns():
+    one, other = streams(2)
+    assert one.feed(b"\ra") + other.feed(b"\rb") == b"\r[0] a\n\r[1] b"
+
+
+def test_lines_that_end_as_on_a_terminal_are_lines():
+    (stream,) = streams(1)
+    assert stream.feed(b"one\r\ntwo\r\n") == b"[0] one\r\n[0] two\r\n"
+
+
+def test_a_line_without_an_end_is_broken():
+    (stream,) = streams(1)
+    long = b"x" * (lines.MOST_BYTES + 1)
+    assert stream.feed(long) == b"[0] " + long + b"\n"
+
+
+CHUNKS = st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=12)), max_size=40)
+
+
+@given(CHUNKS)
+def test_without_bars_every_line_comes_whole_and_in_its_workers_order(chunks):
+    them = streams(3)
+    said = dict.fromkeys(range(3), b"")
+    written = b""
+    for i, chunk in chunks:
+        chunk = chunk.replace(b"\r", b"?")
+        said[i] += chunk
+        written += them[i].feed(chunk)
+    written += b"".join(stream.finish() for stream in them)
+    for i, text in said.items():
+        mark = f"[{i}] ".encode()
+        got = [line[len(mark) :] for line in written.split(b"\n") if line.startswith(mark)]
+        want = text.split(b"\n")
+        assert got == (want if want[-1] else want[:-1])
+
+
+@given(st.lists(st.sampled_from([b"\r1%", b"\r22%", b"x\n", b"33%\r", b"\n", b"y"]), max_size=20))
+def test_a_worker_alone_on_the_screen_is_shown_as_it_wrote(chunks):
+    (stream,) = streams(1)
+    written = b"".join(map(stream.feed, chunks)) + stream.finish()
+    plain = b"".join(chunks)
+    if plain and not plain.endswith(b"\n"):
+        plain += b"\n"
+    assert written.replace(b"[0] ", b"") == plain
