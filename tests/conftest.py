@@ -1,6 +1,7 @@
 """Fixtures that tests of several packages share."""
 
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,6 +9,12 @@ import pytest
 
 from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
+
+# A job in the background of a script has SIGINT ignored, and nohup SIGHUP: launches inherit that,
+# and keep it. The tests are about launches that have not.
+for _signum in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+    if signal.getsignal(_signum) is signal.SIG_IGN:
+        signal.signal(_signum, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
