@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spawnlaunch.run import errorfile, report, result, scratch
+from spawnlaunch.run import scratch
 from spawnlaunch.run.decisions import STUCK_S
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending, Outcome
@@ -44,6 +44,8 @@ def _pids(processes: Sequence[Process]) -> str:
 
 def _leave_word(ending: Ending, options: Options) -> None:
     """The report on stderr, and the files that were asked for."""
+    from spawnlaunch.run import errorfile, report  # at the end, when no worker waits for it
+
     failure = ending.first_failure
     if options.result:
         write_result(ending, options.result)
@@ -59,6 +61,8 @@ def _leave_word(ending: Ending, options: Options) -> None:
 
 def write_result(ending: Ending, path: str) -> None:
     """Write the file of --result, or say why not: the exit status stays the workers'."""
+    from spawnlaunch.run import result
+
     try:
         result.write(ending, path)
     except OSError as error:
@@ -66,6 +70,8 @@ def write_result(ending: Ending, path: str) -> None:
 
 
 def _write_error_file(failure: Outcome, path: str) -> None:
+    from spawnlaunch.run import errorfile
+
     try:
         errorfile.copy(failure, path)
     except OSError as error:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from spawnlaunch.run import decisions, kernel, oom, report, signals, terminal
+from spawnlaunch.run import decisions, kernel, oom, signals, terminal
 from spawnlaunch.run.decisions import Action, Event, State
 from spawnlaunch.run.loop import Loop, SignalPipe
 from spawnlaunch.run.options import Options
@@ -65,6 +65,7 @@ class Gang:
         lone = len(workers) == 1 and not workers[0].own_session
         self.state = State(frozenset(w.rank for w in workers), self._options.grace_s, lone)
         self._start(workers)
+        _import_the_rest()
         gc.enable()  # off while it costs a launch time, on while a launch lasts for days
         before = oom.count()
         while self.state.running:
@@ -253,6 +254,8 @@ class Gang:
                 os.kill(running.pid, signum)
 
     def _words(self, what: str, number: int) -> str:
+        from spawnlaunch.run import report  # most launches have nothing to report
+
         ranks, grace_s = sorted(self.state.running), self._options.grace_s
         match what:
             case "failure":
@@ -268,6 +271,13 @@ class Gang:
             case "stuck":
                 return report.stuck(ranks, decisions.STUCK_S)
         return "the launcher is gone: ended the workers"
+
+
+def _import_the_rest() -> None:
+    """Now that the workers are on their way, and before somebody replaces what is installed."""
+    import json  # noqa: F401
+
+    from spawnlaunch.run import errorfile, report, result  # noqa: F401
 
 
 def _join(group: int) -> None:
