@@ -7,6 +7,7 @@ whatever it looks like: so the cut is found first, and argparse sees only what l
 
 import argparse
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
@@ -52,7 +53,7 @@ by themselves with one same status, then that. 2 for wrong use of this command."
 # Flags that only a launcher that stays above its workers can serve, and those of them that it
 # does not serve yet.
 NEED_PARENT = ("tee", "max-restarts", "timeout", "preload", "result", "grace")
-NOT_YET = ("tee", "max-restarts", "timeout", "preload")
+NOT_YET = ("tee", "max-restarts", "timeout")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -73,7 +74,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     given = [name for name in NEED_PARENT if options[name.replace("-", "_")] is not None]
     for name in NOT_YET:
         options.pop(name.replace("-", "_"))
-    grace_s = options.pop("grace")
+    grace_s, preload = options.pop("grace"), options.pop("preload")
     policy = options.pop("bind")
     if (reserved := options.pop("reserve_cpus")) is not None:
         policy = policy.with_reserve(reserved)
@@ -84,6 +85,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         python=environ.get("PYTHON_EXEC") or python,
         need_parent=tuple(f"--{name}" for name in given),
         grace_s=GRACE_S if grace_s is None else grace_s,
+        preload=preload or (),
         **options,
     )
     _check_together(request)
@@ -92,6 +94,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
 
 def _check_together(request: Request) -> None:
     """What each flag allows by itself, and both do not."""
+    if request.preload and request.program.kind == "program":
+        raise UsageError("--preload is for Python, and --no-python is not; leave one of them out")
+    if request.preload and request.python != sys.executable:
+        raise UsageError(
+            f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
+            "leave one of them out"
+        )
     if request.redirects.used and request.log_dir is None:
         raise UsageError("--redirects needs a place for the files; type --log-dir DIR as well")
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
@@ -140,6 +149,13 @@ def _add_workers(parser: _Parser) -> None:
         "--no-python",
         action="store_true",
         help="the script is a program to run by itself, without Python in front",
+    )
+    add(
+        "--preload",
+        type=values.modules,
+        metavar="MODULES",
+        help="import these once (torch,numpy), and fork the workers from there: they share the "
+        "import and its memory",
     )
     add("--oversubscribe", action="store_true", help="allow more workers than visible GPUs")
     add(

@@ -51,6 +51,7 @@ class Request(NamedTuple):
     quiet: bool = False
     sysfs_root: str = "/"
     allowed_cpus: CpuSet | None = None
+    preload: tuple[str, ...] = ()  # modules
     redirects: StreamsByRank = StreamsByRank()
     log_dir: str | None = None
     grace_s: float = GRACE_S

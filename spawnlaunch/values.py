@@ -103,3 +103,11 @@ def cpus(text: str) -> cpuset.CpuSet:
         return cpuset.parse(text)
     except ValueError as error:
         raise ArgumentTypeError(str(error)) from None
+
+
+def modules(text: str) -> tuple[str, ...]:
+    names = tuple(text.split(","))
+    for name in names:
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ArgumentTypeError(f"{name!r} is no module; type names such as torch,numpy")
+    return names

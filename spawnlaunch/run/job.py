@@ -19,6 +19,7 @@ def carry_out(gang: Gang, tree: Tree, workers: Sequence[Worker], options: Option
     """
     scratch.make(options.scratch)
     try:
+        gang.preload(options.preload)
         try:
             ending = gang.run(workers)
         finally:

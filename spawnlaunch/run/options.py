@@ -17,6 +17,7 @@ class Options(NamedTuple):
     run_id: str  # the job's name, which may be that of other launches as well
     result: str | None  # file for the outcome of all ranks
     error_file: str | None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
+    preload: tuple[str, ...] = ()  # modules to import before the workers are forked
 
     @property
     def mark(self) -> str:
@@ -35,4 +36,6 @@ def options(
             "name another"
         )
     error_file = environ.get("TORCHELASTIC_ERROR_FILE")
-    return Options(request.grace_s, scratch, hostname, run_id, result, error_file or None)
+    return Options(
+        request.grace_s, scratch, hostname, run_id, result, error_file or None, request.preload
+    )

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from spawnlaunch.run import decisions, kernel, oom, signals, terminal
 from spawnlaunch.run.decisions import Action, Event, State
@@ -22,7 +22,7 @@ from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.processtree import Tree
 from spawnlaunch.run.say import say, worded
 from spawnlaunch.run.stderr import Stderr
-from spawnlaunch.run.worker import Worker, start
+from spawnlaunch.run.worker import Worker, become, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 
@@ -51,6 +51,7 @@ class Gang:
         self._place = place
         self._tree = tree
         self._pipe = pipe
+        self._turn_into: Callable[[Worker, Iterable[int]], NoReturn] = become
         self._loop = Loop()
         self._stderr = Stderr(self._loop)
         self._by_rank: dict[int, Running] = {}
@@ -83,6 +84,13 @@ class Gang:
             run_id=self._options.run_id,
             oom=oom.evidence(before, oom.count()) if self.state.status else None,
         )
+
+    def preload(self, modules: Sequence[str]) -> None:
+        """Import modules once, for all workers. Raises UsageError where that cannot be."""
+        if modules:
+            from spawnlaunch.run import preload  # few launches want it
+
+            self._turn_into = preload.worker_maker(modules)
 
     def kill(self) -> None:
         """SIGKILL for every worker that still runs, and for what is below it."""
@@ -207,7 +215,7 @@ class Gang:
             try:
                 if len(workers) > 1 and worker.stderr is None:
                     self._stderr.connect(worker.rank)
-                pid = start(worker, self._place.mask, prepare)
+                pid = start(worker, self._place.mask, prepare, self._turn_into)
                 self._stderr.let_go()
             except OSError as error:  # no more processes, or no memory for one
                 words = f"cannot start rank {worker.rank}: {error.strerror}"

@@ -103,17 +103,22 @@ def command(program: Program, python: str) -> tuple[str, ...]:
     return (python, "-u", target, *program.args)
 
 
-def start(worker: Worker, signal_mask: Iterable[int], prepare: Callable[[Worker], None]) -> int:
+def start(
+    worker: Worker,
+    signal_mask: Iterable[int],
+    prepare: Callable[[Worker], None],
+    turn_into: Callable[[Worker, Iterable[int]], NoReturn],
+) -> int:
     """Fork a process that becomes the worker; the result is its pid.
 
-    It first does what `prepare` says; `signal_mask` is the mask that the worker starts with. Raises
-    OSError where there can be no other process.
+    It first does what `prepare` says, then `turn_into` does not return; `signal_mask` is the mask
+    that the worker starts with. Raises OSError where there can be no other process.
     """
     pid = os.fork()
     if pid == 0:
         try:
             prepare(worker)
-            become(worker, signal_mask)
+            turn_into(worker, signal_mask)
         except Exception as error:
             print(f"spawnlaunch: rank {worker.rank}: cannot start: {error!r}", file=sys.stderr)
         finally:
@@ -124,11 +129,7 @@ def start(worker: Worker, signal_mask: Iterable[int], prepare: Callable[[Worker]
 def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
     """Turn this process into the worker. Pinned before exec, so all its threads inherit it."""
     try:
-        if worker.own_session:
-            os.setsid()
-        _redirect(worker.stdout, 1)
-        _redirect(worker.stderr, 2)
-        _sit_down(worker)
+        settle(worker)
         for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by our interpreter, not by the user
             signal.signal(ignored, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
@@ -139,6 +140,15 @@ def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
             f"{error.strerror}; check the program and its permissions"
         )
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
+
+
+def settle(worker: Worker) -> None:
+    """Session, files, mask and memory policy of the worker. Raises OSError."""
+    if worker.own_session:
+        os.setsid()
+    _redirect(worker.stdout, 1)
+    _redirect(worker.stderr, 2)
+    _sit_down(worker)
 
 
 def _sit_down(worker: Worker) -> None:

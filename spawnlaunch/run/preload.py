@@ -1,0 +1,196 @@
+"""--preload: import modules once, and fork workers that have them.
+
+A forked worker is to find itself as if it had been started: its own argv, environment and path, a
+fresh __main__, unbuffered output, thread counts of its own share of the machine, and an end that
+runs exit handlers and flushes. What it shares with the others is memory that nobody has written.
+
+Where the import has done what no fork may follow (forkable.py), it is refused.
+"""
+
+import atexit
+import gc
+import io
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
+from types import CodeType, ModuleType
+from typing import Any, NamedTuple, NoReturn
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.request import Program
+from spawnlaunch.run import blas, kernel
+from spawnlaunch.run.forkable import objections, open_fds
+from spawnlaunch.run.worker import Worker, settle
+
+
+class Image(NamedTuple):
+    """A process that has imported the modules."""
+
+    own_fds: frozenset[int]  # descriptors of ours that were open before, which no worker inherits
+    fds: frozenset[int]  # all that were open when the modules had been imported
+
+
+def load(modules: Sequence[str]) -> Image:
+    """Import the modules into this process. Raises UsageError where it must not be forked then."""
+    own = frozenset(fd for fd in open_fds() if not os.get_inheritable(fd))
+    for name in modules:
+        try:
+            import_module(name)
+        except ImportError as error:
+            raise UsageError(
+                f"--preload {name}: cannot be imported: {error}; install it, or leave it out"
+            ) from None
+    reason = next(objections(), None)
+    if reason:
+        raise UsageError(
+            f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
+            "leave the module out, and import it in the script"
+        )
+    return Image(own, frozenset(open_fds()))
+
+
+def worker_maker(modules: Sequence[str]) -> Callable[[Worker, Iterable[int]], NoReturn]:
+    """Import the modules; the result turns a fork of this process into a worker.
+
+    Raises UsageError where it must not be forked.
+    """
+    image = load(modules)
+    gc.freeze()  # what is here stays where it is, on pages that all workers share
+
+    def turn_into(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
+        settle(worker)
+        kernel.rename(os.path.basename(worker.command[0]), " ".join(worker.command))
+        _take_on(worker, image)
+        signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+        os._exit(_call(_program(worker.command)))
+
+    return turn_into
+
+
+def _take_on(worker: Worker, image: Image) -> None:
+    """What a new process would have had from its start."""
+    _forget_the_launcher(image)
+    gc.enable()
+    os.environ.clear()
+    os.environ.update(worker.environ)
+    sys.orig_argv[:] = worker.command
+    sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
+    sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
+    count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    if count.isdigit() and int(count) > 0:
+        blas.set_threads(int(count))
+    numpy = sys.modules.get("numpy")
+    if numpy is not None:
+        numpy.random.seed()  # or every worker would draw the same
+
+
+def _program(command: Sequence[str]) -> Program:
+    """What a worker's command line runs: python -u [-m] TARGET ARGS."""
+    words = command[2:]
+    if words[0] == "-m":
+        return Program("module", words[1], tuple(words[2:]))
+    return Program("script", words[0], tuple(words[1:]))
+
+
+def _forget_the_launcher(image: Image) -> None:
+    """Close what the launcher has opened for itself, and give signals back to Python."""
+    for fd in open_fds():
+        if fd > 2 and (fd in image.own_fds or fd not in image.fds):
+            os.close(fd)
+    signal.set_wakeup_fd(-1)
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(ignored, signal.SIG_IGN)  # as Python has them
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _unbuffered(fd: int, like: Any) -> io.TextIOWrapper:
+    """A stream as `python -u` has it."""
+    raw = open(fd, "wb", buffering=0, closefd=False)  # noqa: SIM115  it stays open to the end
+    return io.TextIOWrapper(
+        raw,  # a raw stream, as -u has it
+        encoding=like.encoding,
+        errors=like.errors,
+        write_through=True,
+        line_buffering=os.isatty(fd),
+    )
+
+
+def _call(program: Program) -> int:
+    """Run the program as __main__; the result is the exit status, all handlers having run."""
+    main = ModuleType("__main__")
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    try:
+        _execute(program, main)
+        status = 0
+    except SystemExit as leaving:
+        status = _status_of(leaving)
+    except BaseException as error:
+        _print_exception(error)
+        status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+    for last in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
+        try:
+            last()
+        except BaseException as error:
+            sys.excepthook(type(error), error, error.__traceback__)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            status = status or 120  # what Python exits with where it cannot flush
+    return status
+
+
+def _execute(program: Program, main: ModuleType) -> None:
+    import runpy
+
+    if program.kind == "module":
+        sys.argv = ["-m", *program.args]
+        sys.path[0] = os.getcwd()
+        runpy._run_module_as_main(program.target)  # type: ignore[attr-defined]  # as python -m
+        return
+    sys.argv = [program.target, *program.args]
+    if not program.target.endswith(".py") and _has_main(program.target):
+        sys.path[0] = program.target
+        runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
+        return
+    path = os.path.abspath(program.target)  # as __main__.__file__ is since Python 3.9
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main.__dict__.update(__file__=path, __cached__=None, __loader__=None)
+    exec(_compiled(path), main.__dict__)
+
+
+def _has_main(path: str) -> bool:
+    """Whether a path is a directory or an archive that Python runs by its __main__."""
+    from pkgutil import get_importer
+
+    importer = get_importer(path)
+    return importer is not None and importer.find_spec("__main__") is not None
+
+
+def _compiled(path: str) -> CodeType:
+    with io.open_code(path) as file:
+        return compile(file.read(), path, "exec", dont_inherit=True)
+
+
+def _status_of(leaving: SystemExit) -> int:
+    """As Python's own handling of SystemExit."""
+    if leaving.code is None:
+        return 0
+    if isinstance(leaving.code, int):
+        return leaving.code & 0xFF
+    print(leaving.code, file=sys.stderr)
+    return 1
+
+
+def _print_exception(error: BaseException) -> None:
+    """The traceback without our frames, and runpy's, above the worker's."""
+    traceback = error.__traceback__
+    ours = (__file__, "<frozen runpy>", sys.modules["runpy"].__file__)
+    while traceback is not None and traceback.tb_frame.f_code.co_filename in ours:
+        traceback = traceback.tb_next
+    sys.excepthook(type(error), error.with_traceback(traceback), traceback)
