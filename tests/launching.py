@@ -12,7 +12,27 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 WORKERS = Path(__file__).parent / "workers"  # the scripts that tests launch
+REPORTER = WORKERS / "report.py"
 LAUNCHER = (sys.executable, "-m", "spawnlaunch")
+
+# Task 2 of `srun -N2 -n3`, as Slurm 22.05.8 exports it, with what silences every warning.
+SLURM_TASK = {
+    "SLURM_JOB_ID": "1000",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "3",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_STEP_TASKS_PER_NODE": "2,1",
+    "SLURM_PROCID": "2",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1",
+    "SLURM_GTIDS": "2",
+    "SLURM_KILL_BAD_EXIT": "1",
+    "GLOO_SOCKET_IFNAME": "eth0",
+    "NCCL_SOCKET_IFNAME": "eth0",
+}
+# Rank 2 of 3 under MPICH, alone on its node.
+MPICH_RANK = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
 
 # What an outer launcher or a resource manager may have left in the environment of the tests.
 FOREIGN = (
@@ -44,6 +64,13 @@ def launch(
         text=True,
         check=False,
     )
+
+
+def explain(*flags: object, **environ: str) -> dict[str, Any]:
+    """What --explain=json says of report.py, with these flags in this environment."""
+    done = launch("--explain=json", *flags, REPORTER, environ=clean_environ(**environ))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def reports(output: str) -> list[dict[str, Any]]:

@@ -2,35 +2,17 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from spawnlaunch.run.environment import MARK
-from tests.launching import WORKERS, clean_environ, launch
+from tests.launching import MPICH_RANK, REPORTER, SLURM_TASK, clean_environ, explain, launch
 
-REPORTER = WORKERS / "report.py"
-STEP = {
-    "SLURM_JOB_ID": "1000",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "3",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "2,1",
-    "SLURM_NTASKS": "4",
-    "SLURM_PROCID": "2",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1",
-    "SLURM_GTIDS": "2",
-    "SLURM_KILL_BAD_EXIT": "1",
-    "GLOO_SOCKET_IFNAME": "eth0",
-    "NCCL_SOCKET_IFNAME": "eth0",
-}
-MPICH = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
+STEP = {**SLURM_TASK, "SLURM_NTASKS": "4"}
 BY_HAND = "--nproc 2 --nnodes 2 --node-rank 1 --master-addr node0"
 LAUNCHES = [
     ("task", "", STEP),
-    ("task", "--master-addr node0", MPICH),
+    ("task", "--master-addr node0", MPICH_RANK),
     ("node", BY_HAND, {}),
     ("local", "--nproc 2", {}),
 ]
@@ -49,14 +31,6 @@ WORLD = {
 WORKER = {"rank": int, "local_rank": int, "env": dict, "command": list}
 
 
-def explain(flags: str = "", environ: dict[str, str] | None = None) -> dict[str, Any]:
-    done = launch(
-        "--explain=json", *flags.split(), REPORTER, "a", environ=clean_environ(**(environ or {}))
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    return json.loads(done.stdout)
-
-
 def explain_text(*flags: object, **environ: str) -> str:
     done = launch("--explain", *flags, environ=clean_environ(**environ))
     assert (done.returncode, done.stderr) == (0, "")
@@ -65,11 +39,11 @@ def explain_text(*flags: object, **environ: str) -> str:
 
 @pytest.mark.parametrize(("mode", "flags", "environ"), LAUNCHES)
 def test_its_keys_and_types_are_a_contract(mode: str, flags: str, environ: dict[str, str]):
-    found = explain(flags, environ)
+    found = explain(*flags.split(), **environ)
     assert list(found) == ["mode", "world", "sources", "node", "workers", "warnings"]
     assert found["mode"] == mode
     assert list(found["world"]) == list(WORLD)
-    unknown = ("node_rank", "nnodes") if environ is MPICH else ()
+    unknown = ("node_rank", "nnodes") if environ is MPICH_RANK else ()
     for name, kind in WORLD.items():
         assert type(found["world"][name]) is (type(None) if name in unknown else kind), name
     for worker in found["workers"]:
@@ -80,7 +54,7 @@ def test_its_keys_and_types_are_a_contract(mode: str, flags: str, environ: dict[
 
 @pytest.mark.parametrize(("mode", "flags", "environ"), LAUNCHES)
 def test_every_value_of_the_world_has_its_source(mode: str, flags: str, environ: dict[str, str]):
-    found = explain(flags, environ)
+    found = explain(*flags.split(), **environ)
     assert list(found["sources"]) == ["mode", *WORLD]
     assert found["sources"]["mode"]["value"] == mode
     for name, source in found["sources"].items():
@@ -95,18 +69,18 @@ def test_every_value_of_the_world_has_its_source(mode: str, flags: str, environ:
 
 @pytest.mark.parametrize(("flags", "ranks"), [(BY_HAND, [2, 3]), ("--nproc 2", [0, 1])])
 def test_the_workers_are_those_of_this_launcher(flags: str, ranks: list[int]):
-    found = explain(flags)
+    found = explain(*flags.split())
     assert [worker["rank"] for worker in found["workers"]] == ranks
     assert [worker["local_rank"] for worker in found["workers"]] == [0, 1]
     assert (found["world"]["rank"], found["world"]["local_rank"]) == (ranks[0], 0)
     for worker in found["workers"]:
-        assert worker["command"][1:] == ["-u", str(REPORTER), "a"]
+        assert worker["command"][1:] == ["-u", str(REPORTER)]
         assert worker["env"]["RANK"] == str(worker["rank"])
         assert "PATH" not in worker["env"]
 
 
 def test_what_would_be_started_is_what_is_started():
-    (explained,) = explain("--master-port 23450")["workers"]
+    (explained,) = explain("--master-port", 23450)["workers"]
     done = launch("--master-port", 23450, REPORTER)
     (worker,) = (json.loads(line) for line in done.stdout.splitlines())
     differ = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", MARK)  # of each launch its own
@@ -127,7 +101,7 @@ def test_people_read_every_value_its_source_and_the_candidates_that_lost():
 
 
 def test_people_read_unknown_where_a_manager_does_not_say():
-    text = explain_text("--master-addr", "node0", REPORTER, **MPICH)
+    text = explain_text("--master-addr", "node0", REPORTER, **MPICH_RANK)
     assert "node_rank         unknown               not exported" in text.splitlines()
 
 
@@ -161,6 +135,6 @@ def test_it_starts_nothing_and_leaves_nothing(how: str, tmp_path: Path):
 
 
 def test_the_port_it_names_is_free_again():
-    port = explain("--nproc 2")["world"]["master_port"]
+    port = explain("--nproc", 2)["world"]["master_port"]
     assert f"spawnlaunch-port-{port}" not in Path("/proc/net/unix").read_text()
-    assert explain(f"--nproc 2 --master-port {port}")["world"]["master_port"] == port
+    assert explain("--nproc", 2, "--master-port", port)["world"]["master_port"] == port

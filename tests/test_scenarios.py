@@ -1,6 +1,5 @@
 """The situations of tests/binding, through the command line: what --explain=json says is judged."""
 
-import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -10,20 +9,14 @@ from spawnlaunch.node import Node, cpuset
 from tests.binding import scenarios
 from tests.binding.rules import Placed
 from tests.binding.scenarios import Scenario
-from tests.launching import WORKERS, clean_environ, launch
+from tests.launching import explain
 
 scenarios.require()
 
 
-def explain(root: Path, allowed: str, *flags: object, **environ: str) -> dict[str, Any]:
+def on(root: Path, allowed: str, *flags: object, **environ: str) -> dict[str, Any]:
     """What the launcher would do on that machine."""
-    done = launch(
-        *("--explain=json", "--sysfs-root", root, "--allowed-cpus", allowed, *flags),
-        WORKERS / "report.py",
-        environ=clean_environ(**environ),
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return explain("--sysfs-root", root, "--allowed-cpus", allowed, *flags, **environ)
 
 
 def step(local_rank: int, tasks: int) -> dict[str, str]:
@@ -47,15 +40,15 @@ def explanations(scenario: Scenario, root: Path, node: Node) -> list[dict[str, A
     listed = [str(device) for device in scenario["visible"]]
     if scenario.get("each_task_sees_only_its_own_device"):
         return [
-            explain(root, scenario["allowed"], **{mask: device}, **step(rank, len(listed)))
+            on(root, scenario["allowed"], **{mask: device}, **step(rank, len(listed)))
             for rank, device in enumerate(listed)
         ]
     together = {mask: ",".join(listed)}
     if "slurm" in scenario:
         slurm = scenario["slurm"]
         place = step(int(slurm["SLURM_LOCALID"]), int(slurm["SLURM_NTASKS_PER_NODE"]))
-        return [explain(root, scenario["allowed"], **together, **place)]
-    return [explain(root, scenario["allowed"], "--nproc", len(listed), **together)]
+        return [on(root, scenario["allowed"], **together, **place)]
+    return [on(root, scenario["allowed"], "--nproc", len(listed), **together)]
 
 
 def violations(scenario: Scenario, root: Path) -> list[str]:
@@ -81,7 +74,7 @@ def test_every_device_of_every_machine_is_listed_with_its_address(machines: dict
     for scenario in scenarios.load():
         if scenario["scenario"] == "all":
             root = machines[scenario["root"]]
-            devices = explain(root, scenario["allowed"])["node"]["devices"]
+            devices = on(root, scenario["allowed"])["node"]["devices"]
             by_index = {device["index"]: device for device in devices}
             for rank in scenario["ranks"]:
                 assert by_index[rank["device"]]["address"] == rank["bdf"]

@@ -6,15 +6,18 @@ from typing import Any
 
 import pytest
 
-from tests.launching import LAUNCHER, ROOT, WORKERS, clean_environ, launch, reports
+from tests.launching import (
+    LAUNCHER,
+    REPORTER,
+    ROOT,
+    WORKERS,
+    clean_environ,
+    explain,
+    launch,
+    reports,
+)
 
-PROVER, REPORTER = WORKERS / "prove.py", WORKERS / "report.py"
-
-
-def explain(*flags: str, **environ: str) -> dict[str, Any]:
-    done = launch("--explain=json", *flags, REPORTER, environ=clean_environ(**environ))
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+PROVER = WORKERS / "prove.py"
 
 
 def refusal(*flags: str, **environ: str) -> str:

@@ -1,6 +1,5 @@
 """What an outer launcher, a profile or a batch script left: replaced and said, or kept."""
 
-import json
 import os
 import subprocess
 import sys
@@ -9,35 +8,23 @@ from typing import Any
 
 import pytest
 
-from tests.launching import LAUNCHER, ROOT, WORKERS, clean_environ, filed_reports, launch
+from tests.launching import (
+    LAUNCHER,
+    MPICH_RANK,
+    REPORTER,
+    ROOT,
+    SLURM_TASK,
+    WORKERS,
+    clean_environ,
+    explain,
+    filed_reports,
+    launch,
+)
 
-PROVER, REPORTER = WORKERS / "prove.py", WORKERS / "report.py"
+PROVER = WORKERS / "prove.py"
 REPLACED = "replaced what an outer launcher or a profile left: "
 
-# Task 2 of `srun -N2 -n3`, as Slurm 22.05.8 exports it.
-STEP = {
-    "SLURM_JOB_ID": "1000",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "3",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "2,1",
-    "SLURM_PROCID": "2",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1",
-    "SLURM_GTIDS": "2",
-    "SLURM_KILL_BAD_EXIT": "1",
-    "GLOO_SOCKET_IFNAME": "eth0",
-    "NCCL_SOCKET_IFNAME": "eth0",
-}
-MPICH = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
 MASTER = {"MASTER_ADDR": "elsewhere", "MASTER_PORT": "25900"}
-
-
-def explain(*flags: str, **environ: str) -> dict[str, Any]:
-    done = launch("--explain=json", *flags, REPORTER, environ=clean_environ(**environ))
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +39,7 @@ def explain(*flags: str, **environ: str) -> dict[str, Any]:
     ids=["alone", "with the ranks", "with the size", "with the node", "with empty ones"],
 )
 def test_an_inherited_master_is_kept_where_nothing_beside_it_contradicts(beside: dict[str, str]):
-    found = explain(**STEP, **MASTER, **beside)
+    found = explain(**SLURM_TASK, **MASTER, **beside)
     assert found["world"]["master_addr"] == "elsewhere"
     assert found["world"]["master_port"] == 25900
     assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
@@ -75,7 +62,7 @@ def test_an_inherited_master_is_kept_where_nothing_beside_it_contradicts(beside:
     ids=lambda stale: " ".join(stale),
 )
 def test_what_contradicts_is_replaced_with_the_master_beside_it_and_said(stale: dict[str, str]):
-    found = explain(**STEP, **MASTER, **stale)
+    found = explain(**SLURM_TASK, **MASTER, **stale)
     world = found["world"]
     assert (world["rank"], world["world_size"], world["master_addr"]) == (2, 3, "node0")
     assert world["master_port"] != 25900
@@ -86,7 +73,7 @@ def test_what_contradicts_is_replaced_with_the_master_beside_it_and_said(stale: 
 
 
 def test_what_was_replaced_is_among_the_candidates_that_lost():
-    found = explain(**STEP, **MASTER, RANK="0", WORLD_SIZE="1")
+    found = explain(**SLURM_TASK, **MASTER, RANK="0", WORLD_SIZE="1")
     for question, name, value in (
         ("rank", "RANK", "0"),
         ("world_size", "WORLD_SIZE", "1"),
@@ -103,7 +90,7 @@ def test_what_a_free_port_has_replaced_is_among_the_candidates_that_lost():
 
 
 def test_what_is_not_known_here_contradicts_nothing():
-    found = explain(**MPICH, **MASTER, NODE_RANK="1", GROUP_WORLD_SIZE="2")
+    found = explain(**MPICH_RANK, **MASTER, NODE_RANK="1", GROUP_WORLD_SIZE="2")
     assert found["world"]["master_addr"] == "elsewhere"
     assert not any(said.startswith(REPLACED) for said in found["warnings"])
 

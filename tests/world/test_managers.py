@@ -4,7 +4,6 @@ A case is the environment, what is typed, and what must come of it: the world wi
 each value, or a refusal that ends in the flag to type.
 """
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,9 +11,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.launching import WORKERS, clean_environ, launch
+from tests.launching import REPORTER, clean_environ, explain, launch
 
-REPORTER = WORKERS / "report.py"
 HERE = os.uname().nodename
 UNKNOWN = "not exported"
 
@@ -781,11 +779,8 @@ ALL = {
 INTERFACES = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
 
 
-def explain(flags: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    environ = clean_environ(**INTERFACES, **environ)
-    done = launch("--explain=json", *flags.split(), REPORTER, environ=environ)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def explained(flags: str, environ: Mapping[str, str]) -> dict[str, Any]:
+    return explain(*flags.split(), **{**INTERFACES, **environ})
 
 
 def of_kind(kind: type) -> list[Any]:
@@ -805,7 +800,7 @@ def environ_of(case: Case, directory: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("case", of_kind(Found))
 def test_the_world_is_what_the_manager_exports(case: Case, tmp_path: Path):
-    found = explain(case.expected.flags, environ_of(case, tmp_path))
+    found = explained(case.expected.flags, environ_of(case, tmp_path))
     assert found["mode"] == case.expected.mode
     for question, expected in case.expected.values.items():
         source = found["sources"][question]
@@ -827,7 +822,7 @@ def test_what_is_not_exported_is_asked_for_in_one_line(case: Case, tmp_path: Pat
 
 
 def test_what_is_unknown_is_not_set_for_the_worker():
-    (worker,) = explain("--master-addr node0", MPICH)["workers"]
+    (worker,) = explained("--master-addr node0", MPICH)["workers"]
     assert worker["env"]["RANK"] == "2"
     assert not {"NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"} & set(worker["env"])
 
@@ -835,14 +830,14 @@ def test_what_is_unknown_is_not_set_for_the_worker():
 def test_pals_variables_of_slurms_own_plugin_are_not_pals():
     shasta = {k: v for k, v in PALS.items() if k.startswith("PALS_")}
     shasta |= {"PALS_RANKID": "2", "PALS_LOCAL_RANKID": "0", "PALS_LOCAL_SIZE": "1"}
-    found = explain("", {**STEP, **shasta})
+    found = explained("", {**STEP, **shasta})
     assert found["sources"]["rank"]["source"] == "SLURM_PROCID"
     assert found["world"]["run_id"] == "1000.0"
     assert found["warnings"] == []
 
 
 def test_open_mpi_inside_a_slurm_step_wins_and_it_is_said():
-    found = explain("--master-addr node0", {**STEP, **OPEN_MPI_4})
+    found = explained("--master-addr node0", {**STEP, **OPEN_MPI_4})
     assert found["sources"]["rank"]["source"] == "OMPI_COMM_WORLD_RANK"
     assert found["world"]["world_size"] == 4
     (said,) = found["warnings"]
@@ -850,14 +845,14 @@ def test_open_mpi_inside_a_slurm_step_wins_and_it_is_said():
 
 
 def test_the_allocation_around_open_mpi_contradicts_nothing():
-    found = explain("--master-addr node0", {**SALLOC, **OPEN_MPI_4, "SLURM_NTASKS": "2"})
+    found = explained("--master-addr node0", {**SALLOC, **OPEN_MPI_4, "SLURM_NTASKS": "2"})
     assert found["mode"] == "task"
     assert found["warnings"] == []
 
 
 def test_an_outer_manager_that_cannot_be_read_does_not_matter():
     unreadable = {**STEP, "SLURM_PROCID": "x", "SLURM_STEP_NODELIST": "node[0-"}
-    found = explain("--master-addr node0", {**unreadable, **OPEN_MPI_4})
+    found = explained("--master-addr node0", {**unreadable, **OPEN_MPI_4})
     assert found["world"]["rank"] == 2
 
 
@@ -873,7 +868,7 @@ ENROOT = {
 
 
 def test_what_enroots_hook_exports_inside_a_step_is_kept():
-    found = explain("", {**STEP, **ENROOT})
+    found = explained("", {**STEP, **ENROOT})
     assert found["sources"]["rank"]["source"] == "SLURM_PROCID"
     assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
     assert found["world"]["master_port"] == 62000
@@ -883,7 +878,7 @@ def test_what_enroots_hook_exports_inside_a_step_is_kept():
 def test_what_enroots_hook_exports_for_one_launcher_per_node_is_replaced():
     step = {**STEP, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
     step |= {"SLURM_PROCID": "1", "SLURM_GTIDS": "1", "SLURM_NTASKS": "2"}
-    found = explain("--nproc 4", {**step, **ENROOT, "RANK": "1", "WORLD_SIZE": "2"})
+    found = explained("--nproc 4", {**step, **ENROOT, "RANK": "1", "WORLD_SIZE": "2"})
     assert found["world"]["rank"] == 4
     assert found["world"]["world_size"] == 8
     assert found["world"]["master_port"] != 62000
@@ -892,6 +887,6 @@ def test_what_enroots_hook_exports_for_one_launcher_per_node_is_replaced():
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])
 def test_an_inherited_address_by_which_every_node_means_itself_is_replaced(address: str):
-    found = explain("", {**STEP, "MASTER_ADDR": address})
+    found = explained("", {**STEP, "MASTER_ADDR": address})
     assert found["world"]["master_addr"] == "node0"
     assert any(f"replaced MASTER_ADDR={address}" in said for said in found["warnings"])
