@@ -121,7 +121,7 @@ def test_workers_start_with_the_signal_mask_and_dispositions_of_the_launcher(tmp
         assert launch.status() == 0
         launch.all_gone()
     # What the tests themselves were started with may have signals ignored.
-    expected = subprocess.run(grep, capture_output=True, text=True, check=True).stdout
+    expected = subprocess.run(grep, capture_output=True, check=True).stdout
     assert launch.output == expected
 
 
