@@ -13,8 +13,9 @@ run: $(READY)  ## train the bundled model on two pinned workers
 test: $(READY)  ## every test: real processes, sockets, and Slurm where it is installed
 	$(BIN)/python -m pytest
 
-stress: $(READY)  ## kill launchers, guards and workers at random, three hundred times
+stress: $(READY)  ## kill launches and training runs at random, hundreds of times
 	$(BIN)/python -m tests.stress
+	$(BIN)/python -m pytest -m stress
 
 lint: $(READY)  ## style, formatting and types
 	$(BIN)/ruff check .

@@ -1,32 +1,242 @@
-"""A checkpoint is there whole or not at all."""
+"""A checkpoint is a directory that is there whole or not at all.
+
+    step-00000350/weights.pt      the model's state_dict: torch.load(..., weights_only=True)
+                  training.pt     everything else that a run needs to go on
+                  manifest.json   the step, and size and SHA-256 of the two files
+
+It is written aside, as step-00000350.part, flushed to the disk and renamed. So a name without an
+ending always was a whole checkpoint; whether it still is, the manifest tells.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
+import shutil
+import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
+from .errors import RefusedError
 
-def save(path: Path, state: dict[str, Any]) -> None:
-    """Write ``state`` so that ``path`` never names half a file, even if the machine stops.
+WEIGHTS = "weights.pt"
+TRAINING = "training.pt"
+MANIFEST = "manifest.json"
+BEST = "best"
+PART = ".part"  # being written or removed
+OLD = ".old"  # being replaced
+PIECE = 1 << 20
 
-    ``state`` holds tensors, numbers, strings and containers of them, and nothing else:
-    ``torch.load(path, weights_only=True)`` reads it back.
+
+def path_of(out: Path, step: int) -> Path:
+    """The checkpoint of ``step`` in the run's directory."""
+    return out / f"step-{step:08}"
+
+
+def step_of(path: Path) -> int:
+    """The step of a checkpoint, from its name; -1 if the name is none of a checkpoint's."""
+    match = re.fullmatch(r"step-(\d{8,})", path.name)
+    return int(match[1]) if match else -1
+
+
+def all_in(out: Path) -> list[Path]:
+    """The checkpoints of a run, newest first, whole or damaged."""
+    found = [path for path in out.iterdir() if path.is_dir() and step_of(path) >= 0]
+    return sorted(found, key=step_of, reverse=True)
+
+
+def write(out: Path, step: int, weights: Mapping[str, Any], training: Mapping[str, Any]) -> Path:
+    """Write a checkpoint so that its name never names half of one, even if the machine stops.
+
+    Both mappings hold tensors, numbers, strings and containers of them, and nothing else.
     """
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as file:
-            torch.save(state, file)
-            file.flush()
-            # The bytes before the name: after a power cut a renamed file could else be empty.
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY)
+    path = path_of(out, step)
+    part = path.with_name(path.name + PART)
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir()
+    files = {
+        WEIGHTS: _save(part / WEIGHTS, weights),
+        TRAINING: _save(part / TRAINING, training),
+    }
+    with (part / MANIFEST).open("w", encoding="utf-8") as file:
+        json.dump({"step": step, "files": files}, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    # The bytes before the names: after a power cut a renamed directory could else be empty.
+    sync_directory(part)
+    # One of the same step may be there: a damaged one, or one that was saved before a validation.
+    old = path.with_name(path.name + OLD)
+    if path.exists():
+        path.rename(old)
+    part.rename(path)
+    sync_directory(out)
+    shutil.rmtree(old, ignore_errors=True)
+    return path
+
+
+class _Digesting:
+    """A file that is written, and the digest of what was written to it."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+        self.digest = hashlib.sha256()
+        self.size = 0
+
+    def write(self, data: bytes) -> int:
+        self.digest.update(data)
+        self.size += len(data)
+        return self.file.write(data)
+
+    def flush(self) -> None:
+        self.file.flush()
+
+
+def _save(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
+    with path.open("wb") as file:
+        digesting = _Digesting(file)
+        torch.save(dict(state), digesting)  # type: ignore[arg-type]
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": digesting.size, "sha256": digesting.digest.hexdigest()}
+
+
+def sync_directory(path: Path) -> None:
+    """Flush the names in a directory to the disk."""
+    directory = os.open(path, os.O_RDONLY)
     try:
         os.fsync(directory)
     finally:
         os.close(directory)
+
+
+def damage(path: Path) -> str:
+    """What is wrong with a checkpoint, in a few words; nothing if it is whole."""
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        for name, wanted in manifest["files"].items():
+            size, digest = _measure(path / name)
+            if size != wanted["bytes"]:
+                return f"{name} has {size} bytes and should have {wanted['bytes']}"
+            if digest != wanted["sha256"]:
+                return f"{name} is not what was written: its SHA-256 differs"
+    except OSError as error:
+        return f"{Path(error.filename or path).name}: {error.strerror}"
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return f"{MANIFEST} cannot be read"
+    return ""
+
+
+def _measure(path: Path) -> tuple[int, str]:
+    digest, size = hashlib.sha256(), 0
+    with path.open("rb") as file:
+        while piece := file.read(PIECE):
+            digest.update(piece)
+            size += len(piece)
+    return size, digest.hexdigest()
+
+
+def newest_whole(out: Path) -> tuple[Path | None, list[str]]:
+    """The newest whole checkpoint of a run, and a line on each damaged one that is newer.
+
+    Raises RefusedError when there are checkpoints and none of them is whole.
+    """
+    complaints: list[str] = []
+    for path in all_in(out):
+        if not (wrong := damage(path)):
+            return path, complaints
+        complaints.append(f"{path} is damaged: {wrong}")
+    if complaints:
+        raise RefusedError(
+            "; ".join(complaints) + "; there is no other, so type --overwrite to begin again"
+        )
+    return None, []
+
+
+def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The weights and the rest, on the CPU."""
+    weights, training = (
+        torch.load(path / name, map_location="cpu", weights_only=True)
+        for name in (WEIGHTS, TRAINING)
+    )
+    return weights, training
+
+
+def prune(out: Path, keep: int, best: int) -> None:
+    """Remove all but the ``keep`` newest checkpoints and the best, and name the best."""
+    for path in all_in(out)[keep:]:
+        if step_of(path) != best:
+            _remove(path)
+    if path_of(out, best).exists():
+        link = out / (BEST + PART)
+        link.unlink(missing_ok=True)
+        link.symlink_to(path_of(out, best).name)
+        link.replace(out / BEST)
+
+
+def remove_all(out: Path) -> None:
+    """Remove every checkpoint, and what a killed run left of one."""
+    clean_up(out)
+    for path in all_in(out):
+        _remove(path)
+    (out / BEST).unlink(missing_ok=True)
+
+
+def clean_up(out: Path) -> None:
+    """Put right what a killed run left: remove parts, and bring back what was being replaced."""
+    for old in out.glob("step-*" + OLD):
+        path = old.with_name(old.name.removesuffix(OLD))
+        if path.exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(path)
+    for path in out.glob("step-*" + PART):
+        shutil.rmtree(path)
+    (out / (BEST + PART)).unlink(missing_ok=True)
+
+
+def _remove(path: Path) -> None:
+    # Renamed first: half of a removed checkpoint should not pass for a damaged one.
+    part = path.with_name(path.name + PART)
+    shutil.rmtree(part, ignore_errors=True)
+    path.rename(part)
+    shutil.rmtree(part)
+
+
+class Writer:
+    """Writes one checkpoint at a time beside the training, and removes old ones."""
+
+    def __init__(self, out: Path, keep: int) -> None:
+        self.out = out
+        self.keep = keep
+        self.thread: threading.Thread | None = None
+        self.error: BaseException | None = None
+
+    def write(
+        self, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], best: int
+    ) -> None:
+        """Begin to write what nobody changes any more; ``best`` is a step, or -1."""
+        self.wait()
+        self.thread = threading.Thread(target=self._write, args=(step, weights, training, best))
+        self.thread.start()
+
+    def wait(self) -> None:
+        """Wait for the last one; raises what went wrong with it."""
+        if self.thread is not None:
+            self.thread.join()
+            self.thread = None
+        if self.error is not None:
+            raise self.error
+
+    def _write(
+        self, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], best: int
+    ) -> None:
+        try:
+            write(self.out, step, weights, training)
+            prune(self.out, self.keep, best)
+        except BaseException as error:
+            self.error = error

@@ -2,26 +2,75 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import multiprocessing
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
-from .task import Samples
+from .distributed import World
+from .find import Shipped
+from .preemption import deaf_children
+from .task import Collating, Task
+
+MOST_WORKERS = 8
+AHEAD = 4  # batches that each loader process keeps ready
 
 
-def batches(
-    samples: Samples, batch_indices: Iterable[list[int]], device: torch.device
-) -> Iterator[Any]:
-    """The samples named by each list of indices, collated and moved to ``device``."""
-    on_gpu = device.type == "cuda"
-    loader: DataLoader[Any] = DataLoader(
-        cast(Any, samples), batch_sampler=cast(Any, batch_indices), pin_memory=on_gpu
-    )
-    for batch in loader:
-        yield to_device(batch, device)
+class Reader:
+    """A data set that takes a whole list of indices and collates what it read.
+
+    It is what goes to the loader processes: the samples, and how a batch is made of them.
+    """
+
+    def __init__(self, task: Task, split: str, name: str) -> None:
+        collate = task.collate if isinstance(task, Collating) else default_collate
+        self.shipped = Shipped(name, (task.dataset(split), collate))
+
+    def __len__(self) -> int:
+        return len(self.shipped.content[0])
+
+    def __getitem__(self, indices: Sequence[int]) -> Any:
+        samples, collate = self.shipped.content
+        return collate([samples[index] for index in indices])
+
+
+class Feed:
+    """Batches on the device, read by other processes where there are any."""
+
+    def __init__(
+        self, reader: Reader, order: Iterable[list[int]], workers: int, device: torch.device
+    ) -> None:
+        self.device = device
+        several: dict[str, Any] = {}
+        if workers:
+            # Not fork: a forked child of a process with a communicator's threads may never wake.
+            several = {
+                "multiprocessing_context": multiprocessing.get_context("forkserver"),
+                "persistent_workers": True,
+                "prefetch_factor": AHEAD,
+            }
+            multiprocessing.set_forkserver_preload(["torch"])
+        self.loader: DataLoader[Any] = DataLoader(
+            cast(Any, reader),
+            sampler=cast(Any, order),
+            batch_size=None,
+            num_workers=workers,
+            pin_memory=device.type == "cuda",
+            # Its own: a loader draws a number to begin with, and the model's dropout must not
+            # depend on how often one began.
+            generator=torch.Generator(),
+            **several,
+        )
+
+    def __iter__(self) -> Iterator[Any]:
+        with deaf_children():
+            batches = iter(self.loader)
+        for batch in batches:
+            yield to_device(batch, self.device)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
@@ -34,3 +83,26 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, (list, tuple)):
         return type(batch)(to_device(value, device) for value in batch)
     return batch
+
+
+def loader_workers(wanted: int | None, device: str, world: World, cpus: int, online: int) -> int:
+    """How many processes read samples for this rank, which may run on ``cpus`` of ``online`` CPUs.
+
+    The computation of an accelerator leaves all CPUs of the rank but one to them. On a CPU they
+    would take them from the computation, and the rank reads its samples itself.
+    """
+    if wanted is not None:
+        return wanted
+    if device == "cpu":
+        return 0
+    if cpus == online:  # nobody bound this rank, so its neighbours have the same CPUs
+        cpus //= world.local_size
+    return max(1, min(cpus - 1, MOST_WORKERS))
+
+
+def default_workers(wanted: int | None, device: torch.device, world: World) -> int:
+    """``loader_workers`` for this process on this machine."""
+    online = os.cpu_count() or 1
+    known = hasattr(os, "sched_getaffinity")  # Linux
+    cpus = len(os.sched_getaffinity(0)) if known else online
+    return loader_workers(wanted, device.type, world, cpus, online)

@@ -1,27 +1,31 @@
-"""Who this worker is among how many, and the two things workers tell each other."""
+"""Who this worker is among how many, and the few things workers tell each other."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .errors import RefusedError
+from .errors import RefusedError, StoppedError
 
 T = TypeVar("T")
+
+ASK_AGAIN_S = 5.0
 
 
 @dataclass(frozen=True)
 class World:
-    """``rank`` of ``size`` workers; ``local_rank`` counts those of this node."""
+    """``rank`` of ``size`` workers; ``local_rank`` counts the ``local_size`` of this node."""
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
+    local_size: int = 1
 
 
 def read_world(environ: Mapping[str, str]) -> World:
@@ -41,7 +45,9 @@ def read_world(environ: Mapping[str, str]) -> World:
                 "start the workers with a launcher, or unset them all to train with one process"
             )
         numbers.append(int(text))
-    world = World(*numbers)
+    rank, size, local_rank = numbers
+    told = environ.get("LOCAL_WORLD_SIZE", "")
+    world = World(rank, size, local_rank, int(told) if told.isdecimal() else size)
     if world.rank >= world.size:
         raise RefusedError(
             f"RANK is {world.rank} but WORLD_SIZE is {world.size}; ranks count from 0 to "
@@ -96,6 +102,72 @@ def sum_over_ranks(values: Tensor) -> Tensor:
     if dist.is_initialized():
         dist.all_reduce(values)
     return values
+
+
+def start_sum_over_ranks(values: Tensor) -> Callable[[], Tensor]:
+    """Begin to add up ``values`` over all ranks, in place; what is returned waits for the sum."""
+    if not dist.is_initialized():
+        return lambda: values
+    work = dist.all_reduce(values, async_op=True)
+
+    def wait() -> Tensor:
+        work.wait()
+        return values
+
+    return wait
+
+
+def any_rank(says: bool, device: torch.device) -> bool:
+    """Whether at least one rank says so; every rank gets the same answer."""
+    return bool(sum_over_ranks(torch.full((1,), float(says), device=device)).item())
+
+
+def from_every_rank(value: T) -> list[T]:
+    """What each rank passed, in rank order, on every rank."""
+    if not dist.is_initialized():
+        return [value]
+    box: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(box, value)
+    return box
+
+
+def rank_0_alone(work: Callable[[], None], world: World, device: torch.device) -> None:
+    """Let rank 0 do ``work`` while the others wait, for hours if need be.
+
+    A barrier would give up after the timeout of the process group. So the ranks ask each other
+    every now and then whether rank 0 has finished. What it raises is raised on rank 0, and what it
+    refuses is refused on all ranks.
+    """
+    errors: list[Exception] = []
+    worker = threading.Thread(target=_keep_error, args=(work, errors), daemon=True)
+    if world.rank == 0:
+        worker.start()
+    pause_s = 0.05
+    while any_rank(world.rank == 0 and _busy(worker, pause_s), device):
+        pause_s = min(2 * pause_s, ASK_AGAIN_S)
+    failed, refusal = from_rank_0((bool(errors), _refusal(errors)))
+    if refusal:
+        raise RefusedError(refusal, shared=True)
+    if errors:
+        raise errors[0]
+    if failed:
+        raise StoppedError("rank 0 could not prepare the data")
+
+
+def _busy(worker: threading.Thread, pause_s: float) -> bool:
+    worker.join(pause_s)
+    return worker.is_alive()
+
+
+def _refusal(errors: list[Exception]) -> str:
+    return str(errors[0]) if errors and isinstance(errors[0], RefusedError) else ""
+
+
+def _keep_error(work: Callable[[], None], errors: list[Exception]) -> None:
+    try:
+        work()
+    except Exception as error:
+        errors.append(error)
 
 
 def from_rank_0(value: T) -> T:

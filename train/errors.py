@@ -1,4 +1,4 @@
-"""Refusals: messages to the person who typed the command, in one line from one worker."""
+"""Messages to the person who typed the command, in one line from one worker."""
 
 from __future__ import annotations
 
@@ -16,6 +16,10 @@ class RefusedError(Exception):
     def __init__(self, text: str, *, shared: bool = False) -> None:
         super().__init__(text)
         self.shared = shared
+
+
+class StoppedError(Exception):
+    """A run that had to stop, for a reason that every rank knows and a traceback would not tell."""
 
 
 def speaks() -> bool:

@@ -1,32 +1,81 @@
-"""The loss on held-out samples, each of them counted once whatever the number of ranks."""
+"""Loss and measures on held-out samples, each of them counted once on any number of ranks."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor
 
-from .data import batches
-from .distributed import World, sum_over_ranks
-from .task import Task
+from .data import Feed, Reader
+from .distributed import any_rank, from_rank_0, sum_over_ranks
+from .learner import Learner
+from .task import Measuring, Task
+
+ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
 
 
-@torch.no_grad()
-def evaluate(
-    task: Task, model: nn.Module, batch_size: int, world: World, device: torch.device
-) -> float:
-    """The mean validation loss in the task's unit, the same number on every rank.
+class Evaluator:
+    """Evaluates the model as it is, as often as asked."""
 
-    Rank r takes the samples r, r + size, ... and nothing is padded. So ranks may have different
-    numbers of batches, which is why ``model`` must be the bare one: a data-parallel wrapper may
-    communicate in every forward, and the ranks would wait for each other for ever.
-    """
-    samples = task.dataset("validation")
-    mine = range(world.rank, len(samples), world.size)
-    chunks = [list(mine[i : i + batch_size]) for i in range(0, len(mine), batch_size)]
-    totals = torch.zeros(2, dtype=torch.float64, device=device)
-    model.eval()
-    for batch in batches(samples, chunks, device):
-        totals += torch.stack(task.loss(model, batch))
-    model.train()
-    loss_sum, count = sum_over_ranks(totals).tolist()
-    return float(loss_sum / count)
+    def __init__(self, task: Task, name: str, learner: Learner, batch_size: int, workers: int):
+        """Batch i of the validation samples goes to rank i modulo the number of ranks.
+
+        So a batch holds the same samples however many ranks there are, and nothing is padded.
+        """
+        world = learner.world
+        reader = Reader(task, "validation", name)
+        starts = range(0, len(reader), batch_size)
+        batches = [list(range(i, min(i + batch_size, len(reader)))) for i in starts]
+        self.task = task
+        self.learner = learner
+        self.rounds = -(-len(batches) // world.size)
+        self.feed = Feed(reader, batches[world.rank :: world.size], workers, learner.device)
+
+    @torch.no_grad()
+    def __call__(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
+        """The sums over all samples, in double precision on the CPU, the same on every rank.
+
+        None if the ranks agreed to stop. The ranks may have different numbers of batches, so the
+        model is the bare one: a data-parallel wrapper may communicate in every forward pass, and
+        ranks would wait for each other for ever.
+        """
+        model = self.learner.bare
+        model.eval()
+        sums: dict[str, Tensor] = {}
+        batches = iter(self.feed)
+        for number in range(self.rounds):
+            if number % ASK_EVERY == 0 and any_rank(wants_stop(), self.learner.device):
+                break
+            # In the last round some ranks may have nothing left.
+            if (batch := next(batches, None)) is not None:
+                self._add(sums, batch)
+        else:
+            model.train()
+            return self._over_ranks(sums)
+        model.train()
+        return None
+
+    def _add(self, sums: dict[str, Tensor], batch: Any) -> None:
+        model = self.learner.bare
+        with self.learner.autocast():
+            if isinstance(self.task, Measuring):
+                measured = self.task.measure(model, batch)
+            else:
+                measured = dict(zip(("loss", "count"), self.task.loss(model, batch), strict=True))
+        for name, value in measured.items():
+            sums[name] = sums[name] + value.double() if name in sums else value.double()
+
+    def _over_ranks(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
+        """All sums in one message; a rank without samples learns the shapes from rank 0."""
+        shapes = from_rank_0({name: value.shape for name, value in sums.items()})
+        zero = torch.zeros((), dtype=torch.float64, device=self.learner.device)
+        flat = torch.cat(
+            [sums.get(name, zero.expand(shape)).flatten() for name, shape in shapes.items()]
+        )
+        parts = torch.split(sum_over_ranks(flat).cpu(), [s.numel() for s in shapes.values()])
+        return {
+            name: part.view(shape)
+            for (name, shape), part in zip(shapes.items(), parts, strict=True)
+        }

@@ -2,26 +2,33 @@
 
     cause                    what is printed             status
     RefusedError             one line                    2
+    StoppedError             one line, by rank 0         1
     any other exception      its whole traceback         1
     SIGINT (Ctrl-C)          one line, by rank 0         130
+    preempted, and saved     one line, by rank 0         75
 
 A worker that met an exception may have peers in a collective that will never complete, and its own
 exit handlers may wait for them. So it does not run them: os._exit leaves at once, the connections
-close, and the peers learn of it.
+close, and the peers learn of it. Before that it leaves a file for the launcher, where one wants it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
 import threading
+import time
 import traceback
 from typing import NoReturn
 
 from .errors import speaks
 
 CRASHED = 1
+# sysexits.h: EX_TEMPFAIL, "temporary failure; user is invited to retry". A launcher or a batch
+# script that sees it starts the same command again, with --resume auto.
+PREEMPTED = 75
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -50,7 +57,37 @@ def _wait_for_interrupt() -> None:
 
 def crash(error: BaseException) -> NoReturn:
     """Print the traceback of ``error`` in one piece and leave with status 1."""
+    told = "".join(traceback.format_exception(error))
+    write_error_file(error, told)
     sys.stdout.flush()
-    sys.stderr.write("".join(traceback.format_exception(error)))
+    sys.stderr.write(told)
     sys.stderr.flush()
     os._exit(CRASHED)
+
+
+def stop(reason: Exception) -> NoReturn:
+    """Leave with status 1 for a reason that all ranks share, and that rank 0 tells."""
+    write_error_file(reason, str(reason))
+    sys.stdout.flush()
+    if speaks():
+        sys.stderr.write(f"train: error: {reason}\n")
+        sys.stderr.flush()
+    os._exit(CRASHED)
+
+
+def write_error_file(error: BaseException, told: str) -> None:
+    """Tell the launcher, as torch.distributed.elastic.multiprocessing.errors.record does.
+
+    It reads the file named by TORCHELASTIC_ERROR_FILE and shows the error of the rank that failed
+    first. A file that cannot be written is no reason to lose the traceback.
+    """
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not path:
+        return
+    extra = {"py_callstack": told, "timestamp": str(int(time.time()))}
+    message = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"message": message}, file)
+    except OSError as problem:
+        sys.stderr.write(f"train: cannot write {path}: {problem.strerror}\n")

@@ -8,7 +8,9 @@ and no epoch ends in a short batch.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,40 +27,47 @@ def permutation(length: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
     return np.argsort(np.asarray(keys), kind="stable").astype(np.int64)
 
 
-class RankBatches:
-    """The batches of one rank, one list of sample indices per step; a DataLoader batch sampler.
+def share(total: int, parts: int, part: int) -> range:
+    """The ``part``-th of ``parts`` neighbouring stretches of range(total), as even as can be."""
+    return range(part * total // parts, (part + 1) * total // parts)
 
-    Rank r of a world takes the r-th block of ``batch_size`` samples of each global batch, so the
-    blocks of all ranks, joined in rank order, are the batch that a single rank would have taken.
+
+@dataclass(frozen=True)
+class Order:
+    """Which samples each forward pass of a run takes.
+
+    A step takes the next ``global_batch`` positions of the stream. The ranks share them in
+    neighbouring blocks, and a rank shares its block among its ``accumulate`` forward passes; so the
+    blocks, joined in rank order, are the batch that a single rank would have taken in one pass.
     """
 
-    def __init__(
-        self,
-        length: int,
-        seed: int,
-        batch_size: int,
-        steps: int,
-        rank: int = 0,
-        world_size: int = 1,
-    ) -> None:
-        self.length = length
-        self.seed = seed
-        self.batch_size = batch_size
-        self.steps = steps
-        self.rank = rank
-        self.world_size = world_size
+    length: int  # of the data set
+    seed: int
+    global_batch: int
+    accumulate: int = 1
+    rank: int = 0
+    world_size: int = 1
 
-    def __len__(self) -> int:
-        return self.steps
+    def positions(self, first: int, micro: int) -> range:
+        """Where in the stream this rank's ``micro``-th pass of the step at ``first`` reads."""
+        block = share(self.global_batch, self.world_size, self.rank)
+        part = share(len(block), self.accumulate, micro)
+        begin = first + block.start + part.start
+        return range(begin, begin + len(part))
 
-    def __iter__(self) -> Iterator[list[int]]:
-        epoch, order = -1, np.empty(0, dtype=np.int64)
-        for step in range(self.steps):
-            first = (step * self.world_size + self.rank) * self.batch_size
-            batch: list[int] = []
-            for position in range(first, first + self.batch_size):
-                if position // self.length != epoch:
-                    epoch = position // self.length
-                    order = permutation(self.length, self.seed, epoch)
-                batch.append(int(order[position % self.length]))
-            yield batch
+    def indices(self, positions: range) -> list[int]:
+        """The samples at these positions of the stream."""
+        return [int(self._epoch(p // self.length)[p % self.length]) for p in positions]
+
+    def batches(self, first: int, steps: int) -> Iterator[list[int]]:
+        """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""
+        for step in range(steps):
+            for micro in range(self.accumulate):
+                yield self.indices(self.positions(first + step * self.global_batch, micro))
+
+    def _epoch(self, epoch: int) -> npt.NDArray[np.int64]:
+        return _recent_permutation(self.length, self.seed, epoch)
+
+
+# A batch touches two epochs where one ends, and seldom more.
+_recent_permutation = functools.lru_cache(maxsize=2)(permutation)

@@ -1,122 +1,175 @@
-"""What a run tells: a bar for a person at a terminal, lines for a log, JSON for programs."""
+"""What a run tells while it goes on, and at its end."""
 
 from __future__ import annotations
 
-import json
-import math
-import shutil
-import time
-from pathlib import Path
-from typing import TextIO
+import socket
+from collections.abc import Mapping
+from operator import mul
+from statistics import median
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-BAR_WIDTH = 24
-REDRAW_S = 0.1
+from .clock import Clock, Split
+from .distributed import from_every_rank
+from .metrics import Metrics
+from .progress import Progress
+from .screen import Screen
+from .track import Trackers
+
+MIB = 1 << 20
 
 
-class Screen:
-    """Lines on a stream; on a terminal also one line that is redrawn in place.
+class Sizes(NamedTuple):
+    """What the log has to know of a run."""
 
-    Without a stream nothing is said, which is how every rank but 0 reports.
-    """
-
-    def __init__(self, stream: TextIO | None) -> None:
-        self.stream = stream
-        self.tty = stream is not None and stream.isatty()
-        self.note = ""
-        self.drawn_at = 0.0
-
-    def line(self, text: str) -> None:
-        """A line that stays; on a terminal it takes the place of the bar."""
-        if self.stream is None:
-            return
-        # A log in the C locale takes no "é", and a run should not end over that.
-        encoding = self.stream.encoding or "ascii"
-        text = text.encode(encoding, errors="replace").decode(encoding)
-        clear = "\r\x1b[K" if self.tty else ""
-        print(clear + text, file=self.stream, flush=True)
-
-    def progress(self, step: int, steps: int, note: str = "") -> None:
-        """Step ``step`` of ``steps`` is done; a log has a line for it only if there is a note."""
-        if self.tty:
-            self._draw(step, steps, note)
-        elif note:
-            self.line(f"step {step:>{len(str(steps))}}/{steps}  {note}")
-
-    def _draw(self, step: int, steps: int, note: str) -> None:
-        now = time.monotonic()
-        if self.stream is None or (not note and now - self.drawn_at < REDRAW_S):
-            return
-        self.note, self.drawn_at = note or self.note, now
-        bar = "#" * (BAR_WIDTH * step // steps)
-        text = f"[{bar:<{BAR_WIDTH}}] step {step}/{steps}  {self.note}"
-        # A line that wraps cannot be redrawn in place.
-        columns = shutil.get_terminal_size().columns
-        print("\r\x1b[K" + text[: columns - 1], end="", file=self.stream, flush=True)
-
-
-class Metrics:
-    """One JSON object a line, each appended in one write, so that a reader sees whole lines.
-
-    Without a path nothing is written, which is how every rank but 0 keeps its metrics.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-
-    def write(self, **values: float | int) -> None:
-        """Append the values; one that is not finite becomes null, for JSON knows no other way."""
-        if self.path is None:
-            return
-        known = {name: value if math.isfinite(value) else None for name, value in values.items()}
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(known) + "\n")
+    steps: int
+    every: int  # steps between two lines
+    global_batch: int  # samples per step
+    unit: str  # of the loss, with a space before it
+    counted: str  # what the count of a loss counts; "" if the task does not say
+    flops_per_sample: float | None
+    peak_flops: float | None  # of all devices together, per second
 
 
 class Log:
-    """What the loop says while it runs; ``unit`` is the loss's, ``global_batch`` counts samples."""
+    """Numbers of the steps since the last line, and where they go."""
 
     def __init__(
-        self, screen: Screen, metrics: Metrics, unit: str, steps: int, every: int, global_batch: int
+        self, screen: Screen, metrics: Metrics, trackers: Trackers, sizes: Sizes, clock: Clock
     ) -> None:
         self.screen = screen
         self.metrics = metrics
-        self.unit = unit
-        self.steps = steps
-        self.every = every
-        self.global_batch = global_batch
-        self.totals: list[Tensor] = []
-        self.started = self.logged = time.perf_counter()
+        self.trackers = trackers
+        self.sizes = sizes
+        self.clock = clock
+        self.hosts = from_every_rank(socket.gethostname())
+        self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
+        self.timed = 0
+        self.timed_s = 0.0
+        self.splits: list[tuple[int, list[Split]]] = []
 
-    def step(self, step: int, totals: Tensor, lr: float) -> None:
-        """Note the global (loss sum, count) of a step, shape (2,); tell the mean when it is due.
+    def step(self, at: Progress, totals: Tensor, lr: float, took_s: float) -> None:
+        """Note the global loss sum and count of a step; tell the mean when it is due.
 
-        Until then the totals stay on the device: reading one makes the device wait for Python.
+        Until then they stay on the device: reading one makes the device wait for Python.
         """
-        self.totals.append(totals)
-        if step % self.every and step != self.steps:
-            self.screen.progress(step, self.steps)
+        self.window += totals[:2]
+        self.timed += 1
+        self.timed_s += took_s
+        if at.step % self.sizes.every and at.step != self.sizes.steps:
+            self.screen.progress(at.step, self.sizes.steps)
             return
-        loss_sum, count = torch.stack(self.totals).sum(dim=0).tolist()
-        loss, now = loss_sum / count, time.perf_counter()
-        speed = len(self.totals) * self.global_batch / (now - self.logged)
-        self.metrics.write(
-            step=step,
-            samples=step * self.global_batch,
-            loss=loss,
-            lr=lr,
-            samples_per_second=round(speed, 1),
-            seconds=round(now - self.started, 3),
-        )
-        note = f"loss {loss:.3f} {self.unit}  lr {lr:.1e}  {speed:.0f} samples/s"
-        self.screen.progress(step, self.steps, note)
-        self.totals, self.logged = [], now
+        loss_sum, count = self.window.tolist()
+        own = self.clock.split()
+        splits = from_every_rank(own)
+        self.splits.append((self.timed, splits))
+        speed = self.timed * self.sizes.global_batch / self.timed_s
+        numbers: dict[str, Any] = {
+            "step": at.step,
+            "samples": at.samples,
+            "loss": loss_sum / count,
+            "lr": lr,
+            "samples_per_second": round(speed, 1),
+            **self._rates(speed, count),
+            "seconds": round(at.seconds, 3),
+            **spread(splits),
+            "slowest": f"rank {slowest(splits)} on {self.hosts[slowest(splits)]}",
+        }
+        self.metrics.write(numbers)
+        self.trackers.log(at.step, numbers, own._asdict())
+        self.screen.progress(at.step, self.sizes.steps, self._note(numbers))
+        self.window.zero_()
+        self.timed, self.timed_s = 0, 0.0
 
-    def validation(self, step: int, loss: float) -> None:
-        """Tell the validation loss; the time it took is not counted as training time."""
-        self.metrics.write(step=step, samples=step * self.global_batch, validation_loss=loss)
-        if step < self.steps:
-            self.screen.line(f"step {step}: validation loss {loss:.3f} {self.unit}")
-        self.logged = time.perf_counter()
+    def _rates(self, samples_per_s: float, count: float) -> dict[str, float]:
+        """Throughput in the task's own terms, and in operations where their number is known."""
+        rates = {}
+        if self.sizes.counted:
+            samples = self.timed * self.sizes.global_batch
+            rates[f"{self.sizes.counted}_per_second"] = round(count / samples * samples_per_s, 1)
+        if self.sizes.flops_per_sample:
+            flops = self.sizes.flops_per_sample * samples_per_s
+            rates["tflops"] = round(flops / 1e12, 4)
+            if self.sizes.peak_flops:
+                rates["mfu"] = round(flops / self.sizes.peak_flops, 4)
+        return rates
+
+    def _note(self, numbers: Mapping[str, Any]) -> str:
+        note = f"loss {numbers['loss']:.3f}{self.sizes.unit}  lr {numbers['lr']:.1e}"
+        note += f"  {numbers['samples_per_second']:.0f} samples/s"
+        if rate := numbers.get(f"{self.sizes.counted}_per_second"):
+            note += f"  {rate:,.0f} {self.sizes.counted}/s"
+        if utilisation := numbers.get("mfu"):
+            note += f"  MFU {utilisation:.0%}"
+        return note
+
+    def validation(self, at: Progress, loss: float, report: Mapping[str, float]) -> None:
+        """Tell the validation loss and what the task measured."""
+        numbers = {"step": at.step, "samples": at.samples, "validation_loss": loss, **report}
+        self.metrics.write(numbers)
+        self.trackers.log(at.step, numbers, {})
+        said = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
+        if at.step < self.sizes.steps or said:
+            text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{said}"
+            self.screen.line(text)
+
+    def summary(self, peaks: list[int]) -> None:
+        """The mean step in parts, and ``peaks``, the most memory of each rank in bytes."""
+        self.screen.close()
+        if self.splits:
+            self.screen.line(describe(mean_splits(self.splits), self.hosts))
+        rank = peaks.index(max(peaks))
+        self.screen.line(f"peak memory {peaks[rank] / MIB:,.0f} MiB, on rank {rank}")
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs for the same next line."""
+        return {"window": self.window.cpu().clone(), "timed": self.timed, "timed_s": self.timed_s}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned."""
+        self.window.copy_(state["window"])
+        self.timed, self.timed_s = state["timed"], state["timed_s"]
+
+
+def brief(report: Mapping[str, float]) -> dict[str, float]:
+    """The measures that fit on a line: those of single classes have a slash in their names."""
+    return {name: value for name, value in report.items() if "/" not in name}
+
+
+def spread(splits: list[Split]) -> dict[str, Any]:
+    """Minimum, median and maximum over the ranks of each part of a step."""
+    parts: dict[str, Any] = {}
+    for name in Split._fields:
+        values = [getattr(split, name) for split in splits]
+        parts[f"{name}_s"] = [round(f(values), 6) for f in (min, median, max)]
+    return parts
+
+
+def mean_splits(windows: list[tuple[int, list[Split]]]) -> list[Split]:
+    """The mean of each rank over windows of different numbers of steps."""
+    steps = sum(count for count, _ in windows)
+    per_rank = zip(*(splits for _, splits in windows), strict=True)
+    counts = [count for count, _ in windows]
+    return [
+        Split(*(sum(map(mul, counts, part)) / steps for part in zip(*splits, strict=True)))
+        for splits in per_rank
+    ]
+
+
+def slowest(splits: list[Split]) -> int:
+    """The rank that kept the others waiting: it had most to do itself."""
+    busy = [split.data + split.compute for split in splits]
+    return busy.index(max(busy))
+
+
+def describe(splits: list[Split], hosts: list[str]) -> str:
+    """The parts of a mean step as one line, in milliseconds."""
+    names = ("data", "forward and backward", "waiting for ranks")
+    parts = []
+    for name, field in zip(names, Split._fields, strict=True):
+        ms = [1e3 * getattr(split, field) for split in splits]
+        parts.append(f"{name} {median(ms):.1f} ({min(ms):.1f} to {max(ms):.1f})")
+    rank = slowest(splits)
+    return f"a step in ms: {', '.join(parts)}; slowest: rank {rank} on {hosts[rank]}"

@@ -5,85 +5,140 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from dataclasses import asdict
+import time
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import nn
 
-from . import checkpoint, distributed
-from .config import Config
+from . import checkpoint, distributed, saving
+from .config import Config, to_toml
 from .distributed import World
 from .errors import RefusedError
-from .loop import train
-from .out import CHECKPOINT, METRICS, claim
-from .report import Metrics, Screen
-from .task import Sampling, Task
+from .loop import Outcome, Place, train
+from .metrics import Metrics
+from .out import CONFIG, METRICS, claim
+from .plot import PICTURE, need_matplotlib, plot
+from .preemption import Deadline, requeue
+from .screen import Screen
+from .task import (
+    Exporting,
+    Preparing,
+    Sampling,
+    Showing,
+    Task,
+    description_of,
+    name_of,
+    unit_of,
+)
+from .track import Trackers
 
 
-def run(config: Config, task: Task) -> None:
-    """Do what ``config`` asks; raises RefusedError when it cannot be done."""
+def run(config: Config, task: Task, preempted_status: int) -> int:
+    """Do what ``config`` asks; returns an exit status, 0 or ``preempted_status``.
+
+    Raises RefusedError when it cannot be done.
+    """
+    deadline = Deadline(config.max_time, os.environ, time.time())
     world = distributed.read_world(os.environ)
     device = distributed.pick_device(config.device, world, torch.cuda.device_count())
+    if config.tf32:
+        torch.set_float32_matmul_precision("high")
     distributed.join(world, device)
     try:
-        out = agree_on_directory(config, task, world)
+        place, found = arrive(config, task, world, device)
+        identity = announce(config, task, place)
+        outcome = train(task, config, place, identity, found, lambda: bool(deadline.reason()))
     except RefusedError:
         distributed.leave()
         raise
-    screen = Screen(sys.stdout if world.rank == 0 else None)
-    metrics = Metrics(out / METRICS if world.rank == 0 else None)
-    ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
-    screen.line(f"{task.name}: {task.describe()}")
-    screen.line(f"{ranks} on {device.type}, {config.batch_size} samples per rank and step")
-    screen.line(f"writing to {out}")
-
-    model, loss = train(task, config, world, device, screen, metrics)
+    reasons = distributed.from_every_rank(deadline.reason())
+    place.trackers.close()
     # The data-parallel wrapper holds the process group and sits in a reference cycle. It has to
     # go first: gloo's threads abort a process that exits while they are still wanted.
     gc.collect()
     distributed.leave()
+    if not outcome.complete:
+        say_preempted(config, outcome, reasons, place, preempted_status)
+        return preempted_status
     if world.rank == 0:
-        finish(model, loss, config, task, world, out, screen)
+        finish(outcome, config, task, place)
+    return 0
 
 
-def agree_on_directory(config: Config, task: Task, world: World) -> Path:
-    """The output directory that rank 0 made, on every rank; they are refused together."""
-    path, refusal = Path(), ""
+def arrive(
+    config: Config, task: Task, world: World, device: torch.device
+) -> tuple[Place, Path | None]:
+    """The place of the run and the checkpoint to go on from, both found by rank 0.
+
+    What the task has to prepare is prepared. Raises RefusedError on all ranks together.
+    """
+    if config.plot:
+        need_matplotlib()
+    screen = Screen(sys.stdout if world.rank == 0 else None)
+    found: Path | None = None
+    complaints: list[str] = []
+    out, refusal = Path(), ""
     if world.rank == 0:
         try:
-            path = claim(config.out, task.name, config.overwrite)
+            out = claim(config.out, name_of(task), config.overwrite, config.resume == "auto")
+            found, complaints = saving.find(config.resume, out)
+            (out / CONFIG).write_text(to_toml(config), encoding="utf-8")
         except RefusedError as error:
             refusal = str(error)
-    path, refusal = distributed.from_rank_0((path, refusal))
+    out, found, complaints, refusal = distributed.from_rank_0((out, found, complaints, refusal))
     if refusal:
         raise RefusedError(refusal, shared=True)
-    return path
+    for complaint in complaints:
+        screen.line(f"{complaint}; using {found}")
+    if isinstance(task, Preparing):
+        distributed.rank_0_alone(lambda: task.prepare(out), world, device)
+        task.prepared(out)
+    trackers = Trackers(config, out, world)
+    metrics = Metrics(out / METRICS if world.rank == 0 else None)
+    return Place(world, device, out, screen, metrics, trackers), found
 
 
-def finish(
-    model: nn.Module,
-    loss: float,
-    config: Config,
-    task: Task,
-    world: World,
-    out: Path,
-    screen: Screen,
+def announce(config: Config, task: Task, place: Place) -> dict[str, Any]:
+    """Say what is trained, where and on what; returns what a resumed run must have in common."""
+    world, screen, description = place.world, place.screen, description_of(task)
+    ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
+    each = f"{config.batch_size} samples per rank and step"
+    if config.global_batch is not None:
+        each = f"{config.global_batch} samples per step"
+    elif config.accumulate > 1:
+        each = f"{config.accumulate} times {config.batch_size} samples per rank and step"
+    screen.line(f"{name_of(task)}: {description}")
+    screen.line(f"{ranks} on {place.device.type}, {each}")
+    screen.line(f"writing to {place.out}")
+    return {"task": name_of(task), "data": description, "seed": config.seed}
+
+
+def say_preempted(
+    config: Config, outcome: Outcome, reasons: list[str], place: Place, status: int
 ) -> None:
-    """Save the model, then show what it does and how good it is."""
-    state = {
-        "task": task.name,
-        "data": task.describe(),
-        "config": asdict(config),
-        "world_size": world.size,
-        "step": config.steps,
-        "samples": config.steps * config.batch_size * world.size,
-        "validation_loss": loss,
-        "model": {name: tensor.cpu() for name, tensor in model.state_dict().items()},
-    }
-    checkpoint.save(out / CHECKPOINT, state)
-    screen.line(f"saved {out / CHECKPOINT}")
+    """Say why a run ended before it was complete, and see to it that it goes on."""
+    if place.world.rank != 0:
+        return
+    reason = next(filter(None, reasons), "a signal")
+    saved = checkpoint.path_of(place.out, outcome.at.step)
+    place.screen.line(f"preempted by {reason} after step {outcome.at.step}, saved {saved}")
+    if config.requeue:
+        place.screen.line(requeue(os.environ, status))
+
+
+def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
+    """Show what the model does and how good it is."""
+    screen, unit = place.screen, unit_of(task)
+    screen.line(f"saved {checkpoint.path_of(place.out, outcome.at.step)}")
+    outcome.model.eval()
+    if isinstance(task, Exporting):
+        task.export(outcome.model, place.out)
+    if config.plot:
+        plot(place.out / METRICS, place.out / PICTURE, unit)
+        screen.line(f"drew {place.out / PICTURE}")
+    if isinstance(task, Showing):
+        screen.line(task.show(outcome.sums))
     if isinstance(task, Sampling):
-        model.eval()
-        screen.line(f"a sample:\n{task.sample(model, config.seed)}\n")
-    screen.line(f"validation loss {loss:.3f} {task.unit}")
+        screen.line(f"a sample:\n{task.sample(outcome.model, config.seed)}\n")
+    screen.line(f"validation loss {outcome.at.loss:.3f}{unit}")

@@ -1,9 +1,17 @@
-"""What a task provides; the loop knows nothing else about what it trains."""
+"""What a task provides; the loop knows nothing else about what it trains.
+
+Three methods make a task: ``model``, ``dataset`` and ``loss``. Everything else is optional, and a
+class has it or has it not: there is nothing to inherit from and nothing to register. The parameters
+of the class's constructor are flags of the command line.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import torch
 from torch import Tensor, nn
 
 
@@ -16,18 +24,14 @@ class Samples(Protocol):
 
 
 class Task(Protocol):
-    """Four answers and two words; a class that has them can be trained.
+    """What every task has. It may also have these attributes:
 
-    ``name`` begins the name of the default output directory; ``unit`` is what one unit of
-    ``loss`` sum divided by count is called, such as "bits per byte".
+    ``name``              begins the name of the default output directory
+    ``unit``              what loss sum divided by count is called, such as "bits per byte"
+    ``counted``           what the count counts, such as "bytes"
+    ``flops_per_sample``  floating-point operations of a forward and a backward pass
+    ``defaults``          a dict of flags of the loop, such as {"lr": 5e-5}, on the class
     """
-
-    name: str
-    unit: str
-
-    def describe(self) -> str:
-        """One line on the data, with whatever identifies them."""
-        ...
 
     def model(self) -> nn.Module:
         """A fresh model on the CPU; its weights come from torch's default generator alone."""
@@ -47,9 +51,90 @@ class Task(Protocol):
 
 
 @runtime_checkable
-class Sampling(Protocol):
-    """Optional: a task that can show what its model does."""
-
-    def sample(self, model: nn.Module, seed: int) -> str:
-        """A short text for a person to read, the same for the same weights and seed."""
+class Describing(Protocol):
+    def describe(self) -> str:
+        """One line on the data, with whatever identifies them; a resumed run must have the same."""
         ...
+
+
+@runtime_checkable
+class Preparing(Protocol):
+    def prepare(self, directory: Path) -> None:
+        """Work that one process does for all, such as tokenizing, before anything else is asked.
+
+        Rank 0 calls it alone, the others wait; what it leaves in ``directory`` all of them see.
+        """
+        ...
+
+    def prepared(self, directory: Path) -> None:
+        """Take up what ``prepare`` left; every rank calls it."""
+        ...
+
+
+@runtime_checkable
+class Collating(Protocol):
+    def collate(self, samples: list[Any]) -> Any:
+        """A batch of samples, instead of torch's default_collate."""
+        ...
+
+
+@runtime_checkable
+class Optimizing(Protocol):
+    def optimizer(self, model: nn.Module, lr: float) -> torch.optim.Optimizer:
+        """An optimizer instead of AdamW; the loop sets its learning rate at every step."""
+        ...
+
+
+@runtime_checkable
+class Measuring(Protocol):
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        """Sums over a validation batch, instead of the loss: "loss", "count", and what else.
+
+        They are added up over all batches and ranks, each of a shape of its own, such as (classes,
+        classes) for a confusion matrix.
+        """
+        ...
+
+    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """Numbers to log, from the sums over all validation samples."""
+        ...
+
+
+@runtime_checkable
+class Showing(Protocol):
+    def show(self, sums: Mapping[str, Tensor]) -> str:
+        """A table for a person, from the sums over all validation samples, at the end of a run."""
+        ...
+
+
+@runtime_checkable
+class Sampling(Protocol):
+    def sample(self, model: nn.Module, seed: int) -> str:
+        """A short text that shows what the model does, the same for the same weights and seed."""
+        ...
+
+
+@runtime_checkable
+class Exporting(Protocol):
+    def export(self, model: nn.Module, directory: Path) -> None:
+        """Write the trained model in the form that its users expect, below ``directory``."""
+        ...
+
+
+def name_of(task: Task) -> str:
+    """What the task is called."""
+    return str(getattr(task, "name", type(task).__name__.lower()))
+
+
+def unit_of(task: Task) -> str:
+    """What a loss is measured in, with a space before it; nothing if the task does not say."""
+    unit = getattr(task, "unit", "")
+    return f" {unit}" if unit else ""
+
+
+def description_of(task: Task) -> str:
+    """One line on the data."""
+    if isinstance(task, Describing):
+        return task.describe()
+    train, validation = len(task.dataset("train")), len(task.dataset("validation"))
+    return f"{train:,} samples to train on, {validation:,} held out"

@@ -3,36 +3,29 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-from .config import Config, parse
-from .errors import RefusedError, refuse
-from .leaving import crash, leave_on_interrupt
-
-if TYPE_CHECKING:
-    from .task import Task
+from .commandline import build, parse
+from .errors import RefusedError, StoppedError, refuse
+from .leaving import PREEMPTED, crash, leave_on_interrupt, stop
+from .preemption import note_signals
 
 
-def language(config: Config) -> Task:
-    """The task that is trained when nothing else is said."""
-    from .tasks.language import Language
-
-    return Language(config.context, config.layers, config.width)
-
-
-def main(
-    arguments: Sequence[str] | None = None, make_task: Callable[[Config], Task] = language
-) -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Run one worker; returns after a complete run and exits the process otherwise."""
     leave_on_interrupt()
-    config = parse(sys.argv[1:] if arguments is None else arguments)
+    note_signals()
     try:
+        config, task_class = parse(sys.argv[1:] if arguments is None else arguments)
         # Only now: torch takes a second to import, and a typing error should not.
         from .run import run
 
-        run(config, make_task(config))
+        status = run(config, build(config, task_class), PREEMPTED)
     except RefusedError as refusal:
         refuse(refusal)
+    except StoppedError as reason:
+        stop(reason)
     except Exception as error:
         crash(error)
+    if status:
+        sys.exit(status)

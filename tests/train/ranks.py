@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -11,9 +12,18 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = ROOT / "train" / "__main__.py"
-SMALL = ("--device", "cpu", "--layers", "1", "--width", "32", "--eval-every", "0")
+TINY_MODEL = ("--device", "cpu", "--layers", "1", "--width", "32")
+SMALL = (*TINY_MODEL, "--eval-every", "0", "--save-every", "0")
 TIMEOUT_S = 100
-LAUNCHER = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PYTHONPATH")
+LAUNCHER = (
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "PYTHONPATH",
+    "LOCAL_WORLD_SIZE",
+)
 
 
 class Ended(NamedTuple):
@@ -60,6 +70,28 @@ def finish(ranks: list[subprocess.Popen[str]]) -> list[Ended]:
             rank.kill()
             rank.wait()
     return [Ended(rank.returncode, *texts) for rank, texts in zip(ranks, said, strict=True)]
+
+
+def until(rank: subprocess.Popen[str], start_of_line: str) -> None:
+    """Read what a rank prints until a line begins so."""
+    assert rank.stdout is not None
+    for line in rank.stdout:
+        if line.startswith(start_of_line):
+            return
+    raise AssertionError(f"no line begins with {start_of_line!r}: {finish([rank])}")
+
+
+def history(out: Path) -> list[dict[str, Any]]:
+    """What a run computed, exactly; its times are left out."""
+    names = ("step", "samples", "loss", "lr", "validation_loss")
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [{name: line[name] for name in names if name in line} for line in lines]
+
+
+def metrics(out: Path, name: str) -> list[Any]:
+    """The values of one name in a run's metrics, in the order of its steps."""
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [line[name] for line in lines if name in line]
 
 
 def run(size: int, *flags: str, cwd: Path, program: Path = ENTRY, **extra: str) -> list[Ended]:

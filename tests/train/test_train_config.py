@@ -6,24 +6,74 @@ from pathlib import Path
 import pytest
 from ranks import run
 
-from train.config import Config, parse
+from train.commandline import parse
+from train.config import Config, to_toml
+
+LANGUAGE = {"context": 128, "layers": 5, "width": 128, "text": None}
 
 
 def test_no_flag_appears_or_goes_unnoticed() -> None:
     assert [one.name for one in fields(Config)] == [
-        *("steps", "batch_size", "lr", "warmup", "seed"),
-        *("context", "layers", "width"),
-        *("device", "log_every", "eval_every", "out", "overwrite"),
+        *("task", "steps", "epochs", "batch_size", "accumulate", "global_batch"),
+        *("lr", "warmup", "weight_decay", "clip", "seed"),
+        *("device", "precision", "tf32", "compile", "static_graph", "bucket_mb"),
+        *("loader_workers", "gc_every"),
+        *("log_every", "eval_every", "eval_batch_size", "save_every", "keep"),
+        *("out", "overwrite", "resume", "max_time", "requeue"),
+        *("tensorboard", "wandb", "plot", "profile", "peak_tflops"),
+        "options",
     ]
 
 
 def test_no_flags_are_the_defaults() -> None:
-    assert parse([]) == Config()
+    config, task = parse([])
+    assert config == Config(options=LANGUAGE)
+    assert task.__name__ == "Language"
 
 
 def test_a_flag_sets_its_field() -> None:
-    config = parse(["--batch-size", "3", "--lr=2e-3", "--out", "here", "--overwrite"])
-    assert config == Config(batch_size=3, lr=0.002, out="here", overwrite=True)
+    config, _ = parse(["--batch-size", "3", "--lr=2e-3", "--out", "here", "--overwrite"])
+    assert config == Config(batch_size=3, lr=0.002, out="here", overwrite=True, options=LANGUAGE)
+
+
+def test_a_flag_of_the_task_is_one_of_its_options() -> None:
+    config, _ = parse(["--layers", "2"])
+    assert config.options == LANGUAGE | {"layers": 2}
+
+
+def test_a_saved_configuration_says_the_same_again(tmp_path: Path) -> None:
+    words = ["--lr", "0.1", "--out", 'a "b" \\ \n c', "--overwrite", "--max-time", "1:00:00"]
+    config, _ = parse([*words, "--width", "64", "--compile"])
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    again, _ = parse(["--config", str(tmp_path / "config.toml")])
+    assert again == config
+
+
+def test_a_typed_flag_wins_over_the_file(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("steps = 7\nbatch-size = 3\ncompile = true\nlayers = 2\n")
+    flags = ["--config", str(tmp_path / "run.toml"), "--steps", "9", "--no-compile"]
+    config, _ = parse(flags)
+    expected = Config(steps=9, batch_size=3, options=LANGUAGE | {"layers": 2})
+    assert config == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("steps = 0", "run.toml: argument --steps: '0' cannot be"),
+        ("stepz = 1", "run.toml: unrecognized arguments: --stepz=1"),
+        ("steps = [1]", "run.toml: steps is not a number, a text, true or false"),
+        ("steps: 1", "run.toml: "),
+    ],
+)
+def test_a_bad_file_is_refused_by_its_name(
+    tmp_path: Path, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run.toml").write_text(text)
+    with pytest.raises(SystemExit) as left:
+        parse(["--config", str(tmp_path / "run.toml")])
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 def test_a_configuration_does_not_change() -> None:
@@ -43,6 +93,12 @@ def test_a_configuration_does_not_change() -> None:
         (["--context", "0"], "--context: '0'", "type a whole number from 1 to 4096"),
         (["--device", "tpu"], "--device: 'tpu'", "type auto, cpu or cuda"),
         (["--out", ""], "--out: the path is empty", "type the name of a directory"),
+        (["--max-time", "90"], "--max-time: '90'", "type 90s, 45m, 12h, 2d"),
+        (["--precision", "int8"], "--precision: 'int8'", "type fp32, bf16 or fp16"),
+        (["--task", "nope"], "--task: there is no task 'nope'", "type language, classify"),
+        (["--task", "no.py:A"], "--task: there is no file", "type the path of a Python file"),
+        (["--task", "no.such:A"], "--task: there is no module no", "typed as path/to/file.py"),
+        (["--task", "math:A"], "--task: math has no class A", ""),
         (["--step", "5"], "unrecognized arguments: --step 5", "type --help"),
         (["--seed"], "--seed: expected one argument", ""),
     ],
@@ -70,6 +126,6 @@ def test_all_ranks_refuse_a_bad_flag_and_rank_0_says_so(tmp_path: Path) -> None:
 def test_help_is_a_page_from_rank_0(tmp_path: Path) -> None:
     ranks = run(2, "--help", cwd=tmp_path)
     assert [rank.status for rank in ranks] == [0, 0]
-    assert 15 < ranks[0].out.count("\n") < 50
+    assert 40 < ranks[0].out.count("\n") < 120
     assert max(map(len, ranks[0].out.splitlines())) <= 80
     assert ranks[1].out == ""

@@ -67,7 +67,7 @@ def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
     )
     (ended,) = run(0, *ONE_STEP, "--out", "here", cwd=tmp_path, program=program)
     assert ended.status == 0, ended
-    assert (tmp_path / "here" / "checkpoint.pt").exists()
+    assert (tmp_path / "here" / "step-00000001" / "weights.pt").exists()
 
 
 def test_torchrun_can_start_it(tmp_path: Path) -> None:

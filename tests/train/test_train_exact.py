@@ -1,13 +1,11 @@
 """Results do not depend on how many ranks share the work."""
 
-import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
-from ranks import ROOT, SMALL, complete
+from ranks import SMALL, complete, metrics
 
 from train.tasks.language import Language
 
@@ -15,10 +13,7 @@ GLOBAL_BATCH = 12
 STEPS = 30
 WORLDS = (1, 2, 3)
 FLAGS = (*SMALL, "--steps", str(STEPS), "--log-every", "1", "--warmup", "5", "--seed", "7")
-RAGGED = f"""
-import sys
-sys.path.insert(0, {str(ROOT)!r})
-from train.worker import main
+RAGGED = """
 from train.tasks.language import NO_TARGET, Language
 
 
@@ -29,9 +24,6 @@ class Ragged(Language):
         for window, target in zip(inputs, targets):
             target[int(window.sum()) % 40 + 1 :] = NO_TARGET
         return super().loss(model, (inputs, targets))
-
-
-main(make_task=lambda config: Ragged(config.context, config.layers, config.width))
 """
 
 
@@ -51,11 +43,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
     return {world: cwd / f"world{world}" for world in WORLDS}
 
 
-def metrics(out: Path, name: str) -> list[Any]:
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    return [line[name] for line in lines if name in line]
-
-
 @pytest.mark.parametrize("world", [2, 3])
 def test_every_step_has_the_loss_it_has_with_one_rank(runs: dict[int, Path], world: int) -> None:
     alone, shared = (metrics(runs[size], "loss") for size in (1, world))
@@ -71,27 +58,35 @@ def test_the_final_validation_loss_is_that_of_one_rank(runs: dict[int, Path], wo
     assert shared == pytest.approx(alone, rel=2e-5)
 
 
-def test_ranks_whose_batches_differ_in_size_still_train_as_one(tmp_path: Path) -> None:
-    program = tmp_path / "ragged.py"
-    program.write_text(RAGGED)
-    for world, batch in ((1, "4"), (2, "2")):
-        flags = ("--batch-size", batch, "--context", "48", "--out", f"world{world}")
-        complete(world, *FLAGS, *flags, cwd=tmp_path, program=program)
-    alone, shared = (metrics(tmp_path / f"world{world}", "loss") for world in (1, 2))
-    assert shared == pytest.approx(alone, rel=2e-5)
+def test_uneven_ranks_and_accumulated_passes_still_train_as_one(tmp_path: Path) -> None:
+    (tmp_path / "ragged.py").write_text(RAGGED)
+    ragged = (*FLAGS, "--task", "ragged.py:Ragged", "--context", "48")
+    shapes = {
+        "alone": (1, "--batch-size", "8"),
+        "shared": (2, "--batch-size", "4"),
+        "accumulated": (1, "--batch-size", "2", "--accumulate", "4"),
+        "both": (2, "--batch-size", "2", "--accumulate", "2"),
+        "uneven": (3, "--global-batch", "8", "--accumulate", "2"),
+    }
+    for name, (world, *flags) in shapes.items():
+        complete(world, *ragged, *flags, "--out", name, cwd=tmp_path)
+    alone = metrics(tmp_path / "alone", "loss")
+    assert len(alone) == STEPS
+    for name in shapes:
+        assert metrics(tmp_path / name, "loss") == pytest.approx(alone, rel=2e-5), name
 
 
 @pytest.mark.parametrize("world", WORLDS)
 def test_the_validation_loss_is_that_of_the_saved_weights(
     runs: dict[int, Path], world: int
 ) -> None:
-    saved = torch.load(runs[world] / "checkpoint.pt", weights_only=True)
-    config = saved["config"]
-    task = Language(config["context"], config["layers"], config["width"])
+    saved = runs[world] / f"step-{STEPS:08}"
+    progress = torch.load(saved / "training.pt", weights_only=True)["progress"]
+    task = Language(uneven_context(), layers=1, width=32)
     model = task.model()
-    model.load_state_dict(saved["model"])
-    assert reference_bits_per_byte(model, task) == pytest.approx(saved["validation_loss"], rel=1e-6)
-    assert [saved["validation_loss"]] == metrics(runs[world], "validation_loss")
+    model.load_state_dict(torch.load(saved / "weights.pt", weights_only=True))
+    assert reference_bits_per_byte(model, task) == pytest.approx(progress["loss"], rel=1e-6)
+    assert [progress["loss"]] == metrics(runs[world], "validation_loss")
 
 
 @torch.no_grad()
@@ -110,10 +105,16 @@ def reference_bits_per_byte(model: torch.nn.Module, task: Language) -> float:
 
 
 def test_a_checkpoint_says_what_it_is(runs: dict[int, Path]) -> None:
-    saved = torch.load(runs[2] / "checkpoint.pt", weights_only=True)
-    assert saved["task"] == "language"
-    assert "sha256" in saved["data"]
+    saved = torch.load(runs[2] / f"step-{STEPS:08}" / "training.pt", weights_only=True)
+    assert saved["identity"]["task"] == "language"
+    assert "sha256" in saved["identity"]["data"]
     assert saved["world_size"] == 2
-    assert saved["step"] == saved["config"]["steps"] == STEPS
-    assert saved["samples"] == STEPS * GLOBAL_BATCH
-    assert sorted(path.name for path in runs[2].iterdir()) == ["checkpoint.pt", "metrics.jsonl"]
+    assert len(saved["rng"]) == 2
+    assert saved["progress"]["step"] == saved["config"]["steps"] == STEPS
+    assert saved["progress"]["samples"] == STEPS * GLOBAL_BATCH
+    assert sorted(path.name for path in runs[2].iterdir()) == [
+        "best",
+        "config.toml",
+        "metrics.jsonl",
+        f"step-{STEPS:08}",
+    ]

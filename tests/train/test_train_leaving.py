@@ -5,14 +5,12 @@ import time
 from pathlib import Path
 
 import pytest
-from ranks import ENTRY, ROOT, SMALL, run, start
+from ranks import ENTRY, SMALL, run, start
 from ranks import finish as finish_ranks
 
 TINY = (*SMALL, "--context", "16", "--batch-size", "2", "--out", "here")
-RAISES = f"""
-import os, sys, threading, time
-sys.path.insert(0, {str(ROOT)!r})
-from train.worker import main
+RAISES = """
+import os, threading, time
 from train.tasks.language import Language
 
 
@@ -30,9 +28,6 @@ def broken_by_the_user():
     # As a communicator that waits for its peers: an ordinary exit would wait for the thread.
     threading.Thread(target=time.sleep, args=(1000,)).start()
     raise ValueError("the user's own mistake")
-
-
-main(make_task=lambda config: Breaks(config.context, config.layers, config.width))
 """
 
 
@@ -40,14 +35,18 @@ main(make_task=lambda config: Breaks(config.context, config.layers, config.width
 def test_a_worker_that_raises_shows_its_traceback(tmp_path: Path, size: int, breaks: int) -> None:
     program = tmp_path / "program.py"
     program.write_text(RAISES)
-    ranks = run(size, *TINY, cwd=tmp_path, program=program, BREAKS=str(breaks))
+    flags = (*TINY, "--task", f"{program}:Breaks")
+    ranks = run(size, *flags, cwd=tmp_path, BREAKS=str(breaks))
     # The other rank was in a collective, lost its peer, and left as well.
     assert [rank.status for rank in ranks] == [1] * max(size, 1)
     said = ranks[breaks].err
     assert said.startswith("Traceback (most recent call last):\n")
-    assert f'File "{program}", line 14, in loss\n    broken_by_the_user()' in said
+    assert f'File "{program}", line 12, in loss\n    broken_by_the_user()' in said
     assert said.endswith("ValueError: the user's own mistake\n")
-    assert [path.name for path in (tmp_path / "here").iterdir()] == ["metrics.jsonl"]
+    assert sorted(path.name for path in (tmp_path / "here").iterdir()) == [
+        "config.toml",
+        "metrics.jsonl",
+    ]
 
 
 def test_an_interrupt_ends_all_ranks_with_130_and_one_line(tmp_path: Path) -> None:

@@ -29,11 +29,11 @@ def test_only_rank_0_prints_and_in_a_log_it_prints_lines(tmp_path: Path) -> None
     assert f"writing to runs/{run_directory.name}\n" in ranks[0].out
 
 
-def on_a_terminal(command: list[str], cwd: Path) -> str:
+def on_a_terminal(command: list[str], cwd: Path, **extra: str) -> str:
     """Everything a terminal got from a command that ended well."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        command, cwd=cwd, env=environment(0, 0, 0), stdout=theirs, stderr=theirs
+        command, cwd=cwd, env=environment(0, 0, 0, **extra), stdout=theirs, stderr=theirs
     )
     os.close(theirs)
     got = bytearray()
@@ -50,13 +50,23 @@ def on_a_terminal(command: list[str], cwd: Path) -> str:
     return got.decode()
 
 
-def test_on_a_terminal_a_bar_is_redrawn_in_place(tmp_path: Path) -> None:
+def test_on_a_terminal_tqdm_shows_loss_speed_and_time_left(tmp_path: Path) -> None:
     got = on_a_terminal([sys.executable, str(ENTRY), *TINY], tmp_path)
-    # The terminal turns every newline into "\r\n"; what is left begins a redrawn line.
-    bars = re.findall(r"\r\x1b\[K\[(#* *)\] step (\d+)/30", got)
+    assert re.search(
+        r"\| 30/30 \[\d\d:\d\d<\d\d:\d\d, loss \d\.\d{3} bits per byte .* bytes/s\]", got
+    )
+    assert not re.search(r"^step 10/30", got, re.M)
+    assert re.search(r"validation loss \d\.\d{3} bits per byte\r\n$", got)
+
+
+def test_without_tqdm_a_plain_bar_is_redrawn_in_place(tmp_path: Path) -> None:
+    (tmp_path / "tqdm.py").write_text("raise ImportError\n")
+    flags = (*TINY, "--batch-size", "64", "--context", "128")
+    got = on_a_terminal([sys.executable, str(ENTRY), *flags], tmp_path, PYTHONPATH=str(tmp_path))
+    bars = re.findall(r"\r\x1b\[K\[(#* *)\] step (\d+)/30  (\d:\d\d:\d\d) left", got)
     assert len(bars) >= 3
-    assert {len(bar) for bar, _ in bars} == {24}
-    assert bars[-1] == ("#" * 24, "30")
+    assert {len(bar) for bar, _, _ in bars} == {24}
+    assert bars[-1] == ("#" * 24, "30", "0:00:00")
     assert not re.search(r"^step 10/30", got, re.M)
     assert re.search(r"validation loss \d\.\d{3} bits per byte\r\n$", got)
 
@@ -68,7 +78,8 @@ def test_a_run_is_not_overwritten_unless_told_to(tmp_path: Path) -> None:
     ranks = run(2, *TINY, *out, cwd=tmp_path)
     assert [rank.status for rank in ranks] == [2, 2]
     assert ranks[0].err == (
-        "train: error: kept already holds a run; type another --out, or --overwrite to replace it\n"
+        "train: error: kept already holds a run; type another --out, --resume auto to go on with "
+        "it, or --overwrite to replace it\n"
     )
     assert ranks[0].out == ranks[1].out == ranks[1].err == ""
     assert (tmp_path / "kept" / "metrics.jsonl").read_bytes() == before

@@ -18,7 +18,7 @@ LAUNCHED = {
 
 
 def test_a_launched_worker_is_who_the_launcher_says() -> None:
-    assert read_world(LAUNCHED) == World(rank=5, size=8, local_rank=1)
+    assert read_world(LAUNCHED) == World(rank=5, size=8, local_rank=1, local_size=8)
 
 
 def test_a_process_that_nobody_launched_is_alone() -> None:

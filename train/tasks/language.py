@@ -1,25 +1,33 @@
 """Predict the next byte of English prose: the help topics that every Python carries along.
 
 The text is read from the standard library at run time (``pydoc_data.topics``, about half a
-megabyte). It differs between Python versions, so its digest is part of the description.
+megabyte), or from a file. It differs between Python versions, so its digest is part of the
+description.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import math
 import platform
+from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from train.errors import RefusedError
+from train.flags import flag, path, whole
 
 from .gpt import GPT
 
 BYTES = 256
 NO_TARGET = -1
 VALIDATION_SHARE = 0.1
+SMALLEST_TEXT = 20
 SAMPLE_BYTES = 240
 SAMPLE_TEMPERATURE = 0.7
 SAMPLE_PROMPT = b"The statement "
@@ -57,28 +65,53 @@ class Windows:
         )
 
 
+@dataclass(frozen=True)
 class Language:
-    """A byte-level GPT on the help topics; the last tenth of the bytes is held out."""
+    """A byte-level GPT on the help topics or a text; the last tenth of the bytes is held out."""
+
+    context: int = flag(128, whole(1, 4096), "N", "bytes the model looks at (%(default)s)")
+    layers: int = flag(5, whole(1, 1000), "N", "blocks of the model (%(default)s)")
+    width: int = flag(128, whole(32, 8192, 32), "N", "a multiple of 32 (%(default)s)")
+    text: str | None = flag(None, path, "FILE", "what to train on (the help topics of Python)")
 
     name = "language"
     unit = "bits per byte"
+    counted = "bytes"
 
-    def __init__(self, context: int, layers: int, width: int) -> None:
-        self.context = context
-        self.layers = layers
-        self.width = width
-        text = help_topics()
-        self.digest = hashlib.sha256(text).hexdigest()
+    @functools.cached_property
+    def texts(self) -> dict[str, Tensor]:
+        """The bytes of each split, uint8."""
+        text = self._whole_text()
         held_out = int(len(text) * VALIDATION_SHARE)
         ids = torch.frombuffer(bytearray(text), dtype=torch.uint8)
-        self.texts = {"train": ids[:-held_out], "validation": ids[-held_out:]}
+        return {"train": ids[:-held_out], "validation": ids[-held_out:]}
+
+    def _whole_text(self) -> bytes:
+        try:
+            text = help_topics() if self.text is None else Path(self.text).read_bytes()
+        except OSError as error:
+            raise RefusedError(f"--text: {error}; type the name of a file", shared=True) from error
+        if len(text) < SMALLEST_TEXT:
+            raise RefusedError(
+                f"--text: {self.text} has {len(text)} bytes; type the name of a longer file",
+                shared=True,
+            )
+        return text
 
     def describe(self) -> str:
-        train, validation = len(self.texts["train"]), len(self.texts["validation"])
+        train, validation = self.texts["train"], self.texts["validation"]
+        digest = hashlib.sha256(bytes(torch.cat((train, validation)).numpy())).hexdigest()
+        source = self.text or f"help topics of Python {platform.python_version()}"
         return (
-            f"help topics of Python {platform.python_version()}, sha256 {self.digest[:12]}: "
-            f"{train:,} bytes to train on, {validation:,} held out (a uniform guess: 8 {self.unit})"
+            f"{source}, sha256 {digest[:12]}: {len(train):,} bytes to train on, "
+            f"{len(validation):,} held out (a uniform guess: 8 {self.unit})"
         )
+
+    @property
+    def flops_per_sample(self) -> float:
+        """Of a forward and a backward pass on one window (Kaplan et al., arXiv:2001.08361)."""
+        weights = 12 * self.layers * self.width**2 + BYTES * self.width
+        return self.context * (6.0 * weights + 12 * self.layers * self.width * self.context)
 
     def model(self) -> GPT:
         return GPT(BYTES, self.context, self.layers, self.width)

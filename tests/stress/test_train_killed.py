@@ -1,0 +1,19 @@
+"""Twenty kills of a run, at moments that are random but the same every time."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "train"))
+
+from killing import kill_and_resume
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(tmp_path: Path, world: int) -> None:
+    hits = kill_and_resume(tmp_path, world, steps=400, kills=20, seed=world)
+    print(f"{hits} of 20 kills hit a run of {world} ranks under way")
+    assert hits >= 18

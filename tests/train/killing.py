@@ -1,0 +1,50 @@
+"""Kill a run again and again, resume it each time, and see whether anything shows."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from pathlib import Path
+
+from ranks import Ended, complete, finish, history, start, until
+
+from train.checkpoint import all_in, damage
+
+# Buckets of 1 MiB hold the gradients of a few layers, so that there are several of them; a
+# checkpoint every third step is being written for most of the time.
+FLAGS = (
+    *("--device", "cpu", "--layers", "3", "--width", "96", "--context", "32"),
+    *("--bucket-mb", "1", "--accumulate", "2", "--batch-size", "2", "--seed", "5"),
+    *("--log-every", "1", "--eval-every", "10", "--save-every", "3", "--resume", "auto"),
+)
+
+
+def kill_and_resume(cwd: Path, world: int, steps: int, kills: int, seed: int) -> int:
+    """Compare a killed run with one that nobody killed; how many kills hit a run under way."""
+    flags = (*FLAGS, "--steps", str(steps))
+    ranks = start(world, *flags, "--out", "whole", cwd=cwd)
+    until(ranks[0], "writing to")
+    began = time.monotonic()
+    assert [one.status for one in finish(ranks)] == world * [0]
+    whole_s = time.monotonic() - began
+    moments, hits = random.Random(seed), 0
+    for _ in range(kills):
+        ranks = start(world, *flags, "--out", "killed", cwd=cwd)
+        until(ranks[0], "writing to")
+        time.sleep(moments.uniform(0, 1.2 * whole_s / kills))
+        hits += ranks[0].poll() is None
+        for rank in ranks:
+            rank.send_signal(signal.SIGKILL)
+        whole_or_absent(finish(ranks), cwd / "killed")
+    complete(world, *flags, "--out", "killed", cwd=cwd)
+    assert history(cwd / "killed") == history(cwd / "whole")
+    assert not list((cwd / "killed").glob("*.part"))
+    return hits
+
+
+def whole_or_absent(ended: list[Ended], out: Path) -> None:
+    """Every checkpoint that has its name is whole, whenever the run was killed."""
+    assert all(one.status in (-signal.SIGKILL, 0) for one in ended), ended
+    if out.exists():
+        assert [damage(path) for path in all_in(out)] == [""] * len(all_in(out))

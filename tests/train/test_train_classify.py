@@ -1,0 +1,100 @@
+"""The classify task: its scores are scikit-learn's, on any number of ranks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from ranks import complete, metrics
+from sklearn import metrics as reference
+
+from train.tasks import scores
+from train.tasks.classify import HELD_OUT, Classify
+
+FLAGS = ("--device", "cpu", "--task", "classify", "--window", "600", "--width", "8")
+STEPS = 30
+LAST = f"step-{STEPS:08}"
+NAMES = ["a", "b", "c", "d"]
+labels = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), min_size=1, max_size=60)
+
+
+def agree(ours: dict[str, float], truth: Any, taken: Any, names: list[str]) -> None:
+    """Every number equals scikit-learn's."""
+    every = list(range(len(names)))
+    assert ours["accuracy"] == pytest.approx(reference.accuracy_score(truth, taken))
+    for average in ("macro", "weighted"):
+        wanted = reference.precision_recall_fscore_support(
+            truth, taken, average=average, zero_division=0
+        )
+        found = [ours[f"{average}_{name}"] for name in ("precision", "recall", "f1")]
+        assert found == pytest.approx(wanted[:3])
+    wanted = reference.precision_recall_fscore_support(truth, taken, labels=every, zero_division=0)
+    for name, values in zip(("precision", "recall", "f1"), wanted, strict=False):
+        assert [ours[f"{name}/{label}"] for label in names] == pytest.approx(list(values))
+
+
+@given(labels)
+def test_scores_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    truth, taken = map(torch.tensor, zip(*pairs, strict=True))
+    matrix = scores.confusion(truth, taken, 4)
+    assert matrix.tolist() == reference.confusion_matrix(truth, taken, labels=range(4)).tolist()
+    agree(scores.report(matrix, NAMES), truth, taken, NAMES)
+
+
+def test_a_table_has_a_line_for_each_class() -> None:
+    matrix = torch.tensor([[8, 2], [0, 0]])
+    said = scores.show(matrix, ["left", "right"])
+    assert said.splitlines() == [
+        "class  precision  recall     F1  samples",
+        "left       1.000   0.800  0.889       10",
+        "right      0.000   0.000  0.000        0",
+        "",
+        "       taken for the class of the same place",
+        "left     8   2",
+        "right    0   0",
+    ]
+
+
+def test_a_file_is_trained_on_or_held_out() -> None:
+    task = Classify(window=600)
+    assert len(task.packages) > 5
+    train, held_out = task.splits["train"], task.splits["validation"]
+    assert 2 < len(train) / len(held_out) < 2 * HELD_OUT
+    assert set(held_out.labels.tolist()) == set(range(len(task.packages)))
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cwd = tmp_path_factory.mktemp("classify")
+    complete(0, *FLAGS, "--steps", str(STEPS), "--eval-every", "0", "--out", "run", cwd=cwd)
+    return cwd / "run"
+
+
+def test_1_to_4_ranks_and_scikit_learn_measure_the_same(trained: Path) -> None:
+    lines = []
+    for world in (1, 2, 3, 4):
+        # A complete run is validated again, whoever trained it.
+        flags = ("--steps", str(STEPS), "--resume", str(trained / LAST), "--out", f"on{world}")
+        first, *_ = complete(world, *FLAGS, *flags, "--eval-batch-size", "7", cwd=trained.parent)
+        loss = metrics(trained.parent / f"on{world}", "validation_loss")
+        lines.append((loss, first.out[first.out.index("class ") : first.out.index("\nvalidation")]))
+    task = Classify(window=600, width=8)
+    held_out = task.dataset("validation")
+    assert all(len(held_out) % (7 * world) for world in (1, 2, 3, 4))
+    model = task.model().eval()
+    model.load_state_dict(torch.load(trained / LAST / "weights.pt", weights_only=True))
+    with torch.no_grad():
+        logits = torch.cat([model(held_out[i][0][None]) for i in range(len(held_out))])
+    truth, taken = held_out.labels.numpy(), logits.argmax(dim=1).numpy()
+    matrix = torch.from_numpy(
+        reference.confusion_matrix(truth, taken, labels=range(len(task.packages)))
+    )
+    agree(scores.report(matrix, list(task.packages)), truth, taken, list(task.packages))
+    chances = np.exp(torch.log_softmax(logits.double(), dim=1).numpy())
+    loss = reference.log_loss(truth, chances, labels=range(len(task.packages)))
+    for (found,), table in lines:
+        assert found == pytest.approx(loss, abs=1e-6)
+        assert table == scores.show(matrix, list(task.packages))

@@ -1,0 +1,157 @@
+"""A run that is asked to leave saves at the next step, on all ranks, and goes on later."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks import (
+    ENTRY,
+    TINY_MODEL,
+    Ended,
+    complete,
+    environment,
+    finish,
+    history,
+    run,
+    start,
+    until,
+)
+
+from train.leaving import PREEMPTED
+from train.preemption import Deadline
+
+FLAGS = (
+    *(*TINY_MODEL, "--context", "32", "--batch-size", "2", "--log-every", "1"),
+    *("--eval-every", "6", "--save-every", "4", "--steps", "12", "--resume", "auto"),
+)
+LONG = (*FLAGS, "--steps", "1000000", "--out", "here")
+SLOW = """
+import os, time
+from pathlib import Path
+from train.tasks.language import Language
+
+class Slow(Language):
+    # Where it is slow it says so, and there it is interrupted, if at all.
+    def loss(self, model, batch):
+        where = "train" if model.training else "validate"
+        if os.environ.get("SLOW") == where and os.environ.get("RANK", "0") == "0":
+            Path("slow-now").touch()
+            time.sleep(0.5 if where == "train" else 0.05)
+        return super().loss(model, batch)
+"""
+
+
+def interrupted(cwd: Path, where: str, *flags: str) -> list[Ended]:
+    """Two ranks, one of which gets both signals, twice, where it is slow."""
+    ranks = start(2, *flags, "--out", "cut", cwd=cwd, SLOW=where)
+    while not (cwd / "slow-now").exists():
+        assert ranks[0].poll() is None, finish(ranks)
+        time.sleep(0.01)
+    for number in 2 * (signal.SIGUSR1, signal.SIGTERM):
+        ranks[1].send_signal(number)
+    return finish(ranks)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What a run computes that nobody interrupts."""
+    cwd = tmp_path_factory.mktemp("whole")
+    complete(2, *FLAGS, "--out", "whole", cwd=cwd)
+    return history(cwd / "whole")
+
+
+@pytest.mark.parametrize(("where", "step"), [("train", 1), ("validate", 6)])
+def test_in_the_first_step_and_in_a_validation_it_saves_and_resumes(
+    tmp_path: Path, whole: list[dict[str, Any]], where: str, step: int
+) -> None:
+    (tmp_path / "slow.py").write_text(SLOW)
+    flags = (*FLAGS, "--task", "slow.py:Slow", "--eval-batch-size", "8")
+    ranks = interrupted(tmp_path, where, *flags)
+    assert [rank.status for rank in ranks] == [PREEMPTED, PREEMPTED], ranks
+    last = ranks[0].out.splitlines()[-1]
+    assert last.startswith("preempted by SIG")
+    assert last.endswith(f" after step {step}, saved cut/step-{step:08}")
+    assert ranks[0].err == ranks[1].err == ""
+    complete(2, *flags, "--out", "cut", cwd=tmp_path)
+    assert [line["step"] for line in history(tmp_path / "cut")] == [line["step"] for line in whole]
+    training = [line for line in whole if "loss" in line]
+    assert [line for line in history(tmp_path / "cut") if "loss" in line] == training
+
+
+def test_in_a_save_it_saves_and_resumes(tmp_path: Path, whole: list[dict[str, Any]]) -> None:
+    flags = (*FLAGS, "--save-every", "1", "--out", "cut")
+    ranks = start(2, *flags, cwd=tmp_path)
+    while not list((tmp_path / "cut").glob("step-*.part")):
+        assert ranks[0].poll() is None, finish(ranks)
+    ranks[0].send_signal(signal.SIGUSR1)
+    assert [rank.status for rank in finish(ranks)] == [PREEMPTED, PREEMPTED]
+    complete(2, *flags, cwd=tmp_path)
+    assert history(tmp_path / "cut") == whole
+
+
+def test_the_time_that_was_given_is_kept(tmp_path: Path) -> None:
+    began = time.monotonic()
+    first, other = run(2, *LONG, "--max-time", "8s", cwd=tmp_path)
+    assert time.monotonic() - began < 60
+    assert (first.status, other.status) == (PREEMPTED, PREEMPTED)
+    assert "preempted by the time of --max-time after step " in first.out
+
+
+def test_the_end_of_a_slurm_job_is_a_deadline() -> None:
+    ends = {"SLURM_JOB_END_TIME": "10000"}
+    assert Deadline(None, ends, started=1000).at == 10000 - 60
+    assert Deadline(None, ends, started=9900).at == 10000 - 10
+    assert Deadline("1:00:00", ends, started=1000).at == 1000 + 3600 - 60
+    assert Deadline("1:00:00", ends, started=1000).reason() == "the time of --max-time"
+    assert Deadline(None, {}, started=1000).reason() == ""
+
+
+@pytest.mark.parametrize(
+    ("scontrol", "job", "said"),
+    [
+        ("#!/bin/sh\necho $@ >> asked\n", "77", "requeued the Slurm job 77"),
+        ("#!/bin/sh\necho no such job >&2\nexit 1\n", "77", "scontrol requeue 77: no such job"),
+        (None, "77", "write in the batch script behind srun: [ $? -eq 75 ] && scontrol requeue"),
+        (None, "", "there is no SLURM_JOB_ID"),
+    ],
+)
+def test_rank_0_requeues_the_job_or_says_who_has_to(
+    tmp_path: Path, scontrol: str | None, job: str, said: str
+) -> None:
+    if scontrol:
+        (tmp_path / "scontrol").write_text(scontrol)
+        (tmp_path / "scontrol").chmod(0o755)
+    extra = {"PATH": str(tmp_path), "SLURM_JOB_ID": job, "SLURM_JOB_END_TIME": "1"}
+    first, other = run(2, *LONG, "--requeue", cwd=tmp_path, **extra)
+    assert (first.status, other.status) == (PREEMPTED, PREEMPTED)
+    assert said in first.out.splitlines()[-1]
+    assert other.out == ""
+    if said.startswith("requeued"):
+        assert (tmp_path / "asked").read_text() == "requeue 77\n"
+
+
+def test_loader_processes_hear_no_signal(tmp_path: Path) -> None:
+    env = environment(0, 0, 0)
+    flags = (*LONG, "--loader-workers", "2")
+    leader = subprocess.Popen(
+        [sys.executable, "-u", str(ENTRY), *flags],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until(leader, "step       3/")
+    # As Slurm does it: to every process of the step.
+    os.killpg(leader.pid, signal.SIGUSR1)
+    os.killpg(leader.pid, signal.SIGTERM)
+    (ended,) = finish([leader])
+    assert ended.status == PREEMPTED, ended
+    assert ended.err == ""
+    assert "preempted by SIG" in ended.out

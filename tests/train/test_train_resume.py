@@ -1,0 +1,160 @@
+"""A run that was interrupted goes on as if nothing had happened."""
+
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from killing import FLAGS, kill_and_resume
+from ranks import complete, finish, history, metrics, run, start, until
+
+LAST = "step-00000020"
+DROPOUT = """
+import torch
+from train.tasks.language import Language
+
+class Noisy(Language):
+    # Dropout draws from torch's generator, numpy's and Python's are asked too.
+    def loss(self, model, batch):
+        import random, numpy
+        noise = random.random() + numpy.random.random() + float(torch.rand(()))
+        loss, count = super().loss(model, batch)
+        return torch.nn.functional.dropout(loss.expand(64), 0.5).mean() * noise, count
+"""
+
+PAST = """
+import torch
+
+class Past:
+    # Training drives the weight up; validation likes it best at a half.
+    def model(self):
+        model = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.zeros_(model.weight)
+        return model
+
+    def dataset(self, split):
+        return torch.ones(8, 1)
+
+    def loss(self, model, batch):
+        out = model(batch)
+        return (-out if model.training else (out - 0.5).square()).sum(), torch.tensor(len(out))
+"""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 20 steps on 2 ranks that nobody interrupted."""
+    cwd = tmp_path_factory.mktemp("whole")
+    complete(2, *FLAGS, "--steps", "20", "--keep", "3", "--out", "whole", cwd=cwd)
+    return cwd / "whole"
+
+
+@pytest.fixture
+def copy(whole: Path, tmp_path: Path) -> Path:
+    """The same run, to be spoiled."""
+    shutil.copytree(whole, tmp_path / "copy", symlinks=True)
+    return tmp_path / "copy"
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-1000])
+
+
+def flip_a_bit(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 4
+    file.write_bytes(content)
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_killed_run_has_the_same_losses_bit_for_bit(tmp_path: Path, world: int) -> None:
+    assert kill_and_resume(tmp_path, world, steps=24, kills=2, seed=world) > 0
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (truncate, r"weights.pt has \d+ bytes and should have \d+"),
+        (flip_a_bit, "weights.pt is not what was written: its SHA-256 differs"),
+        (Path.unlink, "weights.pt: No such file or directory"),
+    ],
+)
+def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
+    copy: Path, whole: Path, spoil: Callable[[Path], None], said: str
+) -> None:
+    spoil(copy / LAST / "weights.pt")
+    flags = (*FLAGS, "--steps", "20", "--out", "copy")
+    first, *_ = complete(2, *flags, cwd=copy.parent)
+    assert re.search(rf"copy/{LAST} is damaged: {said}; using copy/step-00000018\n", first.out)
+    assert history(copy) == history(whole)
+    (refused, _) = run(2, *FLAGS, "--out", "new", "--resume", f"{copy}/{LAST}x", cwd=copy.parent)
+    assert refused.status == 2
+    assert "is damaged: manifest.json: No such file or directory" in refused.err
+
+
+def test_a_run_without_a_whole_checkpoint_is_not_begun_again_unasked(copy: Path) -> None:
+    for file in copy.glob("step-*/training.pt"):
+        truncate(file)
+    (ended,) = run(0, *FLAGS, "--out", "copy", cwd=copy.parent)
+    assert ended.status == 2
+    assert ended.err.count(" is damaged: training.pt has") == 3
+    assert ended.err.endswith("there is no other, so type --overwrite to begin again\n")
+
+
+def test_a_complete_run_is_only_validated_again(copy: Path, whole: Path) -> None:
+    first, *_ = complete(2, *FLAGS, "--steps", "20", "--out", "copy", cwd=copy.parent)
+    assert "step 20/20" not in first.out
+    assert history(copy) == history(whole)
+
+
+def test_another_number_of_ranks_goes_on_with_the_next_samples(copy: Path, whole: Path) -> None:
+    shutil.rmtree(copy / LAST)
+    (copy / "best").unlink()
+    flags = (*FLAGS, "--global-batch", "8", "--steps", "20", "--out", "copy")
+    complete(3, *flags, cwd=copy.parent)
+    assert metrics(copy, "samples") == metrics(whole, "samples")
+    assert metrics(copy, "loss")[:18] == metrics(whole, "loss")[:18]
+    # The same samples and weights, added up in another order.
+    assert metrics(copy, "loss")[18:] == pytest.approx(metrics(whole, "loss")[18:], rel=1e-5)
+
+
+def test_another_run_is_not_gone_on_with(copy: Path) -> None:
+    ranks = run(2, *FLAGS, "--seed", "6", "--out", "copy", cwd=copy.parent)
+    assert [rank.status for rank in ranks] == [2, 2]
+    assert "is of another run: its seed is 5 and yours is 6; type what it was" in ranks[0].err
+    assert ranks[1].err == ""
+
+
+def test_a_path_begins_a_new_run_from_an_old_checkpoint(copy: Path, whole: Path) -> None:
+    flags = ("--steps", "20", "--out", "new", "--resume", str(copy / "step-00000015"))
+    complete(2, *FLAGS, *flags, cwd=copy.parent)
+    new, old = history(copy.parent / "new"), history(whole)
+    assert new == [line for line in old if line["step"] > 15]
+
+
+def test_random_numbers_go_on_on_every_rank(tmp_path: Path) -> None:
+    (tmp_path / "noisy.py").write_text(DROPOUT)
+    flags = (*FLAGS, "--task", "noisy.py:Noisy", "--steps", "12", "--eval-every", "0")
+    complete(2, *flags, "--out", "whole", cwd=tmp_path)
+    ranks = start(2, *flags, "--out", "cut", cwd=tmp_path)
+    until(ranks[0], "step  8/12")
+    for rank in ranks:
+        rank.send_signal(signal.SIGKILL)
+    finish(ranks)
+    complete(2, *flags, "--out", "cut", cwd=tmp_path)
+    assert history(tmp_path / "cut") == history(tmp_path / "whole")
+
+
+def test_old_checkpoints_go_and_the_best_stays(tmp_path: Path) -> None:
+    (tmp_path / "past.py").write_text(PAST)
+    flags = ("--task", "past.py:Past", "--lr", "0.1", "--warmup", "0", "--out", "here")
+    often = ("--steps", "12", "--eval-every", "1", "--save-every", "2", "--keep", "2")
+    complete(0, "--device", "cpu", *flags, *often, cwd=tmp_path)
+    losses = metrics(tmp_path / "here", "validation_loss")
+    best = losses.index(min(losses)) + 1
+    assert 2 < best < 9
+    names = sorted(path.name for path in (tmp_path / "here").glob("step-*"))
+    assert names == [f"step-{best:08}", "step-00000010", "step-00000012"]
+    assert (tmp_path / "here" / "best").resolve().name == f"step-{best:08}"

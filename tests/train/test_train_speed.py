@@ -1,0 +1,110 @@
+"""What makes steps fast changes no result, and what is measured is measured on every rank."""
+
+import json
+from pathlib import Path
+
+import pytest
+from ranks import SMALL, complete, metrics
+
+from train.data import loader_workers
+from train.distributed import World
+from train.flags import seconds
+from train.report import Split, describe, mean_splits, spread
+
+FLAGS = (*SMALL, "--context", "32", "--steps", "30", "--log-every", "10", "--warmup", "5")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    cwd = tmp_path_factory.mktemp("plain")
+    complete(2, *FLAGS, "--out", "plain", cwd=cwd)
+    return cwd / "plain"
+
+
+@pytest.mark.parametrize(
+    ("flags", "tolerance"),
+    [
+        (("--static-graph", "--bucket-mb", "1", "--gc-every", "3", "--tf32"), 1e-6),
+        (("--precision", "bf16"), 2e-2),
+        (("--precision", "fp16"), 2e-2),
+    ],
+)
+def test_a_faster_way_ends_at_the_same_loss(
+    plain: Path, tmp_path: Path, flags: tuple[str, ...], tolerance: float
+) -> None:
+    complete(
+        2, *FLAGS, *flags, "--accumulate", "2", "--batch-size", "4", "--out", "fast", cwd=tmp_path
+    )
+    assert metrics(tmp_path / "fast", "loss") == pytest.approx(
+        metrics(plain, "loss"), rel=tolerance
+    )
+
+
+def test_a_line_of_metrics_says_where_the_time_went(plain: Path) -> None:
+    *lines, last = map(json.loads, (plain / "metrics.jsonl").read_text().splitlines())
+    assert "validation_loss" in last
+    for line in lines:
+        for part in ("data_s", "compute_s", "wait_s"):
+            low, middle, high = line[part]
+            assert 0 <= low <= middle <= high
+        assert line["slowest"].startswith(("rank 0 on ", "rank 1 on "))
+        assert line["bytes_per_second"] == pytest.approx(32 * line["samples_per_second"], rel=0.05)
+        assert line["tflops"] > 0
+
+
+def test_extras_write_what_they_promise(tmp_path: Path) -> None:
+    flags = ("--tensorboard", "--plot", "--profile", "--peak-tflops", "1e-3")
+    first, _ = complete(2, *FLAGS, *flags, "--out", "here", cwd=tmp_path)
+    here = tmp_path / "here"
+    assert (here / "plot.png").read_bytes().startswith(b"\x89PNG")
+    assert len(list((here / "tensorboard").glob("events.*"))) == 1
+    for rank in (0, 1):
+        trace = json.loads((here / f"trace-rank{rank}.json").read_text())
+        assert any("gloo" in event.get("name", "") for event in trace["traceEvents"])
+    assert metrics(here, "mfu")[-1] > 0
+    assert "MFU" in first.out
+    assert "a step in ms: data " in first.out
+    assert "peak memory " in first.out
+
+
+@pytest.mark.parametrize(
+    ("wanted", "device", "world", "cpus", "online", "workers"),
+    [
+        (None, "cpu", World(), 8, 64, 0),
+        (None, "cuda", World(), 7, 64, 6),
+        (None, "cuda", World(), 1, 64, 1),
+        (None, "cuda", World(), 32, 64, 8),
+        (None, "cuda", World(0, 8, 0, 8), 32, 32, 3),  # nobody bound the ranks
+        (5, "cpu", World(), 1, 64, 5),
+    ],
+)
+def test_loader_processes_follow_the_cpus_of_the_rank(
+    wanted: int | None, device: str, world: World, cpus: int, online: int, workers: int
+) -> None:
+    assert loader_workers(wanted, device, world, cpus, online) == workers
+
+
+def test_parts_of_a_step_are_averaged_by_rank_and_the_slowest_named() -> None:
+    one, other = Split(0.001, 0.010, 0.004), Split(0.002, 0.012, 0.001)
+    splits = mean_splits([(1, [one, other]), (3, [one, other])])
+    assert [list(split) for split in splits] == [pytest.approx(one), pytest.approx(other)]
+    assert spread([one, other])["compute_s"] == [0.010, 0.011, 0.012]
+    assert describe([one, other], ["here", "there"]) == (
+        "a step in ms: data 1.5 (1.0 to 2.0), forward and backward 11.0 (10.0 to 12.0), "
+        "waiting for ranks 2.5 (1.0 to 4.0); slowest: rank 1 on there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("90s", 90),
+        ("45m", 2700),
+        ("1.5h", 5400),
+        ("2d", 172800),
+        ("01:02:03", 3723),
+        ("1-00:00:01", 86401),
+    ],
+)
+def test_times_are_read_as_slurm_writes_them(text: str, expected: float) -> None:
+    assert seconds(text) == expected

@@ -1,0 +1,141 @@
+"""From the words of a command line, and a file, to a configuration and the class of its task."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import sys
+import typing
+from argparse import SUPPRESS, BooleanOptionalAction, _ArgumentGroup
+from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, NamedTuple
+
+from .config import FLAGS, Config
+from .errors import RefusedError
+from .find import task_class
+from .flags import Parser, path
+
+TASKS = "language, classify; with the hf extra causal_lm, sequence_classification"
+
+
+class Option(NamedTuple):
+    """A flag that a task adds; ``how`` are keywords of argparse's add_argument."""
+
+    name: str
+    how: dict[str, Any]
+
+
+def parse(arguments: Sequence[str]) -> tuple[Config, type]:
+    """The configuration that a command line asks for, and its task's class.
+
+    Flags of the loop are looked at before the task is loaded, which imports torch: a mistyped
+    number is refused at once. A bad command line exits with status 2.
+    """
+    parser = _loop_parser()
+    asked, _ = parser.parse_known_args(arguments)
+    filed = _read(parser, asked.config) if asked.config else []
+    parser.origin = f"{asked.config}: " if filed else ""
+    asked, _ = parser.parse_known_args([*filed, *arguments])
+    cls = task_class(asked.task)
+    options = task_options(cls)
+    _add_task(parser, cls, options)
+    if filed:
+        parser.parse_args(filed)
+    parser.origin = ""
+    values = vars(parser.parse_args([*filed, *arguments]))
+    own = {option.name: values[option.name] for option in options}
+    return Config(**{one.name: values[one.name] for one in FLAGS}, options=own), cls
+
+
+def _loop_parser() -> Parser:
+    parser = Parser(
+        prog="train",
+        usage="python -m train [flags] [flags of the task]",
+        description="Train a model with one process or with many: any launcher that sets RANK, "
+        "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT will do. Twice the workers at half "
+        f"the batch size end at the same loss. Tasks: {TASKS}, or a class of yours.",
+        epilog="The run is metrics.jsonl, one JSON object a line, and step-*, its checkpoints. "
+        "Status 75 says: preempted, and saved.",
+        allow_abbrev=False,
+        add_help=False,
+    )
+    parser.add_argument(
+        "--config", type=path, metavar="FILE", help="TOML file of flags and values; flags win"
+    )
+    for one in FLAGS:
+        parser.add_argument(_flag(one.name), default=one.default, **one.metadata)
+    return parser
+
+
+def _add_task(parser: Parser, cls: type, options: list[Option]) -> None:
+    """Let the parser know the task's own flags, and what it has for defaults of the loop's."""
+    parser.add_argument("-h", "--help", action="help", default=SUPPRESS, help=SUPPRESS)
+    group: _ArgumentGroup = parser.add_argument_group(f"flags of the task {cls.__name__}")
+    for option in options:
+        if any(option.name == one.name for one in FLAGS):
+            parser.error(
+                f"{cls.__name__} has an option {option.name}, and so has the loop; rename it"
+            )
+        group.add_argument(_flag(option.name), **option.how)
+    parser.set_defaults(**getattr(cls, "defaults", {}))
+
+
+def task_options(cls: type) -> list[Option]:
+    """The parameters of a task's constructor, as flags.
+
+    Its type is int, float, str or bool, or one of them or None. A dataclass may say more about
+    its fields with ``flag`` and ``switch``.
+    """
+    said = {one.name: dict(one.metadata) for one in fields(cls)} if is_dataclass(cls) else {}
+    hints = typing.get_type_hints(cls if is_dataclass(cls) else vars(cls).get("__init__", cls))
+    options = []
+    for name, parameter in inspect.signature(cls).parameters.items():
+        how = said.get(name) or _by_type(hints.get(name, str), parameter.default)
+        if parameter.default is inspect.Parameter.empty:
+            how["required"] = True
+        else:
+            how["default"] = parameter.default
+        options.append(Option(name, how))
+    return options
+
+
+def _by_type(hint: Any, default: Any) -> dict[str, Any]:
+    if typing.get_origin(hint) in (UnionType, typing.Union):
+        (hint,) = (one for one in typing.get_args(hint) if one is not type(None))
+    if hint is bool:
+        return {"action": BooleanOptionalAction, "help": "(%(default)s)"}
+    shown = "" if default is inspect.Parameter.empty else "(%(default)s)"
+    return {"type": hint, "metavar": hint.__name__.upper(), "help": shown}
+
+
+def _read(parser: Parser, file: str) -> list[str]:
+    """The arguments that a TOML file stands for: ``lr = 3e-4`` is ``--lr=0.0003``."""
+    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+    try:
+        values = toml.loads(Path(file).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        parser.error(f"cannot read {file}: {error}")
+    words = []
+    for name, value in values.items():
+        if isinstance(value, bool):
+            words.append(_flag(name if value else f"no_{name}"))
+        elif isinstance(value, (int, float, str)):
+            words.append(f"{_flag(name)}={value}")
+        else:
+            parser.error(f"{file}: {name} is not a number, a text, true or false")
+    return words
+
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def build(config: Config, cls: type) -> Any:
+    """The task; its constructor gets the options by name, and may raise RefusedError."""
+    try:
+        return cls(**config.options)
+    except (OSError, UnicodeError) as error:
+        raise RefusedError(f"{cls.__name__}: {error}", shared=True) from error

@@ -1,0 +1,98 @@
+"""Where a task is: the class that ``--task`` names, and how another process finds it again."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import pickle
+import sys
+from types import ModuleType
+from typing import Any, NoReturn
+
+from .errors import RefusedError, refuse
+
+BUNDLED = {
+    "language": "train.tasks.language:Language",
+    "classify": "train.tasks.classify:Classify",
+    "causal_lm": "train.tasks.causal_lm:CausalLM",
+    "sequence_classification": "train.tasks.sequence_classification:SequenceClassification",
+}
+
+
+def task_class(name: str) -> type:
+    """The class that a bundled name, ``path/to/file.py:Class`` or ``package.module:Class`` means.
+
+    Exits with status 2 when there is none. What goes wrong inside the module is raised as it is:
+    its author wants the traceback.
+    """
+    place, _, attribute = BUNDLED.get(name, name).rpartition(":")
+    if not place or not attribute:
+        known = ", ".join(BUNDLED)
+        _refuse(f"there is no task {name!r}; type {known}, file.py:Class or package.module:Class")
+    module = _from_file(place) if place.endswith(".py") else _from_name(place)
+    found = getattr(module, attribute, None)
+    if not isinstance(found, type):
+        _refuse(f"{place} has no class {attribute}")
+    return found
+
+
+def _from_file(path: str) -> ModuleType:
+    path = os.path.abspath(path)
+    # A name that no import statement can produce, so that a user's train.py shadows nothing; and
+    # without a dot, which would make pickle look for a package.
+    name = f"task file {path}".replace(".", "_")
+    if name in sys.modules:
+        return sys.modules[name]
+    if not os.path.isfile(path):
+        _refuse(f"there is no file {path}; type the path of a Python file, and :Class")
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    _also_import_from(os.path.dirname(path))
+    spec.loader.exec_module(module)
+    return module
+
+
+def _from_name(name: str) -> ModuleType:
+    _also_import_from(os.getcwd())
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        missing = error.name or name
+        if missing == name or name.startswith(missing + "."):
+            _refuse(f"there is no module {missing}; a file is typed as path/to/file.py:Class")
+        if name.startswith("train.tasks."):
+            _refuse(f"this task needs {missing}; type pip install 'spawnlaunch[hf]'")
+        raise
+
+
+def _also_import_from(directory: str) -> None:
+    # At the end: a task finds its own helpers, and shadows nothing that is installed.
+    if directory not in sys.path:
+        sys.path.append(directory)
+
+
+def _refuse(text: str) -> NoReturn:
+    refuse(RefusedError(f"--task: {text}", shared=True))
+
+
+class Shipped:
+    """Something of a task's that is pickled for another process, which may not know the task.
+
+    A child of multiprocessing can import what has an importable name. A class in a file that was
+    loaded by its path has none, so the child loads that file before it unpickles the rest.
+    """
+
+    def __init__(self, task: str, content: Any) -> None:
+        self.task = task
+        self.content = content
+
+    def __getstate__(self) -> tuple[str, bytes]:
+        return self.task, pickle.dumps(self.content)
+
+    def __setstate__(self, state: tuple[str, bytes]) -> None:
+        self.task, pickled = state
+        task_class(self.task)
+        self.content = pickle.loads(pickled)

@@ -1,0 +1,42 @@
+"""The random generators of this process, as something that a checkpoint can hold."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import torch
+
+
+def read(device: torch.device) -> dict[str, Any]:
+    """The states of Python's, NumPy's and torch's generators, of tensors, numbers and tuples."""
+    name, keys, *rest = np.random.get_state(legacy=True)
+    assert name == "MT19937"
+    states: dict[str, Any] = {
+        "python": random.getstate(),
+        "numpy": (torch.from_numpy(np.asarray(keys, dtype=np.int64)), *rest),
+        "torch": torch.get_rng_state(),
+    }
+    if device.type == "cuda":
+        states["cuda"] = torch.cuda.get_rng_state(device)
+    return states
+
+
+def write(states: dict[str, Any], device: torch.device) -> None:
+    """Put the generators where ``read`` found them."""
+    version, internal, gauss = states["python"]
+    random.setstate((version, tuple(internal), gauss))
+    keys, *rest = states["numpy"]
+    np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), *rest))
+    torch.set_rng_state(states["torch"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)
+
+
+def seed(seed: int, rank: int) -> None:
+    """Let every rank draw its own numbers, for dropout and the like."""
+    words = np.random.SeedSequence((seed, rank)).generate_state(2)
+    random.seed(int(words[0]))
+    np.random.seed(int(words[0]))
+    torch.manual_seed(int(words[1]))

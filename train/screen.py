@@ -1,0 +1,106 @@
+"""What a person sees: lines, and on a terminal one line that is redrawn in place."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import time
+from typing import Any, TextIO
+
+BAR_WIDTH = 24
+REDRAW_S = 0.1
+
+
+class Screen:
+    """Lines on a stream; on a terminal also a bar: tqdm's where it is installed.
+
+    Without a stream nothing is said, which is how every rank but 0 reports.
+    """
+
+    def __init__(self, stream: TextIO | None) -> None:
+        self.stream = stream
+        self.tty = stream is not None and stream.isatty()
+        self.note = ""
+        self.bar: Any = None
+
+    def line(self, text: str) -> None:
+        """A line that stays; on a terminal it takes the place of the bar."""
+        if self.stream is None:
+            return
+        # A log in the C locale takes no "é", and a run should not end over that.
+        encoding = self.stream.encoding or "ascii"
+        text = text.encode(encoding, errors="replace").decode(encoding)
+        if self.bar is not None:
+            self.bar.clear()
+        print(text, file=self.stream, flush=True)
+
+    def progress(self, step: int, steps: int, note: str = "") -> None:
+        """Step ``step`` of ``steps`` is done; a log has a line for it only if there is a note."""
+        if self.tty and self.stream is not None:
+            if self.bar is None:
+                self.bar = _tqdm(self.stream, step, steps) or PlainBar(self.stream, step, steps)
+            self.note = note or self.note
+            self.bar.set_postfix_str(self.note, refresh=False)
+            self.bar.update(step - self.bar.n)
+        elif note:
+            self.line(f"step {step:>{len(str(steps))}}/{steps}  {note}")
+
+    def close(self) -> None:
+        """No more bar."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+def _tqdm(stream: TextIO, step: int, steps: int) -> Any:
+    """The bar of tqdm, or None where tqdm is not installed."""
+    try:
+        tqdm = importlib.import_module("tqdm").tqdm
+    except ImportError:
+        return None
+    shape = "{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
+    return tqdm(
+        total=steps,
+        initial=step - 1,
+        file=stream,
+        bar_format=shape,
+        dynamic_ncols=True,
+        leave=False,
+    )
+
+
+class PlainBar:
+    """As much of tqdm's bar as the loop uses."""
+
+    def __init__(self, stream: TextIO, step: int, steps: int) -> None:
+        self.stream = stream
+        self.first = self.n = step - 1
+        self.steps = steps
+        self.note = ""
+        self.drawn_at = 0.0
+        self.started = time.monotonic()
+
+    def set_postfix_str(self, note: str, refresh: bool) -> None:  # noqa: ARG002
+        if note != self.note:
+            self.drawn_at = 0.0
+        self.note = note
+
+    def update(self, steps: int) -> None:
+        self.n += steps
+        now = time.monotonic()
+        if now - self.drawn_at < REDRAW_S:
+            return
+        self.drawn_at = now
+        left = round((now - self.started) / (self.n - self.first) * (self.steps - self.n))
+        eta = f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
+        bar = "#" * (BAR_WIDTH * self.n // self.steps)
+        text = f"[{bar:<{BAR_WIDTH}}] step {self.n}/{self.steps}  {eta} left  {self.note}"
+        # A line that wraps cannot be redrawn in place.
+        columns = shutil.get_terminal_size().columns
+        print("\r\x1b[K" + text[: columns - 1], end="", file=self.stream, flush=True)
+
+    def clear(self) -> None:
+        print("\r\x1b[K", end="", file=self.stream)
+
+    def close(self) -> None:
+        self.clear()

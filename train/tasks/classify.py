@@ -1,0 +1,148 @@
+"""Which package of the standard library is a piece of source code from?
+
+Real text that every Python has: the packages with enough files are the classes, and a file is
+either trained on or held out, as a whole. A small convolutional network reads windows of bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import platform
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from train.errors import RefusedError
+from train.flags import flag, whole
+
+from . import scores
+
+BYTES = 256
+HELD_OUT = 5  # one file in so many
+# Not the library itself: what was installed into it, its tests, and generated data.
+SKIPPED = ("site-packages", "dist-packages", "test", "tests", "idle_test", "pydoc_data")
+
+
+class Pieces:
+    """Pairs (bytes of shape (window,), class), int64, one after the other without overlap."""
+
+    def __init__(self, texts: Tensor, labels: Tensor, window: int) -> None:
+        """``texts`` is of shape (samples * window,), uint8; ``labels`` of shape (samples,)."""
+        self.texts = texts.view(-1, window)
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        return self.texts[index].long(), self.labels[index]
+
+
+class ConvNet(nn.Module):
+    """Byte values (batch, window), int64, to logits (batch, classes)."""
+
+    def __init__(self, classes: int, width: int) -> None:
+        super().__init__()
+        self.bytes = nn.Embedding(BYTES, width)
+        self.first = nn.Conv1d(width, 2 * width, kernel_size=5, padding=2)
+        self.second = nn.Conv1d(2 * width, 2 * width, kernel_size=5, padding=2)
+        self.out = nn.Linear(2 * width, classes)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.bytes(ids).transpose(1, 2)
+        x = F.max_pool1d(F.relu(self.first(x)), 2)
+        x = F.relu(self.second(x)).amax(dim=2)
+        logits: Tensor = self.out(x)
+        return logits
+
+
+@dataclass(frozen=True)
+class Classify:
+    """A convolutional network on windows of source code; one file in five is held out."""
+
+    window: int = flag(128, whole(16, 4096), "N", "bytes the model looks at (%(default)s)")
+    width: int = flag(32, whole(1, 4096), "N", "of the byte embedding (%(default)s)")
+    files: int = flag(10, whole(2), "N", "fewest files of a package that is a class (%(default)s)")
+
+    name = "classify"
+    unit = "nats"
+    counted = "pieces"
+    defaults = {"batch_size": 32, "steps": 400, "lr": 3e-3, "eval_every": 200}  # noqa: RUF012
+
+    @functools.cached_property
+    def packages(self) -> dict[str, list[Path]]:
+        """The files of each class, both in the order of their names."""
+        root = Path(sysconfig.get_path("stdlib"))
+        found: dict[str, list[Path]] = {}
+        for path in sorted(root.glob("*/**/*.py")):
+            parts = path.relative_to(root).parts
+            if not set(parts) & set(SKIPPED):
+                found.setdefault(parts[0], []).append(path)
+        classes = {name: paths for name, paths in found.items() if len(paths) >= self.files}
+        if len(classes) < 2:
+            raise RefusedError(
+                f"{root} has {len(classes)} packages of {self.files} files; type a lower --files",
+                shared=True,
+            )
+        return classes
+
+    @functools.cached_property
+    def splits(self) -> dict[str, Pieces]:
+        """The pieces of each split; what is left at the end of a file is not used."""
+        texts: dict[str, list[bytes]] = {"train": [], "validation": []}
+        labels: dict[str, list[int]] = {"train": [], "validation": []}
+        for label, paths in enumerate(self.packages.values()):
+            for number, path in enumerate(paths):
+                split = "validation" if number % HELD_OUT == 0 else "train"
+                text = path.read_bytes()
+                count = len(text) // self.window
+                texts[split].append(text[: count * self.window])
+                labels[split] += count * [label]
+        return {
+            split: Pieces(
+                torch.frombuffer(bytearray(b"".join(texts[split])), dtype=torch.uint8),
+                torch.tensor(labels[split]),
+                self.window,
+            )
+            for split in texts
+        }
+
+    def describe(self) -> str:
+        train, validation = self.splits["train"], self.splits["validation"]
+        everything = bytes(torch.cat((train.texts, validation.texts)).flatten().numpy())
+        return (
+            f"source of Python {platform.python_version()}, "
+            f"sha256 {hashlib.sha256(everything).hexdigest()[:12]}: {len(self.packages)} packages, "
+            f"{len(train):,} pieces to train on, {len(validation):,} held out"
+        )
+
+    def model(self) -> ConvNet:
+        return ConvNet(len(self.packages), self.width)
+
+    def dataset(self, split: str) -> Pieces:
+        return self.splits[split]
+
+    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        ids, labels = batch
+        return F.cross_entropy(model(ids), labels, reduction="sum"), torch.ones_like(labels).sum()
+
+    def measure(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
+        ids, labels = batch
+        logits = model(ids)
+        return {
+            "loss": F.cross_entropy(logits, labels, reduction="sum"),
+            "count": torch.ones_like(labels).sum(),
+            "confusion": scores.confusion(labels, logits.argmax(dim=1), len(self.packages)),
+        }
+
+    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        return scores.report(sums["confusion"], list(self.packages))
+
+    def show(self, sums: Mapping[str, Tensor]) -> str:
+        return scores.show(sums["confusion"], list(self.packages))

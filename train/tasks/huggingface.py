@@ -1,0 +1,69 @@
+"""Models and tokenizers of Hugging Face transformers, from this machine only."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import transformers
+from transformers import AutoConfig, AutoTokenizer, ByT5Tokenizer
+
+from train.errors import RefusedError
+
+# Every rank would print its own; what matters is said by the loop.
+transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+
+WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+
+
+def tokenizer_of(model: str, tokenizer: str | None) -> Any:
+    """The tokenizer in a directory; without one, bytes are the tokens."""
+    place = tokenizer or model
+    if tokenizer is None and not list(Path(model).glob("tokenizer*")):
+        return ByT5Tokenizer(extra_ids=0)
+    if not Path(place).is_dir():
+        raise RefusedError(f"--tokenizer: there is no directory {place}", shared=True)
+    loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
+    if loaded.pad_token_id is None:
+        loaded.pad_token = loaded.eos_token
+    return loaded
+
+
+def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
+    """The configuration in a directory, or of a type such as "gpt2", with changes as JSON."""
+    more |= {
+        "pad_token_id": tokenizer.pad_token_id,
+        "bos_token_id": tokenizer.bos_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "use_cache": False,
+    }
+    try:
+        wanted = {**more, **json.loads(changes)}
+        if Path(model).is_dir():
+            return AutoConfig.from_pretrained(model, local_files_only=True, **wanted)
+        return AutoConfig.for_model(model, **{"vocab_size": len(tokenizer), **wanted})
+    except (ValueError, OSError) as error:
+        raise RefusedError(
+            f"--model-name: {model} with the changes {changes} cannot be: "
+            f"{str(error).splitlines()[0]}; type a local directory or a type such as gpt2",
+            shared=True,
+        ) from error
+
+
+def model_of(kind: str, model: str, config: Any, tokenizer: Any) -> Any:
+    """The weights in a directory, or random ones; ``kind`` is the name of an Auto class."""
+    auto = getattr(transformers, kind)
+    if any(next(Path(model).glob(pattern), None) for pattern in WEIGHTS):
+        loaded = auto.from_pretrained(model, config=config, local_files_only=True)
+    else:
+        loaded = auto.from_config(config)
+    if len(tokenizer) > loaded.get_input_embeddings().num_embeddings:
+        loaded.resize_token_embeddings(len(tokenizer))
+    return loaded
+
+
+def flops_per_token(model: Any) -> float:
+    """Of a forward and a backward pass, attention aside (Kaplan et al., arXiv:2001.08361)."""
+    return 6.0 * sum(int(p.numel()) for p in model.parameters())

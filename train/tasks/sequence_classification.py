@@ -1,0 +1,155 @@
+"""Fine-tune a Hugging Face model to tell which label a text has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from train.errors import RefusedError
+from train.flags import flag, path, whole, word
+
+from . import prepared, rows, scores
+from .huggingface import config_of, flops_per_token, model_of, tokenizer_of
+
+LABELS = "labels.txt"
+
+
+class Texts:
+    """Pairs (tokens of shape (length,), class), int64, of texts of different lengths."""
+
+    def __init__(self, tokens: Tensor, ends: Tensor, labels: Tensor) -> None:
+        self.tokens = tokens
+        self.ends = ends
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
+        begin = int(self.ends[index - 1]) if index else 0
+        return self.tokens[begin : int(self.ends[index])].long(), self.labels[index]
+
+
+@dataclass
+class SequenceClassification:
+    """A model with a classification head; texts that are too long lose their end."""
+
+    data: str = field(
+        metadata={"type": path, "metavar": "FILE", "help": ".jsonl, .csv or a saved data set"}
+    )
+    model_name: str = flag("gpt2", word, "MODEL", "local directory, or a type (%(default)s)")
+    model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
+    tokenizer: str | None = flag(None, path, "DIR", "local directory (the model's; else bytes)")
+    validation: str | None = flag(None, path, "FILE", "held-out data (every tenth text)")
+    text: str = flag("text", word, "COLUMN", 'or "{title}: {body}" (%(default)s)')
+    label: str = flag("label", word, "COLUMN", "with the right answers (%(default)s)")
+    length: int = flag(128, whole(1), "N", "most tokens of a text (%(default)s)")
+
+    name = "sequence_classification"
+    unit = "nats"
+    counted = "texts"
+    defaults = {"lr": 5e-5, "weight_decay": 0.01}  # noqa: RUF012
+
+    def __post_init__(self) -> None:
+        self.tokens = tokenizer_of(self.model_name, self.tokenizer)
+        self.splits: dict[str, Texts] = {}
+        self.labels: list[str] = []
+
+    def prepare(self, directory: Path) -> None:
+        source = prepared.source_of(asdict(self), self.data, self.validation)
+        if prepared.is_made(directory, source):
+            return
+        splits = rows.read_splits(self.data, self.validation)
+        answers = {name: [rows.fill(self.label, row) for row in splits[name]] for name in splits}
+        labels = sorted(set(answers["train"]))
+        if unknown := set(answers["validation"]) - set(labels):
+            raise RefusedError(f"--label: {unknown.pop()!r} is among the held-out answers only")
+        for split, of_split in splits.items():
+            texts = (rows.fill(self.text, row) for row in of_split)
+            prepared.write_tokens(directory, split, [self._encode(text) for text in texts])
+            numbers = np.array([labels.index(answer) for answer in answers[split]])
+            np.save(directory / prepared.FOLDER / f"{split}-labels.npy", numbers)
+        (directory / prepared.FOLDER / LABELS).write_text("\n".join(labels), encoding="utf-8")
+        prepared.finish(directory, source)
+
+    def _encode(self, text: str) -> list[int]:
+        encoded = self.tokens(text, truncation=True, max_length=self.length)
+        ids: list[int] = encoded["input_ids"]
+        return ids or [self.tokens.eos_token_id]
+
+    def prepared(self, directory: Path) -> None:
+        text = (directory / prepared.FOLDER / LABELS).read_text(encoding="utf-8")
+        self.labels = text.split("\n")
+        for split in ("train", "validation"):
+            parts = (f"{split}-{name}" for name in ("tokens", "ends", "labels"))
+            self.splits[split] = Texts(*(prepared.read(directory, part) for part in parts))
+
+    def describe(self) -> str:
+        train, validation = (len(self.splits[name]) for name in ("train", "validation"))
+        return (
+            f"{self.data}: {train:,} texts to train on, {validation:,} held out, "
+            f"{len(self.labels)} labels"
+        )
+
+    def model(self) -> Any:
+        names = dict(enumerate(self.labels))
+        config = config_of(
+            self.model_name,
+            self.model_config,
+            self.tokens,
+            num_labels=len(names),
+            id2label=names,
+            label2id={name: number for number, name in names.items()},
+        )
+        kind = "AutoModelForSequenceClassification"
+        model = model_of(kind, self.model_name, config, self.tokens)
+        mean_length = len(self.splits["train"].tokens) / len(self.splits["train"])
+        self.flops_per_sample = mean_length * flops_per_token(model)
+        return model
+
+    def dataset(self, split: str) -> Texts:
+        return self.splits[split]
+
+    def collate(self, samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
+        """Padded to the longest text of the batch."""
+        texts, labels = zip(*samples, strict=True)
+        pad = nn.utils.rnn.pad_sequence
+        ids = pad(list(texts), batch_first=True, padding_value=self.tokens.pad_token_id)
+        mask = pad([torch.ones_like(text) for text in texts], batch_first=True)
+        return {"input_ids": ids, "attention_mask": mask, "labels": torch.stack(labels)}
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        loss, _ = self._forward(model, batch)
+        return loss, torch.ones_like(batch["labels"]).sum()
+
+    def measure(self, model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
+        loss, logits = self._forward(model, batch)
+        truth = batch["labels"]
+        return {
+            "loss": loss,
+            "count": torch.ones_like(truth).sum(),
+            "confusion": scores.confusion(truth, logits.argmax(dim=1), len(self.labels)),
+        }
+
+    def _forward(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+        inputs = {name: value for name, value in batch.items() if name != "labels"}
+        logits: Tensor = model(**inputs).logits.float()
+        return F.cross_entropy(logits, batch["labels"], reduction="sum"), logits
+
+    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        return scores.report(sums["confusion"], self.labels)
+
+    def show(self, sums: Mapping[str, Tensor]) -> str:
+        return scores.show(sums["confusion"], self.labels)
+
+    def export(self, model: Any, directory: Path) -> None:
+        """In the form that from_pretrained reads."""
+        model.save_pretrained(directory / "model")
+        self.tokens.save_pretrained(directory / "model")
