@@ -42,6 +42,8 @@ class Screen:
             self.note = note or self.note
             self.bar.set_postfix_str(self.note, refresh=False)
             self.bar.update(step - self.bar.n)
+            if note:
+                self.bar.refresh()
         elif note:
             self.line(f"step {step:>{len(str(steps))}}/{steps}  {note}")
 
@@ -58,13 +60,16 @@ def _tqdm(stream: TextIO, step: int, steps: int) -> Any:
         tqdm = importlib.import_module("tqdm").tqdm
     except ImportError:
         return None
-    shape = "{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}]{postfix}"
+    shape = "{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
+    # tqdm takes a terminal that does not know its size for one without room; this says 80 by 24.
+    columns, lines = shutil.get_terminal_size()
     return tqdm(
         total=steps,
         initial=step - 1,
         file=stream,
         bar_format=shape,
-        dynamic_ncols=True,
+        ncols=columns,
+        nrows=lines,
         leave=False,
     )
 
@@ -81,16 +86,15 @@ class PlainBar:
         self.started = time.monotonic()
 
     def set_postfix_str(self, note: str, refresh: bool) -> None:  # noqa: ARG002
-        if note != self.note:
-            self.drawn_at = 0.0
         self.note = note
 
     def update(self, steps: int) -> None:
         self.n += steps
-        now = time.monotonic()
-        if now - self.drawn_at < REDRAW_S:
-            return
-        self.drawn_at = now
+        if time.monotonic() - self.drawn_at >= REDRAW_S:
+            self.refresh()
+
+    def refresh(self) -> None:
+        self.drawn_at = now = time.monotonic()
         left = round((now - self.started) / (self.n - self.first) * (self.steps - self.n))
         eta = f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
         bar = "#" * (BAR_WIDTH * self.n // self.steps)

@@ -51,7 +51,7 @@ def on_a_terminal(command: list[str], cwd: Path, **extra: str) -> str:
 
 
 def test_on_a_terminal_tqdm_shows_loss_speed_and_time_left(tmp_path: Path) -> None:
-    got = on_a_terminal([sys.executable, str(ENTRY), *TINY], tmp_path)
+    got = on_a_terminal([sys.executable, str(ENTRY), *TINY], tmp_path, COLUMNS="150")
     assert re.search(
         r"\| 30/30 \[\d\d:\d\d<\d\d:\d\d, loss \d\.\d{3} bits per byte .* bytes/s\]", got
     )
