@@ -308,7 +308,7 @@ def test_an_exported_master_is_kept_where_the_ranks_agree(ask: Asker):
 
 @pytest.mark.parametrize("flag", ["--tee", "--max-restarts", "--timeout", "--preload", "--result"])
 def test_flags_that_need_a_parent_are_refused_in_task_mode(ask: Asker, flag: str):
-    told = ask.run(["srun", "-n1", *LAUNCHER, flag, "3", REPORTER])
+    told = ask.run(["srun", "-n1", *LAUNCHER, flag, "x3", REPORTER])
     assert told.status == 2
     assert f"{flag} needs a launcher that stays" in told.stderr
     assert "--ntasks-per-node=1" in told.stderr
