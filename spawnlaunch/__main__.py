@@ -60,14 +60,21 @@ def _launch() -> int:
     me = resolution.world
     seats = decide.decide(request, machine, seen, me, environ)
     scratch = run.scratch.path(environ)
-    workers = worker.plan(request, resolution, seats.bindings, environ, scratch)
+    workers = worker.plan(
+        request, resolution, seats.bindings, environ, hostname, scratch, run.terminal.columns()
+    )
     if request.explain:
         from spawnlaunch.explain import Explanation
 
-        warnings = (*resolution.warnings, *resolution.of_this_node, *seats.warnings)
+        warnings = (
+            *cli.warnings(request),
+            *resolution.warnings,
+            *resolution.of_this_node,
+            *seats.warnings,
+        )
         _explain(Explanation(resolution, machine, seats, workers, warnings, environ), request)
         return 0
-    _say(f"warning: {line}" for line in _to_be_said(resolution, seats))
+    _say(f"warning: {line}" for line in _to_be_said(request, resolution, seats))
     if not request.quiet:
         _say(
             report_line(each.rank, each.seat, machine, each.environ["OMP_NUM_THREADS"])
@@ -81,10 +88,10 @@ def _launch() -> int:
     return status
 
 
-def _to_be_said(resolution: world.Resolution, seats: decide.Seats) -> list[str]:
+def _to_be_said(request: Request, resolution: world.Resolution, seats: decide.Seats) -> list[str]:
     """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times."""
     me = resolution.world
-    of_the_job = resolution.warnings if me.rank == 0 else ()
+    of_the_job = (*cli.warnings(request), *resolution.warnings) if me.rank == 0 else ()
     of_this_node = (*resolution.of_this_node, *seats.warnings) if me.local_rank == 0 else ()
     return [*of_the_job, *of_this_node]
 

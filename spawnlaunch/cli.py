@@ -52,8 +52,11 @@ by themselves with one same status, then that. 2 for wrong use of this command."
 
 # Flags that only a launcher that stays above its workers can serve, and those of them that it
 # does not serve yet.
-NEED_PARENT = ("tee", "max-restarts", "timeout", "preload", "result", "grace")
-NOT_YET = ("tee", "max-restarts", "timeout")
+NEED_PARENT = (
+    *("tee", "local-ranks-filter", "ranks-filter"),
+    *("max-restarts", "timeout", "preload", "result", "grace"),
+)
+NOT_YET = ("max-restarts", "timeout")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -90,6 +93,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     )
     _check_together(request)
     return request
+
+
+def warnings(request: Request) -> list[str]:
+    """What was asked for, and does less than one may expect."""
+    if request.tee and request.tee.used and request.log_dir is None:
+        return ["--tee without --log-dir DIR: all is shown, and nothing is kept in files"]
+    return []
 
 
 def _check_together(request: Request) -> None:
@@ -262,9 +272,28 @@ def _add_output(parser: _Parser) -> None:
         type=values.streams,
         default=StreamsByRank(),
         metavar="HOW",
-        help="to files in --log-dir: 1 stdout, 2 stderr, 3 both, 0 neither; 0:3,1:1 by local rank",
+        help="to files in --log-dir only: 1 stdout, 2 stderr, 3 both, 0 neither; 0:3,1:1 by local "
+        "rank, r9:3 by global rank",
     )
-    add("--log-dir", metavar="DIR", help="where files of the ranks go: DIR/RUN/attempt_0/RANK/")
+    add("--tee", type=values.streams, metavar="HOW", help="likewise, and shown as well")
+    add(
+        "--log-dir",
+        metavar="DIR",
+        help="where files of the ranks go: DIR/RUN/attempt_0/RANK/, or a template with {rank}, "
+        "{local_rank}, {node_rank}, {host}, {run}, {restart}; by itself it means --tee 3",
+    )
+    add(
+        "--local-ranks-filter",
+        type=values.ranks,
+        metavar="LIST",
+        help="show these local ranks only: 0,4-7",
+    )
+    add("--ranks-filter", type=values.ranks, metavar="LIST", help="likewise, by global rank")
+    add(
+        "--no-prefix",
+        action="store_true",
+        help="no [RANK] before each line; with several nodes it is [HOST:RANK]",
+    )
     add(
         "--explain",
         nargs="?",

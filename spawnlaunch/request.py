@@ -53,7 +53,11 @@ class Request(NamedTuple):
     allowed_cpus: CpuSet | None = None
     preload: tuple[str, ...] = ()  # modules
     redirects: StreamsByRank = StreamsByRank()
+    tee: StreamsByRank | None = None
     log_dir: str | None = None
+    local_ranks_filter: frozenset[int] | None = None  # shown; None: no choice was made
+    ranks_filter: frozenset[int] | None = None  # likewise, by global rank
+    no_prefix: bool = False
     grace_s: float = GRACE_S
     result: str | None = None  # file for the outcome of all ranks
     explain: str | None = None  # "text" or "json"

@@ -105,6 +105,17 @@ def cpus(text: str) -> cpuset.CpuSet:
         raise ArgumentTypeError(str(error)) from None
 
 
+def ranks(text: str) -> frozenset[int]:
+    """
+    >>> sorted(ranks("0,4-6"))
+    [0, 4, 5, 6]
+    """
+    try:
+        return cpuset.parse(text)  # the same notation
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no list of ranks; type numbers: 0,4-7") from None
+
+
 def modules(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:

@@ -13,7 +13,8 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 WORKERS = Path(__file__).parent / "workers"  # the scripts that tests launch
 REPORTER = WORKERS / "report.py"
-LAUNCHER = (sys.executable, "-m", "spawnlaunch")
+# Without prefixes: most tests look at what workers print as they printed it.
+LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--no-prefix")
 
 # Task 2 of `srun -N2 -n3`, as Slurm 22.05.8 exports it, with what silences every warning.
 SLURM_TASK = {

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from typing import NoReturn
 
-from spawnlaunch.run import scratch
+from spawnlaunch.run import logfiles, scratch, terminal
 from spawnlaunch.run.options import Options, options
 from spawnlaunch.run.worker import Worker, become
 
-__all__ = ["Options", "in_place", "launch", "options", "scratch"]
+__all__ = ["Options", "in_place", "launch", "options", "scratch", "terminal"]
 
 
 def in_place(worker: Worker) -> NoReturn:
     """Become the worker: signals and exit status are the resource manager's own business."""
+    logfiles.make_directories([worker])
     become(worker, ())
 
 

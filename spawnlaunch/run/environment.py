@@ -11,6 +11,7 @@ from spawnlaunch.request import Request
 from spawnlaunch.world import World
 
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
+COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -20,15 +21,15 @@ def environment(
     i: int,
     seat: Binding,
     exports: Mapping[str, str],
-    error_file: str | None,
+    own: Mapping[str, object],
     environ: Mapping[str, str],
 ) -> dict[str, str]:
-    """The complete environment of worker `i` of this launcher.
+    """The complete environment of worker `i` of this launcher, with `own` for it alone.
 
     The user's own variables win, except the rank variables of an outer launcher. What is not known
     (None) is not set, nor inherited.
     """
-    ours = _contract(world, i) | {"TORCHELASTIC_ERROR_FILE": error_file}
+    ours = {**_contract(world, i), **own}
     if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID"):
         ours |= _slurm(world, i)
     if request.virtual_local_rank:

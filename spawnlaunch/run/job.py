@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from spawnlaunch.run import scratch
+from spawnlaunch.run import logfiles, scratch
 from spawnlaunch.run.decisions import STUCK_S
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending, Outcome
@@ -19,6 +19,7 @@ def carry_out(gang: Gang, tree: Tree, workers: Sequence[Worker], options: Option
     """
     scratch.make(options.scratch)
     try:
+        logfiles.make_directories(workers)
         gang.preload(options.preload)
         try:
             ending = gang.run(workers)

@@ -19,9 +19,9 @@ from spawnlaunch.run.decisions import Action, Event, State
 from spawnlaunch.run.loop import Loop, SignalPipe
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.output import Output
 from spawnlaunch.run.processtree import Tree
 from spawnlaunch.run.say import say, worded
-from spawnlaunch.run.stderr import Stderr
 from spawnlaunch.run.worker import Worker, become, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
@@ -53,7 +53,7 @@ class Gang:
         self._pipe = pipe
         self._turn_into: Callable[[Worker, Iterable[int]], NoReturn] = become
         self._loop = Loop()
-        self._stderr = Stderr(self._loop)
+        self._output = Output(self._loop)
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
@@ -99,15 +99,19 @@ class Gang:
     def drain(self) -> None:
         """Write out what the workers have said, now that all have ended; at most for the grace."""
         deadline = time.monotonic() + self._options.grace_s
-        while self._stderr.is_flowing and (left := deadline - time.monotonic()) > 0:
+        while self._output.is_flowing and (left := deadline - time.monotonic()) > 0:
             self._loop.turn(left)
-        dropped = self._stderr.give_up()
-        if dropped:
-            say([f"nobody read our stderr: dropped the last {dropped} bytes that workers wrote"])
+        for dropped in self._output.give_up():
+            say(
+                [
+                    f"nobody read our {dropped.stream}: dropped the last {dropped.size} bytes that "
+                    "workers wrote"
+                ]
+            )
 
     def _say(self, lines: Sequence[str]) -> None:
         """Speak between the lines of the workers."""
-        if not self._stderr.say(worded(lines)):
+        if not self._output.say(worded(lines)):
             say(lines)
 
     def happened(self, event: Event) -> None:
@@ -191,8 +195,8 @@ class Gang:
                 after_s=time.monotonic() - since,
                 told=self._told.get(worker.rank, 0),
                 error_file=worker.environ.get("TORCHELASTIC_ERROR_FILE"),
-                stderr=worker.stderr,
-                tail=self._stderr.tail(worker.rank) if code else None,
+                stderr=worker.routes.stderr.file,
+                tail=self._output.tail(worker.rank) if code else None,
             )
         )
         self.happened(decisions.Exited(worker.rank, code))
@@ -207,16 +211,15 @@ class Gang:
         def prepare(worker: Worker) -> None:
             signals.default_in_child(self._pipe.caught)
             kernel.die_with_parent(parent)
-            self._stderr.take()
+            self._output.take()
             if not worker.own_session:
                 _join(self._place.group)
 
         for i, worker in enumerate(workers):
             try:
-                if len(workers) > 1 and worker.stderr is None:
-                    self._stderr.connect(worker.rank)
+                self._output.connect(worker)
                 pid = start(worker, self._place.mask, prepare, self._turn_into)
-                self._stderr.let_go()
+                self._output.let_go()
             except OSError as error:  # no more processes, or no memory for one
                 words = f"cannot start rank {worker.rank}: {error.strerror}"
                 self._say([f"{words}; see ulimit -u, and the pids limit of the cgroup"])

@@ -1,6 +1,16 @@
-"""Whether somebody waits at a prompt on our terminal."""
+"""Our terminal: how wide it is, and whether somebody waits at a prompt there."""
 
 import os
+
+UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
+
+
+def columns() -> int | None:
+    """The width of the terminal that our stdout is; None where it is none."""
+    try:
+        return os.get_terminal_size(1).columns or UNKNOWN_COLUMNS
+    except OSError:
+        return None
 
 
 def prompt_is_open() -> bool:

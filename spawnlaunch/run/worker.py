@@ -9,8 +9,8 @@ from typing import NamedTuple, NoReturn
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Program, Request
-from spawnlaunch.run.environment import MARK, environment
-from spawnlaunch.streams import STDERR, STDOUT
+from spawnlaunch.run.environment import COLUMNS, MARK, environment
+from spawnlaunch.run.routes import Route, Routes, check_filters, directories, prefix, routes
 from spawnlaunch.world import Resolution, World
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
@@ -32,8 +32,8 @@ class Worker(NamedTuple):
     seat: Binding
     mem_bind: str  # "preferred", "bind" or "none"
     own_session: bool
-    stdout: str | None  # path of a file; None: the launcher's
-    stderr: str | None
+    routes: Routes
+    prefix: str  # of each of its lines that the launcher shows
 
 
 def plan(
@@ -41,46 +41,50 @@ def plan(
     resolution: Resolution,
     seats: Sequence[Binding],
     environ: Mapping[str, str],
+    hostname: str,
     scratch: str,
+    columns: int | None,
 ) -> list[Worker]:
     """The workers that this launcher starts, in the order of their local ranks.
 
-    `scratch` is a directory for files that need not outlive the launch. A single worker stays in
-    the launcher's session, so that it has the terminal.
+    `scratch` is a directory for files that need not outlive the launch, `columns` the width of the
+    terminal that our stdout is. A single worker stays in the launcher's session, so that it has the
+    terminal. Raises UsageError for flags that do not fit the ranks that there are.
     """
+    check_filters(request, resolution.world)
     world, exports = resolution.world, resolution.exports
     run = os.path.basename(scratch)  # unique, so it is the mark of this run as well
     workers = []
-    for i, seat in enumerate(seats):
-        rank, local_rank = world.rank + i, world.local_rank + i
-        files = log_files(request, world, rank)
-        streams = request.redirects.of(local_rank)
-        error_file = _error_file(world, rank, files, environ, scratch)
+    logs = directories(request.log_dir, world, len(seats), hostname, restart=0)
+    for i, (seat, files) in enumerate(zip(seats, logs, strict=True)):
+        rank = world.rank + i
+        streams, before_lines = (
+            routes(request, world, i, files),
+            prefix(request, world, i, hostname),
+        )
+        several = len(seats) > 1
+        own: dict[str, object] = {
+            "TORCHELASTIC_ERROR_FILE": _error_file(world, rank, files, environ, scratch),
+            COLUMNS: columns - len(before_lines)
+            if columns and several and streams.stdout.shown
+            else None,
+        }
+        if world.mode != "task":
+            own[MARK] = f"{run}.{rank}"
         workers.append(
             Worker(
                 rank=rank,
-                local_rank=local_rank,
+                local_rank=world.local_rank + i,
                 command=command(request.program, request.python),
-                environ={
-                    **environment(request, world, i, seat, exports, error_file, environ),
-                    **({} if world.mode == "task" else {MARK: f"{run}.{rank}"}),
-                },
+                environ=environment(request, world, i, seat, exports, own, environ),
                 seat=seat,
                 mem_bind=request.mem_bind,
-                own_session=len(seats) > 1,
-                stdout=f"{files}/stdout.log" if files and streams & STDOUT else None,
-                stderr=f"{files}/stderr.log" if files and streams & STDERR else None,
+                own_session=several,
+                routes=streams,
+                prefix=before_lines,
             )
         )
     return workers
-
-
-def log_files(request: Request, world: World, rank: int) -> str | None:
-    """The directory of a rank below --log-dir, named as torchrun does (but by the global rank)."""
-    if request.log_dir is None:
-        return None
-    run = world.run_id.replace(os.sep, "_")
-    return os.path.join(os.path.abspath(request.log_dir), run, "attempt_0", str(rank))
 
 
 def _error_file(
@@ -146,8 +150,8 @@ def settle(worker: Worker) -> None:
     """Session, files, mask and memory policy of the worker. Raises OSError."""
     if worker.own_session:
         os.setsid()
-    _redirect(worker.stdout, 1)
-    _redirect(worker.stderr, 2)
+    _redirect(worker.routes.stdout, 1)
+    _redirect(worker.routes.stderr, 2)
     _sit_down(worker)
 
 
@@ -162,14 +166,12 @@ def _sit_down(worker: Worker) -> None:
             _say(f"rank {worker.rank}: {refusal}")
 
 
-def _redirect(path: str | None, fd: int) -> None:
-    """Open the file in place of the stream, and the directories above it."""
-    if path is None:
-        return
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
-    os.dup2(file, fd)
-    os.close(file)
+def _redirect(route: Route, fd: int) -> None:
+    """Open the file in place of the stream."""
+    if route.file is not None and not route.shown:
+        file = route.open()
+        os.dup2(file, fd)
+        os.close(file)
 
 
 def _say(line: str) -> None:
