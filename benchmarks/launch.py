@@ -13,6 +13,7 @@ them; the figures are medians. Workers are Python programs that import next to n
 import argparse
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -45,7 +46,7 @@ def start(command: list[str], how: str) -> subprocess.Popen[bytes]:
 
 
 def lines(process: subprocess.Popen[bytes], count: int) -> list[str]:
-    """The first lines that the workers print."""
+    """The first lines that the workers print, without a launcher's prefix."""
     assert process.stdout
     data = b""
     while data.count(b"\n") < count:
@@ -53,7 +54,7 @@ def lines(process: subprocess.Popen[bytes], count: int) -> list[str]:
         if not more:
             raise RuntimeError(f"{process.args!r} ended after {data!r}")
         data += more
-    return data.decode().splitlines()
+    return re.sub(r"^\[\d+\] ", "", data.decode(), flags=re.MULTILINE).splitlines()
 
 
 def finish(process: subprocess.Popen[bytes], signum: int = signal.SIGTERM) -> None:

@@ -78,6 +78,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     for name in NOT_YET:
         options.pop(name.replace("-", "_"))
     grace_s, preload = options.pop("grace"), options.pop("preload")
+    local_ranks, ranks = options.pop("local_ranks_filter"), options.pop("ranks_filter")
     policy = options.pop("bind")
     if (reserved := options.pop("reserve_cpus")) is not None:
         policy = policy.with_reserve(reserved)
@@ -89,6 +90,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         need_parent=tuple(f"--{name}" for name in given),
         grace_s=GRACE_S if grace_s is None else grace_s,
         preload=preload or (),
+        local_ranks_filter=local_ranks or frozenset(),
+        ranks_filter=ranks or frozenset(),
         **options,
     )
     _check_together(request)

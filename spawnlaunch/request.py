@@ -55,8 +55,8 @@ class Request(NamedTuple):
     redirects: StreamsByRank = StreamsByRank()
     tee: StreamsByRank | None = None
     log_dir: str | None = None
-    local_ranks_filter: frozenset[int] | None = None  # shown; None: no choice was made
-    ranks_filter: frozenset[int] | None = None  # likewise, by global rank
+    local_ranks_filter: frozenset[int] = frozenset()  # those that are shown
+    ranks_filter: frozenset[int] = frozenset()  # likewise, by global rank; both empty: all are
     no_prefix: bool = False
     grace_s: float = GRACE_S
     result: str | None = None  # file for the outcome of all ranks

@@ -93,7 +93,8 @@ FLAGS = """
 --bind --reserve-cpus --smt --threads --mem-bind --widen --quiet
 --nnodes --node-rank --master-addr --master-port --master-suffix --standalone
 --rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size --rewrite-slurm-env
---grace --redirects --log-dir --explain --sysfs-root --allowed-cpus
+--grace --redirects --log-dir --local-ranks-filter --ranks-filter --no-prefix
+--explain --sysfs-root --allowed-cpus
 --tee --max-restarts --timeout --preload --result
 """
 

@@ -74,9 +74,9 @@ def _tee(request: Request, world: World) -> StreamsByRank:
 
 
 def _is_shown(request: Request, rank: int, local_rank: int) -> bool:
-    if request.ranks_filter is None and request.local_ranks_filter is None:
+    if not request.ranks_filter and not request.local_ranks_filter:
         return True
-    return rank in (request.ranks_filter or ()) or local_rank in (request.local_ranks_filter or ())
+    return rank in request.ranks_filter or local_rank in request.local_ranks_filter
 
 
 def check_filters(request: Request, world: World) -> None:
@@ -85,7 +85,7 @@ def check_filters(request: Request, world: World) -> None:
         ("--local-ranks-filter", request.local_ranks_filter, world.local_world_size),
         ("--ranks-filter", request.ranks_filter, world.world_size),
     ):
-        if chosen is not None and min(chosen) >= size:
+        if chosen and min(chosen) >= size:
             raise UsageError(
                 f"{flag} {cpuset.format(chosen)}: there is no such rank; type some of "
                 f"{cpuset.format(range(size))}"

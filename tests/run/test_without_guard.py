@@ -19,7 +19,7 @@ BARE = (
     "from spawnlaunch.__main__ import main\n"
     "sys.exit(main())\n"
 )
-COMMAND = (sys.executable, "-c", BARE)
+COMMAND = (sys.executable, "-c", BARE, "--no-prefix")
 
 
 @pytest.mark.parametrize("nproc", [1, 3])

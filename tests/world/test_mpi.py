@@ -1,7 +1,6 @@
 """Under a real mpirun of Open MPI and of MPICH: every rank is told what is true of all of them."""
 
 import subprocess
-import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,12 +9,11 @@ import pytest
 
 from tests.cluster.required import require_programs
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import ROOT, WORKERS, clean_environ, filed_reports
+from tests.launching import LAUNCHER, ROOT, WORKERS, clean_environ, filed_reports
 from tests.world.truth import Report, check, check_known
 
 require_programs("mpirun.openmpi", "mpirun.mpich", package="openmpi-bin mpich")
 
-LAUNCHER = [sys.executable, "-m", "spawnlaunch"]
 PROVER, REPORTER = str(WORKERS / "prove.py"), str(WORKERS / "report.py")
 OPEN_MPI = ["mpirun.openmpi", "--oversubscribe"]
 MPICH = ["mpirun.mpich"]

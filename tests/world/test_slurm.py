@@ -9,12 +9,11 @@ from typing import NamedTuple
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm, start
-from tests.launching import WORKERS, filed_reports
+from tests.launching import LAUNCHER, WORKERS, filed_reports
 from tests.world.truth import check
 
 require_slurm()
 
-LAUNCHER = [sys.executable, "-m", "spawnlaunch"]
 PROVER, REPORTER = str(WORKERS / "prove.py"), str(WORKERS / "report.py")
 PROVE, REPORT = [*LAUNCHER, PROVER], [*LAUNCHER, REPORTER]
 
@@ -306,9 +305,15 @@ def test_an_exported_master_is_kept_where_the_ranks_agree(ask: Asker):
     assert "replaced" not in told.stderr
 
 
-@pytest.mark.parametrize("flag", ["--tee", "--max-restarts", "--timeout", "--preload", "--result"])
-def test_flags_that_need_a_parent_are_refused_in_task_mode(ask: Asker, flag: str):
-    told = ask.run(["srun", "-n1", *LAUNCHER, flag, "x3", REPORTER])
+@pytest.mark.parametrize(
+    ("flag", "value"),
+    [
+        *(("--tee", "3"), ("--ranks-filter", "0"), ("--local-ranks-filter", "0")),
+        *(("--max-restarts", "3"), ("--timeout", "3"), ("--preload", "re"), ("--result", "r.json")),
+    ],
+)
+def test_flags_that_need_a_parent_are_refused_in_task_mode(ask: Asker, flag: str, value: str):
+    told = ask.run(["srun", "-n1", *LAUNCHER, flag, value, REPORTER])
     assert told.status == 2
     assert f"{flag} needs a launcher that stays" in told.stderr
     assert "--ntasks-per-node=1" in told.stderr
