@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ, launch
+from tests.launching import LAUNCHER, WORKERS, clean_environ, launch, nothing_left_behind
 from tests.run.watching import FAMILY, launched, state, until
 
 FAIL = WORKERS / "fail.py"
@@ -217,27 +217,31 @@ def test_nobody_who_reads_stderr_does_not_keep_the_workers_alive(tmp_path: Path)
             os.write(outlet, b"x" * 4096)
     except BlockingIOError:
         os.set_blocking(outlet, True)
-    with subprocess.Popen(
-        [
-            *LAUNCHER,
-            "--nproc",
-            "2",
-            "--grace",
-            "1",
-            "--quiet",
-            str(FAMILY),
-            "stubborn",
-            "--",
-            "0:exit",
-            "6",
-        ],
-        env=clean_environ(TMPDIR=str(tmp_path)),
-        stdout=subprocess.PIPE,
-        stderr=outlet,
-    ) as launcher:
+    mark = f"TMPDIR={tmp_path}"
+    with (
+        nothing_left_behind(mark),
+        subprocess.Popen(
+            [
+                *LAUNCHER,
+                "--nproc",
+                "2",
+                "--grace",
+                "1",
+                "--quiet",
+                str(FAMILY),
+                "stubborn",
+                "--",
+                "0:exit",
+                "6",
+            ],
+            env=clean_environ(TMPDIR=str(tmp_path)),
+            stdout=subprocess.PIPE,
+            stderr=outlet,
+        ) as launcher,
+    ):
         assert launcher.wait(60) == 6
         assert launcher.stdout
-        assert b"ready 0" not in launcher.stdout.read()  # its end: all have gone
+        assert b"ready 0" not in launcher.stdout.read()
     os.close(inlet)
     os.close(outlet)
 

@@ -1,7 +1,7 @@
 """Start a launcher, and see when the last process that came from it has gone.
 
-All of them hold the pipe that is the launcher's stdout, whatever session, parents or environment
-they have given up; so its end is the end of all.
+All of them inherit the end of a pipe, whatever session, parents or environment they have given up;
+so its end is the end of all.
 """
 
 import os
@@ -21,10 +21,11 @@ SOON_S = 30.0  # for what takes milliseconds, unless the machine is busy
 class Launch:
     """A launcher that runs."""
 
-    def __init__(self, launcher: subprocess.Popen[bytes], stderr: Path) -> None:
+    def __init__(self, launcher: subprocess.Popen[bytes], stderr: Path, held: int) -> None:
         self.launcher = launcher
         self.pid = launcher.pid
         self._stderr = stderr
+        self._held = held  # by every process that comes from the launcher
         self.output = b""
 
     @property
@@ -84,8 +85,10 @@ class Launch:
         """Whether every process that came from the launcher has ended, at the latest by then."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:
-            if self._read(0.05) is False:
+            if select.select([self._held], [], [], 0.0)[0]:
                 return True
+            if self._read(0.02) is False:
+                time.sleep(0.005)
         return False
 
 
@@ -97,6 +100,7 @@ def launched(
     """A launcher of `words`, with its TMPDIR and the file of its stderr below `directory`."""
     stderr, scratch = directory / "stderr", directory / "tmp"
     scratch.mkdir(exist_ok=True)
+    held, theirs = os.pipe()
     with stderr.open("wb") as file:
         launcher = subprocess.Popen(
             [*command, "--quiet", *map(str, words)],
@@ -105,8 +109,10 @@ def launched(
             stdout=subprocess.PIPE,
             stderr=file,
             preexec_fn=preexec,
+            pass_fds=[theirs],
         )
-    launch = Launch(launcher, stderr)
+    os.close(theirs)
+    launch = Launch(launcher, stderr, held)
     try:
         yield launch
     finally:
@@ -116,6 +122,7 @@ def launched(
         assert launch.all_gone(), f"processes of the launch are left\n{launch.stderr}"
         if launcher.stdout:
             launcher.stdout.close()
+        os.close(held)
         assert not list(scratch.glob("spawnlaunch-*"))
 
 

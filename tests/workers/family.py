@@ -1,4 +1,4 @@
-"""A worker with children of all kinds, which hold its stdout: its end means that all are gone.
+"""A worker with children of all kinds, which inherit what it has open: its end tells they are gone.
 
 Usage: family.py [KIND...] [-- HOW_IT_ENDS...]
 
