@@ -15,6 +15,7 @@ test: $(READY)  ## every test: real processes, sockets, and Slurm where it is in
 
 stress: $(READY)  ## kill launches and training runs at random, hundreds of times
 	$(BIN)/python -m tests.stress
+	$(BIN)/python -m tests.stress.writing
 	$(BIN)/python -m pytest -m stress
 
 lint: $(READY)  ## style, formatting and types
