@@ -68,6 +68,10 @@ class Learner:
             static_graph=self.config.static_graph,
             bucket_cap_mb=self.config.bucket_mb,
         )
+        # The wrapper sends rank 0's buffers around before every forward pass. What no checkpoint
+        # holds must be the same after a resume, and so it is a constant that need not be sent.
+        kept = self.bare.state_dict()
+        wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
         wrapped.register_comm_hook(None, lambda _, bucket: self._send(bucket))
         return wrapped
 

@@ -20,7 +20,7 @@ from .metrics import Metrics
 from .out import CONFIG, METRICS, claim
 from .plot import PICTURE, need_matplotlib, plot
 from .preemption import Deadline, requeue
-from .screen import Screen
+from .screen import Screen, printable, terminal_columns
 from .task import (
     Exporting,
     Preparing,
@@ -75,7 +75,9 @@ def arrive(
     """
     if config.plot:
         need_matplotlib()
-    screen = Screen(sys.stdout if world.rank == 0 else None)
+    screen = Screen(None)
+    if world.rank == 0:
+        screen = Screen(sys.stdout, terminal_columns(sys.stdout, os.environ, world))
     found: Path | None = None
     complaints: list[str] = []
     out, refusal = Path(), ""
@@ -140,5 +142,5 @@ def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
     if isinstance(task, Showing):
         screen.line(task.show(outcome.sums))
     if isinstance(task, Sampling):
-        screen.line(f"a sample:\n{task.sample(outcome.model, config.seed)}\n")
+        screen.line(f"a sample:\n{printable(task.sample(outcome.model, config.seed))}\n")
     screen.line(f"validation loss {outcome.at.loss:.3f}{unit}")

@@ -4,22 +4,42 @@ from __future__ import annotations
 
 import importlib
 import shutil
+import socket
 import time
+from collections.abc import Mapping
 from typing import Any, TextIO
+
+from .distributed import World
 
 BAR_WIDTH = 24
 REDRAW_S = 0.1
+COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"
+
+
+def terminal_columns(stream: TextIO, environ: Mapping[str, str], world: World) -> int | None:
+    """How many columns a line on ``stream`` may have; None where no terminal shows it.
+
+    A launcher that reads its workers through pipes says how many its own terminal has. It begins
+    each line with the rank, and with the host's name where there are several nodes.
+    """
+    if stream.isatty():
+        return shutil.get_terminal_size().columns
+    told = environ.get(COLUMNS, "")
+    if not told.isdecimal():
+        return None
+    host = socket.gethostname().partition(".")[0] + ":" if world.local_size < world.size else ""
+    return max(1, int(told) - len(f"[{host}{world.rank}] "))
 
 
 class Screen:
-    """Lines on a stream; on a terminal also a bar: tqdm's where it is installed.
+    """Lines on a stream; on a terminal of some columns also a bar: tqdm's where it is installed.
 
     Without a stream nothing is said, which is how every rank but 0 reports.
     """
 
-    def __init__(self, stream: TextIO | None) -> None:
+    def __init__(self, stream: TextIO | None, columns: int | None = None) -> None:
         self.stream = stream
-        self.tty = stream is not None and stream.isatty()
+        self.columns = columns
         self.note = ""
         self.bar: Any = None
 
@@ -36,9 +56,10 @@ class Screen:
 
     def progress(self, step: int, steps: int, note: str = "") -> None:
         """Step ``step`` of ``steps`` is done; a log has a line for it only if there is a note."""
-        if self.tty and self.stream is not None:
+        if self.columns is not None and self.stream is not None:
             if self.bar is None:
-                self.bar = _tqdm(self.stream, step, steps) or PlainBar(self.stream, step, steps)
+                place = self.stream, self.columns
+                self.bar = _tqdm(*place, step, steps) or PlainBar(*place, step, steps)
             self.note = note or self.note
             self.bar.set_postfix_str(self.note, refresh=False)
             self.bar.update(step - self.bar.n)
@@ -54,22 +75,21 @@ class Screen:
             self.bar = None
 
 
-def _tqdm(stream: TextIO, step: int, steps: int) -> Any:
+def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:
     """The bar of tqdm, or None where tqdm is not installed."""
     try:
         tqdm = importlib.import_module("tqdm").tqdm
     except ImportError:
         return None
     shape = "{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
-    # tqdm takes a terminal that does not know its size for one without room; this says 80 by 24.
-    columns, lines = shutil.get_terminal_size()
     return tqdm(
         total=steps,
         initial=step - 1,
         file=stream,
         bar_format=shape,
         ncols=columns,
-        nrows=lines,
+        # tqdm takes a terminal that does not know its size for one without room; this says 24.
+        nrows=shutil.get_terminal_size().lines,
         leave=False,
     )
 
@@ -77,8 +97,9 @@ def _tqdm(stream: TextIO, step: int, steps: int) -> Any:
 class PlainBar:
     """As much of tqdm's bar as the loop uses."""
 
-    def __init__(self, stream: TextIO, step: int, steps: int) -> None:
+    def __init__(self, stream: TextIO, columns: int, step: int, steps: int) -> None:
         self.stream = stream
+        self.columns = columns
         self.first = self.n = step - 1
         self.steps = steps
         self.note = ""
@@ -100,11 +121,15 @@ class PlainBar:
         bar = "#" * (BAR_WIDTH * self.n // self.steps)
         text = f"[{bar:<{BAR_WIDTH}}] step {self.n}/{self.steps}  {eta} left  {self.note}"
         # A line that wraps cannot be redrawn in place.
-        columns = shutil.get_terminal_size().columns
-        print("\r\x1b[K" + text[: columns - 1], end="", file=self.stream, flush=True)
+        print("\r\x1b[K" + text[: self.columns - 1], end="", file=self.stream, flush=True)
 
     def clear(self) -> None:
         print("\r\x1b[K", end="", file=self.stream)
 
     def close(self) -> None:
         self.clear()
+
+
+def printable(text: str) -> str:
+    """The text without control characters, which a model that has learned little may draw."""
+    return "".join(c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import faulthandler
+import os
 import sys
 from collections.abc import Sequence
 
@@ -15,6 +17,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one worker; returns after a complete run and exits the process otherwise."""
     leave_on_interrupt()
     note_signals()
+    if (number := os.environ.get("SPAWNLAUNCH_STACK_SIGNAL", "")).isdecimal():
+        # With it the launcher asks where a worker hangs; the stacks go to stderr.
+        faulthandler.register(int(number), all_threads=True, chain=False)
     try:
         config, task_class = parse(sys.argv[1:] if arguments is None else arguments)
         # Only now: torch takes a second to import, and a typing error should not.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,39 +10,32 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.flags import flag, path, whole, word
+from train.flags import flag, whole, word
 
 from . import prepared, rows
-from .huggingface import config_of, flops_per_token, model_of, tokenizer_of
+from .finetuning import FineTuning
+from .huggingface import config_of, flops_per_token, model_of
 from .language import NO_TARGET, Windows
 
 
 @dataclass
-class CausalLM:
+class CausalLM(FineTuning):
     """Texts are joined, each ended by the end-of-text token, and cut into pieces of one length."""
 
-    data: str = field(
-        metadata={"type": path, "metavar": "FILE", "help": ".jsonl, .csv, .txt or saved data set"}
-    )
-    model_name: str = flag("gpt2", word, "MODEL", "local directory, or a type (%(default)s)")
-    model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
-    tokenizer: str | None = flag(None, path, "DIR", "local directory (the model's; else bytes)")
-    validation: str | None = flag(None, path, "FILE", "held-out data (every tenth text)")
     text: str = flag("text", word, "COLUMN", 'or "Q: {question} A: {answer}" (%(default)s)')
     length: int = flag(128, whole(2), "N", "tokens the model looks at (%(default)s)")
 
     name = "causal_lm"
     unit = "nats per token"
     counted = "tokens"
-    defaults = {"lr": 5e-5, "weight_decay": 0.01}  # noqa: RUF012
 
     def __post_init__(self) -> None:
-        self.tokens = tokenizer_of(self.model_name, self.tokenizer)
+        super().__post_init__()
         self.config = config_of(self.model_name, self.model_config, self.tokens)
         self.splits: dict[str, Windows] = {}
 
     def prepare(self, directory: Path) -> None:
-        source = prepared.source_of(asdict(self), self.data, self.validation)
+        source = self.source()
         if prepared.is_made(directory, source):
             return
         for split, of_split in rows.read_splits(self.data, self.validation).items():
@@ -80,11 +73,6 @@ class CausalLM:
         )
         return nats, (targets != NO_TARGET).sum()
 
-    def export(self, model: Any, directory: Path) -> None:
-        """In the form that from_pretrained reads."""
-        model.save_pretrained(directory / "model")
-        self.tokens.save_pretrained(directory / "model")
-
     @torch.no_grad()
     def sample(self, model: Any, seed: int) -> str:
         ids = self.splits["validation"].text[: self.length // 2].long()[None]
@@ -94,7 +82,4 @@ class CausalLM:
             logits = model(input_ids=ids.to(device)).logits[0, -1].float().cpu()
             drawn = torch.multinomial(torch.softmax(logits, dim=-1), 1)
             ids = torch.cat((ids, drawn[None]), dim=1)
-        text = str(self.tokens.decode(ids[0].tolist(), skip_special_tokens=True))
-        return "".join(
-            c if c.isprintable() or c == "\n" else "\N{REPLACEMENT CHARACTER}" for c in text
-        )
+        return str(self.tokens.decode(ids[0].tolist(), skip_special_tokens=True))

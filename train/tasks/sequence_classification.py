@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from train.errors import RefusedError
-from train.flags import flag, path, whole, word
+from train.flags import flag, whole, word
 
 from . import prepared, rows, scores
-from .huggingface import config_of, flops_per_token, model_of, tokenizer_of
+from .finetuning import FineTuning
+from .huggingface import config_of, flops_per_token, model_of
 
 LABELS = "labels.txt"
 
@@ -38,16 +39,9 @@ class Texts:
 
 
 @dataclass
-class SequenceClassification:
+class SequenceClassification(FineTuning):
     """A model with a classification head; texts that are too long lose their end."""
 
-    data: str = field(
-        metadata={"type": path, "metavar": "FILE", "help": ".jsonl, .csv or a saved data set"}
-    )
-    model_name: str = flag("gpt2", word, "MODEL", "local directory, or a type (%(default)s)")
-    model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
-    tokenizer: str | None = flag(None, path, "DIR", "local directory (the model's; else bytes)")
-    validation: str | None = flag(None, path, "FILE", "held-out data (every tenth text)")
     text: str = flag("text", word, "COLUMN", 'or "{title}: {body}" (%(default)s)')
     label: str = flag("label", word, "COLUMN", "with the right answers (%(default)s)")
     length: int = flag(128, whole(1), "N", "most tokens of a text (%(default)s)")
@@ -55,15 +49,14 @@ class SequenceClassification:
     name = "sequence_classification"
     unit = "nats"
     counted = "texts"
-    defaults = {"lr": 5e-5, "weight_decay": 0.01}  # noqa: RUF012
 
     def __post_init__(self) -> None:
-        self.tokens = tokenizer_of(self.model_name, self.tokenizer)
+        super().__post_init__()
         self.splits: dict[str, Texts] = {}
         self.labels: list[str] = []
 
     def prepare(self, directory: Path) -> None:
-        source = prepared.source_of(asdict(self), self.data, self.validation)
+        source = self.source()
         if prepared.is_made(directory, source):
             return
         splits = rows.read_splits(self.data, self.validation)
@@ -148,8 +141,3 @@ class SequenceClassification:
 
     def show(self, sums: Mapping[str, Tensor]) -> str:
         return scores.show(sums["confusion"], self.labels)
-
-    def export(self, model: Any, directory: Path) -> None:
-        """In the form that from_pretrained reads."""
-        model.save_pretrained(directory / "model")
-        self.tokens.save_pretrained(directory / "model")
