@@ -2,9 +2,10 @@
 
     python -m benchmarks.train_loop [ROUNDS [LAYERS WIDTH CONTEXT]]
 
-Two ranks on two CPUs, the same model on the same text. In every round each of the three trains for
-a few steps in the same processes, one after the other and in another order each time, so that what
-else the machine does hits all of them. The clock of an arm starts when its first steps are over.
+Two ranks on two CPUs, the same model on the same text. The three run at the same time, each in its
+own two processes, but take turns: in every round each trains for TURN steps while the others sleep,
+in another order each time. So what else the machine does, and how fast it is just then, hits all
+of them, and a ratio is taken within a round. Each has its first turn before the first round.
 """
 
 import json
@@ -14,228 +15,97 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-RANKS = 2
-ROUNDS = 7
-WARM_UP = 10  # steps that are not timed
-STEPS = 50  # steps that are
+from benchmarks.train_arms import ARMS, BATCH, RANKS, TURN
+
+ROUNDS = 12
 SHAPE = (5, 128, 128)  # layers, width and context of the bundled model
-BATCH = 8
-LR = 1e-3
+PARTS = ("data_s", "compute_s", "wait_s")
 
 
-Shape = tuple[int, int, int]
+class Arm(NamedTuple):
+    """One of the three: its processes, and the directory that rank 0 writes to."""
+
+    name: str
+    scratch: Path
+    ranks: list[Any]
+
+    def turn(self) -> tuple[float, float]:
+        """Let it train for a turn; its seconds, and those of processors that both ranks used."""
+        for rank in self.ranks:
+            rank.stdin.write("go\n")
+            rank.stdin.flush()
+        told = [[float(word) for word in rank.stdout.readline().split()] for rank in self.ranks]
+        return max(seconds for seconds, _ in told), sum(busy for _, busy in told)
 
 
-def language(cls: Any, shape: Shape) -> Any:
-    """The bundled task with a model of this shape."""
-    layers, width, context = shape
-    return cls(context=context, layers=layers, width=width)
-
-
-class Forwards:
-    """The moments at which a model began a training step."""
-
-    def __init__(self) -> None:
-        self.at: list[float] = []
-
-    def watch(self, model: Any) -> Any:
-        model.register_forward_pre_hook(self._note)
-        return model
-
-    def _note(self, model: Any, _: Any) -> None:
-        if model.training:
-            self.at.append(time.perf_counter())
-
-    def seconds(self) -> float:
-        """What the timed steps took; the last WARM_UP + STEPS forward passes are looked at."""
-        at = self.at[-STEPS:]
-        return (at[-1] - at[0]) / (STEPS - 1) * STEPS
-
-
-def ours(rank: int, scratch: Path, shape: Shape) -> float:
-    """The loop of this repository, with all that it checks, sums and writes."""
-    import torch
-
-    from train.commandline import parse
-    from train.distributed import World
-    from train.loop import Place, train
-    from train.metrics import Metrics
-    from train.screen import Screen
-    from train.tasks.language import Language
-    from train.track import Trackers
-
-    steps, seen = str(WARM_UP + STEPS), Forwards()
-
-    class Watched(Language):
-        def model(self) -> Any:
-            return seen.watch(super().model())
-
-    words = ["--steps", steps, "--lr", str(LR), "--device", "cpu", "--eval-every", "0"]
-    config, _ = parse([*words, "--save-every", "0"])
-    world = World(rank, RANKS, rank, RANKS)
-    metrics = Metrics(scratch / "metrics.jsonl" if rank == 0 else None)
-    trackers = Trackers(config, scratch, world)
-    place = Place(world, torch.device("cpu"), scratch, Screen(None), metrics, trackers)
-    if rank == 0:
-        (scratch / "metrics.jsonl").touch()
-    train(language(Watched, shape), config, place, {}, None, lambda: False)
-    return seen.seconds()
-
-
-def bare(rank: int, _: Path, shape: Shape) -> float:
-    """What one writes by hand: no logs, no exact loss of the global batch, no checkpoint."""
-    import torch
-    import torch.nn.functional as F
-    from torch.nn.parallel import DistributedDataParallel
-    from torch.utils.data import DataLoader, DistributedSampler
-
-    from train.tasks.language import BYTES, Language
-
-    torch.manual_seed(0)
-    task, seen = language(Language, shape), Forwards()
-    samples: Any = task.dataset("train")
-    sampler: Any = DistributedSampler(samples, RANKS, rank)
-    model = DistributedDataParallel(seen.watch(task.model()), gradient_as_bucket_view=True)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=LR, fused=True)
-    batches = iter(DataLoader(samples, BATCH, sampler=sampler))
-    for _step in range(WARM_UP + STEPS):
-        inputs, targets = next(batches)
-        loss = F.cross_entropy(model(inputs).view(-1, BYTES), targets.view(-1), ignore_index=-1)
-        torch.autograd.backward(loss)
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
-    return seen.seconds()
-
-
-def trainer(_rank: int, scratch: Path, shape: Shape) -> float:
-    """The Trainer of Hugging Face transformers, with its logs and checkpoints turned off."""
-    import torch
-    import torch.nn.functional as F
-    from transformers import Trainer, TrainingArguments
-
-    from train.tasks.language import BYTES, Language
-
-    task, seen = language(Language, shape), Forwards()
-
-    class WithLoss(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.gpt = task.model()
-
-        def forward(self, inputs: Any, targets: Any) -> dict[str, Any]:
-            logits = self.gpt(inputs).view(-1, BYTES)
-            return {"loss": F.cross_entropy(logits, targets.view(-1), ignore_index=-1)}
-
-    def collate(pairs: Any) -> dict[str, Any]:
-        inputs, targets = zip(*pairs, strict=True)
-        return {"inputs": torch.stack(inputs), "targets": torch.stack(targets)}
-
-    arguments = TrainingArguments(
-        output_dir=str(scratch),
-        max_steps=WARM_UP + STEPS,
-        per_device_train_batch_size=BATCH,
-        learning_rate=LR,
-        optim="adamw_torch_fused",
-        use_cpu=True,
-        save_strategy="no",
-        logging_strategy="no",
-        report_to=[],
-        disable_tqdm=True,
-        remove_unused_columns=False,
-    )
-    samples: Any = task.dataset("train")
-    Trainer(seen.watch(WithLoss()), arguments, collate, train_dataset=samples).train()
-    return seen.seconds()
-
-
-ARMS: dict[str, Callable[[int, Path, Shape], float]] = {
-    "ours": ours,
-    "bare": bare,
-    "trainer": trainer,
-}
-
-
-def work(rounds: int, shape: Shape) -> None:
-    """One rank: every arm in every round; rank 0 prints the tokens per second of each."""
-    import torch
-    import torch.distributed as dist
-
-    rank = int(os.environ["RANK"])
-    cpus = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cpus[rank % len(cpus)]})
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    tokens = STEPS * BATCH * RANKS * shape[2]
-    for number in range(rounds):
-        names = list(ARMS)[number % len(ARMS) :] + list(ARMS)[: number % len(ARMS)]
-        speeds: dict[str, Any] = {}
-        for name in names:
-            with tempfile.TemporaryDirectory() as scratch:
-                dist.barrier()
-                speeds[name] = tokens / ARMS[name](rank, Path(scratch), shape)
-                if name == "ours" and rank == 0:
-                    speeds["split"] = last_split(Path(scratch))
-        if rank == 0:
-            print(json.dumps(speeds), flush=True)
-    dist.destroy_process_group()
-
-
-def last_split(scratch: Path) -> dict[str, list[float]]:
-    """Seconds of the parts of a step: minimum, median and maximum over the ranks."""
-    lines = [json.loads(line) for line in (scratch / "metrics.jsonl").read_text().splitlines()]
-    last = [line for line in lines if "data_s" in line][-1]
-    return {name: last[name] for name in ("data_s", "compute_s", "wait_s")}
-
-
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    layers, width, context = map(int, sys.argv[2:5]) if len(sys.argv) > 4 else SHAPE
-    shape = (layers, width, context)
-    if "RANK" in os.environ:
-        work(rounds, shape)
-        return
+def start(name: str, scratch: Path, rounds: int, shape: tuple[int, ...]) -> Arm:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     there = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.train_loop", *map(str, (rounds, *shape))],
-            env=os.environ
-            | there
-            | {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(RANKS)
-    ]
-    results = []
-    assert ranks[0].stdout is not None
-    for line in ranks[0].stdout:
-        if line.startswith('{"'):
-            results.append(json.loads(line))
-            print("  ".join(f"{name} {results[-1][name]:,.0f} tokens/s" for name in ARMS))
-    assert [rank.wait() for rank in ranks] == RANKS * [0]
-    summarise(results)
+    words = [sys.executable, "-m", "benchmarks.train_arms", name, str(scratch), *map(str, shape)]
+    pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    ranks = []
+    for rank in range(RANKS):
+        who = {"RANK": str(rank), "LOCAL_RANK": str(rank), "OMP_NUM_THREADS": "1"}
+        ranks.append(subprocess.Popen([*words, str(rounds)], env=os.environ | there | who, **pipes))
+    return Arm(name, scratch, ranks)
 
 
-def summarise(results: list[dict[str, Any]]) -> None:
-    """Medians over the rounds; a ratio is the median of the rounds' ratios."""
-    for name in ARMS:
-        speed = statistics.median(one[name] for one in results)
-        ratio = statistics.median(one["ours"] / one[name] for one in results)
-        print(f"{name:8} {speed:10,.0f} tokens/s   ours is {ratio:.3f} of it")
-    for name in ("data_s", "compute_s", "wait_s"):
+def measure(rounds: int, shape: tuple[int, ...]) -> None:
+    tokens = TURN * BATCH * RANKS * shape[2]
+    speeds: dict[str, list[float]] = {name: [] for name in ARMS}
+    busy: dict[str, list[float]] = {name: [] for name in ARMS}
+    with ExitStack() as stack:
+        arms = []
+        for name in ARMS:
+            scratch = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            arms.append(start(name, scratch, rounds, shape))
+            for rank in arms[-1].ranks:
+                stack.callback(rank.wait)
+                stack.callback(rank.kill)
+            arms[-1].turn()
+        for number in range(rounds):
+            for i in range(len(arms)):
+                arm = arms[(number + i) % len(arms)]
+                seconds, busy_s = arm.turn()
+                speeds[arm.name].append(tokens / seconds)
+                busy[arm.name].append(busy_s)
+            told = (f"{name} {speed[-1]:,.0f} tokens/s" for name, speed in speeds.items())
+            print("  ".join(told), flush=True)
+        splits = (arms[0].scratch / "metrics.jsonl").read_text().splitlines()[1:]
+    summarise(speeds, busy)
+    show_split([json.loads(line) for line in splits])
+
+
+def summarise(speeds: dict[str, list[float]], busy: dict[str, list[float]]) -> None:
+    """Medians over the rounds; of the ratios, which are within a round, the quartiles too."""
+    for name, speed in speeds.items():
+        cpu_ms = 1e3 * statistics.median(busy[name]) / TURN / RANKS
+        told = f"{name:8} {statistics.median(speed):8,.0f} tokens/s  {cpu_ms:7.2f} CPU ms per step"
+        if name != "ours":
+            ratios = [mine / its for mine, its in zip(speeds["ours"], speed, strict=True)]
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            told += f"  ours is {middle:.3f} of it ({low:.3f} to {high:.3f} in half of the rounds)"
+        print(told)
+
+
+def show_split(lines: list[dict[str, Any]]) -> None:
+    """Where a step of ours goes: the medians of the lines of metrics."""
+    for part in PARTS:
         low, middle, high = (
-            1e3 * statistics.median(one["split"][name][i] for one in results) for i in range(3)
+            1e3 * statistics.median(line[part][i] for line in lines) for i in range(3)
         )
-        print(f"{name[:-2]:8} {middle:8.2f} ms per step   {low:.2f} to {high:.2f} over the ranks")
+        print(f"{part[:-2]:8} {middle:8.2f} ms per step   {low:.2f} to {high:.2f} over the ranks")
+
+
+def main() -> None:
+    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
+    measure(rounds, tuple(map(int, sys.argv[2:5])) or SHAPE)
 
 
 if __name__ == "__main__":
