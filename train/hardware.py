@@ -1,9 +1,6 @@
-"""What devices can do, as their makers say, and what a process has used of them."""
+"""What devices can do, as their makers say."""
 
 from __future__ import annotations
-
-import resource
-import sys
 
 import torch
 
@@ -27,11 +24,3 @@ def peak_tflops(told: float | None, device: torch.device, precision: str) -> flo
         return told
     name = torch.cuda.get_device_name(device)
     return next((peak for part, peak in PEAK_TFLOPS.items() if part in name), None)
-
-
-def peak_memory_bytes(device: torch.device) -> int:
-    """The most memory this process had: of the device, or of the machine where it used none."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes, on macOS bytes
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from . import hardware, rng, schedule
+from . import hardware, memory, rng, schedule
 from .between import collecting, profiling
 from .config import Config
 from .data import Feed, Reader, default_workers, to_device
@@ -83,7 +83,7 @@ def train(
                 run.watch.look_at_all()
                 saver.save(at, run.log)
     saver.finish()
-    run.log.summary(from_every_rank(hardware.peak_memory_bytes(place.device)))
+    run.log.summary(from_every_rank(memory.peak_bytes(place.device)))
     return Outcome(run.learner.bare, at, run.complete(at), sums)
 
 
@@ -98,6 +98,7 @@ class Run:
         self.place = place
         self.wants_stop = wants_stop
         world, device = place.world, place.device
+        memory.keep_freed(device)
         self.reader = Reader(task, "train", config.task)
         length = len(self.reader)
         batch = schedule.global_batch(config, world.size)
