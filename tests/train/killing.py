@@ -7,22 +7,37 @@ import signal
 import time
 from pathlib import Path
 
-from ranks import Ended, complete, finish, history, start, until
+from ranks import ON_TEXT, Ended, complete, finish, history, start, until
 
 from train.checkpoint import all_in, damage
 
 # Buckets of 1 MiB hold the gradients of a few layers, so that there are several of them; a
 # checkpoint every third step is being written for most of the time.
 FLAGS = (
-    *("--device", "cpu", "--layers", "3", "--width", "96", "--context", "32"),
+    *(*ON_TEXT, "--layers", "3", "--width", "96", "--context", "32"),
     *("--bucket-mb", "1", "--accumulate", "2", "--batch-size", "2", "--seed", "5"),
     *("--log-every", "1", "--eval-every", "10", "--save-every", "3", "--resume", "auto"),
 )
 
+NOISY = """
+import random, numpy, torch
+from train.tasks.language import Language
+
+class Noisy(Language):
+    # Dropout draws from torch's generator; numpy's and Python's are asked too.
+    def loss(self, model, batch):
+        loss, count = super().loss(model, batch)
+        if model.training:
+            loss = torch.nn.functional.dropout(loss.expand(64), 0.5).mean()
+            loss = loss * (random.random() + numpy.random.random())
+        return loss, count
+"""
+
 
 def kill_and_resume(cwd: Path, world: int, steps: int, kills: int, seed: int) -> int:
     """Compare a killed run with one that nobody killed; how many kills hit a run under way."""
-    flags = (*FLAGS, "--steps", str(steps))
+    (cwd / "noisy.py").write_text(NOISY)
+    flags = (*FLAGS, "--task", "noisy.py:Noisy", "--steps", str(steps))
     ranks = start(world, *flags, "--out", "whole", cwd=cwd)
     until(ranks[0], "writing to")
     began = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import socket
@@ -10,9 +11,14 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import warm
+
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = ROOT / "train" / "__main__.py"
-TINY_MODEL = ("--device", "cpu", "--layers", "1", "--width", "32")
+# A text that every Python has, and less of it than is trained on by default.
+TEXT = argparse.__file__
+ON_TEXT = ("--device", "cpu", "--text", TEXT)
+TINY_MODEL = (*ON_TEXT, "--layers", "1", "--width", "32")
 SMALL = (*TINY_MODEL, "--eval-every", "0", "--save-every", "0")
 TIMEOUT_S = 100
 LAUNCHER = (
@@ -48,20 +54,27 @@ def environment(rank: int, size: int, port: int, **extra: str) -> dict[str, str]
     return values | extra
 
 
+Rank = subprocess.Popen[str] | warm.Worker
+
+
 def start(
-    size: int, *flags: str, cwd: Path, program: Path = ENTRY, **extra: str
-) -> list[subprocess.Popen[str]]:
-    """The started ranks, each with pipes for stdout and stderr."""
+    size: int, *flags: str, cwd: Path, program: Path = ENTRY, cold: bool = False, **extra: str
+) -> list[Rank]:
+    """The started ranks, each with pipes for stdout and stderr.
+
+    The loop is forked from a process that has torch, another program is started by itself, and so
+    is the loop if it is to be ``cold``.
+    """
     port = free_port()
+    environs = [environment(rank, size, port, **extra) for rank in range(max(size, 1))]
+    if program == ENTRY and not cold:
+        return [warm.start(str(program), flags, str(cwd), environ) for environ in environs]
     pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     command = [sys.executable, "-u", str(program), *flags]
-    return [
-        subprocess.Popen(command, cwd=cwd, env=environment(rank, size, port, **extra), **pipes)
-        for rank in range(max(size, 1))
-    ]
+    return [subprocess.Popen(command, cwd=cwd, env=environ, **pipes) for environ in environs]
 
 
-def finish(ranks: list[subprocess.Popen[str]]) -> list[Ended]:
+def finish(ranks: list[Rank]) -> list[Ended]:
     """How every rank ended; what a rank prints here is far less than a pipe holds."""
     try:
         said = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
@@ -72,7 +85,7 @@ def finish(ranks: list[subprocess.Popen[str]]) -> list[Ended]:
     return [Ended(rank.returncode, *texts) for rank, texts in zip(ranks, said, strict=True)]
 
 
-def until(rank: subprocess.Popen[str], start_of_line: str) -> None:
+def until(rank: Rank, start_of_line: str) -> None:
     """Read what a rank prints until a line begins so."""
     assert rank.stdout is not None
     for line in rank.stdout:
@@ -94,8 +107,10 @@ def metrics(out: Path, name: str) -> list[Any]:
     return [line[name] for line in lines if name in line]
 
 
-def run(size: int, *flags: str, cwd: Path, program: Path = ENTRY, **extra: str) -> list[Ended]:
-    return finish(start(size, *flags, cwd=cwd, program=program, **extra))
+def run(
+    size: int, *flags: str, cwd: Path, program: Path = ENTRY, cold: bool = False, **extra: str
+) -> list[Ended]:
+    return finish(start(size, *flags, cwd=cwd, program=program, cold=cold, **extra))
 
 
 def complete(size: int, *flags: str, cwd: Path, program: Path = ENTRY) -> list[Ended]:

@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from ranks import SMALL, history, run
+from ranks import SMALL, TEXT, history, run
 
 from train.order import Order
 from train.tasks.language import Language
@@ -38,7 +38,7 @@ def test_a_loss_that_is_no_number_stops_with_rank_step_and_samples(tmp_path: Pat
     errors = {"TORCHELASTIC_ERROR_FILE": str(tmp_path / "error.json")}
     ranks = run(2, *FLAGS, *flags, cwd=tmp_path, **errors)
     assert [rank.status for rank in ranks] == [1, 1]
-    length = len(Language(context=16).dataset("train"))
+    length = len(Language(context=16, text=TEXT).dataset("train"))
     order = Order(length, 0, global_batch=12, accumulate=2, rank=1, world_size=2)
     samples = ", ".join(map(str, order.indices(order.positions(2 * 12, 1))))
     said = f"rank 1: the loss of step 3 is nan, on the training samples {samples}; look at them, "

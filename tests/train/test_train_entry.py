@@ -17,14 +17,14 @@ def hostile(tmp_path: Path) -> Path:
 
 
 def test_a_users_train_module_is_not_taken(hostile: Path) -> None:
-    (ended,) = run(0, *ONE_STEP, cwd=hostile, PYTHONPATH=f":{hostile}")
+    (ended,) = run(0, *ONE_STEP, cwd=hostile, cold=True, PYTHONPATH=f":{hostile}")
     assert ended.status == 0, ended
 
 
 def test_a_users_train_package_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "__init__.py").write_text("raise SystemExit('the user package')\n")
-    (ended,) = run(0, *ONE_STEP, cwd=tmp_path, PYTHONPATH=f".:{tmp_path}")
+    (ended,) = run(0, *ONE_STEP, cwd=tmp_path, cold=True, PYTHONPATH=f".:{tmp_path}")
     assert ended.status == 0, ended
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from ranks import SMALL, complete, metrics
+from ranks import SMALL, TEXT, complete, metrics
 
 from train.tasks.language import Language
 
 GLOBAL_BATCH = 12
-STEPS = 30
+STEPS = 15
 WORLDS = (1, 2, 3)
 FLAGS = (*SMALL, "--steps", str(STEPS), "--log-every", "1", "--warmup", "5", "--seed", "7")
 RAGGED = """
@@ -29,7 +29,7 @@ class Ragged(Language):
 
 def uneven_context() -> int:
     """A context whose validation windows neither 2 nor 3 ranks can share evenly."""
-    held_out = len(Language(1, 1, 32).texts["validation"])
+    held_out = len(Language(1, 1, 32, TEXT).texts["validation"])
     return next(c for c in range(40, 400) if -((1 - held_out) // c) % 6 in (1, 5))
 
 
@@ -82,7 +82,7 @@ def test_the_validation_loss_is_that_of_the_saved_weights(
 ) -> None:
     saved = runs[world] / f"step-{STEPS:08}"
     progress = torch.load(saved / "training.pt", weights_only=True)["progress"]
-    task = Language(uneven_context(), layers=1, width=32)
+    task = Language(uneven_context(), layers=1, width=32, text=TEXT)
     model = task.model()
     model.load_state_dict(torch.load(saved / "weights.pt", weights_only=True))
     assert reference_bits_per_byte(model, task) == pytest.approx(progress["loss"], rel=1e-6)

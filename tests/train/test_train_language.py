@@ -1,10 +1,12 @@
 """The language task: where the text is cut, and what a loss counts."""
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
 
+from train.errors import RefusedError
 from train.tasks.language import NO_TARGET, Language, Windows, help_topics
 
 TEXT = torch.arange(100, dtype=torch.uint8)
@@ -20,6 +22,15 @@ def test_validation_asks_for_every_byte_but_the_first_once(context: int) -> None
     windows = Windows(TEXT, context, stride=context)
     targets = torch.cat([windows[i][1] for i in range(len(windows))])
     assert targets[targets != NO_TARGET].tolist() == list(range(1, 100))
+
+
+def test_a_file_of_text_can_be_trained_on_if_it_is_there(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("all work and no play " * 400)
+    task = Language(text=str(tmp_path / "text.txt"))
+    assert task.describe().startswith(f"{tmp_path}/text.txt, sha256 ")
+    assert bytes(task.texts["train"][:8].tolist()) == b"all work"
+    with pytest.raises(RefusedError, match=r"--text: .*No such file or directory: 'missing.txt'"):
+        Language(text="missing.txt").describe()
 
 
 def test_a_target_is_the_byte_after_its_input() -> None:
@@ -74,4 +85,3 @@ def test_a_sample_is_decided_by_the_weights_and_the_seed(task: Language) -> None
     model = task.model()
     assert task.sample(model, seed=1) == task.sample(model, seed=1)
     assert task.sample(model, seed=1) != task.sample(model, seed=2)
-    assert "\x1b" not in task.sample(model, seed=1)

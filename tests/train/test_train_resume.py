@@ -2,28 +2,17 @@
 
 import re
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from killing import FLAGS, kill_and_resume
-from ranks import complete, finish, history, metrics, run, start, until
+from ranks import complete, history, metrics, run
+
+from train.errors import RefusedError
+from train.saving import find
 
 LAST = "step-00000020"
-DROPOUT = """
-import torch
-from train.tasks.language import Language
-
-class Noisy(Language):
-    # Dropout draws from torch's generator, numpy's and Python's are asked too.
-    def loss(self, model, batch):
-        import random, numpy
-        noise = random.random() + numpy.random.random() + float(torch.rand(()))
-        loss, count = super().loss(model, batch)
-        return torch.nn.functional.dropout(loss.expand(64), 0.5).mean() * noise, count
-"""
-
 PAST = """
 import torch
 
@@ -81,17 +70,22 @@ def test_a_killed_run_has_the_same_losses_bit_for_bit(tmp_path: Path, world: int
         (Path.unlink, "weights.pt: No such file or directory"),
     ],
 )
-def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
-    copy: Path, whole: Path, spoil: Callable[[Path], None], said: str
+def test_a_damaged_checkpoint_is_named_and_the_one_before_found(
+    copy: Path, spoil: Callable[[Path], None], said: str
 ) -> None:
     spoil(copy / LAST / "weights.pt")
-    flags = (*FLAGS, "--steps", "20", "--out", "copy")
-    first, *_ = complete(2, *flags, cwd=copy.parent)
-    assert re.search(rf"copy/{LAST} is damaged: {said}; using copy/step-00000018\n", first.out)
+    found, (complaint,) = find("auto", copy)
+    assert found == copy / "step-00000018"
+    assert re.fullmatch(rf"{copy}/{LAST} is damaged: {said}", complaint)
+    with pytest.raises(RefusedError, match=rf"--resume: {copy}/{LAST} is damaged: {said}; type"):
+        find(str(copy / LAST), copy)
+
+
+def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(copy: Path, whole: Path) -> None:
+    flip_a_bit(copy / LAST / "training.pt")
+    first, *_ = complete(2, *FLAGS, "--steps", "20", "--out", "copy", cwd=copy.parent)
+    assert re.search(rf"copy/{LAST} is damaged: .*; using copy/step-00000018\n", first.out)
     assert history(copy) == history(whole)
-    (refused, _) = run(2, *FLAGS, "--out", "new", "--resume", f"{copy}/{LAST}x", cwd=copy.parent)
-    assert refused.status == 2
-    assert "is damaged: manifest.json: No such file or directory" in refused.err
 
 
 def test_a_run_without_a_whole_checkpoint_is_not_begun_again_unasked(copy: Path) -> None:
@@ -132,19 +126,6 @@ def test_a_path_begins_a_new_run_from_an_old_checkpoint(copy: Path, whole: Path)
     complete(2, *FLAGS, *flags, cwd=copy.parent)
     new, old = history(copy.parent / "new"), history(whole)
     assert new == [line for line in old if line["step"] > 15]
-
-
-def test_random_numbers_go_on_on_every_rank(tmp_path: Path) -> None:
-    (tmp_path / "noisy.py").write_text(DROPOUT)
-    flags = (*FLAGS, "--task", "noisy.py:Noisy", "--steps", "12", "--eval-every", "0")
-    complete(2, *flags, "--out", "whole", cwd=tmp_path)
-    ranks = start(2, *flags, "--out", "cut", cwd=tmp_path)
-    until(ranks[0], "step  8/12")
-    for rank in ranks:
-        rank.send_signal(signal.SIGKILL)
-    finish(ranks)
-    complete(2, *flags, "--out", "cut", cwd=tmp_path)
-    assert history(tmp_path / "cut") == history(tmp_path / "whole")
 
 
 def test_old_checkpoints_go_and_the_best_stays(tmp_path: Path) -> None:

@@ -47,18 +47,17 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("task", ["train.py:Line", "mine:Line"])
-def test_three_methods_and_a_constructor_make_a_task(cwd: Path, task: str) -> None:
-    first, _ = complete(2, *FLAGS, "--task", task, "--slope", "3", cwd=cwd)
+def test_three_methods_and_a_constructor_make_a_task(cwd: Path) -> None:
+    first, _ = complete(2, *FLAGS, "--task", "train.py:Line", "--slope", "3", cwd=cwd)
     assert "line: 96 samples to train on, 7 held out\n" in first.out
     losses = metrics(cwd / "here", "loss")
     assert losses[-1] < 0.8 * losses[0]
     config = (cwd / "here" / "config.toml").read_text()
     assert "slope = 3.0\npoints = 96\n" in config
-    assert f'task = "{task}"\n' in config
+    assert 'task = "train.py:Line"\n' in config
 
 
-def test_epochs_decide_the_steps(cwd: Path) -> None:
+def test_epochs_decide_the_steps_of_a_task_in_a_module(cwd: Path) -> None:
     flags = ("--task", "mine:Line", "--epochs", "3", "--batch-size", "10", "--points", "95")
     complete(0, *FLAGS, *flags, cwd=cwd)
     assert len(metrics(cwd / "here", "loss")) == 29
@@ -69,8 +68,8 @@ def test_epochs_decide_the_steps(cwd: Path) -> None:
 )
 def test_any_number_of_loader_processes_reads_the_same_samples(cwd: Path, task: str) -> None:
     flags = (*FLAGS, "--task", task, "--accumulate", "2", "--eval-every", "7")
-    complete(2, *flags, "--loader-workers", "0", cwd=cwd)
-    complete(2, *flags, "--out", "there", "--loader-workers", "2", cwd=cwd)
+    complete(0, *flags, "--loader-workers", "0", cwd=cwd)
+    complete(0, *flags, "--out", "there", "--loader-workers", "2", cwd=cwd)
     assert history(cwd / "there") == history(cwd / "here")
 
 
@@ -79,13 +78,3 @@ def test_an_option_that_the_loop_has_too_is_refused(cwd: Path) -> None:
     (ended,) = run(0, "--task", "clash.py:Clash", cwd=cwd)
     assert ended.status == 2
     assert ended.err == ("train: error: Clash has an option lr, and so has the loop; rename it\n")
-
-
-def test_a_file_of_text_can_be_trained_on(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("all work and no play " * 400)
-    small = ("--layers", "1", "--width", "32", "--context", "32", "--device", "cpu")
-    (ended,) = complete(0, *small, "--text", "text.txt", "--steps", "5", cwd=tmp_path)
-    assert "language: text.txt, sha256 " in ended.out
-    (ended,) = run(0, "--text", "missing.txt", "--device", "cpu", cwd=tmp_path)
-    assert ended.status == 2
-    assert "No such file or directory: 'missing.txt'" in ended.err
