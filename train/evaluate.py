@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from . import rng
 from .data import Feed, Reader
 from .distributed import any_rank, from_rank_0, sum_over_ranks
 from .learner import Learner
@@ -37,27 +38,31 @@ class Evaluator:
     def __call__(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
         """The sums over all samples, in double precision on the CPU, the same on every rank.
 
-        None if the ranks agreed to stop. The ranks may have different numbers of batches, so the
-        model is the bare one: a data-parallel wrapper may communicate in every forward pass, and
-        ranks would wait for each other for ever.
+        None if the ranks agreed to stop. A model that draws random numbers draws the same ones each
+        time, whatever was drawn before, and training does not notice.
         """
-        model = self.learner.bare
-        model.eval()
+        learner = self.learner
+        learner.bare.eval()
+        with rng.aside(learner.config.seed, learner.world.rank, learner.device):
+            sums = self._own_sums(wants_stop)
+        learner.bare.train()
+        return None if sums is None else self._over_ranks(sums)
+
+    def _own_sums(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
+        """The sums over this rank's samples; None if the ranks agreed to stop."""
         sums: dict[str, Tensor] = {}
         batches = iter(self.feed)
         for number in range(self.rounds):
             if number % ASK_EVERY == 0 and any_rank(wants_stop(), self.learner.device):
-                break
+                return None
             # In the last round some ranks may have nothing left.
             if (batch := next(batches, None)) is not None:
                 self._add(sums, batch)
-        else:
-            model.train()
-            return self._over_ranks(sums)
-        model.train()
-        return None
+        return sums
 
     def _add(self, sums: dict[str, Tensor], batch: Any) -> None:
+        # The ranks may have different numbers of batches, so the model is the bare one: a wrapper
+        # may communicate in every forward pass, and ranks would wait for each other for ever.
         model = self.learner.bare
         with self.learner.autocast():
             if isinstance(self.task, Measuring):

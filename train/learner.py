@@ -97,15 +97,15 @@ class Learner:
         """
         if self.ddp is None:
             return
-        random, buffers = rng.read(self.device), [b.clone() for b in self.bare.buffers()]
-        with self.autocast():
-            loss_sum, _ = self.task.loss(self.model, batch)
-        torch.autograd.backward(loss_sum)
+        buffers = [b.clone() for b in self.bare.buffers()]
+        with rng.aside(self.config.seed, self.world.rank, self.device):
+            with self.autocast():
+                loss_sum, _ = self.task.loss(self.model, batch)
+            torch.autograd.backward(loss_sum)
         self.optimizer.zero_grad()
         with torch.no_grad():
             for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
                 buffer.copy_(before)
-        rng.write(random, self.device)
 
     def step(self, batches: Iterator[Any], wants_stop: Callable[[], bool]) -> Step:
         """Learn from the next ``accumulate`` batches; this rank's share of one global batch."""

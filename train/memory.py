@@ -25,7 +25,7 @@ def keep_freed(device: torch.device) -> bool:
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # not on macOS, nor with musl
     if device.type != "cpu" or mallopt is None or any(name in os.environ for name in VARIABLES):
         return False
-    return all([mallopt(kind, KEPT_BYTES) for kind in (TRIM_THRESHOLD, MMAP_THRESHOLD)])
+    return bool(mallopt(TRIM_THRESHOLD, KEPT_BYTES) and mallopt(MMAP_THRESHOLD, KEPT_BYTES))
 
 
 def peak_bytes(device: torch.device) -> int:

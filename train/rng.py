@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -40,3 +42,14 @@ def seed(seed: int, rank: int) -> None:
     random.seed(int(words[0]))
     np.random.seed(int(words[0]))
     torch.manual_seed(int(words[1]))
+
+
+@contextmanager
+def aside(first: int, rank: int, device: torch.device) -> Iterator[None]:
+    """Draw what ``seed(first, rank)`` leads to in here, and behind it as if nothing was drawn."""
+    before = read(device)
+    seed(first, rank)
+    try:
+        yield
+    finally:
+        write(before, device)

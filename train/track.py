@@ -11,6 +11,7 @@ from typing import Any
 from .config import Config
 from .distributed import World
 from .errors import RefusedError
+from .preemption import deaf_children
 
 
 class Trackers:
@@ -48,15 +49,19 @@ def _wandb_run(project: str, config: Config, out: Path, world: World) -> Any:
     """
     directory = out / "wandb" / f"rank-{world.rank}"
     directory.mkdir(parents=True, exist_ok=True)
-    return _need("wandb").init(
-        project=project,
-        group=out.name,
-        name=f"rank-{world.rank}",
-        id=f"{out.name}-{world.rank}",
-        dir=str(directory),
-        resume="allow",
-        config={**asdict(config), "rank": world.rank, "world_size": world.size},
-    )
+    wandb = _need("wandb")
+    # Its own process has to outlive the signal that asks the training to save.
+    with deaf_children():
+        return wandb.init(
+            project=project,
+            group=out.name,
+            name=f"rank-{world.rank}",
+            id=f"{out.name}-{world.rank}",
+            dir=str(directory),
+            resume="allow",
+            config={**asdict(config), "rank": world.rank, "world_size": world.size},
+            settings={"silent": world.rank > 0},  # every rank would print the same summary
+        )
 
 
 def _need(module: str) -> Any:

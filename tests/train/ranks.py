@@ -113,8 +113,8 @@ def run(
     return finish(start(size, *flags, cwd=cwd, program=program, cold=cold, **extra))
 
 
-def complete(size: int, *flags: str, cwd: Path, program: Path = ENTRY) -> list[Ended]:
+def complete(size: int, *flags: str, cwd: Path, program: Path = ENTRY, **extra: str) -> list[Ended]:
     """Run the ranks and insist that each one ends well."""
-    ended = run(size, *flags, cwd=cwd, program=program)
+    ended = run(size, *flags, cwd=cwd, program=program, **extra)
     assert [one.status for one in ended] == [0] * len(ended), ended
     return ended

@@ -5,8 +5,10 @@ import time
 from pathlib import Path
 
 import pytest
-from ranks import ENTRY, SMALL, run, start
+from ranks import ENTRY, SMALL, run, start, until
 from ranks import finish as finish_ranks
+
+from train.leaving import PREEMPTED
 
 TINY = (*SMALL, "--context", "16", "--batch-size", "2", "--out", "here")
 RAISES = """
@@ -51,15 +53,27 @@ def test_a_worker_that_raises_shows_its_traceback(tmp_path: Path, size: int, bre
 
 def test_an_interrupt_ends_all_ranks_with_130_and_one_line(tmp_path: Path) -> None:
     ranks = start(2, *TINY, "--steps", "1000000", "--log-every", "1", cwd=tmp_path)
-    stdout = ranks[0].stdout
-    assert stdout is not None
-    while not stdout.readline().startswith("step"):
-        assert ranks[0].poll() is None
+    until(ranks[0], "step")
     for rank in ranks:
         rank.send_signal(signal.SIGINT)
     ended = finish_ranks(ranks)
     assert [rank.status for rank in ended] == [130, 130]
     assert [rank.err for rank in ended] == ["train: interrupted\n", ""]
+
+
+def test_a_launcher_can_ask_where_a_worker_is(tmp_path: Path) -> None:
+    number = signal.SIGRTMIN + 3
+    extra = {"SPAWNLAUNCH_STACK_SIGNAL": str(int(number))}
+    flags = (*TINY, "--steps", "1000000", "--log-every", "1")
+    (worker,) = start(0, *flags, cwd=tmp_path, **extra)
+    until(worker, "step")
+    worker.send_signal(number)
+    until(worker, "step")  # and it goes on
+    worker.send_signal(signal.SIGTERM)
+    (ended,) = finish_ranks([worker])
+    assert ended.status == PREEMPTED
+    assert "most recent call first" in ended.err
+    assert 'train/loop.py"' in ended.err
 
 
 def test_an_interrupt_ends_a_rank_that_waits_for_a_lost_peer(tmp_path: Path) -> None:

@@ -1,11 +1,12 @@
 """What makes steps fast changes no result, and what is measured is measured on every rank."""
 
 import json
+import platform
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from ranks import SMALL, complete, metrics
+from ranks import ROOT, SMALL, complete, metrics, run
 
 from train.data import loader_workers
 from train.distributed import World
@@ -15,7 +16,21 @@ from train.report import Split, describe, mean_splits, spread
 FLAGS = (*SMALL, "--context", "32", "--steps", "12", "--log-every", "4", "--warmup", "5")
 
 
-EXTRAS = ("--tensorboard", "--plot", "--profile", "--peak-tflops", "1e-3")
+EXTRAS = ("--tensorboard", "--wandb", "project", "--plot", "--profile", "--peak-tflops", "1e-3")
+
+
+ALLOCATES = """
+import resource, torch
+from train.memory import keep_freed
+
+def pages():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        [torch.ones(1 << 20) for _ in range(8)]
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+print(pages(), keep_freed(torch.device("cpu")), pages())
+"""
 
 
 class Run(NamedTuple):
@@ -29,7 +44,7 @@ class Run(NamedTuple):
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run with every extra, but nothing that makes its steps faster."""
     cwd = tmp_path_factory.mktemp("plain")
-    first, _ = complete(2, *FLAGS, *EXTRAS, "--out", "plain", cwd=cwd)
+    first, _ = complete(2, *FLAGS, *EXTRAS, "--out", "plain", cwd=cwd, WANDB_MODE="offline")
     return Run(cwd / "plain", first.out)
 
 
@@ -68,12 +83,24 @@ def test_extras_write_what_they_promise(plain: Run) -> None:
     assert (plain.out / "plot.png").read_bytes().startswith(b"\x89PNG")
     assert len(list((plain.out / "tensorboard").glob("events.*"))) == 1
     for rank in (0, 1):
+        (run,) = (plain.out / "wandb" / f"rank-{rank}" / "wandb").glob("offline-run-*")
+        assert (run / f"run-plain-{rank}.wandb").stat().st_size > 0
         trace = json.loads((plain.out / f"trace-rank{rank}.json").read_text())
         assert any("gloo" in event.get("name", "") for event in trace["traceEvents"])
     assert metrics(plain.out, "mfu")[-1] > 0
     assert "MFU" in plain.said
     assert "a step in ms: data " in plain.said
     assert "peak memory " in plain.said
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="there is no mallopt")
+def test_on_a_cpu_a_step_uses_the_pages_that_the_last_one_freed(tmp_path: Path) -> None:
+    (tmp_path / "allocates.py").write_text(ALLOCATES)
+    program = tmp_path / "allocates.py"
+    (ended,) = run(0, cwd=tmp_path, program=program, PYTHONPATH=str(ROOT))
+    before, kept, after = ended.out.split()
+    assert kept == "True"
+    assert 4 * int(after) < int(before)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,10 @@ class CausalLM(FineTuning):
         self.config = config_of(self.model_name, self.model_config, self.tokens)
         self.splits: dict[str, Windows] = {}
 
-    def prepare(self, directory: Path) -> None:
-        source = self.source()
-        if prepared.is_made(directory, source):
-            return
-        for split, of_split in rows.read_splits(self.data, self.validation).items():
-            texts = (rows.fill(self.text, row) for row in of_split)
-            tokens = [self._encode(text) for text in texts]
-            prepared.write_tokens(directory, split, tokens)
-        prepared.finish(directory, source)
+    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
+        for split, of_split in splits.items():
+            texts = (rows.fill("--text", self.text, row) for row in of_split)
+            prepared.write_tokens(directory, split, [self._encode(text) for text in texts])
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokens(text, add_special_tokens=False)["input_ids"]

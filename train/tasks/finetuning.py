@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from train.flags import flag, path, word
 
 from . import prepared
 from .huggingface import tokenizer_of
+from .rows import Row, read_splits
 
 
 @dataclass
@@ -29,9 +31,17 @@ class FineTuning:
     def __post_init__(self) -> None:
         self.tokens = tokenizer_of(self.model_name, self.tokenizer)
 
-    def source(self) -> dict[str, Any]:
-        """What decides the prepared arrays."""
-        return prepared.source_of(asdict(self), self.data, self.validation)
+    def prepare(self, directory: Path) -> None:
+        """Make tokens of the rows, unless a run that now goes on has done so."""
+        source = prepared.source_of(asdict(self), self.data, self.validation)
+        if not prepared.is_made(directory, source):
+            prepared.begin(directory)
+            self.write(directory, read_splits(self.data, self.validation))
+            prepared.finish(directory, source)
+
+    def write(self, directory: Path, splits: Mapping[str, Sequence[Row]]) -> None:
+        """Write the arrays of each split; a task does it in its own way."""
+        raise NotImplementedError
 
     def export(self, model: Any, directory: Path) -> None:
         """In the form that from_pretrained reads."""

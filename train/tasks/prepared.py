@@ -21,6 +21,12 @@ def is_made(directory: Path, source: dict[str, Any]) -> bool:
     return file.exists() and json.loads(file.read_text(encoding="utf-8")) == source
 
 
+def begin(directory: Path) -> None:
+    """Forget what the arrays were made from, until all of them are there."""
+    (directory / FOLDER).mkdir(exist_ok=True)
+    (directory / FOLDER / SOURCE).unlink(missing_ok=True)
+
+
 def finish(directory: Path, source: dict[str, Any]) -> None:
     """Note what the arrays were made from, when all of them are there."""
     (directory / FOLDER / SOURCE).write_text(json.dumps(source), encoding="utf-8")
@@ -35,7 +41,6 @@ def source_of(options: dict[str, Any], *files: str | None) -> dict[str, Any]:
 def write_tokens(directory: Path, split: str, texts: Iterable[list[int]]) -> None:
     """The tokens of all texts of a split, one after the other, and where each text ends."""
     folder = directory / FOLDER
-    folder.mkdir(exist_ok=True)
     pieces = [np.asarray(text, dtype=np.int32) for text in texts]
     np.save(folder / f"{split}-tokens.npy", np.concatenate(pieces))
     np.save(folder / f"{split}-ends.npy", np.cumsum([len(piece) for piece in pieces]))

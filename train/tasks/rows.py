@@ -64,11 +64,15 @@ def _read_saved(path: Path) -> dict[str, list[Row]]:
     return splits
 
 
-def fill(template: str, row: Row) -> str:
-    """A text from the columns of a row: "{instruction} {output}", or the name of one column."""
+def fill(flag: str, template: str, row: Row) -> str:
+    """A text from the columns of a row: "{instruction} {output}", or the name of one column.
+
+    Raises RefusedError with the ``flag`` that gave the template when there is no such column.
+    """
     try:
         return template.format_map(row) if "{" in template else str(row[template])
     except KeyError as error:
         raise RefusedError(
-            f"--text: there is no column {error}; the columns are {', '.join(row)}"
+            f"{flag}: there is no column {error}; the columns are {', '.join(row)}; "
+            "type one of them"
         ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -55,22 +55,20 @@ class SequenceClassification(FineTuning):
         self.splits: dict[str, Texts] = {}
         self.labels: list[str] = []
 
-    def prepare(self, directory: Path) -> None:
-        source = self.source()
-        if prepared.is_made(directory, source):
-            return
-        splits = rows.read_splits(self.data, self.validation)
-        answers = {name: [rows.fill(self.label, row) for row in splits[name]] for name in splits}
+    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
+        answers = {
+            split: [rows.fill("--label", self.label, row) for row in of_split]
+            for split, of_split in splits.items()
+        }
         labels = sorted(set(answers["train"]))
         if unknown := set(answers["validation"]) - set(labels):
             raise RefusedError(f"--label: {unknown.pop()!r} is among the held-out answers only")
         for split, of_split in splits.items():
-            texts = (rows.fill(self.text, row) for row in of_split)
+            texts = (rows.fill("--text", self.text, row) for row in of_split)
             prepared.write_tokens(directory, split, [self._encode(text) for text in texts])
             numbers = np.array([labels.index(answer) for answer in answers[split]])
             np.save(directory / prepared.FOLDER / f"{split}-labels.npy", numbers)
         (directory / prepared.FOLDER / LABELS).write_text("\n".join(labels), encoding="utf-8")
-        prepared.finish(directory, source)
 
     def _encode(self, text: str) -> list[int]:
         encoded = self.tokens(text, truncation=True, max_length=self.length)
