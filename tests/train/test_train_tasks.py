@@ -35,6 +35,36 @@ class Points:
         x = torch.tensor([index / self.count])
         return x, helper.line(x, self.slope)
 """
+COUNTS = """
+import os, pathlib, torch
+
+RANK = int(os.environ["RANK"])
+
+
+class Counting(torch.nn.Linear):
+    # Each rank adds its own number in every training step, so that the ranks come apart.
+    def forward(self, x):
+        if self.training:
+            self.seen += RANK + 1
+            pathlib.Path(f"rank{RANK}").write_text(str(int(self.seen)))
+        return super().forward(x)
+
+
+class Counts:
+    def __init__(self, kept: str):
+        self.kept = kept == "True"
+
+    def model(self):
+        model = Counting(1, 1)
+        model.register_buffer("seen", torch.zeros(()), persistent=self.kept)
+        return model
+
+    def dataset(self, split):
+        return torch.ones(16, 1)
+
+    def loss(self, model, batch):
+        return model(batch).sum(), torch.tensor(len(batch))
+"""
 FLAGS = ("--device", "cpu", "--steps", "20", "--log-every", "1", "--lr", "0.1", "--out", "here")
 
 
@@ -71,6 +101,17 @@ def test_any_number_of_loader_processes_reads_the_same_samples(cwd: Path, task: 
     complete(0, *flags, "--loader-workers", "0", cwd=cwd)
     complete(0, *flags, "--out", "there", "--loader-workers", "2", cwd=cwd)
     assert history(cwd / "there") == history(cwd / "here")
+
+
+@pytest.mark.parametrize(("kept", "last"), [(True, [6, 7]), (False, [6, 12])])
+def test_buffers_are_those_of_rank_0_if_a_checkpoint_holds_them(
+    tmp_path: Path, kept: bool, last: list[int]
+) -> None:
+    (tmp_path / "counts.py").write_text(COUNTS)
+    complete(
+        2, *FLAGS, "--task", "counts.py:Counts", "--steps", "6", f"--kept={kept}", cwd=tmp_path
+    )
+    assert [int((tmp_path / f"rank{rank}").read_text()) for rank in (0, 1)] == last
 
 
 def test_an_option_that_the_loop_has_too_is_refused(cwd: Path) -> None:
