@@ -117,7 +117,7 @@ def bare(turns: Turns, task: Any, _: Path) -> None:
 
 
 def trainer(turns: Turns, task: Any, scratch: Path) -> None:
-    """The Trainer of Hugging Face transformers, without its checkpoints."""
+    """The Trainer of Hugging Face transformers as it is by default, without its checkpoints."""
     import torch
     import torch.nn.functional as F
     from transformers import Trainer, TrainerCallback, TrainingArguments
