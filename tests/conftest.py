@@ -5,10 +5,15 @@ import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
+
+# How long an example takes says how busy the machine is.
+hypothesis.settings.register_profile("timeless", deadline=None)
+hypothesis.settings.load_profile("timeless")
 
 # A job in the background of a script has SIGINT ignored, and nohup SIGHUP: launches inherit that,
 # and keep it. The tests are about launches that have not.

@@ -1,11 +1,15 @@
-"""How a worker leaves when it does not reach the end.
+"""How a worker leaves.
 
     cause                    what is printed             status
+    the run is complete      its result, by rank 0       0
     RefusedError             one line                    2
     StoppedError             one line, by rank 0         1
     any other exception      its whole traceback         1
     SIGINT (Ctrl-C)          one line, by rank 0         130
     preempted, and saved     one line, by rank 0         75
+
+After a complete or a saved run threads are waited for and exit handlers run, but Python does not
+take itself apart: gloo's threads may still be there, and then they abort the process.
 
 A worker that met an exception may have peers in a collective that will never complete, and its own
 exit handlers may wait for them. So it does not run them: os._exit leaves at once, the connections
@@ -14,6 +18,7 @@ close, and the peers learn of it. Before that it leaves a file for the launcher,
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import signal
@@ -30,6 +35,8 @@ CRASHED = 1
 # script that sees it starts the same command again, with --resume auto.
 PREEMPTED = 75
 INTERRUPTED = 128 + signal.SIGINT
+
+TURN_S = 0.05  # for another thread to have its turn
 
 
 def leave_on_interrupt() -> None:
@@ -55,8 +62,22 @@ def _wait_for_interrupt() -> None:
     os._exit(INTERRUPTED)
 
 
+def leave(status: int) -> NoReturn:
+    """Exit when all is done."""
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
 def crash(error: BaseException) -> NoReturn:
     """Print the traceback of ``error`` in one piece and leave with status 1."""
+    # An interrupt that all ranks got may have ended a peer before the thread that waits for ours
+    # had its turn: then this is no error but the interrupt.
+    time.sleep(TURN_S)
     told = "".join(traceback.format_exception(error))
     write_error_file(error, told)
     sys.stdout.flush()

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 
 from .commandline import build, parse
 from .errors import RefusedError, StoppedError, refuse
-from .leaving import PREEMPTED, crash, leave_on_interrupt, stop
+from .leaving import PREEMPTED, crash, leave, leave_on_interrupt, stop
 from .preemption import note_signals
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one worker; returns after a complete run and exits the process otherwise."""
+    """Run one worker, and exit with its status."""
     leave_on_interrupt()
     note_signals()
     if (number := os.environ.get("SPAWNLAUNCH_STACK_SIGNAL", "")).isdecimal():
@@ -32,5 +32,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
         stop(reason)
     except Exception as error:
         crash(error)
-    if status:
-        sys.exit(status)
+    leave(status)

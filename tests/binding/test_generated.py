@@ -72,14 +72,14 @@ def check(node: Node, visible: tuple[int, ...], bindings: Plan) -> None:
     assert enough or any("fewer cores than ranks" in line for line in bindings.warnings)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(situations())
 def test_a_launcher_of_all_ranks(situation: Situation) -> None:
     node, visible = situation
     check(node, visible, plan(node, Visible(visible, "", ()), len(visible)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(situations())
 def test_tasks_that_see_one_device_each(situation: Situation) -> None:
     node, visible = situation
@@ -93,7 +93,7 @@ def test_tasks_that_see_one_device_each(situation: Situation) -> None:
     check(node, visible, Plan(tuple(bindings), tuple(warnings)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     situations(),
     st.sampled_from(NAMES),
@@ -116,7 +116,7 @@ def test_no_policy_fails_or_leaves_what_is_allowed(
             assert binding.threads >= 1
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(situations(), st.integers(1, 40))
 def test_ranks_without_devices_are_spread_evenly_and_alone(situation: Situation, n: int) -> None:
     node = situation.node._replace(devices=())

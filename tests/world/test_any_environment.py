@@ -94,7 +94,7 @@ def resolve(words: list[str], environ: Mapping[str, str]) -> world.Resolution:
     )
 
 
-@settings(max_examples=2000, deadline=None)
+@settings(max_examples=2000)
 @given(environments(), flags)
 def test_the_end_is_a_world_or_one_line(environ: dict[str, str], words: list[str]):
     try:
