@@ -85,7 +85,7 @@ def _unbound(
             cpus=EMPTY,
             memory_nodes=EMPTY,
             threads=threads,
-            locality=_locality(node, seat, allowed) if allowed else UNKNOWN,
+            locality=locality(node, seat, allowed) if allowed else UNKNOWN,
             note="",
         )
         for seat in seating.seats
@@ -152,19 +152,19 @@ def _aligned(cores: Sequence[Core], policy: Policy) -> Sequence[Core]:
 
 
 def _binding(node: Node, seat: Seat, cpus: CpuSet, threads: int, note: str) -> Binding:
-    locality = _locality(node, seat, cpus)
+    how = locality(node, seat, cpus)
     return Binding(
         local_rank=seat.local_rank,
         device=seat.device,
         cpus=cpus,
         memory_nodes=memory_beside(node, cpus),
         threads=threads,
-        locality=locality,
-        note=note or ("it is not known where its device is" if locality == UNKNOWN else ""),
+        locality=how,
+        note=note or ("it is not known where its device is" if how == UNKNOWN else ""),
     )
 
 
-def _locality(node: Node, seat: Seat, cpus: CpuSet) -> str:
+def locality(node: Node, seat: Seat, cpus: CpuSet) -> str:
     """Whether all CPUs are next to the device or on its NUMA node; a rank without one is local."""
     if seat.device is None:
         return LOCAL if seat.known else UNKNOWN

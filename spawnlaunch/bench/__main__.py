@@ -1,0 +1,65 @@
+"""The bench's entry: as a rank take part; else start ranks, or look at what was measured before."""
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from spawnlaunch.bench.options import Options, parse
+from spawnlaunch.errors import UsageError
+
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+
+def main() -> int:
+    """Run the command line of this process; the result is its exit status."""
+    argv = sys.argv[1:]
+    try:
+        options = parse(argv, os.environ)
+        if options.plot:
+            from spawnlaunch.bench.plot import need_matplotlib
+
+            need_matplotlib()
+        if options.compare or options.show:
+            return _look_back(options)
+        if all(os.environ.get(name) for name in RANK_VARIABLES):
+            from spawnlaunch.bench.rank import run
+
+            return run(options, os.environ)
+    except UsageError as error:
+        print(f"spawnlaunch.bench: error: {error}", file=sys.stderr)
+        return 2
+    _launch(options, argv)
+
+
+def _launch(options: Options, argv: Sequence[str]) -> NoReturn:
+    """Become the launcher, which starts this again in every rank, not pinned.
+
+    So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too.
+    """
+    count = [] if options.nproc is None else ["--nproc", str(options.nproc)]
+    threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
+    launcher = [sys.executable, "-m", "spawnlaunch", "--quiet", "--bind", "none", *count]
+    os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *argv])
+
+
+def _look_back(options: Options) -> int:
+    """--compare and --show."""
+    from spawnlaunch.bench import compare, result, table
+
+    if options.compare:
+        old, new = map(result.read, options.compare)
+        print("\n".join(compare.page(old, new)))
+        return 0
+    assert options.show is not None
+    shown = result.read(options.show)
+    print("\n".join(table.page(shown)))
+    if options.plot:
+        from spawnlaunch.bench.plot import draw
+
+        draw(shown, options.plot)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

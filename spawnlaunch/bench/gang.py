@@ -1,0 +1,86 @@
+"""What a workload knows of the ranks that run it together, and how they are timed."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+import torch.distributed as dist
+
+WARM_UP_S = 0.05
+WARM_UP_STEPS = 2
+
+
+class Gang(NamedTuple):
+    """One of `size` ranks; `local_size` of them are on this node."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+    threads: int  # that this rank computes with
+    device: torch.device  # "cpu" where there are fewer devices than local ranks
+    seconds: float  # to be timed for
+
+    def barrier(self) -> None:
+        """Wait for all ranks."""
+        if self.size > 1:
+            dist.barrier()
+
+    def from_rank_0(self, number: int) -> int:
+        """Rank 0's number, on every rank."""
+        box: list[Any] = [number]
+        if self.size > 1:
+            dist.broadcast_object_list(box, src=0)
+        return int(box[0])
+
+    def wait_for_device(self) -> None:
+        """Until what was queued there is done."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+
+
+def steps_per_second(gang: Gang, step: Callable[[], object]) -> float:
+    """How often this rank alone can do `step`, while all other ranks do the same.
+
+    All are timed for the same time, not for the same work: who is done early would leave the
+    others a quieter machine.
+    """
+    _warm_up(gang, step)
+    gang.barrier()
+    began, done = time.perf_counter(), 0
+    while (now := time.perf_counter()) - began < gang.seconds:
+        step()
+        gang.wait_for_device()
+        done += 1
+    return done / (now - began)
+
+
+def steps_together_per_second(gang: Gang, step: Callable[[], object]) -> float:
+    """How often all ranks can do `step`, in which they wait for each other.
+
+    So all have to do it equally often; rank 0 says how often.
+    """
+    step_s = 1.0
+    for _ in range(WARM_UP_STEPS):
+        began = time.perf_counter()
+        step()
+        gang.wait_for_device()
+        step_s = time.perf_counter() - began
+    count = gang.from_rank_0(max(1, math.ceil(gang.seconds / step_s)))
+    gang.barrier()
+    began = time.perf_counter()
+    for _ in range(count):
+        step()
+    gang.wait_for_device()
+    return count / (time.perf_counter() - began)
+
+
+def _warm_up(gang: Gang, step: Callable[[], object]) -> None:
+    """First touch of the memory, the threads of the library, the clock of the core."""
+    began, done = time.perf_counter(), 0
+    while done < WARM_UP_STEPS or time.perf_counter() - began < WARM_UP_S:
+        step()
+        gang.wait_for_device()
+        done += 1

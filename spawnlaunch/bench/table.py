@@ -1,0 +1,104 @@
+"""What a person reads: the arms, a table for each workload, and the advice. Pure, 80 columns."""
+
+from collections.abc import Iterator, Sequence
+
+
+from spawnlaunch.bench.advice import advice
+from spawnlaunch.bench.result import Arm, Measured, Result, Row, rows_of, summed_up
+from spawnlaunch.bench.stats import NOISY, NOISY_SPAN, middle
+
+COLUMNS = ("arm", "median", "least to most", "against", "ratio", "95 %", "p", "verdict")
+
+
+def header(result: Result) -> Iterator[str]:
+    """What is compared, where, and what is left out."""
+    about = result.about
+    hosts = ", ".join(node["host"] for node in result.nodes)
+    ranks = len(result.arms[0].seats) if result.arms else 0
+    yield f"{ranks} ranks on {hosts}; {about['rounds']} rounds, seed {about['seed']}"
+    for arm in result.arms:
+        yield f"  {arm.name:12} {_seats(arm)}"
+    for name, why in result.left_out.items():
+        yield f"  {name:12} left out: {why}"
+    for name, why in result.not_run.items():
+        yield f"{name} left out: {why}"
+
+
+def _seats(arm: Arm) -> str:
+    """The CPUs of the ranks of the first node, as `0-7 | 8-15`."""
+    first = [seat for seat in arm.seats if seat.host == arm.seats[0].host]
+    cpus = [seat.cpus or "any" for seat in first]
+    text = f"any CPU for {len(cpus)} ranks" if set(cpus) == {"any"} else " | ".join(cpus)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def block(measured: Measured, result: Result) -> Iterator[str]:
+    """The table of one workload."""
+    workload = measured.workload
+    better = "more" if workload.higher_is_better else "less"
+    yield ""
+    yield f"{workload.name}: {workload.about}; {workload.unit} of the slowest rank, {better} is better"
+    compared = rows_of(measured, result)
+    for series, arms in summed_up(measured).items():
+        mine = [row for row in compared if row.series == series]
+        cells = [
+            COLUMNS,
+            *(_first_cells(arm.name, arms[arm.name], mine) for arm in result.arms),
+            *(("", "", "", *_cells(row)) for row in _others(result, mine)),
+        ]
+        if series:
+            yield f"  {series}"
+        yield from aligned(cells)
+    if any(row.comparison.verdict == NOISY for row in compared):
+        yield (
+            f"  {NOISY}: no difference shows, and the interval's ends are more than "
+            f"{NOISY_SPAN - 1:.0%} apart; try a quieter machine, or more --rounds"
+        )
+
+
+def _first_cells(name: str, values: Sequence[float], rows: Sequence[Row]) -> tuple[str, ...]:
+    """An arm's values, and its first comparison, if there is one."""
+    spread = f"{short(min(values))} to {short(max(values))}"
+    own = [row for row in rows if row.arm == name]
+    compared = _cells(own[0]) if own else ("",) * 5
+    return (name, short(middle(values)), spread, *compared)
+
+
+def _others(result: Result, rows: Sequence[Row]) -> list[Row]:
+    """The comparisons with `auto` that come after those with the chosen arm."""
+    return [row for row in rows if row.against != result.against]
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    found = row.comparison
+    return (
+        row.against,
+        f"{found.ratio:.3f}",
+        f"{found.low:.3f} to {found.high:.3f}",
+        f"{found.p:.4f}",
+        found.verdict,
+    )
+
+
+def aligned(cells: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Columns, indented."""
+    widths = [max(len(row[i]) for row in cells) for i in range(len(cells[0]))]
+    for row in cells:
+        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        yield f"  {line}".rstrip()
+
+
+def short(value: float) -> str:
+    """Three digits that count: 0.0123, 1.23, 123, 12345."""
+    if value >= 100:
+        return f"{value:.0f}"
+    return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
+
+
+def page(result: Result) -> Iterator[str]:
+    """All of it."""
+    yield from header(result)
+    for measured in result.measured:
+        yield from block(measured, result)
+    yield ""
+    yield f"advice: {advice(result)}"
