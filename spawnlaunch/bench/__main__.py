@@ -29,7 +29,7 @@ def main() -> int:
     except UsageError as error:
         print(f"spawnlaunch.bench: error: {error}", file=sys.stderr)
         return 2
-    _launch(options, argv)
+    return _launch(options, argv)
 
 
 def _launch(options: Options, argv: Sequence[str]) -> NoReturn:

@@ -89,12 +89,18 @@ def packed(node: Node, best: Sequence[Binding], allowed: CpuSet) -> Seats:
     domain = _first_domain(node, allowed)
     if len(best) < 2 or domain is None:
         return Seats((), "there is one rank" if domain else "there is one core to sit on")
-    seat = {
-        "cpus": domain,
-        "memory_nodes": plan.memory_beside(node, domain),
-        "note": "shares cores",
-    }
-    return Seats(tuple(own._replace(**seat, locality=_locality(node, own, domain)) for own in best))
+    memory = plan.memory_beside(node, domain)
+    return Seats(
+        tuple(
+            own._replace(
+                cpus=domain,
+                memory_nodes=memory,
+                locality=_locality(node, own, domain),
+                note="shares cores",
+            )
+            for own in best
+        )
+    )
 
 
 def _first_domain(node: Node, allowed: CpuSet) -> CpuSet | None:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from spawnlaunch.bench import stats
 from spawnlaunch.bench.result import Measured, Result, summed_up
-from spawnlaunch.bench.table import aligned, short
+from spawnlaunch.bench.table import aligned, short, title
 
 COLUMNS = ("arm", "old", "new", "ratio", "95 %", "p", "verdict")
 
@@ -25,10 +25,9 @@ def page(old: Result, new: Result) -> Iterator[str]:
 
 def _block(old: Measured, new: Measured, seed: int) -> Iterator[str]:
     workload = new.workload
-    better = "more" if workload.higher_is_better else "less"
     before, after = summed_up(old), summed_up(new)
     yield ""
-    yield f"{workload.name}: {workload.unit} of the slowest rank, {better} is better"
+    yield title(workload)
     for series in (name for name in after if name in before):
         cells: list[tuple[str, ...]] = [COLUMNS]
         for arm in (name for name in after[series] if name in before[series]):

@@ -57,7 +57,7 @@ def seat(here: Place, binding: Binding) -> Seat:
 def node(
     here: Place, records: Sequence[Mapping[str, Seat]], mine: Mapping[str, Binding]
 ) -> dict[str, Any] | None:
-    """This node, from its first rank; None from the others. `records` are the seats of all ranks."""
+    """This node, from its first rank; None from the others. `records` are all ranks' seats."""
     if here.view.local_rank != 0:
         return None
     ranks = [each for each in records if next(iter(each.values())).host == here.view.host]

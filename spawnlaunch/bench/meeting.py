@@ -8,7 +8,8 @@ import pickle
 from datetime import timedelta
 from typing import Any
 
-from torch.distributed import PrefixStore, Store, TCPStore
+from torch.distributed import TCPStore  # type: ignore[attr-defined]  # documented there
+from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
 FAILED = "failed"
@@ -28,7 +29,7 @@ class Meeting:
     def gather(self, value: object) -> list[Any]:
         """What every rank brought, in their order, on rank 0; an empty list on the others."""
         key = self._key("gather")
-        self._store.set(f"{key}/{self.rank}", pickle.dumps(value))
+        self._put(f"{key}/{self.rank}", value)
         if self.rank != 0:
             return []
         return [self._take(f"{key}/{rank}") for rank in range(self.size)]
@@ -37,7 +38,7 @@ class Meeting:
         """Rank 0's value, on every rank; none goes on before rank 0 is here."""
         key = self._key("tell")
         if self.rank == 0:
-            self._store.set(key, pickle.dumps(value))
+            self._put(key, value)
             return value
         return pickle.loads(self._store.get(key))
 
@@ -48,7 +49,7 @@ class Meeting:
 
     def report_failure(self) -> None:
         """Tell those who wait for their sample that it will not be complete."""
-        self._store.set(FAILED, b"")
+        self._store.set(FAILED, "")
 
     def has_failed(self) -> bool:
         """Whether a rank reported a failure."""
@@ -57,6 +58,10 @@ class Meeting:
     def _key(self, what: str) -> str:
         self.count += 1
         return f"{what}/{self.count}"
+
+    def _put(self, key: str, value: object) -> None:
+        data: Any = pickle.dumps(value)  # the store keeps bytes; its stub knows str alone
+        self._store.set(key, data)
 
     def _take(self, key: str) -> Any:
         value = pickle.loads(self._store.get(key))

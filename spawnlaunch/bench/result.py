@@ -1,4 +1,4 @@
-"""Everything that a bench measured: the record that --json writes, and --show and --compare read."""
+"""Everything that was measured: what --json writes, and --show and --compare read."""
 
 import json
 from collections.abc import Sequence

@@ -131,7 +131,7 @@ def _rank_sum_p(
     seen = abs(ranks[: len(ours)].sum() - expected)
     shuffled = rng.permuted(np.tile(ranks, (RESAMPLES, 1)), axis=1)[:, : len(ours)].sum(axis=1)
     as_far = np.count_nonzero(np.abs(shuffled - expected) >= seen - 1e-9)
-    return (as_far + 1) / (RESAMPLES + 1)  # what was seen is one of the divisions
+    return float(as_far + 1) / (RESAMPLES + 1)  # what was seen is one of the divisions
 
 
 def _midranks(values: NDArray[np.float64]) -> NDArray[np.float64]:

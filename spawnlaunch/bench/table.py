@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-
 from spawnlaunch.bench.advice import advice
 from spawnlaunch.bench.result import Arm, Measured, Result, Row, rows_of, summed_up
 from spawnlaunch.bench.stats import NOISY, NOISY_SPAN, middle
+from spawnlaunch.bench.workloads import Workload
 
 COLUMNS = ("arm", "median", "least to most", "against", "ratio", "95 %", "p", "verdict")
 
@@ -32,41 +32,38 @@ def _seats(arm: Arm) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
+def title(workload: Workload) -> str:
+    """The name, and what the numbers are."""
+    better = "more" if workload.higher_is_better else "less"
+    return f"{workload.name} ({workload.unit} of the slowest rank, {better} is better)"
+
+
 def block(measured: Measured, result: Result) -> Iterator[str]:
     """The table of one workload."""
     workload = measured.workload
-    better = "more" if workload.higher_is_better else "less"
     yield ""
-    yield f"{workload.name}: {workload.about}; {workload.unit} of the slowest rank, {better} is better"
+    yield f"{title(workload)}: {workload.about}"
     compared = rows_of(measured, result)
     for series, arms in summed_up(measured).items():
         mine = [row for row in compared if row.series == series]
-        cells = [
-            COLUMNS,
-            *(_first_cells(arm.name, arms[arm.name], mine) for arm in result.arms),
-            *(("", "", "", *_cells(row)) for row in _others(result, mine)),
-        ]
+        lines = (_lines(arm.name, arms[arm.name], mine) for arm in result.arms)
+        cells = [COLUMNS, *(line for each in lines for line in each)]
         if series:
             yield f"  {series}"
         yield from aligned(cells)
     if any(row.comparison.verdict == NOISY for row in compared):
         yield (
-            f"  {NOISY}: no difference shows, and the interval's ends are more than "
-            f"{NOISY_SPAN - 1:.0%} apart; try a quieter machine, or more --rounds"
+            f"  {NOISY}: no difference is sure, and the ends of the interval are more than\n"
+            f"  {NOISY_SPAN - 1:.0%} apart; try a quieter machine, or more --rounds"
         )
 
 
-def _first_cells(name: str, values: Sequence[float], rows: Sequence[Row]) -> tuple[str, ...]:
-    """An arm's values, and its first comparison, if there is one."""
+def _lines(name: str, values: Sequence[float], rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+    """An arm's values, and a line for each comparison; the first is on the same line."""
     spread = f"{short(min(values))} to {short(max(values))}"
-    own = [row for row in rows if row.arm == name]
-    compared = _cells(own[0]) if own else ("",) * 5
-    return (name, short(middle(values)), spread, *compared)
-
-
-def _others(result: Result, rows: Sequence[Row]) -> list[Row]:
-    """The comparisons with `auto` that come after those with the chosen arm."""
-    return [row for row in rows if row.against != result.against]
+    compared = [_cells(row) for row in rows if row.arm == name] or [("",) * 5]
+    yield (name, short(middle(values)), spread, *compared[0])
+    yield from (("", "", "", *more) for more in compared[1:])
 
 
 def _cells(row: Row) -> tuple[str, ...]:

@@ -2,8 +2,10 @@
 
 The arrays are made here, after the process has taken its seat, and first touched by the threads
 that go through them. They have to be larger than the caches: STREAM asks for four times their size
-(cs.virginia.edu/stream, "Run Rules"), all ranks together. Counted are three transfers for each
-element, as STREAM does, though many processors read `a` too before it is written.
+for each array (cs.virginia.edu/stream, "Run Rules"); here the arrays of all ranks together have it,
+for a sample makes them anew, and to touch them takes longer than to go through them. Counted are
+three transfers for each element, as STREAM does, though many processors read `a` too before it is
+written.
 """
 
 from pathlib import Path
@@ -13,7 +15,7 @@ import torch
 from spawnlaunch.bench.gang import Gang, steps_per_second
 
 ARRAYS = 3
-TIMES_CACHE = 4
+TIMES_CACHE = 4  # the size of all arrays of a node, in L3 caches
 LEAST_BYTES = 64 * 2**20  # of an array
 SHARE_OF_MEMORY = 4  # of what is available, all ranks together take one part in so many at most
 
@@ -35,7 +37,7 @@ def measure(gang: Gang) -> dict[str, float]:
 
 def array_bytes(ranks: int, cache: int, available: int) -> int:
     """Bytes of an array of one of the ranks on a node; a multiple of 4."""
-    wanted = max(LEAST_BYTES, TIMES_CACHE * cache // ranks)
+    wanted = max(LEAST_BYTES, TIMES_CACHE * cache // ranks // ARRAYS)
     at_most = available // SHARE_OF_MEMORY // ranks // ARRAYS
     return min(wanted, at_most) // 4 * 4
 

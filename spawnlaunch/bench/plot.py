@@ -1,0 +1,129 @@
+"""A result as a picture: samples by arm and rank, and under them the node with its seats.
+
+It has to read in black and white: ranks are told apart by their place and their number, never by
+colour. A rank's samples are a thin line from least to most, a thick one between the quartiles, and
+a white dot for the median.
+"""
+
+import importlib
+import textwrap
+from typing import Any
+
+import numpy as np
+
+from spawnlaunch.bench.result import Measured, Result
+from spawnlaunch.binding.picture import LEGEND
+from spawnlaunch.errors import UsageError
+
+COLUMNS = 2  # panels side by side
+PANEL_INCHES = (6.5, 2.8)
+LINE_INCHES = 0.135  # of the drawings, which are text
+TEXT_POINTS = 7.5
+TITLE_CHARS = 78
+GAP = 0.9  # between two arms, in ranks
+MARGIN_INCHES = 1.0  # for the heading and the key
+KEY = "samples of each rank: thin line least to most, thick line quartiles, dot median; below its \
+number"
+NUMBERED = 16  # the most ranks whose numbers can be read below their samples
+
+
+def need_matplotlib() -> None:
+    """Raises UsageError where it is not installed: before the measurement, not after."""
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError:
+        raise UsageError("--plot needs matplotlib; type pip install 'spawnlaunch[plots]'") from None
+
+
+def draw(result: Result, path: str) -> None:
+    """Write the picture; the end of the name says of which kind. Raises UsageError."""
+    panels = [(each, series) for each in result.measured for series in each.series]
+    drawings = _drawings(result)
+    rows = -(-len(panels) // COLUMNS)
+    lines = [max((text.count("\n") + 3 for _, text in pair), default=0) for pair in drawings]
+    heights = [*([PANEL_INCHES[1]] * rows), *(LINE_INCHES * count for count in lines)]
+    figure_class = importlib.import_module("matplotlib.figure").Figure
+    figure: Any = figure_class(
+        figsize=(COLUMNS * PANEL_INCHES[0], sum(heights) + MARGIN_INCHES), layout="constrained"
+    )
+    grid = figure.add_gridspec(len(heights), COLUMNS, height_ratios=heights)
+    for i, (measured, series) in enumerate(panels):
+        _panel(figure.add_subplot(grid[i // COLUMNS, i % COLUMNS]), result, measured, series)
+    for row, pair in enumerate(drawings):
+        for column, (name, text) in enumerate(pair):
+            _drawing(figure.add_subplot(grid[rows + row, column]), name, text)
+    figure.suptitle(_heading(result), fontsize=9)
+    figure.supxlabel("\n".join((KEY, *LEGEND)), fontsize=8, x=0.02, ha="left")
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}; type another name") from None
+
+
+def _heading(result: Result) -> str:
+    hosts = ", ".join(f"{node['host']}: {node['processor']}" for node in result.nodes[:2])
+    more = f" and {len(result.nodes) - 2} more nodes" if len(result.nodes) > 2 else ""
+    return f"{hosts}{more}; {result.about['rounds']} rounds, {result.about['date']}"
+
+
+def _panel(axes: Any, result: Result, measured: Measured, series: str) -> None:
+    """The samples of one series, a group for each arm and a place in it for each rank."""
+    workload, samples = measured.workload, measured.series[series]
+    names = [arm.name for arm in result.arms]
+    ranks = len(result.arms[0].seats)
+    width = ranks + GAP
+    for group, name in enumerate(names):
+        for rank in range(ranks):
+            at = group * width + rank
+            values = [each[rank] for each in samples[name] if each[rank] is not None]
+            if values:
+                _spread(axes, at, np.array(values))
+            if ranks <= NUMBERED:
+                axes.text(at, 0.01, str(rank), ha="center", fontsize=6, transform=_below(axes))
+        if group:
+            axes.axvline(group * width - (1 + GAP) / 2, color="0.8", linewidth=0.6)
+    axes.set_xlim(-1, len(names) * width - GAP)
+    axes.set_xticks([group * width + (ranks - 1) / 2 for group in range(len(names))], names)
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(bottom=0)
+    axes.margins(y=0.1)
+    axes.set_ylabel(workload.unit)
+    axes.spines[["top", "right"]].set_visible(False)
+    text = f"{workload.name}{f', {series}' if series else ''}: {_better(workload)}"
+    axes.set_title(textwrap.shorten(text, TITLE_CHARS), fontsize=9, loc="left")
+
+
+def _below(axes: Any) -> Any:
+    """Across in data, upwards in shares of the panel: numbers stand on its floor."""
+    return axes.get_xaxis_transform()
+
+
+def _better(workload: Any) -> str:
+    return f"{'more' if workload.higher_is_better else 'less'} is better; by arm and rank"
+
+
+def _spread(axes: Any, at: float, values: Any) -> None:
+    """The samples of one rank under one arm."""
+    least, low, middle, high, most = np.quantile(values, (0, 0.25, 0.5, 0.75, 1))
+    axes.vlines(at, least, most, color="black", linewidth=0.8)
+    axes.vlines(at, low, high, color="black", linewidth=4.5)
+    axes.plot(at, middle, "o", markersize=4, markerfacecolor="white", markeredgecolor="black")
+
+
+def _drawings(result: Result) -> list[list[tuple[str, str]]]:
+    """The drawings of the first node, arm by arm, in rows; of the other nodes there is the JSON."""
+    pictures = result.nodes[0]["pictures"] if result.nodes else {}
+    legend = "\n".join(("", *LEGEND))  # once is enough
+    host = result.nodes[0]["host"] if result.nodes else ""
+    each = [
+        (f"{name} on {host}", text.removesuffix(legend).rstrip()) for name, text in pictures.items()
+    ]
+    return [each[i : i + COLUMNS] for i in range(0, len(each), COLUMNS)]
+
+
+def _drawing(axes: Any, name: str, text: str) -> None:
+    axes.set_axis_off()
+    axes.set_title(name, fontsize=9, loc="left")
+    axes.text(
+        0, 1, text, family="monospace", fontsize=TEXT_POINTS, va="top", transform=axes.transAxes
+    )
