@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from spawnlaunch.bench.arms import AUTO, CONTROL, UNPINNED
 from spawnlaunch.bench.result import Result, Row, headline, rows
-from spawnlaunch.bench.stats import FASTER, FEW, NOISY, SLOWER
+from spawnlaunch.bench.stats import FASTER, FEW, NOISY, SLOWER, inverse
 
 
 def advice(result: Result) -> str:
@@ -49,7 +49,13 @@ def _verdicts(compared: Sequence[Row], name: str, against: str) -> list[str]:
 
 
 def _of(compared: Sequence[Row], name: str, against: str) -> list[Row]:
-    return [row for row in compared if (row.arm, row.against) == (name, against)]
+    """The comparisons of two arms, turned round where they were made the other way."""
+    turned = [
+        row._replace(arm=name, against=against, comparison=inverse(row.comparison))
+        for row in compared
+        if (row.against, row.arm) == (name, against)
+    ]
+    return [row for row in compared if (row.arm, row.against) == (name, against)] or turned
 
 
 def _worth(compared: Sequence[Row], name: str, against: str) -> str:

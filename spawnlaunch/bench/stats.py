@@ -78,6 +78,16 @@ def unpaired(
     return _comparison(middle, drawn, p, min(len(ours), len(theirs)))
 
 
+def inverse(found: Comparison) -> Comparison:
+    """The same comparison, the other way round."""
+    return found._replace(
+        ratio=1 / found.ratio,
+        low=1 / found.high,
+        high=1 / found.low,
+        verdict={FASTER: SLOWER, SLOWER: FASTER}.get(found.verdict, found.verdict),
+    )
+
+
 def signed_rank_p(values: NDArray[np.float64]) -> float:
     """The two-sided exact p-value of the signed-rank test; zeros are left out, ties share ranks."""
     values = values[values != 0]

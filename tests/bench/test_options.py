@@ -1,0 +1,47 @@
+"""What the command line of the bench takes and refuses."""
+
+import pytest
+
+from spawnlaunch.bench.options import parse
+from spawnlaunch.errors import UsageError
+
+
+def test_a_command_takes_the_place_of_the_workloads():
+    options = parse(["--rounds", "9", "--", "sh", "-c", "exit 0", "--", "--rounds"], {})
+    assert options.command == ("sh", "-c", "exit 0", "--", "--rounds")
+    assert (options.rounds, options.workloads) == (9, ())
+
+
+def test_the_first_arm_is_what_the_others_are_compared_with():
+    assert parse(["--arms", "auto,packed"], {}).against == "auto"
+    assert parse(["--arms", "auto,packed", "--against", "packed"], {}).against == "packed"
+
+
+def test_omp_num_threads_of_the_user_holds_in_all_arms_and_the_launchers_does_not():
+    assert parse([], {"OMP_NUM_THREADS": "3"}).omp_threads == 3
+    assert parse([], {"OMP_NUM_THREADS": "3", "RANK": "0"}).omp_threads is None
+    assert parse(["--omp-threads", "2"], {"OMP_NUM_THREADS": "3"}).omp_threads == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--arms best", "'best' is no arm; there are unpinned, control, far, packed, auto"),
+        ("--workloads matmul", "'matmul' is no workload; there are compute, triad"),
+        ("--against far --arms auto", "--against far is not among the arms auto"),
+        ("--metric loss", "--metric is of a command of yours; type it behind a --"),
+        ("--lower-is-better -- sh", "--lower-is-better is of a --metric; wall time is so"),
+        ("--workloads triad -- sh", "--workloads are ours and -- begins a command of yours"),
+        ("-- no-such-program", "program 'no-such-program' behind the -- is not found"),
+        ("--plot seats.pdf", "--plot seats.pdf ends in neither .png nor .svg"),
+        ("--show nowhere.json", "there is no file 'nowhere.json'"),
+        ("--rounds 0", "--rounds: '0' is not a number above 0"),
+        ("--seconds 0", "--seconds: '0' leaves no time to measure"),
+        ("--warm 1", "unrecognized arguments: --warm 1"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(words: str, said: str):
+    with pytest.raises(UsageError) as refused:
+        parse(words.split(), {})
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)

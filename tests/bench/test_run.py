@@ -1,0 +1,182 @@
+"""Real benches of real ranks: on this machine, under Slurm, and of a command of the user."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spawnlaunch.bench import result, stats
+from spawnlaunch.bench.rank import order
+from tests.cluster.slurm import Slurm
+from tests.launching import LAUNCHER, WORKERS, clean_environ, nothing_left_behind
+
+BENCH = (sys.executable, "-m", "spawnlaunch.bench")
+TWO_RANKS = (*BENCH, "--nproc", "2")
+SHORT = ("--seconds", "0.05", "--warm-up", "0")
+
+pytestmark = pytest.mark.skipif(
+    len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs: on one, no seat differs"
+)
+
+
+def run(*command: object, **environ: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*map(str, command)],
+        env=clean_environ(**environ),
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+
+
+def bench(file: Path, *words: object, **environ: str) -> tuple[result.Result, str]:
+    """The result that a bench of two ranks wrote, and what it printed."""
+    command = words.index("--") if "--" in words else len(words)
+    done = run(*TWO_RANKS, "--json", file, *words[:command], *words[command:], **environ)
+    assert done.returncode == 0, done.stderr
+    return result.read(str(file)), done.stdout
+
+
+def one(found: result.Result, arm: str, against: str) -> stats.Comparison:
+    rows = result.headline(result.rows(found))
+    (row,) = (row for row in rows if (row.arm, row.against) == (arm, against))
+    return row.comparison
+
+
+def test_two_ranks_packed_on_one_core_are_worse_than_on_two(tmp_path: Path):
+    file, picture = tmp_path / "found.json", tmp_path / "found.png"
+    words = ("--arms", "auto,packed,exclusive", "--workloads", "compute", "--rounds", "10")
+    found, said = bench(file, *words, "--seconds", "0.15", "--plot", picture)
+    compared = one(found, "packed", "auto")
+    assert compared.verdict == stats.SLOWER
+    # Half as good on a quiet machine; the tests share theirs with whatever else runs there.
+    assert 0.3 < compared.ratio < 0.85
+    assert compared.high < 1
+    assert found.left_out["exclusive"].endswith("every rank sits as under auto")
+    assert [seat.cpus for seat in found.arms[1].seats] == ["0", "0"]
+    assert "advice: --bind auto (the default)" in said
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
+    found, said = bench(tmp_path / "found.json", "--arms", "auto", "--rounds", "1", *SHORT)
+    ran = [measured.workload.name for measured in found.measured]
+    expected = ["compute", "triad", "allreduce", "loader", "train", "jitter"]
+    assert [name for name in ran if name != "copies"] == expected
+    assert ("copies" in ran) != ("copies left out: PyTorch sees no CUDA or ROCm device" in said)
+    for measured in found.measured:
+        for samples in measured.series.values():
+            ((first, second),) = samples["auto"]
+            assert first is not None
+            assert second is not None
+            assert min(first, second) > 0
+
+
+def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
+    words = ("--arms", "unpinned,auto", "--rounds", "1", "--warm-up", "0", "--metric", "speed")
+    command = ("--", sys.executable, WORKERS / "metric.py")
+    found, _ = bench(tmp_path / "found.json", *words, *command)
+    cpus = len(os.sched_getaffinity(0))
+    assert found.measured[0].series[""] == {
+        "unpinned": [[10.0 * cpus, None]],
+        "auto": [[10.0 * len(range(0, cpus, 2)), None]],
+    }
+
+
+def test_a_command_is_measured_by_its_wall_time(tmp_path: Path):
+    words = ("--arms", "unpinned,auto", "--rounds", "2", "--warm-up", "0")
+    found, _ = bench(tmp_path / "found.json", *words, "--", "sleep", "0.2")
+    for ranks in found.measured[0].series[""]["auto"]:
+        assert all(0.2 < seconds < 2 for seconds in ranks)
+
+
+def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_path: Path):
+    script = 'echo broken here >&2; [ "$RANK" = 1 ] && exit 3; exec sleep 600'
+    with nothing_left_behind("BENCH_TEST=fails"):
+        done = run(
+            *TWO_RANKS, "--json", tmp_path / "no", "--", "sh", "-c", script, BENCH_TEST="fails"
+        )
+    assert done.returncode == 1
+    assert "error: command on rank 1: sh ended with status 3:\nbroken here" in done.stderr
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_command_without_the_number_is_told_how_to_print_it():
+    done = run(*TWO_RANKS, "--metric", "speed", "--", "true")
+    assert done.returncode == 1
+    assert "no rank printed a JSON line with 'speed'; print one such as" in done.stderr
+
+
+def test_ranks_that_the_launcher_pinned_are_refused_with_the_command_to_type():
+    done = run(*LAUNCHER, "--nproc", "2", "-m", "spawnlaunch.bench", "--rounds", "1")
+    assert done.returncode == 2
+    assert "--bind none -m spawnlaunch.bench" in done.stderr
+
+
+def test_it_runs_under_torchrun():
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
+    words = ("--arms", "unpinned,auto", "--workloads", "jitter", "--rounds", "1", *SHORT)
+    done = run(*torchrun, "-m", "spawnlaunch.bench", *words)
+    assert done.returncode == 0, done.stderr
+    assert "auto         0 | 1" in done.stdout
+
+
+def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
+    slurm: Slurm, tmp_path: Path
+):
+    file = tmp_path / "found.json"
+    words = ("--arms", "unpinned,packed,auto", "--workloads", "compute,allreduce")
+    step = ("srun", "-N2", "-n4", "--overcommit")
+    done = slurm.run([*step, *BENCH, "--json", file, "--rounds", "2", *words, *SHORT])
+    assert done.returncode == 0, done.stderr
+    found = result.read(str(file))
+    assert [node["host"] for node in found.nodes] == ["node0", "node1"]
+    assert [set(node["pictures"]) for node in found.nodes] == [{"unpinned", "packed", "auto"}] * 2
+    for arm in found.arms:
+        assert [seat.rank for seat in arm.seats] == [0, 1, 2, 3]
+        assert [seat.host for seat in arm.seats] == ["node0", "node0", "node1", "node1"]
+    for measured in found.measured:
+        for samples in measured.series.values():
+            assert [len(ranks) for rounds in samples.values() for ranks in rounds] == [4] * 6
+
+
+def test_the_order_of_the_arms_is_a_function_of_the_seed():
+    names = ("unpinned", "far", "packed", "auto")
+    orders = [tuple(order(names, 0, "triad", number)) for number in range(20)]
+    assert orders == [tuple(order(names, 0, "triad", number)) for number in range(20)]
+    assert len(set(orders)) > 5
+    assert orders != [tuple(order(names, 1, "triad", number)) for number in range(20)]
+
+
+def test_the_file_says_what_is_needed_to_measure_again(tmp_path: Path):
+    words = ("--arms", "auto", "--workloads", "jitter", "--rounds", "1", "--seed", "5", *SHORT)
+    bench(tmp_path / "found.json", *words)
+    said: dict[str, Any] = json.loads((tmp_path / "found.json").read_text())
+    assert said["about"]["seed"] == 5
+    assert set(said["about"]["versions"]) == {"spawnlaunch", "python", "torch", "numpy"}
+    assert said["nodes"][0]["allowed"]
+    assert "--seed 5" in said["about"]["command"]
+
+
+@pytest.mark.stress
+def test_two_equal_arms_are_no_measurable_difference_in_19_of_20_real_runs(tmp_path: Path):
+    words = ("--arms", "unpinned,control", "--workloads", "compute", "--seconds", "0.1")
+    verdicts = []
+    for seed in range(20):
+        found, _ = bench(tmp_path / f"{seed}.json", *words, "--seed", seed)
+        verdicts.append(one(found, "control", "unpinned").verdict)
+    assert verdicts.count(stats.FASTER) + verdicts.count(stats.SLOWER) <= 1, verdicts
+
+
+@pytest.mark.stress
+def test_on_a_quiet_machine_packed_on_one_core_is_half_as_good(tmp_path: Path):
+    words = ("--arms", "auto,packed", "--workloads", "compute", "--rounds", "15")
+    found, _ = bench(tmp_path / "found.json", *words)
+    compared = one(found, "packed", "auto")
+    assert compared.verdict == stats.SLOWER
+    assert 0.4 < compared.ratio < 0.6
