@@ -7,9 +7,9 @@
 From the flags to the advice, each file having one subject:
 
     options ──> Options     what was asked for
-    rank    ──> the ranks meet (meeting), find out where they are (place), agree on the arms (arms,
-                agree), and walk the rounds: a sample is a fresh process per rank (sample), which
-                runs a workload (workloads/) or the user's command (command)
+    rank    ──> the ranks meet (meeting), each says where it is (place), they agree on the arms
+                (arms, agree) and walk the rounds (rounds): a sample is a fresh process per rank
+                (sample), which runs a workload (gang, workloads/) or the user's command (command)
     result  ──> Result      everything measured: what --json writes, --show and --compare read
     stats   ──> Comparison  one arm against another: ratio, interval, verdict; pure
     advice, table, plot     what a person sees

@@ -12,7 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, NoReturn
 
-from spawnlaunch.bench.sample import Sample, Stopped, describe, fork, wait
+from spawnlaunch.bench.sample import STOPPED, Sample, Stopped, describe, fork, wait
 from spawnlaunch.binding.plan import Binding
 
 TAIL_CHARS = 2000  # of the output of a command that failed
@@ -42,6 +42,8 @@ def run(
         took_s = time.perf_counter() - began
         output.seek(0)
         said = output.read().decode(errors="replace")
+    if status is None:
+        return Sample({}, STOPPED)
     if status != 0:
         return Sample({}, f"{words[0]} ended with {describe(status)}:\n{said[-TAIL_CHARS:]}")
     if metric is None:

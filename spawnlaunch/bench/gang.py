@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from spawnlaunch.bench.place import Place
+from spawnlaunch.binding.plan import Binding
+
 WARM_UP_S = 0.05
 WARM_UP_STEPS = 2
 
@@ -39,6 +42,24 @@ class Gang(NamedTuple):
         """Until what was queued there is done."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
+
+
+def of_rank(here: Place, seat: Binding, seconds: float) -> Gang:
+    """This rank's. To be asked in the process of a sample: no fork may follow a driver's start."""
+    devices = torch.cuda.device_count()
+    index = 0 if devices == 1 else here.view.local_rank
+    device = torch.device("cuda", index) if index < devices else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    return Gang(
+        rank=here.view.rank,
+        size=here.size,
+        local_rank=here.view.local_rank,
+        local_size=here.local_size,
+        threads=seat.threads,
+        device=device,
+        seconds=seconds,
+    )
 
 
 def steps_per_second(gang: Gang, step: Callable[[], object]) -> float:

@@ -26,9 +26,14 @@ from spawnlaunch.binding.plan import Binding
 from spawnlaunch.run import blas, kernel
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
+STOPPED = "another rank failed"
 POLL_S = 0.02  # where there are no pidfds
 
 Stopped = Callable[[], bool]
+
+
+class FailedError(Exception):
+    """A sample could not be taken on some rank; the message says why."""
 
 
 class Sample(NamedTuple):
@@ -80,6 +85,9 @@ def measured(seat: Binding, measure: Callable[[], dict[str, float]], stopped: St
     pid = fork(seat, run)
     os.close(writing)
     status = wait(pid, stopped)
+    if status is None:
+        os.close(reading)
+        return Sample({}, STOPPED)
     with open(reading, "rb") as pipe:
         said = pipe.read()
     if not said:
@@ -87,9 +95,9 @@ def measured(seat: Binding, measure: Callable[[], dict[str, float]], stopped: St
     return Sample(**{"values": {}, **json.loads(said)})
 
 
-def wait(pid: int, stopped: Stopped) -> int:
-    """The exit status of a child, negative for a signal; it is killed once `stopped` says so."""
-    pidfd = kernel.open_pidfd(pid)
+def wait(pid: int, stopped: Stopped) -> int | None:
+    """The exit status of a child, negative for a signal; None: it was killed as `stopped` said."""
+    pidfd, killed = kernel.open_pidfd(pid), False
     try:
         while True:
             if pidfd is None:
@@ -98,8 +106,9 @@ def wait(pid: int, stopped: Stopped) -> int:
                 select.select([pidfd], [], [], LOOK_AGAIN_S)
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                return os.waitstatus_to_exitcode(status)
+                return None if killed else os.waitstatus_to_exitcode(status)
             if stopped():
+                killed = True
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(pid, signal.SIGKILL)
     finally:

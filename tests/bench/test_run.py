@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from spawnlaunch.bench import result, stats
-from spawnlaunch.bench.rank import order
+from spawnlaunch.bench.rounds import order
+from tests.bench import load
 from tests.cluster.slurm import Slurm
 from tests.launching import LAUNCHER, WORKERS, clean_environ, nothing_left_behind
 
 BENCH = (sys.executable, "-m", "spawnlaunch.bench")
 TWO_RANKS = (*BENCH, "--nproc", "2")
+QUIET = 0.1  # CPUs that others may keep busy while times are compared
 SHORT = ("--seconds", "0.05", "--warm-up", "0")
 
 pytestmark = pytest.mark.skipif(
@@ -51,16 +53,19 @@ def one(found: result.Result, arm: str, against: str) -> stats.Comparison:
 def test_two_ranks_packed_on_one_core_are_worse_than_on_two(tmp_path: Path):
     file, picture = tmp_path / "found.json", tmp_path / "found.png"
     words = ("--arms", "auto,packed,exclusive", "--workloads", "compute", "--rounds", "10")
+    before = load.look()
     found, said = bench(file, *words, "--seconds", "0.15", "--plot", picture)
-    compared = one(found, "packed", "auto")
-    assert compared.verdict == stats.SLOWER
-    # Half as good on a quiet machine; the tests share theirs with whatever else runs there.
-    assert 0.3 < compared.ratio < 0.85
-    assert compared.high < 1
+    others = load.of_others(before, load.look())
     assert found.left_out["exclusive"].endswith("every rank sits as under auto")
     assert [seat.cpus for seat in found.arms[1].seats] == ["0", "0"]
-    assert "advice: --bind auto (the default)" in said
     assert picture.read_bytes().startswith(b"\x89PNG")
+    if others > QUIET:  # who has to share a core anyway has little to lose on it
+        pytest.skip(f"other processes kept {others:.2f} CPUs busy meanwhile: nothing to measure")
+    compared = one(found, "packed", "auto")
+    assert compared.verdict == stats.SLOWER
+    assert 0.4 < compared.ratio < 0.65
+    assert compared.high < 1
+    assert "advice: --bind auto (the default)" in said
 
 
 def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
@@ -171,12 +176,3 @@ def test_two_equal_arms_are_no_measurable_difference_in_19_of_20_real_runs(tmp_p
         found, _ = bench(tmp_path / f"{seed}.json", *words, "--seed", seed)
         verdicts.append(one(found, "control", "unpinned").verdict)
     assert verdicts.count(stats.FASTER) + verdicts.count(stats.SLOWER) <= 1, verdicts
-
-
-@pytest.mark.stress
-def test_on_a_quiet_machine_packed_on_one_core_is_half_as_good(tmp_path: Path):
-    words = ("--arms", "auto,packed", "--workloads", "compute", "--rounds", "15")
-    found, _ = bench(tmp_path / "found.json", *words)
-    compared = one(found, "packed", "auto")
-    assert compared.verdict == stats.SLOWER
-    assert 0.4 < compared.ratio < 0.6
