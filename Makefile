@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test stress lint clean
+.PHONY: run test stress bench lint clean
 
 run: $(READY)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2
@@ -17,6 +17,9 @@ stress: $(READY)  ## kill launches and training runs at random, hundreds of time
 	$(BIN)/python -m tests.stress
 	$(BIN)/python -m tests.stress.writing
 	$(BIN)/python -m pytest -m stress
+
+bench: $(READY)  ## the launcher and the training loop against others; writes docs/benchmarks.md
+	$(BIN)/python -m benchmarks
 
 lint: $(READY)  ## style, formatting and types
 	$(BIN)/ruff check .

@@ -1,7 +1,8 @@
-"""The launchers of `benchmarks.launch`: what one types to start N workers on this machine."""
+"""Launchers: what one types to start N workers on this machine."""
 
 import os
 import shutil
+import socket
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -36,10 +37,19 @@ def _spawnlaunch(n: int, script: Path) -> list[str]:
     return [sys.executable, "-m", "spawnlaunch", "--nproc", str(n), str(script)]
 
 
+def preloading(n: int, script: Path) -> list[str]:
+    """Ours, with torch imported once for all workers."""
+    return [*_spawnlaunch(n, script)[:3], "--preload", "torch", "--nproc", str(n), str(script)]
+
+
 def _shell(n: int, script: Path) -> list[str]:
     """The least that starts N processes and waits for them: it pins and watches nothing."""
-    loop = 'i=0; while [ $i -lt {0} ]; do RANK=$i "{1}" -u "{2}" & i=$((i+1)); done; wait'
-    return ["sh", "-c", loop.format(n, sys.executable, script)]
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    there = f"WORLD_SIZE={n} MASTER_ADDR=127.0.0.1 MASTER_PORT={port} OMP_NUM_THREADS=1"
+    one = f'RANK=$i LOCAL_RANK=$i {there} "{sys.executable}" -u "{script}" &'
+    return ["sh", "-c", f"i=0; while [ $i -lt {n} ]; do {one} i=$((i+1)); done; wait"]
 
 
 def _torchrun(n: int, script: Path) -> list[str]:

@@ -1,18 +1,19 @@
 """How long reading a node and planning its ranks takes.
 
-    python -m benchmarks.plan [ROUNDS]
+    python -m benchmarks.plan [--rounds 25] [--write]
 
 Trees of machines are laid out below a temporary directory, with 200 PCI functions that are no
 devices. The first reading is printed apart: it pays for imports and a cold cache of this program's
 own making, while the kernel makes the files of the real /sys in memory.
 """
 
-import sys
 import tempfile
 import time
+from argparse import Namespace
 from pathlib import Path
-from statistics import median
 
+from benchmarks import report
+from benchmarks.report import Section, cell
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node.visible import visible
@@ -34,7 +35,7 @@ def largest() -> Machine:
     return Machine("largest", "nobody's", cores(512, 2), numa, l3, packages, gpus)
 
 
-def measure(root: str, rounds: int) -> tuple[list[float], list[float]]:
+def time_both(root: str, rounds: int) -> tuple[list[float], list[float]]:
     """Milliseconds for reading and for planning, of each round."""
     reading, planning = [], []
     for _ in range(rounds):
@@ -49,26 +50,31 @@ def measure(root: str, rounds: int) -> tuple[list[float], list[float]]:
     return reading, planning
 
 
-def line(name: str, cpus: int, devices: int, times: tuple[list[float], list[float]]) -> str:
-    reading, planning = times
+def row(name: str, root: str, rounds: int) -> list[str]:
+    """The machine whose files lie below `root`."""
+    node = nodes.read(root)
+    reading, planning = time_both(root, rounds)
     both = [one + other for one, other in zip(reading, planning, strict=True)]
-    return (
-        f"{name:16} {cpus:5} CPUs {devices:3} devices   read {median(reading):6.2f} ms   "
-        f"plan {median(planning):6.2f} ms   both {median(both):6.2f} ms   first {both[0]:6.2f} ms"
-    )
+    counts = (str(len(node.cpus_online)), str(len(node.devices)))
+    return [name, *counts, cell(reading), cell(planning), cell(both), f"{both[0]:.2f}"]
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    node = nodes.read()
-    print(line("this machine", len(node.cpus_online), len(node.devices), measure("/", rounds)))
+def measure(options: Namespace) -> Section:
+    """This machine, published ones, and one that is larger than any of them."""
+    rows = [row("this machine", "/", options.rounds)]
     for machine in (*machines.ALL, largest()):
         with tempfile.TemporaryDirectory() as folder:
             root = str(build(Path(folder), machine, BYSTANDERS))
-            node = nodes.read(root)
-            times = measure(root, rounds)
-            print(line(machine.name, len(node.cpus_online), len(node.devices), times))
+            rows.append(row(machine.name, root, options.rounds))
+    return Section(
+        "plan",
+        "Reading a node and planning its ranks",
+        f"""One rank per device, {options.rounds} rounds, in ms. The machines but this one are laid out
+in files, with {BYSTANDERS} PCI functions that are no devices.""",
+        ["machine", "CPUs", "devices", "read", "plan", "both", "the first time"],
+        rows,
+    )
 
 
 if __name__ == "__main__":
-    main()
+    report.main("plan", __doc__, measure, ROUNDS)

@@ -1,6 +1,6 @@
 """What the launcher costs each rank in task mode: CPU time up to the worker's first line.
 
-    python -m benchmarks.task_mode [ROUNDS]
+    python -m benchmarks.task_mode [--rounds 9] [--write]
 
 `srun -n 32 python -m spawnlaunch worker.py` against `srun -n 32 python worker.py`, in turn, in a
 real Slurm on this machine. The worker prints time.process_time(), in which exec changes nothing:
@@ -8,12 +8,14 @@ it is the CPU time, of user and system, of the process that srun has started. Th
 40 ms more.
 """
 
-import os
 import sys
 import tempfile
+from argparse import Namespace
 from pathlib import Path
 from statistics import median
 
+from benchmarks import report
+from benchmarks.report import Goal, Section, cell
 from tests.cluster.slurm import Slurm, require_slurm, start
 
 TASKS = 32
@@ -23,7 +25,7 @@ STEP = ["srun", "-N4", f"-n{TASKS}", "--overcommit"]
 WORKER = "import time; spent = time.process_time(); print(f'{1e3 * spent:.3f}', flush=True)\n"
 
 
-def measure(slurm: Slurm, command: list[str]) -> list[float]:
+def cpu_ms(slurm: Slurm, command: list[str]) -> list[float]:
     """Milliseconds of CPU time of every rank."""
     done = slurm.run([*STEP, *command], env={"SLURM_KILL_BAD_EXIT": "1"})
     spent = [float(line) for line in done.stdout.split()]
@@ -32,9 +34,8 @@ def measure(slurm: Slurm, command: list[str]) -> list[float]:
     return spent
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed launcher is compiled
+def measure(options: Namespace) -> Section:
+    """Both in turn, in a cluster of the tests."""
     require_slurm()
     cluster = start()
     with tempfile.TemporaryDirectory() as folder:
@@ -43,17 +44,27 @@ def main() -> None:
         alone = [sys.executable, str(worker)]
         launched = [sys.executable, "-m", "spawnlaunch", str(worker)]
         try:
-            measure(cluster, launched)  # warms the caches, and compiles
-            times = [(measure(cluster, alone), measure(cluster, launched)) for _ in range(rounds)]
+            cpu_ms(cluster, launched)  # warms the caches, and compiles
+            pairs = [
+                (median(cpu_ms(cluster, alone)), median(cpu_ms(cluster, launched)))
+                for _ in range(options.rounds)
+            ]
         finally:
             cluster.stop()
-    first, second = (
-        median(median(ranks) for ranks in column) for column in zip(*times, strict=True)
+    first, second = (list(column) for column in zip(*pairs, strict=True))
+    return Section(
+        "task_mode",
+        "One task per rank, under Slurm",
+        f"""CPU time of each rank up to the worker's first line, in ms, of {TASKS} tasks on four nodes of
+a Slurm on this machine; the median rank, {options.rounds} rounds.""",
+        ["command", "CPU time of a rank, ms"],
+        [
+            [f"srun -n {TASKS} python worker.py", cell(first)],
+            [f"srun -n {TASKS} python -m spawnlaunch worker.py", cell(second)],
+        ],
+        [Goal("Difference in ms", median(second) - median(first), GOAL_MS)],
     )
-    print(f"srun -n {TASKS} python worker.py                 {first:6.1f} ms of CPU per rank")
-    print(f"srun -n {TASKS} python -m spawnlaunch worker.py  {second:6.1f} ms of CPU per rank")
-    print(f"difference {second - first:.1f} ms, the goal is at most {GOAL_MS:.0f} ms")
 
 
 if __name__ == "__main__":
-    main()
+    report.main("task_mode", __doc__, measure, ROUNDS)

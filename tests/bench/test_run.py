@@ -1,11 +1,9 @@
 """Real benches of real ranks: on this machine, under Slurm, and of a command of the user."""
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -69,7 +67,8 @@ def test_two_ranks_packed_on_one_core_are_worse_than_on_two(tmp_path: Path):
 
 
 def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
-    found, said = bench(tmp_path / "found.json", "--arms", "auto", "--rounds", "1", *SHORT)
+    file = tmp_path / "found.json"
+    found, said = bench(file, "--arms", "auto", "--rounds", "1", "--seed", "5", *SHORT)
     ran = [measured.workload.name for measured in found.measured]
     expected = ["compute", "triad", "allreduce", "loader", "train", "jitter"]
     assert [name for name in ran if name != "copies"] == expected
@@ -80,6 +79,9 @@ def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
             assert first is not None
             assert second is not None
             assert min(first, second) > 0
+    assert found.about["seed"] == 5
+    assert "--seed 5" in found.about["command"]
+    assert set(found.about["versions"]) == {"spawnlaunch", "python", "torch", "numpy"}
 
 
 def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
@@ -156,16 +158,6 @@ def test_the_order_of_the_arms_is_a_function_of_the_seed():
     assert orders == [tuple(order(names, 0, "triad", number)) for number in range(20)]
     assert len(set(orders)) > 5
     assert orders != [tuple(order(names, 1, "triad", number)) for number in range(20)]
-
-
-def test_the_file_says_what_is_needed_to_measure_again(tmp_path: Path):
-    words = ("--arms", "auto", "--workloads", "jitter", "--rounds", "1", "--seed", "5", *SHORT)
-    bench(tmp_path / "found.json", *words)
-    said: dict[str, Any] = json.loads((tmp_path / "found.json").read_text())
-    assert said["about"]["seed"] == 5
-    assert set(said["about"]["versions"]) == {"spawnlaunch", "python", "torch", "numpy"}
-    assert said["nodes"][0]["allowed"]
-    assert "--seed 5" in said["about"]["command"]
 
 
 @pytest.mark.stress

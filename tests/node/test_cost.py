@@ -10,7 +10,7 @@ from tests.node.tree import Machine, build
 def fastest(root: Path, machine: Machine) -> float:
     """Milliseconds of the best of a few rounds: the rest is what else this machine does."""
     build(root, machine, benchmark.BYSTANDERS)
-    reading, planning = benchmark.measure(str(root), 7)
+    reading, planning = benchmark.time_both(str(root), 7)
     return min(read + plan for read, plan in zip(reading, planning, strict=True))
 
 

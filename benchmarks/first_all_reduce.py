@@ -1,0 +1,57 @@
+"""From starting a launcher to the end of the first all-reduce: how long until a job does its work.
+
+    python -m benchmarks.first_all_reduce [--rounds 7] [--workers 8] [--write]
+
+Workers import torch, meet over gloo and sum up one number. The import is most of it, so what counts
+is how often it is made: `--preload torch` makes it once for all workers.
+"""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from statistics import median
+
+from benchmarks import report
+from benchmarks.launchers import Launcher, launchers, preloading
+from benchmarks.processes import seconds_to
+from benchmarks.report import Goal, Section, cell
+from benchmarks.turns import turns
+
+ROUNDS = 7
+WORKERS = 8
+WORKER = Path(__file__).with_name("reducing_worker.py")
+PRELOADING, PLAIN, TORCHRUN = "spawnlaunch --preload torch", "spawnlaunch", "torchrun"
+PEERS = (PLAIN, "shell loop", TORCHRUN, "accelerate")  # mpirun tells workers nothing of env://
+OF_TORCHRUN, OF_PLAIN = 1 / 4, 1 / 3
+
+
+def measure(options: Namespace) -> Section:
+    """Ours with and without the preload, and the others that torch can meet under."""
+    rivals = [Launcher(PRELOADING, preloading)]
+    rivals += [launcher for launcher in launchers() if launcher.name in PEERS]
+    n = options.workers
+    times: dict[str, list[float]] = {launcher.name: [] for launcher in rivals}
+    for launcher in turns(options.rounds, rivals):
+        times[launcher.name].append(seconds_to(launcher.command(n, WORKER), {}, n, "reduced"))
+    ours = median(times[PRELOADING])
+    return Section(
+        "first_all_reduce",
+        "The first all-reduce",
+        f"""From starting the launcher to the end of the first all-reduce on the last of {n} workers, in s;
+median of {options.rounds} rounds.""",
+        ["launcher", f"first all-reduce of {n}, s", f"{PRELOADING} as a share of it"],
+        [[name, cell(took), f"{ours / median(took):.3f}"] for name, took in times.items()],
+        [
+            Goal(
+                "With the preload, of torchrun's time", ours / median(times[TORCHRUN]), OF_TORCHRUN
+            ),
+            Goal("With the preload, of the time without", ours / median(times[PLAIN]), OF_PLAIN),
+        ],
+    )
+
+
+def flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="default 8")
+
+
+if __name__ == "__main__":
+    report.main("first_all_reduce", __doc__, measure, ROUNDS, flags)

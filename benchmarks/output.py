@@ -1,0 +1,121 @@
+"""What workers say, through the launcher: how fast, and whether every line arrives whole.
+
+    python -m benchmarks.output [--rounds 3] [--lines 300000] [--write]
+
+Four workers write lines of 83 bytes as fast as they can, 1.2 million in all, and the launcher puts
+each worker's name in front of them: into a file, and into a pipe whose reader does nothing but
+read. Every line is then looked at: whole, and in its worker's order. Measured is from the start of
+the launcher to its end, and all that it wrote being read.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import ArgumentParser, Namespace
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import IO
+
+from benchmarks import report
+from benchmarks.report import Goal, Section, cell
+from benchmarks.turns import turns
+
+ROUNDS = 3
+WORKERS = 4
+LINES = 300_000  # of each worker
+CHARS = 82  # of a line, and its end
+WORKER = Path(__file__).with_name("talking_worker.py")
+OF_TORCHRUN = 0.6
+READ_BYTES = 1 << 20
+
+LINE = re.compile(rb"(\S+ ?)(worker (\d+) line (\d+) \.+)")
+OURS, TORCHRUN = "spawnlaunch", "torchrun --tee 3"
+TARGETS = ("file", "pipe")
+
+
+def command(name: str, lines: int, folder: str) -> list[str]:
+    """The launcher; torchrun shows nothing with a prefix unless it also keeps it in files."""
+    worker = [str(WORKER), str(lines)]
+    if name == OURS:
+        return [sys.executable, "-m", "spawnlaunch", "--nproc", str(WORKERS), *worker]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(WORKERS)]
+    return [*torchrun, "--tee", "3", "--log-dir", folder, *worker]
+
+
+def seconds(name: str, target: str, lines: int) -> float:
+    """Of one launch, the lines of which are then checked."""
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as file:
+        began = time.monotonic()
+        said = _run(command(name, lines, folder), target, file)
+        took_s = time.monotonic() - began
+        if target == "file":
+            file.seek(0)
+            said = file.read()
+    check(said, lines)
+    return took_s
+
+
+def _run(words: list[str], target: str, file: IO[bytes]) -> bytes:
+    """Run to the end; what came through a pipe."""
+    stdout = file if target == "file" else subprocess.PIPE
+    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=sys.stderr)
+    chunks: list[bytes] = []
+    if process.stdout:
+        while chunk := os.read(process.stdout.fileno(), READ_BYTES):
+            chunks.append(chunk)
+        process.stdout.close()
+    if process.wait() != 0:
+        raise RuntimeError(f"{words} ended with {process.returncode}")
+    return b"".join(chunks)
+
+
+def check(said: bytes, lines: int) -> None:
+    """Every line of every worker, whole, prefixed and in its order. Raises ValueError."""
+    seen = dict.fromkeys(range(WORKERS), 0)
+    for line in said.splitlines():
+        found = LINE.fullmatch(line)
+        if found is None or len(found[2]) != CHARS:
+            raise ValueError(f"a line is not whole: {line!r}")
+        worker, number = int(found[3]), int(found[4])
+        if number != seen[worker]:
+            raise ValueError(f"worker {worker}: line {number} where {seen[worker]} was due")
+        seen[worker] += 1
+    if set(seen.values()) != {lines}:
+        raise ValueError(f"lines are missing: {seen}")
+
+
+def measure(options: Namespace) -> Section:
+    """Both launchers, into a file and into a pipe."""
+    cases = list(product((OURS, TORCHRUN), TARGETS))
+    times: dict[tuple[str, str], list[float]] = {case: [] for case in cases}
+    for case in turns(options.rounds, cases):
+        times[case].append(seconds(*case, options.lines))
+    total = options.lines * WORKERS
+    return Section(
+        "output",
+        "What the workers say",
+        f"""{total:,} lines of {CHARS + 1} bytes from {WORKERS} workers, with prefixes, in s; median of
+{options.rounds} rounds. Each line was found whole and in its worker's order.""",
+        ["launcher", *(f"into a {target}, s" for target in TARGETS)],
+        [[name, *(cell(times[name, target]) for target in TARGETS)] for name in (OURS, TORCHRUN)],
+        [
+            Goal(
+                f"Into a {target}, of torchrun's time",
+                median(times[OURS, target]) / median(times[TORCHRUN, target]),
+                OF_TORCHRUN,
+            )
+            for target in TARGETS
+        ],
+    )
+
+
+def flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--lines", type=int, default=LINES, metavar="N", help="of each worker")
+
+
+if __name__ == "__main__":
+    report.main("output", __doc__, measure, ROUNDS, flags)

@@ -1,0 +1,61 @@
+"""Start launchers, read what their workers say, and end them, whatever kind of launcher it is."""
+
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+ENOUGH_S = 120.0
+PREFIX = re.compile(r"^\[\d+\] ", flags=re.MULTILINE)  # ours, in front of each line
+
+
+def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start a launcher, with additions to the environment, in a session of its own."""
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environ},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def lines(process: subprocess.Popen[bytes], count: int, word: str = "") -> list[str]:
+    """What the workers print, without prefixes, until so many lines hold the word."""
+    assert process.stdout
+    data = b""
+    while sum(word.encode() in line for line in data.split(b"\n")[:-1]) < count:
+        more = os.read(process.stdout.fileno(), 65536)
+        if not more:
+            raise RuntimeError(f"{process.args!r} ended after {data!r}")
+        data += more
+    return PREFIX.sub("", data.decode()).splitlines()
+
+
+def seconds_to(command: Sequence[str], environ: Mapping[str, str], count: int, word: str) -> float:
+    """From the start of a launcher to the last of so many lines with the word; it then ends."""
+    began = time.monotonic()
+    process = start(command, environ)
+    try:
+        lines(process, count, word)
+        took_s = time.monotonic() - began
+        process.wait(ENOUGH_S)
+        return took_s
+    finally:
+        finish(process)
+
+
+def finish(process: subprocess.Popen[bytes]) -> None:
+    """End what still runs."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGTERM)
+    try:
+        process.wait(ENOUGH_S)
+    finally:
+        if process.stdout:
+            process.stdout.close()

@@ -1,0 +1,69 @@
+"""How long a job that has lost a worker stands still until all of them work again.
+
+    python -m benchmarks.restart [--rounds 5] [--workers 4] [--write]
+
+One of the workers dies after the first all-reduce; the launcher ends the others and starts all
+anew. Measured is from that death to the end of the next all-reduce on the last worker. With
+`--preload torch` torch is there already when they start anew.
+"""
+
+import sys
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+from statistics import median
+
+from benchmarks import report
+from benchmarks.processes import finish, lines, start
+from benchmarks.report import Goal, Section, cell
+from benchmarks.turns import turns
+
+ROUNDS = 5
+WORKERS = 4
+WORKER = Path(__file__).with_name("reducing_worker.py")
+OF_TORCHRUN = 1 / 3
+
+OURS = [sys.executable, "-m", "spawnlaunch", "--max-restarts", "1", "--nproc"]
+RIVALS = {
+    "spawnlaunch --preload torch": [*OURS[:3], "--preload", "torch", *OURS[3:]],
+    "spawnlaunch": OURS,
+    "torchrun": [
+        *[sys.executable, "-m", "torch.distributed.run"],
+        *["--max-restarts", "1", "--nproc-per-node"],
+    ],
+}
+
+
+def standstill_s(command: list[str], n: int) -> float:
+    """Seconds from the death to the last worker's second all-reduce."""
+    process = start([*command, str(n), str(WORKER)], {"FAIL_ONCE": "1"})
+    try:
+        said = [line.split() for line in lines(process, n, "reduced 1")]
+        died = next(float(words[1]) for words in said if words[0] == "dies")
+        return max(float(words[2]) for words in said if words[:2] == ["reduced", "1"]) - died
+    finally:
+        finish(process)
+
+
+def measure(options: Namespace) -> Section:
+    times: dict[str, list[float]] = {name: [] for name in RIVALS}
+    for name in turns(options.rounds, list(RIVALS)):
+        times[name].append(standstill_s(RIVALS[name], options.workers))
+    ours, *_ = RIVALS
+    share = median(times[ours]) / median(times["torchrun"])
+    return Section(
+        "restart",
+        "A restart after a failure",
+        f"""From the death of one of {options.workers} workers to the next all-reduce of all of them, in s;
+median of {options.rounds} rounds.""",
+        ["launcher", "standstill, s"],
+        [[f"{name} --max-restarts 1", cell(took)] for name, took in times.items()],
+        [Goal("With the preload, of torchrun's time", share, OF_TORCHRUN)],
+    )
+
+
+def flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--workers", type=int, default=WORKERS, metavar="N", help="default 4")
+
+
+if __name__ == "__main__":
+    report.main("restart", __doc__, measure, ROUNDS, flags)
