@@ -98,8 +98,8 @@ def measure(options: Namespace) -> Section:
     return Section(
         "output",
         "What the workers say",
-        f"""{total:,} lines of {CHARS + 1} bytes from {WORKERS} workers, with prefixes, in s; median of
-{options.rounds} rounds. Each line was found whole and in its worker's order.""",
+        f"""{total:,} lines of {CHARS + 1} bytes from {WORKERS} workers, with prefixes, in s;
+        {options.rounds} rounds. Each line was found whole and in its worker's order.""",
         ["launcher", *(f"into a {target}, s" for target in TARGETS)],
         [[name, *(cell(times[name, target]) for target in TARGETS)] for name in (OURS, TORCHRUN)],
         [

@@ -69,8 +69,8 @@ def measure(options: Namespace) -> Section:
     return Section(
         "plan",
         "Reading a node and planning its ranks",
-        f"""One rank per device, {options.rounds} rounds, in ms. The machines but this one are laid out
-in files, with {BYSTANDERS} PCI functions that are no devices.""",
+        f"""One rank per device, {options.rounds} rounds, in ms. All machines but this one are laid
+        out in files, with {BYSTANDERS} PCI functions that are no devices.""",
         ["machine", "CPUs", "devices", "read", "plan", "both", "the first time"],
         rows,
     )

@@ -1,4 +1,4 @@
-"""A worker of `benchmarks.first_all_reduce` and `benchmarks.restart`: sum up one number, and say so.
+"""A worker of `first_all_reduce` and `restart`: sum up one number over all ranks, and say so.
 
 With FAIL_ONCE set, rank 1 then dies in the first attempt, and says when.
 """

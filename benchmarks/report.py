@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from statistics import median
 from typing import NamedTuple
 
 DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
+WIDTH = 100
 PACKAGES = ("torch", "accelerate", "transformers")
 PROGRAMS = {"mpirun": ("mpirun", "--version"), "srun": ("srun", "--version")}
 
@@ -86,7 +88,7 @@ def render(section: Section, command: str) -> str:
     lines = [
         f"## {section.title}",
         "",
-        *section.text.strip().splitlines(),
+        textwrap.fill(" ".join(section.text.split()), WIDTH),
         "",
         "| " + " | ".join(section.columns) + " |",
         "|---" * len(section.columns) + "|",

@@ -1,4 +1,4 @@
-"""A worker of `benchmarks.output`: write numbered lines of 83 bytes as fast as they can be taken."""
+"""A worker of `output`: write numbered lines of 83 bytes as fast as they are taken."""
 
 import os
 import sys

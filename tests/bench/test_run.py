@@ -57,11 +57,11 @@ def test_two_ranks_packed_on_one_core_are_worse_than_on_two(tmp_path: Path):
     assert found.left_out["exclusive"].endswith("every rank sits as under auto")
     assert [seat.cpus for seat in found.arms[1].seats] == ["0", "0"]
     assert picture.read_bytes().startswith(b"\x89PNG")
-    if others > QUIET:  # who has to share a core anyway has little to lose on it
-        pytest.skip(f"other processes kept {others:.2f} CPUs busy meanwhile: nothing to measure")
     compared = one(found, "packed", "auto")
-    assert compared.verdict == stats.SLOWER
-    assert 0.4 < compared.ratio < 0.65
+    as_expected = compared.verdict == stats.SLOWER and 0.4 < compared.ratio < 0.65
+    if not as_expected and others > QUIET:  # who shares a core anyway has little to lose on it
+        pytest.skip(f"other processes kept {others:.2f} CPUs busy meanwhile: nothing to measure")
+    assert as_expected, compared
     assert compared.high < 1
     assert "advice: --bind auto (the default)" in said
 
