@@ -36,15 +36,13 @@ def measure(options: Namespace) -> Section:
     return Section(
         "first_all_reduce",
         "The first all-reduce",
-        f"""From starting the launcher to the end of the first all-reduce on the last of {n} workers,
-        in s; {options.rounds} rounds.""",
+        f"""From starting the launcher to the end of the first all-reduce on the last of {n}
+        workers, in s; {options.rounds} rounds.""",
         ["launcher", f"first all-reduce of {n}, s", f"{PRELOADING} as a share of it"],
         [[name, cell(took), f"{ours / median(took):.3f}"] for name, took in times.items()],
         [
-            Goal(
-                "With the preload, of torchrun's time", ours / median(times[TORCHRUN]), OF_TORCHRUN
-            ),
-            Goal("With the preload, of the time without", ours / median(times[PLAIN]), OF_PLAIN),
+            Goal(f"With the preload, of the time of {name}", ours / median(times[name]), most)
+            for name, most in GOALS.items()
         ],
     )
 

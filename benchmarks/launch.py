@@ -88,9 +88,9 @@ def measure(options: Namespace) -> Section:
     return Section(
         "launch",
         "Launching",
-        f"""Workers that do nothing; {options.rounds} rounds. From starting the launcher to the first
-        line of the last worker; from the death of one worker of 8 to the end of the launcher; memory
-        (PSS) of the launcher and its helpers with 8 workers.""",
+        f"""Workers that do nothing; {options.rounds} rounds. From starting the launcher to the
+        first line of the last worker; from the death of one worker of 8 to the end of the launcher;
+        memory (PSS) of the launcher and its helpers with 8 workers.""",
         ["launcher", *columns],
         list(rows([one.name for one in rivals], columns, times)),
     )

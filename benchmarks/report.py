@@ -24,7 +24,7 @@ from typing import NamedTuple
 DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 WIDTH = 100
 PACKAGES = ("torch", "accelerate", "transformers")
-PROGRAMS = {"mpirun": ("mpirun", "--version"), "srun": ("srun", "--version")}
+PROGRAMS = (("mpirun", "--version"), ("slurmctld", "-V"))
 
 HEADER = """\
 # Benchmarks of the launcher and of the training loop
@@ -148,7 +148,7 @@ def machine() -> str:
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
             parts.append(f"{package} {version(package)}")
-    parts += [said for command in PROGRAMS.values() if (said := _first_line(command))]
+    parts += [said for command in PROGRAMS if (said := _first_line(command))]
     return ", ".join(parts)
 
 

@@ -54,8 +54,8 @@ def measure(options: Namespace) -> Section:
     return Section(
         "restart",
         "A restart after a failure",
-        f"""From the death of one of {options.workers} workers to the next all-reduce of all of them,
-        in s; {options.rounds} rounds.""",
+        f"""From the death of one of {options.workers} workers to the next all-reduce of all of
+        them, in s; {options.rounds} rounds.""",
         ["launcher", "standstill, s"],
         [[f"{name} --max-restarts 1", cell(took)] for name, took in times.items()],
         [Goal("With the preload, of torchrun's time", share, OF_TORCHRUN)],

@@ -55,8 +55,8 @@ def measure(options: Namespace) -> Section:
     return Section(
         "task_mode",
         "One task per rank, under Slurm",
-        f"""CPU time of each rank up to the worker's first line, in ms, of {TASKS} tasks on four nodes
-        of a Slurm on this machine; the median rank, {options.rounds} rounds.""",
+        f"""CPU time of each rank up to the worker's first line, in ms, of {TASKS} tasks on four
+        nodes of a Slurm on this machine; the median rank, {options.rounds} rounds.""",
         ["command", "CPU time of a rank, ms"],
         [
             [f"srun -n {TASKS} python worker.py", cell(first)],
