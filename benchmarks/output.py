@@ -33,15 +33,19 @@ OF_TORCHRUN = 0.6
 READ_BYTES = 1 << 20
 
 LINE = re.compile(rb"(\S+ ?)(worker (\d+) line (\d+) \.+)")
-OURS, TORCHRUN = "spawnlaunch", "torchrun --tee 3"
+OURS, OURS_TEE, TORCHRUN = "spawnlaunch", "spawnlaunch --tee 3", "torchrun --tee 3"
+RIVALS = (OURS, OURS_TEE, TORCHRUN)
 TARGETS = ("file", "pipe")
 
 
 def command(name: str, lines: int, folder: str) -> list[str]:
     """The launcher; torchrun shows nothing with a prefix unless it also keeps it in files."""
     worker = [str(WORKER), str(lines)]
+    ours = [sys.executable, "-m", "spawnlaunch", "--nproc", str(WORKERS)]
     if name == OURS:
-        return [sys.executable, "-m", "spawnlaunch", "--nproc", str(WORKERS), *worker]
+        return [*ours, *worker]
+    if name == OURS_TEE:
+        return [*ours, "--tee", "3", "--log-dir", folder, *worker]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(WORKERS)]
     return [*torchrun, "--tee", "3", "--log-dir", folder, *worker]
 
@@ -62,7 +66,9 @@ def seconds(name: str, target: str, lines: int) -> float:
 def _run(words: list[str], target: str, file: IO[bytes]) -> bytes:
     """Run to the end; what came through a pipe."""
     stdout = file if target == "file" else subprocess.PIPE
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=sys.stderr)
+    process = subprocess.Popen(
+        words, stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.DEVNULL
+    )
     chunks: list[bytes] = []
     if process.stdout:
         while chunk := os.read(process.stdout.fileno(), READ_BYTES):
@@ -90,7 +96,7 @@ def check(said: bytes, lines: int) -> None:
 
 def measure(options: Namespace) -> Section:
     """Both launchers, into a file and into a pipe."""
-    cases = list(product((OURS, TORCHRUN), TARGETS))
+    cases = list(product(RIVALS, TARGETS))
     times: dict[tuple[str, str], list[float]] = {case: [] for case in cases}
     for case in turns(options.rounds, cases):
         times[case].append(seconds(*case, options.lines))
@@ -99,9 +105,10 @@ def measure(options: Namespace) -> Section:
         "output",
         "What the workers say",
         f"""{total:,} lines of {CHARS + 1} bytes from {WORKERS} workers, with prefixes, in s;
-        {options.rounds} rounds. Each line was found whole and in its worker's order.""",
+        {options.rounds} rounds; with --tee 3 they are kept in files too. Each line was found whole
+        and in its worker's order.""",
         ["launcher", *(f"into a {target}, s" for target in TARGETS)],
-        [[name, *(cell(times[name, target]) for target in TARGETS)] for name in (OURS, TORCHRUN)],
+        [[name, *(cell(times[name, target]) for target in TARGETS)] for name in RIVALS],
         [
             Goal(
                 f"Into a {target}, of torchrun's time",

@@ -39,8 +39,18 @@ def _launch(options: Options, argv: Sequence[str]) -> NoReturn:
     """
     count = [] if options.nproc is None else ["--nproc", str(options.nproc)]
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
-    launcher = [sys.executable, "-m", "spawnlaunch", "--quiet", "--bind", "none", *count]
-    os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *argv])
+    watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
+    launcher = [
+        sys.executable,
+        "-m",
+        "spawnlaunch",
+        "--quiet",
+        "--no-prefix",
+        "--bind",
+        "none",
+        *count,
+    ]
+    os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
 
 
 def _look_back(options: Options) -> int:

@@ -54,6 +54,7 @@ class Options(NamedTuple):
     plot: str | None
     compare: tuple[str, str] | None  # two files of --json
     show: str | None  # one such file
+    progress: bool  # tell on stderr which sample is taken
 
 
 class _Parser(argparse.ArgumentParser):
@@ -203,6 +204,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     add("--plot", metavar="FILE", help="draw samples by arm and rank, and the seats: .png or .svg")
     add(
         "--show", metavar="FILE", help="measure nothing: show such a JSON file, with --plot draw it"
+    )
+    add(
+        "--progress",
+        action="store_true",
+        help="tell on stderr which sample is taken; a terminal is told without it",
     )
     add(
         "--compare",

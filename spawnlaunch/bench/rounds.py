@@ -5,7 +5,6 @@ word of a sample that failed, upon which all of them end.
 """
 
 import gc
-import os
 import random
 import sys
 from collections.abc import Sequence
@@ -25,6 +24,7 @@ from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.world.ports import hold_free_port
 
+PROGRESS_CHARS = 60
 COMMAND = "command"  # the workload that is the user's own
 
 Round = dict[str, list[Sample]]  # by arm, the samples of all ranks
@@ -73,7 +73,7 @@ def measure(workload: Workload, part: Part) -> list[Round]:
     for number in range(-options.warm_up, options.rounds):
         taken: Round = {}
         for name in order(names, options.seed, workload.name, number):
-            _progress(meeting, workload, number, options.rounds, name)
+            _progress(part, workload, number, name)
             mine = _take(workload, part, part.agreed.seats[name])
             if mine.error:
                 meeting.report_failure()
@@ -83,7 +83,7 @@ def measure(workload: Workload, part: Part) -> list[Round]:
                 raise FailedError(failure)
         if number >= 0:
             rounds.append(taken)
-    _progress(meeting, workload, options.rounds, options.rounds, "")
+    _progress(part, workload, options.rounds, "")
     return rounds
 
 
@@ -156,11 +156,11 @@ def _by_series(rounds: Sequence[Round], names: Sequence[str]) -> dict[str, Sampl
     }
 
 
-def _progress(meeting: Meeting, workload: Workload, number: int, rounds: int, arm: str) -> None:
-    """One line that is written over, for a person alone."""
-    if meeting.rank != 0 or not os.isatty(2):
+def _progress(part: Part, workload: Workload, number: int, arm: str) -> None:
+    """One line that is written over; without an arm it is taken away."""
+    if part.meeting.rank != 0 or not part.options.progress:
         return
-    what = "warm-up" if number < 0 else f"round {number + 1} of {rounds}"
+    what = "warm-up" if number < 0 else f"round {number + 1} of {part.options.rounds}"
     line = f"{workload.name}: {what}, {arm}" if arm else ""
-    sys.stderr.write(f"\r{line:60}\r" if not line else f"\r{line:60}")
+    sys.stderr.write(f"\r{line:{PROGRESS_CHARS}}" + ("" if arm else "\r"))
     sys.stderr.flush()
