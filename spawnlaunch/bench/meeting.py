@@ -47,6 +47,14 @@ class Meeting:
         everyone = self.gather(value)
         return list(self.tell(everyone))
 
+    def leave(self) -> None:
+        """Part: the others stay until rank 0 is done, and it stays until they have heard of that.
+
+        For the store ends with rank 0, and a launcher may end all ranks when the first has failed.
+        """
+        self.tell(None)
+        self.gather(None)
+
     def report_failure(self) -> None:
         """Tell those who wait for their sample that it will not be complete."""
         self._store.set(FAILED, "")

@@ -22,15 +22,15 @@ def run(options: Options, environ: Mapping[str, str]) -> int:
         agreed = agree(options, here, meeting)
         done = measure_all(Part(options, here, meeting, agreed))
         _finish(options, meeting, done)
-    except UsageError as error:
-        if meeting.rank == 0:
-            _say(f"error: {error}")
-        return 2
-    except FailedError as error:
-        if meeting.rank == 0:
-            _say(f"error: {error}")
-        return 1
-    return 0
+        status, error = 0, ""
+    except UsageError as refusal:
+        status, error = 2, str(refusal)
+    except FailedError as failure:
+        status, error = 1, str(failure)
+    if error and meeting.rank == 0:
+        print(f"spawnlaunch.bench: error: {error}", file=sys.stderr, flush=True)
+    meeting.leave()
+    return status
 
 
 def _finish(options: Options, meeting: Meeting, result: Result) -> None:
@@ -43,7 +43,3 @@ def _finish(options: Options, meeting: Meeting, result: Result) -> None:
         from spawnlaunch.bench.plot import draw
 
         draw(result, options.plot)
-
-
-def _say(line: str) -> None:
-    print(f"spawnlaunch.bench: {line}", file=sys.stderr, flush=True)

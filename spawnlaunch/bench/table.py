@@ -1,4 +1,4 @@
-"""What a person reads: the arms, a table for each workload, and the advice. Pure, 80 columns."""
+"""What a person reads: the arms, a table for each workload, and the advice. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -42,7 +42,8 @@ def block(measured: Measured, result: Result) -> Iterator[str]:
     """The table of one workload."""
     workload = measured.workload
     yield ""
-    yield f"{title(workload)}: {workload.about}"
+    yield title(workload)
+    yield f"  {workload.about}"
     compared = rows_of(measured, result)
     for series, arms in summed_up(measured).items():
         mine = [row for row in compared if row.series == series]
