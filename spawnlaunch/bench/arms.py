@@ -86,6 +86,8 @@ def _way(node: Node, bindings: Sequence[Binding]) -> int:
 
 def packed(node: Node, best: Sequence[Binding], allowed: CpuSet) -> Seats:
     """All ranks in one domain, with as many threads each as `auto` gives them."""
+    if not allowed:
+        return Seats((), "this system has no CPU masks")
     domain = _first_domain(node, allowed)
     if len(best) < 2 or domain is None:
         return Seats((), "there is one rank" if domain else "there is one core to sit on")

@@ -1,5 +1,6 @@
 """One rank of a bench: meet the others, agree, walk the rounds; rank 0 tells."""
 
+import signal
 import sys
 from collections.abc import Mapping
 
@@ -16,6 +17,7 @@ from spawnlaunch.errors import UsageError
 
 def run(options: Options, environ: Mapping[str, str]) -> int:
     """Take part; the result is the exit status of every rank."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C: no traceback from every rank
     here = place.look(environ)
     meeting = join()
     try:

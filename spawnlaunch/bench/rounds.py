@@ -136,6 +136,10 @@ def _failure(workload: Workload, metric: str | None, everyone: Sequence[Sample])
     for rank, each in enumerate(everyone):
         if each.error and each.error != STOPPED:
             return f"{workload.name} on rank {rank}: {each.error.rstrip()}"
+    for rank, each in enumerate(everyone):
+        for value in each.values.values():
+            if value <= 0:
+                return f"rank {rank} measured {value:g}; ratios are of numbers above 0 alone"
     if everyone and not any(each.values for each in everyone):
         return (
             f"no rank printed a JSON line with {metric!r}; print one such as "

@@ -119,6 +119,12 @@ def test_a_command_without_the_number_is_told_how_to_print_it():
     assert "no rank printed a JSON line with 'speed'; print one such as" in done.stderr
 
 
+def test_a_number_that_is_not_above_0_is_refused():
+    done = run(*TWO_RANKS, "--metric", "loss", "--", "echo", '{"loss": -0.5}')
+    assert done.returncode == 1
+    assert "rank 0 measured -0.5; ratios are of numbers above 0 alone" in done.stderr
+
+
 def test_ranks_that_the_launcher_pinned_are_refused_with_the_command_to_type():
     done = run(*LAUNCHER, "--nproc", "2", "-m", "spawnlaunch.bench", "--rounds", "1")
     assert done.returncode == 2
