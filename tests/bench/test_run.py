@@ -167,6 +167,7 @@ def test_the_order_of_the_arms_is_a_function_of_the_seed():
 
 
 @pytest.mark.stress
+@pytest.mark.timeout(1200)
 def test_two_equal_arms_are_no_measurable_difference_in_19_of_20_real_runs(tmp_path: Path):
     words = ("--arms", "unpinned,control", "--workloads", "compute", "--seconds", "0.1")
     verdicts = []
