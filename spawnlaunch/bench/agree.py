@@ -1,15 +1,16 @@
 """What all ranks agree on before anything is measured: the arms, the seats and what can be run."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from spawnlaunch.bench import arms, describe, place, sample, workloads
 from spawnlaunch.bench import gang as gangs
+from spawnlaunch.bench.gang import Gang
 from spawnlaunch.bench.meeting import Meeting
 from spawnlaunch.bench.options import Options
-from spawnlaunch.bench.place import Place
+from spawnlaunch.bench.place import Place, View
 from spawnlaunch.bench.result import Arm, Result
-from spawnlaunch.bench.sample import FailedError
+from spawnlaunch.bench.sample import FailedError, Sample
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.errors import UsageError
 
@@ -19,6 +20,7 @@ class Agreed(NamedTuple):
 
     names: tuple[str, ...]  # the arms that are measured
     seats: Mapping[str, Binding]  # of this rank, by arm
+    device: int | None  # of this rank, for PyTorch; None: the workloads run on the CPU
     result: Result  # with nothing measured yet
 
 
@@ -44,16 +46,18 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
     flags = {name: arms.flag(name, planned[name].bindings) for name in names}
     records = meeting.exchange({name: describe.seat(here, seats[name]) for name in names})
     drawn = meeting.gather(describe.node(here, records, seats))
+    any_seat = seats[names[0]]
+    device = _device(here, everyone, meeting, any_seat) if options.workloads else None
     result = Result(
         about=describe.about(options),
         nodes=[each for each in drawn if each is not None],
         against=options.against,
         arms=[Arm(name, flags[name], tuple(each[name] for each in records)) for name in names],
         left_out=left_out,
-        not_run=_not_run(options, here, meeting, seats[names[0]]),
+        not_run=_not_run(options, gangs.of_rank(here, any_seat, device, options.seconds)),
         measured=[],
     )
-    return Agreed(names, seats, result)
+    return Agreed(names, seats, device, result)
 
 
 def _refuse_together(meeting: Meeting, refusal: str) -> None:
@@ -74,18 +78,25 @@ def _effect(here: Place, planned: arms.Seats, seat: Binding | None) -> arms.Effe
     return arms.effect(here.node, seat, here.view.allowed)
 
 
-def _not_run(options: Options, here: Place, meeting: Meeting, seat: Binding) -> dict[str, str]:
-    """The bundled workloads that some rank cannot run, and why."""
-    reasons: dict[str, str] = {}
+def _device(here: Place, everyone: Sequence[View], meeting: Meeting, seat: Binding) -> int | None:
+    """The number of this rank's device; None, for all ranks, where one has none of its own."""
+    peers = [view for view in everyone if view.host == here.view.host]
+    is_own = [view.devices for view in peers].count(here.view.devices) == 1
+    asked = sample.measured(
+        seat, lambda: {"device": gangs.device_index(here, is_own)}, meeting.has_failed
+    )
+    answers = meeting.exchange(asked)
+    for each in answers:
+        if each.error:
+            raise FailedError(each.error)
+    return asked.values["device"] if all(_has(each) for each in answers) else None
 
-    def ask() -> dict[str, Any]:
-        gang = gangs.of_rank(here, seat, options.seconds)
-        return {name: workloads.module_of(name).missing(gang) for name in options.workloads}
 
-    if options.workloads:
-        asked = sample.measured(seat, ask, meeting.has_failed)
-        for each in meeting.exchange(asked):
-            if each.error:
-                raise FailedError(each.error)
-            reasons |= {name: why for name, why in each.values.items() if why}
-    return reasons
+def _has(asked: Sample) -> bool:
+    return asked.values["device"] is not None
+
+
+def _not_run(options: Options, gang: Gang) -> dict[str, str]:
+    """The bundled workloads that cannot run, and why; the same on all ranks."""
+    reasons = {name: workloads.module_of(name).missing(gang) for name in options.workloads}
+    return {name: why for name, why in reasons.items() if why}

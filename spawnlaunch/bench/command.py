@@ -12,10 +12,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import IO, NoReturn
 
-from spawnlaunch.bench.sample import STOPPED, Sample, Stopped, describe, fork, wait
+from spawnlaunch.bench.sample import STOPPED, TAIL_CHARS, Sample, Stopped, describe, fork, wait
 from spawnlaunch.binding.plan import Binding
-
-TAIL_CHARS = 2000  # of the output of a command that failed
 
 Environ = Mapping[str, str]
 

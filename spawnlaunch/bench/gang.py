@@ -23,7 +23,7 @@ class Gang(NamedTuple):
     local_rank: int
     local_size: int
     threads: int  # that this rank computes with
-    device: torch.device  # "cpu" where there are fewer devices than local ranks
+    device: torch.device  # "cpu" unless every rank has a device of its own
     seconds: float  # to be timed for
 
     def barrier(self) -> None:
@@ -44,20 +44,27 @@ class Gang(NamedTuple):
             torch.cuda.synchronize(self.device)
 
 
-def of_rank(here: Place, seat: Binding, seconds: float) -> Gang:
-    """This rank's. To be asked in the process of a sample: no fork may follow a driver's start."""
+def device_index(here: Place, is_own: bool) -> int | None:
+    """The number of this rank's own CUDA or ROCm device; None where it has none of its own.
+
+    `is_own` says that no other rank sees the devices that this one sees. To be asked in the process
+    of a sample: no fork may follow the start of a driver.
+    """
     devices = torch.cuda.device_count()
-    index = 0 if devices == 1 else here.view.local_rank
-    device = torch.device("cuda", index) if index < devices else torch.device("cpu")
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    if devices == 1 and is_own:
+        return 0
+    return here.view.local_rank if devices >= here.local_size else None
+
+
+def of_rank(here: Place, seat: Binding, device: int | None, seconds: float) -> Gang:
+    """This rank's, with the number of its device."""
     return Gang(
         rank=here.view.rank,
         size=here.size,
         local_rank=here.view.local_rank,
         local_size=here.local_size,
         threads=seat.threads,
-        device=device,
+        device=torch.device("cpu") if device is None else torch.device("cuda", device),
         seconds=seconds,
     )
 

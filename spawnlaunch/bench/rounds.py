@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
 import torch.distributed as dist
 
 from spawnlaunch.bench import command, sample, table, workloads
@@ -121,7 +122,9 @@ def _take(workload: Workload, part: Part, seat: Binding) -> Sample:
 def _bundled(workload: Workload, part: Part, seat: Binding, key: str) -> dict[str, float]:
     """In the process of the sample: meet the other ranks' for this sample alone, and measure."""
     environ = part.here.environ
-    gang = gangs.of_rank(part.here, seat, part.options.seconds)
+    gang = gangs.of_rank(part.here, seat, part.agreed.device, part.options.seconds)
+    if gang.device.type == "cuda":
+        torch.cuda.set_device(gang.device)
     if gang.size > 1:
         store = connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key)
         backend = "nccl" if gang.device.type == "cuda" else "gloo"

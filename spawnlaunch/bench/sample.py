@@ -1,6 +1,6 @@
 """A sample: a fresh process that sits down as the arm says, before it has touched anything.
 
-The process of a rank has imported torch and done nothing else. For every sample it forks, and the
+The process of a rank has imported torch and the workloads, and done nothing else. For every sample it forks, and the
 child takes its seat by the same two calls as a worker of the launcher, before it starts a thread,
 allocates an array or makes a DataLoader worker. So masks, memory and threads are what they would be
 in a worker, and a sample costs a fork in place of a start of Python and an import. To move one
@@ -10,7 +10,6 @@ The only other thread of a rank's process is that of rank 0's store, which no ch
 """
 
 import contextlib
-import gc
 import json
 import os
 import select
@@ -18,7 +17,7 @@ import signal
 import time
 import traceback
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.mempolicy import PREFERRED_MEM
@@ -26,6 +25,7 @@ from spawnlaunch.binding.plan import Binding
 from spawnlaunch.run import blas, kernel
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
+TAIL_CHARS = 4000  # of what went wrong
 STOPPED = "another rank failed"
 POLL_S = 0.02  # where there are no pidfds
 
@@ -39,7 +39,7 @@ class FailedError(Exception):
 class Sample(NamedTuple):
     """What a child measured, or why it did not."""
 
-    values: dict[str, float]
+    values: dict[str, Any]  # numbers above 0
     error: str = ""
 
 
@@ -67,19 +67,18 @@ def _sit_down(seat: Binding) -> None:
     apply.place_memory(seat, PREFERRED_MEM)
 
 
-def measured(seat: Binding, measure: Callable[[], dict[str, float]], stopped: Stopped) -> Sample:
-    """The values that a child in this seat measures."""
+def measured(seat: Binding, measure: Callable[[], dict[str, Any]], stopped: Stopped) -> Sample:
+    """What a child in this seat measures, or finds out; it goes through JSON."""
     reading, writing = os.pipe()
 
     def run() -> NoReturn:
-        gc.enable()
         os.environ["OMP_NUM_THREADS"] = str(seat.threads)
         blas.set_threads(seat.threads)
         try:
             said = json.dumps({"values": measure()})
         except Exception:
-            said = json.dumps({"error": traceback.format_exc()})
-        os.write(writing, said.encode())  # less than a pipe holds
+            said = json.dumps({"error": traceback.format_exc()[-TAIL_CHARS:]})
+        os.write(writing, said.encode())  # less than a pipe holds: nobody reads yet
         os._exit(0)
 
     pid = fork(seat, run)

@@ -1,7 +1,7 @@
-"""The bundled workloads: what each measures, and in which unit. None is imported before it runs.
+"""The bundled workloads: what each measures, and in which unit.
 
 A module here has `missing(gang)`, why it cannot run, or None; and `measure(gang)`, the values of
-its series on this rank. Both run in a fresh process that sits where the arm says.
+its series on this rank, in a fresh process that sits where the arm says.
 """
 
 from importlib import import_module
