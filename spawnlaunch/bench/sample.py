@@ -1,10 +1,11 @@
 """A sample: a fresh process that sits down as the arm says, before it has touched anything.
 
-The process of a rank has imported torch and the workloads, and done nothing else. For every sample it forks, and the
-child takes its seat by the same two calls as a worker of the launcher, before it starts a thread,
-allocates an array or makes a DataLoader worker. So masks, memory and threads are what they would be
-in a worker, and a sample costs a fork in place of a start of Python and an import. To move one
-process from seat to seat would leave it the memory and the threads of the seat before.
+The process of a rank has imported torch and the workloads, and done nothing else. For every sample
+it forks, and the child takes its seat by the same two calls as a worker of the launcher, before it
+starts a thread, allocates an array or makes a DataLoader worker. So masks, memory and threads are
+what they would be in a worker, and a sample costs a fork in place of a start of Python and an
+import. To move one process from seat to seat would leave it the memory and the threads of the seat
+before.
 
 The only other thread of a rank's process is that of rank 0's store, which no child uses.
 """
