@@ -1,5 +1,6 @@
 """What a person reads: the arms, a table for each workload, and the advice. Pure."""
 
+import textwrap
 from collections.abc import Iterator, Sequence
 
 from spawnlaunch.bench.advice import advice
@@ -7,6 +8,7 @@ from spawnlaunch.bench.result import Arm, Measured, Result, Row, rows_of, summed
 from spawnlaunch.bench.stats import NOISY, NOISY_SPAN, middle
 from spawnlaunch.bench.workloads import Workload
 
+SEATS_CHARS = 60
 COLUMNS = ("arm", "median", "least to most", "against", "ratio", "95 %", "p", "verdict")
 
 
@@ -29,7 +31,7 @@ def _seats(arm: Arm) -> str:
     first = [seat for seat in arm.seats if seat.host == arm.seats[0].host]
     cpus = [seat.cpus or "any" for seat in first]
     text = f"any CPU for {len(cpus)} ranks" if set(cpus) == {"any"} else " | ".join(cpus)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return textwrap.shorten(text, SEATS_CHARS, placeholder=" ...")
 
 
 def title(workload: Workload) -> str:
