@@ -1,6 +1,6 @@
 """From starting a launcher to the end of the first all-reduce: how long until a job does its work.
 
-    python -m benchmarks.first_all_reduce [--rounds 7] [--workers 8] [--write]
+    python -m benchmarks.first_all_reduce [--rounds 5] [--workers 8] [--write]
 
 Workers import torch, meet over gloo and sum up one number. The import is most of it, so what counts
 is how often it is made: `--preload torch` makes it once for all workers.
@@ -16,7 +16,7 @@ from benchmarks.processes import seconds_to
 from benchmarks.report import Goal, Section, cell
 from benchmarks.turns import turns
 
-ROUNDS = 7
+ROUNDS = 5
 WORKERS = 8
 WORKER = Path(__file__).with_name("reducing_worker.py")
 PRELOADING, PLAIN, TORCHRUN = "spawnlaunch --preload torch", "spawnlaunch", "torchrun"
