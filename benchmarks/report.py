@@ -77,14 +77,15 @@ def main(
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed launcher is compiled
     words = [word for word in sys.argv[1:] if word != "--write"]
     command = shlex.join(["python", "-m", f"benchmarks.{module}", *words])
-    text = render(measure(options), command)
+    load = os.getloadavg()[0]  # before there is any of our own
+    text = render(measure(options), command, load)
     print(text)
     if options.write:
         write(module, text)
 
 
-def render(section: Section, command: str) -> str:
-    """The section as Markdown."""
+def render(section: Section, command: str, load: float) -> str:
+    """The section as Markdown; `load` is what the machine had to do already."""
     lines = [
         f"## {section.title}",
         "",
@@ -96,7 +97,7 @@ def render(section: Section, command: str) -> str:
         "",
         *(f"{line}  " for line in map(_goal, section.goals)),
         *([""] if section.goals else []),
-        f"`{command}`, {time.strftime('%Y-%m-%d')}: {machine()}",
+        f"`{command}`, {time.strftime('%Y-%m-%d')}, load {load:.1f} before it: {machine()}",
     ]
     return "\n".join(lines)
 

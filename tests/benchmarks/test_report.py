@@ -15,10 +15,11 @@ SECTION = Section(
 
 
 def test_a_section_has_its_table_its_goals_and_the_command_that_made_it():
-    text = report.render(SECTION, "python -m benchmarks.launch --rounds 1")
+    text = report.render(SECTION, "python -m benchmarks.launch --rounds 1", 0.5)
     assert text.startswith("## Launching\n\nFast.\n\n| launcher | s |\n|---|---|\n| ours | 1 |\n")
     assert "Share: 0.500, the goal is at most 0.400: NOT met" in text
     assert "`python -m benchmarks.launch --rounds 1`, 20" in text
+    assert ", load 0.5 before it: " in text
 
 
 def test_a_section_takes_the_place_of_its_own_and_of_no_other(tmp_path: Path):
