@@ -1,6 +1,6 @@
 """Tokens per second of the training loop, of a hand-written one, and of the Hugging Face Trainer.
 
-    python -m benchmarks.train_loop [ROUNDS [LAYERS WIDTH CONTEXT]]
+    python -m benchmarks.train_loop [--rounds 12] [--shape LAYERS,WIDTH,CONTEXT] [--write]
 
 Two ranks on two CPUs, the same model on the same text. The three run at the same time, each in its
 own two processes, but take turns: in every round each trains for TURN steps while the others sleep,
@@ -15,14 +15,18 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from argparse import ArgumentParser, Namespace
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import report
+from benchmarks.report import Section, cell
 from benchmarks.train_arms import ARMS, BATCH, RANKS, TURN
 
 ROUNDS = 12
-SHAPE = (5, 128, 128)  # layers, width and context of the bundled model
+SHAPE = "5,128,128"  # layers, width and context of the bundled model
+NAMES = {"ours": "train", "bare": "written by hand", "trainer": "Trainer of transformers"}
 PARTS = ("data_s", "compute_s", "wait_s")
 
 
@@ -56,7 +60,9 @@ def start(name: str, scratch: Path, rounds: int, shape: tuple[int, ...]) -> Arm:
     return Arm(name, scratch, ranks)
 
 
-def measure(rounds: int, shape: tuple[int, ...]) -> None:
+def measure(options: Namespace) -> Section:
+    """Start all, let them take turns, and sum up."""
+    rounds, shape = options.rounds, tuple(map(int, options.shape.split(",")))
     tokens = TURN * BATCH * RANKS * shape[2]
     speeds: dict[str, list[float]] = {name: [] for name in ARMS}
     busy: dict[str, list[float]] = {name: [] for name in ARMS}
@@ -75,38 +81,55 @@ def measure(rounds: int, shape: tuple[int, ...]) -> None:
                 seconds, busy_s = arm.turn()
                 speeds[arm.name].append(tokens / seconds)
                 busy[arm.name].append(busy_s)
-            told = (f"{name} {speed[-1]:,.0f} tokens/s" for name, speed in speeds.items())
-            print("  ".join(told), flush=True)
+            print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
         splits = (arms[0].scratch / "metrics.jsonl").read_text().splitlines()[1:]
-    summarise(speeds, busy)
-    show_split([json.loads(line) for line in splits])
+    split = [json.loads(line) for line in splits]
+    return section(options.shape, speeds, busy, split)
 
 
-def summarise(speeds: dict[str, list[float]], busy: dict[str, list[float]]) -> None:
+def section(
+    shape: str,
+    speeds: dict[str, list[float]],
+    busy: dict[str, list[float]],
+    split: list[dict[str, Any]],
+) -> Section:
     """Medians over the rounds; of the ratios, which are within a round, the quartiles too."""
-    for name, speed in speeds.items():
-        cpu_ms = 1e3 * statistics.median(busy[name]) / TURN / RANKS
-        told = f"{name:8} {statistics.median(speed):8,.0f} tokens/s  {cpu_ms:7.2f} CPU ms per step"
-        if name != "ours":
-            ratios = [mine / its for mine, its in zip(speeds["ours"], speed, strict=True)]
-            low, middle, high = statistics.quantiles(ratios, n=4)
-            told += f"  ours is {middle:.3f} of it ({low:.3f} to {high:.3f} in half of the rounds)"
-        print(told)
+    parts = ", ".join(
+        f"{part[:-2]} {1e3 * statistics.median(line[part][1] for line in split):.2f}"
+        for part in PARTS
+    )
+    rounds = len(speeds["ours"])
+    return Section(
+        "train_loop",
+        "The training loop",
+        f"""The same model (layers, width, context: {shape}) on the same text, {RANKS} ranks on
+        {RANKS} CPUs, {rounds} rounds of {TURN} steps. A step of ours in ms: {parts}. Behind a share stands
+        where half of the rounds' shares lie.""",
+        ["loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],
+        [
+            [
+                NAMES[name],
+                cell(speed),
+                cell([1e3 * busy_s / TURN / RANKS for busy_s in busy[name]]),
+                share(speeds["ours"], speed),
+            ]
+            for name, speed in speeds.items()
+        ],
+    )
 
 
-def show_split(lines: list[dict[str, Any]]) -> None:
-    """Where a step of ours goes: the medians of the lines of metrics."""
-    for part in PARTS:
-        low, middle, high = (
-            1e3 * statistics.median(line[part][i] for line in lines) for i in range(3)
-        )
-        print(f"{part[:-2]:8} {middle:8.2f} ms per step   {low:.2f} to {high:.2f} over the ranks")
+def share(ours: list[float], theirs: list[float]) -> str:
+    """Median and quartiles of the ratios; a single round has no quartiles."""
+    ratios = [mine / its for mine, its in zip(ours, theirs, strict=True)]
+    if len(ratios) < 2:
+        return f"{ratios[0]:.3f}"
+    low, middle, high = statistics.quantiles(ratios, n=4)
+    return f"{middle:.3f} ({low:.3f} to {high:.3f})"
 
 
-def main() -> None:
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else ROUNDS
-    measure(rounds, tuple(map(int, sys.argv[2:5])) or SHAPE)
+def flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--shape", default=SHAPE, metavar="L,W,C", help="default %(default)s")
 
 
 if __name__ == "__main__":
-    main()
+    report.main("train_loop", __doc__, measure, ROUNDS, flags)
