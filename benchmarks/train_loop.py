@@ -103,8 +103,8 @@ def section(
         "train_loop",
         "The training loop",
         f"""The same model (layers, width, context: {shape}) on the same text, {RANKS} ranks on
-        {RANKS} CPUs, {rounds} rounds of {TURN} steps. A step of ours in ms: {parts}. Behind a share stands
-        where half of the rounds' shares lie.""",
+        {RANKS} CPUs, {rounds} rounds of {TURN} steps. A step of ours in ms: {parts}. Behind
+        a share stands where half of the rounds' shares lie.""",
         ["loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],
         [
             [
