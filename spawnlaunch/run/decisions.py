@@ -22,6 +22,8 @@ from spawnlaunch.run.signals import exit_status
 
 RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
 
+TIMED_OUT = 124  # exit status of timeout(1) (coreutils)
+
 # After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
 STUCK_S = 10.0
 
@@ -53,11 +55,15 @@ class TimeUp(NamedTuple):
     prompt: bool = False
 
 
+class TimedOut(NamedTuple):
+    """The launch has had all the time that it was given."""
+
+
 class LauncherGone(NamedTuple):
     """The launcher has died, and nobody is there to watch for."""
 
 
-Event = Exited | Signalled | GuardSignalled | TimeUp | LauncherGone
+Event = Exited | Signalled | GuardSignalled | TimeUp | TimedOut | LauncherGone
 
 
 class Send(NamedTuple):
@@ -89,7 +95,8 @@ class Deadline(NamedTuple):
 class Announce(NamedTuple):
     """Tell the user, in words that the state gives."""
 
-    what: str  # "failure", "signal", "interrupt", "again", "overdue", "stuck" or "gone"
+    # "failure", "signal", "interrupt", "again", "timeout", "overdue", "stuck" or "gone"
+    what: str
     number: int = 0  # the rank, or the signal
 
 
@@ -99,7 +106,7 @@ Action = Send | Forward | Kill | Deadline | Announce
 class Cause(NamedTuple):
     """Why the gang is being ended."""
 
-    kind: str  # "failure", "signal" or "gone"
+    kind: str  # "failure", "signal", "timeout" or "gone"
     number: int = 0  # the rank that failed first, or the signal
     code: int = 0  # of a failure: how that rank ended
 
@@ -115,6 +122,7 @@ class State(NamedTuple):
     cause: Cause | None = None
     interrupts: int = 0  # SIGINTs that the launcher has got
     suspended: bool = False
+    told_to_end: bool = False  # after something else had been the cause
 
     @property
     def status(self) -> int:
@@ -123,6 +131,8 @@ class State(NamedTuple):
             return 0
         if self.cause.kind == "failure":
             return exit_status(self.cause.code)
+        if self.cause.kind == "timeout":
+            return TIMED_OUT
         codes = {code for _, code in self.ended}
         if len(codes) == 1 and min(codes) >= 0:
             return codes.pop()  # all ended by themselves and alike: "preempted, saved" is seen
@@ -142,11 +152,13 @@ def decide(state: State, event: Event) -> Decision:
         case Signalled():
             return _passed_on(state, event)
         case GuardSignalled(signum=signum):
-            return _stop(state, Cause("signal", signum)) if state.stage == RUNNING else (state, [])
+            return _end(state, Cause("signal", signum))
         case TimeUp():
             return _time_up(state, event)
+        case TimedOut():
+            return _end(state, Cause("timeout"))
         case LauncherGone():
-            state = state._replace(cause=state.cause or Cause("gone"))
+            state = state._replace(cause=state.cause or Cause("gone"), told_to_end=True)
             return _kill(state, [Announce("gone")])
 
 
@@ -169,9 +181,14 @@ def _told_to_stop(state: State, event: Signalled) -> Decision:
     if state.stage == RUNNING and at_worker_too:
         state = state._replace(stage=INTERRUPTED, cause=cause)
         return state, [Deadline(state.grace_s / 2), Announce("interrupt", event.signum)]
+    return _end(state, cause)
+
+
+def _end(state: State, cause: Cause) -> Decision:
+    """The launch is to end, which may be on its way already."""
     if state.stage in (RUNNING, INTERRUPTED):
         return _stop(state, cause)
-    return state, []
+    return state._replace(told_to_end=True), []
 
 
 def _stop(state: State, cause: Cause, grace_s: float | None = None) -> Decision:

@@ -66,8 +66,6 @@ def _contract(world: World, i: int) -> dict[str, object]:
         "MASTER_ADDR": world.master_addr,
         "MASTER_PORT": world.master_port,
         "TORCHELASTIC_RUN_ID": world.run_id,
-        "TORCHELASTIC_RESTART_COUNT": 0,
-        "TORCHELASTIC_MAX_RESTARTS": 0,
         "TORCHELASTIC_USE_AGENT_STORE": False,
     }
 

@@ -6,6 +6,7 @@ The report ends with the first failure's own traceback, so that it is what a per
 from collections.abc import Iterator, Sequence
 
 from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.restarts import Budget, Tally
 from spawnlaunch.run.signals import how_it_ended, name
 
 
@@ -30,6 +31,27 @@ def again(signum: int) -> str:
     return f"{name(signum)} again: killing the workers"
 
 
+def timed_out(timeout_s: float, grace_s: float) -> str:
+    """Said at once when the time of the launch is over."""
+    return f"--timeout: {timeout_s:g} s are over; stopping the workers, which have {grace_s:g} s"
+
+
+def restart(ending: Ending, tally: Tally, budget: Budget) -> str:
+    """Said when all have ended and are about to start anew."""
+    in_all = "" if tally.total == tally.used else f" (in all {tally.total})"
+    return f"{_why(ending)}: restart {tally.used} of {budget.most}{in_all}"
+
+
+def _why(ending: Ending) -> str:
+    first = ending.first_failure
+    if first is None:
+        return f"the workers hung after {ending.healthy_s:.1f} s"
+    return (
+        f"rank {first.rank} on {ending.hostname} ({_pid(first)}) {how_it_ended(first.code)} after "
+        f"{first.after_s:.1f} s"
+    )
+
+
 def overdue(ranks: Sequence[int], grace_s: float) -> str:
     """Said when the grace has ended."""
     return f"{_ranks(ranks)} still ran after {grace_s:g} s: killed"
@@ -48,10 +70,9 @@ def summary(ending: Ending) -> Iterator[str]:
     first = ending.first_failure
     listed = [outcome for outcome in ending.outcomes if outcome != first]
     if first:
-        yield (
-            f"failed{' first' if listed else ''}: rank {first.rank} on {ending.hostname} "
-            f"({_pid(first)}) {how_it_ended(first.code)} after {first.after_s:.1f} s"
-        )
+        restarts = len(ending.restarted)
+        before = f", and {restarts} restart{'s' if restarts > 1 else ''}" if restarts else ""
+        yield f"failed{' first' if listed else ''}: {_why(ending)}{before}"
     elif len({outcome.code for outcome in listed}) > 1:
         listed = [outcome for outcome in listed if not _as_told(outcome)]
     else:

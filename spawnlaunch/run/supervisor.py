@@ -57,12 +57,12 @@ class Gang:
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
-        self._deadline: float | None = None
         self._outcomes: list[Outcome] = []
         self.state = State(frozenset(), options.grace_s)
 
     def run(self, workers: Sequence[Worker]) -> Ending:
-        """Start the workers and see them to their end."""
+        """Start the workers and see them to their end; again and again, if need be."""
+        self._ended, self._told, self._outcomes = set(), {}, []
         lone = len(workers) == 1 and not workers[0].own_session
         self.state = State(frozenset(w.rank for w in workers), self._options.grace_s, lone)
         self._start(workers)
@@ -70,12 +70,8 @@ class Gang:
         gc.enable()  # off while it costs a launch time, on while a launch lasts for days
         before = oom.count()
         while self.state.running:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
-            if left is not None and left <= 0:
-                self._deadline = None
-                self.happened(decisions.TimeUp(self._prompt()))
-            else:
-                self._loop.turn(left)
+            self._loop.turn()
+        self._loop.alarm(self._time_up, None)
         return Ending(
             status=self.state.status,
             cause=self.state.cause,
@@ -84,6 +80,20 @@ class Gang:
             run_id=self._options.run_id,
             oom=oom.evidence(before, oom.count()) if self.state.status else None,
         )
+
+    def end_after(self, seconds: float) -> None:
+        """Bound the time of the launch, from now on."""
+        self._loop.alarm(lambda: self.happened(decisions.TimedOut()), seconds)
+
+    def is_told_to_end(self) -> bool:
+        """Whether somebody has asked for the end of the launch, now that nobody runs.
+
+        While the launch is stopped, that is not known.
+        """
+        self._loop.turn(0)
+        while self.state.suspended and not self.state.told_to_end:
+            self._loop.turn()
+        return self.state.told_to_end
 
     def preload(self, modules: Sequence[str]) -> None:
         """Import modules once, for all workers. Raises UsageError where that cannot be."""
@@ -109,7 +119,7 @@ class Gang:
                 ]
             )
 
-    def _say(self, lines: Sequence[str]) -> None:
+    def say(self, lines: Sequence[str]) -> None:
         """Speak between the lines of the workers."""
         if not self._output.say(worded(lines)):
             say(lines)
@@ -150,6 +160,9 @@ class Gang:
                 self.happened(decisions.LauncherGone())
 
         self._loop.watch(fd, read)
+
+    def _time_up(self) -> None:
+        self.happened(decisions.TimeUp(self._prompt()))
 
     def _prompt(self) -> bool:
         return self.state.lone and terminal.prompt_is_open()
@@ -222,7 +235,7 @@ class Gang:
                 self._output.let_go()
             except OSError as error:  # no more processes, or no memory for one
                 words = f"cannot start rank {worker.rank}: {error.strerror}"
-                self._say([f"{words}; see ulimit -u, and the pids limit of the cgroup"])
+                self.say([f"{words}; see ulimit -u, and the pids limit of the cgroup"])
                 for missing in workers[i:]:
                     self._note(missing, None, os.EX_OSERR, time.monotonic())
                 break
@@ -244,9 +257,9 @@ class Gang:
                 self._tree.kill_below(running.pid for running in self._of(ranks))
                 self._send(signal.SIGKILL, ranks)
             case decisions.Deadline(after_s):
-                self._deadline = None if after_s is None else time.monotonic() + after_s
+                self._loop.alarm(self._time_up, after_s)
             case decisions.Announce(what, number):
-                self._say([self._words(what, number)])
+                self.say([self._words(what, number)])
 
     def _of(self, ranks: Iterable[int]) -> list[Running]:
         return [self._by_rank[rank] for rank in sorted(ranks) if rank in self._by_rank]
@@ -277,6 +290,8 @@ class Gang:
                 return report.interrupted(grace_s)
             case "again":
                 return report.again(number)
+            case "timeout":
+                return report.timed_out(self._options.timeout_s, grace_s)
             case "overdue":
                 return report.overdue(ranks, grace_s)
             case "stuck":
