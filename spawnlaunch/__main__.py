@@ -33,6 +33,9 @@ def main() -> int:
     except UsageError as error:
         say([f"error: {error}"])
         return 2
+    except SystemExit:  # after --help and --version
+        _end_with_the_reader()
+        raise
     except Exception as error:
         if os.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
@@ -129,7 +132,13 @@ def _check_parent(request: Request, resolution: world.Resolution) -> None:
         )
 
 
+def _end_with_the_reader() -> None:
+    """Die of SIGPIPE, as other programs do, where nobody reads our stdout to the end."""
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+
+
 def _explain(explanation: "Explanation", request: Request) -> None:
+    _end_with_the_reader()
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a variable may be in any encoding
     from spawnlaunch import explain

@@ -15,7 +15,15 @@ from spawnlaunch import __version__, values
 from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
 from spawnlaunch.binding.policy import DEFAULT
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import GRACE_S, NO_RESTART, RESTART_WINDOW_S, Program, Request
+from spawnlaunch.request import (
+    DUMP,
+    GRACE_S,
+    KILL,
+    NO_RESTART,
+    RESTART_WINDOW_S,
+    Program,
+    Request,
+)
 from spawnlaunch.streams import StreamsByRank
 
 PROG = "spawnlaunch"
@@ -47,14 +55,15 @@ examples:
 
 exit status: 0 when every worker ended with 0, else that of the first worker that failed (128 + n
 when signal n ended it). When signal n told the launcher to end: 128 + n, unless all workers ended
-by themselves with one same status, then that. 124 after --timeout. 2 for wrong use of this command.
-"""
+by themselves with one same status, then that. 124 after --timeout and --on-hang kill. 2 for wrong
+use of this command."""
 
 
 # Flags that only a launcher that stays above its workers can serve.
 NEED_PARENT = (
     *("tee", "local-ranks-filter", "ranks-filter"),
     *("max-restarts", "restart-window", "no-restart-status"),
+    *("hang-timeout", "on-hang", "stack-on-usr2"),
     *("timeout", "preload", "result", "grace"),
 )
 
@@ -89,6 +98,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         grace_s=GRACE_S if grace_s is None else grace_s,
         restart_window_s=options.pop("restart_window"),
         timeout_s=options.pop("timeout"),
+        hang_timeout_s=options.pop("hang_timeout"),
         preload=preload or (),
         local_ranks_filter=local_ranks or frozenset(),
         ranks_filter=ranks or frozenset(),
@@ -301,6 +311,25 @@ def _add_ending(parser: _Parser) -> None:
         default=0.0,
         metavar="SECONDS",
         help="for the whole launch, which then ends as by SIGTERM, with status 124",
+    )
+    add(
+        "--hang-timeout",
+        type=values.seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="when no rank has written anything for so long, show the stacks of all threads",
+    )
+    add(
+        "--on-hang",
+        choices=(DUMP, KILL),
+        default=DUMP,
+        help="and go on (default: dump), or end the workers, with status 124 (kill; --max-restarts "
+        "starts them anew)",
+    )
+    add(
+        "--stack-on-usr2",
+        action="store_true",
+        help="SIGUSR2 to the launcher shows the stacks, and does not go to the workers",
     )
     add("--result", metavar="FILE", help="how every rank ended, as JSON")
 

@@ -59,11 +59,19 @@ class TimedOut(NamedTuple):
     """The launch has had all the time that it was given."""
 
 
+class Silent(NamedTuple):
+    """No worker has written anything for as long as the user finds suspicious."""
+
+
+class StacksTold(NamedTuple):
+    """TellStacks is done."""
+
+
 class LauncherGone(NamedTuple):
     """The launcher has died, and nobody is there to watch for."""
 
 
-Event = Exited | Signalled | GuardSignalled | TimeUp | TimedOut | LauncherGone
+Event = Exited | Signalled | GuardSignalled | TimeUp | TimedOut | Silent | StacksTold | LauncherGone
 
 
 class Send(NamedTuple):
@@ -86,6 +94,12 @@ class Kill(NamedTuple):
     ranks: frozenset[int]
 
 
+class TellStacks(NamedTuple):
+    """Show where each thread of the workers is. It takes a while, and ends with StacksTold."""
+
+    ranks: frozenset[int]
+
+
 class Deadline(NamedTuple):
     """Send TimeUp after so many seconds; any earlier deadline is void."""
 
@@ -95,18 +109,19 @@ class Deadline(NamedTuple):
 class Announce(NamedTuple):
     """Tell the user, in words that the state gives."""
 
-    # "failure", "signal", "interrupt", "again", "timeout", "overdue", "stuck" or "gone"
+    # "failure", "signal", "interrupt", "again", "timeout", "silent", "hang", "overdue", "stuck",
+    # or "gone"
     what: str
     number: int = 0  # the rank, or the signal
 
 
-Action = Send | Forward | Kill | Deadline | Announce
+Action = Send | Forward | Kill | TellStacks | Deadline | Announce
 
 
 class Cause(NamedTuple):
     """Why the gang is being ended."""
 
-    kind: str  # "failure", "signal", "timeout" or "gone"
+    kind: str  # "failure", "signal", "timeout", "hang" or "gone"
     number: int = 0  # the rank that failed first, or the signal
     code: int = 0  # of a failure: how that rank ended
 
@@ -123,6 +138,9 @@ class State(NamedTuple):
     interrupts: int = 0  # SIGINTs that the launcher has got
     suspended: bool = False
     told_to_end: bool = False  # after something else had been the cause
+    stack_signal: int = 0  # asks for the workers' stacks, instead of going to them
+    ends_hung: bool = False  # --on-hang kill
+    hung: bool = False  # and will be ended once their stacks are told
 
     @property
     def status(self) -> int:
@@ -131,7 +149,7 @@ class State(NamedTuple):
             return 0
         if self.cause.kind == "failure":
             return exit_status(self.cause.code)
-        if self.cause.kind == "timeout":
+        if self.cause.kind in ("timeout", "hang"):
             return TIMED_OUT
         codes = {code for _, code in self.ended}
         if len(codes) == 1 and min(codes) >= 0:
@@ -157,6 +175,10 @@ def decide(state: State, event: Event) -> Decision:
             return _time_up(state, event)
         case TimedOut():
             return _end(state, Cause("timeout"))
+        case Silent():
+            return _silent(state)
+        case StacksTold():
+            return _stacks_told(state)
         case LauncherGone():
             state = state._replace(cause=state.cause or Cause("gone"), told_to_end=True)
             return _kill(state, [Announce("gone")])
@@ -218,6 +240,8 @@ def _kill(state: State, announce: list[Action]) -> Decision:
 
 def _passed_on(state: State, event: Signalled) -> Decision:
     """A signal for the workers; one that has the terminal has had what was typed there."""
+    if event.signum == state.stack_signal:
+        return state, [TellStacks(state.running)]
     ranks = frozenset() if state.lone and event.typed else state.running
     if event.signum in signals.FORWARD:
         return state, [Forward(event.signum, ranks)]
@@ -234,3 +258,17 @@ def _time_up(state: State, event: TimeUp) -> Decision:
     if state.stage == STOPPING:
         return _kill(state, [Announce("overdue")])
     return state, [Deadline(None), Announce("stuck")]
+
+
+def _silent(state: State) -> Decision:
+    if state.stage != RUNNING or state.suspended:
+        return state, []
+    told: list[Action] = [Announce("silent"), TellStacks(state.running)]
+    return state._replace(hung=state.ends_hung), told
+
+
+def _stacks_told(state: State) -> Decision:
+    hung, state = state.hung, state._replace(hung=False)
+    if hung and state.running and state.stage == RUNNING:
+        return _stop(state, Cause("hang"))
+    return state, []

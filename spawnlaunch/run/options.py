@@ -5,8 +5,16 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Request
+from spawnlaunch.request import KILL, Request
 from spawnlaunch.run.restarts import Budget
+
+
+class Hang(NamedTuple):
+    """When to tell where the workers are."""
+
+    timeout_s: float = 0.0  # of silence; 0: never
+    ends: bool = False  # and ends the workers then
+    stack_on_usr2: bool = False
 
 
 class Options(NamedTuple):
@@ -21,6 +29,7 @@ class Options(NamedTuple):
     preload: tuple[str, ...] = ()  # modules to import before the workers are forked
     restarts: Budget = Budget()
     timeout_s: float = 0.0  # for the whole launch; 0: none
+    hang: Hang = Hang()
 
     @property
     def mark(self) -> str:
@@ -49,4 +58,5 @@ def options(
         preload=request.preload,
         restarts=Budget(request.max_restarts, request.restart_window_s, request.no_restart_status),
         timeout_s=request.timeout_s,
+        hang=Hang(request.hang_timeout_s, request.on_hang == KILL, request.stack_on_usr2),
     )

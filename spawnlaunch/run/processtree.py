@@ -107,6 +107,16 @@ def mark_of(pid: int) -> str | None:
     return values[0].decode(errors="replace") if values else None
 
 
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    except OSError:
+        return False
+    return bool(masks) and bool(int(masks[0], 16) >> (signum - 1) & 1)
+
+
 def marked(run: str) -> list[Process]:
     """All living processes that bear the mark of the run."""
     return [

@@ -5,6 +5,7 @@ The report ends with the first failure's own traceback, so that it is what a per
 
 from collections.abc import Iterator, Sequence
 
+from spawnlaunch.run.options import Hang
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.restarts import Budget, Tally
 from spawnlaunch.run.signals import how_it_ended, name
@@ -34,6 +35,16 @@ def again(signum: int) -> str:
 def timed_out(timeout_s: float, grace_s: float) -> str:
     """Said at once when the time of the launch is over."""
     return f"--timeout: {timeout_s:g} s are over; stopping the workers, which have {grace_s:g} s"
+
+
+def silent(hang: Hang) -> str:
+    """Said before the stacks."""
+    return f"no output from any rank for {hang.timeout_s:g} s; this is where they are:"
+
+
+def hung(grace_s: float) -> str:
+    """Said after them."""
+    return f"--on-hang kill: stopping the workers, which have {grace_s:g} s"
 
 
 def restart(ending: Ending, tally: Tally, budget: Budget) -> str:

@@ -20,11 +20,16 @@ from spawnlaunch.run.loop import Loop, SignalPipe
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.output import Output
-from spawnlaunch.run.processtree import Tree
-from spawnlaunch.run.say import say, worded
+from spawnlaunch.run.processtree import Tree, catches
+from spawnlaunch.run.say import say, worded, write
 from spawnlaunch.run.worker import Worker, become, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # few launches need them
+    from spawnlaunch.run.silence import Silence
+    from spawnlaunch.run.stacks import Stacks
 
 
 class Running(NamedTuple):
@@ -53,7 +58,9 @@ class Gang:
         self._pipe = pipe
         self._turn_into: Callable[[Worker, Iterable[int]], NoReturn] = become
         self._loop = Loop()
-        self._output = Output(self._loop)
+        self._output = Output(self._loop, hears_all=options.hang.timeout_s > 0)
+        self._silence: Silence | None = None
+        self._stacks: Stacks | None = None
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
@@ -64,14 +71,25 @@ class Gang:
         """Start the workers and see them to their end; again and again, if need be."""
         self._ended, self._told, self._outcomes = set(), {}, []
         lone = len(workers) == 1 and not workers[0].own_session
-        self.state = State(frozenset(w.rank for w in workers), self._options.grace_s, lone)
+        hang = self._options.hang
+        self.state = State(
+            frozenset(w.rank for w in workers),
+            self._options.grace_s,
+            lone,
+            stack_signal=signal.SIGUSR2 if hang.stack_on_usr2 else 0,
+            ends_hung=hang.ends,
+        )
         self._start(workers)
+        self._listen(workers)
         _import_the_rest()
         gc.enable()  # off while it costs a launch time, on while a launch lasts for days
         before = oom.count()
         while self.state.running:
             self._loop.turn()
         self._loop.alarm(self._time_up, None)
+        for each in (self._silence, self._stacks):
+            if each:
+                each.cancel()
         return Ending(
             status=self.state.status,
             cause=self.state.cause,
@@ -84,6 +102,17 @@ class Gang:
     def end_after(self, seconds: float) -> None:
         """Bound the time of the launch, from now on."""
         self._loop.alarm(lambda: self.happened(decisions.TimedOut()), seconds)
+
+    def _listen(self, workers: Sequence[Worker]) -> None:
+        """Take note when all are silent, where that is asked for."""
+        limit_s = self._options.hang.timeout_s
+        if limit_s and self._silence is None:
+            from spawnlaunch.run.silence import Silence
+
+            tell = partial(self.happened, decisions.Silent())
+            self._silence = Silence(self._loop, self._output, limit_s, tell)
+        if self._silence:
+            self._silence.begin(workers)
 
     def is_told_to_end(self) -> bool:
         """Whether somebody has asked for the end of the launch, now that nobody runs.
@@ -121,8 +150,11 @@ class Gang:
 
     def say(self, lines: Sequence[str]) -> None:
         """Speak between the lines of the workers."""
-        if not self._output.say(worded(lines)):
-            say(lines)
+        self._show(worded(lines))
+
+    def _show(self, text: str) -> None:
+        if not self._output.say(text):
+            write(text)
 
     def happened(self, event: Event) -> None:
         """Decide about an event, and act."""
@@ -250,16 +282,26 @@ class Gang:
             case decisions.Send(signum, ranks):
                 self._send(signum, ranks)
             case decisions.Forward(signum, ranks):
-                caught = (r for r in self._of(ranks) if _catches(r.pid, signum))
+                caught = (r for r in self._of(ranks) if catches(r.pid, signum))
                 for running in caught:
                     os.kill(running.pid, signum)
             case decisions.Kill(ranks):
                 self._tree.kill_below(running.pid for running in self._of(ranks))
                 self._send(signal.SIGKILL, ranks)
+            case decisions.TellStacks(ranks):
+                self._tell_stacks(ranks)
             case decisions.Deadline(after_s):
                 self._loop.alarm(self._time_up, after_s)
             case decisions.Announce(what, number):
                 self.say([self._words(what, number)])
+
+    def _tell_stacks(self, ranks: frozenset[int]) -> None:
+        if self._stacks is None:
+            from spawnlaunch.run.stacks import Stacks
+
+            told = partial(self.happened, decisions.StacksTold())
+            self._stacks = Stacks(self._loop, self._output, self._show, told)
+        self._stacks.tell((running.worker, running.pid) for running in self._of(ranks))
 
     def _of(self, ranks: Iterable[int]) -> list[Running]:
         return [self._by_rank[rank] for rank in sorted(ranks) if rank in self._by_rank]
@@ -272,6 +314,8 @@ class Gang:
         """
         if signum in (signal.SIGTERM, signal.SIGKILL):
             self._told.update(dict.fromkeys(ranks, int(signum)))
+        if self._silence and signum == signal.SIGCONT:
+            self._silence.begin_anew()
         for running in self._of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
             if not (group and _signal_group(running.pid, signum)):
@@ -290,6 +334,10 @@ class Gang:
                 return report.interrupted(grace_s)
             case "again":
                 return report.again(number)
+            case "silent":
+                return report.silent(self._options.hang)
+            case "hang":
+                return report.hung(grace_s)
             case "timeout":
                 return report.timed_out(self._options.timeout_s, grace_s)
             case "overdue":
@@ -318,13 +366,3 @@ def _signal_group(pid: int, signum: int) -> bool:
     except (ProcessLookupError, PermissionError):  # macOS says EPERM where all are zombies
         return False
     return True
-
-
-def _catches(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
-    except OSError:
-        return False
-    return bool(masks) and bool(int(masks[0], 16) >> (signum - 1) & 1)

@@ -8,7 +8,8 @@ from typing import NamedTuple, NoReturn
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Program, Request
-from spawnlaunch.run.environment import COLUMNS, MARK, environment
+from spawnlaunch.run import signals
+from spawnlaunch.run.environment import COLUMNS, MARK, STACK_SIGNAL, environment
 from spawnlaunch.run.routes import Route, Routes, check_filters, directories, prefix, routes
 from spawnlaunch.run.say import say
 from spawnlaunch.world import Resolution, World
@@ -73,6 +74,8 @@ def plan(
             if columns and several and streams.stdout.shown
             else None,
         }
+        wants_stacks = request.hang_timeout_s or request.stack_on_usr2
+        own[STACK_SIGNAL] = signals.STACKS or None if wants_stacks else None
         if world.mode != "task":
             own[MARK] = f"{run}.{rank}"
         workers.append(
