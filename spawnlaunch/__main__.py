@@ -78,8 +78,7 @@ def _launch() -> int:
         from spawnlaunch.explain import Explanation
 
         warnings = (
-            *cli.warnings(request),
-            *resolution.warnings,
+            *_of_the_job(request, resolution),
             *resolution.of_this_node,
             *seats.warnings,
         )
@@ -105,10 +104,16 @@ def _launch() -> int:
     return status
 
 
+def _of_the_job(request: Request, resolution: world.Resolution) -> list[str]:
+    me = resolution.world
+    several_nodes = me.world_size > me.local_world_size
+    return [*cli.warnings(request, several_nodes), *resolution.warnings]
+
+
 def _to_be_said(request: Request, resolution: world.Resolution, seats: decide.Seats) -> list[str]:
     """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times."""
     me = resolution.world
-    of_the_job = (*cli.warnings(request), *resolution.warnings) if me.rank == 0 else ()
+    of_the_job = _of_the_job(request, resolution) if me.rank == 0 else []
     of_this_node = (*resolution.of_this_node, *seats.warnings) if me.local_rank == 0 else ()
     return [*of_the_job, *of_this_node]
 

@@ -114,11 +114,17 @@ def _given(parser: argparse.ArgumentParser, options: Mapping[str, object]) -> li
     return [name for name, key in named if options[key] != parser.get_default(key)]
 
 
-def warnings(request: Request) -> list[str]:
+def warnings(request: Request, several_nodes: bool) -> list[str]:
     """What was asked for, and does less than one may expect."""
+    found = []
     if request.tee and request.tee.used and request.log_dir is None:
-        return ["--tee without --log-dir DIR: all is shown, and nothing is kept in files"]
-    return []
+        found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
+    if request.hang_timeout_s and several_nodes:
+        found.append(
+            "--hang-timeout: each node listens to its own ranks only, so those that never write "
+            "anything seem to hang"
+        )
+    return found
 
 
 def _check_together(request: Request) -> None:

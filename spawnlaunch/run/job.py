@@ -7,7 +7,7 @@ from spawnlaunch.errors import UsageError
 from spawnlaunch.run import logfiles, scratch
 from spawnlaunch.run.decisions import STUCK_S
 from spawnlaunch.run.options import Options
-from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.outcome import Attempt, Ending, Outcome
 from spawnlaunch.run.processtree import Process, Tree
 from spawnlaunch.run.restarts import Tally, restarted
 from spawnlaunch.run.say import PATIENCE_S, say, write
@@ -48,22 +48,23 @@ def carry_out(gang: Gang, tree: Tree, crew: Crew, options: Options) -> int:
 def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
     """Run the workers, and run them again as long as the budget of restarts allows it."""
     workers, tally = crew.first, Tally()
-    earlier: tuple[Ending, ...] = ()
+    attempts: list[Attempt] = []
     while True:
-        ending = gang.run(workers)._replace(restarted=earlier)
+        ending = gang.run(workers)
         more = restarted(tally, options.restarts, gang.state, ending.healthy_s)
-        if more is None or not end(tree) or gang.is_told_to_end():
-            return ending
+        if more is None or ending.cause is None or not end(tree) or gang.is_told_to_end():
+            return ending._replace(restarted=tuple(attempts))
         try:
             workers = crew.again(more.total)
             logfiles.prepare(workers)
         except UsageError as error:
             say([f"cannot start anew: {error}"])
-            return ending
+            return ending._replace(restarted=tuple(attempts))
         from spawnlaunch.run import report
 
         gang.say([report.restart(ending, more, options.restarts)])
-        tally, earlier = more, (*earlier, ending)
+        attempts.append(Attempt(ending.cause, ending.status, ending.healthy_s))
+        tally = more
 
 
 def end(tree: Tree) -> bool:

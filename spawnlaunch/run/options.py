@@ -16,6 +16,11 @@ class Hang(NamedTuple):
     ends: bool = False  # and ends the workers then
     stack_on_usr2: bool = False
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody may ever ask."""
+        return self.timeout_s > 0 or self.stack_on_usr2
+
 
 class Options(NamedTuple):
     """How to run and end the workers, and where to leave word of it."""

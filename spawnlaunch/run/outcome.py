@@ -19,6 +19,14 @@ class Outcome(NamedTuple):
     tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
 
 
+class Attempt(NamedTuple):
+    """Workers that failed, and were followed by others."""
+
+    cause: Cause
+    status: int  # what the launcher's exit status would have been
+    healthy_s: float  # from their start to the failure, in seconds
+
+
 class Ending(NamedTuple):
     """How the launch ended, or one attempt of it."""
 
@@ -28,7 +36,7 @@ class Ending(NamedTuple):
     hostname: str
     run_id: str
     oom: str | None  # evidence of the out-of-memory killer, in words
-    restarted: tuple["Ending", ...] = ()  # the attempts before, in their order
+    restarted: tuple[Attempt, ...] = ()  # those before, in their order
 
     @property
     def first_failure(self) -> Outcome | None:

@@ -5,10 +5,38 @@ The report ends with the first failure's own traceback, so that it is what a per
 
 from collections.abc import Iterator, Sequence
 
-from spawnlaunch.run.options import Hang
+from spawnlaunch.run.decisions import STUCK_S, State
+from spawnlaunch.run.options import Hang, Options
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.restarts import Budget, Tally
 from spawnlaunch.run.signals import how_it_ended, name
+
+
+def announced(
+    what: str, number: int, state: State, outcomes: Sequence[Outcome], options: Options
+) -> str:
+    """The line for a decision's Announce; `outcomes` are those so far."""
+    ranks, grace_s = sorted(state.running), options.grace_s
+    match what:
+        case "failure":
+            return failed(outcomes[-1], len(ranks))
+        case "signal":
+            return told(number, grace_s)
+        case "interrupt":
+            return interrupted(grace_s)
+        case "again":
+            return again(number)
+        case "silent":
+            return silent(options.hang)
+        case "hang":
+            return hung(grace_s)
+        case "timeout":
+            return timed_out(options.timeout_s, grace_s)
+        case "overdue":
+            return overdue(ranks, grace_s)
+        case "stuck":
+            return stuck(ranks, STUCK_S)
+    return "the launcher is gone: ended the workers"
 
 
 def failed(outcome: Outcome, others: int) -> str:

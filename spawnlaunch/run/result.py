@@ -16,7 +16,7 @@ first; all else is about the last attempt.
 import os
 from typing import Any
 
-from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.outcome import Attempt, Ending, Outcome
 from spawnlaunch.run.signals import exit_status, name
 
 
@@ -36,13 +36,13 @@ def as_dict(ending: Ending) -> dict[str, Any]:
     }
 
 
-def _restart(attempt: Ending) -> dict[str, Any]:
-    first = attempt.first_failure
+def _restart(attempt: Attempt) -> dict[str, Any]:
+    cause = attempt.cause
     return {
-        "cause": attempt.cause.kind if attempt.cause else None,
-        "rank": first.rank if first else None,
+        "cause": cause.kind,
+        "rank": cause.number if cause.kind == "failure" else None,
         "status": attempt.status,
-        "signal": name(-first.code) if first and first.code < 0 else None,
+        "signal": name(-cause.code) if cause.code < 0 else None,
         "seconds": round(attempt.healthy_s, 3),
     }
 

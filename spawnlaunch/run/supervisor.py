@@ -27,9 +27,8 @@ from spawnlaunch.run.worker import Worker, become, start
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # few launches need them
-    from spawnlaunch.run.silence import Silence
-    from spawnlaunch.run.stacks import Stacks
+if TYPE_CHECKING:  # few launches want it
+    from spawnlaunch.run.hang import HangHelp
 
 
 class Running(NamedTuple):
@@ -59,8 +58,13 @@ class Gang:
         self._turn_into: Callable[[Worker, Iterable[int]], NoReturn] = become
         self._loop = Loop()
         self._output = Output(self._loop, hears_all=options.hang.timeout_s > 0)
-        self._silence: Silence | None = None
-        self._stacks: Stacks | None = None
+        self._hang_help: HangHelp | None = None
+        if options.hang.is_wanted:
+            from spawnlaunch.run import hang
+
+            self._hang_help = hang.HangHelp(
+                options.hang, self._loop, self._output, self._show, self.happened
+            )
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
@@ -68,7 +72,7 @@ class Gang:
         self.state = State(frozenset(), options.grace_s)
 
     def run(self, workers: Sequence[Worker]) -> Ending:
-        """Start the workers and see them to their end; again and again, if need be."""
+        """Start the workers and see them to their end; then others may be run."""
         self._ended, self._told, self._outcomes = set(), {}, []
         lone = len(workers) == 1 and not workers[0].own_session
         hang = self._options.hang
@@ -80,16 +84,16 @@ class Gang:
             ends_hung=hang.ends,
         )
         self._start(workers)
-        self._listen(workers)
+        if self._hang_help:
+            self._hang_help.begin(workers)
         _import_the_rest()
         gc.enable()  # off while it costs a launch time, on while a launch lasts for days
         before = oom.count()
         while self.state.running:
             self._loop.turn()
         self._loop.alarm(self._time_up, None)
-        for each in (self._silence, self._stacks):
-            if each:
-                each.cancel()
+        if self._hang_help:
+            self._hang_help.cancel()
         return Ending(
             status=self.state.status,
             cause=self.state.cause,
@@ -102,17 +106,6 @@ class Gang:
     def end_after(self, seconds: float) -> None:
         """Bound the time of the launch, from now on."""
         self._loop.alarm(lambda: self.happened(decisions.TimedOut()), seconds)
-
-    def _listen(self, workers: Sequence[Worker]) -> None:
-        """Take note when all are silent, where that is asked for."""
-        limit_s = self._options.hang.timeout_s
-        if limit_s and self._silence is None:
-            from spawnlaunch.run.silence import Silence
-
-            tell = partial(self.happened, decisions.Silent())
-            self._silence = Silence(self._loop, self._output, limit_s, tell)
-        if self._silence:
-            self._silence.begin(workers)
 
     def is_told_to_end(self) -> bool:
         """Whether somebody has asked for the end of the launch, now that nobody runs.
@@ -289,19 +282,15 @@ class Gang:
                 self._tree.kill_below(running.pid for running in self._of(ranks))
                 self._send(signal.SIGKILL, ranks)
             case decisions.TellStacks(ranks):
-                self._tell_stacks(ranks)
+                if self._hang_help:
+                    self._hang_help.tell_stacks((r.worker, r.pid) for r in self._of(ranks))
             case decisions.Deadline(after_s):
                 self._loop.alarm(self._time_up, after_s)
             case decisions.Announce(what, number):
-                self.say([self._words(what, number)])
+                from spawnlaunch.run import report  # most launches have nothing to report
 
-    def _tell_stacks(self, ranks: frozenset[int]) -> None:
-        if self._stacks is None:
-            from spawnlaunch.run.stacks import Stacks
-
-            told = partial(self.happened, decisions.StacksTold())
-            self._stacks = Stacks(self._loop, self._output, self._show, told)
-        self._stacks.tell((running.worker, running.pid) for running in self._of(ranks))
+                words = report.announced(what, number, self.state, self._outcomes, self._options)
+                self.say([words])
 
     def _of(self, ranks: Iterable[int]) -> list[Running]:
         return [self._by_rank[rank] for rank in sorted(ranks) if rank in self._by_rank]
@@ -314,37 +303,12 @@ class Gang:
         """
         if signum in (signal.SIGTERM, signal.SIGKILL):
             self._told.update(dict.fromkeys(ranks, int(signum)))
-        if self._silence and signum == signal.SIGCONT:
-            self._silence.begin_anew()
+        if self._hang_help and signum == signal.SIGCONT:
+            self._hang_help.begin_anew()
         for running in self._of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
             if not (group and _signal_group(running.pid, signum)):
                 os.kill(running.pid, signum)
-
-    def _words(self, what: str, number: int) -> str:
-        from spawnlaunch.run import report  # most launches have nothing to report
-
-        ranks, grace_s = sorted(self.state.running), self._options.grace_s
-        match what:
-            case "failure":
-                return report.failed(self._outcomes[-1], len(ranks))
-            case "signal":
-                return report.told(number, grace_s)
-            case "interrupt":
-                return report.interrupted(grace_s)
-            case "again":
-                return report.again(number)
-            case "silent":
-                return report.silent(self._options.hang)
-            case "hang":
-                return report.hung(grace_s)
-            case "timeout":
-                return report.timed_out(self._options.timeout_s, grace_s)
-            case "overdue":
-                return report.overdue(ranks, grace_s)
-            case "stuck":
-                return report.stuck(ranks, decisions.STUCK_S)
-        return "the launcher is gone: ended the workers"
 
 
 def _import_the_rest() -> None:
