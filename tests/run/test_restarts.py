@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +176,7 @@ def test_whoever_is_killed_between_attempts_nothing_is_left(victim: str, tmp_pat
         assert one.all_gone()
 
 
-def test_workers_that_cannot_be_started_are_started_anew_as_well(tmp_path: Path):
-    """A file in place of a directory: the first attempt's files can be made, the second's not."""
+def test_where_the_next_attempt_has_no_place_for_its_files_the_failure_is_the_end(tmp_path: Path):
     (tmp_path / "me").mkdir()
     (tmp_path / "me/attempt_1").write_text("")
     words = ("--nproc", 1, "--max-restarts", 3, "--log-dir", tmp_path, "--rdzv-id", "me")
@@ -187,21 +185,45 @@ def test_workers_that_cannot_be_started_are_started_anew_as_well(tmp_path: Path)
     assert "cannot start anew: cannot make the directory" in done.stderr
 
 
+def test_what_cannot_be_executed_is_tried_as_often_as_what_fails(tmp_path: Path):
+    program = tmp_path / "program"
+    program.write_text("#!/no/such/interpreter\n")
+    program.chmod(0o755)
+    done = launch("--quiet", "--nproc", 2, "--max-restarts", 2, "--no-python", program)
+    assert done.returncode == 127
+    assert "restart 2 of 2" in done.stderr
+
+
+def test_a_full_pipe_keeps_nobody_from_a_restart_and_tears_no_line(tmp_path: Path):
+    """Rank 0 writes more than anybody reads; rank 1 fails in the first attempt."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, sys, time\n"
+        "attempt, rank = os.environ['TORCHELASTIC_RESTART_COUNT'], os.environ['RANK']\n"
+        "if rank == '1':\n    time.sleep(0.3)\n    sys.exit(attempt == '0')\n"
+        "for number in range(20_000):\n"
+        "    os.write(1, f'{attempt} {number} {\"x\" * 90}\\n'.encode())\n"
+    )
+    words = ("--nproc", 2, "--max-restarts", 1)
+    with launched(*words, script, directory=tmp_path) as one:
+        until(lambda: "restart 1 of 1" in one.stderr, "the restart")
+        assert one.status() == 0
+        assert one.all_gone()
+        numbers: dict[bytes, list[int]] = {b"0": [], b"1": []}
+        for line in one.output.splitlines():
+            attempt, number, filling = line.split()
+            assert filling == b"x" * 90
+            numbers[attempt].append(int(number))
+        first = numbers[b"0"]
+        assert first == list(range(len(first)))
+        assert numbers[b"1"] == list(range(20_000))
+
+
 def test_a_launcher_without_a_guard_starts_workers_anew(tmp_path: Path):
     words = ("--nproc", 2, "--max-restarts", 1, AGAIN, 1, "1:exit", 7)
     with launched(*words, directory=tmp_path, command=WITHOUT_GUARD) as one:
         assert one.status() == 0
         assert len(said(one.output)) == 4
-
-
-def test_a_restart_takes_no_longer_than_a_start():
-    began = time.monotonic()
-    launch("--quiet", "--nproc", 1, AGAIN, 0, "exit", 0)
-    start_s = time.monotonic() - began
-    began = time.monotonic()
-    done = launch("--quiet", "--nproc", 1, "--max-restarts", 10, AGAIN, 10, "exit", 7)
-    assert done.returncode == 0
-    assert (time.monotonic() - began) / 11 < 2 * start_s + 0.1  # each attempt waits for 0.1 s
 
 
 def test_several_nodes_are_told_of_slurms_requeue():
