@@ -105,9 +105,11 @@ def _launch() -> int:
 
 
 def _of_the_job(request: Request, resolution: world.Resolution) -> list[str]:
-    me = resolution.world
-    several_nodes = me.world_size > me.local_world_size
-    return [*cli.warnings(request, several_nodes), *resolution.warnings]
+    return [*cli.warnings(request, _has_several_nodes(resolution)), *resolution.warnings]
+
+
+def _has_several_nodes(resolution: world.Resolution) -> bool:
+    return resolution.world.world_size > resolution.world.local_world_size
 
 
 def _to_be_said(request: Request, resolution: world.Resolution, seats: decide.Seats) -> list[str]:
@@ -119,14 +121,8 @@ def _to_be_said(request: Request, resolution: world.Resolution, seats: decide.Se
 
 
 def _check_parent(request: Request, resolution: world.Resolution) -> None:
+    """What no launcher can do in this mode, or none of several."""
     me = resolution.world
-    if request.max_restarts and me.mode != "task" and me.world_size > me.local_world_size:
-        raise UsageError(
-            "--max-restarts starts the workers of one machine anew, and this job has "
-            f"{me.nnodes or 'several'} nodes, whose workers it would leave behind; leave it out, "
-            "and have Slurm start the job anew: #SBATCH --requeue, and srun ... || scontrol "
-            "requeue $SLURM_JOB_ID"
-        )
     if request.need_parent and me.mode == "task":
         flag = request.need_parent[0]
         manager = resolution.managers[0]
@@ -134,6 +130,13 @@ def _check_parent(request: Request, resolution: world.Resolution) -> None:
             f"{flag} needs a launcher that stays above its workers, and in task mode there is "
             f"none; type one launcher per node: "
             + manager.starting(1, "--nproc", me.local_world_size, flag, "...")
+        )
+    if request.max_restarts and _has_several_nodes(resolution):
+        raise UsageError(
+            "--max-restarts starts the workers of one machine anew, and this job has "
+            f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave it "
+            "out, and have Slurm start the whole job anew: #SBATCH --requeue, and srun ... || "
+            "scontrol requeue $SLURM_JOB_ID"
         )
 
 

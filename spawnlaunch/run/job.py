@@ -52,7 +52,7 @@ def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
     while True:
         ending = gang.run(workers)
         more = restarted(tally, options.restarts, gang.state, ending.healthy_s)
-        if more is None or ending.cause is None or not end(tree) or gang.is_told_to_end():
+        if more is None or not end(tree) or gang.is_told_to_end():
             return ending._replace(restarted=tuple(attempts))
         try:
             workers = crew.again(more.total)
@@ -60,9 +60,10 @@ def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
         except UsageError as error:
             say([f"cannot start anew: {error}"])
             return ending._replace(restarted=tuple(attempts))
-        from spawnlaunch.run import report
+        from spawnlaunch.run import report  # most launches have nothing to report
 
-        gang.say([report.restart(ending, more, options.restarts)])
+        gang.say([report.restart(ending, more, options.restarts), *filter(None, [ending.oom])])
+        assert ending.cause  # or there would be no restart
         attempts.append(Attempt(ending.cause, ending.status, ending.healthy_s))
         tally = more
 

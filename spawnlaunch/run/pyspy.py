@@ -6,6 +6,7 @@ leaves the process running; who hangs does not change its stack under the reader
 """
 
 import os
+import signal
 import sys
 from collections.abc import Callable
 
@@ -26,34 +27,36 @@ def find() -> str | None:
 
 
 class Spying:
-    """One run of py-spy; `told` gets what it wrote, or "" where that are no stacks, and why."""
+    """One run of py-spy; `told` gets the stacks, or "" and the reason why there are none.
+
+    Raises OSError where it cannot be started. It is a child of ours, reaped by who reaps orphans.
+    """
 
     def __init__(self, program: str, pid: int, loop: Loop, told: Callable[[str, str], None]):
         self._loop = loop
         self._told = told
         self._text = b""
         self._fd, theirs = os.pipe()
+        command = [program, "dump", "--nonblocking", "--pid", str(pid)]
+        output = [(os.POSIX_SPAWN_DUP2, theirs, fd) for fd in (1, 2)]
         try:
-            child = os.posix_spawn(
-                program,
-                [program, "dump", "--nonblocking", "--pid", str(pid)],
-                os.environ,
-                file_actions=[(os.POSIX_SPAWN_DUP2, theirs, 1), (os.POSIX_SPAWN_DUP2, theirs, 2)],
-                setsigmask=(),
-            )
-            self._pidfd = kernel.open_pidfd(child)
+            child = os.posix_spawn(program, command, os.environ, file_actions=output, setsigmask=())
+        except OSError:
+            os.close(self._fd)
+            raise
         finally:
             os.close(theirs)
+        self._pidfd = kernel.open_pidfd(child)
         loop.watch(self._fd, self._read)
         loop.alarm(self._too_late, PATIENCE_S)
 
     def cancel(self) -> None:
-        """Nobody wants to know any more. (The process is a child of ours: who reaps those does.)"""
+        """Nobody wants to know any more."""
         self._loop.alarm(self._too_late, None)
         self._loop.forget(self._fd)
         os.close(self._fd)
         if self._pidfd is not None:
-            kernel.signal_pidfd(self._pidfd, 9)
+            kernel.signal_pidfd(self._pidfd, signal.SIGKILL)
             os.close(self._pidfd)
 
     def _too_late(self) -> None:
@@ -66,7 +69,10 @@ class Spying:
         if not chunk:
             self.cancel()
             text = self._text.decode(errors="replace")
-            self._told(*((text, "") if "\nThread " in text else ("", _reason(text))))
+            if "\nThread " in text:
+                self._told(text, "")
+            else:
+                self._told("", _reason(text))
 
 
 def _reason(text: str) -> str:

@@ -23,11 +23,11 @@ from typing import NamedTuple
 from spawnlaunch.run import pyspy, signals, threads
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.output import Output
-from spawnlaunch.run.processtree import below, catches, look
+from spawnlaunch.run.processtree import Process, below, catches, look, send
 from spawnlaunch.run.say import worded
 from spawnlaunch.run.worker import Worker
 
-ANSWER_S = 2.0  # for a process to begin to tell its stacks, which takes it milliseconds
+ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
 QUIET_S = 0.1  # without another word: it has told all
 ALL_S = 30.0  # for all processes together, and from then on the kernel is asked, which is quick
 
@@ -36,14 +36,14 @@ class Target(NamedTuple):
     """A process to be asked."""
 
     worker: Worker
-    pid: int
-    parent: int | None  # None: it is the worker itself
+    process: Process
+    is_worker: bool  # and no child of one
 
     @property
     def name(self) -> str:
         """As a person looks for it."""
-        of = "" if self.parent is None else f", below {self.parent}"
-        return f"rank {self.worker.rank} (pid {self.pid}{of})"
+        below = "" if self.is_worker else f", below {self.process.parent}"
+        return f"rank {self.worker.rank} (pid {self.process.pid}{below})"
 
 
 class Stacks:
@@ -68,16 +68,16 @@ class Stacks:
             return
         for worker, pid in workers:
             for process in below(filter(None, [look(pid)])):
-                parent = None if process.pid == pid else process.parent
                 if not process.dead:
-                    self._targets.append(Target(worker, process.pid, parent))
+                    self._targets.append(Target(worker, process, process.pid == pid))
         self._busy = True
         self._end_at = time.monotonic() + ALL_S
         self._next()
 
     def cancel(self) -> None:
         """Ask nobody any more."""
-        self._loop.alarm(self._listen, None)
+        for call in (self._listen, self._next):
+            self._loop.alarm(call, None)
         if self._spying:
             self._spying.cancel()
         self._targets.clear()
@@ -92,7 +92,7 @@ class Stacks:
         target = self._targets.popleft()
         if time.monotonic() > self._end_at:
             self._ask_the_kernel(target, "")
-        elif catches(target.pid, signals.STACKS):
+        elif catches(target.process.pid, signals.STACKS):
             self._ask(target)
         else:
             self._spy(target)
@@ -102,7 +102,7 @@ class Stacks:
     def _ask(self, target: Target) -> None:
         self._write(worded([f"stacks of {target.name}, told by itself:"]))
         self._asking = Asking(target, self._output)
-        os.kill(target.pid, signals.STACKS)
+        send(signals.STACKS, [target.process])
         self._loop.alarm(self._listen, QUIET_S)
 
     def _listen(self) -> None:
@@ -135,16 +135,16 @@ class Stacks:
                 self._ask_the_kernel(target, f" (py-spy: {why})")
 
         try:
-            self._spying = pyspy.Spying(program, target.pid, self._loop, told)
+            self._spying = pyspy.Spying(program, target.process.pid, self._loop, told)
         except OSError as error:
             self._ask_the_kernel(target, f" (py-spy: {error.strerror})")
 
     # The kernel
 
     def _ask_the_kernel(self, target: Target, why: str) -> None:
-        found = threads.lines(target.pid)
+        found = threads.lines(target.process.pid)
         if found:
-            name = _command(target.pid)
+            name = _command(target.process.pid)
             head = f"{target.name}: {name}, as the kernel sees it{why}:"
             self._write(worded([head]) + "".join(f"    {line}\n" for line in found))
         self._loop.alarm(self._next, 0)
@@ -173,24 +173,16 @@ class Asking:
     def is_telling(self) -> bool:
         """Whether it may have more to say than at the last call."""
         last, self._last = self._last, self._length()
-        if self._last == self._before:
-            return self._is_visible and time.monotonic() < self._until
-        return self._last > last
+        if time.monotonic() > self._until:  # it may be one that always has something to say
+            return False
+        return self._last > last or (self._last == self._before and self._is_visible)
 
     def unseen(self) -> str:
         """What it has told without being shown here."""
         if self._source is not None:
-            fresh = self._source.received - self._before
-            return (
-                ""
-                if self._source.is_shown
-                else self._source.tail[-fresh:].decode("utf-8", "replace")
-            )
-        if self._file is None:
-            return ""
-        with open(self._file, "rb") as file:
-            file.seek(self._before)
-            return file.read().decode("utf-8", "replace")
+            fresh = self._source.tail[self._before - self._source.received :]
+            return "" if self._source.is_shown else fresh.decode(errors="replace")
+        return _end_of(self._file, self._before) if self._file else ""
 
     def _length(self) -> int:
         if self._source is not None:
@@ -209,3 +201,13 @@ def _command(pid: int) -> str:
     except OSError:
         words = []
     return " ".join(words)[:60] or "no name"
+
+
+def _end_of(path: str, offset: int) -> str:
+    """What has been added to a file."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return file.read().decode(errors="replace")
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror}\n"

@@ -181,6 +181,21 @@ def test_the_launcher_watches_while_somebody_takes_his_time_to_tell(tmp_path: Pa
         assert one.all_gone()
 
 
+def test_who_always_has_something_to_say_does_not_keep_the_others_from_telling(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import faulthandler, os, sys, time\n"
+        "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
+        "os.write(1, b'ready\\n')\n"
+        "while os.environ['RANK'] == '0':\n    time.sleep(0.01)\n    os.write(2, b'talk\\n')\n"
+        "time.sleep(600)\n"
+    )
+    with launched("--nproc", 2, "--stack-on-usr2", script, directory=tmp_path) as one:
+        ask(one, 2, "stacks of rank 1")
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+
+
 def test_nobody_is_bothered_with_stacks_unasked():
     (plain,) = reports(launch("--nproc", 1, WORKERS / "report.py").stdout)
     assert "SPAWNLAUNCH_STACK_SIGNAL" not in plain["environ"]
