@@ -15,7 +15,15 @@ from spawnlaunch import __version__, values
 from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
 from spawnlaunch.binding.policy import DEFAULT
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import GRACE_S, Program, Request
+from spawnlaunch.request import (
+    DUMP,
+    GRACE_S,
+    KILL,
+    NO_RESTART,
+    RESTART_WINDOW_S,
+    Program,
+    Request,
+)
 from spawnlaunch.streams import StreamsByRank
 
 PROG = "spawnlaunch"
@@ -47,16 +55,17 @@ examples:
 
 exit status: 0 when every worker ended with 0, else that of the first worker that failed (128 + n
 when signal n ended it). When signal n told the launcher to end: 128 + n, unless all workers ended
-by themselves with one same status, then that. 2 for wrong use of this command."""
+by themselves with one same status, then that. 124 after --timeout and --on-hang kill. 2 for wrong
+use of this command."""
 
 
-# Flags that only a launcher that stays above its workers can serve, and those of them that it
-# does not serve yet.
+# Flags that only a launcher that stays above its workers can serve.
 NEED_PARENT = (
     *("tee", "local-ranks-filter", "ranks-filter"),
-    *("max-restarts", "timeout", "preload", "result", "grace"),
+    *("max-restarts", "restart-window", "no-restart-status"),
+    *("hang-timeout", "on-hang", "stack-on-usr2"),
+    *("timeout", "preload", "result", "grace"),
 )
-NOT_YET = ("max-restarts", "timeout")
 
 
 class _Parser(argparse.ArgumentParser):
@@ -74,9 +83,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     ours, workers = _cut(argv, flags)
     options = vars(parser.parse_args(ours))
     module, no_python = options.pop("m"), options.pop("no_python")
-    given = [name for name in NEED_PARENT if options[name.replace("-", "_")] is not None]
-    for name in NOT_YET:
-        options.pop(name.replace("-", "_"))
+    given = _given(parser, options)
     grace_s, preload = options.pop("grace"), options.pop("preload")
     local_ranks, ranks = options.pop("local_ranks_filter"), options.pop("ranks_filter")
     policy = options.pop("bind")
@@ -89,6 +96,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         python=environ.get("PYTHON_EXEC") or python,
         need_parent=tuple(f"--{name}" for name in given),
         grace_s=GRACE_S if grace_s is None else grace_s,
+        restart_window_s=options.pop("restart_window"),
+        timeout_s=options.pop("timeout"),
+        hang_timeout_s=options.pop("hang_timeout"),
         preload=preload or (),
         local_ranks_filter=local_ranks or frozenset(),
         ranks_filter=ranks or frozenset(),
@@ -98,11 +108,23 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     return request
 
 
-def warnings(request: Request) -> list[str]:
+def _given(parser: argparse.ArgumentParser, options: Mapping[str, object]) -> list[str]:
+    """Those of NEED_PARENT that ask for something; --max-restarts=0 does not."""
+    named = ((name, name.replace("-", "_")) for name in NEED_PARENT)
+    return [name for name, key in named if options[key] != parser.get_default(key)]
+
+
+def warnings(request: Request, several_nodes: bool) -> list[str]:
     """What was asked for, and does less than one may expect."""
+    found = []
     if request.tee and request.tee.used and request.log_dir is None:
-        return ["--tee without --log-dir DIR: all is shown, and nothing is kept in files"]
-    return []
+        found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
+    if request.hang_timeout_s and several_nodes:
+        found.append(
+            "--hang-timeout: each node listens to its own ranks only, so those that never write "
+            "anything seem to hang"
+        )
+    return found
 
 
 def _check_together(request: Request) -> None:
@@ -139,7 +161,7 @@ def _build() -> tuple[_Parser, dict[str, bool]]:
     parser.add_argument("-h", "--help", action="help", help="show this page")
     version = f"{PROG} {__version__}"
     parser.add_argument("--version", action="version", version=version, help="show the version")
-    for add in (_add_workers, _add_binding, _add_nodes, _add_ending, _add_output, _add_later):
+    for add in (_add_workers, _add_binding, _add_nodes, _add_ending, _add_output):
         add(parser)
     takes_value = {
         name: action.nargs is None for action in parser._actions for name in action.option_strings
@@ -265,6 +287,56 @@ def _add_ending(parser: _Parser) -> None:
         help="for workers that are told to end (SIGTERM), before they are killed; default "
         f"{GRACE_S:g}; also --shutdown-timeout",
     )
+    add(
+        "--max-restarts",
+        type=values.whole,
+        default=0,
+        metavar="N",
+        help="when a worker fails, stop all and start all anew, up to N times, with another "
+        "MASTER_PORT unless you named one; for one machine",
+    )
+    add(
+        "--restart-window",
+        type=values.seconds,
+        default=RESTART_WINDOW_S,
+        metavar="SECONDS",
+        help="workers that fail after so long have all N restarts again; default "
+        f"{RESTART_WINDOW_S:g}, 0: never",
+    )
+    add(
+        "--no-restart-status",
+        type=values.statuses,
+        default=NO_RESTART,
+        metavar="LIST",
+        help="a first failure with one of these ends the launch; default "
+        f"{','.join(map(str, sorted(NO_RESTART)))} (wrong use, and: saved, start me again)",
+    )
+    add(
+        "--timeout",
+        type=values.seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="for the whole launch, which then ends as by SIGTERM, with status 124",
+    )
+    add(
+        "--hang-timeout",
+        type=values.seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="when no rank has written anything for so long, show the stacks of all threads",
+    )
+    add(
+        "--on-hang",
+        choices=(DUMP, KILL),
+        default=DUMP,
+        help="and go on (default: dump), or end the workers, with status 124 (kill; --max-restarts "
+        "starts them anew)",
+    )
+    add(
+        "--stack-on-usr2",
+        action="store_true",
+        help="SIGUSR2 to the launcher shows the stacks, and does not go to the workers",
+    )
     add("--result", metavar="FILE", help="how every rank ended, as JSON")
 
 
@@ -312,12 +384,6 @@ def _add_output(parser: _Parser) -> None:
         metavar="LIST",
         help="with --explain: as if these were the allowed CPUs",
     )
-
-
-def _add_later(parser: _Parser) -> None:
-    """Flags that need a launcher that stays; recognised, so that task mode can say so."""
-    for name in NOT_YET:
-        parser.add_argument(f"--{name}", metavar="X", help=argparse.SUPPRESS)
 
 
 def _cut(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[str], list[str]]:

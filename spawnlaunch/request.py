@@ -8,6 +8,11 @@ from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.streams import StreamsByRank
 
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
+RESTART_WINDOW_S = 3600.0
+# Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
+# is for whoever has preempted us.
+NO_RESTART = frozenset({2, 75})
+DUMP, KILL = "dump", "kill"  # what --on-hang may say
 
 
 class Program(NamedTuple):
@@ -59,6 +64,13 @@ class Request(NamedTuple):
     ranks_filter: frozenset[int] = frozenset()  # likewise, by global rank; both empty: all are
     no_prefix: bool = False
     grace_s: float = GRACE_S
+    max_restarts: int = 0
+    restart_window_s: float = RESTART_WINDOW_S  # after which the budget is full again; 0: never
+    no_restart_status: frozenset[int] = NO_RESTART  # of a first failure
+    timeout_s: float = 0.0  # for the whole launch; 0: none
+    hang_timeout_s: float = 0.0  # without output of any rank; 0: for ever
+    on_hang: str = DUMP
+    stack_on_usr2: bool = False
     result: str | None = None  # file for the outcome of all ranks
     explain: str | None = None  # "text" or "json"
     need_parent: tuple[str, ...] = ()  # flags given that only a launcher that stays can serve

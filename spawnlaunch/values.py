@@ -116,6 +116,17 @@ def ranks(text: str) -> frozenset[int]:
         raise ArgumentTypeError(f"{text!r} is no list of ranks; type numbers: 0,4-7") from None
 
 
+def statuses(text: str) -> frozenset[int]:
+    """
+    >>> sorted(statuses("2,75"))
+    [2, 75]
+    """
+    numbers = [number for number in text.split(",") if number]
+    if all(number.isascii() and number.isdigit() and int(number) < 256 for number in numbers):
+        return frozenset(map(int, numbers))
+    raise ArgumentTypeError(f"{text!r} is no list of exit statuses; type numbers to 255: 2,75")
+
+
 def modules(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:

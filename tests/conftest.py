@@ -1,7 +1,6 @@
 """Fixtures that tests of several packages share."""
 
 import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,16 +9,13 @@ import pytest
 
 from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
+from tests.launching import heed_signals
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("timeless", deadline=None)
 hypothesis.settings.load_profile("timeless")
 
-# A job in the background of a script has SIGINT ignored, and nohup SIGHUP: launches inherit that,
-# and keep it. The tests are about launches that have not.
-for _signum in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
-    if signal.getsignal(_signum) is signal.SIG_IGN:
-        signal.signal(_signum, signal.SIG_DFL)
+heed_signals()
 
 
 @pytest.fixture(scope="session")

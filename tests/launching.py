@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -41,6 +42,16 @@ FOREIGN = (
     *("SLURM", "OMP_", "OMPI_", "PMI", "MPI_", "PALS_", "FLUX_", "JSM_", "LSB_", "PBS_"),
     *("PE_HOSTFILE", "NSLOTS", "NHOSTS", "JOB_ID", "JOB_COMPLETION_INDEX", "SGE_"),
 )
+
+
+def heed_signals() -> None:
+    """Give up that signals are ignored, as in a background job of a script, or under nohup.
+
+    Launches inherit that, and keep it. The tests are about launches that have not.
+    """
+    for signum in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGTERM):
+        if signal.getsignal(signum) is signal.SIG_IGN:
+            signal.signal(signum, signal.SIG_DFL)
 
 
 def clean_environ(**extra: str) -> dict[str, str]:

@@ -95,7 +95,8 @@ FLAGS = """
 --rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size --rewrite-slurm-env
 --grace --redirects --log-dir --local-ranks-filter --ranks-filter --no-prefix
 --explain --sysfs-root --allowed-cpus
---tee --max-restarts --timeout --preload --result
+--tee --preload --result --max-restarts --restart-window --no-restart-status
+--timeout --hang-timeout --on-hang --stack-on-usr2
 """
 
 

@@ -1,12 +1,23 @@
 """--explain: what every launcher of a job would do, and why, without doing any of it."""
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from spawnlaunch.run.environment import MARK
-from tests.launching import MPICH_RANK, REPORTER, SLURM_TASK, clean_environ, explain, launch
+from tests.launching import (
+    LAUNCHER,
+    MPICH_RANK,
+    REPORTER,
+    SLURM_TASK,
+    clean_environ,
+    explain,
+    launch,
+)
 
 STEP = {**SLURM_TASK, "SLURM_NTASKS": "4"}
 BY_HAND = "--nproc 2 --nnodes 2 --node-rank 1 --master-addr node0"
@@ -138,3 +149,14 @@ def test_the_port_it_names_is_free_again():
     port = explain("--nproc", 2)["world"]["master_port"]
     assert f"spawnlaunch-port-{port}" not in Path("/proc/net/unix").read_text()
     assert explain("--nproc", 2, "--master-port", port)["world"]["master_port"] == port
+
+
+def test_a_reader_that_has_seen_enough_ends_it_as_it_ends_other_programs():
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [*LAUNCHER, "--explain", str(REPORTER)]
+    done = subprocess.run(
+        command, env=clean_environ(), stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")

@@ -1,6 +1,6 @@
 """Go: exec the worker in place, or start the workers and watch them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from spawnlaunch.run import logfiles, scratch, terminal
@@ -12,12 +12,17 @@ __all__ = ["Options", "in_place", "launch", "options", "scratch", "terminal"]
 
 def in_place(worker: Worker) -> NoReturn:
     """Become the worker: signals and exit status are the resource manager's own business."""
-    logfiles.make_directories([worker])
+    logfiles.prepare([worker])
     become(worker, ())
 
 
-def launch(workers: Sequence[Worker], options: Options) -> int:
-    """Start the workers and see them to their end; the result is the exit status."""
-    from spawnlaunch.run import launcher  # in task mode every import is each rank's cost
+def launch(
+    workers: Sequence[Worker], again: Callable[[int], Sequence[Worker]], options: Options
+) -> int:
+    """Start the workers and see them to their end; the result is the exit status.
 
-    return launcher.launch(workers, options)
+    `again` gives the workers of restart 1, 2, and so on.
+    """
+    from spawnlaunch.run import job, launcher  # in task mode every import is each rank's cost
+
+    return launcher.launch(job.Crew(workers, again), options)

@@ -22,6 +22,8 @@ from spawnlaunch.run.signals import exit_status
 
 RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
 
+TIMED_OUT = 124  # exit status of timeout(1) (coreutils)
+
 # After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
 STUCK_S = 10.0
 
@@ -53,11 +55,23 @@ class TimeUp(NamedTuple):
     prompt: bool = False
 
 
+class TimedOut(NamedTuple):
+    """The launch has had all the time that it was given."""
+
+
+class Silent(NamedTuple):
+    """No worker has written anything for as long as the user finds suspicious."""
+
+
+class StacksTold(NamedTuple):
+    """TellStacks is done."""
+
+
 class LauncherGone(NamedTuple):
     """The launcher has died, and nobody is there to watch for."""
 
 
-Event = Exited | Signalled | GuardSignalled | TimeUp | LauncherGone
+Event = Exited | Signalled | GuardSignalled | TimeUp | TimedOut | Silent | StacksTold | LauncherGone
 
 
 class Send(NamedTuple):
@@ -80,6 +94,12 @@ class Kill(NamedTuple):
     ranks: frozenset[int]
 
 
+class TellStacks(NamedTuple):
+    """Show where each thread of the workers is. It takes a while, and ends with StacksTold."""
+
+    ranks: frozenset[int]
+
+
 class Deadline(NamedTuple):
     """Send TimeUp after so many seconds; any earlier deadline is void."""
 
@@ -89,17 +109,19 @@ class Deadline(NamedTuple):
 class Announce(NamedTuple):
     """Tell the user, in words that the state gives."""
 
-    what: str  # "failure", "signal", "interrupt", "again", "overdue", "stuck" or "gone"
+    # "failure", "signal", "interrupt", "again", "timeout", "silent", "hang", "overdue", "stuck",
+    # or "gone"
+    what: str
     number: int = 0  # the rank, or the signal
 
 
-Action = Send | Forward | Kill | Deadline | Announce
+Action = Send | Forward | Kill | TellStacks | Deadline | Announce
 
 
 class Cause(NamedTuple):
     """Why the gang is being ended."""
 
-    kind: str  # "failure", "signal" or "gone"
+    kind: str  # "failure", "signal", "timeout", "hang" or "gone"
     number: int = 0  # the rank that failed first, or the signal
     code: int = 0  # of a failure: how that rank ended
 
@@ -115,6 +137,10 @@ class State(NamedTuple):
     cause: Cause | None = None
     interrupts: int = 0  # SIGINTs that the launcher has got
     suspended: bool = False
+    told_to_end: bool = False  # after something else had been the cause
+    stack_signal: int = 0  # asks for the workers' stacks, instead of going to them
+    ends_hung: bool = False  # --on-hang kill
+    hung: bool = False  # and will be ended once their stacks are told
 
     @property
     def status(self) -> int:
@@ -123,6 +149,8 @@ class State(NamedTuple):
             return 0
         if self.cause.kind == "failure":
             return exit_status(self.cause.code)
+        if self.cause.kind in ("timeout", "hang"):
+            return TIMED_OUT
         codes = {code for _, code in self.ended}
         if len(codes) == 1 and min(codes) >= 0:
             return codes.pop()  # all ended by themselves and alike: "preempted, saved" is seen
@@ -142,11 +170,17 @@ def decide(state: State, event: Event) -> Decision:
         case Signalled():
             return _passed_on(state, event)
         case GuardSignalled(signum=signum):
-            return _stop(state, Cause("signal", signum)) if state.stage == RUNNING else (state, [])
+            return _end(state, Cause("signal", signum))
         case TimeUp():
             return _time_up(state, event)
+        case TimedOut():
+            return _end(state, Cause("timeout"))
+        case Silent():
+            return _silent(state)
+        case StacksTold():
+            return _stacks_told(state)
         case LauncherGone():
-            state = state._replace(cause=state.cause or Cause("gone"))
+            state = state._replace(cause=state.cause or Cause("gone"), told_to_end=True)
             return _kill(state, [Announce("gone")])
 
 
@@ -169,9 +203,14 @@ def _told_to_stop(state: State, event: Signalled) -> Decision:
     if state.stage == RUNNING and at_worker_too:
         state = state._replace(stage=INTERRUPTED, cause=cause)
         return state, [Deadline(state.grace_s / 2), Announce("interrupt", event.signum)]
+    return _end(state, cause)
+
+
+def _end(state: State, cause: Cause) -> Decision:
+    """The launch is to end, which may be on its way already."""
     if state.stage in (RUNNING, INTERRUPTED):
         return _stop(state, cause)
-    return state, []
+    return state._replace(told_to_end=True), []
 
 
 def _stop(state: State, cause: Cause, grace_s: float | None = None) -> Decision:
@@ -201,6 +240,8 @@ def _kill(state: State, announce: list[Action]) -> Decision:
 
 def _passed_on(state: State, event: Signalled) -> Decision:
     """A signal for the workers; one that has the terminal has had what was typed there."""
+    if event.signum == state.stack_signal:
+        return state, [TellStacks(state.running)]
     ranks = frozenset() if state.lone and event.typed else state.running
     if event.signum in signals.FORWARD:
         return state, [Forward(event.signum, ranks)]
@@ -217,3 +258,17 @@ def _time_up(state: State, event: TimeUp) -> Decision:
     if state.stage == STOPPING:
         return _kill(state, [Announce("overdue")])
     return state, [Deadline(None), Announce("stuck")]
+
+
+def _silent(state: State) -> Decision:
+    if state.stage != RUNNING or state.suspended:
+        return state, []
+    told: list[Action] = [Announce("silent"), TellStacks(state.running)]
+    return state._replace(hung=state.ends_hung), told
+
+
+def _stacks_told(state: State) -> Decision:
+    hung, state = state.hung, state._replace(hung=False)
+    if hung and state.running and state.stage == RUNNING:
+        return _stop(state, Cause("hang"))
+    return state, []

@@ -11,18 +11,17 @@ have started comes to the launcher, a subreaper too, which kills it. So either o
 
 import os
 import signal
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run import job, kernel, signals
 from spawnlaunch.run.decisions import GuardSignalled
+from spawnlaunch.run.job import Crew
 from spawnlaunch.run.loop import SignalPipe
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.processtree import Tree
 from spawnlaunch.run.say import say
 from spawnlaunch.run.supervisor import Gang, Place
-from spawnlaunch.run.worker import Worker
 
 
 class Guard(NamedTuple):
@@ -32,7 +31,7 @@ class Guard(NamedTuple):
     channel: int  # descriptor to write signals to
 
 
-def start(workers: Sequence[Worker], options: Options, place: Place) -> Guard:
+def start(crew: Crew, options: Options, place: Place) -> Guard:
     """Fork the guard; the signals that the launcher watches are blocked by now.
 
     Raises OSError where there can be no other process.
@@ -44,7 +43,7 @@ def start(workers: Sequence[Worker], options: Options, place: Place) -> Guard:
         status = os.EX_SOFTWARE
         try:
             os.close(outlet)
-            status = _guard(workers, options, place, launcher, inlet)
+            status = _guard(crew, options, place, launcher, inlet)
         except UsageError as error:
             say([f"error: {error}"])
             status = 2
@@ -62,19 +61,17 @@ def start(workers: Sequence[Worker], options: Options, place: Place) -> Guard:
     return Guard(pid, outlet)
 
 
-def _guard(
-    workers: Sequence[Worker], options: Options, place: Place, launcher: int, inlet: int
-) -> int:
+def _guard(crew: Crew, options: Options, place: Place, launcher: int, inlet: int) -> int:
     """Be the guard; the result is the exit status, for the launcher to have as well."""
     kernel.rename("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    _leave_group(stay_in_session=not workers[0].own_session)
+    _leave_group(stay_in_session=not crew.first[0].own_session)
     tree = Tree(options.mark, adopts=kernel.adopt_orphans())
     signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
     gang = Gang(options, place, tree, pipe)
     gang.watch_signals(GuardSignalled)
     gang.watch_launcher(inlet)
-    return job.carry_out(gang, tree, workers, options)
+    return job.carry_out(gang, tree, crew, options)
 
 
 def _leave_group(stay_in_session: bool) -> None:

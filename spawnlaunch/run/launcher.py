@@ -2,12 +2,12 @@
 
 import os
 import signal
-from collections.abc import Sequence
 from contextlib import suppress
 
 from spawnlaunch.run import guard, job, kernel, scratch, signals
 from spawnlaunch.run.decisions import Cause, Signalled
 from spawnlaunch.run.guard import Guard
+from spawnlaunch.run.job import Crew
 from spawnlaunch.run.loop import SignalPipe
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending
@@ -15,12 +15,11 @@ from spawnlaunch.run.processtree import Tree, child_pids
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import exit_status, how_it_ended
 from spawnlaunch.run.supervisor import TYPED, Gang, Place
-from spawnlaunch.run.worker import Worker
 
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
 
 
-def launch(workers: Sequence[Worker], options: Options) -> int:
+def launch(crew: Crew, options: Options) -> int:
     """Run the workers to their end; the result is the exit status.
 
     The signals that end, stop or continue the launch stay blocked, so that none cuts in while the
@@ -31,11 +30,11 @@ def launch(workers: Sequence[Worker], options: Options) -> int:
     mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, watched))
     place = Place(os.getpgrp(), mask)
     if not kernel.IS_LINUX:
-        return _without_guard(workers, options, place, watched)
+        return _without_guard(crew, options, place, watched)
     foreign = child_pids(os.getpid())
     tree = Tree(options.mark, adopts=kernel.adopt_orphans(), foreign=foreign)
     try:
-        watcher = guard.start(workers, options, place)
+        watcher = guard.start(crew, options, place)
     except OSError as error:
         say([f"cannot start a guard: {error.strerror}; see ulimit -u, and the pids limit of the "
              "cgroup"])  # fmt: skip
@@ -77,9 +76,7 @@ def _take_over(code: int, watcher: Guard, tree: Tree, options: Options) -> int:
     return status
 
 
-def _without_guard(
-    workers: Sequence[Worker], options: Options, place: Place, watched: frozenset[int]
-) -> int:
+def _without_guard(crew: Crew, options: Options, place: Place, watched: frozenset[int]) -> int:
     """Where the kernel has no subreapers, the launcher itself starts and watches the workers.
 
     Then nobody is there to end them if it is killed with SIGKILL.
@@ -87,4 +84,4 @@ def _without_guard(
     tree = Tree(options.mark, adopts=False)
     gang = Gang(options, place, tree, SignalPipe(watched))
     gang.watch_signals(Signalled)
-    return job.carry_out(gang, tree, workers, options)
+    return job.carry_out(gang, tree, crew, options)

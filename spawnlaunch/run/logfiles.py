@@ -1,17 +1,18 @@
-"""The directories of the ranks' files.
+"""The places of the ranks' files.
 
 They are made before anybody is started, so that a place that cannot be written to is said once and
-costs nothing.
+costs nothing. An error file that an earlier attempt or launch has left there is not this one's.
 """
 
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run.worker import Worker
 
 
-def make_directories(workers: Iterable[Worker]) -> None:
+def prepare(workers: Iterable[Worker]) -> None:
     """Raises UsageError where one cannot be made."""
     for worker in workers:
         for directory in {os.path.dirname(path) for path in _files(worker)}:
@@ -22,6 +23,8 @@ def make_directories(workers: Iterable[Worker]) -> None:
                     f"cannot make the directory {directory}: {error.strerror}; name another with "
                     "--log-dir"
                 ) from None
+        with suppress(OSError, KeyError):
+            os.unlink(worker.environ["TORCHELASTIC_ERROR_FILE"])
 
 
 def _files(worker: Worker) -> list[str]:

@@ -2,12 +2,13 @@
 
 epoll hands out descriptors in the order in which they became ready: with a pidfd for every worker
 that is the order of their exits, which `waitid` does not tell. Where there is no epoll, poll does
-the same without the order.
+the same without the order. Whoever waits for a time has an alarm.
 """
 
 import os
 import select
 import signal
+import time
 from collections.abc import Callable, Iterable
 
 
@@ -16,6 +17,7 @@ class Loop:
 
     def __init__(self) -> None:
         self._calls: dict[int, Callable[[], None]] = {}
+        self._alarms: dict[Callable[[], None], float] = {}  # monotonic clock, seconds
         if hasattr(select, "epoll"):
             self._poller: select.epoll | select.poll = select.epoll()
             self._per_second = 1
@@ -33,16 +35,35 @@ class Loop:
         self._poller.unregister(fd)
         del self._calls[fd]
 
-    def turn(self, timeout_s: float | None) -> None:
+    def alarm(self, call: Callable[[], None], after_s: float | None) -> None:
+        """Call `call` once, after so many seconds; each has one alarm, and None takes it back."""
+        self._alarms.pop(call, None)
+        if after_s is not None:
+            self._alarms[call] = time.monotonic() + after_s
+
+    def turn(self, timeout_s: float | None = None) -> None:
         """Wait until something is ready, and make the calls; at most `timeout_s` (None: forever).
 
         A call may forget descriptors that are ready too: they are not called any more.
         """
-        timeout = None if timeout_s is None else max(0.0, timeout_s) * self._per_second
-        for fd, _ in self._poller.poll(timeout):
+        timeout = self._left(timeout_s)
+        for fd, _ in self._poller.poll(timeout if timeout is None else timeout * self._per_second):
             call = self._calls.get(fd)
             if call:
                 call()
+        now = time.monotonic()
+        for due in [call for call, when in self._alarms.items() if when <= now]:
+            if self._alarms.get(due, now + 1) <= now:  # an earlier one may have taken it back
+                del self._alarms[due]
+                due()
+
+    def _left(self, timeout_s: float | None) -> float | None:
+        """Seconds until the first alarm, or until `timeout_s` have passed."""
+        now = time.monotonic()
+        lefts = [when - now for when in self._alarms.values()]
+        if timeout_s is not None:
+            lefts.append(timeout_s)
+        return max(0.0, min(lefts)) if lefts else None
 
 
 class SignalPipe:

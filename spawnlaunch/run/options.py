@@ -5,7 +5,21 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Request
+from spawnlaunch.request import KILL, Request
+from spawnlaunch.run.restarts import Budget
+
+
+class Hang(NamedTuple):
+    """When to tell where the workers are."""
+
+    timeout_s: float = 0.0  # of silence; 0: never
+    ends: bool = False  # and ends the workers then
+    stack_on_usr2: bool = False
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether anybody may ever ask."""
+        return self.timeout_s > 0 or self.stack_on_usr2
 
 
 class Options(NamedTuple):
@@ -18,6 +32,9 @@ class Options(NamedTuple):
     result: str | None  # file for the outcome of all ranks
     error_file: str | None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
     preload: tuple[str, ...] = ()  # modules to import before the workers are forked
+    restarts: Budget = Budget()
+    timeout_s: float = 0.0  # for the whole launch; 0: none
+    hang: Hang = Hang()
 
     @property
     def mark(self) -> str:
@@ -37,5 +54,14 @@ def options(
         )
     error_file = environ.get("TORCHELASTIC_ERROR_FILE")
     return Options(
-        request.grace_s, scratch, hostname, run_id, result, error_file or None, request.preload
+        grace_s=request.grace_s,
+        scratch=scratch,
+        hostname=hostname,
+        run_id=run_id,
+        result=result,
+        error_file=error_file or None,
+        preload=request.preload,
+        restarts=Budget(request.max_restarts, request.restart_window_s, request.no_restart_status),
+        timeout_s=request.timeout_s,
+        hang=Hang(request.hang_timeout_s, request.on_hang == KILL, request.stack_on_usr2),
     )

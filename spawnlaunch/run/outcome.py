@@ -19,8 +19,16 @@ class Outcome(NamedTuple):
     tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
 
 
+class Attempt(NamedTuple):
+    """Workers that failed, and were followed by others."""
+
+    cause: Cause
+    status: int  # what the launcher's exit status would have been
+    healthy_s: float  # from their start to the failure, in seconds
+
+
 class Ending(NamedTuple):
-    """How the launch ended."""
+    """How the launch ended, or one attempt of it."""
 
     status: int  # the launcher's exit status
     cause: Cause | None  # None: every worker ended with 0
@@ -28,6 +36,7 @@ class Ending(NamedTuple):
     hostname: str
     run_id: str
     oom: str | None  # evidence of the out-of-memory killer, in words
+    restarted: tuple[Attempt, ...] = ()  # those before, in their order
 
     @property
     def first_failure(self) -> Outcome | None:
@@ -35,3 +44,9 @@ class Ending(NamedTuple):
         if self.cause is None or self.cause.kind != "failure":
             return None
         return next(one for one in self.outcomes if one.rank == self.cause.number)
+
+    @property
+    def healthy_s(self) -> float:
+        """For how long it went well, in seconds."""
+        first = self.first_failure
+        return first.after_s if first else max(outcome.after_s for outcome in self.outcomes)

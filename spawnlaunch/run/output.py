@@ -30,7 +30,8 @@ class Dropped(NamedTuple):
 class Output:
     """The streams of all workers of a launch."""
 
-    def __init__(self, loop: Loop) -> None:
+    def __init__(self, loop: Loop, hears_all: bool = False) -> None:
+        self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
         self._loop = loop
         self._sinks: dict[int, Sink] = {}  # by our descriptor
         self._sources: list[tuple[int, Source]] = []  # with the descriptor that each is shown on
@@ -40,7 +41,7 @@ class Output:
     def connect(self, worker: Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
-            if not _needs_pipe(worker, fd, route):
+            if not self._needs_pipe(worker, fd, route):
                 continue
             ours, self._theirs[fd] = os.pipe()
             sink = self._sink(fd) if route.shown else None
@@ -50,6 +51,18 @@ class Output:
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
+
+    def _needs_pipe(self, worker: Worker, fd: int, route: Route) -> bool:
+        """Whether a stream must come through here.
+
+        A lone worker on one of several nodes is to be told from those elsewhere, but not on a
+        terminal, where it may want to ask for something.
+        """
+        if route.is_redirected:
+            return False
+        if self._hears_all or worker.own_session or route.file is not None or not route.shown:
+            return True
+        return bool(worker.prefix) and not os.isatty(fd)
 
     def _sink(self, fd: int) -> Sink:
         """Ours; one for both streams where both are the same file or terminal."""
@@ -86,6 +99,15 @@ class Output:
         sink.put(sink.screen.leave_bar() + text.encode(errors="backslashreplace"))
         return True
 
+    def stderr_of(self, rank: int) -> Source | None:
+        """The stderr of a worker, where it comes through here."""
+        return self._stderr.get(rank)
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether workers may be waiting for the reader of our own streams."""
+        return any(sink.is_full for sink in self._sinks.values())
+
     @property
     def silent_s(self) -> float:
         """For how many seconds no worker has written anything that came through here."""
@@ -106,19 +128,6 @@ class Output:
         for fd, sink in self._sinks.items():
             sizes[fd] += sink.give_up()
         return [Dropped(NAMES[fd], size) for fd, size in sizes.items() if size]
-
-
-def _needs_pipe(worker: Worker, fd: int, route: Route) -> bool:
-    """Whether a stream must come through here.
-
-    A lone worker on one of several nodes is to be told from those elsewhere, but not on a terminal,
-    where it may want to ask for something.
-    """
-    if route.is_redirected:
-        return False
-    if worker.own_session or route.file is not None or not route.shown:
-        return True
-    return bool(worker.prefix) and not os.isatty(fd)
 
 
 def _painted(worker: Worker, sink: Sink) -> bytes:

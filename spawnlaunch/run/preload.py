@@ -8,6 +8,7 @@ Where the import has done what no fork may follow (forkable.py), it is refused.
 """
 
 import atexit
+import faulthandler
 import gc
 import io
 import os
@@ -22,6 +23,7 @@ from typing import Any, NamedTuple, NoReturn
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Program
 from spawnlaunch.run import blas, kernel
+from spawnlaunch.run.environment import STACK_SIGNAL
 from spawnlaunch.run.forkable import objections, open_fds
 from spawnlaunch.run.worker import Worker, settle
 
@@ -79,6 +81,9 @@ def _take_on(worker: Worker, image: Image) -> None:
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
+    number = worker.environ.get(STACK_SIGNAL)
+    if number:
+        faulthandler.register(int(number), file=2, all_threads=True)
     count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if count.isdigit() and int(count) > 0:
         blas.set_threads(int(count))

@@ -107,6 +107,16 @@ def mark_of(pid: int) -> str | None:
     return values[0].decode(errors="replace") if values else None
 
 
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
+    try:
+        with open(f"/proc/{pid}/status") as file:
+            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
+    except OSError:
+        return False
+    return bool(masks) and bool(int(masks[0], 16) >> (signum - 1) & 1)
+
+
 def marked(run: str) -> list[Process]:
     """All living processes that bear the mark of the run."""
     return [
@@ -117,7 +127,12 @@ def marked(run: str) -> list[Process]:
 
 
 def kill(processes: Iterable[Process]) -> None:
-    """SIGKILL for each process that is still the one that was looked at."""
+    """SIGKILL for each process."""
+    send(signal.SIGKILL, processes)
+
+
+def send(signum: int, processes: Iterable[Process]) -> None:
+    """Signal each process that is still the one that was looked at."""
     for process in processes:
         if process.dead:
             continue
@@ -125,16 +140,16 @@ def kill(processes: Iterable[Process]) -> None:
         now = look(process.pid)
         if now and now.start == process.start:
             if fd is None:
-                _kill_by_number(process.pid)
+                _send_by_number(signum, process.pid)
             else:
-                kernel.signal_pidfd(fd, signal.SIGKILL)
+                kernel.signal_pidfd(fd, signum)
         if fd is not None:
             os.close(fd)
 
 
-def _kill_by_number(pid: int) -> None:
+def _send_by_number(signum: int, pid: int) -> None:
     with suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, signal.SIGKILL)
+        os.kill(pid, signum)
 
 
 def reap(pids: Iterable[int]) -> None:

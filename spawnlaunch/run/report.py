@@ -5,8 +5,38 @@ The report ends with the first failure's own traceback, so that it is what a per
 
 from collections.abc import Iterator, Sequence
 
+from spawnlaunch.run.decisions import STUCK_S, State
+from spawnlaunch.run.options import Hang, Options
 from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.restarts import Budget, Tally
 from spawnlaunch.run.signals import how_it_ended, name
+
+
+def announced(
+    what: str, number: int, state: State, outcomes: Sequence[Outcome], options: Options
+) -> str:
+    """The line for a decision's Announce; `outcomes` are those so far."""
+    ranks, grace_s = sorted(state.running), options.grace_s
+    match what:
+        case "failure":
+            return failed(outcomes[-1], len(ranks))
+        case "signal":
+            return told(number, grace_s)
+        case "interrupt":
+            return interrupted(grace_s)
+        case "again":
+            return again(number)
+        case "silent":
+            return silent(options.hang)
+        case "hang":
+            return hung(grace_s)
+        case "timeout":
+            return timed_out(options.timeout_s, grace_s)
+        case "overdue":
+            return overdue(ranks, grace_s)
+        case "stuck":
+            return stuck(ranks, STUCK_S)
+    return "the launcher is gone: ended the workers"
 
 
 def failed(outcome: Outcome, others: int) -> str:
@@ -30,6 +60,37 @@ def again(signum: int) -> str:
     return f"{name(signum)} again: killing the workers"
 
 
+def timed_out(timeout_s: float, grace_s: float) -> str:
+    """Said at once when the time of the launch is over."""
+    return f"--timeout: {timeout_s:g} s are over; stopping the workers, which have {grace_s:g} s"
+
+
+def silent(hang: Hang) -> str:
+    """Said before the stacks."""
+    return f"no output from any rank for {hang.timeout_s:g} s; this is where they are:"
+
+
+def hung(grace_s: float) -> str:
+    """Said after them."""
+    return f"--on-hang kill: stopping the workers, which have {grace_s:g} s"
+
+
+def restart(ending: Ending, tally: Tally, budget: Budget) -> str:
+    """Said when all have ended and are about to start anew."""
+    in_all = "" if tally.total == tally.used else f" (in all {tally.total})"
+    return f"{_why(ending)}: restart {tally.used} of {budget.most}{in_all}"
+
+
+def _why(ending: Ending) -> str:
+    first = ending.first_failure
+    if first is None:
+        return f"the workers hung after {ending.healthy_s:.1f} s"
+    return (
+        f"rank {first.rank} on {ending.hostname} ({_pid(first)}) {how_it_ended(first.code)} after "
+        f"{first.after_s:.1f} s"
+    )
+
+
 def overdue(ranks: Sequence[int], grace_s: float) -> str:
     """Said when the grace has ended."""
     return f"{_ranks(ranks)} still ran after {grace_s:g} s: killed"
@@ -48,10 +109,9 @@ def summary(ending: Ending) -> Iterator[str]:
     first = ending.first_failure
     listed = [outcome for outcome in ending.outcomes if outcome != first]
     if first:
-        yield (
-            f"failed{' first' if listed else ''}: rank {first.rank} on {ending.hostname} "
-            f"({_pid(first)}) {how_it_ended(first.code)} after {first.after_s:.1f} s"
-        )
+        restarts = len(ending.restarted)
+        before = f", and {restarts} restart{'s' if restarts > 1 else ''}" if restarts else ""
+        yield f"failed{' first' if listed else ''}: {_why(ending)}{before}"
     elif len({outcome.code for outcome in listed}) > 1:
         listed = [outcome for outcome in listed if not _as_told(outcome)]
     else:

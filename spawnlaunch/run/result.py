@@ -2,17 +2,21 @@
 
     {"status": 7, "cause": "failure", "signal": null, "first_failure": 1, "host": "node0",
      "run_id": "local-4711", "oom": null,
+     "restarts": [{"cause": "failure", "rank": 3, "status": 139, "signal": "SIGSEGV",
+                   "seconds": 8.5}, ...],
      "ranks": [{"rank": 0, "local_rank": 0, "pid": 4713, "status": 143, "signal": "SIGTERM",
                 "told": "SIGTERM", "seconds": 1.25}, ...]}
 
 `status` is an exit status as the shell has it. `signal` names what ended a rank (above: the
 launch), `told` what the launcher had sent it before; both are null where there was nothing.
+`restarts` has one entry for each attempt that was followed by another, with the rank that failed
+first; all else is about the last attempt.
 """
 
 import os
 from typing import Any
 
-from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run.outcome import Attempt, Ending, Outcome
 from spawnlaunch.run.signals import exit_status, name
 
 
@@ -27,7 +31,19 @@ def as_dict(ending: Ending) -> dict[str, Any]:
         "host": ending.hostname,
         "run_id": ending.run_id,
         "oom": ending.oom,
+        "restarts": [_restart(attempt) for attempt in ending.restarted],
         "ranks": [_rank(outcome) for outcome in sorted(ending.outcomes)],
+    }
+
+
+def _restart(attempt: Attempt) -> dict[str, Any]:
+    cause = attempt.cause
+    return {
+        "cause": cause.kind,
+        "rank": cause.number if cause.kind == "failure" else None,
+        "status": attempt.status,
+        "signal": name(-cause.code) if cause.code < 0 else None,
+        "seconds": round(attempt.healthy_s, 3),
     }
 
 

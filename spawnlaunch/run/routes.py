@@ -60,7 +60,7 @@ def routes(request: Request, world: World, i: int, directory: str | None) -> Rou
         return Route(file, shown and not (redirected & ~teed & stream))
 
     stdout, stderr = route(STDOUT), route(STDERR)
-    if stdout == Route(None, False):
+    if stdout == Route(None, False) and not request.hang_timeout_s:
         stdout = Route(os.devnull, False)  # of stderr the last lines are needed if it fails
     return Routes(stdout, stderr)
 

@@ -3,7 +3,8 @@
 | signal                  | meaning                                                        |
 |-------------------------|----------------------------------------------------------------|
 | INT, TERM, HUP, QUIT    | end the job: SIGTERM to the workers, SIGKILL after the grace   |
-| USR1, USR2, WINCH       | for the workers: forwarded to those that catch it              |
+| USR1, USR2, WINCH       | for the workers: forwarded to those that catch it; USR2 may    |
+|                         | ask for their stacks instead (--stack-on-usr2)                 |
 | TSTP, CONT              | stop and continue the workers' process groups                  |
 | CHLD                    | a process of ours has ended                                    |
 
@@ -17,6 +18,9 @@ from collections.abc import Iterable
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 FORWARD = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH})
 JOB_CONTROL = frozenset({signal.SIGTSTP, signal.SIGCONT})
+# Asks a worker for the stacks of its threads. Hardly any program uses this signal, and who does not
+# catch it, and so would die of it, is never sent it. There are no real-time signals on macOS.
+STACKS = int(signal.SIGRTMIN) + 7 if hasattr(signal, "SIGRTMIN") else 0
 # A background process that writes to a terminal under `stty tostop` would be stopped by these.
 TERMINAL = frozenset({signal.SIGTTIN, signal.SIGTTOU})
 

@@ -23,6 +23,7 @@ class Source:
 
     def __init__(self, fd: int, loop: Loop, sink: Sink | None, prefix: bytes, route: Route):
         self.tail = b""
+        self.received = 0  # bytes, since the beginning
         self.last_read = time.monotonic()
         self._fd: int | None = fd
         self._loop = loop
@@ -39,6 +40,11 @@ class Source:
     def is_open(self) -> bool:
         """Whether more may come."""
         return self._fd is not None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether what comes is seen by our own reader."""
+        return self._sink is not None
 
     @property
     def holds_more(self) -> bool:
@@ -65,6 +71,7 @@ class Source:
             self._end()
             return
         self.last_read = time.monotonic()
+        self.received += len(chunk)
         self.tail = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (
             (self.tail + chunk)[-TAIL_BYTES:]
         )  # fmt: skip

@@ -20,11 +20,15 @@ from spawnlaunch.run.loop import Loop, SignalPipe
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.output import Output
-from spawnlaunch.run.processtree import Tree
-from spawnlaunch.run.say import say, worded
+from spawnlaunch.run.processtree import Tree, catches
+from spawnlaunch.run.say import say, worded, write
 from spawnlaunch.run.worker import Worker, become, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # few launches want it
+    from spawnlaunch.run.hang import HangHelp
 
 
 class Running(NamedTuple):
@@ -53,29 +57,43 @@ class Gang:
         self._pipe = pipe
         self._turn_into: Callable[[Worker, Iterable[int]], NoReturn] = become
         self._loop = Loop()
-        self._output = Output(self._loop)
+        self._output = Output(self._loop, hears_all=options.hang.timeout_s > 0)
+        self._hang_help: HangHelp | None = None
+        if options.hang.is_wanted:
+            from spawnlaunch.run import hang
+
+            self._hang_help = hang.HangHelp(
+                options.hang, self._loop, self._output, self._show, self.happened
+            )
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
-        self._deadline: float | None = None
         self._outcomes: list[Outcome] = []
         self.state = State(frozenset(), options.grace_s)
 
     def run(self, workers: Sequence[Worker]) -> Ending:
-        """Start the workers and see them to their end."""
+        """Start the workers and see them to their end; then others may be run."""
+        self._ended, self._told, self._outcomes = set(), {}, []
         lone = len(workers) == 1 and not workers[0].own_session
-        self.state = State(frozenset(w.rank for w in workers), self._options.grace_s, lone)
+        hang = self._options.hang
+        self.state = State(
+            frozenset(w.rank for w in workers),
+            self._options.grace_s,
+            lone,
+            stack_signal=signal.SIGUSR2 if hang.stack_on_usr2 else 0,
+            ends_hung=hang.ends,
+        )
         self._start(workers)
+        if self._hang_help:
+            self._hang_help.begin(workers)
         _import_the_rest()
         gc.enable()  # off while it costs a launch time, on while a launch lasts for days
         before = oom.count()
         while self.state.running:
-            left = None if self._deadline is None else self._deadline - time.monotonic()
-            if left is not None and left <= 0:
-                self._deadline = None
-                self.happened(decisions.TimeUp(self._prompt()))
-            else:
-                self._loop.turn(left)
+            self._loop.turn()
+        self._loop.alarm(self._time_up, None)
+        if self._hang_help:
+            self._hang_help.cancel()
         return Ending(
             status=self.state.status,
             cause=self.state.cause,
@@ -84,6 +102,20 @@ class Gang:
             run_id=self._options.run_id,
             oom=oom.evidence(before, oom.count()) if self.state.status else None,
         )
+
+    def end_after(self, seconds: float) -> None:
+        """Bound the time of the launch, from now on."""
+        self._loop.alarm(lambda: self.happened(decisions.TimedOut()), seconds)
+
+    def is_told_to_end(self) -> bool:
+        """Whether somebody has asked for the end of the launch, now that nobody runs.
+
+        While the launch is stopped, that is not known.
+        """
+        self._loop.turn(0)
+        while self.state.suspended and not self.state.told_to_end:
+            self._loop.turn()
+        return self.state.told_to_end
 
     def preload(self, modules: Sequence[str]) -> None:
         """Import modules once, for all workers. Raises UsageError where that cannot be."""
@@ -109,10 +141,13 @@ class Gang:
                 ]
             )
 
-    def _say(self, lines: Sequence[str]) -> None:
+    def say(self, lines: Sequence[str]) -> None:
         """Speak between the lines of the workers."""
-        if not self._output.say(worded(lines)):
-            say(lines)
+        self._show(worded(lines))
+
+    def _show(self, text: str) -> None:
+        if not self._output.say(text):
+            write(text)
 
     def happened(self, event: Event) -> None:
         """Decide about an event, and act."""
@@ -150,6 +185,9 @@ class Gang:
                 self.happened(decisions.LauncherGone())
 
         self._loop.watch(fd, read)
+
+    def _time_up(self) -> None:
+        self.happened(decisions.TimeUp(self._prompt()))
 
     def _prompt(self) -> bool:
         return self.state.lone and terminal.prompt_is_open()
@@ -222,7 +260,7 @@ class Gang:
                 self._output.let_go()
             except OSError as error:  # no more processes, or no memory for one
                 words = f"cannot start rank {worker.rank}: {error.strerror}"
-                self._say([f"{words}; see ulimit -u, and the pids limit of the cgroup"])
+                self.say([f"{words}; see ulimit -u, and the pids limit of the cgroup"])
                 for missing in workers[i:]:
                     self._note(missing, None, os.EX_OSERR, time.monotonic())
                 break
@@ -237,16 +275,22 @@ class Gang:
             case decisions.Send(signum, ranks):
                 self._send(signum, ranks)
             case decisions.Forward(signum, ranks):
-                caught = (r for r in self._of(ranks) if _catches(r.pid, signum))
+                caught = (r for r in self._of(ranks) if catches(r.pid, signum))
                 for running in caught:
                     os.kill(running.pid, signum)
             case decisions.Kill(ranks):
                 self._tree.kill_below(running.pid for running in self._of(ranks))
                 self._send(signal.SIGKILL, ranks)
+            case decisions.TellStacks(ranks):
+                if self._hang_help:
+                    self._hang_help.tell_stacks((r.worker, r.pid) for r in self._of(ranks))
             case decisions.Deadline(after_s):
-                self._deadline = None if after_s is None else time.monotonic() + after_s
+                self._loop.alarm(self._time_up, after_s)
             case decisions.Announce(what, number):
-                self._say([self._words(what, number)])
+                from spawnlaunch.run import report  # most launches have nothing to report
+
+                words = report.announced(what, number, self.state, self._outcomes, self._options)
+                self.say([words])
 
     def _of(self, ranks: Iterable[int]) -> list[Running]:
         return [self._by_rank[rank] for rank in sorted(ranks) if rank in self._by_rank]
@@ -259,29 +303,12 @@ class Gang:
         """
         if signum in (signal.SIGTERM, signal.SIGKILL):
             self._told.update(dict.fromkeys(ranks, int(signum)))
+        if self._hang_help and signum == signal.SIGCONT:
+            self._hang_help.begin_anew()
         for running in self._of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
             if not (group and _signal_group(running.pid, signum)):
                 os.kill(running.pid, signum)
-
-    def _words(self, what: str, number: int) -> str:
-        from spawnlaunch.run import report  # most launches have nothing to report
-
-        ranks, grace_s = sorted(self.state.running), self._options.grace_s
-        match what:
-            case "failure":
-                return report.failed(self._outcomes[-1], len(ranks))
-            case "signal":
-                return report.told(number, grace_s)
-            case "interrupt":
-                return report.interrupted(grace_s)
-            case "again":
-                return report.again(number)
-            case "overdue":
-                return report.overdue(ranks, grace_s)
-            case "stuck":
-                return report.stuck(ranks, decisions.STUCK_S)
-        return "the launcher is gone: ended the workers"
 
 
 def _import_the_rest() -> None:
@@ -303,13 +330,3 @@ def _signal_group(pid: int, signum: int) -> bool:
     except (ProcessLookupError, PermissionError):  # macOS says EPERM where all are zombies
         return False
     return True
-
-
-def _catches(pid: int, signum: int) -> bool:
-    """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            masks = [line.split()[1] for line in file if line.startswith("SigCgt:")]
-    except OSError:
-        return False
-    return bool(masks) and bool(int(masks[0], 16) >> (signum - 1) & 1)

@@ -2,15 +2,16 @@
 
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Program, Request
-from spawnlaunch.run.environment import COLUMNS, MARK, environment
+from spawnlaunch.run import signals
+from spawnlaunch.run.environment import COLUMNS, MARK, STACK_SIGNAL, environment
 from spawnlaunch.run.routes import Route, Routes, check_filters, directories, prefix, routes
+from spawnlaunch.run.say import say
 from spawnlaunch.world import Resolution, World
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
@@ -44,18 +45,20 @@ def plan(
     hostname: str,
     scratch: str,
     columns: int | None,
+    restart: int = 0,
 ) -> list[Worker]:
     """The workers that this launcher starts, in the order of their local ranks.
 
     `scratch` is a directory for files that need not outlive the launch, `columns` the width of the
-    terminal that our stdout is. A single worker stays in the launcher's session, so that it has the
-    terminal. Raises UsageError for flags that do not fit the ranks that there are.
+    terminal that our stdout is, and `restart` counts how often they have been started before. A
+    single worker stays in the launcher's session, so that it has the terminal. Raises UsageError
+    for flags that do not fit the ranks that there are.
     """
     check_filters(request, resolution.world)
     world, exports = resolution.world, resolution.exports
     run = os.path.basename(scratch)  # unique, so it is the mark of this run as well
     workers = []
-    logs = directories(request.log_dir, world, len(seats), hostname, restart=0)
+    logs = directories(request.log_dir, world, len(seats), hostname, restart)
     for i, (seat, files) in enumerate(zip(seats, logs, strict=True)):
         rank = world.rank + i
         streams, before_lines = (
@@ -64,11 +67,15 @@ def plan(
         )
         several = len(seats) > 1
         own: dict[str, object] = {
+            "TORCHELASTIC_RESTART_COUNT": restart,
+            "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
             "TORCHELASTIC_ERROR_FILE": _error_file(world, rank, files, environ, scratch),
             COLUMNS: columns - len(before_lines)
             if columns and several and streams.stdout.shown
             else None,
         }
+        wants_stacks = request.hang_timeout_s or request.stack_on_usr2
+        own[STACK_SIGNAL] = signals.STACKS or None if wants_stacks else None
         if world.mode != "task":
             own[MARK] = f"{run}.{rank}"
         workers.append(
@@ -124,7 +131,7 @@ def start(
             prepare(worker)
             turn_into(worker, signal_mask)
         except Exception as error:
-            print(f"spawnlaunch: rank {worker.rank}: cannot start: {error!r}", file=sys.stderr)
+            say([f"rank {worker.rank}: cannot start: {error!r}"])
         finally:
             os._exit(CANNOT_EXECUTE)  # whatever happened: never run on as a second parent
     return pid
@@ -139,10 +146,8 @@ def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         os.execvpe(worker.command[0], worker.command, worker.environ)
     except OSError as error:
-        _say(
-            f"rank {worker.rank}: cannot start {worker.command[0]!r}: "
-            f"{error.strerror}; check the program and its permissions"
-        )
+        say([f"rank {worker.rank}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
+             "program and its permissions"])  # fmt: skip
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
 
 
@@ -161,9 +166,7 @@ def _sit_down(worker: Worker) -> None:
     memory = apply.place_memory(worker.seat, worker.mem_bind)
     if worker.local_rank == 0:
         refusals.append(memory)
-    for refusal in refusals:
-        if refusal:
-            _say(f"rank {worker.rank}: {refusal}")
+    say(f"rank {worker.rank}: {refusal}" for refusal in refusals if refusal)
 
 
 def _redirect(route: Route, fd: int) -> None:
@@ -172,7 +175,3 @@ def _redirect(route: Route, fd: int) -> None:
         file = route.open()
         os.dup2(file, fd)
         os.close(file)
-
-
-def _say(line: str) -> None:
-    print(f"spawnlaunch: {line}", file=sys.stderr, flush=True)

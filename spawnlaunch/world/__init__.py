@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
 from spawnlaunch.world import detect, inherited, master, network, traps
-from spawnlaunch.world.facts import Environ, Fact, Lost
+from spawnlaunch.world.facts import Environ, Fact, Lost, is_named
 from spawnlaunch.world.manager import Manager
 from spawnlaunch.world.place import (
     LOCAL,
@@ -196,14 +196,7 @@ def _claim_port(resolution: Resolution) -> tuple[Resolution, HeldPort | None]:
     if world.rank != 0:
         return resolution, None
     if world.master_port == master.FREE:
-        held = hold_free_port()
-        fact = resolution.sources["master_port"]._replace(
-            value=held.port, source="free port outside the ephemeral range (local mode)"
-        )
-        return resolution._replace(
-            world=world._replace(master_port=held.port),
-            sources={**resolution.sources, "master_port": fact},
-        ), held
+        return _with_free_port(resolution, "local mode")
     holding = hold(world.master_port)
     if holding is None:
         source = resolution.sources["master_port"].source
@@ -212,3 +205,25 @@ def _claim_port(resolution: Resolution) -> tuple[Resolution, HeldPort | None]:
             "listen there; end what uses it, or type --master-port N"
         )
     return resolution, holding
+
+
+def _with_free_port(resolution: Resolution, why: str) -> tuple[Resolution, HeldPort]:
+    held = hold_free_port()
+    fact = resolution.sources["master_port"]._replace(
+        value=held.port, source=f"free port outside the ephemeral range ({why})"
+    )
+    return resolution._replace(
+        world=resolution.world._replace(master_port=held.port),
+        sources={**resolution.sources, "master_port": fact},
+    ), held
+
+
+def anew(resolution: Resolution, environ: Environ) -> tuple[Resolution, HeldPort | None]:
+    """For workers of one machine that start once more: another port, unless somebody named this.
+
+    What listened on the old one may not be quite gone. Hold the old port until this has returned,
+    and the new one differs from it. Raises UsageError where no port is free.
+    """
+    if is_named(resolution.sources["master_port"], environ):
+        return resolution, None
+    return _with_free_port(resolution, "restart")

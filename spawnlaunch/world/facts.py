@@ -28,6 +28,17 @@ class Fact(NamedTuple):
     lost: tuple[Lost, ...] = ()
 
 
+def is_named(fact: Fact, environ: Environ) -> bool:
+    """Whether somebody said it, by a flag or a variable, and no rule of ours.
+
+    >>> is_named(Fact(29500, "MASTER_PORT"), {"MASTER_PORT": "29500"})
+    True
+    >>> is_named(Fact(20000, "computed from SLURM_JOB_ID=1"), {"SLURM_JOB_ID": "1"})
+    False
+    """
+    return fact.source.startswith("--") or fact.source in environ
+
+
 # A reader answers a question from the environment, or says None where the environment does not.
 Reader = Callable[[Environ], Fact | None]
 

@@ -11,6 +11,7 @@ from spawnlaunch.run.decisions import (
     RUNNING,
     STOPPING,
     STUCK_S,
+    TIMED_OUT,
     Action,
     Announce,
     Cause,
@@ -23,7 +24,11 @@ from spawnlaunch.run.decisions import (
     LauncherGone,
     Send,
     Signalled,
+    Silent,
+    StacksTold,
     State,
+    TellStacks,
+    TimedOut,
     TimeUp,
     decide,
 )
@@ -154,6 +159,56 @@ def test_what_was_typed_for_a_worker_that_has_the_terminal_is_not_sent_again():
         assert not action.ranks
 
 
+def test_when_the_time_is_over_the_workers_are_told_to_end_and_the_status_is_that_of_timeout():
+    state, actions = after(gang(2), TimedOut())
+    assert actions == [Send(TERM, ranks(0, 1)), Deadline(30.0), Announce("timeout")]
+    assert after(state, Exited(0, 0), Exited(1, 0))[0].status == TIMED_OUT
+    assert after(gang(2), Exited(0, 7), TimedOut(), Exited(1, -TERM))[0].status == 7
+
+
+def test_whoever_tells_the_launch_to_end_while_it_stops_a_failure_wants_no_restart():
+    failed, _ = after(gang(2), Exited(0, 7))
+    assert not failed.told_to_end
+    for event in (
+        Signalled(TERM),
+        Signalled(INT),
+        GuardSignalled(TERM),
+        TimedOut(),
+        LauncherGone(),
+    ):
+        assert after(failed, event)[0].told_to_end
+        assert after(failed, Exited(1, -TERM), event)[0].told_to_end
+
+
+def test_SIGUSR2_asks_for_stacks_where_that_was_wanted():
+    asked = gang(2)._replace(stack_signal=signal.SIGUSR2)
+    state, actions = after(asked, Signalled(signal.SIGUSR2))
+    assert (state, actions) == (asked, [TellStacks(ranks(0, 1))])
+    assert after(state, StacksTold())[1] == []
+    assert after(asked, Signalled(signal.SIGUSR1))[1] == [Forward(signal.SIGUSR1, ranks(0, 1))]
+
+
+def test_silence_is_told_of_and_ends_the_workers_only_where_that_was_wanted():
+    for ends in (False, True):
+        state, actions = after(gang(2)._replace(ends_hung=ends), Silent())
+        assert actions == [Announce("silent"), TellStacks(ranks(0, 1))]
+        state, actions = after(state, StacksTold())
+        assert state.stage == (STOPPING if ends else RUNNING)
+        assert (Send(TERM, ranks(0, 1)) in actions) == ends
+        assert after(state, Exited(0, 0), Exited(1, 0))[0].status == (TIMED_OUT if ends else 0)
+
+
+def test_who_is_stopped_or_ending_does_not_hang():
+    for before in (Signalled(signal.SIGTSTP), Signalled(TERM), Exited(0, 7)):
+        assert after(gang(2)._replace(ends_hung=True), before, Silent())[1] == []
+
+
+def test_who_ended_while_the_stacks_were_told_did_not_hang():
+    hung = gang(1)._replace(ends_hung=True)
+    assert after(hung, Silent(), Exited(0, 0), StacksTold())[0].status == 0
+    assert after(hung, Silent(), Exited(0, 7), StacksTold())[0].status == 7
+
+
 EVENTS = st.one_of(
     st.builds(Exited, st.integers(0, 3), st.sampled_from([0, 1, 85, -TERM, -KILL])),
     st.builds(
@@ -164,13 +219,13 @@ EVENTS = st.one_of(
     ),
     st.builds(GuardSignalled, st.sampled_from([INT, TERM])),
     st.builds(TimeUp, st.booleans()),
-    st.just(LauncherGone()),
+    st.sampled_from([LauncherGone(), TimedOut(), Silent(), StacksTold()]),
 )
 
 
-@given(st.integers(1, 4), st.booleans(), st.lists(EVENTS, max_size=12))
-def test_whatever_happens(n, lone, events):
-    state = gang(n, lone=lone and n == 1)
+@given(st.integers(1, 4), st.booleans(), st.booleans(), st.lists(EVENTS, max_size=12))
+def test_whatever_happens(n, lone, ends_hung, events):
+    state = gang(n, lone=lone and n == 1)._replace(ends_hung=ends_hung)
     deadline: float | None = None
     for event in events:
         if isinstance(event, Exited) and event.rank not in state.running:
@@ -193,7 +248,7 @@ def test_whatever_happens(n, lone, events):
 
 def only_the_living_are_signalled(state: State, actions: list[Action]) -> None:
     for action in actions:
-        if isinstance(action, Send | Forward | Kill):
+        if isinstance(action, Send | Forward | Kill | TellStacks):
             assert action.ranks <= state.running
 
 

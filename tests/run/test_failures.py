@@ -129,6 +129,7 @@ def test_the_result_file_tells_how_every_rank_ended(tmp_path: Path):
         "first_failure": 1,
         "run_id": "me",
         "oom": None,
+        "restarts": [],
     }
     assert (zero["rank"], zero["status"], zero["signal"], zero["told"]) == (
         0,

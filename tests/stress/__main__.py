@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from tests.launching import heed_signals
 from tests.stress.rounds import GRACE_S, Round, draw, expected, has_grace, play
 
 
@@ -20,6 +21,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", type=int, default=None, help="play this round alone")
     options = parser.parse_args()
+    heed_signals()
     seed = random.SystemRandom().randrange(1 << 32) if options.seed is None else options.seed
     numbers = range(options.rounds) if options.only is None else [options.only]
     print(f"seed {seed}, {len(numbers)} rounds", flush=True)

@@ -1,7 +1,8 @@
 """One round of the stress test: what is drawn, what must come of it, and what came.
 
 Somebody (a worker, the launcher, the guard) gets a signal at some time. Whatever that does, in the
-end nothing of the launch may be left, and the exit status must be the right one.
+end nothing of the launch may be left, and the exit status must be the right one. Workers may be
+forked from a warm image, and started anew when they fail; some do nothing but fail.
 """
 
 import random
@@ -18,6 +19,7 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV, signal
 DEADLY = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT)
 KINDS = ("plain", "stubborn", "session", "daemon", "naked")
 SAVED = 85
+MANY = 10**6  # restarts
 
 # A Python that gets SIGINT before it has read its own startup files ends with 1.
 TOO_EARLY = 1
@@ -31,25 +33,29 @@ class Round(NamedTuple):
     ending: str  # what workers do on SIGTERM, as family.py has it
     victim: str  # "worker", "launcher" or "guard"
     signum: signal.Signals
-    phase: str  # "starting", "running", "writing" or "stopping"
+    phase: str  # "starting", "running", "writing", "stopping" or "restarting"
     delay_s: float
+    preload: bool
+    restarts: int
 
     def __str__(self) -> str:
         family = "+".join(self.kinds) or "none"
+        how = ", preloaded" if self.preload else ""
         return (
             f"{self.signum.name} to {self.victim} while {self.phase}, {self.nproc} workers that "
-            f"{self.ending}, children: {family}, after {self.delay_s * 1000:.0f} ms"
+            f"{self.ending}{how}, {self.restarts} restarts, children: {family}, "
+            f"after {self.delay_s * 1000:.0f} ms"
         )
 
 
 def draw(rng: random.Random) -> Round:
     """Draw a round; one in ten has real DataLoaders, which take seconds to start."""
-    phase = rng.choice(("starting", "running", "writing", "stopping"))
-    ending = {"writing": "write", "stopping": "stay"}.get(
+    phase = rng.choice(("starting", "running", "writing", "stopping", "restarting"))
+    ending = {"writing": "write", "stopping": "stay", "restarting": "exit"}.get(
         phase, rng.choice(("sleep", "stay", "late"))
     )
     kinds = tuple(kind for kind in KINDS if rng.random() < 0.4)
-    if rng.random() < 0.1:
+    if rng.random() < 0.1 and phase != "restarting":
         kinds = (*kinds, "loader")
     return Round(
         nproc=rng.randint(1, 3),
@@ -58,17 +64,24 @@ def draw(rng: random.Random) -> Round:
         victim=rng.choice(("worker", "launcher", "guard")),
         signum=rng.choice(SIGNALS),
         phase=phase,
-        delay_s=rng.uniform(0.0, 0.15 if phase == "starting" else 0.03),
+        delay_s=rng.uniform(0.0, 0.15 if phase in ("starting", "restarting") else 0.03),
+        preload=rng.random() < 0.3,
+        restarts=MANY if phase == "restarting" else rng.choice((0, 0, 3)),
     )
 
 
 def expected(drawn: Round) -> set[int]:
     """The exit statuses that are right."""
     by_signal = 128 + drawn.signum
+    then_ended = {128 + signal.SIGTERM}  # those that were started anew
+    then_ended |= {SAVED} if drawn.ending == "late" else set()
+    then_ended |= {TOO_EARLY} if drawn.signum == signal.SIGINT else set()
     if drawn.victim != "worker" and drawn.signum in DEADLY:
         return {by_signal}
     if drawn.phase == "stopping":  # by SIGTERM, which was there first
         return {128 + signal.SIGTERM}
+    if drawn.phase == "restarting":  # a failure, unless the signal came between two of them
+        return {SAVED, by_signal} | (then_ended if drawn.victim == "worker" else set())
     right = {by_signal}
     if drawn.victim == "worker" and drawn.signum == signal.SIGTERM and drawn.ending == "stay":
         right = {128 + signal.SIGTERM}  # the worker ignores it, and we then end the launch so
@@ -79,7 +92,7 @@ def expected(drawn: Round) -> set[int]:
             right |= {by_signal}  # not all of them could catch it yet
     if drawn.phase == "starting" and drawn.signum == signal.SIGINT:
         right |= {TOO_EARLY}
-    return right
+    return right | then_ended if drawn.victim == "worker" and drawn.restarts else right
 
 
 def has_grace(drawn: Round) -> bool:
@@ -97,7 +110,8 @@ class Result(NamedTuple):
 
 def play(drawn: Round, directory: Path) -> Result:
     """Play a round with real processes."""
-    words = ("--nproc", drawn.nproc, "--grace", GRACE_S, FAMILY, *drawn.kinds)
+    flags = ("--nproc", drawn.nproc, "--grace", GRACE_S, "--max-restarts", drawn.restarts)
+    words = (*flags, *(("--preload", "json") if drawn.preload else ()), FAMILY, *drawn.kinds)
     ending = (drawn.ending, SAVED)
     with launched(*words, "--", *ending, directory=directory) as launch:
         _reach_phase(drawn, launch)
@@ -121,6 +135,9 @@ def _reach_phase(drawn: Round, launch: Launch) -> None:
         if drawn.victim == "worker":
             until(lambda: bool(launch.workers), "there is a worker")
         return
+    if drawn.phase == "restarting":
+        until(lambda: f"restart 2 of {MANY}" in launch.stderr, "there are restarts")
+        return
     launch.read_until(drawn.nproc)
     if drawn.phase == "stopping":
         launch.send(signal.SIGTERM)
@@ -142,4 +159,6 @@ def _strike(drawn: Round, launch: Launch) -> bool:
 
 
 def _ends_by_itself(drawn: Round) -> bool:
-    return not (drawn.victim == "worker" and drawn.signum == signal.SIGTERM)
+    if drawn.victim != "worker":
+        return True
+    return not drawn.restarts and drawn.signum != signal.SIGTERM

@@ -1,0 +1,232 @@
+"""Workers that hang: it is noticed, and told where each of their threads is."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch.run import pyspy, threads
+from spawnlaunch.run.decisions import TIMED_OUT
+from spawnlaunch.run.signals import STACKS
+from tests.launching import WORKERS, launch, reports
+from tests.run.test_without_guard import COMMAND as WITHOUT_GUARD
+from tests.run.watching import Launch, launched, until
+
+STUCK = WORKERS / "stuck.py"
+QUICKLY = ("--hang-timeout", "0.7", "--on-hang", "kill", "--grace", "0.5")
+
+
+def blocks(stderr: str) -> dict[str, str]:
+    """What was told of each process, by its name: "rank 0 (pid 12)"."""
+    name = r"(?m)^spawnlaunch: (?:stacks of )?(rank \d+ \(pid [^)]*\))(?=[,:])"
+    parts = re.split(name, stderr)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def ask(one: Launch, times: int = 1, last: str = "") -> None:
+    """Ask for the stacks, and wait until the last process has told its own."""
+    one.read_until(times)
+    one.send(signal.SIGUSR2)
+    until(lambda: last in one.stderr, f"{last!r} on stderr")
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [((), ("register",)), (("--preload", "json"), ()), (("--no-prefix",), ("register",))],
+)
+def test_a_worker_that_registered_tells_all_its_threads_by_itself(
+    flags: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
+):
+    result = tmp_path / "result.json"
+    done = launch("--quiet", "--nproc", 2, *QUICKLY, "--result", result, *flags, STUCK, *words)
+    assert done.returncode == TIMED_OUT
+    assert "no output from any rank for 0.7 s" in done.stderr
+    told = blocks(done.stderr)
+    assert len(told) == 2
+    for text in told.values():
+        assert text.startswith(", told by itself:")
+        assert "in in_a_thread" in text
+        assert "in <module>" in text
+    assert "spawnlaunch: --on-hang kill: stopping the workers" in done.stderr
+    assert json.loads(result.read_text())["cause"] == "hang"
+
+
+@pytest.fixture
+def py_spy() -> None:
+    """Only where it is installed, and may look at a process that is not below it."""
+    program = pyspy.find()
+    if program is None:
+        pytest.skip("py-spy is not installed")
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
+        time.sleep(0.2)  # for Python to start
+        command = [program, "dump", "--pid", str(other.pid)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        other.kill()
+    if "ermission" in done.stderr or "EPERM" in done.stderr:
+        pytest.skip(f"this machine lets no process look at another: {done.stderr.splitlines()[0]}")
+
+
+@pytest.mark.usefixtures("py_spy")
+def test_of_one_that_did_not_py_spy_tells():
+    done = launch("--quiet", "--nproc", 2, *QUICKLY, STUCK)
+    assert done.returncode == TIMED_OUT
+    told = blocks(done.stderr)
+    assert len(told) == 2
+    assert all(", by py-spy:" in text and "in_a_thread" in text for text in told.values())
+
+
+def test_of_a_program_that_is_no_python_the_kernel_tells_and_of_its_children():
+    done = launch("--quiet", "--nproc", 1, *QUICKLY, "--no-python", "sh", "-c", "sleep 60; :")
+    assert done.returncode == TIMED_OUT
+    (shell, child) = blocks(done.stderr).items()
+    assert "sh -c sleep 60; :, as the kernel sees it" in shell[1]
+    assert "below" in child[0]
+    assert "(sleep) sleeping" in child[1]
+
+
+def test_the_stacks_are_shown_where_stderr_goes_to_a_file(tmp_path: Path):
+    words = ("--log-dir", tmp_path, "--redirects", 3, STUCK, "register")
+    done = launch("--quiet", "--nproc", 2, *QUICKLY, *words)
+    assert done.returncode == TIMED_OUT
+    assert all("in in_a_thread" in text for text in blocks(done.stderr).values())
+
+
+def test_the_stacks_of_ranks_that_are_not_shown_are():
+    done = launch("--quiet", "--nproc", 2, "--ranks-filter", 0, *QUICKLY, STUCK, "register")
+    told = blocks(done.stderr)
+    assert len(told) == 2
+    assert all("in in_a_thread" in text for text in told.values())
+
+
+def test_a_child_of_a_worker_is_asked_too():
+    done = launch("--quiet", "--nproc", 1, *QUICKLY, STUCK, "register", "fork")
+    assert [name.count("below") for name in blocks(done.stderr)] == [0, 1]
+
+
+@pytest.mark.parametrize("flags", [(), ("--redirects", "3"), ("--ranks-filter", "1")])
+def test_a_rank_that_is_heard_from_anywhere_is_no_hang(flags: tuple[str, ...], tmp_path: Path):
+    """Rank 0 speaks all the time, wherever that goes; rank 1 never does."""
+    speak = "if [ $RANK = 0 ]; then for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done; fi"
+    place = ("--log-dir", tmp_path) if "--redirects" in flags else ()
+    words = ("--nproc", 2, *flags, *place, "--hang-timeout", "1.2", "--on-hang", "kill")
+    done = launch("--quiet", *words, "--no-python", "sh", "-c", speak)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_reader_that_reads_nothing_is_not_the_workers_hang(tmp_path: Path):
+    words = ("--nproc", 2, "--hang-timeout", "0.5", "--on-hang", "kill")
+    with launched(*words, WORKERS / "chatter.py", 30_000, "1", directory=tmp_path) as one:
+        time.sleep(1.2)
+        assert one.launcher.poll() is None
+        assert one.status() == 0, one.stderr
+        assert one.stderr == ""
+
+
+def test_dump_goes_on_and_tells_again_while_nothing_is_said(tmp_path: Path):
+    with launched(
+        "--nproc", 1, "--hang-timeout", "0.4", STUCK, "register", directory=tmp_path
+    ) as one:
+        until(lambda: one.stderr.count("no output from any rank") >= 2, "a second dump")
+        assert one.launcher.poll() is None
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+
+
+def test_a_launch_that_is_stopped_does_not_hang(tmp_path: Path):
+    with launched(
+        "--nproc", 2, "--hang-timeout", "0.8", "--on-hang", "kill", STUCK, directory=tmp_path
+    ) as one:
+        one.read_until(2)
+        one.send(signal.SIGTSTP)
+        time.sleep(1.2)
+        one.send(signal.SIGCONT)
+        assert one.stderr == ""
+        assert one.status() == TIMED_OUT
+
+
+def test_workers_that_hung_are_started_anew():
+    hung = ("--max-restarts", 1, *QUICKLY, WORKERS / "again.py", 1, "9:exit", 0)
+    done = launch("--quiet", "--nproc", 2, *hung)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"the workers hung after .* s: restart 1 of 1", done.stderr)
+
+
+@pytest.mark.parametrize("command", [None, WITHOUT_GUARD])
+def test_SIGUSR2_asks_for_stacks_and_does_not_reach_the_workers(command, tmp_path: Path):
+    with launched(
+        "--nproc", 2, "--stack-on-usr2", STUCK, "register", "handler",
+        directory=tmp_path, **({"command": command} if command else {}),
+    ) as one:  # fmt: skip
+        ask(one, 2, "stacks of rank 1")
+        until(lambda: one.stderr.count("in in_a_thread") == 2, "both have told")
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+        assert b"saved" not in one.output
+
+
+def test_without_the_flag_SIGUSR2_is_the_workers(tmp_path: Path):
+    with launched("--nproc", 2, STUCK, "handler", directory=tmp_path) as one:
+        one.read_until(2)
+        one.send(signal.SIGUSR2)
+        one.read_until(2, "saved")
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+        assert "stacks" not in one.stderr
+
+
+def test_the_launcher_watches_while_somebody_takes_his_time_to_tell(tmp_path: Path):
+    """A worker that is stopped can tell nothing; another one's failure is seen all the same."""
+    text = "import faulthandler as f, os, signal, time\nf.register(int(os.environ["
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"{text}'SPAWNLAUNCH_STACK_SIGNAL']))\nos.write(1, b'ready\\n')\n"
+        "if os.environ['RANK'] == '1':\n    time.sleep(0.7)\n    os._exit(7)\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)\n"
+    )
+    words = ("--nproc", 2, "--grace", "0.2", "--stack-on-usr2")
+    with launched(*words, script, directory=tmp_path) as one:
+        ask(one, 2, "stacks of rank 0")
+        assert one.status() == 7
+        assert one.all_gone()
+
+
+def test_who_always_has_something_to_say_does_not_keep_the_others_from_telling(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import faulthandler, os, sys, time\n"
+        "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
+        "os.write(1, b'ready\\n')\n"
+        "while os.environ['RANK'] == '0':\n    time.sleep(0.01)\n    os.write(2, b'talk\\n')\n"
+        "time.sleep(600)\n"
+    )
+    with launched("--nproc", 2, "--stack-on-usr2", script, directory=tmp_path) as one:
+        ask(one, 2, "stacks of rank 1")
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+
+
+def test_nobody_is_bothered_with_stacks_unasked():
+    (plain,) = reports(launch("--nproc", 1, WORKERS / "report.py").stdout)
+    assert "SPAWNLAUNCH_STACK_SIGNAL" not in plain["environ"]
+    flags = ("--nproc", 1, "--stack-on-usr2")
+    (asked,) = reports(launch(*flags, WORKERS / "report.py").stdout)
+    assert asked["environ"]["SPAWNLAUNCH_STACK_SIGNAL"] == str(STACKS)
+
+
+def test_threads_that_do_the_same_share_a_line():
+    script = (
+        "import threading, time\n"
+        "for _ in range(3):\n    threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "print('started', flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        until(lambda: any("3 threads" in line for line in threads.lines(process.pid)), "all sleep")
+        process.kill()
+    assert threads.lines(process.pid) == []
