@@ -15,7 +15,7 @@ from spawnlaunch import __version__, values
 from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
 from spawnlaunch.binding.policy import DEFAULT
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import GRACE_S, Program, Request
+from spawnlaunch.request import GRACE_S, LOCAL_RANK_ARGS, Program, Request
 from spawnlaunch.streams import StreamsByRank
 
 PROG = "spawnlaunch"
@@ -114,6 +114,11 @@ def _check_together(request: Request) -> None:
             f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
             "leave one of them out"
         )
+    if request.program.kind == "bundled" and request.local_rank_arg != "none":
+        raise UsageError(
+            "--local-rank-arg is for a script of yours, and the bundled training loop reads "
+            "LOCAL_RANK; leave it out, or name a script"
+        )
     if request.redirects.used and request.log_dir is None:
         raise UsageError("--redirects needs a place for the files; type --log-dir DIR as well")
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
@@ -175,6 +180,13 @@ def _add_workers(parser: _Parser) -> None:
         "--virtual-local-rank",
         action="store_true",
         help="LOCAL_RANK=0 in every worker, and one visible GPU each",
+    )
+    add(
+        "--local-rank-arg",
+        choices=LOCAL_RANK_ARGS,
+        default="none",
+        help="for scripts written for torch.distributed.launch: put --local-rank=N (hyphen) or "
+        "--local_rank=N (underscore) before the script's own arguments; default none",
     )
 
 
