@@ -24,9 +24,9 @@ def environ(**extra: str) -> dict[str, str]:
     return {"PATH": path, **extra}
 
 
-def sized(nodes: int, tasks: int) -> tuple[str, ...]:
-    """Options that make a job of this size of any of the scripts."""
-    return (f"--nodes={nodes}", f"--ntasks-per-node={tasks}", f"--gpus-per-node={tasks}")
+def sized(nodes: int, tasks: int, gpus: int) -> tuple[str, ...]:
+    """Options that make a job of this size of any of the scripts; tasks and GPUs are per node."""
+    return (f"--nodes={nodes}", f"--ntasks-per-node={tasks}", f"--gpus-per-node={gpus}")
 
 
 def until(condition: Callable[[], object], what: str) -> None:
