@@ -98,6 +98,20 @@ def test_a_preemptible_job_goes_on_bit_for_bit(
     assert history(metrics.parent) == trained
 
 
+def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path):
+    quickly = ("--rounds", "1", "--warm-up", "0", "--seconds", "0.05")
+    job = slurm.sbatch(
+        DIRECTORY / "bench.sh",
+        *sized(2, 1, 1),
+        f"--chdir={tmp_path}",
+        arguments=("--arms", "unpinned,auto", "--workloads", "jitter", *quickly),
+        env=environ(),
+    )
+    assert job.state == "COMPLETED", job.output
+    found = json.loads((tmp_path / f"bench-{job.job_id}.json").read_text())
+    assert [node["host"] for node in found["nodes"]] == ["node0", "node1"]
+
+
 def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path: Path):
     job = slurm.sbatch(
         DIRECTORY / "array.sh",
