@@ -64,6 +64,8 @@ def explained(script: Path, root: Path, local_rank: int) -> dict[str, Any]:
         SLURM_PROCID=str(tasks + local_rank),
         SLURM_LOCALID=str(local_rank),
         SLURM_KILL_BAD_EXIT="1",
+        GLOO_SOCKET_IFNAME="hsn0",  # or this machine's own interfaces may be complained about
+        NCCL_SOCKET_IFNAME="hsn0",
     )
 
 
