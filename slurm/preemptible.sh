@@ -6,8 +6,9 @@
 #
 #     sbatch preemptible.sh --steps 100000     flags of the bundled training loop
 #
-# A script of yours can take its place if it does as much: save on SIGUSR1, end with 75, and begin
-# with what it has saved.
+# A script of yours can take its place if it does as much: save on SIGUSR1, ignore SIGTERM from
+# then on (the first rank that ends makes Slurm send it to the others), end with 75, and begin with
+# what it has saved.
 
 #SBATCH --job-name=train
 #SBATCH --output=%x-%j.log

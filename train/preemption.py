@@ -80,9 +80,11 @@ def hear_no_more() -> None:
     """From now on neither signal can change how this process ends.
 
     The first task of a step that ends with another status than 0 makes Slurm send SIGTERM to the
-    rest (srun --kill-on-bad-exit), and an interpreter that is being taken down handles none.
+    rest (srun --kill-on-bad-exit). An interpreter that is being taken down gives up its handlers,
+    but leaves alone what is ignored; blocking would spare this thread only, and there are others.
     """
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def requeue(environ: Mapping[str, str], status: int) -> str:

@@ -26,9 +26,7 @@ def history(out: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def trained(
-    slurm_session: Slurm, tmp_path_factory: pytest.TempPathFactory
-) -> list[dict[str, Any]]:
+def trained(slurm_session: Slurm, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What the bundled task computes on two nodes with two tasks each, uninterrupted."""
     directory = tmp_path_factory.mktemp("tasks")
     job = slurm_session.sbatch(
