@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
 from tests.launching import REPORTER, filed_reports, nothing_left_behind
-from tests.slurm.scripts import DIRECTORY, SHORT, TINY, environ, sized, until
+from tests.slurm.scripts import DIRECTORY, PATIENCE_S, SHORT, TINY, environ, sized, until
 from tests.world.truth import check
 
 require_slurm()
@@ -35,6 +35,7 @@ def trained(slurm_session: Slurm, tmp_path_factory: pytest.TempPathFactory) -> l
         f"--chdir={directory}",
         arguments=("--", *SHORT, "--out", "out"),
         env=environ(),
+        timeout=PATIENCE_S,
     )
     assert job.state == "COMPLETED", job.output
     assert "4 ranks on cpu" in job.output
@@ -51,6 +52,7 @@ def test_one_launcher_per_node_computes_what_one_task_per_rank_does(
         f"--chdir={tmp_path}",
         arguments=("--", *SHORT, "--out", "out"),
         env=environ(),
+        timeout=PATIENCE_S,
     )
     assert job.state == "COMPLETED", job.output
     assert "4 ranks on cpu" in job.output
@@ -91,7 +93,7 @@ def test_a_preemptible_job_goes_on_bit_for_bit(
     slurm.run(["scontrol", "requeue", job])
     until(lambda: restarted(2), "a third attempt")
     assert before < steps() < len(trained)
-    assert slurm.wait_for(job) == ("COMPLETED", 0, 0), log.read_text()
+    assert slurm.wait_for(job, PATIENCE_S) == ("COMPLETED", 0, 0), log.read_text()
     assert "preempted by SIGUSR1 after step" in log.read_text()
     assert history(metrics.parent) == trained
 
@@ -104,6 +106,7 @@ def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path)
         f"--chdir={tmp_path}",
         arguments=("--arms", "unpinned,auto", "--workloads", "jitter", *quickly),
         env=environ(),
+        timeout=PATIENCE_S,
     )
     assert job.state == "COMPLETED", job.output
     found = json.loads((tmp_path / f"bench-{job.job_id}.json").read_text())
@@ -118,6 +121,7 @@ def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path:
         f"--chdir={tmp_path}",
         arguments=(*TINY, "--steps", "3", "--log-every", "1", "--eval-every", "0"),
         env=environ(),
+        timeout=PATIENCE_S,
     )
     assert job.state == "COMPLETED", job.output
     third, fourth = (history(tmp_path / "runs" / job.job_id / f"seed-{n}") for n in (3, 4))

@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -275,7 +275,7 @@ class TestSpeechBrain:
 
 def test_classification_with_gpt2_on_eight_devices_by_their_numbers(tmp_path: Path):
     reporter(tmp_path, "script.py")
-    arguments: Sequence[str] = "--model gpt2-medium --epochs 4 --batch_size 32".split()
+    arguments = ["--model", "gpt2-medium", "--epochs", "4", "--batch_size", "32"]
     command = (
         "CUDA_VISIBLE_DEVICES=0,1,2,3,4,5,6,7 python -m spawnlaunch --nproc_per_node=8 script.py "
     )
