@@ -76,17 +76,6 @@ def deaf_children() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def hear_no_more() -> None:
-    """From now on neither signal can change how this process ends.
-
-    The first task of a step that ends with another status than 0 makes Slurm send SIGTERM to the
-    rest (srun --kill-on-bad-exit). An interpreter that is being taken down gives up its handlers,
-    but leaves alone what is ignored; blocking would spare this thread only, and there are others.
-    """
-    for number in SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
-
-
 def requeue(environ: Mapping[str, str], status: int) -> str:
     """Put this Slurm job back into its queue; what came of it, in one line."""
     job = environ.get("SLURM_JOB_ID", "")

@@ -19,7 +19,7 @@ from .loop import Outcome, Place, train
 from .metrics import Metrics
 from .out import CONFIG, METRICS, claim
 from .plot import PICTURE, need_matplotlib, plot
-from .preemption import Deadline, hear_no_more, requeue
+from .preemption import Deadline, requeue
 from .screen import Screen, printable, terminal_columns
 from .task import (
     Exporting,
@@ -59,7 +59,6 @@ def run(config: Config, task: Task, preempted_status: int) -> int:
     gc.collect()
     distributed.leave()
     if not outcome.complete:
-        hear_no_more()
         say_preempted(config, outcome, reasons, place, preempted_status)
         return preempted_status
     if world.rank == 0:
