@@ -5,13 +5,17 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test stress bench lint clean
+.PHONY: run test clients stress bench lint clean
 
 run: $(READY)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2
 
 test: $(READY)  ## every test: real processes, sockets, and Slurm where it is installed
 	$(BIN)/python -m pytest
+
+clients: $(READY)  ## scripts of other training libraries, which are installed for it
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[clients]'
+	$(BIN)/python -m pytest tests/clients -m clients
 
 stress: $(READY)  ## kill launches and training runs at random, hundreds of times
 	$(BIN)/python -m tests.stress

@@ -19,6 +19,7 @@ from spawnlaunch.request import (
     DUMP,
     GRACE_S,
     KILL,
+    LOCAL_RANK_ARGS,
     NO_RESTART,
     RESTART_WINDOW_S,
     Program,
@@ -136,6 +137,11 @@ def _check_together(request: Request) -> None:
             f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
             "leave one of them out"
         )
+    if request.program.kind == "bundled" and request.local_rank_arg != "none":
+        raise UsageError(
+            "--local-rank-arg is for a script of yours, and the bundled training loop reads "
+            "LOCAL_RANK; leave it out, or name a script"
+        )
     if request.redirects.used and request.log_dir is None:
         raise UsageError("--redirects needs a place for the files; type --log-dir DIR as well")
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
@@ -197,6 +203,13 @@ def _add_workers(parser: _Parser) -> None:
         "--virtual-local-rank",
         action="store_true",
         help="LOCAL_RANK=0 in every worker, and one visible GPU each",
+    )
+    add(
+        "--local-rank-arg",
+        choices=LOCAL_RANK_ARGS,
+        default="none",
+        help="for scripts written for torch.distributed.launch: put --local-rank=N (hyphen) or "
+        "--local_rank=N (underscore) before the script's own arguments; default none",
     )
 
 

@@ -7,6 +7,10 @@ from spawnlaunch.binding.policy import Policy
 from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.streams import StreamsByRank
 
+# Spellings of the word that tells a script its local rank: torch.distributed.launch of torch 2
+# writes a hyphen, that of torch 1 an underscore.
+LOCAL_RANK_ARGS = {"none": "", "hyphen": "--local-rank", "underscore": "--local_rank"}
+
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
 RESTART_WINDOW_S = 3600.0
 # Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
@@ -38,6 +42,7 @@ class Request(NamedTuple):
     python: str  # interpreter of the workers
     oversubscribe: bool = False
     virtual_local_rank: bool = False
+    local_rank_arg: str = "none"  # a key of LOCAL_RANK_ARGS
     standalone: bool = False
     nnodes: int | None = None
     node_rank: int | None = None

@@ -69,6 +69,7 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
         (["--no-python", "no-such-program"], "is not on PATH"),
         (["--no-python", SCRIPT], "is not an executable file"),
         (["-m", "--no-python", "x"], "exclude each other"),
+        (["--local-rank-arg", "hyphen"], "the bundled training loop reads LOCAL_RANK"),
     ],
 )
 def test_wrong_use_exits_2_with_one_line_that_says_what_to_type(words, said):
@@ -89,7 +90,7 @@ def test_help_is_a_page_on_stdout():
 
 FLAGS = """
 -h --help --version
---nproc -m --no-python --oversubscribe --virtual-local-rank
+--nproc -m --no-python --oversubscribe --virtual-local-rank --local-rank-arg
 --bind --reserve-cpus --smt --threads --mem-bind --widen --quiet
 --nnodes --node-rank --master-addr --master-port --master-suffix --standalone
 --rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size --rewrite-slurm-env

@@ -63,7 +63,12 @@ def _wait_for_interrupt() -> None:
 
 
 def leave(status: int) -> NoReturn:
-    """Exit when all is done."""
+    """Exit when all is done, with handlers for signals in place until the last moment.
+
+    An interpreter that is taken down gives them up before it ends. Slurm sends SIGTERM to the
+    rest of a step when its first task has ended with 75 (srun --kill-on-bad-exit), and that must
+    not change their status.
+    """
     for thread in threading.enumerate():
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()

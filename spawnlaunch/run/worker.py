@@ -7,7 +7,7 @@ from typing import NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.request import Program, Request
+from spawnlaunch.request import LOCAL_RANK_ARGS, Program, Request
 from spawnlaunch.run import signals
 from spawnlaunch.run.environment import COLUMNS, MARK, STACK_SIGNAL, environment
 from spawnlaunch.run.routes import Route, Routes, check_filters, directories, prefix, routes
@@ -78,12 +78,13 @@ def plan(
         own[STACK_SIGNAL] = signals.STACKS or None if wants_stacks else None
         if world.mode != "task":
             own[MARK] = f"{run}.{rank}"
+        told = environment(request, world, i, seat, exports, own, environ)
         workers.append(
             Worker(
                 rank=rank,
                 local_rank=world.local_rank + i,
-                command=command(request.program, request.python),
-                environ=environment(request, world, i, seat, exports, own, environ),
+                command=command(_told_local_rank(request, told), request.python),
+                environ=told,
                 seat=seat,
                 mem_bind=request.mem_bind,
                 own_session=several,
@@ -102,6 +103,14 @@ def _error_file(
         given = environ.get("TORCHELASTIC_ERROR_FILE")
         return f"{given}.{rank}" if given else None
     return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")
+
+
+def _told_local_rank(request: Request, told: Mapping[str, str]) -> Program:
+    """The program with its local rank as first argument, where --local-rank-arg asks for it."""
+    flag, program = LOCAL_RANK_ARGS[request.local_rank_arg], request.program
+    if not flag:
+        return program
+    return program._replace(args=(f"{flag}={told['LOCAL_RANK']}", *program.args))
 
 
 def command(program: Program, python: str) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -136,24 +137,42 @@ class Slurm:
         return self.run(["salloc", "--quiet", *options, *command], **run_options)
 
     def sbatch(
-        self, script: str, *options: str, env: dict | None = None, timeout: float = TIMEOUT_S
+        self,
+        script: str | Path,
+        *options: str,
+        arguments: Sequence[str] = (),
+        env: dict | None = None,
+        timeout: float = TIMEOUT_S,
     ) -> BatchJob:
-        """Submit `script` and wait until it is over."""
+        """Submit `script`, see submit, and wait until it is over."""
         self._submitted += 1
         outputs = f"{configuration.JOBS}/{self._submitted}"
         self.inside(outputs).mkdir()
-        job_id = self.submit(script, f"--output={outputs}/%j", *options, env=env)
-        state, exit_status, signal = self._wait_for(job_id, timeout)
+        output = f"--output={outputs}/%j"
+        job_id = self.submit(script, output, *options, arguments=arguments, env=env)
+        state, exit_status, signal = self.wait_for(job_id, timeout)
         files = sorted(self.inside(outputs).iterdir(), key=lambda file: int(file.name))
         output = "".join(file.read_text() for file in files)
         return BatchJob(job_id, state, exit_status, signal, output)
 
-    def submit(self, script: str, *options: str, env: dict | None = None) -> str:
-        """Submit `script` and return its job id at once; its output goes where `options` say."""
-        arguments = ["sbatch", "--parsable", "--output=/dev/null", *options]
-        submitted = self.run(arguments, env=env, stdin=script)
+    def submit(
+        self,
+        script: str | Path,
+        *options: str,
+        arguments: Sequence[str] = (),
+        env: dict | None = None,
+    ) -> str:
+        """Submit `script` and return its job id at once; its output goes where `options` say.
+
+        `script` is the text of one, or the path of a file, which can have `arguments`.
+        """
+        command = ["sbatch", "--parsable", "--output=/dev/null", *options]
+        text = script
+        if isinstance(script, Path):
+            command, text = [*command, str(script), *arguments], ""
+        submitted = self.run(command, env=env, stdin=text)
         if submitted.returncode != 0:
-            raise RuntimeError(f"{' '.join(arguments)}: {submitted.stderr}")
+            raise RuntimeError(f"{' '.join(command)}: {submitted.stderr}")
         return submitted.stdout.strip().partition(";")[0]
 
     def cancel_all(self) -> None:
@@ -193,14 +212,23 @@ class Slurm:
         self._process.wait()
         self._process.stdout.close()
 
-    def _wait_for(self, job_id: str, timeout: float) -> tuple[str, int, int]:
+    def job(self, job_id: str) -> dict[str, str]:
+        """What scontrol(1) shows of a job that is no array, by the names that it uses."""
+        (line,) = self._show(job_id)
+        return line
+
+    def _show(self, job_id: str) -> list[dict[str, str]]:
+        """One for every job of an array, or every component of a heterogeneous job."""
+        shown = self.run(["scontrol", "--oneliner", "show", "job", job_id]).stdout.splitlines()
+        return [dict(field.partition("=")[::2] for field in job.split(" ")) for job in shown]
+
+    def wait_for(self, job_id: str, timeout: float = TIMEOUT_S) -> tuple[str, int, int]:
         """(state, exit status, signal) when no task of the job runs any more."""
         deadline = time.monotonic() + timeout
         while True:
-            jobs = self.run(["scontrol", "--oneliner", "show", "job", job_id]).stdout.splitlines()
-            fields = [dict(f.partition("=")[::2] for f in job.split(" ")) for job in jobs]
-            if fields and all(job["JobState"] in OVER for job in fields):
-                worst = max(fields, key=lambda job: [int(n) for n in job["ExitCode"].split(":")])
+            jobs = self._show(job_id)
+            if jobs and all(job["JobState"] in OVER for job in jobs):
+                worst = max(jobs, key=lambda job: [int(n) for n in job["ExitCode"].split(":")])
                 status, signal = worst["ExitCode"].split(":")
                 return worst["JobState"], int(status), int(signal)
             if time.monotonic() > deadline:

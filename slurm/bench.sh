@@ -1,0 +1,22 @@
+#!/bin/bash
+# Which binding is best on these nodes? Runs the same work under several, in turns, and writes
+# bench-JOBID.json, which `python -m spawnlaunch.bench --show` prints again.
+# Differs from tasks.sh: the bench runs in place of a script, and needs the nodes for itself.
+#
+#     sbatch bench.sh                        the bundled workloads
+#     sbatch bench.sh -- python train.py     a command of yours
+
+#SBATCH --job-name=bench
+#SBATCH --output=%x-%j.log
+#SBATCH --time=01:00:00
+#SBATCH --nodes=2
+#SBATCH --exclusive
+#SBATCH --gpus-per-node=4
+#SBATCH --ntasks-per-node=4  # as many as GPUs
+
+# What makes `python` the one that has spawnlaunch: module load, conda activate, or
+# source ~/venv/bin/activate
+
+export SLURM_KILL_BAD_EXIT=1
+
+srun --cpu-bind=none python -m spawnlaunch.bench --json "bench-$SLURM_JOB_ID.json" "$@"

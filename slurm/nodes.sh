@@ -1,0 +1,22 @@
+#!/bin/bash
+# One launcher per node: each starts the workers of its node and watches them. Output has the
+# rank in front, tracebacks come last, and --tee, --preload and --result work.
+# Differs from tasks.sh: one task per node, and --nproc.
+#
+#     sbatch nodes.sh train.py --lr 3e-4
+#     sbatch nodes.sh --nproc 2 -- --steps 100     the last --nproc counts
+
+#SBATCH --job-name=train
+#SBATCH --output=%x-%j.log
+#SBATCH --time=01:00:00
+#SBATCH --nodes=2
+#SBATCH --exclusive
+#SBATCH --gpus-per-node=4
+#SBATCH --ntasks-per-node=1
+
+# What makes `python` the one that has spawnlaunch: module load, conda activate, or
+# source ~/venv/bin/activate
+
+export SLURM_KILL_BAD_EXIT=1 # a launcher that ends badly ends those on the other nodes
+
+srun --cpu-bind=none python -m spawnlaunch --nproc gpu --rewrite-slurm-env "$@"

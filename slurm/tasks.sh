@@ -1,0 +1,22 @@
+#!/bin/bash
+# One task per rank: Slurm starts every worker, and spawnlaunch tells it its rank, pins it to the
+# CPUs next to its device and becomes it. The one to begin with.
+#
+#     sbatch tasks.sh train.py --lr 3e-4     a script of yours; flags of spawnlaunch may come first
+#     sbatch tasks.sh -- --steps 100         the bundled training loop
+
+#SBATCH --job-name=train
+#SBATCH --output=%x-%j.log
+#SBATCH --time=01:00:00
+#SBATCH --nodes=2
+#SBATCH --exclusive
+#SBATCH --gpus-per-node=4
+#SBATCH --ntasks-per-node=4  # as many as GPUs
+
+# What makes `python` the one that has spawnlaunch: module load, conda activate, or
+# source ~/venv/bin/activate
+
+export SLURM_KILL_BAD_EXIT=1 # srun --kill-on-bad-exit=1, in a way that the ranks see as well
+
+# Without masks from Slurm a rank may sit anywhere in the job, so spawnlaunch decides where.
+srun --cpu-bind=none python -m spawnlaunch "$@"

@@ -1,0 +1,1 @@
+"""Training scripts of other libraries, as their users write them, under this launcher."""

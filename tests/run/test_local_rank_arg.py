@@ -1,0 +1,60 @@
+"""--local-rank-arg: scripts of torch.distributed.launch find their local rank in argv."""
+
+import pytest
+
+from tests.launching import REPORTER, launch, reports
+
+OLD_SCRIPT = """
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", "--local-rank", type=int, required=True)
+parser.add_argument("--epochs", type=int)
+args = parser.parse_args()
+print("rank", args.local_rank, "epochs", args.epochs, flush=True)
+"""
+
+
+def argv_of(*flags: object, script: tuple[object, ...] = (REPORTER, "a")) -> list[list[str]]:
+    """What follows the script's name in argv, for two workers."""
+    done = launch("--nproc", 2, *flags, *script)
+    assert done.returncode == 0, done.stderr
+    return [worker["argv"][1:] for worker in reports(done.stdout)]
+
+
+def test_nothing_is_added_unasked():
+    assert argv_of() == argv_of("--local-rank-arg", "none") == [["a"], ["a"]]
+
+
+@pytest.mark.parametrize(
+    ("spelling", "word"), [("hyphen", "--local-rank"), ("underscore", "--local_rank")]
+)
+@pytest.mark.parametrize("preload", [(), ("--preload", "json")])
+def test_the_local_rank_comes_before_the_scripts_arguments(spelling, word, preload):
+    told = argv_of(*preload, "--local-rank-arg", spelling)
+    assert told == [[f"{word}=0", "a"], [f"{word}=1", "a"]]
+
+
+def test_a_module_gets_it_too():
+    module = ("-m", "tests.workers.report", "a")
+    told = argv_of("--local-rank-arg", "hyphen", script=module)
+    assert told == [["--local-rank=0", "a"], ["--local-rank=1", "a"]]
+
+
+def test_so_does_a_program(tmp_path):
+    show = tmp_path / "show"
+    show.write_text('#!/bin/sh\necho "$@"\n')
+    show.chmod(0o755)
+    done = launch("--nproc", 2, "--no-prefix", "--local-rank-arg=hyphen", "--no-python", show, "a")
+    assert sorted(done.stdout.splitlines()) == ["--local-rank=0 a", "--local-rank=1 a"]
+
+
+def test_it_is_what_LOCAL_RANK_says():
+    told = argv_of("--virtual-local-rank", "--local-rank-arg", "underscore")
+    assert told == [["--local_rank=0", "a"]] * 2
+
+
+def test_a_script_that_requires_the_argument_runs(tmp_path):
+    (tmp_path / "old.py").write_text(OLD_SCRIPT)
+    words = ("--nproc_per_node=2", "--local-rank-arg=underscore", tmp_path / "old.py")
+    done = launch("--no-prefix", *words, "--epochs", 4)
+    assert sorted(done.stdout.splitlines()) == ["rank 0 epochs 4", "rank 1 epochs 4"], done.stderr

@@ -1,0 +1,37 @@
+"""The batch scripts of slurm/, and how tests submit them."""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.launching import ROOT
+
+DIRECTORY = ROOT / "slurm"
+# A real Slurm of the tests runs these; the others need what only their machines have.
+GENERIC = ("tasks.sh", "nodes.sh", "bench.sh", "preemptible.sh", "array.sh", "container.sh")
+PATIENCE_S = 100
+
+# A model that trains for a hundred steps within a few seconds.
+TINY = ("--device", "cpu", "--layers", "1", "--width", "32", "--context", "32", "--batch-size", "2")
+SHORT = (*TINY, "--steps", "150", "--log-every", "1", "--eval-every", "0", "--save-every", "20")
+
+
+def environ(**extra: str) -> dict[str, str]:
+    """What a user has set who has activated the environment with spawnlaunch."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    return {"PATH": path, **extra}
+
+
+def sized(nodes: int, tasks: int, gpus: int) -> tuple[str, ...]:
+    """Options that make a job of this size of any of the scripts; tasks and GPUs are per node."""
+    return (f"--nodes={nodes}", f"--ntasks-per-node={tasks}", f"--gpus-per-node={gpus}")
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Wait until the condition holds."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
+        time.sleep(0.05)

@@ -1,0 +1,173 @@
+"""The scripts that need no machine of their own run to their ends under a real Slurm."""
+
+import json
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.slurm import Slurm, require_slurm
+from tests.launching import REPORTER, filed_reports, nothing_left_behind
+from tests.slurm.scripts import DIRECTORY, PATIENCE_S, SHORT, TINY, environ, sized, until
+from tests.world.truth import check
+
+require_slurm()
+
+COMPUTED = ("step", "samples", "loss", "lr", "validation_loss")
+# Rank 3 fails, and the others would sleep for ten minutes.
+FAIL = ("--no-python", "sh", "-c", "test $RANK = 3 && sleep 1 && exit 7; sleep 600")
+
+
+def history(out: Path) -> list[dict[str, Any]]:
+    """What a run computed, exactly; its times are left out."""
+    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
+    return [{name: line[name] for name in COMPUTED if name in line} for line in lines]
+
+
+@pytest.fixture(scope="module")
+def trained(slurm_session: Slurm, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What the bundled task computes on two nodes with two tasks each, uninterrupted."""
+    directory = tmp_path_factory.mktemp("tasks")
+    job = slurm_session.sbatch(
+        DIRECTORY / "tasks.sh",
+        *sized(2, 2, 2),
+        f"--chdir={directory}",
+        arguments=("--", *SHORT, "--out", "out"),
+        env=environ(),
+        timeout=PATIENCE_S,
+    )
+    assert job.state == "COMPLETED", job.output
+    assert "4 ranks on cpu" in job.output
+    assert "kill-on-bad-exit" not in job.output
+    return history(directory / "out")
+
+
+def test_one_launcher_per_node_computes_what_one_task_per_rank_does(
+    slurm: Slurm, trained: list[dict[str, Any]], tmp_path: Path
+):
+    job = slurm.sbatch(
+        DIRECTORY / "nodes.sh",
+        *sized(2, 1, 2),
+        f"--chdir={tmp_path}",
+        arguments=("--", *SHORT, "--out", "out"),
+        env=environ(),
+        timeout=PATIENCE_S,
+    )
+    assert job.state == "COMPLETED", job.output
+    assert "4 ranks on cpu" in job.output
+    losses = [line["loss"] for line in trained if "loss" in line]
+    assert len(losses) == 150
+    again = [line["loss"] for line in history(tmp_path / "out") if "loss" in line]
+    assert again == pytest.approx(losses, rel=1e-6)
+
+
+def test_a_preemptible_job_goes_on_bit_for_bit(
+    slurm: Slurm, trained: list[dict[str, Any]], tmp_path: Path
+):
+    log = tmp_path / "log"
+    job = slurm.submit(
+        DIRECTORY / "preemptible.sh",
+        *sized(2, 2, 2),
+        f"--chdir={tmp_path}",
+        f"--output={log}",
+        arguments=SHORT,
+        env=environ(),
+    )
+    metrics = tmp_path / "runs" / job / "metrics.jsonl"
+
+    def steps() -> int:
+        return len(metrics.read_text().splitlines()) if metrics.exists() else 0
+
+    def restarted(times: int) -> bool:
+        """Slurm lets two minutes pass before a job that was requeued runs again."""
+        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+        shown = slurm.job(job)
+        return shown["Restarts"] == str(times) and shown["JobState"] == "RUNNING"
+
+    until(lambda: steps() >= 10, "ten steps")
+    slurm.run(["scancel", "--signal=USR1", job])
+    until(lambda: restarted(1), "a second attempt")
+    before = steps()
+    until(lambda: steps() >= before + 10, "ten more steps")
+    slurm.run(["scontrol", "requeue", job])
+    until(lambda: restarted(2), "a third attempt")
+    assert before < steps() < len(trained)
+    assert slurm.wait_for(job, PATIENCE_S) == ("COMPLETED", 0, 0), log.read_text()
+    assert "preempted by SIGUSR1 after step" in log.read_text()
+    assert history(metrics.parent) == trained
+
+
+def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path):
+    quickly = ("--rounds", "1", "--warm-up", "0", "--seconds", "0.05")
+    job = slurm.sbatch(
+        DIRECTORY / "bench.sh",
+        *sized(2, 1, 1),
+        f"--chdir={tmp_path}",
+        arguments=("--arms", "unpinned,auto", "--workloads", "jitter", *quickly),
+        env=environ(),
+        timeout=PATIENCE_S,
+    )
+    assert job.state == "COMPLETED", job.output
+    found = json.loads((tmp_path / f"bench-{job.job_id}.json").read_text())
+    assert [node["host"] for node in found["nodes"]] == ["node0", "node1"]
+
+
+def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path: Path):
+    job = slurm.sbatch(
+        DIRECTORY / "array.sh",
+        *sized(1, 1, 1),
+        "--array=3-4",
+        f"--chdir={tmp_path}",
+        arguments=(*TINY, "--steps", "3", "--log-every", "1", "--eval-every", "0"),
+        env=environ(),
+        timeout=PATIENCE_S,
+    )
+    assert job.state == "COMPLETED", job.output
+    third, fourth = (history(tmp_path / "runs" / job.job_id / f"seed-{n}") for n in (3, 4))
+    assert [line["step"] for line in third if "loss" in line] == [1, 2, 3]
+    assert third != fourth
+
+
+def test_a_container_without_slurm_knows_its_ranks(slurm: Slurm, tmp_path: Path):
+    """A stand-in for apptainer hides the programs of Slurm, as an image does."""
+    python = environ()["PATH"].partition(":")[0]
+    (tmp_path / "apptainer").write_text(
+        '#!/bin/sh\ntest "$1 $2 $3" = "exec --nv pytorch.sif" || exit 9\n'
+        f'shift 3\nPATH={python} SLURM_CONF=/nowhere exec "$@"\n'
+    )
+    (tmp_path / "apptainer").chmod(0o755)
+    job = slurm.sbatch(
+        DIRECTORY / "container.sh",
+        *sized(2, 2, 2),
+        arguments=[str(REPORTER)],
+        env={
+            "PATH": f"{tmp_path}:{environ()['PATH']}",
+            "REPORT_DIR": str(tmp_path),
+        },
+    )
+    assert job.state == "COMPLETED", job.output
+    check(filed_reports(tmp_path), 4)
+
+
+@pytest.mark.parametrize(
+    ("script", "size", "report"),
+    [
+        ("tasks.sh", sized(2, 2, 2), "task 3: Exited with exit code 7"),
+        ("nodes.sh", sized(2, 1, 2), "rank 3 (pid "),
+    ],
+)
+def test_a_rank_that_dies_ends_the_job_and_is_named(
+    slurm: Slurm, script: str, size: tuple[str, ...], report: str
+):
+    mark = str(uuid.uuid4())
+    with nothing_left_behind(mark):
+        job = slurm.sbatch(
+            DIRECTORY / script,
+            *size,
+            arguments=FAIL,
+            env=environ(MARK=mark),
+        )
+        assert job.state == "FAILED", job.output
+        (line,) = [line for line in job.output.splitlines() if report in line]
+        assert line.endswith(("exit code 7", "exited with status 7; stopping the other 1"))

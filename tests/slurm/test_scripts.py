@@ -1,0 +1,111 @@
+"""What can be said of the scripts without running them to their ends."""
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cluster.required import require_programs
+from tests.cluster.slurm import Slurm, require_slurm
+from tests.launching import explain
+from tests.node import machines
+from tests.node.tree import build
+from tests.slurm.scripts import DIRECTORY, GENERIC, environ
+
+require_slurm()
+require_programs("shellcheck", package="shellcheck")
+
+SCRIPTS = sorted(DIRECTORY.glob("*.sh"))
+# Where the ranks of a node sit on machines whose documentation says so, in the order of the ranks.
+MI250X = ["49-55", "57-63", "17-23", "25-31", "1-7", "9-15", "33-39", "41-47"]
+SITES = {
+    "lumi.sh": (machines.LUMI, MI250X),
+    "frontier.sh": (machines.FRONTIER, MI250X),
+    "perlmutter.sh": (
+        machines.PERLMUTTER,
+        ["48-63,112-127", "32-47,96-111", "16-31,80-95", "0-15,64-79"],
+    ),
+    "juwels-booster.sh": (
+        machines.JUWELS_BOOSTER,
+        ["18-23,66-71", "6-11,54-59", "42-47,90-95", "30-35,78-83"],
+    ),
+    "alps.sh": (machines.GH200, ["0-71", "72-143", "144-215", "216-287"]),
+}
+
+
+def flags_of(script: Path) -> list[str]:
+    """The flags that the script gives to spawnlaunch itself."""
+    words = shlex.split(script.read_text().replace("\\\n", ""), comments=True)
+    begin = words.index("spawnlaunch") + 1
+    return words[begin : words.index("$@", begin)]
+
+
+def tasks_of(script: Path) -> int:
+    """The number of tasks on each node."""
+    (count,) = re.findall(r"^#SBATCH --ntasks-per-node=(\d+)", script.read_text(), re.MULTILINE)
+    return int(count)
+
+
+def explained(script: Path, root: Path, local_rank: int) -> dict[str, Any]:
+    """What the script's spawnlaunch would do as one task of the second node of two."""
+    tasks = tasks_of(script)
+    return explain(
+        *("--sysfs-root", root, *flags_of(script)),
+        SLURM_JOB_ID="7",
+        SLURM_STEP_ID="0",
+        SLURM_STEP_NUM_TASKS=str(2 * tasks),
+        SLURM_STEP_TASKS_PER_NODE=f"{tasks}(x2)",
+        SLURM_STEP_NODELIST="node[0-1]",
+        SLURM_STEP_NUM_NODES="2",
+        SLURM_NODEID="1",
+        SLURM_PROCID=str(tasks + local_rank),
+        SLURM_LOCALID=str(local_rank),
+        SLURM_KILL_BAD_EXIT="1",
+        GLOO_SOCKET_IFNAME="hsn0",  # or this machine's own interfaces may be complained about
+        NCCL_SOCKET_IFNAME="hsn0",
+    )
+
+
+def test_every_script_is_known_to_the_tests_and_to_the_readme():
+    names = {script.name for script in SCRIPTS}
+    assert names == {*GENERIC, *SITES, "grid-engine.sh"}
+    readme = (DIRECTORY / "README.md").read_text()
+    assert set(re.findall(r"\]\(([\w-]+\.sh)\)", readme)) == names
+
+
+def test_shellcheck_finds_nothing():
+    done = subprocess.run(["shellcheck", *SCRIPTS], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("", 0)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_no_script_finds_out_what_the_launcher_finds_out(script: Path):
+    for word in ("MASTER_", "RANK=", "WORLD_SIZE", "hostnames", "mask_cpu", "taskset", "numactl"):
+        assert word not in script.read_text()
+
+
+@pytest.mark.parametrize("name", GENERIC)
+def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
+    done = slurm.run(["sbatch", "--test-only", DIRECTORY / name, "train.py"], env=environ())
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"Job \d+ to start at .* on nodes node", done.stderr)
+
+
+@pytest.mark.parametrize("name", SITES)
+def test_on_its_machine_a_script_puts_every_task_next_to_its_device(tmp_path: Path, name: str):
+    machine, expected = SITES[name]
+    root = build(tmp_path, machine)
+    found = [explained(DIRECTORY / name, root, rank) for rank in range(len(machine.gpus))]
+    assert [each["mode"] for each in found] == ["task"] * len(expected)
+    assert [worker["cpus"] for each in found for worker in each["workers"]] == expected
+    assert [each["workers"][0]["locality"] for each in found] == ["local"] * len(expected)
+    assert [each["warnings"] for each in found] == [[]] * len(expected)
+
+
+def test_on_juwels_the_master_is_known_by_its_name_in_the_infiniband_network(tmp_path: Path):
+    root = build(tmp_path, machines.JUWELS_BOOSTER)
+    found = explained(DIRECTORY / "juwels-booster.sh", root, 0)
+    assert found["world"]["master_addr"] == "node0i"
