@@ -77,7 +77,7 @@ def arrive(
         need_matplotlib()
     screen = Screen(None)
     if world.rank == 0:
-        screen = Screen(sys.stdout, terminal_columns(sys.stdout, os.environ, world))
+        screen = Screen(sys.stdout, terminal_columns(sys.stdout, os.environ))
     found: Path | None = None
     complaints: list[str] = []
     out, refusal = Path(), ""

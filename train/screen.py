@@ -4,31 +4,24 @@ from __future__ import annotations
 
 import importlib
 import shutil
-import socket
 import time
 from collections.abc import Mapping
 from typing import Any, TextIO
-
-from .distributed import World
 
 BAR_WIDTH = 24
 REDRAW_S = 0.1
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"
 
 
-def terminal_columns(stream: TextIO, environ: Mapping[str, str], world: World) -> int | None:
+def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
     """How many columns a line on ``stream`` may have; None where no terminal shows it.
 
-    A launcher that reads its workers through pipes says how many its own terminal has. It begins
-    each line with the rank, and with the host's name where there are several nodes.
+    A launcher that reads its workers through pipes says how many its own terminal has left.
     """
     if stream.isatty():
         return shutil.get_terminal_size().columns
     told = environ.get(COLUMNS, "")
-    if not told.isdecimal():
-        return None
-    host = socket.gethostname().partition(".")[0] + ":" if world.local_size < world.size else ""
-    return max(1, int(told) - len(f"[{host}{world.rank}] "))
+    return int(told) if told.isdecimal() else None
 
 
 class Screen:
