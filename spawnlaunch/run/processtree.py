@@ -171,20 +171,23 @@ class Tree:
         self._adopts = adopts
         self._foreign = frozenset(foreign)
 
-    def clear(self, kept: Container[int], ranks: Collection[int], ended: Container[int]) -> None:
+    def clear(self, kept: Container[int], ranks: Collection[int], ended: Container[int]) -> bool:
         """Kill what workers that have ended have left, and reap what has died of it.
 
         `kept` are pids of children that are not touched, `ranks` those that run, and `ended` the
         pids of former workers: none is given to another process while anybody is in its session.
+        The result is whether there is an orphan that nobody seems to have left.
         """
         adopted = [pid for pid in child_pids(os.getpid()) if pid not in kept]
         running = set(map(str, ranks))
-        orphans = filter(None, map(look, adopted))
-        kill(below(orphan for orphan in orphans if self._is_left(orphan, running, ended)))
+        orphans = [orphan for orphan in map(look, adopted) if orphan and not orphan.dead]
+        left = [orphan for orphan in orphans if self._is_left(orphan, running, ended)]
+        kill(below(left))
         reap(adopted)
         if not self._adopts:
             kill(process for process in marked(self._run)
                  if process.pid not in kept and self._is_left(process, running, ended))  # fmt: skip
+        return len(orphans) > len(left)
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """SIGKILL for children of this process, and for all that is below them."""

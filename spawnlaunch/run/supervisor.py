@@ -26,6 +26,8 @@ from spawnlaunch.run.worker import Worker, become, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 
+AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # few launches want it
     from spawnlaunch.run.hang import HangHelp
@@ -69,6 +71,7 @@ class Gang:
         self._ended: set[int] = set()  # pids of workers that are no more
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
         self._outcomes: list[Outcome] = []
+        self._again_s = AGAIN_S
         self.state = State(frozenset(), options.grace_s)
 
     def run(self, workers: Sequence[Worker]) -> Ending:
@@ -91,7 +94,8 @@ class Gang:
         before = oom.count()
         while self.state.running:
             self._loop.turn()
-        self._loop.alarm(self._time_up, None)
+        for call in (self._time_up, self._clear_again):
+            self._loop.alarm(call, None)
         if self._hang_help:
             self._hang_help.cancel()
         return Ending(
@@ -218,10 +222,19 @@ class Gang:
             os.close(running.pidfd)
         self._note(running.worker, running.pid, os.waitstatus_to_exitcode(status), running.since)
 
-    def _clear(self, zombie: int = 0) -> None:
-        """Kill what ended workers have left; a zombie's status is still to be asked for."""
+    def _clear(self, zombie: int = 0, again_s: float = AGAIN_S) -> None:
+        """Kill what ended workers have left; a zombie's status is still to be asked for.
+
+        While a process begins another program it shows no environment, and so seems to be nobody's.
+        Such a one is looked at again, ever more rarely.
+        """
         pids = {running.pid for running in self._by_rank.values()}
-        self._tree.clear(pids | {zombie}, self._by_rank.keys(), self._ended)
+        nobodys = self._tree.clear(pids | {zombie}, self._by_rank.keys(), self._ended)
+        self._again_s = again_s
+        self._loop.alarm(self._clear_again, again_s if nobodys else None)
+
+    def _clear_again(self) -> None:
+        self._clear(again_s=min(2 * self._again_s, RARELY_S))
 
     def _note(self, worker: Worker, pid: int | None, code: int, since: float) -> None:
         self._outcomes.append(

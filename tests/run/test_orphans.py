@@ -70,6 +70,28 @@ def test_what_a_worker_leaves_is_killed_while_the_others_run_on(tmp_path: Path):
         assert launch.status() == 128 + signal.SIGTERM
 
 
+def test_an_orphan_that_shows_its_environment_only_later_is_killed(tmp_path: Path):
+    """While a program is being executed there is none to be seen; here for longer than usual."""
+    script = tmp_path / "leave.py"
+    script.write_text(
+        "import os, time\n"
+        "if os.environ['RANK'] == '0':\n"
+        "    if os.fork():\n"
+        "        os._exit(0)\n"
+        "    os.setsid()\n"
+        "    os.write(1, f'ready {os.getpid()}\\n'.encode())\n"
+        "    later = 'sleep 0.3; SPAWNLAUNCH_WORKER=$1 exec sleep 600'\n"
+        "    words = ['sh', '-c', later, 'sh', os.environ['SPAWNLAUNCH_WORKER']]\n"
+        "    os.execve('/bin/sh', words, {})\n"
+        "time.sleep(600)\n"
+    )
+    with launched("--nproc", 2, script, directory=tmp_path) as launch:
+        launch.read_until(1)
+        left = int(launch.output.split()[1])
+        until(lambda: state(left) == "", "the orphan is gone")
+        assert len(launch.workers) == 1
+
+
 def test_a_daemon_of_a_running_worker_is_left_alone(tmp_path: Path):
     with launched("--nproc", 2, FAMILY, "naked", "--", "0:exit", 0, directory=tmp_path) as launch:
         launch.read_until(1)
