@@ -13,9 +13,20 @@ DIRECTORY = ROOT / "slurm"
 GENERIC = ("tasks.sh", "nodes.sh", "bench.sh", "preemptible.sh", "array.sh", "container.sh")
 PATIENCE_S = 100
 
-# A model that trains for a hundred steps within a few seconds.
+# A model that trains for so many steps within a few seconds.
+STEPS = 150
 TINY = ("--device", "cpu", "--layers", "1", "--width", "32", "--context", "32", "--batch-size", "2")
-SHORT = (*TINY, "--steps", "150", "--log-every", "1", "--eval-every", "0", "--save-every", "20")
+SHORT = (
+    *TINY,
+    "--steps",
+    str(STEPS),
+    "--log-every",
+    "1",
+    "--eval-every",
+    "0",
+    "--save-every",
+    "20",
+)
 
 
 def environ(**extra: str) -> dict[str, str]:
