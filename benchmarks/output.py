@@ -4,7 +4,7 @@
 
 Four workers write lines of 83 bytes as fast as they can, 1.2 million in all, and the launcher puts
 each worker's name in front of them: into a file, and into a pipe whose reader does nothing but
-read. Every line is then looked at: whole, and in its worker's order. Measured is from the start of
+read. Every line of ours is then looked at: whole, and in its worker's order. Measured is from the start of
 the launcher to its end, and all that it wrote being read.
 """
 
@@ -59,7 +59,8 @@ def seconds(name: str, target: str, lines: int) -> float:
         if target == "file":
             file.seek(0)
             said = file.read()
-    check(said, lines)
+    if name != TORCHRUN:  # which joins lines of several workers at times
+        check(said, lines)
     return took_s
 
 
@@ -105,8 +106,8 @@ def measure(options: Namespace) -> Section:
         "output",
         "What the workers say",
         f"""{total:,} lines of {CHARS + 1} bytes from {WORKERS} workers, with prefixes, in s;
-        {options.rounds} rounds; with --tee 3 they are kept in files too. Each line was found whole
-        and in its worker's order.""",
+        {options.rounds} rounds; with --tee 3 they are kept in files too. Of spawnlaunch
+        each line was found whole and in its worker's order; torchrun joins some.""",
         ["launcher", *(f"into a {target}, s" for target in TARGETS)],
         [[name, *(cell(times[name, target]) for target in TARGETS)] for name in RIVALS],
         [
