@@ -4,8 +4,8 @@
 
 Four workers write lines of 83 bytes as fast as they can, 1.2 million in all, and the launcher puts
 each worker's name in front of them: into a file, and into a pipe whose reader does nothing but
-read. Every line of ours is then looked at: whole, and in its worker's order. Measured is from the start of
-the launcher to its end, and all that it wrote being read.
+read. Every line of ours is then looked at: whole, and in its worker's order. Measured is from the
+start of the launcher to its end, and all that it wrote being read.
 """
 
 import os
