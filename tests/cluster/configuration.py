@@ -16,7 +16,6 @@ GRES_CONF = "/run/slurm/gres.conf"
 HOSTS = "/run/slurm/hosts"
 LOGS = "/run/slurm/log"
 JOBS = "/run/slurm/jobs"  # outputs of batch jobs
-CREDENTIALS_S = 8  # how long a credential lives
 
 
 class Shape(NamedTuple):
@@ -34,17 +33,12 @@ def files(shape: Shape) -> dict[str, str]:
 
 
 def slurm_conf(shape: Shape) -> str:
-    """Heterogeneous jobs are started by the backfill scheduler alone, hence its short interval.
-
-    A job that was requeued waits as long as credentials live, and a second (slurmctld's job_mgr.c,
-    in 22.05): by default two minutes.
-    """
+    """Heterogeneous jobs are started by the backfill scheduler alone, hence its short interval."""
     return f"""\
 ClusterName=test
 SlurmctldHost={HEAD}
 SlurmUser=root
 AuthType=auth/munge
-AuthInfo=cred_expire={CREDENTIALS_S}
 StateSaveLocation=/run/slurm/state
 SlurmdSpoolDir=/run/slurm/spool-%n
 SlurmctldPidFile=/run/slurm/slurmctld.pid

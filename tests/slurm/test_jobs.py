@@ -1,6 +1,7 @@
 """The scripts that need no machine of their own run to their ends under a real Slurm."""
 
 import json
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def history(out: Path) -> list[dict[str, Any]]:
 
 
 def trained(
-    slurm: Slurm, script: str, size: tuple[str, ...], directory: Path, *flags: str
+    slurm: Slurm, script: str, size: tuple[str, ...], directory: Path, *command: str
 ) -> list[dict[str, Any]]:
     """What the bundled task computes in a job that nobody interrupts."""
     directory.mkdir()
@@ -36,7 +37,7 @@ def trained(
         DIRECTORY / script,
         *size,
         f"--chdir={directory}",
-        arguments=(*flags, "--", *SHORT, "--out", "out"),
+        arguments=(*command, "--out", "out"),
         env=environ(**ONE_THREAD),
         timeout=PATIENCE_S,
     )
@@ -46,25 +47,27 @@ def trained(
 
 
 def test_one_launcher_per_node_computes_what_one_task_per_rank_does(slurm: Slurm, tmp_path: Path):
-    tasks = trained(slurm, "tasks.sh", sized(2, 2, 2), tmp_path / "tasks")
-    nodes = trained(slurm, "nodes.sh", sized(2, 1, 2), tmp_path / "nodes", "--preload", "torch")
+    tasks = trained(slurm, "tasks.sh", sized(2, 2, 2), tmp_path / "tasks", "--", *SHORT)
+    warm = ("--preload", "torch", "--", *SHORT)
+    nodes = trained(slurm, "nodes.sh", sized(2, 1, 2), tmp_path / "nodes", *warm)
     ours, theirs = ([line["loss"] for line in each if "loss" in line] for each in (nodes, tasks))
     assert len(theirs) == STEPS
     assert ours == pytest.approx(theirs, rel=1e-6)
     assert nodes[-1]["samples"] == tasks[-1]["samples"] == 4 * 2 * STEPS  # ranks, batch, steps
 
 
-@pytest.mark.stress  # Slurm lets time pass before each new attempt
+@pytest.mark.stress  # half a minute: three attempts, and a whole run to compare with
 def test_a_preemptible_job_goes_on_bit_for_bit(slurm: Slurm, tmp_path: Path):
     size = sized(2, 1, 1)
-    whole = trained(slurm, "tasks.sh", size, tmp_path / "whole")
+    long_enough = (*SHORT, "--steps", "400")  # to be signalled twice on a faster machine as well
+    whole = trained(slurm, "tasks.sh", size, tmp_path / "whole", "--", *long_enough)
     log = tmp_path / "log"
     job = slurm.submit(
         DIRECTORY / "preemptible.sh",
         *size,
         f"--chdir={tmp_path}",
         f"--output={log}",
-        arguments=SHORT,
+        arguments=long_enough,
         env=environ(**ONE_THREAD),
     )
     metrics = tmp_path / "runs" / job / "metrics.jsonl"
@@ -72,23 +75,27 @@ def test_a_preemptible_job_goes_on_bit_for_bit(slurm: Slurm, tmp_path: Path):
     def steps() -> int:
         return len(metrics.read_text().splitlines()) if metrics.exists() else 0
 
-    def await_restart(number: str) -> None:
-        def has_restarted() -> bool:
-            shown = slurm.job(job)
-            return shown["Restarts"] == number and shown["JobState"] == "RUNNING"
-
-        until(has_restarted, f"restart {number}")
+    def start_again() -> None:
+        """Slurm lets two minutes pass before a job that was requeued runs again; here it is two
+        seconds: it refuses an attempt in the same second in which it revoked the last one's
+        credentials.
+        """
+        until(lambda: slurm.job(job)["JobState"] == "PENDING", "the job in the queue")
+        time.sleep(2)
+        slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+        until(lambda: slurm.job(job)["JobState"] == "RUNNING", "another attempt")
 
     until(lambda: steps() >= 10, "ten steps")
     slurm.run(["scancel", "--signal=USR1", job])
-    await_restart("1")
+    start_again()
     before = steps()
     until(lambda: steps() >= before + 10, "ten more steps")
     slurm.run(["scontrol", "requeue", job])
-    await_restart("2")
+    start_again()
     assert before < steps() < len(whole)
     assert slurm.wait_for(job, PATIENCE_S) == ("COMPLETED", 0, 0), log.read_text()
     assert "preempted by SIGUSR1 after step" in log.read_text()
+    assert slurm.job(job)["Restarts"] == "2"
     assert history(metrics.parent) == whole
 
 
