@@ -47,7 +47,7 @@ def failed(outcome: Outcome, others: int) -> str:
 
 def told(signum: int, grace_s: float) -> str:
     """Said at once when a signal ends the job."""
-    return f"{name(signum)}: stopping the workers, which have {grace_s:g} s"
+    return f"{name(signum)}: {_stopping(grace_s)}"
 
 
 def interrupted(grace_s: float) -> str:
@@ -62,7 +62,7 @@ def again(signum: int) -> str:
 
 def timed_out(timeout_s: float, grace_s: float) -> str:
     """Said at once when the time of the launch is over."""
-    return f"--timeout: {timeout_s:g} s are over; stopping the workers, which have {grace_s:g} s"
+    return f"--timeout: {timeout_s:g} s are over; {_stopping(grace_s)}"
 
 
 def silent(hang: Hang) -> str:
@@ -72,7 +72,11 @@ def silent(hang: Hang) -> str:
 
 def hung(grace_s: float) -> str:
     """Said after them."""
-    return f"--on-hang kill: stopping the workers, which have {grace_s:g} s"
+    return f"--on-hang kill: {_stopping(grace_s)}"
+
+
+def _stopping(grace_s: float) -> str:
+    return f"stopping the workers, which have {grace_s:g} s"
 
 
 def restart(ending: Ending, tally: Tally, budget: Budget) -> str:

@@ -72,9 +72,7 @@ class Source:
             return
         self.last_read = time.monotonic()
         self.received += len(chunk)
-        self.tail = chunk[-TAIL_BYTES:] if len(chunk) >= TAIL_BYTES else (
-            (self.tail + chunk)[-TAIL_BYTES:]
-        )  # fmt: skip
+        self.tail = (self.tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
         self._keep(chunk)
         if self._stream and self._sink:
             self._sink.put(self._stream.feed(chunk))
