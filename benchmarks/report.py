@@ -41,7 +41,8 @@ class Goal(NamedTuple):
 
     what: str
     value: float
-    at_most: float
+    limit: float
+    at_least: bool = False  # else at most
 
 
 class Section(NamedTuple):
@@ -103,8 +104,9 @@ def render(section: Section, command: str, load: float) -> str:
 
 
 def _goal(goal: Goal) -> str:
-    met = "met" if goal.value <= goal.at_most else "NOT met"
-    return f"{goal.what}: {goal.value:.3f}, the goal is at most {goal.at_most:.3f}: {met}"
+    reached = goal.value >= goal.limit if goal.at_least else goal.value <= goal.limit
+    side, met = "least" if goal.at_least else "most", "met" if reached else "NOT met"
+    return f"{goal.what}: {goal.value:.3f}, the goal is at {side} {goal.limit:.3f}: {met}"
 
 
 def write(name: str, text: str, document: Path = DOCUMENT) -> None:

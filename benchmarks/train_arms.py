@@ -3,33 +3,37 @@
     python -m benchmarks.train_arms ARM SCRATCH LAYERS WIDTH CONTEXT ROUNDS
 
 Each does the same work: the same model, text and batches, fused AdamW with two groups of weights,
-clipping, a learning rate that rises and falls, and a mean loss of all ranks every TURN steps.
+clipping, a learning rate that rises and falls, and a mean loss of all ranks every LOG_EVERY steps.
 """
 
+import json
 import os
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 RANKS = 2
-TURN = 25  # steps
+TURN = 5  # steps
+FIRST_TURNS = 5  # that are not counted
 BATCH = 8
+LOG_EVERY = 25  # steps
 LR = 1e-3
 WARM_UP = 5  # steps in which the learning rate rises
 WEIGHT_DECAY = 0.1
+SPLIT = "split-of-rank-"  # files of ours with a line for every LOG_EVERY steps, in seconds
 
 
 class Turns:
-    """Wait for a turn, and tell what the last one took; call it after every TURN-th step.
+    """Wait for a turn, and tell what the last one took.
 
     What is told is seconds, and seconds of the processor, which others' use of it changes less.
     """
 
-    def __init__(self, rounds: int, log: Path) -> None:
-        self.steps = (rounds + 1) * TURN
-        self.left = rounds + 1
+    def __init__(self, count: int, log: Path) -> None:
+        self.left = count
+        self.asleep_s = 0.0  # between the first turn and the last
         # What the arms print is part of their work, and goes to a file.
         self.out = os.fdopen(os.dup(1), "w")
         with log.open("w") as file:
@@ -41,17 +45,51 @@ class Turns:
             os._exit(1)
         self.began = time.perf_counter(), time.process_time()
 
-    def __call__(self) -> None:
+    def next(self) -> None:
+        """The end of a turn, and the beginning of the next one; does not return from the last."""
         seconds, busy = self.began
         told = time.perf_counter() - seconds, time.process_time() - busy
         print(*told, file=self.out, flush=True)
         self.left -= 1
         if not self.left:
             os._exit(0)  # what comes after the last step is not compared
+        ended = time.perf_counter()
         self._wait()
+        self.asleep_s += self.began[0] - ended
 
 
-def ours(turns: Turns, task: Any, scratch: Path) -> None:
+class InTurns:
+    """The samples, of which a turn's worth is given out in each turn.
+
+    So no arm has to know of turns: all of them read one batch for each step.
+    """
+
+    def __init__(self, samples: Any, turns: Turns) -> None:
+        self.samples = samples
+        self.turns = turns
+        self.given = 0
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        if self.given == TURN * BATCH:
+            self.turns.next()
+            self.given = 0
+        self.given += 1
+        return self.samples[index]
+
+
+class Work(NamedTuple):
+    """What an arm trains, for so many steps at most; there is a directory for what it writes."""
+
+    task: Any
+    samples: InTurns
+    steps: int
+    scratch: Path
+
+
+def ours(work: Work) -> None:
     """The loop of this repository, with all that it checks, sums and writes."""
     import torch
 
@@ -62,26 +100,44 @@ def ours(turns: Turns, task: Any, scratch: Path) -> None:
     from train.screen import Screen
     from train.track import Trackers
 
-    class Pacing(Trackers):
-        """Hears of every line of metrics, between two steps."""
+    class Split(Trackers):
+        """Keeps where the time of a step went; data was waited for while others had their turn."""
 
-        def log(self, *_: Any) -> None:
-            turns()
+        def log(self, _step: int, _shared: Any, own: Any) -> None:
+            turns = work.samples.turns
+            awake = {**own, "data": own["data"] - turns.asleep_s / LOG_EVERY}
+            turns.asleep_s = 0.0
+            with (work.scratch / f"{SPLIT}{world.rank}").open("a") as file:
+                file.write(json.dumps(awake) + "\n")
 
-    words = f"--steps {turns.steps} --log-every {TURN} --batch-size {BATCH} --lr {LR} --device cpu"
+    words = f"--steps {work.steps} --log-every {LOG_EVERY} --batch-size {BATCH} --lr {LR}"
     words += f" --warmup {WARM_UP} --weight-decay {WEIGHT_DECAY} --eval-every 0 --save-every 0"
-    config, _ = parse(words.split())
+    config, _ = parse([*words.split(), "--device", "cpu"])
     world = read_world(os.environ)
-    lines = scratch / "metrics.jsonl"
+    lines = work.scratch / "metrics.jsonl"
     if world.rank == 0:
         lines.touch()
     metrics = Metrics(lines if world.rank == 0 else None)
-    trackers = Pacing(config, scratch, world)
-    place = Place(world, torch.device("cpu"), scratch, Screen(None), metrics, trackers)
-    train(task, config, place, {}, None, lambda: False)
+    trackers = Split(config, work.scratch, world)
+    place = Place(world, torch.device("cpu"), work.scratch, Screen(None), metrics, trackers)
+    train(TaskInTurns(work), config, place, {}, None, lambda: False)
 
 
-def bare(turns: Turns, task: Any, _: Path) -> None:
+class TaskInTurns:
+    """A task whose samples to train on are given out in turns."""
+
+    def __init__(self, work: Work) -> None:
+        self.work = work
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.work.task, name)
+
+    def dataset(self, split: str) -> Any:
+        """The samples of a split."""
+        return self.work.samples if split == "train" else self.work.task.dataset(split)
+
+
+def bare(work: Work) -> None:
     """What one writes by hand, after nanoGPT: no exact loss of the global batch, no checkpoint."""
     import torch
     import torch.distributed as dist
@@ -90,9 +146,9 @@ def bare(turns: Turns, task: Any, _: Path) -> None:
     from torch.utils.data import DataLoader, DistributedSampler
 
     torch.manual_seed(0)
-    samples: Any = task.dataset("train")
+    samples: Any = work.samples
     sampler: Any = DistributedSampler(samples)
-    model = DistributedDataParallel(task.model(), gradient_as_bucket_view=True)
+    model = DistributedDataParallel(work.task.model(), gradient_as_bucket_view=True)
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     rest = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": rest}]
@@ -100,7 +156,7 @@ def bare(turns: Turns, task: Any, _: Path) -> None:
     rise = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=WARM_UP)
     batches = iter(DataLoader(samples, BATCH, sampler=sampler))
     losses = torch.zeros(())
-    for step in range(turns.steps):
+    for step in range(work.steps):
         inputs, targets = next(batches)
         loss = F.cross_entropy(model(inputs).flatten(0, 1), targets.flatten(), ignore_index=-1)
         torch.autograd.backward(loss)
@@ -109,39 +165,34 @@ def bare(turns: Turns, task: Any, _: Path) -> None:
         optimizer.zero_grad()
         rise.step()
         losses += loss.detach()
-        if (step + 1) % TURN == 0:
+        if (step + 1) % LOG_EVERY == 0:
             dist.all_reduce(losses)
-            print(step, losses.item() / TURN / RANKS)
+            print(step, losses.item() / LOG_EVERY / RANKS)
             losses.zero_()
-            turns()
 
 
-def trainer(turns: Turns, task: Any, scratch: Path) -> None:
+def trainer(work: Work) -> None:
     """The Trainer of Hugging Face transformers as it is by default, without its checkpoints."""
     import torch
     import torch.nn.functional as F
-    from transformers import Trainer, TrainerCallback, TrainingArguments
+    from transformers import Trainer, TrainingArguments
 
     class WithLoss(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.gpt = task.model()
+            self.gpt = work.task.model()
 
         def forward(self, inputs: Any, targets: Any) -> dict[str, Any]:
             logits = self.gpt(inputs).flatten(0, 1)
             return {"loss": F.cross_entropy(logits, targets.flatten(), ignore_index=-1)}
-
-    class Pacing(TrainerCallback):  # type: ignore[misc]
-        def on_log(self, *_: Any, **__: Any) -> None:
-            turns()
 
     def collate(pairs: Any) -> dict[str, Any]:
         inputs, targets = zip(*pairs, strict=True)
         return {"inputs": torch.stack(inputs), "targets": torch.stack(targets)}
 
     arguments = TrainingArguments(
-        output_dir=str(scratch),
-        max_steps=turns.steps,
+        output_dir=str(work.scratch),
+        max_steps=work.steps,
         per_device_train_batch_size=BATCH,
         learning_rate=LR,
         warmup_steps=WARM_UP,
@@ -149,17 +200,16 @@ def trainer(turns: Turns, task: Any, scratch: Path) -> None:
         optim="adamw_torch_fused",
         use_cpu=True,
         save_strategy="no",
-        logging_steps=TURN,
+        logging_steps=LOG_EVERY,
         report_to=[],
         disable_tqdm=True,
         remove_unused_columns=False,
     )
-    samples: Any = task.dataset("train")
-    trained = Trainer(WithLoss(), arguments, collate, samples, callbacks=[Pacing()])
-    trained.train()
+    samples: Any = work.samples
+    Trainer(WithLoss(), arguments, collate, samples).train()
 
 
-ARMS: dict[str, Callable[[Turns, Any, Path], None]] = {
+ARMS: dict[str, Callable[[Work], None]] = {
     "ours": ours,
     "bare": bare,
     "trainer": trainer,
@@ -180,8 +230,10 @@ def main() -> None:
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     task = Language(context=context, layers=layers, width=width)
-    turns = Turns(rounds, Path(scratch, f"printed-by-rank-{rank}"))
-    ARMS[name](turns, task, Path(scratch))
+    count = FIRST_TURNS + rounds
+    turns = Turns(count, Path(scratch, f"printed-by-rank-{rank}"))
+    steps = (count + 1) * TURN  # the last turn ends where the next one's first sample is read
+    ARMS[name](Work(task, InTurns(task.dataset("train"), turns), steps, Path(scratch)))
 
 
 if __name__ == "__main__":
