@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from spawnlaunch.bench.arms import AUTO, CONTROL, UNPINNED
 from spawnlaunch.bench.result import Result, Row, headline, rows
-from spawnlaunch.bench.stats import FASTER, FEW, NOISY, SLOWER, inverse
+from spawnlaunch.bench.stats import FASTER, FEW, MIN_ROUNDS, SAME, SLOWER, inverse
 
 
 def advice(result: Result) -> str:
@@ -16,7 +16,7 @@ def advice(result: Result) -> str:
     compared = headline(rows(result))
     if not compared:
         return "nothing to advise: there is one arm"
-    if all(row.comparison.verdict == FEW for row in compared):
+    if all(row.comparison.rounds < MIN_ROUNDS for row in compared):
         return f"no advice: {FEW}; type more --rounds"
     names = [arm.name for arm in result.arms if arm.name != CONTROL]
     default = AUTO if AUTO in names else result.against
@@ -66,10 +66,10 @@ def _worth(compared: Sequence[Row], name: str, against: str) -> str:
     if clear:
         each = ", ".join(f"{row.workload} {row.comparison.ratio:.2f}" for row in clear)
         parts.append(f"{each} times as good as {against}")
-    others = [row.workload for row in own if row.comparison.verdict not in (FASTER, SLOWER, NOISY)]
-    if others:
-        parts.append(f"no measurable difference to {against} in {', '.join(others)}")
-    noisy = [row.workload for row in own if row.comparison.verdict == NOISY]
+    same = [row.workload for row in own if row.comparison.verdict == SAME]
+    if same:
+        parts.append(f"{SAME} to {against} in {', '.join(same)}")
+    noisy = [row.workload for row in own if row.comparison.noisy]
     if noisy:
-        parts.append(f"{NOISY}: {', '.join(noisy)}")
+        parts.append(f"too noisy to tell for sure: {', '.join(noisy)}")
     return "; ".join(parts)

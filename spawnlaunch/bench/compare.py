@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from spawnlaunch.bench import stats
 from spawnlaunch.bench.result import Measured, Result, summed_up
-from spawnlaunch.bench.table import aligned, short, title
+from spawnlaunch.bench.table import aligned, notes, short, title, verdict
 
 COLUMNS = ("arm", "old", "new", "ratio", "95 %", "p", "verdict")
 
@@ -26,6 +26,7 @@ def page(old: Result, new: Result) -> Iterator[str]:
 def _block(old: Measured, new: Measured, seed: int) -> Iterator[str]:
     workload = new.workload
     before, after = summed_up(old), summed_up(new)
+    comparisons = []
     yield ""
     yield title(workload)
     for series in (name for name in after if name in before):
@@ -33,6 +34,7 @@ def _block(old: Measured, new: Measured, seed: int) -> Iterator[str]:
         for arm in (name for name in after[series] if name in before[series]):
             values, others = after[series][arm], before[series][arm]
             found = stats.unpaired(values, others, workload.higher_is_better, seed)
+            comparisons.append(found)
             cells.append(
                 (
                     arm,
@@ -41,12 +43,13 @@ def _block(old: Measured, new: Measured, seed: int) -> Iterator[str]:
                     f"{found.ratio:.3f}",
                     f"{found.low:.3f} to {found.high:.3f}",
                     f"{found.p:.4f}",
-                    found.verdict,
+                    verdict(found),
                 )
             )
         if series:
             yield f"  {series}"
         yield from aligned(cells)
+    yield from notes(comparisons)
 
 
 def _differences(old: Result, new: Result) -> Iterator[str]:

@@ -138,7 +138,11 @@ def write(result: Result, path: str) -> None:
                 for each in result.measured
             ],
             "comparisons": [
-                {**row._asdict(), "comparison": row.comparison._asdict()} for row in rows(result)
+                {
+                    **row._asdict(),
+                    "comparison": {**row.comparison._asdict(), "noisy": row.comparison.noisy},
+                }
+                for row in rows(result)
             ],
         },
         indent=1,

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 
 FASTER, SLOWER = "better", "worse"
 SAME = "no measurable difference"
-NOISY = "too noisy to tell"
 FEW = "too few rounds to tell"
 
 RESAMPLES = 10_000
@@ -43,7 +42,12 @@ class Comparison(NamedTuple):
     high: float
     p: float  # how often equal arms would differ as much
     rounds: int
-    verdict: str  # FASTER, SLOWER, SAME, NOISY or FEW
+    verdict: str  # FASTER, SLOWER, SAME or FEW
+
+    @property
+    def noisy(self) -> bool:
+        """Whether a difference that matters could hide in the noise."""
+        return self.verdict == SAME and self.high / self.low > NOISY_SPAN
 
 
 def paired(
@@ -105,11 +109,11 @@ def signed_rank_p(values: NDArray[np.float64]) -> float:
 
 def judge(low: float, high: float, p: float, rounds: int) -> str:
     """The verdict of an interval of the ratio, a p-value and a number of rounds."""
-    if rounds < MIN_ROUNDS:
-        return FEW
-    if p <= CLAIM_P and not low <= 1.0 <= high:
+    if low <= 1.0 <= high:
+        return SAME
+    if p <= CLAIM_P:
         return FASTER if low > 1.0 else SLOWER
-    return NOISY if high / low > NOISY_SPAN else SAME
+    return FEW if rounds < MIN_ROUNDS else SAME
 
 
 def middle(values: Sequence[float]) -> float:

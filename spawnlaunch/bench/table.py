@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from spawnlaunch.bench.advice import advice
 from spawnlaunch.bench.result import Arm, Measured, Result, Row, rows_of, summed_up
-from spawnlaunch.bench.stats import NOISY, NOISY_SPAN, middle
+from spawnlaunch.bench.stats import MIN_ROUNDS, NOISY_SPAN, Comparison, middle
 from spawnlaunch.bench.workloads import Workload
 
 SEATS_CHARS = 60
@@ -54,11 +54,23 @@ def block(measured: Measured, result: Result) -> Iterator[str]:
         if series:
             yield f"  {series}"
         yield from aligned(cells)
-    if any(row.comparison.verdict == NOISY for row in compared):
+    yield from notes([row.comparison for row in compared])
+
+
+def notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
+    """What the verdicts of a table need to be understood."""
+    if any(found.noisy for found in comparisons):
         yield (
-            f"  {NOISY}: no difference is sure, and the ends of the interval are more than\n"
-            f"  {NOISY_SPAN - 1:.0%} apart; try a quieter machine, or more --rounds"
+            f"  noisy: the ends of the interval are more than {NOISY_SPAN - 1:.0%} apart, too far\n"
+            "  to tell what pinning is worth; try a quieter machine, or more --rounds"
         )
+    if any(found.rounds < MIN_ROUNDS for found in comparisons):
+        yield f"  in fewer than {MIN_ROUNDS} rounds no difference is sure; type more --rounds"
+
+
+def verdict(found: Comparison) -> str:
+    """The verdict as a cell of a table."""
+    return f"{found.verdict} (noisy)" if found.noisy else found.verdict
 
 
 def _lines(name: str, values: Sequence[float], rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
@@ -76,7 +88,7 @@ def _cells(row: Row) -> tuple[str, ...]:
         f"{found.ratio:.3f}",
         f"{found.low:.3f} to {found.high:.3f}",
         f"{found.p:.4f}",
-        found.verdict,
+        verdict(found),
     )
 
 

@@ -174,4 +174,4 @@ def test_two_equal_arms_are_no_measurable_difference_in_19_of_20_real_runs(tmp_p
     for seed in range(20):
         found, _ = bench(tmp_path / f"{seed}.json", *words, "--seed", seed)
         verdicts.append(one(found, "control", "unpinned").verdict)
-    assert verdicts.count(stats.FASTER) + verdicts.count(stats.SLOWER) <= 1, verdicts
+    assert verdicts.count(stats.SAME) >= 19, verdicts
