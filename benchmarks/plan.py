@@ -4,12 +4,17 @@
 
 Trees of machines are laid out below a temporary directory, with 200 PCI functions that are no
 devices. The first reading is printed apart: it pays for imports and a cold cache of this program's
-own making, while the kernel makes the files of the real /sys in memory.
+own making, while the kernel makes the files of the real /sys in memory. On this machine hwloc takes
+turns with us where it is installed, as the program that a batch script would call.
 """
 
+import os
+import shutil
+import subprocess
 import tempfile
 import time
 from argparse import Namespace
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import report
@@ -22,6 +27,7 @@ from tests.node.tree import Gpu, Machine, build, cores
 
 BYSTANDERS = 200
 ROUNDS = 25
+HWLOC = "hwloc-distrib"
 
 
 def largest() -> Machine:
@@ -35,10 +41,19 @@ def largest() -> Machine:
     return Machine("largest", "nobody's", cores(512, 2), numa, l3, packages, gpus)
 
 
-def time_both(root: str, rounds: int) -> tuple[list[float], list[float]]:
-    """Milliseconds for reading and for planning, of each round."""
+def time_hwloc(ranks: int) -> float:
+    """Milliseconds of hwloc, a program, to distribute ranks over this machine."""
+    start = time.perf_counter()
+    subprocess.run([HWLOC, str(ranks)], check=True, stdout=subprocess.DEVNULL)
+    return 1e3 * (time.perf_counter() - start)
+
+
+def time_both(root: str, rounds: int, others: list[float]) -> tuple[list[float], list[float]]:
+    """Milliseconds for reading and for planning, of each round; `others` gets those of hwloc."""
     reading, planning = [], []
     for _ in range(rounds):
+        if root == "/" and shutil.which(HWLOC):
+            others.append(time_hwloc(os.cpu_count() or 1))
         start = time.perf_counter()
         node = nodes.read(root)
         read = time.perf_counter()
@@ -50,29 +65,33 @@ def time_both(root: str, rounds: int) -> tuple[list[float], list[float]]:
     return reading, planning
 
 
-def row(name: str, root: str, rounds: int) -> list[str]:
-    """The machine whose files lie below `root`."""
+def rows(name: str, root: str, rounds: int) -> Iterator[list[str]]:
+    """The machine whose files lie below `root`, and what hwloc takes where that is this machine."""
     node = nodes.read(root)
-    reading, planning = time_both(root, rounds)
+    others: list[float] = []
+    reading, planning = time_both(root, rounds, others)
     both = [one + other for one, other in zip(reading, planning, strict=True)]
     counts = (str(len(node.cpus_online)), str(len(node.devices)))
-    return [name, *counts, cell(reading), cell(planning), cell(both), f"{both[0]:.2f}"]
+    yield [name, *counts, cell(reading), cell(planning), cell(both), f"{both[0]:.2f}"]
+    if others:
+        yield [f"{name}, {HWLOC}", *counts, "", "", cell(others), f"{others[0]:.2f}"]
 
 
 def measure(options: Namespace) -> Section:
     """This machine, published ones, and one that is larger than any of them."""
-    rows = [row("this machine", "/", options.rounds)]
+    table = list(rows("this machine", "/", options.rounds))
     for machine in (*machines.ALL, largest()):
         with tempfile.TemporaryDirectory() as folder:
             root = str(build(Path(folder), machine, BYSTANDERS))
-            rows.append(row(machine.name, root, options.rounds))
+            table += rows(machine.name, root, options.rounds)
     return Section(
         "plan",
         "Reading a node and planning its ranks",
         f"""One rank per device, {options.rounds} rounds, in ms. All machines but this one are laid
-        out in files, with {BYSTANDERS} PCI functions that are no devices.""",
+        out in files, with {BYSTANDERS} PCI functions that are no devices. {HWLOC} distributes one
+        rank per CPU; its time is that of the whole program.""",
         ["machine", "CPUs", "devices", "read", "plan", "both", "the first time"],
-        rows,
+        table,
     )
 
 
