@@ -9,7 +9,7 @@ from spawnlaunch.bench.gang import Gang
 from spawnlaunch.bench.meeting import Meeting
 from spawnlaunch.bench.options import Options
 from spawnlaunch.bench.place import Place, View
-from spawnlaunch.bench.result import Arm, Result
+from spawnlaunch.bench.result import Arm, Result, check_writable
 from spawnlaunch.bench.sample import FailedError, Sample
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.errors import UsageError
@@ -29,6 +29,9 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
     everyone = meeting.exchange(here.view)
     refusal, planned = "", {}
     try:
+        if meeting.rank == 0:  # which writes the files, on its node
+            for path in filter(None, (options.json, options.plot)):
+                check_writable(path)
         planned = place.seats(here, everyone, options.arms, options.omp_threads)
     except UsageError as error:
         refusal = str(error)

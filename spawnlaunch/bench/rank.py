@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from spawnlaunch.bench import place
 from spawnlaunch.bench.advice import advice
 from spawnlaunch.bench.agree import agree
-from spawnlaunch.bench.meeting import Meeting, join
+from spawnlaunch.bench.meeting import join
 from spawnlaunch.bench.options import Options
 from spawnlaunch.bench.result import Result, write
 from spawnlaunch.bench.rounds import Part, measure_all
@@ -22,9 +22,10 @@ def run(options: Options, environ: Mapping[str, str]) -> int:
     meeting = join()
     try:
         agreed = agree(options, here, meeting)
-        done = measure_all(Part(options, here, meeting, agreed))
-        _finish(options, meeting, done)
-        status, error = 0, ""
+        done, error = measure_all(Part(options, here, meeting, agreed))
+        status = 1 if error else 0
+        if done.measured:
+            _finish(options, done)
     except UsageError as refusal:
         status, error = 2, str(refusal)
     except FailedError as failure:
@@ -35,9 +36,7 @@ def run(options: Options, environ: Mapping[str, str]) -> int:
     return status
 
 
-def _finish(options: Options, meeting: Meeting, result: Result) -> None:
-    if meeting.rank != 0:
-        return
+def _finish(options: Options, result: Result) -> None:
     print(f"\nadvice: {advice(result)}", flush=True)
     if options.json:
         write(result, options.json)

@@ -1,6 +1,7 @@
 """Everything that was measured: what --json writes, and --show and --compare read."""
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,6 +152,17 @@ def write(result: Result, path: str) -> None:
         Path(path).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; type another name") from None
+
+
+def check_writable(path: str) -> None:
+    """Raises UsageError where no file can be written: before a measurement, not after it."""
+    folder = os.path.dirname(path) or "."
+    if os.path.isdir(path):
+        raise UsageError(f"{path} is a directory; type the name of a file")
+    if not os.path.isdir(folder):
+        raise UsageError(f"cannot write {path}: there is no directory {folder}; make it first")
+    if not os.access(path if os.path.exists(path) else folder, os.W_OK):
+        raise UsageError(f"cannot write {path}: it is not permitted; type another name")
 
 
 def read(path: str) -> Result:

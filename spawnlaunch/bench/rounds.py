@@ -40,8 +40,11 @@ class Part(NamedTuple):
     agreed: Agreed
 
 
-def measure_all(part: Part) -> Result:
-    """Every workload, its table printed as soon as it is done. Raises FailedError."""
+def measure_all(part: Part) -> tuple[Result, str]:
+    """Every workload, its table printed as soon as it is done, and what ended it early if it was.
+
+    The result has the workloads before the one that failed, on rank 0.
+    """
     gc.collect()
     gc.freeze()  # the children of this process shall not copy what they never use
     result, tells = part.agreed.result, part.meeting.rank == 0
@@ -50,12 +53,15 @@ def measure_all(part: Part) -> Result:
     for workload in _workloads(part.options):
         if workload.name in result.not_run:
             continue
-        rounds = measure(workload, part)
+        try:
+            rounds = measure(workload, part)
+        except FailedError as failure:
+            return result, str(failure)
         if tells:
             measured = Measured(workload, _by_series(rounds, part.agreed.names))
             result = result._replace(measured=[*result.measured, measured])
             print("\n".join(table.block(measured, result)), flush=True)
-    return result
+    return result, ""
 
 
 def _workloads(options: Options) -> list[Workload]:

@@ -1,17 +1,28 @@
 """Results of benches that nobody ran: seats from a plan, samples from a ratio."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from spawnlaunch.bench import arms
 from spawnlaunch.bench.result import Arm, Measured, Result, Seat
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.picture import picture
+from spawnlaunch.binding.plan import Binding
 from spawnlaunch.binding.policy import Policy
 from spawnlaunch.binding.report import device_name
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import visible
 from tests.bench.synthetic import rounds
+
+ABOUT = {
+    "date": "2026-11-21T12:00:00+0000",
+    "command": "python -m spawnlaunch.bench",
+    "versions": {"torch": "2.13.0"},
+    "seed": 0,
+    "rounds": 12,
+    "warm_up": 1,
+    "seconds": 0.3,
+}
 
 
 def on(node: Node, ranks: int, ratios: Mapping[str, Mapping[str, float]]) -> Result:
@@ -24,61 +35,38 @@ def on(node: Node, ranks: int, ratios: Mapping[str, Mapping[str, float]]) -> Res
         lambda name: plan.plan(node, seen, ranks, Policy(name)).bindings,
     )
     kept = {name: its.bindings for name, its in made.items() if its.bindings}
+    drawn = {name: picture(node, its, node.cpus_allowed) for name, its in kept.items()}
     return Result(
-        about={
-            "date": "2026-11-21T12:00:00+0000",
-            "command": "python -m spawnlaunch.bench",
-            "versions": {"torch": "2.13.0"},
-            "seed": 0,
-            "rounds": 12,
-            "warm_up": 1,
-            "seconds": 0.3,
-        },
-        nodes=[
-            {
-                "host": "node0",
-                "processor": "a processor",
-                "kernel": "6.1",
-                "pictures": {
-                    name: picture(node, its, node.cpus_allowed) for name, its in kept.items()
-                },
-            }
-        ],
+        about=ABOUT,
+        nodes=[{"host": "node0", "processor": "a processor", "kernel": "6.1", "pictures": drawn}],
         against=arms.UNPINNED,
-        arms=[
-            Arm(
-                name,
-                arms.flag(name, its),
-                tuple(
-                    Seat(
-                        rank,
-                        "node0",
-                        rank,
-                        device_name(node, seat.device),
-                        cpuset.format(seat.cpus),
-                        cpuset.format(seat.memory_nodes),
-                        seat.threads,
-                        seat.locality,
-                    )
-                    for rank, seat in enumerate(its)
-                ),
-            )
-            for name, its in kept.items()
-        ],
+        arms=[Arm(name, arms.flag(name, its), _seats(node, its)) for name, its in kept.items()],
         left_out={name: its.missing for name, its in made.items() if its.missing},
         not_run={},
-        measured=[
-            Measured(
-                NAMES[workload],
-                {
-                    "": {
-                        name: _samples(worth.get(name, 1.0), ranks, NAMES[workload])
-                        for name in kept
-                    }
-                },
-            )
-            for workload, worth in ratios.items()
-        ],
+        measured=[_measured(name, worth, ranks, list(kept)) for name, worth in ratios.items()],
+    )
+
+
+def _seats(node: Node, bindings: Sequence[Binding]) -> tuple[Seat, ...]:
+    return tuple(
+        Seat(
+            rank,
+            "node0",
+            rank,
+            device_name(node, each.device),
+            cpuset.format(each.cpus),
+            cpuset.format(each.memory_nodes),
+            each.threads,
+            each.locality,
+        )
+        for rank, each in enumerate(bindings)
+    )
+
+
+def _measured(name: str, worth: Mapping[str, float], ranks: int, names: list[str]) -> Measured:
+    workload = NAMES[name]
+    return Measured(
+        workload, {"": {arm: _samples(worth.get(arm, 1.0), ranks, workload) for arm in names}}
     )
 
 

@@ -1,10 +1,13 @@
 """Real benches of real ranks: on this machine, under Slurm, and of a command of the user."""
 
+import contextlib
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from spawnlaunch.bench import result, stats
@@ -111,6 +114,37 @@ def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_
     assert done.returncode == 1
     assert "error: command on rank 1: sh ended with status 3:\nbroken here" in done.stderr
     assert not (tmp_path / "no").exists()
+
+
+def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
+    file = tmp_path / "found.json"
+    words = ("--workloads", "compute,loader", "--arms", "auto", "--rounds", "3", "--progress")
+    command = [*map(str, (*TWO_RANKS, *words, "--json", file, *SHORT))]
+    with subprocess.Popen(command, env=clean_environ(), stderr=subprocess.PIPE) as process:
+        assert process.stderr is not None
+        said = b""
+        while b"loader" not in said:
+            said += process.stderr.read1()
+        while process.poll() is None:  # until a sample of the second workload was hit
+            with contextlib.suppress(psutil.NoSuchProcess):
+                for rank in psutil.Process(process.pid).children():
+                    for sample in rank.children():
+                        sample.kill()
+            time.sleep(0.005)
+        said += process.stderr.read()
+    assert process.returncode == 1
+    assert b"error: loader on rank " in said
+    assert b"the process of the sample ended with SIGKILL" in said
+    assert [each.workload.name for each in result.read(str(file)).measured] == ["compute"]
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path):
+    (tmp_path / "directory").mkdir()
+    for name, said in (("no/found.json", "make it first"), ("directory", "is a directory")):
+        done = run(*TWO_RANKS, "--json", tmp_path / name)
+        assert done.returncode == 2
+        assert done.stdout == ""
+        assert said in done.stderr
 
 
 def test_a_command_without_the_number_is_told_how_to_print_it():
