@@ -1,12 +1,15 @@
 """Tokens per second of the training loop, of a hand-written one, and of the Hugging Face Trainer.
 
-    python -m benchmarks.train_loop [--rounds 100] [--shape LAYERS,WIDTH,CONTEXT] [--write]
+    python -m benchmarks.train_loop [--rounds 100] [--shapes LAYERS,WIDTH,CONTEXT ...] [--write]
 
 Two ranks on two CPUs, the same model on the same text. The three run at the same time, each in its
 own two processes, but take turns: in every round each trains for TURN steps while the others sleep,
 in another order each time. So what else the machine does, and how fast it is just then, hits all
 of them, and a ratio is taken within a round. Turns are short and many, for a machine is slow for
 seconds at a time. Each has FIRST_TURNS before the first round.
+
+What a loop costs is a time per step, so it shows on a model whose steps are short: the first shape
+is one, and has the goals. The second is the bundled model as it is by default.
 """
 
 import json
@@ -25,9 +28,10 @@ from benchmarks import report
 from benchmarks.report import Goal, Section, cell
 from benchmarks.train_arms import ARMS, BATCH, FIRST_TURNS, RANKS, SPLIT, TURN
 from spawnlaunch.bench import stats
+from spawnlaunch.bench.stats import Comparison
 
 ROUNDS = 100
-SHAPE = "5,128,128"  # layers, width and context of the bundled model
+SHAPES = ("3,64,64", "5,128,128")  # layers, width and context of the bundled model
 NAMES = {"ours": "train", "bare": "written by hand", "trainer": "Trainer of transformers"}
 TOLD_EVERY = 10  # rounds
 PARTS = ("data", "compute", "wait")
@@ -64,12 +68,30 @@ def start(name: str, scratch: Path, rounds: int, shape: tuple[int, ...]) -> Arm:
     return Arm(name, scratch, ranks)
 
 
+class Measured(NamedTuple):
+    """A shape, and what all arms reached with it in each round."""
+
+    shape: str
+    speeds: dict[str, list[float]]  # tokens per second
+    busy_ms: dict[str, list[float]]  # of a processor, per rank and step
+    split: dict[str, float]  # seconds of each part of a step of ours
+
+    def share_of(self, name: str) -> Comparison:
+        """Ours against this one, within the rounds."""
+        return stats.paired(self.speeds["ours"], self.speeds[name], True, seed=0)
+
+
 def measure(options: Namespace) -> Section:
-    """Start all, let them take turns, and sum up."""
-    rounds, shape = options.rounds, tuple(map(int, options.shape.split(",")))
+    """One shape after the other."""
+    return section([measure_one(shape, options.rounds) for shape in options.shapes])
+
+
+def measure_one(text: str, rounds: int) -> Measured:
+    """Start all arms, and let them take turns."""
+    shape = tuple(map(int, text.split(",")))
     tokens = TURN * BATCH * RANKS * shape[2]
     speeds: dict[str, list[float]] = {name: [] for name in ARMS}
-    busy: dict[str, list[float]] = {name: [] for name in ARMS}
+    busy_ms: dict[str, list[float]] = {name: [] for name in ARMS}
     with ExitStack() as stack:
         arms = []
         for name in ARMS:
@@ -85,11 +107,10 @@ def measure(options: Namespace) -> Section:
                 arm = arms[(number + i) % len(arms)]
                 seconds, busy_s = arm.turn()
                 speeds[arm.name].append(tokens / seconds)
-                busy[arm.name].append(busy_s)
+                busy_ms[arm.name].append(1e3 * busy_s / TURN / RANKS)
             if (number + 1) % TOLD_EVERY == 0:
-                print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)
-        split = read_split(arms[0].scratch)
-    return section(options.shape, speeds, busy, split)
+                print(f"{text}: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        return Measured(text, speeds, busy_ms, read_split(arms[0].scratch))
 
 
 def read_split(scratch: Path) -> dict[str, float]:
@@ -100,43 +121,51 @@ def read_split(scratch: Path) -> dict[str, float]:
     return {part: statistics.median(line[part] for line in counted) for part in PARTS}
 
 
-def section(
-    shape: str,
-    speeds: dict[str, list[float]],
-    busy: dict[str, list[float]],
-    split: dict[str, float],
-) -> Section:
+def section(shapes: list[Measured]) -> Section:
     """Medians over the rounds; of the ratios, which are within a round, their interval too."""
-    parts = ", ".join(f"{part} {1e3 * seconds:.2f}" for part, seconds in split.items())
-    shares = {
-        name: stats.paired(speeds["ours"], speed, True, seed=0) for name, speed in speeds.items()
-    }
-    rounds = len(speeds["ours"])
+    splits = "; ".join(
+        f"{one.shape}: "
+        + ", ".join(f"{part} {1e3 * seconds:.2f}" for part, seconds in one.split.items())
+        for one in shapes
+    )
+    goals = (("bare", OF_BARE), ("trainer", OF_TRAINER))
     return Section(
         "train_loop",
         "The training loop",
-        f"""The same model (layers, width, context: {shape}) on the same text, {RANKS} ranks on
-        {RANKS} CPUs, {rounds} rounds of {TURN} steps. A step of ours in ms: {parts}. A share is the
-        median of the rounds' shares; behind it stands its 95 % interval by bootstrap.""",
-        ["loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],
+        f"""The same model (layers, width, context) on the same text, {RANKS} ranks on {RANKS} CPUs,
+        {len(shapes[0].speeds["ours"])} rounds of {TURN} steps. A share is the median of the rounds'
+        shares; behind it stands its 95 % interval by bootstrap. What a loop costs is a time per
+        step: it shows where steps are short, as in the first shape, which has the goals. A step of
+        ours in ms, {splits}.""",
+        ["model", "loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],
         [
             [
+                one.shape,
                 NAMES[name],
                 cell(speed),
-                cell([1e3 * busy_s / TURN / RANKS for busy_s in busy[name]]),
-                f"{shares[name].ratio:.3f} ({shares[name].low:.3f} to {shares[name].high:.3f})",
+                cell(one.busy_ms[name]),
+                shown(one.share_of(name)),
             ]
-            for name, speed in speeds.items()
+            for one in shapes
+            for name, speed in one.speeds.items()
         ],
         [
-            Goal(f"Of {NAMES[name]}", shares[name].ratio, limit, at_least=True)
-            for name, limit in (("bare", OF_BARE), ("trainer", OF_TRAINER))
+            Goal(f"Of {NAMES[name]}", shapes[0].share_of(name).ratio, limit, at_least=True)
+            for name, limit in goals
         ],
     )
 
 
+def shown(found: Comparison) -> str:
+    """A ratio with its interval."""
+    return f"{found.ratio:.3f} ({found.low:.3f} to {found.high:.3f})"
+
+
 def flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--shape", default=SHAPE, metavar="L,W,C", help="default %(default)s")
+    shown_default = " ".join(SHAPES)
+    parser.add_argument(
+        "--shapes", nargs="+", default=SHAPES, metavar="L,W,C", help=f"default {shown_default}"
+    )
 
 
 if __name__ == "__main__":

@@ -51,6 +51,8 @@ class Learner:
         self.per_rank = per_rank
         self.clock = Clock(device)
         self.bare = task.model().to(device).train()  # what comes from a file may be in eval mode
+        # Kept, because to find them walks through the whole model.
+        self.learning = [p for p in self.bare.parameters() if p.requires_grad]
         self.optimizer = make_optimizer(task, self.bare, config)
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
@@ -106,7 +108,7 @@ class Learner:
             with self.autocast():
                 loss_sum, _ = self.task.loss(self.model, batch)
             torch.autograd.backward(loss_sum)
-        self.optimizer.zero_grad()
+        self._forget_gradients()
         with torch.no_grad():
             for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
                 buffer.copy_(before)
@@ -152,7 +154,7 @@ class Learner:
         pass over the gradients applies both.
         """
         self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for p in self.bare.parameters() if p.grad is not None]
+        gradients = [p.grad for p in self.learning if p.grad is not None]
         factor = (self.per_rank / count).float()
         if self.config.clip:
             norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
@@ -160,7 +162,12 @@ class Learner:
         torch._foreach_mul_(gradients, factor)
         self.scaler.step(self.optimizer)
         self.scaler.update()
-        self.optimizer.zero_grad()
+        self._forget_gradients()
+
+    def _forget_gradients(self) -> None:
+        """Those too that the optimizer of a task leaves alone: they would be added up for ever."""
+        for parameter in self.learning:
+            parameter.grad = None
 
     def set_lr(self, lr: float) -> None:
         """Use this learning rate from now on."""

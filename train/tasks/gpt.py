@@ -22,15 +22,17 @@ class Rotary(nn.Module):
         half = HEAD_WIDTH // 2
         speeds = ROTARY_BASE ** (-torch.arange(half) / half)
         angles = (torch.arange(context)[:, None] * speeds).repeat(1, 2)
+        signs = torch.tensor([-1.0, 1.0]).repeat_interleave(half)
         self.cos: Tensor
         self.sin: Tensor
         self.register_buffer("cos", angles.cos(), persistent=False)
-        self.register_buffer("sin", angles.sin(), persistent=False)
+        self.register_buffer("sin", angles.sin() * signs, persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
+        """Number i of a head and number i + half are turned together, as a point in a plane."""
         time = x.shape[-2]
-        left, right = x.chunk(2, dim=-1)
-        return x * self.cos[:time] + torch.cat((-right, left), dim=-1) * self.sin[:time]
+        partners = x.roll(HEAD_WIDTH // 2, dims=-1)
+        return torch.addcmul(x * self.cos[:time], partners, self.sin[:time])
 
 
 class Attention(nn.Module):
@@ -47,8 +49,9 @@ class Attention(nn.Module):
         batch, time, width = x.shape
         # One product for all three, then (3, batch, heads, time, HEAD_WIDTH).
         qkv = self.qkv(x).view(batch, time, 3, self.heads, HEAD_WIDTH).permute(2, 0, 3, 1, 4)
-        query, key = self.rotary(qkv[:2])
-        mixed = F.scaled_dot_product_attention(query, key, qkv[2], is_causal=True)
+        both, value = qkv.split((2, 1))
+        query, key = self.rotary(both)
+        mixed = F.scaled_dot_product_attention(query, key, value.squeeze(0), is_causal=True)
         out: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, time, width))
         return out
 
