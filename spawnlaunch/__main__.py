@@ -92,14 +92,14 @@ def _launch() -> int:
         )
     if me.mode == "task":
         run.in_place(workers[0])
+    from spawnlaunch.run.options import options
 
     def again(restart: int) -> list[worker.Worker]:
         nonlocal resolution, held_port
         resolution, held_port = world.anew(resolution, environ)
         return plan(resolution, restart=restart)
 
-    options = run.options(request, me.run_id, environ, hostname, scratch)
-    status = run.launch(workers, again, options)
+    status = run.launch(workers, again, options(request, me.run_id, environ, hostname, scratch))
     del held_port  # held until here
     return status
 

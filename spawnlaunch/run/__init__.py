@@ -4,10 +4,14 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from spawnlaunch.run import logfiles, scratch, terminal
-from spawnlaunch.run.options import Options, options
 from spawnlaunch.run.worker import Worker, become
 
-__all__ = ["Options", "in_place", "launch", "options", "scratch", "terminal"]
+# What only a launch needs is imported by it: in task mode every import is each rank's cost.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.run.options import Options
+
+__all__ = ["in_place", "launch", "scratch", "terminal"]
 
 
 def in_place(worker: Worker) -> NoReturn:
@@ -17,12 +21,12 @@ def in_place(worker: Worker) -> NoReturn:
 
 
 def launch(
-    workers: Sequence[Worker], again: Callable[[int], Sequence[Worker]], options: Options
+    workers: Sequence[Worker], again: Callable[[int], Sequence[Worker]], options: "Options"
 ) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
     `again` gives the workers of restart 1, 2, and so on.
     """
-    from spawnlaunch.run import job, launcher  # in task mode every import is each rank's cost
+    from spawnlaunch.run import job, launcher
 
     return launcher.launch(job.Crew(workers, again), options)

@@ -26,6 +26,7 @@ from spawnlaunch.run.worker import Worker, become, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 
+SETTLED_S = 1.0  # in which the workers need the processors to start
 AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
 
 TYPE_CHECKING = False
@@ -89,12 +90,12 @@ class Gang:
         self._start(workers)
         if self._hang_help:
             self._hang_help.begin(workers)
-        _import_the_rest()
+        self._loop.alarm(_import_the_rest, SETTLED_S)
         gc.enable()  # off while it costs a launch time, on while a launch lasts for days
         before = oom.count()
         while self.state.running:
             self._loop.turn()
-        for call in (self._time_up, self._clear_again):
+        for call in (self._time_up, self._clear_again, _import_the_rest):
             self._loop.alarm(call, None)
         if self._hang_help:
             self._hang_help.cancel()
@@ -325,7 +326,7 @@ class Gang:
 
 
 def _import_the_rest() -> None:
-    """Now that the workers are on their way, and before somebody replaces what is installed."""
+    """What the end will need, before somebody replaces what is installed."""
     import json  # noqa: F401
 
     from spawnlaunch.run import errorfile, report, result  # noqa: F401

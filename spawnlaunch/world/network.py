@@ -5,7 +5,8 @@ there: then the ranks of other nodes never arrive. The interface that leads to M
 one to use, and it is known where the route to it is.
 """
 
-import socket
+import _socket as socket  # its module socket is slow to import: see ports
+from contextlib import closing
 from typing import NamedTuple
 
 from spawnlaunch.world.facts import Environ
@@ -59,7 +60,7 @@ def _trap(hostname: str, addresses: set[str]) -> str | None:
     return None
 
 
-def resolve(name: str, family: socket.AddressFamily = socket.AF_INET) -> list[str]:
+def resolve(name: str, family: int = socket.AF_INET) -> list[str]:
     """The IPv4 addresses of a name; none where it has none, or can be no name."""
     try:
         infos = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
@@ -73,7 +74,7 @@ def _interface_towards(host: str, here: dict[str, str]) -> str | None:
     found = resolve(host)
     if not found or found[0].startswith("127."):
         return None
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
         try:
             probe.connect((found[0], 9))  # chooses a route, and sends nothing: udp(7)
         except OSError:
@@ -88,7 +89,7 @@ def interfaces() -> dict[str, str]:
     from fcntl import ioctl
 
     found = {}
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as any_socket:
         for _, name in socket.if_nameindex():
             request = name.encode()[: NAME_BYTES - 1].ljust(IFREQ_BYTES, b"\0")
             try:

@@ -1,6 +1,7 @@
 """Results of benches that nobody ran: seats from a plan, samples from a ratio."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from spawnlaunch.bench import arms
 from spawnlaunch.bench.result import Arm, Measured, Result, Seat
@@ -14,15 +15,17 @@ from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import visible
 from tests.bench.synthetic import rounds
 
-ABOUT = {
-    "date": "2026-11-21T12:00:00+0000",
-    "command": "python -m spawnlaunch.bench",
-    "versions": {"torch": "2.13.0"},
-    "seed": 0,
-    "rounds": 12,
-    "warm_up": 1,
-    "seconds": 0.3,
-}
+def _about() -> dict[str, Any]:
+    """A new one for each result: tests change it."""
+    return {
+        "date": "2026-11-21T12:00:00+0000",
+        "command": "python -m spawnlaunch.bench",
+        "versions": {"torch": "2.13.0"},
+        "seed": 0,
+        "rounds": 12,
+        "warm_up": 1,
+        "seconds": 0.3,
+    }
 
 
 def on(node: Node, ranks: int, ratios: Mapping[str, Mapping[str, float]]) -> Result:
@@ -37,7 +40,7 @@ def on(node: Node, ranks: int, ratios: Mapping[str, Mapping[str, float]]) -> Res
     kept = {name: its.bindings for name, its in made.items() if its.bindings}
     drawn = {name: picture(node, its, node.cpus_allowed) for name, its in kept.items()}
     return Result(
-        about=ABOUT,
+        about=_about(),
         nodes=[{"host": "node0", "processor": "a processor", "kernel": "6.1", "pictures": drawn}],
         against=arms.UNPINNED,
         arms=[Arm(name, arms.flag(name, its), _seats(node, its)) for name, its in kept.items()],
