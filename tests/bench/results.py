@@ -15,6 +15,7 @@ from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import visible
 from tests.bench.synthetic import rounds
 
+
 def _about() -> dict[str, Any]:
     """A new one for each result: tests change it."""
     return {

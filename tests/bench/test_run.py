@@ -126,8 +126,9 @@ def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
         while b"loader" not in said:
             said += process.stderr.read1()
         while process.poll() is None:  # until a sample of the second workload was hit
-            with contextlib.suppress(psutil.NoSuchProcess):
-                for rank in psutil.Process(process.pid).children():
+            with contextlib.suppress(psutil.NoSuchProcess, ValueError):
+                (guard,) = psutil.Process(process.pid).children()
+                for rank in guard.children():
                     for sample in rank.children():
                         sample.kill()
             time.sleep(0.005)
