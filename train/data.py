@@ -85,6 +85,17 @@ def to_device(batch: Any, device: torch.device) -> Any:
     return batch
 
 
+def number_on(value: Tensor | float, device: torch.device) -> Tensor:
+    """What a task has summed or counted, as a tensor on ``device``.
+
+    A single number that is elsewhere, such as ``len(batch)``, is filled in there: to copy it would
+    wait for all that the device has to do before.
+    """
+    if not isinstance(value, Tensor) or (value.dim() == 0 and value.device.type == "cpu"):
+        return torch.full((), float(value), dtype=torch.float64, device=device)
+    return value.to(device)
+
+
 def loader_workers(wanted: int | None, device: str, world: World, cpus: int, online: int) -> int:
     """How many processes read samples for this rank, which may run on ``cpus`` of ``online`` CPUs.
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import rng
-from .data import Feed, Reader
+from .data import Feed, Reader, number_on
 from .distributed import any_rank, from_rank_0, sum_over_ranks
 from .learner import Learner
 from .task import Measuring, Task
@@ -70,7 +70,8 @@ class Evaluator:
             else:
                 measured = dict(zip(("loss", "count"), self.task.loss(model, batch), strict=True))
         for name, value in measured.items():
-            sums[name] = sums[name] + value.double() if name in sums else value.double()
+            number = number_on(value, self.learner.device).double()
+            sums[name] = sums[name] + number if name in sums else number
 
     def _over_ranks(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
         """All sums in one message; a rank without samples learns the shapes from rank 0."""

@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from . import rng
 from .clock import Clock
 from .config import Config
+from .data import number_on
 from .distributed import World, start_sum_over_ranks
 from .task import Optimizing, Task
 
@@ -125,7 +126,7 @@ class Learner:
                 with self.autocast():
                     loss_sum, count = self.task.loss(self.model, batch)
                 losses.append(loss_sum.detach())
-                counts.append(count)
+                counts.append(number_on(count, self.device))
                 if last:
                     # These numbers travel while the backward pass computes.
                     totals = start_sum_over_ranks(self._totals(losses, counts, wants_stop()))

@@ -41,10 +41,11 @@ class Task(Protocol):
         """The samples of the split "train" or "validation"; no sample is in both."""
         ...
 
-    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor | float]:
         """The SUM of the losses of a collated batch and the COUNT of terms in it, both 0-d.
 
-        Sums and counts of several ranks can be added; means cannot, when batches are uneven.
+        Sums and counts of several ranks can be added; means cannot, when batches are uneven. The
+        count may be a plain number, such as ``len(batch)``.
         ``model`` is called exactly once, because it may be wrapped for data-parallel training.
         """
         ...
@@ -87,7 +88,7 @@ class Optimizing(Protocol):
 
 @runtime_checkable
 class Measuring(Protocol):
-    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor | float]:
         """Sums over a validation batch, instead of the loss: "loss", "count", and what else.
 
         They are added up over all batches and ranks, each of a shape of its own, such as (classes,

@@ -3,7 +3,10 @@
 from pathlib import Path
 
 import pytest
+import torch
 from ranks import complete, history, metrics, run
+
+from train.data import number_on
 
 MINIMAL = """
 import torch
@@ -21,7 +24,7 @@ class Line:
 
     def loss(self, model, batch):
         x, y = batch
-        return (model(x) - y).square().sum(), torch.tensor(len(x))
+        return (model(x) - y).square().sum(), len(x)
 
 
 class Points:
@@ -119,3 +122,12 @@ def test_an_option_that_the_loop_has_too_is_refused(cwd: Path) -> None:
     (ended,) = run(0, "--task", "clash.py:Clash", cwd=cwd)
     assert ended.status == 2
     assert ended.err == ("train: error: Clash has an option lr, and so has the loop; rename it\n")
+
+
+@pytest.mark.parametrize("value", [3, 3.0, torch.tensor(3), torch.ones(2, 2)])
+def test_what_a_task_counts_is_brought_to_the_device(value: torch.Tensor | float):
+    elsewhere = torch.device("meta")  # which no tensor of the CPU can be added to
+    assert number_on(value, elsewhere).device == elsewhere
+    assert number_on(value, torch.device("cpu")).sum() == (
+        4 if isinstance(value, torch.Tensor) and value.dim() else 3
+    )
