@@ -85,8 +85,6 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     options = vars(parser.parse_args(ours))
     module, no_python = options.pop("m"), options.pop("no_python")
     given = _given(parser, options)
-    grace_s, preload = options.pop("grace"), options.pop("preload")
-    local_ranks, ranks = options.pop("local_ranks_filter"), options.pop("ranks_filter")
     policy = options.pop("bind")
     if (reserved := options.pop("reserve_cpus")) is not None:
         policy = policy.with_reserve(reserved)
@@ -96,13 +94,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         program=_program(workers, module=module, no_python=no_python),
         python=environ.get("PYTHON_EXEC") or python,
         need_parent=tuple(f"--{name}" for name in given),
-        grace_s=GRACE_S if grace_s is None else grace_s,
+        grace_s=options.pop("grace"),
         restart_window_s=options.pop("restart_window"),
         timeout_s=options.pop("timeout"),
         hang_timeout_s=options.pop("hang_timeout"),
-        preload=preload or (),
-        local_ranks_filter=local_ranks or frozenset(),
-        ranks_filter=ranks or frozenset(),
         **options,
     )
     _check_together(request)
@@ -194,6 +189,7 @@ def _add_workers(parser: _Parser) -> None:
     add(
         "--preload",
         type=values.modules,
+        default=(),
         metavar="MODULES",
         help="import these once (torch,numpy), and fork the workers from there: they share the "
         "import and its memory",
@@ -296,9 +292,10 @@ def _add_ending(parser: _Parser) -> None:
     add(
         "--grace",
         type=values.seconds,
+        default=GRACE_S,
         metavar="SECONDS",
         help="for workers that are told to end (SIGTERM), before they are killed; default "
-        f"{GRACE_S:g}; also --shutdown-timeout",
+        "%(default)g; also --shutdown-timeout",
     )
     add(
         "--max-restarts",
@@ -373,10 +370,17 @@ def _add_output(parser: _Parser) -> None:
     add(
         "--local-ranks-filter",
         type=values.ranks,
+        default=frozenset(),
         metavar="LIST",
         help="show these local ranks only: 0,4-7",
     )
-    add("--ranks-filter", type=values.ranks, metavar="LIST", help="likewise, by global rank")
+    add(
+        "--ranks-filter",
+        type=values.ranks,
+        default=frozenset(),
+        metavar="LIST",
+        help="likewise, by global rank",
+    )
     add(
         "--no-prefix",
         action="store_true",

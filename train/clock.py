@@ -67,11 +67,15 @@ class Clock:
         """The step is over."""
         self.steps.append((self.begun, self.last_sent or self.done, self.back, self._mark()))
 
+    def wait_for_device(self) -> None:
+        """Until what was queued there is done."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
     def split(self) -> Split:
         """The means since the last call; waits for the device."""
         count = max(1, len(self.steps))
-        if self.on_gpu:
-            torch.cuda.synchronize()
+        self.wait_for_device()
         wait = sum(self._between(sent, back) for _, sent, back, _ in self.steps)
         whole = sum(self._between(begun, end) for begun, _, _, end in self.steps)
         # The device's queue may be busy while Python waits for data, so that they can overlap.

@@ -14,11 +14,14 @@ from types import UnionType
 from typing import Any, NamedTuple
 
 from .config import FLAGS, Config
-from .errors import RefusedError
+from .errors import RefusedError, refuse
 from .find import task_class
 from .flags import Parser, path
 
 TASKS = "language, classify; with the hf extra causal_lm, sequence_classification"
+
+
+SCALARS = (int, float, str, bool)
 
 
 class Option(NamedTuple):
@@ -26,6 +29,7 @@ class Option(NamedTuple):
 
     name: str
     how: dict[str, Any]
+    is_required: bool
 
 
 def parse(arguments: Sequence[str]) -> tuple[Config, type]:
@@ -46,6 +50,10 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
         parser.parse_args(filed)
     parser.origin = ""
     values = vars(parser.parse_args([*filed, *arguments]))
+    # Not left to argparse, which would look for them in the file alone as well.
+    missing = [_flag(one.name) for one in options if one.is_required and values[one.name] is None]
+    if missing:
+        parser.error(f"the following arguments are required: {', '.join(missing)}")
     own = {option.name: values[option.name] for option in options}
     return Config(**{one.name: values[one.name] for one in FLAGS}, options=own), cls
 
@@ -86,29 +94,44 @@ def _add_task(parser: Parser, cls: type, options: list[Option]) -> None:
 def task_options(cls: type) -> list[Option]:
     """The parameters of a task's constructor, as flags.
 
-    Its type is int, float, str or bool, or one of them or None. A dataclass may say more about
-    its fields with ``flag`` and ``switch``.
+    Its type is int, float, str or bool, or one of them or None; where none is written, that of
+    the default. A dataclass may say more about its fields with ``flag`` and ``switch``.
     """
     said = {one.name: dict(one.metadata) for one in fields(cls)} if is_dataclass(cls) else {}
-    hints = typing.get_type_hints(cls if is_dataclass(cls) else vars(cls).get("__init__", cls))
+    hints = typing.get_type_hints(cls if is_dataclass(cls) else cls.__init__)  # type: ignore[misc]
     options = []
     for name, parameter in inspect.signature(cls).parameters.items():
-        how = said.get(name) or _by_type(hints.get(name, str), parameter.default)
-        if parameter.default is inspect.Parameter.empty:
-            how["required"] = True
-        else:
-            how["default"] = parameter.default
-        options.append(Option(name, how))
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        is_required = parameter.default is parameter.empty
+        default = None if is_required else parameter.default
+        how = said.get(name) or _by_type(cls, name, hints.get(name, type(default)), default)
+        options.append(Option(name, {**how, "default": default}, is_required))
     return options
 
 
-def _by_type(hint: Any, default: Any) -> dict[str, Any]:
+def _by_type(cls: type, name: str, hint: Any, default: Any) -> dict[str, Any]:
     if typing.get_origin(hint) in (UnionType, typing.Union):
-        (hint,) = (one for one in typing.get_args(hint) if one is not type(None))
+        others = [one for one in typing.get_args(hint) if one is not type(None)]
+        hint = others[0] if len(others) == 1 else hint
+    if hint is type(None):  # neither a type nor a default
+        hint = str
+    if hint not in SCALARS:
+        shown = getattr(hint, "__name__", hint)
+        refuse(
+            RefusedError(
+                f"--task: the parameter {name} of {cls.__name__} is of the type {shown}, which no "
+                "flag can be; make it int, float, str or bool",
+                shared=True,
+            )
+        )
     if hint is bool:
         return {"action": BooleanOptionalAction, "help": "(%(default)s)"}
-    shown = "" if default is inspect.Parameter.empty else "(%(default)s)"
-    return {"type": hint, "metavar": hint.__name__.upper(), "help": shown}
+    return {
+        "type": hint,
+        "metavar": hint.__name__.upper(),
+        "help": "" if default is None else "(%(default)s)",
+    }
 
 
 def _read(parser: Parser, file: str) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, default_collate
 from .distributed import World
 from .find import Shipped
 from .preemption import deaf_children
-from .task import Collating, Task
+from .task import Collating, Task, samples_of
 
 MOST_WORKERS = 8
 AHEAD = 4  # batches that each loader process keeps ready
@@ -28,7 +28,7 @@ class Reader:
 
     def __init__(self, task: Task, split: str, name: str) -> None:
         collate = task.collate if isinstance(task, Collating) else default_collate
-        self.shipped = Shipped(name, (task.dataset(split), collate))
+        self.shipped = Shipped(name, (samples_of(task, split), collate))
 
     def __len__(self) -> int:
         return len(self.shipped.content[0])
@@ -74,12 +74,19 @@ class Feed:
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """The batch with every tensor in it on ``device``; lists, tuples and dicts are looked into."""
+    """The batch with every tensor in it on ``device``; lists, tuples and mappings are looked into.
+
+    So is what can be moved as a whole: BatchEncoding of transformers, graphs of PyTorch Geometric.
+    """
     if isinstance(batch, Tensor):
         # From pinned memory the copy runs beside the computation that is already queued.
         return batch.to(device, non_blocking=True)
-    if isinstance(batch, dict):
+    if hasattr(batch, "to"):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
         return {key: to_device(value, device) for key, value in batch.items()}
+    if hasattr(batch, "_fields"):  # a named tuple
+        return type(batch)(*(to_device(value, device) for value in batch))
     if isinstance(batch, (list, tuple)):
         return type(batch)(to_device(value, device) for value in batch)
     return batch

@@ -131,8 +131,8 @@ def from_every_rank(value: T) -> list[T]:
     return box
 
 
-def rank_0_alone(work: Callable[[], None], world: World, device: torch.device) -> None:
-    """Let rank 0 do ``work`` while the others wait, for hours if need be.
+def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torch.device) -> None:
+    """Let rank 0 do ``work``, which is to do ``what``, while the others wait, for hours if need be.
 
     A barrier would give up after the timeout of the process group. So the ranks ask each other
     every now and then whether rank 0 has finished. What it raises is raised on rank 0, and what it
@@ -151,7 +151,7 @@ def rank_0_alone(work: Callable[[], None], world: World, device: torch.device) -
     if errors:
         raise errors[0]
     if failed:
-        raise StoppedError("rank 0 could not prepare the data")
+        raise StoppedError(f"rank 0 could not {what}")
 
 
 def _busy(worker: threading.Thread, pause_s: float) -> bool:

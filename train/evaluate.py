@@ -42,6 +42,7 @@ class Evaluator:
         time, whatever was drawn before, and training does not notice.
         """
         learner = self.learner
+        learner.share_buffers()
         learner.bare.eval()
         with rng.aside(learner.config.seed, learner.world.rank, learner.device):
             sums = self._own_sums(wants_stop)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import io
 import os
 import pickle
 import sys
@@ -90,9 +91,22 @@ class Shipped:
         self.content = content
 
     def __getstate__(self) -> tuple[str, bytes]:
-        return self.task, pickle.dumps(self.content)
+        import torch  # whose pickles have a tensor's memory once, however many rows are views of it
+
+        data = io.BytesIO()
+        try:
+            torch.save(self.content, data)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise RefusedError(
+                f"--task {self.task}: its samples cannot be sent to loader processes: {error}; "
+                "type --loader-workers 0",
+                shared=True,
+            ) from error
+        return self.task, data.getvalue()
 
     def __setstate__(self, state: tuple[str, bytes]) -> None:
-        self.task, pickled = state
+        import torch
+
+        self.task, data = state
         task_class(self.task)
-        self.content = pickle.loads(pickled)
+        self.content = torch.load(io.BytesIO(data), weights_only=False)  # our parent wrote it

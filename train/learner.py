@@ -23,7 +23,7 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
-TINY = 1e-6  # keeps a zero gradient from being divided by
+TINY = 1e-6  # in place of a zero that would be divided by
 
 
 class Step(NamedTuple):
@@ -156,7 +156,7 @@ class Learner:
         """
         self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self.learning if p.grad is not None]
-        factor = (self.per_rank / count).float()
+        factor = (self.per_rank / count.clamp(min=TINY)).float()
         if self.config.clip:
             norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
             factor = factor * (self.config.clip / (norm + TINY)).clamp(max=1.0)
@@ -169,6 +169,16 @@ class Learner:
         """Those too that the optimizer of a task leaves alone: they would be added up for ever."""
         for parameter in self.learning:
             parameter.grad = None
+
+    def share_buffers(self) -> None:
+        """Have rank 0's buffers on every rank, as a checkpoint has them.
+
+        The wrapper does so before each forward pass of the training, which may change them again:
+        the running means of BatchNorm are of the rank's own samples then.
+        """
+        if self.ddp is not None and self.ddp.broadcast_buffers:
+            for buffer in self.bare.buffers():
+                dist.broadcast(buffer, src=0)
 
     def set_lr(self, lr: float) -> None:
         """Use this learning rate from now on."""
@@ -184,7 +194,8 @@ class Learner:
         """Go on from what ``state`` returned."""
         self.bare.load_state_dict(weights)
         self.optimizer.load_state_dict(rest["optimizer"])
-        self.scaler.load_state_dict(rest["scaler"])
+        if rest["scaler"]:  # else the run that wrote it had another --precision
+            self.scaler.load_state_dict(rest["scaler"])
 
 
 def copied(value: Any) -> Any:

@@ -148,6 +148,8 @@ class Run:
         self.learner.set_lr(lr)
         result = self.learner.step(batches, self.wants_stop)
         stop = self.watch.look(step, at.samples, result)
+        if self._is_waited_for(step):
+            self.learner.clock.wait_for_device()
         took_s = time.perf_counter() - began
         at = at.after_step(self.order.global_batch, took_s, self._due(self.config.eval_every, step))
         self.log.step(at, result.totals, lr, took_s)
@@ -159,7 +161,8 @@ class Run:
         if sums is None:
             return at, True, {}
         loss = float(sums["loss"] / sums["count"])
-        report = self.task.report(sums) if isinstance(self.task, Measuring) else {}
+        said = self.task.report(sums) if isinstance(self.task, Measuring) else {}
+        report = {name: float(value) for name, value in said.items()}
         at = at.after_validation(loss)
         self.log.validation(at, loss, report)
         return at, False, sums
@@ -173,6 +176,12 @@ class Run:
         return at.evaluated and (
             at.best_step == at.step or self._due(self.config.save_every, at.step)
         )
+
+    def _is_waited_for(self, step: int) -> bool:
+        """Whether something behind this step waits for the device: that time is the steps' own."""
+        config = self.config
+        each = (config.log_every, config.eval_every, config.save_every)
+        return any(self._due(every, step) for every in each)
 
     def _due(self, every: int, step: int) -> bool:
         return step == self.steps or bool(every and step % every == 0)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .clock import Clock, Split
 from .distributed import from_every_rank
+from .learner import TINY
 from .metrics import Metrics
 from .progress import Progress
 from .screen import Screen
@@ -69,7 +70,7 @@ class Log:
         numbers: dict[str, Any] = {
             "step": at.step,
             "samples": at.samples,
-            "loss": loss_sum / count,
+            "loss": loss_sum / max(count, TINY),
             "lr": lr,
             "samples_per_second": round(speed, 1),
             **self._rates(speed, count),

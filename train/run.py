@@ -94,7 +94,7 @@ def arrive(
     for complaint in complaints:
         screen.line(f"{complaint}; using {found}")
     if isinstance(task, Preparing):
-        distributed.rank_0_alone(lambda: task.prepare(out), world, device)
+        distributed.rank_0_alone(lambda: task.prepare(out), "prepare the data", world, device)
         task.prepared(out)
     trackers = Trackers(config, out, world)
     metrics = Metrics(out / METRICS if world.rank == 0 else None)

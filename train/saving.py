@@ -8,7 +8,7 @@ from typing import Any
 
 from . import checkpoint, rng
 from .config import Config
-from .distributed import World, any_rank, from_every_rank
+from .distributed import World, from_every_rank, rank_0_alone
 from .errors import RefusedError
 from .learner import Learner
 from .progress import Progress
@@ -49,9 +49,11 @@ class Saver:
 
     def finish(self) -> None:
         """Wait until the last checkpoint is on the disk, on every rank."""
+        rank_0_alone(self._wait, "write the checkpoint", self.world, self.learner.device)
+
+    def _wait(self) -> None:
         if self.writer is not None:
             self.writer.wait()
-        any_rank(False, self.learner.device)
 
     def restore(self, path: Path | None, log: Log) -> Progress:
         """Go on from a checkpoint, or from the beginning; every rank reads it."""

@@ -14,6 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from .errors import RefusedError
+
 
 class Samples(Protocol):
     """A map-style data set: item ``i`` depends on ``i`` alone, never on what was read before."""
@@ -137,5 +139,18 @@ def description_of(task: Task) -> str:
     """One line on the data."""
     if isinstance(task, Describing):
         return task.describe()
-    train, validation = len(task.dataset("train")), len(task.dataset("validation"))
+    train, validation = (len(samples_of(task, split)) for split in ("train", "validation"))
     return f"{train:,} samples to train on, {validation:,} held out"
+
+
+def samples_of(task: Task, split: str) -> Samples:
+    """The samples of a split. Raises RefusedError where there are none that can be counted."""
+    samples = task.dataset(split)
+    if not hasattr(samples, "__len__") or len(samples) == 0:
+        count = "is empty" if hasattr(samples, "__len__") else "has no length"
+        raise RefusedError(
+            f"the data set {split!r} of the task {name_of(task)} {count}; give it samples that "
+            "len() counts",
+            shared=True,
+        )
+    return samples

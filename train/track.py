@@ -20,8 +20,10 @@ class Trackers:
     def __init__(self, config: Config, out: Path, world: World) -> None:
         self.board: Any = None
         self.run: Any = None
-        if config.tensorboard and world.rank == 0:
-            self.board = _need("torch.utils.tensorboard").SummaryWriter(str(out / "tensorboard"))
+        if config.tensorboard:
+            tensorboard = _need("torch.utils.tensorboard")  # or else all ranks refuse together
+            if world.rank == 0:
+                self.board = tensorboard.SummaryWriter(str(out / "tensorboard"))
         if config.wandb is not None:
             self.run = _wandb_run(config.wandb, config, out, world)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.launching import LAUNCHER, WORKERS, clean_environ
-from tests.run.watching import FAMILY, KILLED, children, launched, state, until
+from tests.run.watching import FAMILY, KILLED, Launch, children, launched, state, until
 
 KINDS = ("plain", "stubborn", "session", "daemon", "naked")
 DEADLY = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
@@ -51,6 +51,14 @@ def test_what_a_failing_worker_has_started_goes_with_it(nproc, tmp_path: Path):
         assert launch.all_gone()
 
 
+def what_rank_0_leaves_is_killed(launch: Launch) -> None:
+    """It has told its pid, and ended; rank 1 runs on."""
+    launch.read_until(1)
+    left = int(launch.output.split()[1])
+    until(lambda: state(left) == "", "the orphan is gone, and not a zombie either")
+    assert len(launch.workers) == 1
+
+
 def test_what_a_worker_leaves_is_killed_while_the_others_run_on(tmp_path: Path):
     script = tmp_path / "leave.py"
     script.write_text(
@@ -62,10 +70,7 @@ def test_what_a_worker_leaves_is_killed_while_the_others_run_on(tmp_path: Path):
         "time.sleep(600)\n"
     )
     with launched("--nproc", 2, script, directory=tmp_path) as launch:
-        launch.read_until(1)
-        left = int(launch.output.split()[1])
-        until(lambda: state(left) == "", "the orphan is gone, and not a zombie either")
-        assert len(launch.workers) == 1
+        what_rank_0_leaves_is_killed(launch)
         launch.send(signal.SIGTERM)
         assert launch.status() == 128 + signal.SIGTERM
 
@@ -86,10 +91,7 @@ def test_an_orphan_that_shows_its_environment_only_later_is_killed(tmp_path: Pat
         "time.sleep(600)\n"
     )
     with launched("--nproc", 2, script, directory=tmp_path) as launch:
-        launch.read_until(1)
-        left = int(launch.output.split()[1])
-        until(lambda: state(left) == "", "the orphan is gone")
-        assert len(launch.workers) == 1
+        what_rank_0_leaves_is_killed(launch)
 
 
 def test_a_daemon_of_a_running_worker_is_left_alone(tmp_path: Path):

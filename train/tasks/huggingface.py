@@ -44,7 +44,7 @@ def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
         if Path(model).is_dir():
             return AutoConfig.from_pretrained(model, local_files_only=True, **wanted)
         return AutoConfig.for_model(model, **{"vocab_size": len(tokenizer), **wanted})
-    except (ValueError, OSError) as error:
+    except (ValueError, TypeError, OSError) as error:
         raise RefusedError(
             f"--model-name: {model} with the changes {changes} cannot be: "
             f"{str(error).splitlines()[0]}; type a local directory or a type such as gpt2",

@@ -56,6 +56,8 @@ def _read_saved(path: Path) -> dict[str, list[Row]]:
         raise RefusedError(f"--data: {path} is no saved data set: {error}") from error
     if not isinstance(saved, datasets.DatasetDict):
         return {"train": list(saved)}
+    if "train" not in saved:
+        raise RefusedError(f"--data: {path} has no split 'train'; it has {', '.join(saved)}")
     splits = {"train": list(saved["train"])}
     for name in VALIDATION_NAMES:
         if name in saved:
@@ -75,4 +77,8 @@ def fill(flag: str, template: str, row: Row) -> str:
         raise RefusedError(
             f"{flag}: there is no column {error}; the columns are {', '.join(row)}; "
             "type one of them"
+        ) from error
+    except (ValueError, IndexError) as error:
+        raise RefusedError(
+            f"{flag}: {template!r} is no template: {error}; type one such as '{{text}}'"
         ) from error
