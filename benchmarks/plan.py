@@ -14,7 +14,7 @@ import subprocess
 import tempfile
 import time
 from argparse import Namespace
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import report
@@ -48,12 +48,13 @@ def time_hwloc(ranks: int) -> float:
     return 1e3 * (time.perf_counter() - start)
 
 
-def time_both(root: str, rounds: int, others: list[float]) -> tuple[list[float], list[float]]:
-    """Milliseconds for reading and for planning, of each round; `others` gets those of hwloc."""
+def time_both(
+    root: str, rounds: int, another: Callable[[], None] = lambda: None
+) -> tuple[list[float], list[float]]:
+    """Milliseconds for reading and for planning, of each round; `another` has turns in between."""
     reading, planning = [], []
     for _ in range(rounds):
-        if root == "/" and shutil.which(HWLOC):
-            others.append(time_hwloc(os.cpu_count() or 1))
+        another()
         start = time.perf_counter()
         node = nodes.read(root)
         read = time.perf_counter()
@@ -69,7 +70,12 @@ def rows(name: str, root: str, rounds: int) -> Iterator[list[str]]:
     """The machine whose files lie below `root`, and what hwloc takes where that is this machine."""
     node = nodes.read(root)
     others: list[float] = []
-    reading, planning = time_both(root, rounds, others)
+
+    def hwloc() -> None:
+        if root == "/" and shutil.which(HWLOC):
+            others.append(time_hwloc(os.cpu_count() or 1))
+
+    reading, planning = time_both(root, rounds, hwloc)
     both = [one + other for one, other in zip(reading, planning, strict=True)]
     counts = (str(len(node.cpus_online)), str(len(node.devices)))
     yield [name, *counts, cell(reading), cell(planning), cell(both), f"{both[0]:.2f}"]

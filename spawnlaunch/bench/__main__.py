@@ -6,7 +6,9 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from spawnlaunch.bench.options import Options, parse
+from spawnlaunch.binding import openmp
 from spawnlaunch.errors import UsageError
+from spawnlaunch.world import detect
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
@@ -16,6 +18,8 @@ def main() -> int:
     argv = sys.argv[1:]
     try:
         options = parse(argv, os.environ)
+        if not (options.compare or options.show):
+            _refuse_hazards()
         if options.plot:
             from spawnlaunch.bench.plot import need_matplotlib
 
@@ -35,9 +39,11 @@ def main() -> int:
 def _launch(options: Options, argv: Sequence[str]) -> NoReturn:
     """Become the launcher, which starts this again in every rank, not pinned.
 
-    So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too.
+    So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
+    else says how many ranks there are, there is one for each device, or else for each CPU.
     """
-    count = [] if options.nproc is None else ["--nproc", str(options.nproc)]
+    nproc = options.nproc or (None if detect.managers(os.environ) else "auto")
+    count = [] if nproc is None else ["--nproc", str(nproc)]
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
     launcher = [
@@ -46,11 +52,18 @@ def _launch(options: Options, argv: Sequence[str]) -> NoReturn:
         "spawnlaunch",
         "--quiet",
         "--no-prefix",
+        "--oversubscribe",  # ranks without a device of their own measure on the CPU
         "--bind",
         "none",
         *count,
     ]
     os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
+
+
+def _refuse_hazards() -> None:
+    """Raises UsageError where OpenMP has taken the CPUs away before an arm could give any."""
+    for hazard in openmp.hazards(os.environ):
+        raise UsageError(f"{hazard}; so all arms would sit there")
 
 
 def _look_back(options: Options) -> int:

@@ -24,6 +24,8 @@ def advice(result: Result) -> str:
     best = max(lead, key=lambda name: lead[name], default=default)
     if lead.get(best, 0) > 0:
         return f"{_flag(result, best)}: {_worth(compared, best, default)}"
+    if AUTO in result.left_out:
+        return f"leave the flags as they are: {AUTO}, the default: {result.left_out[AUTO]}"
     if default == result.against:
         return f"{_flag(result, default)}: no other arm is better"
     worth = _worth(compared, default, result.against)

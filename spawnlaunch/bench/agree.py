@@ -45,6 +45,9 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
         why = left_out[options.against]
         raise UsageError(f"--against {options.against}: {why}; choose another arm")
     names = tuple(name for name in options.arms if name not in left_out)
+    if len(names) == 1 and left_out:
+        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
+        raise UsageError(f"nothing to compare with {names[0]}. {reasons}")
     seats = {name: seat for name in names if (seat := mine[name]) is not None}
     flags = {name: arms.flag(name, planned[name].bindings) for name in names}
     records = meeting.exchange({name: describe.seat(here, seats[name]) for name in names})
@@ -52,7 +55,7 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
     any_seat = seats[names[0]]
     device = _device(here, everyone, meeting, any_seat) if options.workloads else None
     result = Result(
-        about=describe.about(options),
+        about={**describe.about(options), "device": "CPU" if device is None else "CUDA or ROCm"},
         nodes=[each for each in drawn if each is not None],
         against=options.against,
         arms=[Arm(name, flags[name], tuple(each[name] for each in records)) for name in names],

@@ -154,11 +154,14 @@ def left_out(effects: Mapping[str, Sequence[Effect | str]]) -> dict[str, str]:
     """The arms that are not measured, and why.
 
     `effects` has for each arm, in the order of the arms, what it does to each rank of the job, or
-    why there is no such arm on the rank's node.
+    why there is no such arm on the rank's node. Of arms that are one, the first arm of all is kept,
+    or else the launcher's default.
     """
     out: dict[str, str] = {}
     kept: dict[str, Sequence[Effect | str]] = {}
-    for name, ranks in effects.items():
+    first = next(iter(effects))
+    for name in sorted(effects, key=lambda name: (name != first, name != AUTO)):
+        ranks = effects[name]
         why = next((each for each in ranks if isinstance(each, str)), None)
         twin = next((other for other, its in kept.items() if its == ranks), None)
         if why is not None:

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from spawnlaunch.bench import stats
 from spawnlaunch.bench.result import Measured, Result, summed_up
 from spawnlaunch.bench.table import aligned, notes, short, title, verdict
+from spawnlaunch.bench.workloads import Workload
 
 COLUMNS = ("arm", "old", "new", "ratio", "95 %", "p", "verdict")
 
@@ -17,6 +18,9 @@ def page(old: Result, new: Result) -> Iterator[str]:
         before = theirs.get(measured.workload.name)
         if before is None:
             yield f"{measured.workload.name} is only in the new one"
+        elif before.workload != measured.workload:
+            both = f"{_what(before.workload)}, now {_what(measured.workload)}"
+            yield f"{measured.workload.name} is not the same: {both}"
         else:
             yield from _block(before, measured, new.seed)
     ours = {each.workload.name for each in new.measured}
@@ -52,6 +56,10 @@ def _block(old: Measured, new: Measured, seed: int) -> Iterator[str]:
     yield from notes(comparisons)
 
 
+def _what(workload: Workload) -> str:
+    return f"{workload.about} in {workload.unit}"
+
+
 def _differences(old: Result, new: Result) -> Iterator[str]:
     """What else is different: then a change may be due to it."""
     pairs = [
@@ -59,6 +67,7 @@ def _differences(old: Result, new: Result) -> Iterator[str]:
         for name, version in new.about["versions"].items()
     ]
     pairs += [("date", old.about["date"], new.about["date"])]
+    pairs += [(name, old.about[name], new.about[name]) for name in ("device", "seconds")]
     pairs += [("nodes", _nodes(old), _nodes(new))]
     pairs += [("ranks", _ranks(old), _ranks(new))]
     yield from (f"{name}: {before}, now {now}" for name, before, now in pairs if before != now)

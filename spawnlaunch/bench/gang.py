@@ -51,8 +51,8 @@ def device_index(here: Place, is_own: bool) -> int | None:
     of a sample: no fork may follow the start of a driver.
     """
     devices = torch.cuda.device_count()
-    if devices == 1 and is_own:
-        return 0
+    if devices and is_own:
+        return here.view.local_rank % devices
     return here.view.local_rank if devices >= here.local_size else None
 
 

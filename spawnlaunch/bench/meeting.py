@@ -5,15 +5,20 @@ exchanged are our own records, pickled, as torch.distributed does with objects.
 """
 
 import pickle
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from torch.distributed import TCPStore  # type: ignore[attr-defined]  # documented there
+from torch.distributed import DistError, DistStoreError, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
-FAILED = "failed"
-PATIENCE = timedelta(days=30)  # a user's command may take its time; dead ranks are the launcher's
+FAILED, DIED = "failed", "died"
+LOOK_AGAIN = timedelta(seconds=5)  # a user's command may take its time, but who waits looks around
+
+
+class LostError(Exception):
+    """Another rank has ended, and said why itself."""
 
 
 class Meeting:
@@ -23,7 +28,6 @@ class Meeting:
         self.rank = rank
         self.size = size
         self._store = PrefixStore("bench", store)
-        self._store.set_timeout(PATIENCE)
         self.count = 0
 
     def gather(self, value: object) -> list[Any]:
@@ -40,7 +44,7 @@ class Meeting:
         if self.rank == 0:
             self._put(key, value)
             return value
-        return pickle.loads(self._store.get(key))
+        return pickle.loads(self._wait_for(key))
 
     def exchange(self, value: object) -> list[Any]:
         """What every rank brought, in their order, on every rank."""
@@ -59,6 +63,14 @@ class Meeting:
         """Tell those who wait for their sample that it will not be complete."""
         self._store.set(FAILED, "")
 
+    def report_death(self) -> None:
+        """Tell the others not to wait for this rank any more: where nobody watches it, they would.
+
+        The launcher in task mode has become the rank, and srun goes on without --kill-on-bad-exit.
+        """
+        with suppress(DistError):  # rank 0, which keeps the store, may have gone first
+            self._store.set(DIED, "")
+
     def has_failed(self) -> bool:
         """Whether a rank reported a failure."""
         return bool(self._store.check([FAILED]))
@@ -72,9 +84,18 @@ class Meeting:
         self._store.set(key, data)
 
     def _take(self, key: str) -> Any:
-        value = pickle.loads(self._store.get(key))
+        value = pickle.loads(self._wait_for(key))
         self._store.delete_key(key)
         return value
+
+    def _wait_for(self, key: str) -> bytes:
+        while True:
+            try:
+                self._store.wait([key], LOOK_AGAIN)
+                return self._store.get(key)
+            except DistStoreError:  # the time is over
+                if self._store.check([DIED]):
+                    raise LostError from None
 
 
 def join() -> Meeting:

@@ -133,7 +133,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--nproc",
         type=values.nproc,
         metavar="N",
-        help="workers on this machine: N, auto, gpu or cpu; under srun the tasks are the workers",
+        help="workers on this machine: N, gpu, cpu or auto (a worker for each visible GPU, without "
+        "any for each CPU), the default; under srun the tasks are the workers",
     )
     add(
         "--arms",

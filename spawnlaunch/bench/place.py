@@ -18,6 +18,10 @@ from spawnlaunch.request import Program, Request
 from spawnlaunch.run.environment import MARK
 from spawnlaunch.world import World
 
+OWN_DEVICES = (
+    "each rank sees other devices; start one launcher per node, srun --ntasks-per-node=1 ... "
+    "--nproc N, to have all of them to divide"
+)
 OWN_CPUS = (
     "the ranks were given CPUs of their own, which are respected; start with srun "
     "--cpu-bind=none to have them all to divide"
@@ -72,10 +76,12 @@ def seats(
 
     if alike:
         return arms.on_node(place.node, place.node.cpus_allowed, names, planned)
+    masks = {view.allowed for view in everyone if view.host == place.view.host}
+    why = OWN_CPUS if len(masks) > 1 else OWN_DEVICES
     return {
         name: arms.Seats(planned(arms.POLICIES[name]))
         if name in arms.POLICIES
-        else arms.Seats((), OWN_CPUS)
+        else arms.Seats((), why)
         for name in names
     }
 

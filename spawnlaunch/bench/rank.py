@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from spawnlaunch.bench import place
 from spawnlaunch.bench.advice import advice
 from spawnlaunch.bench.agree import agree
-from spawnlaunch.bench.meeting import join
+from spawnlaunch.bench.meeting import LostError, join
 from spawnlaunch.bench.options import Options
 from spawnlaunch.bench.result import Result, write
 from spawnlaunch.bench.rounds import Part, measure_all
@@ -30,6 +30,11 @@ def run(options: Options, environ: Mapping[str, str]) -> int:
         status, error = 2, str(refusal)
     except FailedError as failure:
         status, error = 1, str(failure)
+    except LostError:
+        return 1
+    except Exception:
+        meeting.report_death()
+        raise
     if error and meeting.rank == 0:
         print(f"spawnlaunch.bench: error: {error}", file=sys.stderr, flush=True)
     meeting.leave()

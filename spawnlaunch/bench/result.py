@@ -11,7 +11,7 @@ from spawnlaunch.bench.stats import Comparison
 from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.errors import UsageError
 
-FORMAT = 1
+FORMAT = 2
 MEAN = "geometric mean"  # the series that sums up several
 
 # For each arm, for each round, the value of each rank; None: the rank printed no metric.

@@ -128,13 +128,19 @@ def _take(workload: Workload, part: Part, seat: Binding) -> Sample:
 def _bundled(workload: Workload, part: Part, seat: Binding, key: str) -> dict[str, float]:
     """In the process of the sample: meet the other ranks' for this sample alone, and measure."""
     environ = part.here.environ
-    gang = gangs.of_rank(part.here, seat, part.agreed.device, part.options.seconds)
-    if gang.device.type == "cuda":
+    device = part.agreed.device if workload.name in workloads.ON_DEVICES else None
+    gang = gangs.of_rank(part.here, seat, device, part.options.seconds)
+    on_device = gang.device.type == "cuda"
+    if on_device:
         torch.cuda.set_device(gang.device)
     if gang.size > 1:
-        store = connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key)
-        backend = "nccl" if gang.device.type == "cuda" else "gloo"
-        dist.init_process_group(backend, store=store, rank=gang.rank, world_size=gang.size)
+        dist.init_process_group(
+            "nccl" if on_device else "gloo",
+            store=connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key),
+            rank=gang.rank,
+            world_size=gang.size,
+            device_id=gang.device if on_device else None,
+        )
     values: dict[str, float] = workloads.module_of(workload.name).measure(gang)
     gang.barrier()  # who leaves first would cut the others off
     return values

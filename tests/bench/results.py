@@ -26,6 +26,7 @@ def _about() -> dict[str, Any]:
         "rounds": 12,
         "warm_up": 1,
         "seconds": 0.3,
+        "device": "CPU",
     }
 
 

@@ -89,6 +89,14 @@ def test_arms_with_the_same_effect_are_left_out_and_named():
     assert out["node"] == "it makes no difference here: every rank sits as under unpinned"
 
 
+def test_of_arms_that_are_one_the_default_is_kept_unless_it_is_the_first_of_all():
+    bound, free = [arms.Effect("0", "", 1)], [arms.Effect("0-1", "", 2)]
+    assert set(arms.left_out({"unpinned": free, "exclusive": bound, "auto": bound})) == {
+        "exclusive"
+    }
+    assert set(arms.left_out({"exclusive": bound, "unpinned": free, "auto": bound})) == {"auto"}
+
+
 def test_an_arm_that_differs_for_one_rank_of_many_is_measured():
     here, there = arms.Effect("0", "", 1), arms.Effect("1", "", 1)
     assert arms.left_out({"unpinned": [here, here], "auto": [here, there]}) == {}

@@ -11,6 +11,7 @@ from matplotlib.image import imread
 from spawnlaunch.bench import compare, result, table
 from spawnlaunch.bench.advice import advice
 from spawnlaunch.bench.plot import draw
+from spawnlaunch.bench.workloads import triad
 from spawnlaunch.errors import UsageError
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
@@ -37,6 +38,14 @@ def test_where_nothing_differs_the_flags_stay_as_they_are():
 def test_an_arm_that_beats_the_default_is_advised_in_its_place():
     assert advice(laptop(compute={"auto": 0.8})).startswith("--bind none: compute 1.2")
     assert advice(laptop(compute={"packed": 2.0})).startswith("--bind 0:0 (packed): compute 2.0")
+
+
+def test_where_the_default_is_what_there_is_anyway_nothing_is_to_be_typed():
+    found = laptop(compute={"packed": 0.5})
+    same = "it makes no difference here: every rank sits as under unpinned"
+    kept = [arm for arm in found.arms if arm.name != "auto"]
+    said = advice(found._replace(arms=kept, left_out={"auto": same}))
+    assert said == f"leave the flags as they are: auto, the default: {same}"
 
 
 def test_more_workloads_decide_and_not_the_largest_number():
@@ -138,3 +147,20 @@ def test_a_picture_is_refused_before_anything_is_measured_where_there_is_no_matp
     )
     assert done.returncode == 2
     assert "pip install 'spawnlaunch[plots]'" in done.stderr
+
+
+def test_two_commands_or_two_metrics_are_not_compared():
+    old, new = laptop(compute={}), laptop(compute={})
+    other = new.measured[0].workload._replace(unit="tokens_per_s")
+    lines = list(
+        compare.page(old, new._replace(measured=[new.measured[0]._replace(workload=other)]))
+    )
+    about = other.about
+    assert lines == [f"compute is not the same: {about} in GFLOP/s, now {about} in tokens_per_s"]
+
+
+def test_all_caches_of_a_node_count_for_the_size_of_triads_arrays(tmp_path: Path):
+    (tmp_path / "size").write_text("32768K\n")
+    (tmp_path / "shared_cpu_list").write_text("0-7,96-103\n")
+    assert triad.cache_bytes(tmp_path, 192) == 12 * 32 * 2**20
+    assert triad.cache_bytes(tmp_path / "none", 192) == 0

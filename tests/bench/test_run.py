@@ -4,13 +4,17 @@ import contextlib
 import os
 import subprocess
 import sys
+import threading
 import time
+from datetime import timedelta
 from pathlib import Path
 
 import psutil
 import pytest
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented there
 
-from spawnlaunch.bench import result, stats
+from spawnlaunch.bench import meeting, result, stats
+from spawnlaunch.bench.meeting import LostError, Meeting
 from spawnlaunch.bench.rounds import order
 from tests.cluster.slurm import Slurm
 from tests.launching import LAUNCHER, WORKERS, clean_environ, nothing_left_behind
@@ -191,6 +195,37 @@ def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
     for measured in found.measured:
         for samples in measured.series.values():
             assert [len(ranks) for rounds in samples.values() for ranks in rounds] == [4] * 3
+
+
+def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(meeting, "LOOK_AGAIN", timedelta(seconds=0.2))
+    store = HashStore()
+    first, second = (Meeting(store, rank, 2) for rank in range(2))
+    threading.Timer(0.5, second.report_death).start()
+    with pytest.raises(LostError):
+        first.gather("waits for the second")
+
+
+def test_variables_that_take_the_cpus_away_are_refused_with_what_to_type():
+    done = run(*TWO_RANKS, "--rounds", "1", OMP_PROC_BIND="close")
+    assert done.returncode == 2
+    assert "OMP_PROC_BIND=close binds the worker's main thread to one place" in done.stderr
+    assert "set OMP_PROC_BIND=false" in done.stderr
+
+
+def test_where_one_arm_is_left_there_is_nothing_to_compare():
+    done = run("taskset", "-c", "0", *TWO_RANKS, "--rounds", "1")
+    assert done.returncode == 2
+    assert "nothing to compare with unpinned. " in done.stderr
+    assert "packed: there is one core to sit on" in done.stderr
+
+
+def test_without_a_number_there_is_a_rank_for_each_cpu(tmp_path: Path):
+    file = tmp_path / "found.json"
+    words = ("--arms", "auto", "--rounds", "1", "--workloads", "compute", *SHORT)
+    done = run(*BENCH, *words, "--json", file)
+    assert done.returncode == 0, done.stderr
+    assert len(result.read(str(file)).arms[0].seats) == len(os.sched_getaffinity(0))
 
 
 def test_the_order_of_the_arms_is_a_function_of_the_seed():

@@ -27,6 +27,7 @@ BUNDLED = (
     Workload("jitter", "us", False, "the longest gap in a spinning loop"),
 )
 NAMES = {workload.name: workload for workload in BUNDLED}
+ON_DEVICES = frozenset({"copies", "allreduce", "train"})  # the others compute on the CPU
 HELP = "\n".join(f"  {each.name:11} {each.about}, {each.unit}" for each in BUNDLED)
 
 

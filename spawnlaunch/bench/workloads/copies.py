@@ -14,7 +14,7 @@ BYTES = 64 * 2**20
 def missing(gang: Gang) -> str | None:
     if gang.device.type == "cuda":
         return None
-    return "PyTorch sees no CUDA or ROCm device for each rank"
+    return "PyTorch sees no CUDA or ROCm device of its own for each rank"
 
 
 def measure(gang: Gang) -> dict[str, float]:

@@ -8,18 +8,20 @@ three transfers for each element, as STREAM does, though many processors read `a
 written.
 """
 
+import os
 from pathlib import Path
 
 import torch
 
 from spawnlaunch.bench.gang import Gang, steps_per_second
+from spawnlaunch.node import cpuset
 
 ARRAYS = 3
 TIMES_CACHE = 4  # the size of all arrays of a node, in L3 caches
 LEAST_BYTES = 64 * 2**20  # of an array
 SHARE_OF_MEMORY = 4  # of what is available, all ranks together take one part in so many at most
 
-CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3/size")  # "32768K"
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3")  # of size "32768K"
 MEMORY = Path("/proc/meminfo")
 
 
@@ -29,7 +31,7 @@ def missing(_gang: Gang) -> str | None:
 
 def measure(gang: Gang) -> dict[str, float]:
     """GB/s of this rank."""
-    size = array_bytes(gang.local_size, _cache_bytes(), _available_bytes())
+    size = array_bytes(gang.local_size, cache_bytes(CACHE, os.cpu_count() or 1), _available_bytes())
     a, b, c = (torch.ones(size // 4) for _ in range(ARRAYS))
     rate = steps_per_second(gang, lambda: torch.add(b, c, alpha=3.0, out=a))
     return {"": rate * ARRAYS * size / 1e9}
@@ -42,12 +44,14 @@ def array_bytes(ranks: int, cache: int, available: int) -> int:
     return min(wanted, at_most) // 4 * 4
 
 
-def _cache_bytes() -> int:
-    """The L3 cache of CPU 0; 0 where it is not known."""
+def cache_bytes(cache: Path, online: int) -> int:
+    """All L3 caches of a node, as if each were like that of CPU 0; 0 where it is not known."""
     try:
-        return int(CACHE.read_text().strip().removesuffix("K")) * 1024
+        size = int((cache / "size").read_text().strip().removesuffix("K")) * 1024
+        sharing = len(cpuset.parse((cache / "shared_cpu_list").read_text()))
     except (OSError, ValueError):
         return 0
+    return size * max(1, round(online / max(1, sharing)))
 
 
 def _available_bytes() -> int:
