@@ -47,7 +47,8 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
     names = tuple(name for name in options.arms if name not in left_out)
     if len(names) == 1 and left_out:
         reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        raise UsageError(f"nothing to compare with {names[0]}. {reasons}")
+        more = "; type --nproc N for several ranks" if here.size == 1 else ""
+        raise UsageError(f"nothing to compare with {names[0]}. {reasons}{more}")
     seats = {name: seat for name in names if (seat := mine[name]) is not None}
     flags = {name: arms.flag(name, planned[name].bindings) for name in names}
     records = meeting.exchange({name: describe.seat(here, seats[name]) for name in names})
@@ -55,7 +56,7 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
     any_seat = seats[names[0]]
     device = _device(here, everyone, meeting, any_seat) if options.workloads else None
     result = Result(
-        about={**describe.about(options), "device": "CPU" if device is None else "CUDA or ROCm"},
+        about={**describe.about(options), "device": _kind(options, device)},
         nodes=[each for each in drawn if each is not None],
         against=options.against,
         arms=[Arm(name, flags[name], tuple(each[name] for each in records)) for name in names],
@@ -96,6 +97,13 @@ def _device(here: Place, everyone: Sequence[View], meeting: Meeting, seat: Bindi
         if each.error:
             raise FailedError(each.error)
     return asked.values["device"] if all(_has(each) for each in answers) else None
+
+
+def _kind(options: Options, device: int | None) -> str:
+    """What the bundled workloads compute on; "" where a command does what it likes."""
+    if options.command:
+        return ""
+    return "CPU" if device is None else "CUDA or ROCm"
 
 
 def _has(asked: Sample) -> bool:

@@ -18,8 +18,8 @@ def header(result: Result) -> Iterator[str]:
     hosts = ", ".join(node["host"] for node in result.nodes)
     ranks = len(result.arms[0].seats) if result.arms else 0
     count = "1 rank" if ranks == 1 else f"{ranks} ranks"
-    where = f"{count} on {hosts}, computing on {about['device']}"
-    yield f"{where}; {about['rounds']} rounds, seed {about['seed']}"
+    device = f", computing on {about['device']}" if about["device"] else ""
+    yield f"{count} on {hosts}{device}; {about['rounds']} rounds, seed {about['seed']}"
     for arm in result.arms:
         yield f"  {arm.name:12} {_seats(arm)}"
     for name, why in result.left_out.items():
