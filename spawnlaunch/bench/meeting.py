@@ -9,7 +9,12 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-from torch.distributed import DistError, DistStoreError, TCPStore  # type: ignore[attr-defined]
+from torch.distributed import (  # type: ignore[attr-defined]
+    DistError,
+    DistNetworkError,
+    DistStoreError,
+    TCPStore,
+)
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -93,6 +98,8 @@ class Meeting:
             try:
                 self._store.wait([key], LOOK_AGAIN)
                 return self._store.get(key)
+            except DistNetworkError:  # rank 0 keeps the store
+                raise LostError from None
             except DistStoreError:  # the time is over
                 if self._store.check([DIED]):
                     raise LostError from None

@@ -1,5 +1,7 @@
 """One rank of a bench: meet the others, agree, walk the rounds; rank 0 tells."""
 
+import contextlib
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -17,7 +19,8 @@ from spawnlaunch.errors import UsageError
 
 def run(options: Options, environ: Mapping[str, str]) -> int:
     """Take part; the result is the exit status of every rank."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C: no traceback from every rank
+    for signum in (signal.SIGINT, signal.SIGPIPE):  # Ctrl-C, `| head`: no traceback of every rank
+        signal.signal(signum, signal.SIG_DFL)
     here = place.look(environ)
     meeting = join()
     try:
@@ -32,20 +35,30 @@ def run(options: Options, environ: Mapping[str, str]) -> int:
         status, error = 1, str(failure)
     except LostError:
         return 1
-    except Exception:
+    except Exception as fault:
         meeting.report_death()
-        raise
+        if environ.get("SPAWNLAUNCH_DEBUG"):
+            raise
+        print(
+            f"spawnlaunch.bench: internal error on rank {meeting.rank}: {type(fault).__name__}: "
+            f"{fault}; this is a fault of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
+            file=sys.stderr,
+            flush=True,
+        )
+        return os.EX_SOFTWARE
     if error and meeting.rank == 0:
         print(f"spawnlaunch.bench: error: {error}", file=sys.stderr, flush=True)
-    meeting.leave()
+    with contextlib.suppress(LostError):  # who is gone need not be waited for
+        meeting.leave()
     return status
 
 
 def _finish(options: Options, result: Result) -> None:
-    print(f"\nadvice: {advice(result)}", flush=True)
+    """The files first: whoever reads the page may stop before its end."""
     if options.json:
         write(result, options.json)
     if options.plot:
         from spawnlaunch.bench.plot import draw
 
         draw(result, options.plot)
+    print(f"\nadvice: {advice(result)}", flush=True)
