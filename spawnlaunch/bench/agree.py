@@ -45,10 +45,6 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
         why = left_out[options.against]
         raise UsageError(f"--against {options.against}: {why}; choose another arm")
     names = tuple(name for name in options.arms if name not in left_out)
-    if len(names) == 1 and left_out:
-        reasons = "; ".join(f"{name}: {why}" for name, why in left_out.items())
-        more = "; type --nproc N for several ranks" if here.size == 1 else ""
-        raise UsageError(f"nothing to compare with {names[0]}. {reasons}{more}")
     seats = {name: seat for name in names if (seat := mine[name]) is not None}
     flags = {name: arms.flag(name, planned[name].bindings) for name in names}
     records = meeting.exchange({name: describe.seat(here, seats[name]) for name in names})

@@ -81,7 +81,10 @@ def test_an_orphan_that_shows_its_environment_only_later_is_killed(tmp_path: Pat
     script.write_text(
         "import os, time\n"
         "if os.environ['RANK'] == '0':\n"
+        "    executed, held = os.pipe()\n"
         "    if os.fork():\n"
+        "        os.close(held)\n"
+        "        os.read(executed, 1)\n"
         "        os._exit(0)\n"
         "    os.setsid()\n"
         "    os.write(1, f'ready {os.getpid()}\\n'.encode())\n"
