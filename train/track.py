@@ -21,7 +21,8 @@ class Trackers:
         self.board: Any = None
         self.run: Any = None
         if config.tensorboard:
-            tensorboard = _need("torch.utils.tensorboard")  # or else all ranks refuse together
+            # On every rank, so that all refuse together where it is not installed.
+            tensorboard = _need("torch.utils.tensorboard")
             if world.rank == 0:
                 self.board = tensorboard.SummaryWriter(str(out / "tensorboard"))
         if config.wandb is not None:

@@ -20,7 +20,7 @@ from spawnlaunch.world import World
 
 OWN_DEVICES = (
     "each rank sees other devices; start one launcher per node, srun --ntasks-per-node=1 ... "
-    "--nproc N, to have all of them to divide"
+    "--nproc N, which sees them all"
 )
 OWN_CPUS = (
     "the ranks were given CPUs of their own, which are respected; start with srun "
