@@ -70,9 +70,10 @@ def rows(name: str, root: str, rounds: int) -> Iterator[list[str]]:
     """The machine whose files lie below `root`, and what hwloc takes where that is this machine."""
     node = nodes.read(root)
     others: list[float] = []
+    takes_turns = root == "/" and shutil.which(HWLOC) is not None
 
     def hwloc() -> None:
-        if root == "/" and shutil.which(HWLOC):
+        if takes_turns:
             others.append(time_hwloc(os.cpu_count() or 1))
 
     reading, planning = time_both(root, rounds, hwloc)

@@ -54,7 +54,7 @@ class Learner:
         self.bare = task.model().to(device).train()  # what comes from a file may be in eval mode
         # Kept, because to find them walks through the whole model.
         self.learning = [p for p in self.bare.parameters() if p.requires_grad]
-        self.optimizer = make_optimizer(task, self.bare, config)
+        self.optimizer = make_optimizer(task, self.bare, self.learning, config)
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
@@ -209,11 +209,15 @@ def copied(value: Any) -> Any:
     return value
 
 
-def make_optimizer(task: Task, model: nn.Module, config: Config) -> torch.optim.Optimizer:
-    """The task's own, or AdamW; only matrices decay: a norm's scale has no reason to be near 0."""
+def make_optimizer(
+    task: Task, model: nn.Module, learning: list[nn.Parameter], config: Config
+) -> torch.optim.Optimizer:
+    """The task's own, or AdamW for the parameters that are ``learning``.
+
+    Only matrices decay: a norm's scale has no reason to be near 0.
+    """
     if isinstance(task, Optimizing):
         return task.optimizer(model, config.lr)
-    learning = [p for p in model.parameters() if p.requires_grad]
     groups = [
         {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},

@@ -62,8 +62,8 @@ def _launch(options: Options, argv: Sequence[str]) -> NoReturn:
 
 def _refuse_hazards() -> None:
     """Raises UsageError where OpenMP has taken the CPUs away before an arm could give any."""
-    for hazard in openmp.hazards(os.environ):
-        raise UsageError(f"{hazard}; so all arms would sit there")
+    if hazards := openmp.hazards(os.environ):
+        raise UsageError(f"{hazards[0]}; so all arms would sit there")
 
 
 def _look_back(options: Options) -> int:

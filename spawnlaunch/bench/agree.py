@@ -52,7 +52,7 @@ def agree(options: Options, here: Place, meeting: Meeting) -> Agreed:
     any_seat = seats[names[0]]
     device = _device(here, everyone, meeting, any_seat) if options.workloads else None
     result = Result(
-        about={**describe.about(options), "device": _kind(options, device)},
+        about=describe.about(options, device),
         nodes=[each for each in drawn if each is not None],
         against=options.against,
         arms=[Arm(name, flags[name], tuple(each[name] for each in records)) for name in names],
@@ -93,13 +93,6 @@ def _device(here: Place, everyone: Sequence[View], meeting: Meeting, seat: Bindi
         if each.error:
             raise FailedError(each.error)
     return asked.values["device"] if all(_has(each) for each in answers) else None
-
-
-def _kind(options: Options, device: int | None) -> str:
-    """What the bundled workloads compute on; "" where a command does what it likes."""
-    if options.command:
-        return ""
-    return "CPU" if device is None else "CUDA or ROCm"
 
 
 def _has(asked: Sample) -> bool:

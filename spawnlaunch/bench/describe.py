@@ -22,8 +22,8 @@ from spawnlaunch.binding.report import device_name
 from spawnlaunch.node import cpuset
 
 
-def about(options: Options) -> dict[str, Any]:
-    """The run: when, with what, how."""
+def about(options: Options, device: int | None) -> dict[str, Any]:
+    """The run: when, with what, how, and on what; `device` is the number of this rank's."""
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": f"{PROG} {shlex.join(sys.argv[1:])}".strip(),
@@ -37,7 +37,15 @@ def about(options: Options) -> dict[str, Any]:
         "rounds": options.rounds,
         "warm_up": options.warm_up,
         "seconds": options.seconds,
+        "device": _kind(options, device),
     }
+
+
+def _kind(options: Options, device: int | None) -> str:
+    """What the bundled workloads compute on; "" where a command does what it likes."""
+    if options.command:
+        return ""
+    return "CPU" if device is None else "CUDA or ROCm"
 
 
 def seat(here: Place, binding: Binding) -> Seat:
