@@ -5,21 +5,25 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test clients stress bench lint clean
+.PHONY: run test full clients stress bench lint clean
 
 run: $(READY)  ## train the bundled model on two pinned workers
-	$(BIN)/python -m spawnlaunch --nproc 2
+	$(BIN)/python -m spawnlaunch --nproc 2 -- --task language
 
-test: $(READY)  ## every test: real processes, sockets, and Slurm where it is installed
+test: $(READY)  ## the tests: real processes, sockets, and Slurm where it is installed
 	$(BIN)/python -m pytest
+
+full: $(READY)  ## the same, and the large matrices
+	$(BIN)/python -m pytest -m 'not stress and not clients'
 
 clients: $(READY)  ## scripts of other training libraries, which are installed for it
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[clients]'
 	$(BIN)/python -m pytest tests/clients -m clients
 
-stress: $(READY)  ## kill launches and training runs at random, hundreds of times
+stress: $(READY)  ## kill launches and training runs, and let workers write, at random, hundreds of times
 	$(BIN)/python -m tests.stress
 	$(BIN)/python -m tests.stress.writing
+	$(BIN)/python -m tests.stress.saying
 	$(BIN)/python -m pytest -m stress
 
 bench: $(READY)  ## the launcher and the training loop against others; writes docs/benchmarks.md

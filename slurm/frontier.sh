@@ -2,7 +2,8 @@
 # Frontier: the nodes of LUMI-G with the modules of OLCF.
 # Differs from lumi.sh: no container, and RCCL's plugin for Slingshot.
 # Checked with shellcheck, and with --explain on a copy of such a node's /sys; not run on Frontier.
-# Source: docs.olcf.ornl.gov, software/analytics/pytorch_frontier and systems/frontier_user_guide.
+# Sources: https://docs.olcf.ornl.gov/software/analytics/pytorch_frontier.html, its batch script for
+# torch 2.10 with ROCm 7.1.1, and https://docs.olcf.ornl.gov/systems/frontier_user_guide.html.
 
 #SBATCH --job-name=train
 #SBATCH --output=%x-%j.log
@@ -16,8 +17,9 @@
 #SBATCH --network=disable_rdzv_get # for FI_CXI_RDZV_PROTO=alt_read, which rccl-net-plugin sets
 
 environment=/path/to/my_env
-module load PrgEnv-gnu/8.7.0 miniforge3/23.11.0-0 rocm/7.1.1 rccl-net-plugin
-module load craype-accel-amd-gfx90a
+module load PrgEnv-gnu/8.7.0 cpe/26.03 miniforge3/23.11.0-0
+module load rocm/7.1.1 rccl-net-plugin craype-accel-amd-gfx90a
+export LD_LIBRARY_PATH=$CRAY_LD_LIBRARY_PATH:$LD_LIBRARY_PATH # as this cpe is not the default one
 export PATH=$environment/bin:$PATH
 
 export SLURM_KILL_BAD_EXIT=1

@@ -5,7 +5,9 @@
 # the name of the node with an i behind it.
 # Checked with shellcheck, and with --explain on a node made from its published table; not run on
 # JUWELS.
-# Source: scripts of users that interTwin-eu/itwinai keeps (src/itwinai/slurm); pytorch issue 73656.
+# Sources: scripts of users that interTwin-eu/itwinai keeps (src/itwinai/slurm); pytorch issue 73656;
+# of the site's own courses https://github.com/HelmholtzAI-FZJ/2023-getting-started-with-ai-on-
+# supercomputers, code/parallelize/run_multi_gpu.sh, for CUDA_VISIBLE_DEVICES.
 
 #SBATCH --job-name=train
 #SBATCH --output=%x-%j.log
@@ -22,5 +24,6 @@ export PATH=$environment/bin:$PATH
 
 export SLURM_KILL_BAD_EXIT=1
 export NCCL_SOCKET_IFNAME=ib0 GLOO_SOCKET_IFNAME=ib0
+export CUDA_VISIBLE_DEVICES=0,1,2,3 # or a task may not see them all
 
 srun --cpu-bind=none python -m spawnlaunch --master-suffix i "$@"

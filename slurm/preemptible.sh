@@ -24,11 +24,13 @@
 # What makes `python` the one that has spawnlaunch: module load, conda activate, or
 # source ~/venv/bin/activate
 
+most_restarts=1000
+
 export SLURM_KILL_BAD_EXIT=1
 
 srun --cpu-bind=none python -m spawnlaunch -- --out "runs/$SLURM_JOB_ID" --resume auto "$@"
 status=$?
-if [ "$status" -eq 75 ]; then
+if [ "$status" -eq 75 ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "$most_restarts" ]; then
     scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"

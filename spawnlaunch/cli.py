@@ -14,7 +14,8 @@ from typing import NoReturn
 from spawnlaunch import __version__, values
 from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
 from spawnlaunch.binding.policy import DEFAULT
-from spawnlaunch.errors import UsageError
+from spawnlaunch.errors import FlagsError, UsageError
+from spawnlaunch.reading import absolute
 from spawnlaunch.request import (
     DUMP,
     GRACE_S,
@@ -28,6 +29,7 @@ from spawnlaunch.request import (
 from spawnlaunch.streams import StreamsByRank
 
 PROG = "spawnlaunch"
+HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does
 
 # Spellings of torchrun and torch.distributed.launch that mean a flag of ours.
 # Underscores in the name of a flag are read as hyphens before this table is looked at.
@@ -36,6 +38,8 @@ ALIASES = {
     "--module": "-m",
     "--numa-binding": "--bind",
     "--shutdown-timeout": "--grace",
+    "-r": "--redirects",
+    "-t": "--tee",
 }
 
 USAGE = """\
@@ -56,9 +60,12 @@ examples:
 
 exit status: 0 when every worker ended with 0, else that of the first worker that failed (128 + n
 when signal n ended it). When signal n told the launcher to end: 128 + n, unless all workers ended
-by themselves with one same status, then that. 124 after --timeout and --on-hang kill. 2 for wrong
-use of this command."""
+by themselves with one same status, then that. 124 after --timeout and --on-hang kill. 74 when all
+went well, and output could not be written, as on a full disk. 2 for wrong use of this command."""
 
+
+# Flags that say what the worker's command is; they are a part of it.
+KINDS = ("-m", "--no-python")
 
 # Flags that only a launcher that stays above its workers can serve.
 NEED_PARENT = (
@@ -69,16 +76,24 @@ NEED_PARENT = (
 )
 
 
+class Page(Exception):
+    """What --help and --version ask to be printed, and nothing else to be done."""
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message.removeprefix("argument "))
+
+    def _print_message(self, message: str, _: object = None) -> NoReturn:
+        """Argparse's own way to print is silent where that fails."""
+        raise Page(message)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Request:
     """Read the command line (without the program's name) into a Request.
 
     `python` is the interpreter that workers use where the environment variable PYTHON_EXEC
-    (torchrun's) names no other. Raises UsageError; `--help` and `--version` raise SystemExit(0).
+    (torchrun's) names no other. Raises UsageError; `--help` and `--version` raise Page.
     """
     parser, flags = _build()
     ours, workers = _cut(argv, flags)
@@ -93,6 +108,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         policy=policy,
         program=_program(workers, module=module, no_python=no_python),
         python=environ.get("PYTHON_EXEC") or python,
+        flags=tuple(word for word in ours if word not in KINDS),
         need_parent=tuple(f"--{name}" for name in given),
         grace_s=options.pop("grace"),
         restart_window_s=options.pop("restart_window"),
@@ -113,8 +129,18 @@ def _given(parser: argparse.ArgumentParser, options: Mapping[str, object]) -> li
 def warnings(request: Request, several_nodes: bool) -> list[str]:
     """What was asked for, and does less than one may expect."""
     found = []
+    if request.program.kind == "bundled" and not request.program.args:
+        found.append(
+            "no script is named, so the bundled training loop runs and writes to runs/; for a "
+            f"script of yours type its path behind the flags, as in {HERE} --nproc 2 train.py"
+        )
     if request.tee and request.tee.used and request.log_dir is None:
         found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
+    if request.on_hang == KILL and not request.hang_timeout_s:
+        found.append("--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang")
+    for flag in ("--restart-window", "--no-restart-status"):
+        if flag in request.need_parent and not request.max_restarts:
+            found.append(f"{flag} without --max-restarts N: nothing is started anew")
     if request.hang_timeout_s and several_nodes:
         found.append(
             "--hang-timeout: each node listens to its own ranks only, so those that never write "
@@ -126,24 +152,24 @@ def warnings(request: Request, several_nodes: bool) -> list[str]:
 def _check_together(request: Request) -> None:
     """What each flag allows by itself, and both do not."""
     if request.preload and request.program.kind == "program":
-        raise UsageError("--preload is for Python, and --no-python is not; leave one of them out")
+        raise FlagsError("--preload is for Python, and --no-python is not; leave one of them out")
     if request.preload and request.python != sys.executable:
         raise UsageError(
             f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
             "leave one of them out"
         )
     if request.program.kind == "bundled" and request.local_rank_arg != "none":
-        raise UsageError(
+        raise FlagsError(
             "--local-rank-arg is for a script of yours, and the bundled training loop reads "
             "LOCAL_RANK; leave it out, or name a script"
         )
     if request.redirects.used and request.log_dir is None:
-        raise UsageError("--redirects needs a place for the files; type --log-dir DIR as well")
+        raise FlagsError("--redirects needs a place for the files; type --log-dir DIR as well")
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
-        raise UsageError("--sysfs-root and --allowed-cpus are for looking; type --explain as well")
+        raise FlagsError("--sysfs-root and --allowed-cpus are for looking; type --explain as well")
     if not os.path.isdir(request.sysfs_root):
         raise UsageError(
-            f"--sysfs-root {request.sysfs_root} is no directory; type one that has sys and proc"
+            f"--sysfs-root {request.sysfs_root!r} is no directory; type one that has sys and proc"
         )
 
 
@@ -283,7 +309,7 @@ def _add_nodes(parser: _Parser) -> None:
     add(
         "--rewrite-slurm-env",
         action="store_true",
-        help="give each worker SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS of its own",
+        help="give each worker Slurm's variables as a task of srun in its place would have them",
     )
 
 
@@ -295,7 +321,7 @@ def _add_ending(parser: _Parser) -> None:
         default=GRACE_S,
         metavar="SECONDS",
         help="for workers that are told to end (SIGTERM), before they are killed; default "
-        "%(default)g; also --shutdown-timeout",
+        "%(default)g, under Slurm at most what KillWait leaves; also --shutdown-timeout",
     )
     add(
         "--max-restarts",
@@ -423,11 +449,18 @@ def _cut(argv: Sequence[str], flags: Mapping[str, bool]) -> tuple[list[str], lis
         name, equals, value = word.partition("=")
         name = _canonical(name)
         if name not in flags:
-            raise UsageError(_unknown(word, argv[i + 1 :], flags))
+            from spawnlaunch import strange_flags  # slow to import, and only needed here
+
+            raise FlagsError(strange_flags.advice(word, argv, flags, _canonical))
         if flags[name] and not equals:
             if next(words, None) is None:
-                raise UsageError(f"{name} needs a value; {PROG} --help shows which")
+                raise FlagsError(f"{name} needs a value; {HERE} --help shows which")
             equals, value = "=", argv[i + 1]
+        if equals and not flags[name] and name != "--explain":
+            alone = f"{name} {value}" if name == "-m" else name
+            raise FlagsError(f"{word}: {name} takes no value; type {alone}")
+        if equals and value == "--":  # which argparse would take away
+            raise FlagsError(f"{name} needs a value, and -- is none; {HERE} --help shows which")
         ours.append(f"{name}{equals}{value}")
     return ours, []
 
@@ -437,21 +470,9 @@ def _canonical(name: str) -> str:
     return ALIASES.get(hyphened, hyphened)
 
 
-def _unknown(word: str, rest: Sequence[str], flags: Mapping[str, bool]) -> str:
-    from difflib import get_close_matches  # slow to import, and only needed here
-
-    near = get_close_matches(_canonical(word.partition("=")[0]), flags, n=1, cutoff=0.75)
-    if near:
-        return f"unknown flag {word}; did you mean {near[0]}?"
-    return (
-        f"unknown flag {word}; {PROG} --help lists the flags, "
-        f"those of the bundled training loop go after a --: {PROG} -- {' '.join([word, *rest])}"
-    )
-
-
 def _program(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
     if module and no_python:
-        raise UsageError("-m and --no-python exclude each other; leave one out")
+        raise FlagsError("-m and --no-python exclude each other; leave one out")
     if not words or words[0].startswith("-"):
         return _bundled(words, module=module, no_python=no_python)
     target, args = words[0], tuple(words[1:])
@@ -462,7 +483,7 @@ def _program(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
         return Program("program", target, args)
     if not os.path.exists(target):
         raise UsageError(
-            f"script {target!r} not found in {os.getcwd()}; "
+            f"script {target!r} not found: there is no {absolute(target, 'script')}; "
             f"check the path, or type -m {target} for a module, --no-python {target} for a program"
         )
     return Program("script", target, args)
@@ -470,9 +491,10 @@ def _program(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
 
 def _bundled(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
     if module:
-        raise UsageError(f"-m needs a module; type {PROG} -m package.module")
+        raise FlagsError(f"-m needs a module; type {HERE} -m package.module")
     if no_python:
-        raise UsageError(f"--no-python needs a program; type {PROG} --no-python ./program")
+        raise FlagsError(f"--no-python needs a program; type {HERE} --no-python ./program")
+    absolute("runs", "the bundled training loop writes to")
     return Program("bundled", "", tuple(words))
 
 

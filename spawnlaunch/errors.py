@@ -1,12 +1,39 @@
 """Errors that are the user's to mend: one line, exit status 2, no traceback."""
 
+MOST_CHARS = 4000  # a screenful or two; one word of a command line may have 128 KiB (execve(2))
+
 
 class UsageError(Exception):
     """What was asked for cannot be done as asked.
 
-    The message is one line: what was seen, why it cannot be, and what to type. What was seen may
-    hold anything, so a line break in it is written as an escape.
+    The message is one line: what was seen, why it cannot be, and what to type.
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__("\\n".join(message.splitlines()))
+        super().__init__(one_line(message))
+
+
+class FlagsError(UsageError):
+    """Flags that cannot be, whatever their values are and wherever they are read.
+
+    So every task of a job, all of which have the same flags, comes to it.
+    """
+
+
+def one_line(text: str) -> str:
+    """The text as it is shown: what was typed or exported may hold anything, and be in it.
+
+    What cannot be printed is written as an escape: a line break, a byte that is no UTF-8, what a
+    terminal takes for a command. Of a very long text the beginning and the end are kept.
+    """
+    if len(text) > MOST_CHARS:
+        text = f"{text[: MOST_CHARS // 2]} ... {text[-MOST_CHARS // 2 :]}"
+    return text if text.isprintable() else "".join(map(_printable, text))
+
+
+def _printable(character: str) -> str:
+    if character.isprintable():
+        return character
+    if "\udc80" <= character <= "\udcff":  # a byte, as os.fsdecode has it
+        return f"\\x{ord(character) - 0xDC00:02x}"
+    return character.encode("unicode_escape").decode()

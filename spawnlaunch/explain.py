@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from spawnlaunch.binding.decide import Seats
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.report import report_line, srun_line
+from spawnlaunch.errors import one_line
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.run.environment import changes
 from spawnlaunch.run.worker import Worker
@@ -130,15 +131,28 @@ def as_text(it: Explanation, colour: bool) -> Iterator[str]:
         yield f"    {join(worker.command)}"
         for name, value in changes(worker.environ, it.environ).items():
             yield f"    {name}={value}"
+    if len(it.workers) < it.resolution.world.world_size:
+        yield ""
+        yield "other launchers say a line for each of their ranks; all of it with --explain=json"
     if it.warnings:
         yield ""
     for warning in it.warnings:
-        yield f"warning: {warning}"
+        yield f"warning: {one_line(warning)}"
+
+
+def as_lines(it: Explanation, host: str) -> Iterator[str]:
+    """What the launchers of other ranks add to rank 0's text: lines that may come in any order."""
+    for worker in it.workers:
+        omp = worker.environ["OMP_NUM_THREADS"]
+        yield report_line(worker.rank, worker.seat, it.node, omp, host)
+    if it.resolution.world.local_rank == 0:
+        for warning in (*it.resolution.of_this_node, *it.seats.warnings):
+            yield f"warning: {host}: {warning}"
 
 
 def _same_with_srun(it: Explanation) -> Iterator[str]:
     """The line that makes srun bind alike, where all ranks of the node are known here."""
-    line = srun_line(it.seats.bindings)
+    line = srun_line(it.seats.bindings, it.resolution.world.nnodes or 1)
     if line and it.resolution.world.mode != "task":
         yield ""
         yield f"the same with srun: {line}"

@@ -16,6 +16,7 @@ RESTART_WINDOW_S = 3600.0
 # Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
 # is for whoever has preempted us.
 NO_RESTART = frozenset({2, 75})
+MOST_LOCAL = 32768  # workers on a machine: as many as it has pids, by default (proc(5), pid_max)
 DUMP, KILL = "dump", "kill"  # what --on-hang may say
 
 
@@ -40,6 +41,7 @@ class Request(NamedTuple):
     nproc: int | str | None  # workers on this machine; "auto", "gpu" or "cpu"; None: not said
     program: Program
     python: str  # interpreter of the workers
+    flags: tuple[str, ...] = ()  # as typed, each `--name=value`: for errors that repeat them
     oversubscribe: bool = False
     virtual_local_rank: bool = False
     local_rank_arg: str = "none"  # a key of LOCAL_RANK_ARGS

@@ -7,6 +7,8 @@ r9:3       by global rank
 
 from typing import NamedTuple
 
+from spawnlaunch.reading import excerpt, is_number
+
 STDOUT, STDERR = 1, 2
 
 
@@ -32,9 +34,9 @@ class StreamsByRank(NamedTuple):
         for entry in text.split(","):
             rank, _, streams = entry.partition(":")
             number = rank.removeprefix("r")
-            if not (number.isascii() and number.isdigit() and streams in ("0", "1", "2", "3")):
+            if not (is_number(number) and streams in ("0", "1", "2", "3")):
                 raise ValueError(
-                    f"{text!r} is not a choice of streams; type 1 for stdout, 2 for stderr, "
+                    f"{excerpt(text)} is not a choice of streams; type 1 for stdout, 2 for stderr, "
                     "3 for both, or by local rank: 0:3,1:1, or by global rank: r9:3"
                 )
             by_rank.append((rank[: -len(number)] + str(int(number)), int(streams)))

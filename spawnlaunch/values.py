@@ -4,32 +4,44 @@ from argparse import ArgumentTypeError
 
 from spawnlaunch.binding import policy
 from spawnlaunch.node import cpuset
-from spawnlaunch.request import Endpoint
+from spawnlaunch.reading import MAX_DIGITS, excerpt, is_number
+from spawnlaunch.request import MOST_LOCAL, Endpoint
 from spawnlaunch.streams import StreamsByRank
 
 ENDPOINT_PORT = 29400  # torchrun's, of a --rdzv-endpoint that names none
+MAX_PORT = 65535
+MAX_DIGITS_OF_TIME = 30  # longer than any clock runs, and far below a float's infinity
 
 
 def nproc(text: str) -> int | str:
     if text in ("auto", "gpu", "cpu"):
         return text
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise ArgumentTypeError(
-        f"{text!r} is not a number of workers; type --nproc 2 for two, or --nproc auto, gpu or cpu"
+    if is_number(text) and int(text) > MOST_LOCAL:
+        raise ArgumentTypeError(
+            f"{text} workers are more than the {MOST_LOCAL} processes that a machine has by "
+            "default; type --nproc 2 for two, or --nproc auto, gpu or cpu"
+        )
+    return _number(
+        text, 1, "a number of workers; type --nproc 2 for two, or --nproc auto, gpu or cpu"
     )
 
 
 def whole(text: str) -> int:
-    if text.isascii() and text.isdigit():
-        return int(text)
-    raise ArgumentTypeError(f"{text!r} is not a whole number; type a number from 0")
+    return _number(text, 0, "a whole number; type a number from 0")
 
 
 def positive(text: str) -> int:
-    if text.isascii() and text.isdigit() and int(text) > 0:
+    return _number(text, 1, "a number above 0; type a number from 1")
+
+
+def port(text: str) -> int:
+    return _number(text, 0, "a port; type a number from 1 to 65535", most=MAX_PORT)
+
+
+def _number(text: str, least: int, what: str, most: int = 10**MAX_DIGITS) -> int:
+    if is_number(text) and least <= int(text) <= most:
         return int(text)
-    raise ArgumentTypeError(f"{text!r} is not a number above 0; type a number from 1")
+    raise ArgumentTypeError(f"{excerpt(text)} is not {what}")
 
 
 def nnodes(text: str) -> int:
@@ -37,15 +49,10 @@ def nnodes(text: str) -> int:
     least, colon, most = text.partition(":")
     if colon and least != most:
         raise ArgumentTypeError(
-            f"{text} asks for a number of nodes that changes, which there is not; type one number"
+            f"{excerpt(text)} asks for a number of nodes that changes, which there is not; type "
+            "one number"
         )
     return positive(least)
-
-
-def port(text: str) -> int:
-    if text.isascii() and text.isdigit() and 0 <= int(text) < 65536:
-        return int(text)
-    raise ArgumentTypeError(f"{text!r} is not a port; type a number from 1 to 65535")
 
 
 def endpoint(text: str) -> Endpoint:
@@ -57,7 +64,7 @@ def endpoint(text: str) -> Endpoint:
     if not colon or number.endswith("]"):
         host, number = text, str(ENDPOINT_PORT)
     if not host.strip("[]"):
-        raise ArgumentTypeError(f"{text!r} names no host; type HOST:PORT")
+        raise ArgumentTypeError(f"{excerpt(text)} names no host; type HOST:PORT")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ArgumentTypeError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
     return Endpoint(host.strip("[]"), port(number))
@@ -66,13 +73,18 @@ def endpoint(text: str) -> Endpoint:
 def backend(text: str) -> str:
     if text in ("static", "c10d"):
         return text
-    raise ArgumentTypeError(f"{text!r} is not served; leave the flag out, or type static or c10d")
+    raise ArgumentTypeError(
+        f"{excerpt(text)} is not served; leave the flag out, or type static or c10d"
+    )
 
 
 def seconds(text: str) -> float:
-    if text.replace(".", "", 1).isdecimal() and text.isascii():
+    """With a fraction, or without."""
+    if is_number(text.replace(".", "", 1), MAX_DIGITS_OF_TIME):
         return float(text)
-    raise ArgumentTypeError(f"{text!r} is not a time in seconds; type a number, as 30 or 2.5")
+    raise ArgumentTypeError(
+        f"{excerpt(text)} is not a time in seconds; type a number, as 30 or 2.5"
+    )
 
 
 def streams(text: str) -> StreamsByRank:
@@ -113,7 +125,9 @@ def ranks(text: str) -> frozenset[int]:
     try:
         return cpuset.parse(text)  # the same notation
     except ValueError:
-        raise ArgumentTypeError(f"{text!r} is no list of ranks; type numbers: 0,4-7") from None
+        raise ArgumentTypeError(
+            f"{excerpt(text)} is no list of ranks; type numbers: 0,4-7"
+        ) from None
 
 
 def statuses(text: str) -> frozenset[int]:
@@ -122,14 +136,16 @@ def statuses(text: str) -> frozenset[int]:
     [2, 75]
     """
     numbers = [number for number in text.split(",") if number]
-    if all(number.isascii() and number.isdigit() and int(number) < 256 for number in numbers):
+    if all(is_number(number) and int(number) < 256 for number in numbers):
         return frozenset(map(int, numbers))
-    raise ArgumentTypeError(f"{text!r} is no list of exit statuses; type numbers to 255: 2,75")
+    raise ArgumentTypeError(
+        f"{excerpt(text)} is no list of exit statuses; type numbers to 255: 2,75"
+    )
 
 
 def modules(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ArgumentTypeError(f"{name!r} is no module; type names such as torch,numpy")
+            raise ArgumentTypeError(f"{excerpt(name)} is no module; type names such as torch,numpy")
     return names

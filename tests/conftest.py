@@ -19,9 +19,9 @@ heed_signals()
 
 
 @pytest.fixture(scope="session")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The directories of the machine trees, by name; none where there are no trees."""
-    return dict(scenarios.trees(tmp_path_factory.mktemp("trees")))
+def machines(tmp_path_factory: pytest.TempPathFactory) -> scenarios.Trees:
+    """The directories of the machine trees, by name."""
+    return scenarios.Trees(tmp_path_factory.mktemp("trees"))
 
 
 @pytest.fixture(scope="session")

@@ -1,10 +1,20 @@
 """The command line: what is ours, what is the worker's, and what wrong use is told."""
 
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
 import pytest
 
 from spawnlaunch import cli
 from spawnlaunch.cli import Program
-from tests.launching import WORKERS, launch
+from spawnlaunch.errors import UsageError
+from tests.cluster.required import require_programs
+from tests.launching import WORKERS, clean_environ, launch
+from tests.run.watching import launched, until
 
 SCRIPT = str(WORKERS / "report.py")
 
@@ -48,6 +58,57 @@ def test_the_workers_command_begins_at_the_first_word_that_is_not_ours(words, pr
     assert parse(*words).program == program
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("-m=pkg.mod", "-m=pkg.mod: -m takes no value; type -m pkg.mod"),
+        ("--module=host", "--module=host: -m takes no value; type -m host"),
+        ("--quiet=1", "--quiet=1: --quiet takes no value; type --quiet"),
+        ("--bind=--", "--bind needs a value, and -- is none; "),
+        ("--explain=--", "--explain needs a value, and -- is none; "),
+    ],
+)
+def test_a_value_that_a_flag_cannot_have_is_refused_with_what_to_type(word, said):
+    with pytest.raises(UsageError) as error:
+        parse(word, SCRIPT)
+    assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["--on-hang=kill"],
+            ["--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang"],
+        ),
+        (["--on-hang=kill", "--hang-timeout=9"], []),
+        (
+            ["--restart-window=9"],
+            ["--restart-window without --max-restarts N: nothing is started anew"],
+        ),
+        (["--no-restart-status=9", "--max-restarts=1"], []),
+    ],
+)
+def test_a_flag_that_does_nothing_without_another_says_so(words, said):
+    assert cli.warnings(parse(*words, SCRIPT), several_nodes=False) == said
+
+
+def test_an_error_is_one_line_that_no_terminal_obeys_and_nobody_has_to_scroll():
+    assert str(UsageError("a\nb\x1b[2J \u2028 \udcff é")) == "a\\nb\\x1b[2J \\u2028 \\xff é"
+    long = str(UsageError("unknown " + "x" * 100_000 + "; type y"))
+    assert long.startswith("unknown xxx")
+    assert long.endswith("xxx; type y")
+    assert len(long) < 5000
+
+
+def test_a_warning_shows_what_was_exported_in_one_line_too():
+    environ = clean_environ(MASTER_ADDR="10.9.8.7\nspawnlaunch: all is well\x1b[2J")
+    done = launch("--nproc", 1, "--quiet", "--no-python", "true", environ=environ)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert "replaced MASTER_ADDR=10.9.8.7\\nspawnlaunch: all is well\\x1b[2J, which is" in line
+
+
 def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
     assert parse(SCRIPT).python == "python"
     assert cli.parse([SCRIPT], {"PYTHON_EXEC": "other"}, "python").python == "other"
@@ -62,10 +123,10 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
         (["--nproc", "²", SCRIPT], "type --nproc 2"),
         (["--nproc"], "--nproc needs a value"),
         (["--nprocs", "2", SCRIPT], "did you mean --nproc?"),
-        (["--steps", "20"], "spawnlaunch -- --steps 20"),
+        (["--steps", "20"], "type python -m spawnlaunch --no-prefix -- --steps 20"),
         (["no_such_script.py"], "-m no_such_script.py for a module"),
-        (["-m"], "type spawnlaunch -m package.module"),
-        (["--no-python"], "type spawnlaunch --no-python ./program"),
+        (["-m"], "type python -m spawnlaunch -m package.module"),
+        (["--no-python"], "type python -m spawnlaunch --no-python ./program"),
         (["--no-python", "no-such-program"], "is not on PATH"),
         (["--no-python", SCRIPT], "is not an executable file"),
         (["-m", "--no-python", "x"], "exclude each other"),
@@ -79,6 +140,154 @@ def test_wrong_use_exits_2_with_one_line_that_says_what_to_type(words, said):
     (line,) = done.stderr.splitlines()
     assert line.startswith("spawnlaunch: error: ")
     assert said in line
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("-n 2 SCRIPT a", "--nproc 2 SCRIPT a"),
+        ("-np 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--num_processes 2 --num_machines 1 SCRIPT", "--nproc 2 --nnodes 1 SCRIPT"),
+        ("--num-gpus=2 SCRIPT", "--nproc=2 SCRIPT"),
+        ("--explain=json --num-gpus 2 SCRIPT", "--explain=json --nproc 2 SCRIPT"),
+        ("--lr 1 -m json.tool --help", "-m json.tool --lr 1 --help"),
+        ("--steps 3 --nproc 2 -- --lr 1", "--nproc 2 -- --steps 3 --lr 1"),
+        ("--num_gpus 2 SCRIPT --num_gpus 3", "--nproc 2 SCRIPT --num_gpus 3"),
+        ("-n", "--nproc 1"),
+        ("--use_env --nproc_per_node=2 SCRIPT", "--nproc=2 SCRIPT"),
+        ("--multi_gpu --num_processes 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--nprocs 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--lr 3e-4 --nproc 2 SCRIPT -a", "--nproc 2 SCRIPT --lr 3e-4 -a"),
+        ("--steps 20 --nproc 2", "--nproc 2 -- --steps 20"),
+        ("-np2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("-n2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--num_processes 4 --num_machines 2 SCRIPT", "--nproc 2 --nnodes 2 SCRIPT"),
+        ("--num_machines=2 --num_processes=4 SCRIPT", "--nnodes=2 --nproc=2 SCRIPT"),
+        ("--num_processes 3 --num_machines 2 SCRIPT", "--nproc 3 --nnodes 2 SCRIPT"),
+        ("-N2 -n4 SCRIPT", "--nnodes 2 --nproc 2 SCRIPT"),
+        ("--num_gpus 2 --num_nodes 2 SCRIPT", "--nproc 2 --nnodes 2 SCRIPT"),
+        ("--no_local_rank SCRIPT", "SCRIPT"),
+        ("--bind-to core SCRIPT", "SCRIPT"),
+        ("-bind-to core SCRIPT", "SCRIPT"),
+        ("--map-by core --nproc 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--rank-by core SCRIPT", "SCRIPT"),
+        ("--nproc-pernode 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--nproc-per-nod 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--nprocs_per_node 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--nprocpernode=2 SCRIPT", "--nproc=2 SCRIPT"),
+        ("--model small --nproc 2 SCRIPT", "--nproc 2 SCRIPT --model small"),
+        ("-ppn 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--ppn 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--ntasks 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--nodes 1 --gpus-per-node 2 SCRIPT", "--nnodes 1 --nproc 2 SCRIPT"),
+        ("--gpus 2 SCRIPT", "--nproc 2 SCRIPT"),
+        ("--mixed_precision bf16 SCRIPT", "SCRIPT"),
+        ("--include localhost:0 SCRIPT", "SCRIPT"),
+        ("-x FOO SCRIPT", "SCRIPT"),
+        ("--gpu_ids all SCRIPT", "SCRIPT"),
+    ],
+)
+def test_a_flag_of_another_launcher_ends_in_the_line_that_works(words: str, line: str):
+    done = launch(*words.replace("SCRIPT", SCRIPT).split())
+    assert done.returncode == 2
+    flags = line.replace("SCRIPT", SCRIPT)
+    assert done.stderr.endswith(f" type python -m spawnlaunch --no-prefix {flags}\n")
+    # Which node this is, nobody but the user can say.
+    nodes = "--node-rank 0 --master-addr localhost " if "--nnodes" in flags else ""
+    assert explained(nodes + flags) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "exported", "name"),
+    [
+        ("-x FOO=1 SCRIPT", "FOO=1", "FOO"),
+        ("-genv FOO 1 SCRIPT", "FOO=1", "FOO"),
+        ("-x FOO=a;b SCRIPT", "FOO='a;b'", "FOO"),
+        ("--gpu_ids 0,1 SCRIPT", "CUDA_VISIBLE_DEVICES=0,1", "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_flag_that_sets_a_variable_ends_in_a_line_that_exports_it(words, exported, name):
+    done = launch(*words.replace("SCRIPT", f"--no-python printenv {name}").split())
+    assert done.returncode == 2
+    line = done.stderr.partition("; type ")[2].strip()
+    assert line == f"{exported} python -m spawnlaunch --no-prefix --no-python printenv {name}"
+    ran = subprocess.run(
+        line.replace("python", sys.executable, 1),
+        shell=True,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"{name}={ran.stdout.strip()}" == exported.replace("'", ""), ran.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        ("-np 2 --hostfile h SCRIPT", "-np 2 --hostfile h HERE"),
+        ("-n2 -hosts a,b SCRIPT", "-n 2 -hosts a,b HERE"),
+        ("--host=a,b --np=2 --nnodes 2 SCRIPT", "--host a,b --np 2 HERE"),
+        ("-ppn 2 --hosts a,b SCRIPT", "-ppn 2 --hosts a,b HERE"),
+        ("-H a:2 -x FOO=1 -N 2 SCRIPT", "-H a:2 -x FOO=1 -N 2 HERE"),
+        ("--num_gpus 2 --bind-to none --hostfile h SCRIPT", "--hostfile h HERE"),
+    ],
+)
+def test_where_hosts_are_named_mpirun_is_told_what_it_was_told(words: str, line: str):
+    done = launch(*words.replace("SCRIPT", SCRIPT).split())
+    assert done.returncode == 2
+    started = line.replace("HERE", f"python -m spawnlaunch --no-prefix {SCRIPT}")
+    advised = done.stderr.partition("; type ")[2].partition(", or on each host ")[0]
+    assert advised.strip() == f"mpirun {started}"
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [
+        ("--hostfile HOSTS SCRIPT", ""),
+        ("--num_gpus 1 --hostfile=HOSTS SCRIPT", ""),
+        ("-np2 --hostfile HOSTS SCRIPT", "-np 2 "),
+    ],
+)
+def test_a_file_of_hosts_is_for_mpirun_which_starts_us(words: str, kept: str, tmp_path: Path):
+    require_programs("mpirun", package="openmpi-bin")
+    hosts = tmp_path / "hosts"
+    hosts.write_text("localhost slots=2\n")
+    script = tmp_path / "rank.py"
+    script.write_text("import os\nprint('rank', os.environ['RANK'])\n")
+    done = launch(*words.replace("HOSTS", str(hosts)).replace("SCRIPT", str(script)).split())
+    assert done.returncode == 2
+    line = done.stderr.partition(" type ")[2].partition(", or on each host ")[0].strip()
+    assert line == f"mpirun {kept}--hostfile {hosts} python -m spawnlaunch --no-prefix {script}"
+    ranks = subprocess.run(
+        line.replace("python", sys.executable, 1),
+        shell=True,
+        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert sorted(ranks.stdout.splitlines()) == ["rank 0", "rank 1"], ranks.stderr
+
+
+def explained(flags: str) -> int:
+    """The status of a launch with --explain in front of these flags."""
+    return launch("--explain", *flags.split()).returncode
+
+
+@pytest.mark.parametrize("flags", ["--nproc 2", "--nproc 2 --"])
+def test_a_forgotten_script_is_said_before_anything_else(flags: str, tmp_path: Path):
+    with launched(*flags.split(), directory=tmp_path, preexec=partial(os.chdir, tmp_path)) as one:
+        until(lambda: "\n" in one.stderr, "a line is said")
+        assert one.stderr.startswith("spawnlaunch: warning: no script is named, so the bundled ")
+        assert "type its path behind the flags" in one.stderr
+        one.send(signal.SIGTERM)
+        one.status()
+
+
+def test_the_training_loop_runs_without_a_word_where_its_flags_are_given():
+    done = launch("--explain", "--nproc", 2, "--", "--steps", 1)
+    assert "no script" not in done.stdout
 
 
 def test_help_is_a_page_on_stdout():

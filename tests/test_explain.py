@@ -126,7 +126,8 @@ def test_people_read_the_warnings_last():
 
 @pytest.mark.parametrize("encoding", ["ascii:strict", "utf-8:strict"])
 def test_a_value_in_no_encoding_can_be_shown(encoding: str):
-    text = explain_text(REPORTER, MASTER_ADDR="nod\udcff", PYTHONIOENCODING=encoding, **STEP)
+    flags = ("--master-addr", "nod\udcff", REPORTER)
+    text = explain_text(*flags, PYTHONIOENCODING=encoding, **STEP)
     assert r"master_addr       nod\udcff " in text
 
 

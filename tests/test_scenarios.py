@@ -64,17 +64,19 @@ def violations(scenario: Scenario, root: Path) -> list[str]:
     return [f"{scenario['root']} {scenario['scenario']}: {rule}" for rule in broken]
 
 
-def test_the_rules_hold_in_every_situation(machines: dict[str, Path]):
+@scenarios.each_machine()
+def test_the_rules_hold_in_every_situation(machine: str, machines: dict[str, Path]):
+    root = machines[machine]
     with ThreadPoolExecutor(2) as pool:
-        judged = pool.map(lambda s: violations(s, machines[s["root"]]), scenarios.load())
+        judged = pool.map(lambda s: violations(s, root), scenarios.load(machine))
     assert [rule for broken in judged for rule in broken] == []
 
 
-def test_every_device_of_every_machine_is_listed_with_its_address(machines: dict[str, Path]):
-    for scenario in scenarios.load():
+@scenarios.each_machine()
+def test_every_device_is_listed_with_its_address(machine: str, machines: dict[str, Path]):
+    for scenario in scenarios.load(machine):
         if scenario["scenario"] == "all":
-            root = machines[scenario["root"]]
-            devices = on(root, scenario["allowed"])["node"]["devices"]
+            devices = on(machines[machine], scenario["allowed"])["node"]["devices"]
             by_index = {device["index"]: device for device in devices}
             for rank in scenario["ranks"]:
                 assert by_index[rank["device"]]["address"] == rank["bdf"]

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import pickle
 import re
 import shutil
 import threading
@@ -22,7 +23,7 @@ from typing import Any, BinaryIO
 
 import torch
 
-from .errors import RefusedError
+from .errors import RefusedError, StoppedError
 
 WEIGHTS = "weights.pt"
 TRAINING = "training.pt"
@@ -50,10 +51,13 @@ def all_in(out: Path) -> list[Path]:
     return sorted(found, key=step_of, reverse=True)
 
 
-def write(out: Path, step: int, weights: Mapping[str, Any], training: Mapping[str, Any]) -> Path:
+def write(
+    out: Path, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], check: bool
+) -> Path:
     """Write a checkpoint so that its name never names half of one, even if the machine stops.
 
-    Both mappings hold tensors, numbers, strings and containers of them, and nothing else.
+    Both mappings hold tensors, numbers, strings and containers of them, and nothing else; with
+    ``check`` it is read back, and StoppedError raised if it cannot be.
     """
     path = path_of(out, step)
     part = path.with_name(path.name + PART)
@@ -67,6 +71,8 @@ def write(out: Path, step: int, weights: Mapping[str, Any], training: Mapping[st
         json.dump({"step": step, "files": files}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
+    if check:
+        _read_back(part)
     # The bytes before the names: after a power cut a renamed directory could else be empty.
     sync_directory(part)
     # One of the same step may be there: a damaged one, or one that was saved before a validation.
@@ -79,6 +85,20 @@ def write(out: Path, step: int, weights: Mapping[str, Any], training: Mapping[st
     return path
 
 
+def _read_back(path: Path) -> None:
+    for name in (WEIGHTS, TRAINING):
+        try:
+            torch.load(path / name, map_location="cpu", weights_only=True)
+        except pickle.UnpicklingError as error:
+            found = re.search(r"GLOBAL (.+?) was not", str(error))
+            what = f"{found[1]} in it" if found else str(error).splitlines()[0]
+            raise StoppedError(
+                f"{name} of the first checkpoint cannot be read back: {what} is not a tensor, a "
+                "number, a text or a container of them; change what the model or the optimizer "
+                "has in its state_dict"
+            ) from error
+
+
 class _Digesting:
     """A file that is written, and the digest of what was written to it."""
 
@@ -86,11 +106,16 @@ class _Digesting:
         self.file = file
         self.digest = hashlib.sha256()
         self.size = 0
+        self.error: OSError | None = None
 
     def write(self, data: bytes) -> int:
         self.digest.update(data)
         self.size += len(data)
-        return self.file.write(data)
+        try:
+            return self.file.write(data)
+        except OSError as error:
+            self.error = error
+            raise
 
     def flush(self) -> None:
         self.file.flush()
@@ -99,7 +124,12 @@ class _Digesting:
 def _save(path: Path, state: Mapping[str, Any]) -> dict[str, Any]:
     with path.open("wb") as file:
         digesting = _Digesting(file)
-        torch.save(dict(state), digesting)  # type: ignore[arg-type]
+        try:
+            torch.save(state, digesting)  # type: ignore[arg-type]
+        except RuntimeError:  # what torch makes of any error of the file
+            if digesting.error is not None:
+                raise digesting.error from None
+            raise
         file.flush()
         os.fsync(file.fileno())
     return {"bytes": digesting.size, "sha256": digesting.digest.hexdigest()}
@@ -166,6 +196,28 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return weights, training
 
 
+def weights_of(path: Path) -> dict[str, Any]:
+    """The weights in a file, in a checkpoint, or in the newest one of a run, on the CPU."""
+    if path.is_dir() and not (path / WEIGHTS).exists():
+        newest, _ = newest_whole(path)
+        if newest is None:
+            raise RefusedError("there is no checkpoint in it; type the path of one")
+        path = newest
+    file = path / WEIGHTS if path.is_dir() else path
+    weights: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
+    return weights
+
+
+def room_for(out: Path, size: int, count: int) -> None:
+    """Raises RefusedError when ``count`` more checkpoints of ``size`` bytes do not fit."""
+    free = shutil.disk_usage(out).free
+    if free < size * count:
+        raise RefusedError(
+            f"{out} has room for {free >> 20:,} MiB, and {count} checkpoints of {size >> 20:,} MiB "
+            "do not fit; make room, type a lower --keep, or another --out"
+        )
+
+
 def prune(out: Path, keep: int, best: int) -> None:
     """Remove all but the ``keep`` newest checkpoints and the best, and name the best."""
     for path in all_in(out)[keep:]:
@@ -215,6 +267,7 @@ class Writer:
         self.keep = keep
         self.thread: threading.Thread | None = None
         self.error: BaseException | None = None
+        self.written = False
 
     def write(
         self, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], best: int
@@ -223,6 +276,14 @@ class Writer:
         self.wait()
         self.thread = threading.Thread(target=self._write, args=(step, weights, training, best))
         self.thread.start()
+
+    def problem(self) -> BaseException | None:
+        """Wait for the last one; what went wrong with it, if anything."""
+        try:
+            self.wait()
+        except BaseException as error:
+            return error
+        return None
 
     def wait(self) -> None:
         """Wait for the last one; raises what went wrong with it."""
@@ -236,7 +297,13 @@ class Writer:
         self, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], best: int
     ) -> None:
         try:
-            write(self.out, step, weights, training)
+            write(self.out, step, weights, training, check=not self.written)
+            self.written = True
             prune(self.out, self.keep, best)
+        except OSError as error:
+            self.error = StoppedError(
+                f"cannot write the checkpoint of step {step} to {self.out}: {error.strerror}; make "
+                "room, or go on elsewhere with --resume and --out"
+            )
         except BaseException as error:
             self.error = error

@@ -158,6 +158,9 @@ def _flag(name: str) -> str:
 
 def build(config: Config, cls: type) -> Any:
     """The task; its constructor gets the options by name, and may raise RefusedError."""
+    from . import rng  # which imports torch
+
+    rng.seed_alike(config.seed)
     try:
         return cls(**config.options)
     except (OSError, UnicodeError) as error:

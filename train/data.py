@@ -2,47 +2,71 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
+from . import rng
 from .distributed import World
-from .find import Shipped
+from .order import Batch
 from .preemption import deaf_children
-from .task import Collating, Task, samples_of
+from .shipping import Shipped, end_with_rank
+from .task import Collating, Samples, Task, samples_of
 
 MOST_WORKERS = 8
+NO_MORE = object()
 AHEAD = 4  # batches that each loader process keeps ready
 
 
-class Reader:
-    """A data set that takes a whole list of indices and collates what it read.
+class Recipe(NamedTuple):
+    """What the samples are made of, for a process that they cannot be sent to."""
 
-    It is what goes to the loader processes: the samples, and how a batch is made of them.
+    task: Task
+    split: str
+    seed: int
+
+    def make(self) -> tuple[Samples, Callable[[list[Any]], Any]]:
+        """The samples, and how a batch is made of them."""
+        collate = self.task.collate if isinstance(self.task, Collating) else default_collate
+        return samples_of(self.task, self.split, self.seed), collate
+
+
+class Reader:
+    """A data set that takes the samples of a whole batch and collates what it read.
+
+    It is what goes to the loader processes: the samples, how a batch is made of them, and what
+    decides the random numbers of each sample.
     """
 
-    def __init__(self, task: Task, split: str, name: str) -> None:
-        collate = task.collate if isinstance(task, Collating) else default_collate
-        self.shipped = Shipped(name, (samples_of(task, split), collate))
+    def __init__(self, task: Task, split: str, name: str, seed: int) -> None:
+        self.split = split
+        self.seed = seed
+        recipe = Recipe(task, split, seed)
+        self.shipped = Shipped(name, recipe.make(), recipe)
 
     def __len__(self) -> int:
         return len(self.shipped.content[0])
 
-    def __getitem__(self, indices: Sequence[int]) -> Any:
+    def __getitem__(self, batch: Batch) -> Any:
         samples, collate = self.shipped.content
-        return collate([samples[index] for index in indices])
+        read = []
+        for place, index in zip(*batch, strict=True):
+            rng.seed_sample(self.seed, self.split, place)
+            read.append(samples[index])
+        return collate(read)
 
 
 class Feed:
     """Batches on the device, read by other processes where there are any."""
 
     def __init__(
-        self, reader: Reader, order: Iterable[list[int]], workers: int, device: torch.device
+        self, reader: Reader, order: Iterable[Batch], workers: int, device: torch.device
     ) -> None:
         self.device = device
         several: dict[str, Any] = {}
@@ -52,6 +76,7 @@ class Feed:
                 "multiprocessing_context": multiprocessing.get_context("forkserver"),
                 "persistent_workers": True,
                 "prefetch_factor": AHEAD,
+                "worker_init_fn": end_with_rank,
             }
             multiprocessing.set_forkserver_preload(["torch"])
         self.loader: DataLoader[Any] = DataLoader(
@@ -69,14 +94,19 @@ class Feed:
     def __iter__(self) -> Iterator[Any]:
         with deaf_children():
             batches = iter(self.loader)
-        for batch in batches:
+        while True:
+            with rng.reading():
+                batch = next(batches, NO_MORE)
+            if batch is NO_MORE:
+                return
             yield to_device(batch, self.device)
 
 
 def to_device(batch: Any, device: torch.device) -> Any:
-    """The batch with every tensor in it on ``device``; lists, tuples and mappings are looked into.
+    """The batch with every tensor in it on ``device``.
 
-    So is what can be moved as a whole: BatchEncoding of transformers, graphs of PyTorch Geometric.
+    Lists, tuples, mappings and the attributes of objects are looked into. What has a method ``to``
+    is moved by it: BatchEncoding of transformers, graphs of PyTorch Geometric.
     """
     if isinstance(batch, Tensor):
         # From pinned memory the copy runs beside the computation that is already queued.
@@ -89,6 +119,11 @@ def to_device(batch: Any, device: torch.device) -> Any:
         return type(batch)(*(to_device(value, device) for value in batch))
     if isinstance(batch, (list, tuple)):
         return type(batch)(to_device(value, device) for value in batch)
+    if hasattr(batch, "__dict__") and not callable(batch):  # a dataclass, or a class of the task's
+        moved = copy.copy(batch)
+        for name, value in vars(batch).items():
+            object.__setattr__(moved, name, to_device(value, device))  # frozen ones too
+        return moved
     return batch
 
 

@@ -131,6 +131,23 @@ def from_every_rank(value: T) -> list[T]:
     return box
 
 
+def agree(values: Mapping[str, Any], otherwise: str) -> None:
+    """Raises RefusedError on every rank unless each has the same value for each name.
+
+    What differs is told, and then what to do ``otherwise``.
+    """
+    first, *others = from_every_rank(dict(values))
+    for rank, other in enumerate(others, start=1):
+        for name in first | other:
+            mine, its = (of.get(name, "none") for of in (first, other))
+            if mine != its:
+                raise RefusedError(
+                    f"the ranks disagree on {name}: rank 0 has {mine}, rank {rank} has {its}; "
+                    f"{otherwise}",
+                    shared=True,
+                )
+
+
 def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torch.device) -> None:
     """Let rank 0 do ``work``, which is to do ``what``, while the others wait, for hours if need be.
 

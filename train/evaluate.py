@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,9 +11,11 @@ from torch import Tensor
 
 from . import rng
 from .data import Feed, Reader, number_on
-from .distributed import any_rank, from_rank_0, sum_over_ranks
+from .distributed import any_rank, from_every_rank, sum_over_ranks
+from .errors import StoppedError
 from .learner import Learner
-from .task import Measuring, Task
+from .order import Batch
+from .task import Measuring, Task, name_of
 
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
 
@@ -20,17 +23,21 @@ ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
 class Evaluator:
     """Evaluates the model as it is, as often as asked."""
 
-    def __init__(self, task: Task, name: str, learner: Learner, batch_size: int, workers: int):
-        """Batch i of the validation samples goes to rank i modulo the number of ranks.
+    def __init__(
+        self, task: Task, name: str, learner: Learner, workers: int, split: str = "validation"
+    ) -> None:
+        """Batch i of the samples of a split goes to rank i modulo the number of ranks.
 
         So a batch holds the same samples however many ranks there are, and nothing is padded.
         """
-        world = learner.world
-        reader = Reader(task, "validation", name)
+        world, batch_size = learner.world, learner.config.eval_batch_size
+        reader = Reader(task, split, name, learner.config.seed)
         starts = range(0, len(reader), batch_size)
-        batches = [list(range(i, min(i + batch_size, len(reader)))) for i in starts]
+        places = [range(i, min(i + batch_size, len(reader))) for i in starts]
+        batches = [Batch(part, list(part)) for part in places]
         self.task = task
         self.learner = learner
+        self.wrong = ""  # what this rank has to say about what the task measured
         self.rounds = -(-len(batches) // world.size)
         self.feed = Feed(reader, batches[world.rank :: world.size], workers, learner.device)
 
@@ -70,18 +77,36 @@ class Evaluator:
                 measured = self.task.measure(model, batch)
             else:
                 measured = dict(zip(("loss", "count"), self.task.loss(model, batch), strict=True))
+        if missing := (set(sums) or {"loss", "count", *measured}) ^ set(measured):
+            self.wrong = (
+                f"measure() of the task {name_of(self.task)} has no {min(missing)!r} for every "
+                'batch; return "loss", "count" and the same other sums each time'
+            )
+            return
         for name, value in measured.items():
             number = number_on(value, self.learner.device).double()
             sums[name] = sums[name] + number if name in sums else number
 
     def _over_ranks(self, sums: dict[str, Tensor]) -> dict[str, Tensor]:
-        """All sums in one message; a rank without samples learns the shapes from rank 0."""
-        shapes = from_rank_0({name: value.shape for name, value in sums.items()})
+        """All sums in one message; a rank without samples learns the shapes from rank 0.
+
+        Raises StoppedError when the ranks have summed up different things.
+        """
+        shapes = {name: tuple(value.shape) for name, value in sums.items()}
+        for rank, (other, wrong) in enumerate(from_every_rank((shapes, self.wrong))):
+            if wrong:
+                raise StoppedError(wrong)
+            shapes = other if rank == 0 else shapes
+            if other and other != shapes:
+                raise StoppedError(
+                    f"the ranks disagree on what measure() returns: rank 0 has {shapes}, rank "
+                    f"{rank} has {other}; return the same sums, of the same shapes, on every rank"
+                )
         zero = torch.zeros((), dtype=torch.float64, device=self.learner.device)
         flat = torch.cat(
             [sums.get(name, zero.expand(shape)).flatten() for name, shape in shapes.items()]
         )
-        parts = torch.split(sum_over_ranks(flat).cpu(), [s.numel() for s in shapes.values()])
+        parts = torch.split(sum_over_ranks(flat).cpu(), [math.prod(s) for s in shapes.values()])
         return {
             name: part.view(shape)
             for (name, shape), part in zip(shapes.items(), parts, strict=True)

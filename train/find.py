@@ -1,15 +1,13 @@
-"""Where a task is: the class that ``--task`` names, and how another process finds it again."""
+"""Where a task is: the class that ``--task`` names."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-import io
 import os
-import pickle
 import sys
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from .errors import RefusedError, refuse
 
@@ -77,36 +75,3 @@ def _also_import_from(directory: str) -> None:
 
 def _refuse(text: str) -> NoReturn:
     refuse(RefusedError(f"--task: {text}", shared=True))
-
-
-class Shipped:
-    """Something of a task's that is pickled for another process, which may not know the task.
-
-    A child of multiprocessing can import what has an importable name. A class in a file that was
-    loaded by its path has none, so the child loads that file before it unpickles the rest.
-    """
-
-    def __init__(self, task: str, content: Any) -> None:
-        self.task = task
-        self.content = content
-
-    def __getstate__(self) -> tuple[str, bytes]:
-        import torch  # whose pickles have a tensor's memory once, however many rows are views of it
-
-        data = io.BytesIO()
-        try:
-            torch.save(self.content, data)
-        except (pickle.PicklingError, AttributeError, TypeError) as error:
-            raise RefusedError(
-                f"--task {self.task}: its samples cannot be sent to loader processes: {error}; "
-                "type --loader-workers 0",
-                shared=True,
-            ) from error
-        return self.task, data.getvalue()
-
-    def __setstate__(self, state: tuple[str, bytes]) -> None:
-        import torch
-
-        self.task, data = state
-        task_class(self.task)
-        self.content = torch.load(io.BytesIO(data), weights_only=False)  # our parent wrote it

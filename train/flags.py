@@ -62,6 +62,51 @@ def not_negative(text: str, wanted: str = "0 or a number above it") -> float:
     return value
 
 
+def betas(text: str) -> str:
+    """Two numbers that ``pair`` reads; as text, so that a saved configuration has them."""
+    try:
+        low = all(0 <= beta < 1 for beta in pair(text))
+    except ValueError:
+        low = False
+    if not low:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} cannot be; type two numbers from 0 to below 1, such as 0.9,0.95"
+        )
+    return text
+
+
+def pair(text: str) -> tuple[float, float]:
+    """The numbers in "0.9,0.95"."""
+    first, second = map(float, text.split(","))
+    return first, second
+
+
+def goal(text: str) -> str:
+    """A measure and which way it is better, which ``aim`` reads; alone only "loss" says that."""
+    name, _, way = text.rpartition(":")
+    if text != "loss" and (not name or way not in ("min", "max")):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} does not say which way is better; type {text or 'accuracy'}:max or :min"
+        )
+    return text
+
+
+def aim(text: str) -> tuple[str, bool]:
+    """The measure in "accuracy:max", and whether more of it is better."""
+    name, _, way = text.rpartition(":")
+    return name or text, way == "max"
+
+
+def splits(text: str) -> str:
+    """Names of splits, without spaces or repetitions, joined by commas."""
+    names = text.split(",")
+    if not all(name.isidentifier() for name in names) or len(set(names)) < len(names):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} cannot be; type names of splits, such as train,validation,test"
+        )
+    return text
+
+
 def one_of(*words: str) -> Callable[[str], str]:
     """A parser that takes one of a few words."""
 

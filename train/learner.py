@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
@@ -15,10 +16,12 @@ from . import rng
 from .clock import Clock
 from .config import Config
 from .data import number_on
-from .distributed import World, start_sum_over_ranks
+from .distributed import World, from_every_rank, start_sum_over_ranks
+from .errors import RefusedError
+from .flags import pair
+from .model import build, learning_of, named
 from .task import Optimizing, Task
 
-BETAS = (0.9, 0.95)
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
@@ -29,12 +32,14 @@ TINY = 1e-6  # in place of a zero that would be divided by
 class Step(NamedTuple):
     """What one step leaves to look at, all of it on the device.
 
-    ``totals`` are three numbers of all ranks together: the sum of the losses, the count of terms,
-    and how many ranks want to stop. ``losses`` are this rank's sums, one per forward pass.
+    ``totals`` are four numbers of all ranks together: the sum of the losses, the count of terms,
+    how many ranks want to stop, and the norm of the gradient before it was clipped. ``losses`` are
+    this rank's sums, one per forward pass. Unless the step is ``finite`` it changed no weight.
     """
 
     totals: Tensor
     losses: Tensor
+    finite: Tensor
 
 
 class Learner:
@@ -44,17 +49,27 @@ class Learner:
         self, task: Task, config: Config, world: World, device: torch.device, per_rank: float
     ) -> None:
         """``per_rank`` is the mean number of samples of a rank in one step."""
-        torch.manual_seed(config.seed)
         self.task = task
         self.config = config
         self.world = world
         self.device = device
         self.per_rank = per_rank
         self.clock = Clock(device)
-        self.bare = task.model().to(device).train()  # what comes from a file may be in eval mode
+        model = build(task, config, world, device)
+        self.bare = model.to(device).train()  # what comes from a file may be in eval mode
         # Kept, because to find them walks through the whole model.
-        self.learning = [p for p in self.bare.parameters() if p.requires_grad]
+        self.learning = learning_of(self.bare)
+        self.first = True  # step
+        self.idle: list[str] = []  # parameters that it did not use
         self.optimizer = make_optimizer(task, self.bare, self.learning, config)
+        groups = self.optimizer.param_groups
+        self.stepped = [p for group in groups for p in group["params"]]
+        self.made = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+        # Whether a step that is not finite is left out by the optimizer's kernel, or by the host.
+        # The host of a device would wait for it; what the CPU computed is there.
+        on_cpu, fused = device.type == "cpu", "_step_supports_amp_scaling"
+        self.masks = not on_cpu and getattr(self.optimizer, fused, False)
+        self.looks = on_cpu or config.skip_nonfinite > 0
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
@@ -69,6 +84,7 @@ class Learner:
             device_ids=[self.device.index] if self.device.type == "cuda" else None,
             gradient_as_bucket_view=True,
             static_graph=self.config.static_graph,
+            find_unused_parameters=self.config.find_unused,
             bucket_cap_mb=self.config.bucket_mb,
         )
         # The wrapper sends rank 0's buffers around before every forward pass. What no checkpoint
@@ -109,10 +125,44 @@ class Learner:
             with self.autocast():
                 loss_sum, _ = self.task.loss(self.model, batch)
             torch.autograd.backward(loss_sum)
+        self._refuse_unused()
         self._forget_gradients()
         with torch.no_grad():
             for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
                 buffer.copy_(before)
+
+    def _without_gradient(self) -> list[str]:
+        return [n for n, p in self.bare.named_parameters() if p.requires_grad and p.grad is None]
+
+    def _refuse_unused(self) -> None:
+        """Raises RefusedError on all ranks where the wrapper would wait for a gradient for ever."""
+        if self.config.find_unused or self.config.static_graph:
+            return
+        unused = from_every_rank(self._without_gradient())
+        if names := list(dict.fromkeys(name for of_rank in unused for name in of_rank)):
+            raise RefusedError(
+                f"the first batch gave no gradient to {named(names)}; freeze what loss() does not "
+                "use, with requires_grad_(False), or type --find-unused if it is used now and then",
+                shared=True,
+            )
+
+    def unused(self) -> str:
+        """The parameters that the first step of a single rank did not use; empty at later ones."""
+        names, self.idle = self.idle, []
+        return named(names) if names else ""
+
+    def describe(self) -> list[str]:
+        """Lines on the model, and on flags that the task makes useless."""
+        every = sum(p.numel() for p in self.bare.parameters())
+        frozen = every - sum(p.numel() for p in self.learning)
+        lines = [f"{every:,} parameters" + (f", {frozen:,} of them frozen" if frozen else "")]
+        unused = (self.config.betas, self.config.weight_decay) != (
+            Config.betas,
+            Config.weight_decay,
+        )
+        if unused and isinstance(self.task, Optimizing):
+            lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
+        return lines
 
     def step(self, batches: Iterator[Any], wants_stop: Callable[[], bool]) -> Step:
         """Learn from the next ``accumulate`` batches; this rank's share of one global batch."""
@@ -124,7 +174,7 @@ class Learner:
             self.clock.have_data()
             with self._gradients_stay_here(not last):
                 with self.autocast():
-                    loss_sum, count = self.task.loss(self.model, batch)
+                    loss_sum, count = self._loss(batch)
                 losses.append(loss_sum.detach())
                 counts.append(number_on(count, self.device))
                 if last:
@@ -134,9 +184,20 @@ class Learner:
             self.clock.computed()
         summed = totals()
         self.clock.received()
-        self._update(summed[1])
+        norm, finite = self._update(summed)
         self.clock.stop()
-        return Step(summed, torch.stack(losses))
+        return Step(torch.cat((summed, norm.double()[None])), torch.stack(losses), finite)
+
+    def _loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+        try:
+            return self.task.loss(self.model, batch)
+        except RuntimeError as error:
+            # DistributedDataParallel says so when it begins a pass and the last was not complete.
+            if "finished reduction in the prior iteration" not in str(error):
+                raise
+            raise RefusedError(
+                "the last step left parameters out that the first one used; type --find-unused"
+            ) from error
 
     def _gradients_stay_here(self, wanted: bool) -> AbstractContextManager[Any]:
         return self.ddp.no_sync() if wanted and self.ddp is not None else nullcontext()
@@ -147,23 +208,42 @@ class Learner:
         sums = [torch.stack(parts).double().sum() for parts in (losses, counts)]
         return torch.stack((*sums, stops))
 
-    def _update(self, count: Tensor) -> None:
-        """Change the weights by the gradient of the global loss sum divided by its ``count``.
+    def _update(self, totals: Tensor) -> tuple[Tensor, Tensor]:
+        """Change the weights by the gradient of the global loss sum divided by its count.
 
-        The gradients at hand are of the loss sum divided by a rank's mean share of the samples,
-        which keeps half precision in its range. So one factor is left, and clipping is another: one
-        pass over the gradients applies both.
+        Returns the norm of that gradient, and whether it and the loss are finite, else no weight
+        changes. The gradients at hand are of the loss sum divided by a rank's mean share of the
+        samples, which keeps half precision in its range. So one factor is left, and clipping is
+        another: one pass over the gradients applies both.
         """
         self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for p in self.learning if p.grad is not None]
-        factor = (self.per_rank / count.clamp(min=TINY)).float()
+        gradients = [p.grad for p in self.stepped if p.grad is not None]
+        if self.first:
+            self.first, self.idle = False, [] if self.ddp else self._without_gradient()
+        factor = (self.per_rank / totals[1].clamp(min=TINY)).float()
+        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
         if self.config.clip:
-            norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
             factor = factor * (self.config.clip / (norm + TINY)).clamp(max=1.0)
         torch._foreach_mul_(gradients, factor)
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
+        finite = torch.isfinite(norm + totals[0])
+        self._step_if(finite)
         self._forget_gradients()
+        return norm, finite
+
+    def _step_if(self, finite: Tensor) -> None:
+        """Let the optimizer make its step, or leave everything as it is."""
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimizer)  # which masks what it finds, and lowers its scale
+            self.scaler.update()
+        elif self.masks:
+            # As the scaler does it: the kernel reads it on the device, and the host need not.
+            self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
+            self.optimizer.step()
+        elif self.looks and not finite:
+            return
+        else:
+            # Unmasked on a device: the run stops when the host sees it, and saves nothing before.
+            self.optimizer.step()
 
     def _forget_gradients(self) -> None:
         """Those too that the optimizer of a task leaves alone: they would be added up for ever."""
@@ -180,10 +260,17 @@ class Learner:
             for buffer in self.bare.buffers():
                 dist.broadcast(buffer, src=0)
 
-    def set_lr(self, lr: float) -> None:
-        """Use this learning rate from now on."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = lr
+    def set_lr(self, share: float) -> float:
+        """Use this share of the rate that each group was made with; returns the highest rate."""
+        for group, made in zip(self.optimizer.param_groups, self.made, strict=True):
+            group["lr"] = made["lr"] * share
+        return max(float(made["lr"]) for made in self.made) * share
+
+    def state_bytes(self) -> int:
+        """About what a checkpoint takes; of a task's own optimizer nothing is known."""
+        weights = sum(v.nbytes for v in self.bare.state_dict().values() if isinstance(v, Tensor))
+        moments = 0 if isinstance(self.task, Optimizing) else 2
+        return int(weights + moments * sum(p.nbytes for p in self.stepped))
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
@@ -194,6 +281,8 @@ class Learner:
         """Go on from what ``state`` returned."""
         self.bare.load_state_dict(weights)
         self.optimizer.load_state_dict(rest["optimizer"])
+        for group, made in zip(self.optimizer.param_groups, self.made, strict=True):
+            group.update(made)  # decay and the like are what this run asks for
         if rest["scaler"]:  # else the run that wrote it had another --precision
             self.scaler.load_state_dict(rest["scaler"])
 
@@ -203,7 +292,13 @@ def copied(value: Any) -> Any:
     if isinstance(value, Tensor):
         return value.detach().to("cpu", copy=True)
     if isinstance(value, dict):
-        return {key: copied(item) for key, item in value.items()}
+        items = {key: copied(item) for key, item in value.items()}
+        if not hasattr(value, "_metadata"):
+            return items
+        # A state_dict's: the versions of its modules, which load_state_dict goes by.
+        weights: Any = OrderedDict(items)
+        weights._metadata = value._metadata
+        return weights
     if isinstance(value, (list, tuple)):
         return type(value)(copied(item) for item in value)
     return value
@@ -222,4 +317,4 @@ def make_optimizer(
         {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
     ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=BETAS, fused=True)
+    return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -12,15 +13,18 @@ from torch import Tensor, nn
 
 from . import hardware, memory, rng, schedule
 from .between import collecting, profiling
-from .config import Config
+from .config import Config, to_toml
 from .data import Feed, Reader, default_workers, to_device
 from .distributed import World, from_every_rank
+from .errors import RefusedError, StoppedError
 from .evaluate import Evaluator
+from .flags import aim
 from .learner import Learner
 from .metrics import Metrics
 from .order import Order
+from .out import CONFIG
 from .progress import Progress
-from .report import Log, Sizes
+from .report import Log, Sizes, brief
 from .saving import Saver
 from .screen import Screen
 from .task import Measuring, Task, unit_of
@@ -39,13 +43,21 @@ class Place(NamedTuple):
     trackers: Trackers
 
 
+class Measured(NamedTuple):
+    """What an evaluation found: the loss, the report of the task, and the sums behind both."""
+
+    loss: float
+    report: dict[str, float]
+    sums: Mapping[str, Tensor]
+
+
 class Outcome(NamedTuple):
-    """The model without wrappers, how far it came, and the sums of its last validation."""
+    """The model without wrappers, how far it came, and its last evaluations by split."""
 
     model: nn.Module
     at: Progress
     complete: bool
-    sums: Mapping[str, Tensor]
+    measured: Mapping[str, Measured]
 
 
 def train(
@@ -63,28 +75,53 @@ def train(
     run = Run(task, config, place, wants_stop)
     saver = Saver(place.out, identity, config, place.world, run.learner)
     at = saver.restore(checkpoint, run.log)
-    if run.complete(at):
-        at = at.unevaluated()  # what can still be asked is how good it is
+    if config.eval_only:
+        if checkpoint is None and config.init is None:
+            raise RefusedError(
+                "--eval-only evaluates the weights of --resume or --init; type one of them",
+                shared=True,
+            )
+        return Outcome(run.learner.bare, at, True, run.at_the_end(None))
+    saver.look_for_room(run.steps)
+    if place.world.rank == 0:  # now that it is certain that the run goes on
+        (place.out / CONFIG).write_text(to_toml(config), encoding="utf-8")
+    if run.complete(at) or (config.eval_at_start and checkpoint is None):
+        at = at.unevaluated()  # of a complete run, it can still be asked how good it is
     place.metrics.go_back_to(at.step, at.evaluated)
+    try:
+        at, last = steps_and_validations(run, saver, at)
+    except StoppedError:
+        saver.wait()  # what was saved before is to be had
+        raise
+    saver.finish()
+    run.log.summary(from_every_rank(memory.peak_bytes(place.device)))
+    complete = run.complete(at)
+    return Outcome(run.learner.bare, at, complete, run.at_the_end(last) if complete else {})
+
+
+def steps_and_validations(run: Run, saver: Saver, at: Progress) -> tuple[Progress, Measured | None]:
+    """Go on from a position until the run is complete or a rank must stop; and save on the way.
+
+    Returns the position, and the last validation if there was one.
+    """
+    config, place = run.config, run.place
     batches = run.batches(at)
-    sums: Mapping[str, Tensor] = {}
+    last: Measured | None = None
     stop = False
     trace = place.out / f"trace-rank{place.world.rank}.json"
     with collecting(config.gc_every) as collect, profiling(config.profile, trace) as record:
-        # A run is a sequence of steps and validations; the position tells which is next.
+        # The position tells which is next, a step or a validation.
         while not stop and not run.complete(at):
             if at.evaluated:
                 at, stop = run.step(at, batches)
                 collect(at.step)
                 record()
             else:
-                at, stop, sums = run.validation(at)
+                at, stop, last = run.validation(at)
             if stop or run.worth_saving(at):
                 run.watch.look_at_all()
                 saver.save(at, run.log)
-    saver.finish()
-    run.log.summary(from_every_rank(memory.peak_bytes(place.device)))
-    return Outcome(run.learner.bare, at, run.complete(at), sums)
+    return at, last
 
 
 class Run:
@@ -99,28 +136,27 @@ class Run:
         self.wants_stop = wants_stop
         world, device = place.world, place.device
         memory.keep_freed(device)
-        self.reader = Reader(task, "train", config.task)
+        self.reader = Reader(task, "train", config.task, config.seed)
         length = len(self.reader)
         batch = schedule.global_batch(config, world.size)
         self.order = Order(length, config.seed, batch, config.accumulate, world.rank, world.size)
         self.steps = schedule.steps(config, length, batch)
+        self.schedule = schedule.schedule(config, self.steps)
+        self.measure, self.more_is_better = aim(config.best)
         self.workers = default_workers(config.loader_workers, device, world)
 
         self.learner = Learner(task, config, world, device, batch / world.size)
-        first = self.reader[self.order.indices(self.order.positions(0, 0))]
+        first = self.reader[self.order.batch(0, 0)]
         self.learner.settle(to_device(first, device))
-        # From here on each rank draws its own numbers, for dropout and the like.
+        self.evaluate = Evaluator(task, config.task, self.learner, self.workers)
+        # All that is alike on all ranks is made: from here on each draws numbers of its own.
         rng.seed(config.seed, world.rank)
-
-        self.evaluate = Evaluator(
-            task, config.task, self.learner, config.eval_batch_size, self.workers
-        )
-        self.watch = Watch(self.order, device)
+        self.watch = Watch(self.order, device, config, place.screen)
         self.log = Log(
             place.screen, place.metrics, place.trackers, self._sizes(), self.learner.clock
         )
-        parameters = sum(p.numel() for p in self.learner.bare.parameters())
-        place.screen.line(f"{parameters:,} parameters")
+        for line in self.learner.describe():
+            place.screen.line(line)
 
     def _sizes(self) -> Sizes:
         peak = hardware.peak_tflops(
@@ -144,37 +180,81 @@ class Run:
     def step(self, at: Progress, batches: Iterator[Any]) -> tuple[Progress, bool]:
         """One step: the position behind it, and whether the ranks agreed to stop there."""
         began, step = time.perf_counter(), at.step + 1
-        lr = self.config.lr * schedule.lr_share(step, self.steps, self.config.warmup)
-        self.learner.set_lr(lr)
+        lr = self.learner.set_lr(self.schedule.share(step))
         result = self.learner.step(batches, self.wants_stop)
         stop = self.watch.look(step, at.samples, result)
+        if unused := self.learner.unused():
+            self.place.screen.line(f"without a gradient in the first step: {unused}")
         if self._is_waited_for(step):
             self.learner.clock.wait_for_device()
         took_s = time.perf_counter() - began
         at = at.after_step(self.order.global_batch, took_s, self._due(self.config.eval_every, step))
-        self.log.step(at, result.totals, lr, took_s)
+        self.log.step(at, result, lr, took_s)
         return at, stop
 
-    def validation(self, at: Progress) -> tuple[Progress, bool, Mapping[str, Tensor]]:
-        """The position with its loss, false, and the sums; or that the ranks agreed to stop."""
-        sums = self.evaluate(self.wants_stop)
-        if sums is None:
-            return at, True, {}
-        loss = float(sums["loss"] / sums["count"])
+    def at_the_end(self, last: Measured | None) -> dict[str, Measured]:
+        """What is wanted of each split at the end; ``last`` is the validation before it."""
+        found = {}
+        for split in self.config.eval_splits.split(","):
+            if split == "validation" and last is not None:
+                found[split] = last
+                continue
+            name, learner = self.config.task, self.learner
+            evaluate = Evaluator(self.task, name, learner, self.workers, split)
+            found[split] = self._measured(evaluate(lambda: False) or {})
+        return found
+
+    def _measured(self, sums: Mapping[str, Tensor]) -> Measured:
         said = self.task.report(sums) if isinstance(self.task, Measuring) else {}
         report = {name: float(value) for name, value in said.items()}
-        at = at.after_validation(loss)
+        return Measured(float(sums["loss"] / sums["count"]), report, sums)
+
+    def validation(self, at: Progress) -> tuple[Progress, bool, Measured | None]:
+        """The position with its loss, false, and the rest; or that the ranks agreed to stop."""
+        sums = self.evaluate(self.wants_stop)
+        if sums is None:
+            return at, True, None
+        found = self._measured(sums)
+        loss, report = found.loss, found.report
+        if not (math.isfinite(loss) or self.config.skip_nonfinite):
+            raise StoppedError(
+                f"the validation loss of step {at.step} is {loss}; look at the samples held out, "
+                "or type --skip-nonfinite 1 to go on"
+            )
+        at = at.after_validation(loss, self._value(loss, report), self.more_is_better)
         self.log.validation(at, loss, report)
-        return at, False, sums
+        if self._is_impatient(at) and at.step < self.steps:
+            since = f"{at.since_best} validations since step {at.best_step}"
+            self.place.screen.line(
+                f"no better {self.measure} in {since}: ended after step {at.step}"
+            )
+        return at, False, found
+
+    def _value(self, loss: float, report: Mapping[str, float]) -> float:
+        """What --best compares."""
+        if self.measure == "loss":
+            return loss
+        if self.measure not in report:
+            raise StoppedError(
+                f"--best: the report has no {self.measure!r}; type loss"
+                + "".join(f", {name}:max" for name in brief(report))
+            )
+        return report[self.measure]
+
+    def _is_impatient(self, at: Progress) -> bool:
+        patience = self.config.patience
+        return patience is not None and at.since_best >= patience
 
     def complete(self, at: Progress) -> bool:
         """Whether nothing is left to do."""
-        return at.step >= self.steps and at.evaluated
+        return at.evaluated and (at.step >= self.steps or self._is_impatient(at))
 
     def worth_saving(self, at: Progress) -> bool:
         """Whether a checkpoint is due at this position, or it is the best so far."""
         return at.evaluated and (
-            at.best_step == at.step or self._due(self.config.save_every, at.step)
+            at.best_step == at.step
+            or self._due(self.config.save_every, at.step)
+            or self.complete(at)
         )
 
     def _is_waited_for(self, step: int) -> bool:

@@ -24,7 +24,7 @@ class Metrics:
         if self.path is None:
             return
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({name: _known(value) for name, value in values.items()}) + "\n")
+            file.write(json.dumps({name: known(value) for name, value in values.items()}) + "\n")
 
     def go_back_to(self, step: int, evaluated: bool) -> None:
         """Forget what came after ``step``, and its validation too where that is done again."""
@@ -44,14 +44,19 @@ def _before(line: Mapping[str, Any], step: int, evaluated: bool) -> bool:
     return at < step or (at == step and (evaluated or "validation_loss" not in line))
 
 
-def _known(value: Any) -> Any:
+def known(value: Any) -> Any:
+    """The value, or None for a number that JSON has no way to write."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file; the last one is dropped if a killed run left half of it."""
+    """The lines of a metrics file, without what a killed run or machine left half written."""
     lines = []
-    for text in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if text.endswith("\n"):
-            lines.append(json.loads(text))
+    for text in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and "step" in line:
+            lines.append(line)
     return lines

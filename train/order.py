@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +31,13 @@ def permutation(length: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
 def share(total: int, parts: int, part: int) -> range:
     """The ``part``-th of ``parts`` neighbouring stretches of range(total), as even as can be."""
     return range(part * total // parts, (part + 1) * total // parts)
+
+
+class Batch(NamedTuple):
+    """The samples of one forward pass, and the place of each in the run."""
+
+    places: range
+    indices: list[int]
 
 
 @dataclass(frozen=True)
@@ -59,11 +67,16 @@ class Order:
         """The samples at these positions of the stream."""
         return [int(self._epoch(p // self.length)[p % self.length]) for p in positions]
 
-    def batches(self, first: int, steps: int) -> Iterator[list[int]]:
+    def batch(self, first: int, micro: int) -> Batch:
+        """The samples of this rank's ``micro``-th pass of the step at ``first``."""
+        positions = self.positions(first, micro)
+        return Batch(positions, self.indices(positions))
+
+    def batches(self, first: int, steps: int) -> Iterator[Batch]:
         """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""
         for step in range(steps):
             for micro in range(self.accumulate):
-                yield self.indices(self.positions(first + step * self.global_batch, micro))
+                yield self.batch(first + step * self.global_batch, micro)
 
     def _epoch(self, epoch: int) -> npt.NDArray[np.int64]:
         return _recent_permutation(self.length, self.seed, epoch)

@@ -11,6 +11,7 @@ The ranks compare their notes at the end of a step, so that all of them save the
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -24,6 +25,9 @@ from .flags import seconds
 SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
 MARGIN_S = 60.0  # kept for the last save, but at most
 MARGIN_SHARE = 0.1  # of the time that was given
+MOST_RESTARTS = (
+    1000  # of a Slurm job; without a bound one that is always preempted goes on for ever
+)
 
 _noted: list[str] = []
 
@@ -68,12 +72,30 @@ def deaf_children() -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     # When multiprocessing starts this process, it unblocks SIGTERM and SIGINT in the starting
     # thread whether they were blocked or not. So it comes first, and they are blocked again.
-    resource_tracker.ensure_running()
+    with _unwarned():
+        resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_SETMASK, before | SIGNALS)
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _unwarned() -> Iterator[None]:
+    """What starts in here does not complain of what a rank left that ended in haste.
+
+    To clean that up is what multiprocessing's tracker is for.
+    """
+    before = os.environ.get("PYTHONWARNINGS")
+    ours = "ignore:resource_tracker:UserWarning"
+    os.environ["PYTHONWARNINGS"] = f"{before},{ours}" if before else ours
+    try:
+        yield
+    finally:
+        del os.environ["PYTHONWARNINGS"]
+        if before:
+            os.environ["PYTHONWARNINGS"] = before
 
 
 def requeue(environ: Mapping[str, str], status: int) -> str:
@@ -85,8 +107,12 @@ def requeue(environ: Mapping[str, str], status: int) -> str:
     if scontrol is None:
         return (
             "not requeued: there is no scontrol here, as in a container; write in the batch script "
-            f"behind srun: [ $? -eq {status} ] && scontrol requeue $SLURM_JOB_ID"
+            f'behind srun: [ $? -eq {status} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt '
+            f"{MOST_RESTARTS} ] && scontrol requeue $SLURM_JOB_ID"
         )
+    restarts = environ.get("SLURM_RESTART_COUNT", "")
+    if restarts.isdigit() and int(restarts) >= MOST_RESTARTS:
+        return f"not requeued: the Slurm job {job} has been started anew {MOST_RESTARTS} times"
     done = subprocess.run([scontrol, "requeue", job], capture_output=True, text=True, check=False)
     if done.returncode:
         return f"not requeued: scontrol requeue {job}: {done.stderr.strip()}"

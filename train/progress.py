@@ -11,8 +11,9 @@ class Progress:
     """The position after ``step`` steps, which have used ``samples`` samples of the stream.
 
     ``evaluated`` is false while a validation of these weights is due. ``loss`` is the newest
-    validation loss, ``best`` the lowest and ``best_step`` where it was. ``seconds`` of training
-    were spent, validations and interruptions aside.
+    validation loss. ``best`` is the best value so far of what --best names, ``best_step`` where it
+    was, and ``since_best`` the validations behind it. ``seconds`` of training were spent,
+    validations and interruptions aside.
     """
 
     step: int = 0
@@ -21,6 +22,7 @@ class Progress:
     loss: float | None = None
     best: float | None = None
     best_step: int = -1
+    since_best: int = 0
     seconds: float = 0.0
 
     def after_step(self, samples: int, seconds: float, evaluate: bool) -> Progress:
@@ -37,11 +39,21 @@ class Progress:
         """The same step, to be validated again."""
         return replace(self, evaluated=False)
 
-    def after_validation(self, loss: float) -> Progress:
-        """The same step with its validation loss; one that is not a number is never the best."""
-        if loss < (float("inf") if self.best is None else self.best):
-            return replace(self, evaluated=True, loss=loss, best=loss, best_step=self.step)
-        return replace(self, evaluated=True, loss=loss)
+    def after_validation(self, loss: float, value: float, more_is_better: bool) -> Progress:
+        """The same step with its validation loss, and the ``value`` that may be the best so far.
+
+        What is not a number is never the best.
+        """
+        at = replace(self, evaluated=True, loss=loss)
+        best = value if self.best is None else self.best
+        better = value > best if more_is_better else value < best
+        if better or (self.best is None and value == value):
+            return replace(at, best=value, best_step=self.step, since_best=0)
+        return replace(at, since_best=self.since_best + 1)
+
+    def without_best(self) -> Progress:
+        """The same step, before any validation."""
+        return replace(self, best=None, best_step=-1, since_best=0)
 
     def state(self) -> dict[str, Any]:
         """The fields by name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import socket
 from collections.abc import Mapping
 from operator import mul
@@ -9,17 +10,25 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from .clock import Clock, Split
 from .distributed import from_every_rank
-from .learner import TINY
+from .errors import StoppedError
+from .learner import Step
 from .metrics import Metrics
 from .progress import Progress
 from .screen import Screen
 from .track import Trackers
 
 MIB = 1 << 20
+# What lines of metrics have besides the report of a task, and throughput in its own terms.
+OWN = frozenset(
+    (
+        *("step", "samples", "loss", "lr", "gradient_norm", "validation_loss", "seconds"),
+        *("samples_per_second", "tflops", "mfu", "slowest"),
+        *(f"{part}_s" for part in Split._fields),
+    )
+)
 
 
 class Sizes(NamedTuple):
@@ -51,18 +60,19 @@ class Log:
         self.timed_s = 0.0
         self.splits: list[tuple[int, list[Split]]] = []
 
-    def step(self, at: Progress, totals: Tensor, lr: float, took_s: float) -> None:
+    def step(self, at: Progress, result: Step, lr: float, took_s: float) -> None:
         """Note the global loss sum and count of a step; tell the mean when it is due.
 
-        Until then they stay on the device: reading one makes the device wait for Python.
+        Until then they stay on the device: reading one makes the device wait for Python. A step
+        that changed no weight is not in the mean.
         """
-        self.window += totals[:2]
+        self.window += torch.where(result.finite, result.totals[:2], 0.0)
         self.timed += 1
         self.timed_s += took_s
         if at.step % self.sizes.every and at.step != self.sizes.steps:
             self.screen.progress(at.step, self.sizes.steps)
             return
-        loss_sum, count = self.window.tolist()
+        loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
         splits = from_every_rank(own)
         self.splits.append((self.timed, splits))
@@ -70,8 +80,9 @@ class Log:
         numbers: dict[str, Any] = {
             "step": at.step,
             "samples": at.samples,
-            "loss": loss_sum / max(count, TINY),
+            "loss": loss_sum / count if count else math.nan,
             "lr": lr,
+            "gradient_norm": norm,
             "samples_per_second": round(speed, 1),
             **self._rates(speed, count),
             "seconds": round(at.seconds, 3),
@@ -99,6 +110,7 @@ class Log:
 
     def _note(self, numbers: Mapping[str, Any]) -> str:
         note = f"loss {numbers['loss']:.3f}{self.sizes.unit}  lr {numbers['lr']:.1e}"
+        note += f"  norm {numbers['gradient_norm']:.2g}"
         note += f"  {numbers['samples_per_second']:.0f} samples/s"
         if rate := numbers.get(f"{self.sizes.counted}_per_second"):
             note += f"  {rate:,.0f} {self.sizes.counted}/s"
@@ -108,6 +120,11 @@ class Log:
 
     def validation(self, at: Progress, loss: float, report: Mapping[str, float]) -> None:
         """Tell the validation loss and what the task measured."""
+        if taken := OWN.intersection(report):
+            raise StoppedError(
+                f"report() of the task returns {min(taken)!r}, which the log has itself; give it "
+                "another name"
+            )
         numbers = {"step": at.step, "samples": at.samples, "validation_loss": loss, **report}
         self.metrics.write(numbers)
         self.trackers.log(at.step, numbers, {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import sys
 import time
@@ -12,14 +13,15 @@ from typing import Any
 import torch
 
 from . import checkpoint, distributed, saving
-from .config import Config, to_toml
+from .config import Config
 from .distributed import World
 from .errors import RefusedError
 from .loop import Outcome, Place, train
-from .metrics import Metrics
-from .out import CONFIG, METRICS, claim
+from .metrics import Metrics, known
+from .out import EVALUATION, METRICS, claim
 from .plot import PICTURE, need_matplotlib, plot
 from .preemption import Deadline, requeue
+from .report import brief
 from .screen import Screen, printable, terminal_columns
 from .task import (
     Exporting,
@@ -73,6 +75,11 @@ def arrive(
 
     What the task has to prepare is prepared. Raises RefusedError on all ranks together.
     """
+    said = {**vars(config), **config.options}
+    for name in ("options", "loader_workers"):  # as many as each rank has CPUs for
+        del said[name]
+    flags = {f"--{name.replace('_', '-')}": value for name, value in said.items()}
+    distributed.agree(flags, "start all of them with the same command line")
     if config.plot:
         need_matplotlib()
     screen = Screen(None)
@@ -83,9 +90,8 @@ def arrive(
     out, refusal = Path(), ""
     if world.rank == 0:
         try:
-            out = claim(config.out, name_of(task), config.overwrite, config.resume == "auto")
+            out = claim(config.out, name_of(task), config.overwrite, config.resume)
             found, complaints = saving.find(config.resume, out)
-            (out / CONFIG).write_text(to_toml(config), encoding="utf-8")
         except RefusedError as error:
             refusal = str(error)
     out, found, complaints, refusal = distributed.from_rank_0((out, found, complaints, refusal))
@@ -103,7 +109,7 @@ def arrive(
 
 def announce(config: Config, task: Task, place: Place) -> dict[str, Any]:
     """Say what is trained, where and on what; returns what a resumed run must have in common."""
-    world, screen, description = place.world, place.screen, description_of(task)
+    world, screen, description = place.world, place.screen, description_of(task, config.seed)
     ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
     each = f"{config.batch_size} samples per rank and step"
     if config.global_batch is not None:
@@ -129,18 +135,38 @@ def say_preempted(
         place.screen.line(requeue(os.environ, status))
 
 
+def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
+    """Show and write what was found on each split."""
+    numbers: dict[str, Any] = {"step": outcome.at.step}
+    several = config.eval_only or len(outcome.measured) > 1
+    for split, found in outcome.measured.items():
+        numbers[split] = {"loss": known(found.loss), **found.report}
+        said = "".join(f"  {name} {value:.4f}" for name, value in brief(found.report).items())
+        if several:  # of one, the last line tells it
+            place.screen.line(f"{split}: loss {found.loss:.3f}{unit_of(task)}{said}")
+        if isinstance(task, Showing):
+            place.screen.line(task.show(found.sums))
+    (place.out / EVALUATION).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
 def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
     """Show what the model does and how good it is."""
     screen, unit = place.screen, unit_of(task)
+    if config.eval_only:
+        tell_splits(outcome, config, task, place)
+        return
     screen.line(f"saved {checkpoint.path_of(place.out, outcome.at.step)}")
     outcome.model.eval()
-    if isinstance(task, Exporting):
-        task.export(outcome.model, place.out)
     if config.plot:
         plot(place.out / METRICS, place.out / PICTURE, unit)
         screen.line(f"drew {place.out / PICTURE}")
-    if isinstance(task, Showing):
-        screen.line(task.show(outcome.sums))
+    tell_splits(outcome, config, task, place)
     if isinstance(task, Sampling):
         screen.line(f"a sample:\n{printable(task.sample(outcome.model, config.seed))}\n")
+    if isinstance(task, Exporting):
+        best = checkpoint.path_of(place.out, outcome.at.best_step)
+        if outcome.at.best_step != outcome.at.step and best.exists():
+            outcome.model.load_state_dict(checkpoint.weights_of(best))
+            screen.line(f"exporting the best weights, of step {outcome.at.best_step}")
+        task.export(outcome.model, place.out)
     screen.line(f"validation loss {outcome.at.loss:.3f}{unit}")

@@ -3,18 +3,64 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from .config import Config
 from .errors import RefusedError
 
 FINAL_LR_SHARE = 0.05
+MOST_WARMUP, WARMUP_PART = 50, 7  # by default so many steps, or the seventh part of a short run
 
 
-def lr_share(step: int, steps: int, warmup: int) -> float:
-    """The share of the highest learning rate at a step counted from 1: a rise, then a cosine."""
-    rise = min(1.0, step / (warmup + 1))
-    fall = 0.5 * (1.0 + math.cos(math.pi * step / steps))
-    return rise * (FINAL_LR_SHARE + (1.0 - FINAL_LR_SHARE) * fall)
+@dataclass(frozen=True)
+class Schedule:
+    """The learning rate of each step, as a share of the highest."""
+
+    kind: str  # "cosine", "linear" or "constant"
+    steps: int
+    warmup: int
+    final: float  # share at the last step
+
+    def share(self, step: int) -> float:
+        """At a step counted from 1: a rise, times a fall that begins with the run."""
+        rise = min(1.0, step / (self.warmup + 1))
+        done = step / self.steps
+        left = {
+            "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
+            "linear": 1.0 - done,
+            "constant": 1.0,
+        }
+        return rise * (self.final + (1.0 - self.final) * left[self.kind])
+
+
+def schedule(config: Config, steps: int) -> Schedule:
+    """What the flags ask for. Raises RefusedError when they contradict each other."""
+    if config.warmup is not None and config.warmup > steps:
+        raise RefusedError(
+            f"--warmup is {config.warmup}, and the run has {steps} steps; type {steps} or less",
+            shared=True,
+        )
+    final = FINAL_LR_SHARE if config.final_lr is None else config.final_lr / config.lr
+    if config.final_lr is not None and config.schedule == "constant":
+        raise RefusedError(
+            "--final-lr says that the learning rate falls, and --schedule constant that it does "
+            "not; leave one of them out",
+            shared=True,
+        )
+    if final > 1:
+        raise RefusedError(
+            f"--final-lr is {config.final_lr:g}, above --lr, which is {config.lr:g}; type "
+            f"{config.lr:g} or less",
+            shared=True,
+        )
+    if config.patience and not 0 < config.eval_every <= steps:
+        raise RefusedError(
+            "--patience counts validations, and there is none but the last; type --eval-every with "
+            f"{steps // 10 or 1} or so",
+            shared=True,
+        )
+    warmup = min(MOST_WARMUP, steps // WARMUP_PART) if config.warmup is None else config.warmup
+    return Schedule(config.schedule, steps, warmup, final)
 
 
 def global_batch(config: Config, world_size: int) -> int:

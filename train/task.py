@@ -14,6 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from . import rng
+from .distributed import agree
 from .errors import RefusedError
 
 
@@ -40,7 +42,10 @@ class Task(Protocol):
         ...
 
     def dataset(self, split: str) -> Samples:
-        """The samples of the split "train" or "validation"; no sample is in both."""
+        """The samples of the split "train" or "validation"; no sample is in both.
+
+        Others, such as "test", are asked for by ``--eval-splits`` alone.
+        """
         ...
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor | float]:
@@ -84,7 +89,11 @@ class Collating(Protocol):
 @runtime_checkable
 class Optimizing(Protocol):
     def optimizer(self, model: nn.Module, lr: float) -> torch.optim.Optimizer:
-        """An optimizer instead of AdamW; the loop sets its learning rate at every step."""
+        """An optimizer instead of AdamW, of any parameters, in groups with rates of their own.
+
+        ``lr`` is that of the flag. At every step the loop sets each group's rate to the share of
+        it that the schedule says.
+        """
         ...
 
 
@@ -135,16 +144,21 @@ def unit_of(task: Task) -> str:
     return f" {unit}" if unit else ""
 
 
-def description_of(task: Task) -> str:
+def description_of(task: Task, seed: int) -> str:
     """One line on the data."""
     if isinstance(task, Describing):
         return task.describe()
-    train, validation = (len(samples_of(task, split)) for split in ("train", "validation"))
+    train, validation = (len(samples_of(task, split, seed)) for split in ("train", "validation"))
     return f"{train:,} samples to train on, {validation:,} held out"
 
 
-def samples_of(task: Task, split: str) -> Samples:
-    """The samples of a split. Raises RefusedError where there are none that can be counted."""
+def samples_of(task: Task, split: str, seed: int) -> Samples:
+    """The samples of a split, made with generators that are seeded alike for all ranks and splits.
+
+    So a random split into two is the same one for both. Raises RefusedError where there are no
+    samples that can be counted, or the ranks have different numbers of them.
+    """
+    rng.seed_alike(seed)
     samples = task.dataset(split)
     if not hasattr(samples, "__len__") or len(samples) == 0:
         count = "is empty" if hasattr(samples, "__len__") else "has no length"
@@ -153,4 +167,8 @@ def samples_of(task: Task, split: str) -> Samples:
             "len() counts",
             shared=True,
         )
+    agree(
+        {f"the length of the data set {split!r}": len(samples)},
+        "dataset() has to return all samples on every rank, for the loop shares them out",
+    )
     return samples

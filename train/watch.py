@@ -14,11 +14,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from .config import Config
 from .distributed import from_every_rank
 from .errors import StoppedError
 from .learner import Step
 from .order import Order
+from .screen import Screen
 
+# The scaler of half precision halves its scale after each step that is not finite, and leaves that
+# step out: so it finds the scale. When it has done so this often in a row, no scale helps.
+HALVINGS = 32
 LAG = 2  # steps that the device may be behind
 SHOWN = 64  # samples named in a message
 
@@ -34,15 +39,20 @@ class _Seen(NamedTuple):
 class Watch:
     """The steps that nobody has looked at yet."""
 
-    def __init__(self, order: Order, device: torch.device) -> None:
+    def __init__(self, order: Order, device: torch.device, config: Config, screen: Screen) -> None:
         self.order = order
         self.on_gpu = device.type == "cuda"
+        self.screen = screen
+        self.scaled = config.precision == "fp16"
+        self.allowed = max(config.skip_nonfinite, HALVINGS if self.scaled else 0)
+        self.in_a_row = 0  # steps that were not finite
         self.unseen: deque[_Seen] = deque()
 
     def look(self, step: int, first: int, result: Step) -> bool:
         """Whether the ranks agreed to stop; ``first`` is where in the stream the step began.
 
-        Raises StoppedError on every rank when the loss of a step was not finite on one of them.
+        Raises StoppedError on every rank when the loss of a step was not finite on one of them, or
+        the gradient, unless ``--skip-nonfinite`` allows for it.
         """
         totals, arrived = result.totals, None
         if self.on_gpu:
@@ -64,10 +74,17 @@ class Watch:
     def _see(self, seen: _Seen) -> bool:
         if seen.arrived is not None:
             seen.arrived.synchronize()
-        loss, _, stops = seen.totals.tolist()
-        if not math.isfinite(loss):
+        loss, _, stops, norm = seen.totals.tolist()
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.in_a_row = 0
+            return bool(stops)
+        self.in_a_row += 1
+        if self.in_a_row > self.allowed:
             culprits = from_every_rank(self._culprits(seen))
-            raise StoppedError("; ".join(filter(None, culprits)) or f"step {seen.step}: {loss}")
+            raise StoppedError("; ".join(filter(None, culprits)) or _of_gradient(seen.step, norm))
+        if not self.scaled:
+            what = f"loss {loss:.3f}, norm of the gradient {norm:.3g}"
+            self.screen.line(f"step {seen.step} changed no weight: {what}")
         return bool(stops)
 
     def _culprits(self, seen: _Seen) -> str:
@@ -82,3 +99,11 @@ class Watch:
                     "or type a lower --lr or a longer --warmup"
                 )
         return ""
+
+
+def _of_gradient(step: int, norm: float) -> str:
+    return (
+        f"the norm of the gradient of step {step} is {norm}, and its loss is finite; no weight was "
+        "changed; type a lower --lr or a longer --warmup, or --skip-nonfinite 1 to go on without "
+        "such steps"
+    )

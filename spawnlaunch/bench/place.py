@@ -19,8 +19,8 @@ from spawnlaunch.run.environment import MARK
 from spawnlaunch.world import World
 
 OWN_DEVICES = (
-    "each rank sees other devices; start one launcher per node, srun --ntasks-per-node=1 ... "
-    "--nproc N, which sees them all"
+    "each rank sees other devices; start one launcher per node, which sees them all: srun "
+    "--ntasks=$SLURM_NNODES --ntasks-per-node=1 --gpus-per-node=N ... --nproc N"
 )
 OWN_CPUS = (
     "the ranks were given CPUs of their own, which are respected; start with srun "

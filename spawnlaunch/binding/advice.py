@@ -38,20 +38,19 @@ def own_mask(
 ) -> bool:
     """Whether the allowed CPUs are this task's alone, so that no other task divides them.
 
-    Slurm's task/affinity says so in the list of masks that it set (srun(1), SLURM_CPU_BIND_LIST);
-    a mask of one core cannot be divided anyway. Any other mask is taken for one that the tasks on
-    this node share: dividing it again loses cores, and not dividing it would give them out twice.
+    Slurm's task/affinity says so in the list of masks that it set, which is used again from its
+    beginning where there are more tasks (srun(1), SLURM_CPU_BIND_LIST). Without a list a mask of
+    one core is taken for a task's own, for it cannot be divided, unless there is nothing else for
+    any task here. Any other mask is taken for one that the tasks on this node share: dividing it
+    again loses cores, and not dividing it would give them out twice.
     """
-    if _cores(node, allowed) == 1:
-        return True
     try:
-        masks = [cpuset.parse_mask(word) for word in environ.get(SLURM_MASKS, "").split(",")]
+        listed = [cpuset.parse_mask(word) for word in environ.get(SLURM_MASKS, "").split(",")]
     except cpuset.CpuSetError:
-        return False
-    if len(masks) < local_size:
-        return False  # the list is used again from its beginning
-    mine = masks[local_rank]
-    others = masks[:local_rank] + masks[local_rank + 1 :]
+        is_all = local_size > 1 and allowed >= (node.cpus_cgroup or node.cpus_online)
+        return _cores(node, allowed) == 1 and not is_all
+    masks = [listed[i % len(listed)] for i in range(local_size)]
+    mine, others = masks[local_rank], masks[:local_rank] + masks[local_rank + 1 :]
     return bool(allowed) and allowed <= mine and all(mine.isdisjoint(other) for other in others)
 
 
@@ -101,7 +100,8 @@ def _narrow(
     noun = "core" if mine == 1 else "cores"
     return (
         f"the mask allows {mine} {noun} (CPUs {cpuset.format(allowed)}) of {there}, one for each "
-        f"rank at most: start with srun --cpus-per-task={cpus}, or with --cpu-bind=none"
+        f"rank at most: start with srun --cpus-per-task={cpus}, or, in a job that has them "
+        "already, with srun --cpu-bind=none"
     )
 
 

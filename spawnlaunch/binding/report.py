@@ -6,13 +6,15 @@ from spawnlaunch.binding.plan import Binding
 from spawnlaunch.node import Node, cpuset
 
 
-def report_line(rank: int, binding: Binding, node: Node, omp: int | str) -> str:
+def report_line(rank: int, binding: Binding, node: Node, omp: int | str, host: str = "") -> str:
     """What a person reads of a rank; `omp` is the OMP_NUM_THREADS that it gets.
+
+    `host` is named where the lines of several come together.
 
     rank 3  local 3  gpu 3 0000:ce:00.0  numa 1  cpus 24-31,88-95 (8 cores)  mem 1 omp 8
     """
     parts = [
-        f"rank {rank}",
+        f"rank {rank}  {host}".strip(),
         f"local {binding.local_rank}",
         device_name(node, binding.device),
         f"numa {_numa(node, binding)}",
@@ -45,9 +47,13 @@ def _cpus(node: Node, binding: Binding) -> str:
     return f"cpus {cpuset.format(binding.cpus)} ({cores} {noun})"
 
 
-def srun_line(bindings: Sequence[Binding]) -> str | None:
-    """The options that make srun bind tasks in the same way; None where ranks are not pinned."""
+def srun_line(bindings: Sequence[Binding], nodes: int) -> str | None:
+    """The options that make srun bind tasks in the same way; None where ranks are not pinned.
+
+    --ntasks-per-node alone would give way to the --ntasks of the job (srun(1)).
+    """
     if not bindings or not all(binding.cpus for binding in bindings):
         return None
     masks = ",".join(cpuset.format_mask(binding.cpus) for binding in bindings)
-    return f"srun --ntasks-per-node={len(bindings)} --cpu-bind=mask_cpu:{masks}"
+    tasks = nodes * len(bindings)
+    return f"srun --nodes={nodes} --ntasks={tasks} --cpu-bind=mask_cpu:{masks}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spawnlaunch.binding import mempolicy
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node, cpuset, files
 from spawnlaunch.node.visible import visible
 
 
@@ -110,14 +110,14 @@ def _thread_masks(main: frozenset[int]) -> tuple[str, ...]:
     """The main thread's mask and every other one that a thread of this process has."""
     masks = {cpuset.format(main): None}
     try:
-        threads = [int(name) for name in os.listdir("/proc/self/task")]
+        threads = os.listdir("/proc/self/task")
     except OSError:
         return tuple(masks)
     for thread in threads:
-        try:
-            masks[cpuset.format(os.sched_getaffinity(thread))] = None
-        except OSError:
-            continue  # it has just ended
+        # Not asked of the kernel by number: /proc may be that of another PID namespace.
+        allowed = files.fields(f"/proc/self/task/{thread}/status", ":").get("Cpus_allowed_list")
+        if allowed:  # or it has just ended
+            masks[cpuset.format(cpuset.parse(allowed))] = None
     return tuple(masks)
 
 

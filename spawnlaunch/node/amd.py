@@ -18,6 +18,7 @@ bus are taken; a display adapter of class 0300 is not, for KFD alone knows wheth
 
 from spawnlaunch.node import files, pci
 from spawnlaunch.node.nvidia import Found
+from spawnlaunch.reading import is_number
 
 VENDOR = "amd"
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
@@ -32,7 +33,7 @@ def read(
     """
     on_bus = [f for f in functions if pci.is_graphics(f) and f.vendor in (pci.AMD, None)]
     addresses = [function.address for function in on_bus]
-    names = [name for name in files.names(root + KFD_NODES) if name.isdigit()]
+    names = [name for name in files.names(root + KFD_NODES) if is_number(name)]
     driven = _kfd_devices(root, sorted(names, key=int), addresses, dev)
     seen = {device.address for device in driven}
     apart = [
@@ -64,7 +65,8 @@ def _kfd_devices(root: str, nodes: list[str], addresses: list[str], dev: str | N
 
 
 def _properties(path: str) -> dict[str, int]:
-    return {name: int(value) for name, value in files.fields(path).items() if value.isdigit()}
+    """Those that are numbers, of 64 bits without a sign at most."""
+    return {name: int(value) for name, value in files.fields(path).items() if is_number(value, 20)}
 
 
 def _address(properties: dict[str, int], addresses: list[str]) -> str:

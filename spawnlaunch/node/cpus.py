@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from spawnlaunch.node import files
 from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.reading import is_number
 
 CPU_DIR = "/sys/devices/system/cpu"
 
@@ -18,6 +19,7 @@ DIE = ("topology/die_cpus_list",)
 PACKAGE = ("topology/package_cpus_list", "topology/core_siblings_list", "topology/core_siblings")
 SHARED = ("shared_cpu_list", "shared_cpu_map")
 L3_LEVEL = 3
+NR_CPUS = 8192  # the most that a kernel is built for (arch/x86/Kconfig); each costs several files
 
 
 class Cpus(NamedTuple):
@@ -35,7 +37,7 @@ def read(root: str, warnings: list[str]) -> Cpus | None:
     """The CPUs below `root`; None where there is no sysfs."""
     base = root + CPU_DIR
     online = files.cpus(f"{base}/online")
-    if online is None:
+    if online is None or len(online) > NR_CPUS:
         online = _cpus_with_directory(base)
     if not online:
         return None
@@ -61,7 +63,7 @@ def read(root: str, warnings: list[str]) -> Cpus | None:
 
 def _cpus_with_directory(base: str) -> CpuSet:
     numbers = (name[3:] for name in files.names(base) if name.startswith("cpu"))
-    return frozenset(int(digits) for digits in numbers if digits.isdigit())
+    return frozenset(int(digits) for digits in numbers if is_number(digits))
 
 
 def _groups(base: str, online: CpuSet, candidates: tuple[str, ...]) -> tuple[CpuSet, ...]:

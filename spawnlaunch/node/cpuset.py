@@ -12,6 +12,8 @@ kernel; "--cpu-bind" in srun(1). NUMA nodes are written in the same way and read
 
 from collections.abc import Iterable
 
+from spawnlaunch.reading import excerpt
+
 CpuSet = frozenset[int]
 
 EMPTY: CpuSet = frozenset()
@@ -33,7 +35,7 @@ def parse(text: str) -> CpuSet:
             cpus.update(_range(item))
         except ValueError:
             raise CpuSetError(
-                f"{item!r} in {text.strip()!r} is not a CPU or a range of CPUs; "
+                f"{excerpt(item)} in {excerpt(text.strip())} is not a CPU or a range of CPUs; "
                 "a list looks like 0-3,8 or 0-31:2/8"
             ) from None
     return frozenset(cpus)
@@ -57,8 +59,11 @@ def _range(item: str) -> Iterable[int]:
 
 
 def _number(digits: str) -> int:
-    """A CPU number; stricter than int(), which takes `+1`, `1_0` and spaces."""
-    if not (digits.isascii() and digits.isdigit()):
+    """A CPU number; stricter than int(), which takes `+1`, `1_0` and spaces, but no 5,000 digits.
+
+    Raises ValueError.
+    """
+    if not (digits.isascii() and digits.isdigit()):  # is_number is a call more for each CPU
         raise ValueError
     return int(digits)
 
@@ -73,7 +78,8 @@ def parse_mask(text: str) -> CpuSet:
         bits = -1
     if bits < 0 or bits >> LARGEST or "_" in text:
         raise CpuSetError(
-            f"{text.strip()!r} is not a CPU mask; a mask looks like 0xff00 or 00000000,0000ff00"
+            f"{excerpt(text.strip())} is not a CPU mask; a mask looks like 0xff00 or "
+            "00000000,0000ff00"
         )
     return from_bits(bits)
 
@@ -96,4 +102,6 @@ def format(cpus: Iterable[int]) -> str:
 
 def format_mask(cpus: Iterable[int]) -> str:
     """The mask as srun takes it, such as `0xff00`."""
-    return f"{sum(1 << cpu for cpu in set(cpus)):#x}"
+    members = frozenset(cpus)
+    digits = ("01"[cpu in members] for cpu in range(max(members, default=0), -1, -1))
+    return f"{int(''.join(digits), 2):#x}"

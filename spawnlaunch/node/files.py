@@ -10,17 +10,20 @@ from spawnlaunch.node import cpuset
 from spawnlaunch.node.cpuset import CpuSet
 
 _CHUNK = 1 << 16  # more than a sysfs file can hold, which is a page
+_MOST_CHUNKS = 256  # 16 MiB: below --sysfs-root there may be anything, as a link to /dev/zero
 
 
 def text(path: str) -> str | None:
     """What the file says, stripped."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except (OSError, ValueError):
         return None
     try:
         parts = []
-        while part := os.read(descriptor, _CHUNK):
+        for _ in range(_MOST_CHUNKS):
+            if not (part := os.read(descriptor, _CHUNK)):
+                break
             parts.append(part)
     except OSError:  # a KFD file of a device that the control group hides, a directory
         return None

@@ -12,6 +12,7 @@ drivers show tiles as
 
 from spawnlaunch.node import files, pci
 from spawnlaunch.node.nvidia import Found
+from spawnlaunch.reading import is_number
 
 VENDOR = "intel"
 PROCESSOR_GRAPHICS = "0000:00:02."
@@ -51,11 +52,11 @@ def _tile_count(directory: str) -> int:
 
 
 def _numbered(names: list[str], prefix: str) -> int:
-    return sum(1 for name in names if name.startswith(prefix) and name[len(prefix) :].isdigit())
+    return sum(1 for name in names if name.startswith(prefix) and is_number(name[len(prefix) :]))
 
 
 def _render_minor(directory: str) -> int | None:
     for name in files.names(f"{directory}/drm"):
-        if name.startswith("renderD") and name[7:].isdigit():
+        if name.startswith("renderD") and is_number(name[7:]):
             return int(name[7:])
     return None

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from spawnlaunch.node.model import Device
+from spawnlaunch.reading import is_number
 
 Slot = Device | None  # None: a device is there, but it is not known which
 
@@ -62,7 +63,7 @@ def _leading_number(token: str) -> int | None:
     sign = -1 if token.startswith("-") else 1
     rest = token[1:] if token[:1] in ("-", "+") else token
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    return sign * int(digits) if digits else None
+    return sign * int(digits) if is_number(digits) else None
 
 
 def _by_uuid(prefix: str, base: Sequence[Slot]) -> Slot:

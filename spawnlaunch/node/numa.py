@@ -8,6 +8,7 @@ V100, Grace with Hopper), which `numa_status` of the NVIDIA driver names.
 from spawnlaunch.node import files
 from spawnlaunch.node.cpuset import EMPTY, CpuSet
 from spawnlaunch.node.model import Numa
+from spawnlaunch.reading import is_number
 
 NODE_DIR = "/sys/devices/system/node"
 NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
@@ -28,7 +29,7 @@ def read(root: str, online: CpuSet, warnings: list[str]) -> tuple[Numa, ...]:
 
 def _node_directories(base: str) -> list[int]:
     numbers = (name[4:] for name in files.names(base) if name.startswith("node"))
-    return sorted(int(digits) for digits in numbers if digits.isdigit())
+    return sorted(int(digits) for digits in numbers if is_number(digits))
 
 
 def _numa_node(
@@ -40,7 +41,7 @@ def _numa_node(
         cpus = files.mask(f"{directory}/cpumap") or EMPTY
     memory = _memory(directory, node)
     words = (files.text(f"{directory}/distance") or "").split()
-    row = [int(word) for word in words if word.isdigit()]
+    row = [int(word) for word in words if is_number(word)]
     return Numa(
         id=node,
         cpus=cpus & online,
@@ -63,7 +64,7 @@ def _memory(directory: str, node: int) -> int | None:
     content = files.text(f"{directory}/meminfo") or ""
     _, found, rest = content.partition(f"Node {node} MemTotal:")
     words = rest.split(None, 1)
-    return int(words[0]) * 1024 if found and words and words[0].isdigit() else None
+    return int(words[0]) * 1024 if found and words and is_number(words[0]) else None
 
 
 def _gpu_memory_nodes(root: str) -> frozenset[int]:
@@ -71,6 +72,6 @@ def _gpu_memory_nodes(root: str) -> frozenset[int]:
     found = set()
     for gpu in files.names(root + NVIDIA_GPUS):
         node = files.fields(f"{root}{NVIDIA_GPUS}/{gpu}/numa_status", ":").get("Node", "")
-        if node.isdigit():
+        if is_number(node):
             found.add(int(node))
     return frozenset(found)

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from spawnlaunch.node import files, pci
 from spawnlaunch.node.numa import NVIDIA_GPUS
+from spawnlaunch.reading import is_number
 
 VENDOR = "nvidia"
 NVIDIA_DRIVER = "/proc/driver/nvidia"
@@ -59,7 +60,7 @@ def read(
 def _device(address: str, driven: dict[str, str], nodes: dict[int, str] | None) -> Found:
     lines = files.fields(driven[address], ":") if address in driven else {}
     minor = lines.get("Device Minor", "")
-    known = int(minor) if minor.isdigit() else None
+    known = int(minor) if is_number(minor) else None
     uuid = lines.get("GPU UUID", "")
     return Found(
         address=address,
@@ -77,7 +78,7 @@ def _device_nodes(root: str, dev: str) -> dict[int, str] | None:
     nodes = {
         int(name[6:]): f"{dev}/{name}"
         for name in files.names(dev)
-        if name.startswith("nvidia") and name[6:].isdigit()
+        if name.startswith("nvidia") and is_number(name[6:])
     }
     return None if not nodes and os.path.isdir(root + NVIDIA_DRIVER) else nodes
 

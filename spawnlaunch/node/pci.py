@@ -61,7 +61,7 @@ def is_graphics(function: Function) -> bool:
 
 def _is_address(name: str) -> bool:
     domain, _, rest = name.partition(":")
-    return bool(rest) and all(digit in "0123456789abcdefABCDEF" for digit in domain)
+    return bool(domain and rest) and all(digit in "0123456789abcdefABCDEF" for digit in domain)
 
 
 def may_open(dev: str | None, minor: int | None) -> bool | None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from spawnlaunch.node import cpuset, masks
 from spawnlaunch.node.masks import Slot
 from spawnlaunch.node.model import Device, Node
+from spawnlaunch.reading import is_number
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"
@@ -150,7 +151,7 @@ def _intel(base: Sequence[Device], environ: Mapping[str, str]) -> _Choice:
 
 
 def _nth(token: str, devices: Sequence[Device]) -> Device | None:
-    return devices[int(token)] if token.isdigit() and int(token) < len(devices) else None
+    return devices[int(token)] if is_number(token) and int(token) < len(devices) else None
 
 
 def _tile(token: str, base: Sequence[Device], cards: Sequence[Device]) -> Device | None:

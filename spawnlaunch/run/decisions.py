@@ -27,6 +27,8 @@ TIMED_OUT = 124  # exit status of timeout(1) (coreutils)
 # After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
 STUCK_S = 10.0
 
+LOOK_S = 0.1  # how often a worker that was interrupted is looked at for a prompt
+
 
 class Exited(NamedTuple):
     """A worker has ended: `code` as subprocess has it, -n for death by signal n."""
@@ -53,6 +55,7 @@ class TimeUp(NamedTuple):
     """The deadline that was set last has passed."""
 
     prompt: bool = False
+    unkillable: frozenset[int] = frozenset()  # ranks that will not die of SIGKILL
 
 
 class TimedOut(NamedTuple):
@@ -94,6 +97,12 @@ class Kill(NamedTuple):
     ranks: frozenset[int]
 
 
+class Leave(NamedTuple):
+    """Wait for these no longer, though they may still run."""
+
+    ranks: frozenset[int]
+
+
 class TellStacks(NamedTuple):
     """Show where each thread of the workers is. It takes a while, and ends with StacksTold."""
 
@@ -115,13 +124,13 @@ class Announce(NamedTuple):
     number: int = 0  # the rank, or the signal
 
 
-Action = Send | Forward | Kill | TellStacks | Deadline | Announce
+Action = Send | Forward | Kill | Leave | TellStacks | Deadline | Announce
 
 
 class Cause(NamedTuple):
     """Why the gang is being ended."""
 
-    kind: str  # "failure", "signal", "timeout", "hang" or "gone"
+    kind: str  # "failure", "signal", "timeout", "hang", "preload" or "gone"
     number: int = 0  # the rank that failed first, or the signal
     code: int = 0  # of a failure: how that rank ended
 
@@ -136,6 +145,7 @@ class State(NamedTuple):
     stage: str = RUNNING
     cause: Cause | None = None
     interrupts: int = 0  # SIGINTs that the launcher has got
+    patience_s: float = 0.0  # for a worker that was interrupted to end, or to open a prompt
     suspended: bool = False
     told_to_end: bool = False  # after something else had been the cause
     stack_signal: int = 0  # asks for the workers' stacks, instead of going to them
@@ -155,6 +165,12 @@ class State(NamedTuple):
         if len(codes) == 1 and min(codes) >= 0:
             return codes.pop()  # all ended by themselves and alike: "preempted, saved" is seen
         return 128 + (self.cause.number or signal.SIGKILL)
+
+    @property
+    def was_told_to_end(self) -> bool:
+        """Whether somebody wants an end of the launch, before or after it came."""
+        ends = self.cause is not None and self.cause.kind in ("signal", "timeout", "gone")
+        return ends or self.told_to_end
 
 
 Decision = tuple[State, list[Action]]
@@ -201,8 +217,8 @@ def _told_to_stop(state: State, event: Signalled) -> Decision:
             return _kill(state, [Announce("again", event.signum)])
     cause = Cause("signal", event.signum)
     if state.stage == RUNNING and at_worker_too:
-        state = state._replace(stage=INTERRUPTED, cause=cause)
-        return state, [Deadline(state.grace_s / 2), Announce("interrupt", event.signum)]
+        state = state._replace(stage=INTERRUPTED, cause=cause, patience_s=state.grace_s / 2)
+        return _looked_for_prompt(state, [Announce("interrupt", event.signum)])
     return _end(state, cause)
 
 
@@ -252,12 +268,23 @@ def _passed_on(state: State, event: Signalled) -> Decision:
 
 def _time_up(state: State, event: TimeUp) -> Decision:
     if state.stage == INTERRUPTED and event.prompt:
-        return state._replace(stage=RUNNING, cause=None, interrupts=0), [Deadline(None)]
+        state = state._replace(stage=RUNNING, cause=None, interrupts=0, patience_s=0.0)
+        return state, [Deadline(None)]
+    if state.stage == INTERRUPTED and state.patience_s:
+        return _looked_for_prompt(state, [])
     if state.stage == INTERRUPTED and state.cause:
         return _stop(state, state.cause, state.grace_s / 2)
     if state.stage == STOPPING:
         return _kill(state, [Announce("overdue")])
+    if event.unkillable:
+        return state, [Deadline(STUCK_S), Leave(event.unkillable)]
     return state, [Deadline(None), Announce("stuck")]
+
+
+def _looked_for_prompt(state: State, told: list[Action]) -> Decision:
+    """There is none yet: look again soon, for it may be open for a moment only."""
+    look_s = min(LOOK_S, state.patience_s)
+    return state._replace(patience_s=state.patience_s - look_s), [Deadline(look_s), *told]
 
 
 def _silent(state: State) -> Decision:

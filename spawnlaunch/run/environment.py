@@ -13,6 +13,8 @@ from spawnlaunch.world import World
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher
 STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads, on stderr
+TASK_PID = "SLURM_TASK_PID"
+ITS_OWN = "its own pid"  # what stands there until the worker has one
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
@@ -31,8 +33,10 @@ def environment(
     (None) is not set, nor inherited.
     """
     ours = {**_contract(world, i), **own}
-    if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID"):
-        ours |= _slurm(world, i)
+    if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and world.mode != "task":
+        from spawnlaunch.run.slurm_variables import rewritten
+
+        ours |= rewritten(world, i, environ)
     if request.virtual_local_rank:
         ours |= _virtual_local_rank(world, i, environ)
     unless_set = {
@@ -68,24 +72,6 @@ def _contract(world: World, i: int) -> dict[str, object]:
         "MASTER_PORT": world.master_port,
         "TORCHELASTIC_RUN_ID": world.run_id,
         "TORCHELASTIC_USE_AGENT_STORE": False,
-    }
-
-
-def _slurm(world: World, i: int) -> dict[str, object]:
-    """What a script that reads Slurm's variables would see in a step with one task per rank."""
-    first = world.rank
-    ranks = range(first, first + world.local_world_size)
-    per_node = f"{world.local_world_size}(x{world.nnodes})"
-    return {
-        "SLURM_PROCID": first + i,
-        "SLURM_LOCALID": i,
-        "SLURM_NTASKS": world.world_size,
-        "SLURM_NPROCS": world.world_size,
-        "SLURM_STEP_NUM_TASKS": world.world_size,
-        "SLURM_NTASKS_PER_NODE": world.local_world_size,
-        "SLURM_TASKS_PER_NODE": per_node,
-        "SLURM_STEP_TASKS_PER_NODE": per_node,
-        "SLURM_GTIDS": ",".join(map(str, ranks)),
     }
 
 

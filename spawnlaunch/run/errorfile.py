@@ -8,10 +8,10 @@ The format is that of torch.distributed.elastic.multiprocessing.errors.error_han
 where older versions, and programs of the user's, write a plain string as the outer "message".
 """
 
-import os
 import time
 from typing import Any
 
+from spawnlaunch import reading
 from spawnlaunch.run.outcome import Outcome
 from spawnlaunch.run.signals import exit_status, how_it_ended
 
@@ -21,7 +21,8 @@ TAIL_LINES = 60
 
 def last_words(outcome: Outcome) -> str | None:
     """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
-    return traceback_in(_read(outcome.error_file)) or _said_last(outcome)
+    words = traceback_in(_read(outcome.error_file))
+    return words[-TAIL_BYTES:] if words else _said_last(outcome)
 
 
 def traceback_in(record: Any) -> str | None:
@@ -41,13 +42,14 @@ def copy(outcome: Outcome, path: str) -> None:
     """Leave the first failure in the error file that the user named. Raises OSError."""
     import json  # takes 2 ms, and is needed after a failure only
 
+    from spawnlaunch.run import filing
+
     record = _read(outcome.error_file)
     if not isinstance(record, dict):
         record = _made_up(outcome)
     if isinstance(record.get("message"), dict):
         record["message"].setdefault("errorCode", exit_status(outcome.code))
-    with open(path, "w") as file:
-        json.dump(record, file)
+    filing.write(path, json.dumps(record))
 
 
 def _made_up(outcome: Outcome) -> dict[str, Any]:
@@ -63,15 +65,18 @@ def _made_up(outcome: Outcome) -> dict[str, Any]:
 
 
 def _read(path: str | None) -> Any:
-    """The content of an error file; None where there is none, or nothing that makes sense."""
-    if path is None or not os.path.exists(path):
+    """The content of an error file; None where there is none, or nothing that makes sense.
+
+    A worker may have left anything there, which a parser may fail of in any way.
+    """
+    text = path and reading.file_text(path)
+    if not text:
         return None
     import json
 
     try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return json.load(file)
-    except (OSError, ValueError):
+        return json.loads(text)
+    except Exception:  # also RecursionError and MemoryError
         return None
 
 
@@ -87,12 +92,5 @@ def _last_lines(text: str, whole: bool = True) -> str | None:
 
 def _tail(path: str | None) -> str | None:
     """The last lines of a file of stderr."""
-    if path is None:
-        return None
-    try:
-        with open(path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
-            file.seek(max(0, size - TAIL_BYTES))
-            return _last_lines(file.read().decode(errors="replace"), size <= TAIL_BYTES)
-    except OSError:
-        return None
+    found = path and reading.end_of_file(path, TAIL_BYTES)
+    return _last_lines(*found) if found else None

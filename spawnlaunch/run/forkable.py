@@ -58,7 +58,8 @@ def _target(fd: int) -> str:
 def _native_threads() -> Iterator[str]:
     """The names of all threads but the main one."""
     try:
-        threads = [name for name in os.listdir("/proc/self/task") if int(name) != os.getpid()]
+        main = os.readlink("/proc/self")  # which is not our pid in another namespace's /proc
+        threads = [name for name in os.listdir("/proc/self/task") if name != main]
     except OSError:
         return
     for thread in threads:

@@ -7,6 +7,11 @@
 They watch each other. A launcher that dies, of whatever, closes the pipe to its guard, which kills
 all that is below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG), and what those
 have started comes to the launcher, a subreaper too, which kills it. So either one is enough.
+
+A guard in which something goes wrong tidies up as far as it can, and dies of FAULT, so that the
+launcher tells it from one whose workers ended with the same status, and does the rest.
+
+A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies.
 """
 
 import os
@@ -19,9 +24,17 @@ from spawnlaunch.run.decisions import GuardSignalled
 from spawnlaunch.run.job import Crew
 from spawnlaunch.run.loop import SignalPipe
 from spawnlaunch.run.options import Options
-from spawnlaunch.run.processtree import Tree
+from spawnlaunch.run.processtree import Tree, is_proc_ours
 from spawnlaunch.run.say import say
 from spawnlaunch.run.supervisor import Gang, Place
+
+BLIND = (
+    "warning: /proc does not show our PID namespace: what a worker leaves outside its process "
+    "group is killed only when all have ended, SIGUSR1, SIGUSR2 and SIGWINCH are not passed on, "
+    "and no stacks are told; unshare --mount-proc python -m spawnlaunch ... mounts one"
+)
+
+FAULT = signal.SIGVTALRM  # of timers that we do not set: nobody sends it
 
 
 class Guard(NamedTuple):
@@ -40,7 +53,7 @@ def start(crew: Crew, options: Options, place: Place) -> Guard:
     inlet, outlet = os.pipe()
     pid = os.fork()
     if pid == 0:
-        status = os.EX_SOFTWARE
+        status = None
         try:
             os.close(outlet)
             status = _guard(crew, options, place, launcher, inlet)
@@ -55,7 +68,11 @@ def start(crew: Crew, options: Options, place: Place) -> Guard:
             say([f"internal error in the guard: {type(error).__name__}: {error}; this is a fault "
                  "of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where"])  # fmt: skip
         finally:
-            os._exit(status)  # never return as a second launcher
+            if status is None:
+                signal.signal(FAULT, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {FAULT})
+                os.kill(os.getpid(), FAULT)
+            os._exit(os.EX_SOFTWARE if status is None else status)  # no second launcher returns
     os.close(inlet)
     os.set_blocking(outlet, False)
     return Guard(pid, outlet)
@@ -65,7 +82,10 @@ def _guard(crew: Crew, options: Options, place: Place, launcher: int, inlet: int
     """Be the guard; the result is the exit status, for the launcher to have as well."""
     kernel.rename("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
     _leave_group(stay_in_session=not crew.first[0].own_session)
+    kernel.go_on_without_parent()
     tree = Tree(options.mark, adopts=kernel.adopt_orphans())
+    if not is_proc_ours():
+        say([BLIND])
     signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
     gang = Gang(options, place, tree, pipe)

@@ -1,14 +1,16 @@
 """One launch, from its scratch directory to its report."""
 
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run import logfiles, scratch
-from spawnlaunch.run.decisions import STUCK_S
+from spawnlaunch.run.decisions import STUCK_S, Cause
+from spawnlaunch.run.loop import LONGEST_S
 from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Attempt, Ending, Outcome
-from spawnlaunch.run.processtree import Process, Tree
+from spawnlaunch.run.processtree import Tree
 from spawnlaunch.run.restarts import Tally, restarted
 from spawnlaunch.run.say import PATIENCE_S, say, write
 from spawnlaunch.run.supervisor import Gang
@@ -31,18 +33,28 @@ def carry_out(gang: Gang, tree: Tree, crew: Crew, options: Options) -> int:
     try:
         if options.timeout_s:
             gang.end_after(options.timeout_s)
-        logfiles.prepare(crew.first)
-        gang.preload(options.preload)
+        logfiles.prepare(crew.first, options.scratch)
         try:
-            ending = _run(gang, tree, crew, options)
+            early = gang.preload(options.preload) if options.preload else None
+            ending = _early(gang, *early, options) if early else _run(gang, tree, crew, options)
         finally:
             gang.kill()  # nobody runs any more, unless something went wrong here
-            end(tree)
+            end(tree, gang.patience_s)
             gang.drain()
-        _leave_word(ending, options)
-        return ending.status
+        if gang.has_lost_output and not ending.status:
+            ending = ending._replace(status=os.EX_IOERR)
+        return _leave_word(ending, options)
     finally:
         scratch.remove(options.scratch)
+
+
+def _early(gang: Gang, status: int, words: str, options: Options) -> Ending:
+    """How a launch ended that had no workers yet."""
+    from spawnlaunch.run import report
+
+    cause = gang.state.cause or Cause("preload")
+    say([words or report.ended_early(cause, options)])
+    return Ending(status, cause, (), options.hostname, options.run_id, None)
 
 
 def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
@@ -52,11 +64,11 @@ def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
     while True:
         ending = gang.run(workers)
         more = restarted(tally, options.restarts, gang.state, ending.healthy_s)
-        if more is None or not end(tree) or gang.is_told_to_end():
+        if more is None or not end(tree, gang.patience_s) or gang.is_told_to_end():
             return ending._replace(restarted=tuple(attempts))
         try:
             workers = crew.again(more.total)
-            logfiles.prepare(workers)
+            logfiles.prepare(workers, options.scratch)
         except UsageError as error:
             say([f"cannot start anew: {error}"])
             return ending._replace(restarted=tuple(attempts))
@@ -68,43 +80,46 @@ def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
         tally = more
 
 
-def end(tree: Tree) -> bool:
+def end(tree: Tree, patience_s: float = STUCK_S) -> bool:
     """Kill everything of the run that is left, and name what does not die; True: all is gone."""
-    left = tree.end(STUCK_S)
+    left = tree.end(patience_s)
     if left:
-        say([f"could not kill {_pids(left)}, which must be stuck in the kernel"])
+        from spawnlaunch.run import unkillable
+
+        say(f"could not kill {unkillable.name(process.pid)}, which is left: "
+            f"{unkillable.reason(process.pid) or 'it must be stuck in the kernel'}"
+            for process in left)  # fmt: skip
     return not left
 
 
-def _pids(processes: Sequence[Process]) -> str:
-    return ", ".join(f"pid {process.pid}" for process in processes)
-
-
-def _leave_word(ending: Ending, options: Options) -> None:
-    """The report on stderr, and the files that were asked for."""
+def _leave_word(ending: Ending, options: Options) -> int:
+    """The report on stderr, and the files that were asked for; the result is the exit status."""
     from spawnlaunch.run import errorfile, report  # at the end, when no worker waits for it
 
-    failure = ending.first_failure
-    if options.result:
-        write_result(ending, options.result)
+    failure, status = ending.first_failure, ending.status
+    if options.result and not write_result(ending, options.result):
+        status = status or os.EX_IOERR
     if failure and options.error_file:
         _write_error_file(failure, options.error_file)
-    patience_s = max(options.grace_s, PATIENCE_S)  # nothing is left to be done but this
+    patience_s = min(max(options.grace_s, PATIENCE_S), LONGEST_S)  # only this is left
     say(report.summary(ending), patience_s)
     words = errorfile.last_words(failure) if failure else None
     if failure and words:
-        say([f"rank {failure.rank} said last:"], patience_s)
+        say([f"rank {failure.rank} on {options.hostname} said last:"], patience_s)
         write(words.rstrip("\n") + "\n", patience_s)
+    return status
 
 
-def write_result(ending: Ending, path: str) -> None:
-    """Write the file of --result, or say why not: the exit status stays the workers'."""
+def write_result(ending: Ending, path: str) -> bool:
+    """Write the file of --result, or say why not."""
     from spawnlaunch.run import result
 
     try:
         result.write(ending, path)
     except OSError as error:
         say([f"cannot write --result {path}: {error.strerror}"])
+        return False
+    return True
 
 
 def _write_error_file(failure: Outcome, path: str) -> None:

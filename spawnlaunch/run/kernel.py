@@ -41,6 +41,39 @@ def adopt_orphans() -> bool:
     return _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
+def has_children() -> bool:
+    """Whether this process has children, zombies included; where that cannot be asked, it may."""
+    if not hasattr(os, "waitid"):
+        return True
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    return True
+
+
+def is_stopped(child: int) -> bool:
+    """Whether a child of this process is stopped by a signal."""
+    with suppress(ChildProcessError):
+        return bool(os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT))
+    return False
+
+
+def is_unread(pipe: int) -> bool:
+    """Whether a pipe holds anything."""
+    import fcntl  # rarely needed
+    import struct
+    import termios
+
+    (size,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
+    return bool(size > 0)
+
+
+def go_on_without_parent() -> None:
+    """Have the kernel continue this process, should it be stopped, when its parent ends."""
+    _prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
+
+
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when the thread that forked it ends.
 
@@ -55,7 +88,7 @@ def rename(name: str, title: str) -> None:
     """Show `name` (15 bytes at most) as command in ps, and `title` as command line."""
     if not IS_LINUX:
         return
-    _prctl(PR_SET_NAME, ctypes.c_char_p(name.encode()[:15]))
+    _prctl(PR_SET_NAME, ctypes.c_char_p(os.fsencode(name)[:15]))
     try:
         with open("/proc/self/stat", "rb") as file:
             fields = file.read().rpartition(b") ")[2].split()
@@ -65,7 +98,7 @@ def rename(name: str, title: str) -> None:
     if 0 < start < end:
         # The words of the command line lie here, each with its NUL. Python has copied them.
         room = end - start
-        ctypes.memmove(start, title.encode()[: room - 1].ljust(room, b"\0"), room)
+        ctypes.memmove(start, os.fsencode(title)[: room - 1].ljust(room, b"\0"), room)
 
 
 def open_pidfd(pid: int) -> int | None:

@@ -5,15 +5,18 @@ A line goes out when its newline has come. Three kinds are not as simple:
 - The last line of a stream may have no newline. It goes out when the stream ends, and gets one.
 - A progress bar writes its line again and again, a \r before or after each time. It goes out as it
   grows and overwrites itself on a terminal, as it would without us. If another worker has written
-  something in between, a newline is put there, and the bar stands anew below.
+  something in between, a newline is put there, and the bar goes on below; a newline of its own that
+  comes next has thereby been written.
 - A line of more than MOST_BYTES is broken into several.
+
+Nothing is written twice, and no more than MOST_BYTES and a chunk are kept of a stream.
 """
 
 import re
 
 MOST_BYTES = 1 << 20
 
-_RETURN = re.compile(rb"\r(?!\n|\Z)")  # one that something follows on the same line
+_RETURN = re.compile(rb"\r+(?![\r\n]|\Z)")  # one that something follows on the same line
 
 
 class Screen:
@@ -34,50 +37,69 @@ class Stream:
     def __init__(self, prefix: bytes, screen: Screen) -> None:
         self._prefix = prefix
         self._screen = screen
-        self._rest = b""  # of the line without a newline yet: all that is not shown, and the bar
-        self._shown = 0  # how many bytes of it are on the screen already
+        self._held = bytearray()  # of the last line what is not shown
+        self._returned = False  # whether all of that is \r; else none of it is
+        self._is_bar = False  # the beginning of the last line is shown
 
     def feed(self, chunk: bytes) -> bytes:
         """What to write for a chunk that the worker wrote."""
-        text = self._rest + chunk
-        head, newline, self._rest = text.rpartition(b"\n")
-        written = b""
-        if newline:
-            written = self._put(head) + b"\n"
-            self._screen.bar, self._shown = None, 0
-        if b"\r" in self._rest:
-            return written + self._grow_bar()
-        if len(self._rest) > MOST_BYTES:
-            return written + self.finish()
-        return written
+        end = chunk.rfind(b"\n") + 1
+        written = self._lines(self._take() + chunk[:end]) if end else b""
+        rest = chunk[end:]
+        if not rest:
+            return written
+        if self._is_bar or self._returned or b"\r" in rest:
+            text = rest.rstrip(b"\r")  # what follows a \r tells whether it ends the line
+            if text or (self._held and not self._returned):
+                written += self._grow_bar(self._take() + text)
+                rest = rest[len(text) :]
+        self._hold(rest)
+        return written + self.finish() if len(self._held) > MOST_BYTES else written
 
     def finish(self) -> bytes:
         """What to write when the stream has ended."""
-        if not self._rest:
+        if self._held or self._screen.bar is self:
+            return self._lines(self._take() + b"\n")
+        return b""
+
+    def _hold(self, text: bytes) -> None:
+        self._held += text
+        self._returned = self._held.endswith(b"\r")
+
+    def _take(self) -> bytes:
+        if not self._held:
             return b""
-        written = self._put(self._rest) + b"\n"
-        self._rest, self._shown, self._screen.bar = b"", 0, None
+        taken = bytes(self._held)
+        self._held.clear()
+        self._returned = False
+        return taken
+
+    def _lines(self, text: bytes) -> bytes:
+        """Show lines that have their ends."""
+        if self._is_bar and self._screen.bar is not self and text.startswith(b"\n"):
+            text = text[1:]  # there since somebody else came in between
+        self._is_bar = False
+        if not text:
+            return b""
+        written = self._begin(text) + self._prefixed(text[:-1]) + b"\n"
+        self._screen.bar = None
         return written
 
-    def _grow_bar(self) -> bytes:
-        """Show the bar as far as it has come; remember only what shows it anew."""
-        written = self._put(self._rest)
-        self._screen.bar = self
-        self._rest = self._rest[max(self._rest.rfind(b"\r"), 0) :]
-        self._shown = len(self._rest)
+    def _grow_bar(self, text: bytes) -> bytes:
+        """Show a bar as far as it has come."""
+        written = self._begin(text) + self._prefixed(text)
+        self._is_bar, self._screen.bar = True, self
         return written
 
-    def _put(self, text: bytes) -> bytes:
-        """The lines of `text`, the last one still open; of the first, `_shown` bytes are there."""
-        if self._shown and self._screen.bar is self:
-            shown, more = text[: self._shown], text[self._shown :]
-            anew = shown.endswith(b"\r") and more and not more.startswith(b"\r")
-            return (self._prefix if anew else b"") + self._prefixed(more)
-        start = b"" if text.startswith(b"\r") else self._prefix
-        return self._screen.leave_bar() + start + self._prefixed(text)
+    def _begin(self, text: bytes) -> bytes:
+        """What comes before `text`: nothing where it continues the bar on the last line."""
+        if self._screen.bar is self:
+            return b""
+        anew = text.startswith(b"\r") and _RETURN.match(text)  # then the prefix comes after it
+        return self._screen.leave_bar() + (b"" if anew else self._prefix)
 
     def _prefixed(self, text: bytes) -> bytes:
         """A prefix at the beginning of each further line, and wherever a line is written anew."""
         if b"\r" in text:
-            text = _RETURN.sub(b"\r" + self._prefix, text)
+            text = _RETURN.sub(lambda found: found[0] + self._prefix, text)
         return text.replace(b"\n", b"\n" + self._prefix)

@@ -11,6 +11,10 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
+# The kernel takes milliseconds in an int, which is 24 days (epoll_wait(2), poll(2)). Whoever waits
+# for longer than this waits again.
+LONGEST_S = 86400.0
+
 
 class Loop:
     """Descriptors that are waited for. They stay their owners' to close."""
@@ -42,9 +46,10 @@ class Loop:
             self._alarms[call] = time.monotonic() + after_s
 
     def turn(self, timeout_s: float | None = None) -> None:
-        """Wait until something is ready, and make the calls; at most `timeout_s` (None: forever).
+        """Wait until something is ready, and make the calls; at most `timeout_s` (None: long).
 
-        A call may forget descriptors that are ready too: they are not called any more.
+        It may come back earlier, with nothing done. A call may forget descriptors that are ready
+        too: they are not called any more.
         """
         timeout = self._left(timeout_s)
         for fd, _ in self._poller.poll(timeout if timeout is None else timeout * self._per_second):
@@ -63,7 +68,7 @@ class Loop:
         lefts = [when - now for when in self._alarms.values()]
         if timeout_s is not None:
             lefts.append(timeout_s)
-        return max(0.0, min(lefts)) if lefts else None
+        return max(0.0, min(*lefts, LONGEST_S)) if lefts else None
 
 
 class SignalPipe:

@@ -8,6 +8,8 @@ Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst, cgroups(7) for
 import os
 from typing import NamedTuple
 
+from spawnlaunch.reading import file_text
+
 MOUNT = "/sys/fs/cgroup"
 
 
@@ -22,9 +24,9 @@ class Count(NamedTuple):
 def count() -> Count | None:
     """The count of the cgroup that this process is in; None where the kernel does not show it."""
     for directory, events, limit in _places():
-        kills = _kills(_read(f"{directory}/{events}"))
+        kills = _kills(file_text(os.path.normpath(f"{directory}/{events}")))
         if kills is not None:
-            text = (_read(f"{directory}/{limit}") or "").strip()
+            text = (file_text(os.path.normpath(f"{directory}/{limit}")) or "").strip()
             return Count(kills, f"{directory}/{events}", int(text) if text.isdigit() else None)
     return None
 
@@ -49,7 +51,7 @@ def _places() -> list[tuple[str, str, str]]:
     In a container the path of /proc/self/cgroup may be the host's, and the mount's root ours.
     """
     places = []
-    for line in (_read("/proc/self/cgroup") or "").splitlines():
+    for line in (file_text("/proc/self/cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             names = ("memory.oom_control", "memory.limit_in_bytes")
@@ -66,11 +68,3 @@ def _kills(text: str | None) -> int | None:
         if key == "oom_kill":
             return int(value)
     return None
-
-
-def _read(path: str) -> str | None:
-    try:
-        with open(os.path.normpath(path)) as file:
-            return file.read()
-    except OSError:
-        return None

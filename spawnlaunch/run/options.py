@@ -5,8 +5,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.reading import absolute
 from spawnlaunch.request import KILL, Request
 from spawnlaunch.run.restarts import Budget
+from spawnlaunch.run.routes import ERROR_FILE, own_file
+from spawnlaunch.world import World
 
 
 class Hang(NamedTuple):
@@ -35,6 +38,7 @@ class Options(NamedTuple):
     restarts: Budget = Budget()
     timeout_s: float = 0.0  # for the whole launch; 0: none
     hang: Hang = Hang()
+    grace_why: str = ""  # what is said behind a grace that is not the one asked for
 
     @property
     def mark(self) -> str:
@@ -43,21 +47,27 @@ class Options(NamedTuple):
 
 
 def options(
-    request: Request, run_id: str, environ: Mapping[str, str], hostname: str, scratch: str
+    request: Request, world: World, environ: Mapping[str, str], hostname: str, scratch: str
 ) -> Options:
     """What the command line and the environment say about it. Raises UsageError."""
-    result = os.path.abspath(request.result) if request.result else None
-    if result and not os.access(os.path.dirname(result), os.W_OK):
-        raise UsageError(
-            f"--result {request.result}: no directory that can be written to is there; make it, or "
-            "name another"
-        )
-    error_file = environ.get("TORCHELASTIC_ERROR_FILE")
+    result = absolute(own_file(request.result, world), "--result") if request.result else None
+    if result:
+        from spawnlaunch.run import filing  # few launches want it
+
+        why = filing.refusal(result)
+        if why:
+            raise UsageError(f"--result {request.result}: {why}")
+    error_file = environ.get(ERROR_FILE)
+    if error_file:
+        error_file = own_file(error_file, world)
+        _check_links(error_file)
+    grace_s, grace_why = _grace(request, environ)
     return Options(
-        grace_s=request.grace_s,
+        grace_s=grace_s,
+        grace_why=grace_why,
         scratch=scratch,
         hostname=hostname,
-        run_id=run_id,
+        run_id=world.run_id,
         result=result,
         error_file=error_file or None,
         preload=request.preload,
@@ -65,3 +75,25 @@ def options(
         timeout_s=request.timeout_s,
         hang=Hang(request.hang_timeout_s, request.on_hang == KILL, request.stack_on_usr2),
     )
+
+
+def _check_links(error_file: str) -> None:
+    """Raises UsageError; whether a file can be there is seen after a failure, which is rare."""
+    from spawnlaunch.run import links
+
+    try:
+        links.resolved(error_file)
+    except OSError as error:
+        raise UsageError(f"{ERROR_FILE}={error_file}: {error.strerror}; name another") from None
+
+
+def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str]:
+    """The grace, cut where Slurm kills us before it is over, and why."""
+    if not environ.get("SLURM_JOB_ID"):
+        return request.grace_s, ""
+    from spawnlaunch.world import slurm_conf
+
+    most_s = slurm_conf.longest_grace_s(environ)
+    if most_s is None or request.grace_s <= most_s:
+        return request.grace_s, ""
+    return most_s, f" (Slurm's KillWait is {slurm_conf.kill_wait_s(environ)} s)"

@@ -17,6 +17,7 @@ class Outcome(NamedTuple):
     error_file: str | None  # where torch's @record writes
     stderr: str | None  # the file that its stderr goes to
     tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
+    left: bool = False  # SIGKILL did not end it, and nobody waits for it any more
 
 
 class Attempt(NamedTuple):

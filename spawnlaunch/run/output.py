@@ -7,50 +7,74 @@ The last lines of stderr are kept, so that the first failure's can be shown agai
 
 import os
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.routes import Route
-from spawnlaunch.run.sink import Sink
+from spawnlaunch.run.say import PATIENCE_S, say, worded, write
+from spawnlaunch.run.sink import UNREAD_S, Sink
 from spawnlaunch.run.source import Source
 from spawnlaunch.run.worker import Worker
 
+PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
 # Cyan, yellow, green, magenta, blue and their brighter ones; red is for errors (ECMA-48, SGR).
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
+# Descriptors: a pidfd, pipes and files of both streams; and all the others that a guard has.
+OF_A_WORKER, SPARE = 5, 24
 
 
 class Dropped(NamedTuple):
-    """What nobody read in time."""
+    """What nobody read in time, or what could not be written."""
 
     stream: str
     size: int  # bytes
+    why: str | None  # the error; None: nobody read it
 
 
 class Output:
     """The streams of all workers of a launch."""
 
     def __init__(self, loop: Loop, hears_all: bool = False) -> None:
+        self.has_failed = False  # something could not be written, here or in a file
         self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
         self._loop = loop
         self._sinks: dict[int, Sink] = {}  # by our descriptor
         self._sources: list[tuple[int, Source]] = []  # with the descriptor that each is shown on
         self._stderr: dict[int, Source] = {}  # by rank
-        self._theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
+        self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
+        self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
+        self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
+
+    def make_room(self, workers: int) -> None:
+        """Raise our soft limit on descriptors, and not the workers', where so many need it."""
+        if 0 <= os.sysconf("SC_OPEN_MAX") < workers * OF_A_WORKER + SPARE:
+            import resource  # needed by a hundred workers and more
+
+            _, hard = self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
     def connect(self, worker: Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
             if not self._needs_pipe(worker, fd, route):
                 continue
-            ours, self._theirs[fd] = os.pipe()
+            ours, self.theirs[fd] = os.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = _painted(worker, sink) if sink else b""
-            source = Source(ours, self._loop, sink, prefix, route)
-            self._sources = [each for each in self._sources if each[1].is_open]
+            source = Source(ours, self._loop, sink, prefix, route, self._lost)
+            self._forget_closed()
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
+
+    def _forget_closed(self) -> None:
+        """The sources of workers of an earlier attempt."""
+        for fd, source in self._sources:
+            self._unshown[fd] += 0 if source.is_open else source.close()
+        self._sources = [each for each in self._sources if each[1].is_open]
 
     def _needs_pipe(self, worker: Worker, fd: int, route: Route) -> bool:
         """Whether a stream must come through here.
@@ -69,19 +93,46 @@ class Output:
         if fd not in self._sinks:
             other = self._sinks.get(3 - fd)
             same = other and os.path.sameopenfile(1, 2)
-            self._sinks[fd] = other if other and same else Sink(fd, self._loop)
+            self._sinks[fd] = other if other and same else self._open(fd)
         return self._sinks[fd]
+
+    def _open(self, fd: int) -> Sink:
+        def failed(error: OSError) -> None:
+            self.has_failed = True
+            why = error.strerror
+            self._tell(f"cannot write to our {NAMES[fd]}: {why}; what workers write there is lost")
+
+        def unread() -> None:
+            if self.is_held_up:
+                self._tell(f"nobody has read our {NAMES[fd]} for {UNREAD_S:g} s; workers wait")
+
+        return Sink(fd, self._loop, failed, unread)
+
+    def _lost(self, words: str) -> None:
+        """A file cannot be written any more."""
+        self.has_failed = True
+        self._tell(words)
+
+    def _tell(self, words: str) -> None:
+        text = worded([words])
+        if not self.say(text):
+            write(text)
 
     def take(self) -> None:
         """In the worker: have the pipes for its streams."""
-        for fd, end in self._theirs.items():
+        for fd, end in self.theirs.items():
             os.dup2(end, fd)
+        if self._limits:
+            import resource
+
+            _close_on_exec()
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
 
     def let_go(self) -> None:
         """In us: leave the worker's ends of the pipes to the worker."""
-        for end in self._theirs.values():
+        for end in self.theirs.values():
             os.close(end)
-        self._theirs.clear()
+        self.theirs.clear()
 
     def tail(self, rank: int) -> str | None:
         """What a worker that has ended said last; None where its stderr is no pipe of ours."""
@@ -106,28 +157,71 @@ class Output:
     @property
     def is_held_up(self) -> bool:
         """Whether workers may be waiting for the reader of our own streams."""
-        return any(sink.is_full for sink in self._sinks.values())
+        return any(source.is_held_up for _, source in self._sources)
 
     @property
     def silent_s(self) -> float:
         """For how many seconds no worker has written anything that came through here."""
         return time.monotonic() - max((each.last_read for _, each in self._sources), default=0.0)
 
+    def drain(self, grace_s: float, was_told_to_end: Callable[[], bool]) -> None:
+        """Write what is left, now that nobody says more, and say what was lost.
+
+        Whoever reads is waited for; who has taken nothing for the grace, or for PAUSE_S where that
+        is longer, is not. A launch that was told to end waits for the grace in all.
+        """
+        self.close()
+        since = time.monotonic()
+        while self.is_flowing:
+            pause_s = PAUSE_S
+            if was_told_to_end():
+                pause_s = PATIENCE_S
+            else:
+                since = max(since, self.last_write)
+            left_s = since + max(grace_s, pause_s) - time.monotonic()
+            if left_s <= 0:
+                break
+            self._loop.turn(left_s)
+        for dropped in self.give_up():
+            lost = f"the last {dropped.size} bytes that workers wrote"
+            if dropped.why:
+                say([f"cannot write to our {dropped.stream}: {dropped.why}; lost {lost}"])
+            else:
+                say([f"nobody read our {dropped.stream}: dropped {lost}"])
+
+    def close(self) -> None:
+        """Read what workers that have ended have left in their pipes, and no more."""
+        for fd, source in self._sources:
+            self._unshown[fd] += source.close()
+        self._sources.clear()
+
     @property
     def is_flowing(self) -> bool:
-        """Whether something that a worker has said is not written yet."""
-        return any(sink.size > 0 for sink in self._sinks.values()) or any(
-            source.holds_more for _, source in self._sources
-        )
+        """Whether something that was read is not written yet."""
+        return any(sink.size > 0 for sink in self._sinks.values())
+
+    @property
+    def last_write(self) -> float:
+        """When a reader of ours last took something; monotonic clock, seconds."""
+        return max((sink.last_write for sink in self._sinks.values()), default=0.0)
 
     def give_up(self) -> list[Dropped]:
-        """Drop what nobody reads."""
-        sizes = dict.fromkeys(NAMES, 0)
-        for fd, source in self._sources:
-            sizes[fd] += source.close()
+        """Drop what nobody reads, and tell what was lost."""
+        dropped = []
         for fd, sink in self._sinks.items():
-            sizes[fd] += sink.give_up()
-        return [Dropped(NAMES[fd], size) for fd, size in sizes.items() if size]
+            left = self._unshown[fd] + sink.give_up()
+            if left and not sink.reader_gone:
+                why = sink.error.strerror if sink.error else None
+                dropped.append(Dropped(NAMES[fd], left, why))
+        return dropped
+
+
+def _close_on_exec() -> None:
+    """Close what exec would close: beside all that its guard has a worker could open nothing."""
+    for fd in map(int, os.listdir("/dev/fd")):
+        with suppress(OSError):  # the one that listed the directory
+            if fd > 2 and not os.get_inheritable(fd):
+                os.close(fd)
 
 
 def _painted(worker: Worker, sink: Sink) -> bytes:

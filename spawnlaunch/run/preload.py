@@ -12,17 +12,19 @@ import faulthandler
 import gc
 import io
 import os
+import random
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
-from types import CodeType, ModuleType
+from types import CodeType, ModuleType, TracebackType
 from typing import Any, NamedTuple, NoReturn
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.reading import is_number
 from spawnlaunch.request import Program
-from spawnlaunch.run import blas, kernel
+from spawnlaunch.run import blas, entropy, kernel
 from spawnlaunch.run.environment import STACK_SIGNAL
 from spawnlaunch.run.forkable import objections, open_fds
 from spawnlaunch.run.worker import Worker, settle
@@ -33,15 +35,19 @@ class Image(NamedTuple):
 
     own_fds: frozenset[int]  # descriptors of ours that were open before, which no worker inherits
     fds: frozenset[int]  # all that were open when the modules had been imported
+    seeded: entropy.Seeded
 
 
 def load(modules: Sequence[str]) -> Image:
     """Import the modules into this process. Raises UsageError where it must not be forked then."""
     own = frozenset(fd for fd in open_fds() if not os.get_inheritable(fd))
+    before = random.getstate()
     for name in modules:
         try:
             import_module(name)
         except ImportError as error:
+            if _of_theirs(error):
+                print_exception(error)
             raise UsageError(
                 f"--preload {name}: cannot be imported: {error}; install it, or leave it out"
             ) from None
@@ -51,7 +57,7 @@ def load(modules: Sequence[str]) -> Image:
             f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
             "leave the module out, and import it in the script"
         )
-    return Image(own, frozenset(open_fds()))
+    return Image(own, frozenset(open_fds()), entropy.seeded_since(before))
 
 
 def worker_maker(modules: Sequence[str]) -> Callable[[Worker, Iterable[int]], NoReturn]:
@@ -67,7 +73,11 @@ def worker_maker(modules: Sequence[str]) -> Callable[[Worker, Iterable[int]], No
         kernel.rename(os.path.basename(worker.command[0]), " ".join(worker.command))
         _take_on(worker, image)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
-        os._exit(_call(_program(worker.command)))
+        status = _call(_program(worker.command))
+        if status == -signal.SIGINT:  # as Python ends that nobody has caught a Ctrl-C in
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            os.kill(os.getpid(), signal.SIGINT)
+        os._exit(status & 0xFF)
 
     return turn_into
 
@@ -85,11 +95,9 @@ def _take_on(worker: Worker, image: Image) -> None:
     if number:
         faulthandler.register(int(number), file=2, all_threads=True)
     count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if count.isdigit() and int(count) > 0:
+    if is_number(count, digits=9) and int(count) > 0:
         blas.set_threads(int(count))
-    numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        numpy.random.seed()  # or every worker would draw the same
+    entropy.draw_anew(image.seeded)
 
 
 def _program(command: Sequence[str]) -> Program:
@@ -125,7 +133,10 @@ def _unbuffered(fd: int, like: Any) -> io.TextIOWrapper:
 
 
 def _call(program: Program) -> int:
-    """Run the program as __main__; the result is the exit status, all handlers having run."""
+    """Run the program as __main__; the result is the exit status, all handlers having run.
+
+    -SIGINT: it was interrupted.
+    """
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
@@ -133,10 +144,10 @@ def _call(program: Program) -> int:
         _execute(program, main)
         status = 0
     except SystemExit as leaving:
-        status = _status_of(leaving)
+        status = status_of(leaving)
     except BaseException as error:
-        _print_exception(error)
-        status = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
+        print_exception(error)
+        status = -signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
     for last in (threading._shutdown, atexit._run_exitfuncs):  # type: ignore[attr-defined]
         try:
             last()
@@ -182,7 +193,7 @@ def _compiled(path: str) -> CodeType:
         return compile(file.read(), path, "exec", dont_inherit=True)
 
 
-def _status_of(leaving: SystemExit) -> int:
+def status_of(leaving: SystemExit) -> int:
     """As Python's own handling of SystemExit."""
     if leaving.code is None:
         return 0
@@ -192,10 +203,22 @@ def _status_of(leaving: SystemExit) -> int:
     return 1
 
 
-def _print_exception(error: BaseException) -> None:
-    """The traceback without our frames, and runpy's, above the worker's."""
+def print_exception(error: BaseException) -> None:
+    """The traceback without our frames, and the import system's, above the worker's."""
+    theirs = _of_theirs(error)
+    sys.excepthook(type(error), error.with_traceback(theirs), theirs)
+
+
+def _of_theirs(error: BaseException) -> TracebackType | None:
+    """The part of the traceback that begins in the user's code."""
     traceback = error.__traceback__
-    ours = (__file__, "<frozen runpy>", sys.modules["runpy"].__file__)
-    while traceback is not None and traceback.tb_frame.f_code.co_filename in ours:
+    while traceback is not None and _is_ours(traceback.tb_frame.f_code.co_filename):
         traceback = traceback.tb_next
-    sys.excepthook(type(error), error.with_traceback(traceback), traceback)
+    return traceback
+
+
+def _is_ours(path: str) -> bool:
+    beside = os.path.dirname(__file__)
+    return path.startswith(("<frozen ", beside)) or path.endswith(
+        (os.path.join("importlib", "__init__.py"), os.sep + "runpy.py")
+    )

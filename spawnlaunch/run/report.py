@@ -5,7 +5,7 @@ The report ends with the first failure's own traceback, so that it is what a per
 
 from collections.abc import Iterator, Sequence
 
-from spawnlaunch.run.decisions import STUCK_S, State
+from spawnlaunch.run.decisions import STUCK_S, Cause, State
 from spawnlaunch.run.options import Hang, Options
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.restarts import Budget, Tally
@@ -19,9 +19,9 @@ def announced(
     ranks, grace_s = sorted(state.running), options.grace_s
     match what:
         case "failure":
-            return failed(outcomes[-1], len(ranks))
+            return failed(outcomes[-1], len(ranks), options.hostname)
         case "signal":
-            return told(number, grace_s)
+            return told(number, grace_s, options.grace_why)
         case "interrupt":
             return interrupted(grace_s)
         case "again":
@@ -33,21 +33,20 @@ def announced(
         case "timeout":
             return timed_out(options.timeout_s, grace_s)
         case "overdue":
-            return overdue(ranks, grace_s)
+            return overdue(ranks, grace_s, options.hostname)
         case "stuck":
-            return stuck(ranks, STUCK_S)
+            return stuck(ranks, STUCK_S, options.hostname)
     return "the launcher is gone: ended the workers"
 
 
-def failed(outcome: Outcome, others: int) -> str:
+def failed(outcome: Outcome, others: int, hostname: str) -> str:
     """Said at once when the first worker fails."""
-    how = how_it_ended(outcome.code)
-    return f"rank {outcome.rank} ({_pid(outcome)}) {how}; stopping the other {others}"
+    return f"{_who(outcome, hostname)} {how_it_ended(outcome.code)}; stopping the other {others}"
 
 
-def told(signum: int, grace_s: float) -> str:
-    """Said at once when a signal ends the job."""
-    return f"{name(signum)}: {_stopping(grace_s)}"
+def told(signum: int, grace_s: float, why: str = "") -> str:
+    """Said at once when a signal ends the job; `why` it is so many seconds, where that is odd."""
+    return f"{name(signum)}: {_stopping(grace_s)}{why}"
 
 
 def interrupted(grace_s: float) -> str:
@@ -63,6 +62,13 @@ def again(signum: int) -> str:
 def timed_out(timeout_s: float, grace_s: float) -> str:
     """Said at once when the time of the launch is over."""
     return f"--timeout: {timeout_s:g} s are over; {_stopping(grace_s)}"
+
+
+def ended_early(cause: Cause, options: Options) -> str:
+    """Said when the launch is to end while modules are imported for workers to come."""
+    what = {"signal": name(cause.number), "timeout": f"--timeout: {options.timeout_s:g} s are over"}
+    why = what.get(cause.kind, "the launcher is gone")
+    return f"{why}: --preload {','.join(options.preload)} was still being imported"
 
 
 def silent(hang: Hang) -> str:
@@ -89,22 +95,20 @@ def _why(ending: Ending) -> str:
     first = ending.first_failure
     if first is None:
         return f"the workers hung after {ending.healthy_s:.1f} s"
-    return (
-        f"rank {first.rank} on {ending.hostname} ({_pid(first)}) {how_it_ended(first.code)} after "
-        f"{first.after_s:.1f} s"
-    )
+    who = _who(first, ending.hostname)
+    return f"{who} {how_it_ended(first.code)} after {first.after_s:.1f} s"
 
 
-def overdue(ranks: Sequence[int], grace_s: float) -> str:
+def overdue(ranks: Sequence[int], grace_s: float, hostname: str) -> str:
     """Said when the grace has ended."""
-    return f"{_ranks(ranks)} still ran after {grace_s:g} s: killed"
+    return f"{_ranks(ranks)} on {hostname} still ran after {grace_s:g} s: killed"
 
 
-def stuck(ranks: Sequence[int], seconds: float) -> str:
+def stuck(ranks: Sequence[int], seconds: float, hostname: str) -> str:
     """Said when even SIGKILL did not help."""
     return (
-        f"{_ranks(ranks)} did not die of SIGKILL within {seconds:g} s and must be stuck in the "
-        "kernel (a lost file system, a wedged driver); waiting for it"
+        f"{_ranks(ranks)} on {hostname} did not die of SIGKILL within {seconds:g} s and must be "
+        "stuck in the kernel (a lost file system, a wedged driver); waiting for it"
     )
 
 
@@ -120,9 +124,9 @@ def summary(ending: Ending) -> Iterator[str]:
         listed = [outcome for outcome in listed if not _as_told(outcome)]
     else:
         listed = []
-    width = len(str(max(outcome.rank for outcome in ending.outcomes)))
+    width = len(str(max((outcome.rank for outcome in ending.outcomes), default=0)))
     for outcome in sorted(listed):
-        yield f"  rank {outcome.rank:{width}} ({_pid(outcome)}) {_how(outcome)}"
+        yield f"  {_who(outcome, ending.hostname, width)} {_how(outcome)}"
     if ending.oom:
         yield ending.oom
 
@@ -134,6 +138,8 @@ def _as_told(outcome: Outcome) -> bool:
 
 def _how(outcome: Outcome) -> str:
     """How another rank ended: by itself, or because it was told to."""
+    if outcome.left:
+        return "could not be killed"
     told = f" after {name(outcome.told)} from the launcher" if outcome.told else ""
     if outcome.told and outcome.code == -outcome.told:
         told = " from the launcher"
@@ -145,5 +151,7 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
-def _pid(outcome: Outcome) -> str:
-    return f"pid {outcome.pid}" if outcome.pid is not None else "not started"
+def _who(outcome: Outcome, hostname: str, width: int = 0) -> str:
+    """`rank 3 on node1 (pid 25342)`: where to look for it."""
+    pid = f"pid {outcome.pid}" if outcome.pid is not None else "not started"
+    return f"rank {outcome.rank:{width}} on {hostname} ({pid})"

@@ -1,19 +1,19 @@
 """The file of --result: how every rank of this launcher ended, for programs.
 
     {"status": 7, "cause": "failure", "signal": null, "first_failure": 1, "host": "node0",
-     "run_id": "local-4711", "oom": null,
+     "run_id": "local-4711-1c9e04f2", "oom": null,
      "restarts": [{"cause": "failure", "rank": 3, "status": 139, "signal": "SIGSEGV",
                    "seconds": 8.5}, ...],
      "ranks": [{"rank": 0, "local_rank": 0, "pid": 4713, "status": 143, "signal": "SIGTERM",
                 "told": "SIGTERM", "seconds": 1.25}, ...]}
 
-`status` is an exit status as the shell has it. `signal` names what ended a rank (above: the
-launch), `told` what the launcher had sent it before; both are null where there was nothing.
+`status` is an exit status as the shell has it; 74 without a cause means that output was lost.
+`signal` names what ended a rank (above: the launch), `told` what the launcher had sent it before;
+both are null where there was nothing.
 `restarts` has one entry for each attempt that was followed by another, with the rank that failed
 first; all else is about the last attempt.
 """
 
-import os
 from typing import Any
 
 from spawnlaunch.run.outcome import Attempt, Ending, Outcome
@@ -63,8 +63,6 @@ def write(ending: Ending, path: str) -> None:
     """Write the file, whole or not at all. Raises OSError."""
     import json  # takes 2 ms, and is needed with --result only
 
-    unfinished = f"{path}.{os.getpid()}.tmp"
-    with open(unfinished, "w") as file:
-        json.dump(as_dict(ending), file, indent=1)
-        file.write("\n")
-    os.replace(unfinished, path)
+    from spawnlaunch.run import filing
+
+    filing.write(path, json.dumps(as_dict(ending), indent=1) + "\n")

@@ -9,17 +9,22 @@ flag                    of the ranks it names                       files
 --ranks-filter
 """
 
+import errno
 import os
+import stat
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import cpuset
+from spawnlaunch.reading import absolute
 from spawnlaunch.request import Request
 from spawnlaunch.streams import STDERR, STDOUT, StreamsByRank
 from spawnlaunch.world import World
 
 FILES = {STDOUT: "stdout.log", STDERR: "stderr.log"}  # torchrun's names
 DIRECTORY = "{run}/attempt_{restart}/{rank}"  # torchrun's, but by the global rank
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
 
 
@@ -35,9 +40,32 @@ class Route(NamedTuple):
         return self.file is not None and not self.shown
 
     def open(self) -> int:
-        """The file, to add to it. Raises OSError."""
+        """The file, to add to it. Raises OSError.
+
+        Others may be able to write to the directory: a link of theirs is not followed, and a FIFO
+        not waited for.
+        """
         assert self.file is not None
-        return os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK
+        try:
+            fd = os.open(self.file, flags | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            _check_link(self.file)
+            fd = os.open(self.file, flags, 0o666)
+        os.set_blocking(fd, True)
+        if stat.S_ISFIFO(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise OSError(errno.ESPIPE, "it is a FIFO, which keeps nothing")
+        return fd
+
+
+def _check_link(path: str) -> None:
+    """Raises OSError where a link is not ours, nor root's."""
+    owner = os.lstat(path).st_uid
+    if owner not in (0, os.geteuid()):
+        raise OSError(errno.ELOOP, f"it is a link of another user's (uid {owner})")
 
 
 class Routes(NamedTuple):
@@ -103,28 +131,69 @@ def directories(
     if log_dir is None:
         return [None] * nproc
     template = log_dir if "{" in log_dir else os.path.join(log_dir, DIRECTORY)
-    common = {
-        "node_rank": world.node_rank,
-        "host": short(hostname),
-        "run": world.run_id.replace(os.sep, "_"),
-        "restart": restart,
-    }
-    found = []
-    for i in range(nproc):
-        try:
-            path = template.format(rank=world.rank + i, local_rank=world.local_rank + i, **common)
-        except (KeyError, ValueError, IndexError, AttributeError):
-            raise UsageError(
-                f"--log-dir {log_dir}: not a template of {PLACEHOLDERS}; mend it, or write {{{{ "
-                "for a {"
-            ) from None
-        found.append(os.path.abspath(path))
-    if len(set(found)) < nproc:
+    ours = [_Place(world.rank + i, world.local_rank + i, world.node_rank, short(hostname))
+            for i in range(nproc)]  # fmt: skip
+    run = world.run_id.replace(os.sep, "_")
+    paths = [_filled_in(template, place, run, restart) for place in (*ours, *_others(ours, world))]
+    found = [absolute(path, "--log-dir") for path in paths]
+    if len(set(found)) < len(found):
         raise UsageError(
             f"--log-dir {log_dir}: gives several ranks the same directory, {found[0]}; "
             "put {rank} into it"
         )
-    return [*found]
+    return [*found[:nproc]]
+
+
+class _Place(NamedTuple):
+    """What of a rank its directory may be named after."""
+
+    rank: int
+    local_rank: int
+    node_rank: int | None
+    host: str
+
+
+def _others(ours: list[_Place], world: World) -> Iterator[_Place]:
+    """A rank of another launcher on this node, and one on another node, where there are any."""
+    last = ours[-1]
+    if world.local_world_size > len(ours):
+        yield last._replace(rank=last.rank + 1, local_rank=last.local_rank + 1)
+    if world.world_size > world.local_world_size:
+        rank = last.rank + world.local_world_size
+        node_rank = None if last.node_rank is None else last.node_rank + 1
+        yield _Place(rank, ours[0].local_rank, node_rank, f"not-{last.host}")
+
+
+def _filled_in(template: str, place: _Place, run: str, restart: int) -> str:
+    try:
+        return template.format(**place._asdict(), run=run, restart=restart)
+    except (KeyError, ValueError, IndexError, AttributeError):
+        raise UsageError(
+            f"--log-dir {template}: not a template of {PLACEHOLDERS}; mend it, or write {{{{ for "
+            "a {"
+        ) from None
+
+
+def own_file(path: str, world: World) -> str:
+    """The name of a file of this launcher's, for which the user has named one for all of a job.
+
+    A device or a FIFO is what it is: several may write to it.
+    """
+    if world.mode == "task":
+        return f"{path}.{world.rank}"
+    is_alone = world.world_size == world.local_world_size
+    if is_alone or (os.path.exists(path) and not os.path.isfile(path)):
+        return path
+    return f"{path}.{world.node_rank}"
+
+
+def own_files(request: Request, world: World, environ: Mapping[str, str]) -> Iterator[str]:
+    """What is to be said of these files: said by rank 0, whose launcher is the first."""
+    given = (("--result", request.result), (ERROR_FILE, environ.get(ERROR_FILE)))
+    for name, path in given:
+        if path and path != (own := own_file(path, world)):
+            each = "rank" if world.mode == "task" else "node"
+            yield f"{name} {path}: each {each} writes a file of its own, this one {own}"
 
 
 def prefix(request: Request, world: World, i: int, hostname: str) -> str:

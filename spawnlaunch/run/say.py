@@ -3,12 +3,17 @@
 The guard speaks too, and a pipe that nobody reads must not keep it from its work.
 """
 
+import errno
 import os
 import select
 from collections.abc import Iterable
 
+from spawnlaunch.errors import one_line
+
 PATIENCE_S = 2.0  # for each 4 KiB, while there is still work to do
 PIPE_BUF = 4096  # a pipe that polls as writable takes this much at once, untorn (pipe(7))
+
+failures: list[int] = []  # error numbers of what could not be written; a forked guard knows them
 
 
 def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> None:
@@ -18,7 +23,7 @@ def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> None:
 
 def worded(lines: Iterable[str]) -> str:
     """Lines of our own, as they are written."""
-    return "".join(f"spawnlaunch: {line}\n" for line in lines)
+    return "".join(f"spawnlaunch: {one_line(line)}\n" for line in lines)
 
 
 def write(text: str, patience_s: float = PATIENCE_S) -> None:
@@ -32,5 +37,7 @@ def write(text: str, patience_s: float = PATIENCE_S) -> None:
             if not ready:
                 return
             data = data[os.write(2, data[:PIPE_BUF]) :]
-        except OSError:
-            return  # closed, or its reader has gone
+        except OSError as error:
+            if error.errno not in (errno.EPIPE, errno.EAGAIN):  # else nobody reads it
+                failures.append(error.errno or 0)
+            return

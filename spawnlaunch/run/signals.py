@@ -12,8 +12,10 @@ Everything else keeps its default meaning: the launcher may die of it, and the g
 workers.
 """
 
+import os
 import signal
 from collections.abc import Iterable
+from contextlib import suppress
 
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 FORWARD = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH})
@@ -39,6 +41,21 @@ def default_in_child(caught: Iterable[int]) -> None:
     """Give up the handlers that a forked child has inherited, but not what is ignored."""
     for signum in caught:
         signal.signal(signum, signal.SIG_DFL)
+
+
+def send(pid: int, signum: int) -> None:
+    """Signal a worker; one that has become another user may not be ours to signal (kill(2))."""
+    with suppress(PermissionError):
+        os.kill(pid, signum)
+
+
+def send_group(pid: int, signum: int) -> bool:
+    """Signal a process group, by the number of its first process; False where there is none."""
+    try:
+        os.killpg(pid, signum)
+    except (ProcessLookupError, PermissionError):  # macOS says EPERM where all are zombies
+        return False
+    return True
 
 
 def exit_status(code: int) -> int:

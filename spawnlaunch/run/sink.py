@@ -2,11 +2,15 @@
 
 Where nobody reads, what is to be written waits in a queue, and those who fill it are told to stop
 until there is room again; so a slow reader slows the workers, and the launcher goes on watching.
+
+An output that cannot be written to (a full disk) is given up, and the workers go on.
 """
 
+import errno
 import os
 import select
 import stat
+import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,19 +18,27 @@ from contextlib import suppress
 from spawnlaunch.run.lines import Screen
 from spawnlaunch.run.loop import Loop
 
+UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
 HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on
 
 
 class Sink:
     """A descriptor to write to, and the queue before it."""
 
-    def __init__(self, fd: int, loop: Loop) -> None:
+    def __init__(
+        self, fd: int, loop: Loop, failed: Callable[[OSError], None], unread: Callable[[], None]
+    ) -> None:
         self.screen = Screen()
-        self.lost = False  # nobody will ever read again
+        self.reader_gone = False  # nobody will ever read again
+        self.error: OSError | None = None  # why nothing can be written any more
         self.size = 0  # bytes that wait to be written
+        self.lost = 0  # bytes that an error has cost
+        self.last_write = time.monotonic()
         self.is_terminal = os.isatty(fd)
         self._fd, self._write = _without_waiting(fd)
         self._loop = loop
+        self._failed = failed
+        self._unread = unread
         self._queue: deque[bytes] = deque()
         self._waiting = False
         self._calls: list[Callable[[bool], None]] = []
@@ -46,7 +58,9 @@ class Sink:
 
     def put(self, data: bytes) -> None:
         """Write, now or later; in the order of the calls."""
-        if not data or self.lost:
+        if self.error:
+            self.lost += len(data)
+        if not data or self.error or self.reader_gone:
             return
         was_full = self.is_full
         self._queue.append(data)
@@ -63,16 +77,28 @@ class Sink:
                 written = self._write(self._queue[0])
             except BlockingIOError:
                 break
-            except OSError:
-                self.give_up()  # its reader has gone
+            except OSError as error:
+                self._end(error)
                 return
             self.size -= written
             rest = self._queue.popleft()[written:]
             if rest:
                 self._queue.appendleft(rest)
+        if self.size < before:
+            self.last_write = time.monotonic()
         self._wait(bool(self._queue))
         if self.size <= LOW_BYTES < before:
             self._tell(True)
+
+    def _end(self, error: OSError) -> None:
+        """The reader has gone, as readers do, or something is wrong."""
+        if error.errno in (errno.EPIPE, errno.ECONNRESET):
+            self.reader_gone = True
+            self.give_up()
+        else:
+            self.error = error
+            self.lost = self.give_up()
+            self._failed(error)
 
     def _wait(self, wait: bool) -> None:
         if wait and not self._waiting:
@@ -82,16 +108,27 @@ class Sink:
         self._waiting = wait
 
     def give_up(self) -> int:
-        """Write no more; the result is the number of bytes that were to be written."""
-        dropped, self.size, self.lost = self.size, 0, True
+        """Forget what waits; the result is the number of bytes that were to be written so far."""
+        dropped = self.size + self.lost
+        self.size = self.lost = 0
         self._queue.clear()
         self._wait(False)
         self._tell(True)
         return dropped
 
     def _tell(self, go_on: bool) -> None:
+        self._loop.alarm(self._look, None if go_on else UNREAD_S)
         for call in list(self._calls):
-            call(go_on)
+            if not (go_on and self.is_full):  # by an earlier one
+                call(go_on)
+
+    def _look(self) -> None:
+        """Whether anybody reads."""
+        left_s = self.last_write + UNREAD_S - time.monotonic()
+        if left_s > 0:
+            self._loop.alarm(self._look, left_s)
+        else:
+            self._unread()
 
 
 def _without_waiting(fd: int) -> tuple[int, Callable[[bytes], int]]:

@@ -23,7 +23,15 @@ from typing import NamedTuple
 from spawnlaunch.run import pyspy, signals, threads
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.output import Output
-from spawnlaunch.run.processtree import Process, below, catches, look, send
+from spawnlaunch.run.processtree import (
+    Process,
+    below,
+    catches,
+    is_alive,
+    is_proc_ours,
+    look,
+    send,
+)
 from spawnlaunch.run.say import worded
 from spawnlaunch.run.worker import Worker
 
@@ -43,7 +51,7 @@ class Target(NamedTuple):
     def name(self) -> str:
         """As a person looks for it."""
         below = "" if self.is_worker else f", below {self.process.parent}"
-        return f"rank {self.worker.rank} (pid {self.process.pid}{below})"
+        return f"{self.worker.name} (pid {self.process.pid}{below})"
 
 
 class Stacks:
@@ -66,6 +74,9 @@ class Stacks:
         """Ask these workers, each with its pid, and what they have started."""
         if self._busy:
             return
+        if not is_proc_ours():
+            self._write(worded(["no stacks can be told: /proc does not show our PID namespace"]))
+            workers = ()
         for worker, pid in workers:
             for process in below(filter(None, [look(pid)])):
                 if not process.dead:
@@ -90,7 +101,9 @@ class Stacks:
             self._done()
             return
         target = self._targets.popleft()
-        if time.monotonic() > self._end_at:
+        if not is_alive(target.process):
+            self._loop.alarm(self._next, 0)
+        elif time.monotonic() > self._end_at:
             self._ask_the_kernel(target, "")
         elif catches(target.process.pid, signals.STACKS):
             self._ask(target)

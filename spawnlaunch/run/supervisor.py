@@ -10,7 +10,6 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple, NoReturn
 
@@ -21,17 +20,19 @@ from spawnlaunch.run.options import Options
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.output import Output
 from spawnlaunch.run.processtree import Tree, catches
-from spawnlaunch.run.say import say, worded, write
-from spawnlaunch.run.worker import Worker, become, start
+from spawnlaunch.run.say import failures, worded, write
+from spawnlaunch.run.worker import Worker, become, refused, start
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 
 SETTLED_S = 1.0  # in which the workers need the processors to start
+LAST_S = 1.0  # for what has had its time, and may still end
 AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # few launches want it
     from spawnlaunch.run.hang import HangHelp
+    from spawnlaunch.run.image import Image
 
 
 class Running(NamedTuple):
@@ -59,6 +60,7 @@ class Gang:
         self._tree = tree
         self._pipe = pipe
         self._turn_into: Callable[[Worker, Iterable[int]], NoReturn] = become
+        self._image: Image | None = None  # of --preload
         self._loop = Loop()
         self._output = Output(self._loop, hears_all=options.hang.timeout_s > 0)
         self._hang_help: HangHelp | None = None
@@ -70,20 +72,22 @@ class Gang:
             )
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
+        self._dead: list[tuple[Running, int | None]] = []  # of those, with status if it is known
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
         self._outcomes: list[Outcome] = []
+        self._zombies: list[int] = []  # that a tracer keeps us from reaping
+        self.patience_s = decisions.STUCK_S  # with what the workers have left
         self._again_s = AGAIN_S
         self.state = State(frozenset(), options.grace_s)
 
     def run(self, workers: Sequence[Worker]) -> Ending:
         """Start the workers and see them to their end; then others may be run."""
-        self._ended, self._told, self._outcomes = set(), {}, []
-        lone = len(workers) == 1 and not workers[0].own_session
+        self._ended, self._told, self._outcomes, self._zombies = set(), {}, [], []
         hang = self._options.hang
         self.state = State(
             frozenset(w.rank for w in workers),
             self._options.grace_s,
-            lone,
+            lone=len(workers) == 1 and not workers[0].own_session,
             stack_signal=signal.SIGUSR2 if hang.stack_on_usr2 else 0,
             ends_hung=hang.ends,
         )
@@ -95,10 +99,14 @@ class Gang:
         before = oom.count()
         while self.state.running:
             self._loop.turn()
-        for call in (self._time_up, self._clear_again, _import_the_rest):
+        for call in (self._time_up, self._reap_dead, self._clear_again, _import_the_rest):
             self._loop.alarm(call, None)
         if self._hang_help:
             self._hang_help.cancel()
+        if self._zombies:
+            from spawnlaunch.run import unkillable
+
+            self.say(unkillable.zombies(self._zombies, LAST_S))
         return Ending(
             status=self.state.status,
             cause=self.state.cause,
@@ -122,31 +130,39 @@ class Gang:
             self._loop.turn()
         return self.state.told_to_end
 
-    def preload(self, modules: Sequence[str]) -> None:
-        """Import modules once, for all workers. Raises UsageError where that cannot be."""
-        if modules:
-            from spawnlaunch.run import preload  # few launches want it
+    def preload(self, modules: Sequence[str]) -> tuple[int, str] | None:
+        """Import modules for all workers. The result is how that has ended the launch, if it has.
+
+        Raises UsageError where they cannot be imported, or not be forked then.
+        """
+        if not kernel.IS_LINUX:  # without subreapers this process is the image itself
+            from spawnlaunch.run import preload
 
             self._turn_into = preload.worker_maker(modules)
+            return None
+        from spawnlaunch.run.image import Image  # few launches want it
+
+        self._image = Image(modules, self._place, self._pipe.caught)
+        self._tree.kept.add(self._image.pid)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
+        self._image.listen(self._loop, lambda: self.state)
+        return self._image.failure() if not self.state.cause else (self.state.status, "")
 
     def kill(self) -> None:
         """SIGKILL for every worker that still runs, and for what is below it."""
+        self._tree.kept.clear()
         self._act(decisions.Kill(frozenset(self._by_rank)))
 
     def drain(self) -> None:
-        """Write out what the workers have said, now that all have ended; at most for the grace."""
-        deadline = time.monotonic() + self._options.grace_s
-        while self._output.is_flowing and (left := deadline - time.monotonic()) > 0:
-            self._loop.turn(left)
-        for dropped in self._output.give_up():
-            say(
-                [
-                    f"nobody read our {dropped.stream}: dropped the last {dropped.size} bytes that "
-                    "workers wrote"
-                ]
-            )
+        """Write out what the workers have said, now that all have ended."""
+        self._output.drain(self._options.grace_s, lambda: self.state.was_told_to_end)
 
-    def say(self, lines: Sequence[str]) -> None:
+    @property
+    def has_lost_output(self) -> bool:
+        """Whether something could not be written: what workers said, or words of our own."""
+        return self._output.has_failed or bool(failures)
+
+    def say(self, lines: Iterable[str]) -> None:
         """Speak between the lines of the workers."""
         self._show(worded(lines))
 
@@ -181,8 +197,7 @@ class Gang:
         def read() -> None:
             numbers = os.read(fd, 4096)
             for number in numbers:
-                typed = bool(number & TYPED)
-                signum = number & ~TYPED
+                typed, signum = bool(number & TYPED), number & ~TYPED
                 prompt = typed and signum == signal.SIGINT and self._prompt()
                 self.happened(decisions.Signalled(signum, typed, prompt))
             if not numbers:
@@ -192,7 +207,12 @@ class Gang:
         self._loop.watch(fd, read)
 
     def _time_up(self) -> None:
-        self.happened(decisions.TimeUp(self._prompt()))
+        stays: Iterable[int] = ()
+        if self.state.stage == decisions.KILLING:
+            from spawnlaunch.run import unkillable  # few launches come this far
+
+            stays = (rank for rank, one in self._by_rank.items() if unkillable.reason(one.pid))
+        self.happened(decisions.TimeUp(self._prompt(), frozenset(stays)))
 
     def _prompt(self) -> bool:
         return self.state.lone and terminal.prompt_is_open()
@@ -202,11 +222,12 @@ class Gang:
         for running in list(self._by_rank.values()):
             if running.pidfd is None:
                 self._look_after(running)
-        self._clear()
+        if self._by_rank:  # else it is of no worker: of what an import has started
+            self._loop.alarm(self._reap_dead, 0)
 
     def _look_after(self, running: Running) -> None:
         """Take note of the end of a worker, if it is one."""
-        status = 0
+        status = None
         if running.pidfd is None:
             pid, status = os.waitpid(running.pid, os.WNOHANG)
             if not pid:
@@ -214,30 +235,65 @@ class Gang:
         del self._by_rank[running.worker.rank]
         self._ended.add(running.pid)
         if running.worker.own_session:
-            _signal_group(running.pid, signal.SIGKILL)
-        self._clear(running.pid)
+            signals.send_group(running.pid, signal.SIGKILL)
+        self._dead.append((running, status))
+        self._loop.alarm(self._reap_dead, 0)
+
+    def _reap_dead(self) -> None:
+        """Clear up after all workers that have ended in this turn, then reap them.
+
+        In this order: while a zombie keeps its number, no other process can have it. And together:
+        each look takes as long as there are orphans.
+        """
+        self._clear()
+        dead, self._dead = self._dead, []
+        for running, status in dead:
+            code = os.waitstatus_to_exitcode(self._reap(running) if status is None else status)
+            self._note(running.worker, running.pid, code, running.since)
+
+    def _reap(self, running: Running) -> int:
+        """The status of a worker that has ended, as waitpid(2) has it."""
+        pid, status = os.waitpid(running.pid, os.WNOHANG)
+        if not pid:  # its tracer has not waited for it yet, and may never do
+            from spawnlaunch.run import unkillable
+
+            status = unkillable.exit_code(running.pid)
+            self._zombies.append(running.pid)
+        self._forget(running)
+        return status
+
+    def _forget(self, running: Running) -> None:
         if running.pidfd is not None:
-            # Only now: while the zombie keeps its number, no other process can have it.
-            _, status = os.waitpid(running.pid, 0)
             self._loop.forget(running.pidfd)
             os.close(running.pidfd)
-        self._note(running.worker, running.pid, os.waitstatus_to_exitcode(status), running.since)
 
-    def _clear(self, zombie: int = 0, again_s: float = AGAIN_S) -> None:
-        """Kill what ended workers have left; a zombie's status is still to be asked for.
+    def _leave(self, ranks: Iterable[int]) -> None:
+        """Wait no longer for workers that SIGKILL does not end; they are named when all is over."""
+        self.patience_s = LAST_S
+        for running in self._of(ranks):
+            del self._by_rank[running.worker.rank]
+            self._ended.add(running.pid)
+            self._forget(running)
+            self._note(running.worker, running.pid, -signal.SIGKILL, running.since, left=True)
+
+    def _clear(self, again_s: float = AGAIN_S) -> None:
+        """Kill what ended workers have left.
 
         While a process begins another program it shows no environment, and so seems to be nobody's.
         Such a one is looked at again, ever more rarely.
         """
         pids = {running.pid for running in self._by_rank.values()}
-        nobodys = self._tree.clear(pids | {zombie}, self._by_rank.keys(), self._ended)
+        pids |= {running.pid for running, _ in self._dead} | self._tree.kept
+        nobodys = self._tree.clear(pids, self._by_rank.keys(), self._ended)
         self._again_s = again_s
         self._loop.alarm(self._clear_again, again_s if nobodys else None)
 
     def _clear_again(self) -> None:
         self._clear(again_s=min(2 * self._again_s, RARELY_S))
 
-    def _note(self, worker: Worker, pid: int | None, code: int, since: float) -> None:
+    def _note(
+        self, worker: Worker, pid: int | None, code: int, since: float, left: bool = False
+    ) -> None:
         self._outcomes.append(
             Outcome(
                 rank=worker.rank,
@@ -249,6 +305,7 @@ class Gang:
                 error_file=worker.environ.get("TORCHELASTIC_ERROR_FILE"),
                 stderr=worker.routes.stderr.file,
                 tail=self._output.tail(worker.rank) if code else None,
+                left=left,
             )
         )
         self.happened(decisions.Exited(worker.rank, code))
@@ -258,31 +315,49 @@ class Gang:
     def _start(self, workers: Sequence[Worker]) -> None:
         """Fork the workers. Caught signals wait until all are there."""
         signal.pthread_sigmask(signal.SIG_BLOCK, self._pipe.caught)
-        parent = os.getpid()
-
-        def prepare(worker: Worker) -> None:
-            signals.default_in_child(self._pipe.caught)
-            kernel.die_with_parent(parent)
-            self._output.take()
-            if not worker.own_session:
-                _join(self._place.group)
-
-        for i, worker in enumerate(workers):
-            try:
-                self._output.connect(worker)
-                pid = start(worker, self._place.mask, prepare, self._turn_into)
-                self._output.let_go()
-            except OSError as error:  # no more processes, or no memory for one
-                words = f"cannot start rank {worker.rank}: {error.strerror}"
-                self.say([f"{words}; see ulimit -u, and the pids limit of the cgroup"])
-                for missing in workers[i:]:
-                    self._note(missing, None, os.EX_OSERR, time.monotonic())
-                break
-            running = Running(worker, pid, kernel.open_pidfd(pid), time.monotonic())
+        self._output.make_room(len(workers))
+        started, failed = self._forked(workers)
+        for worker, (pid, since) in zip(workers, started, strict=False):
+            running = Running(worker, pid, kernel.open_pidfd(pid), since)
             self._by_rank[worker.rank] = running
             if running.pidfd is not None:
                 self._loop.watch(running.pidfd, partial(self._look_after, running))
+        if failed:
+            self.say([refused(workers[len(started)], failed)])
+            for missing in workers[len(started) :]:
+                self._note(missing, None, os.EX_OSERR, time.monotonic())
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
+
+    def _forked(self, workers: Sequence[Worker]) -> tuple[list[tuple[int, float]], OSError | None]:
+        """The pids of those that could be started, and when, and why the next one could not be."""
+        started: list[tuple[int, float]] = []
+        failed = None
+        for worker in workers:
+            try:
+                self._output.connect(worker)
+                if self._image:
+                    self._image.ask(worker, self._output.theirs)
+                else:
+                    started.append((self._fork(worker), time.monotonic()))
+            except OSError as error:
+                failed = error
+                break
+            finally:
+                self._output.let_go()
+        return self._image.deliver(failed) if self._image else (started, failed)
+
+    def _fork(self, worker: Worker) -> int:
+        """The pid of a process that becomes the worker. Raises OSError."""
+        guard = os.getpid()
+
+        def prepare(worker: Worker) -> None:
+            signals.default_in_child(self._pipe.caught)
+            kernel.die_with_parent(guard)
+            self._output.take()
+            if not worker.own_session:
+                terminal.join(self._place.group)
+
+        return start(worker, self._place.mask, prepare, self._turn_into)
 
     def _act(self, action: Action) -> None:
         match action:
@@ -291,10 +366,12 @@ class Gang:
             case decisions.Forward(signum, ranks):
                 caught = (r for r in self._of(ranks) if catches(r.pid, signum))
                 for running in caught:
-                    os.kill(running.pid, signum)
+                    signals.send(running.pid, signum)
             case decisions.Kill(ranks):
                 self._tree.kill_below(running.pid for running in self._of(ranks))
                 self._send(signal.SIGKILL, ranks)
+            case decisions.Leave(ranks):
+                self._leave(ranks)
             case decisions.TellStacks(ranks):
                 if self._hang_help:
                     self._hang_help.tell_stacks((r.worker, r.pid) for r in self._of(ranks))
@@ -321,26 +398,12 @@ class Gang:
             self._hang_help.begin_anew()
         for running in self._of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
-            if not (group and _signal_group(running.pid, signum)):
-                os.kill(running.pid, signum)
+            if not (group and signals.send_group(running.pid, signum)):
+                signals.send(running.pid, signum)
 
 
 def _import_the_rest() -> None:
     """What the end will need, before somebody replaces what is installed."""
     import json  # noqa: F401
 
-    from spawnlaunch.run import errorfile, report, result  # noqa: F401
-
-
-def _join(group: int) -> None:
-    with suppress(OSError):  # in another session, or ended: then there is no terminal to share
-        os.setpgid(0, group)
-
-
-def _signal_group(pid: int, signum: int) -> bool:
-    """Signal the process group of a session's leader; False where it has not made one yet."""
-    try:
-        os.killpg(pid, signum)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM where all are zombies
-        return False
-    return True
+    from spawnlaunch.run import errorfile, report, result, unkillable  # noqa: F401

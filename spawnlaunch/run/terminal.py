@@ -1,6 +1,7 @@
 """Our terminal: how wide it is, and whether somebody waits at a prompt there."""
 
 import os
+from contextlib import suppress
 
 UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
 
@@ -31,3 +32,9 @@ def prompt_is_open() -> bool:
         return False
     finally:
         os.close(fd)
+
+
+def join(group: int) -> None:
+    """Enter the process group that has the terminal."""
+    with suppress(OSError):  # in another session, or ended: then there is no terminal to share
+        os.setpgid(0, group)

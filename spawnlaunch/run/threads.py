@@ -9,6 +9,8 @@ import os
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
+from spawnlaunch.reading import file_text
+
 STATES = MappingProxyType({
     "R": "running", "S": "sleeping", "D": "in uninterruptible sleep", "T": "stopped",
     "t": "stopped by a debugger", "Z": "ended", "I": "idle",
@@ -58,27 +60,20 @@ def _listed(threads: list[int]) -> str:
 
 def _doing(task: str) -> str:
     """In words; "" where the thread has ended."""
-    head, _, rest = _read(f"{task}/stat").rpartition(") ")
+    head, _, rest = (file_text(f"{task}/stat") or "").rpartition(") ")
     if not head:
         return ""
     words = f"({head.partition('(')[2]}) {STATES.get(rest[0], rest[0])}"
-    place = _read(f"{task}/wchan").strip()
+    place = (file_text(f"{task}/wchan") or "").strip()
     if place not in ("", "0"):
         words += f" in {place}"
-    call = _read(f"{task}/syscall").split()
+    call = (file_text(f"{task}/syscall") or "").split()
     if call and call[0].isdigit():
         number = int(call[0])
         name = CALLS.get(os.uname().machine, {}).get(number, str(number))
         words += f", system call {name}"
-    frames = [line.split()[-1].partition("+")[0] for line in _read(f"{task}/stack").splitlines()]
+    stack = (file_text(f"{task}/stack") or "").splitlines()
+    frames = [line.split()[-1].partition("+")[0] for line in stack]
     if frames:
         words += f", kernel stack {' < '.join(frames[:MOST_FRAMES])}"
     return words
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, errors="replace") as file:
-            return file.read()
-    except OSError:
-        return ""

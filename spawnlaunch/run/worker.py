@@ -1,5 +1,6 @@
 """One worker: its environment, its command, and the steps from fork to exec."""
 
+import errno
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,8 +10,24 @@ from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import LOCAL_RANK_ARGS, Program, Request
 from spawnlaunch.run import signals
-from spawnlaunch.run.environment import COLUMNS, MARK, STACK_SIGNAL, environment
-from spawnlaunch.run.routes import Route, Routes, check_filters, directories, prefix, routes
+from spawnlaunch.run.environment import (
+    COLUMNS,
+    ITS_OWN,
+    MARK,
+    STACK_SIGNAL,
+    TASK_PID,
+    environment,
+)
+from spawnlaunch.run.routes import (
+    ERROR_FILE,
+    Route,
+    Routes,
+    check_filters,
+    directories,
+    own_file,
+    prefix,
+    routes,
+)
 from spawnlaunch.run.say import say
 from spawnlaunch.world import Resolution, World
 
@@ -35,6 +52,11 @@ class Worker(NamedTuple):
     own_session: bool
     routes: Routes
     prefix: str  # of each of its lines that the launcher shows
+
+    @property
+    def name(self) -> str:
+        """`rank 3 on node1`, in lines about it."""
+        return f"rank {self.rank} on {os.uname().nodename}"
 
 
 def plan(
@@ -69,7 +91,7 @@ def plan(
         own: dict[str, object] = {
             "TORCHELASTIC_RESTART_COUNT": restart,
             "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
-            "TORCHELASTIC_ERROR_FILE": _error_file(world, rank, files, environ, scratch),
+            ERROR_FILE: _error_file(world, rank, files, environ, scratch),
             COLUMNS: columns - len(before_lines)
             if columns and several and streams.stdout.shown
             else None,
@@ -100,8 +122,8 @@ def _error_file(
 ) -> str | None:
     """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
     if world.mode == "task":
-        given = environ.get("TORCHELASTIC_ERROR_FILE")
-        return f"{given}.{rank}" if given else None
+        given = environ.get(ERROR_FILE)
+        return own_file(given, world) if given else None
     return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")
 
 
@@ -138,12 +160,31 @@ def start(
     if pid == 0:
         try:
             prepare(worker)
-            turn_into(worker, signal_mask)
+            turn_into(with_pid(worker), signal_mask)
         except Exception as error:
-            say([f"rank {worker.rank}: cannot start: {error!r}"])
+            say([f"{worker.name}: cannot start: {error!r}"])
         finally:
             os._exit(CANNOT_EXECUTE)  # whatever happened: never run on as a second parent
     return pid
+
+
+def with_pid(worker: Worker) -> Worker:
+    """The worker as this process is to be it: Slurm tells each task its own pid."""
+    if worker.environ.get(TASK_PID) != ITS_OWN:
+        return worker
+    return worker._replace(environ={**worker.environ, TASK_PID: str(os.getpid())})
+
+
+def refused(worker: Worker, error: OSError) -> str:
+    """Why the worker could not be started: no more processes or descriptors, or no file for it."""
+    what = f"cannot start {worker.name}: {error.strerror}"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{what}; see ulimit -n"
+    if error.filename:
+        return f"{what}: {error.filename}"
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):  # of fork(2)
+        return f"{what}; see ulimit -u, and the pids limit of the cgroup"
+    return what
 
 
 def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
@@ -155,7 +196,7 @@ def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         os.execvpe(worker.command[0], worker.command, worker.environ)
     except OSError as error:
-        say([f"rank {worker.rank}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
+        say([f"{worker.name}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
              "program and its permissions"])  # fmt: skip
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
 
@@ -175,7 +216,7 @@ def _sit_down(worker: Worker) -> None:
     memory = apply.place_memory(worker.seat, worker.mem_bind)
     if worker.local_rank == 0:
         refusals.append(memory)
-    say(f"rank {worker.rank}: {refusal}" for refusal in refusals if refusal)
+    say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
 
 
 def _redirect(route: Route, fd: int) -> None:

@@ -2,19 +2,19 @@
 
 `resolve` walks: which manager started us, which mode that makes, the place it gives us, what the
 environment has inherited, and from all that the address and port of rank 0. Each value is a Fact,
-which knows its source. Nothing is started, asked or opened here, so every launcher of a job comes
+which knows its source. Nothing is started and nobody asked here, so every launcher of a job comes
 to the same result by itself; `settle` then looks at this machine.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
-from spawnlaunch.world import detect, inherited, master, network, traps
+from spawnlaunch.world import detect, inherited, master, network, slurm, traps
 from spawnlaunch.world.facts import Environ, Fact, Lost, is_named
-from spawnlaunch.world.manager import Manager
+from spawnlaunch.world.manager import TASKS, Manager
 from spawnlaunch.world.place import (
     LOCAL,
     NODE,
@@ -28,6 +28,8 @@ from spawnlaunch.world.place import (
     task_place,
 )
 from spawnlaunch.world.ports import HeldPort, hold, hold_free_port
+
+Given = Callable[[], Environ | None]
 
 
 class World(NamedTuple):
@@ -59,8 +61,16 @@ class Resolution(NamedTuple):
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
 
 
-def resolve(request: Request, environ: Environ, hostname: str, count: Count) -> Resolution:
+def resolve(
+    request: Request,
+    environ: Environ,
+    hostname: str,
+    count: Count,
+    given: Given = slurm.given,
+) -> Resolution:
     """Derive the world. `count` says how many workers a value of --nproc means on this machine.
+
+    `given` says what the resource manager gave to all ranks, where that can be seen.
 
     Raises UsageError on a contradiction, or where something is known to the user only.
     """
@@ -69,36 +79,29 @@ def resolve(request: Request, environ: Environ, hostname: str, count: Count) -> 
     mode = mode_of(request, manager, environ)
     facts = _place(mode.value, request, manager, environ, hostname, count)
     told_by = _told_by(mode.value, request, manager, environ)
-    own = detect.gives_ranks(told_by)
-    left = [] if own else inherited.stale(environ, facts)
-    kept = {} if own or left else inherited.master(environ)
-    useless = _useless_address(mode.value, facts, kept)
-    if useless:
-        del kept["MASTER_ADDR"]
+    of_run = manager if mode.value == LOCAL else told_by
+    host = master.host(mode.value, told_by, facts, environ, hostname)
+    left = _inherited(mode.value, told_by, facts, host, environ, given)
+    addr, port = left.kept.get("MASTER_ADDR"), left.kept.get("MASTER_PORT")
     facts = {
         "mode": mode,
         **facts,
-        "master_addr": master.address(
-            request, mode.value, told_by, facts, kept.get("MASTER_ADDR"), environ, hostname
-        ),
-        "master_port": master.port(request, mode.value, told_by, kept.get("MASTER_PORT"), environ),
-        "run_id": _run_id(
-            request, mode.value, manager if mode.value == LOCAL else told_by, environ
-        ),
+        "master_addr": master.address(request, mode.value, told_by, host, addr, facts, environ),
+        "master_port": master.port(request, mode.value, told_by, port, environ),
+        "run_id": _run_id(request, mode.value, of_run, environ),
     }
-    if left:
-        facts = _with_replaced(facts, environ)
+    facts = inherited.with_lost(facts, left, environ)
     values: dict[str, Any] = {name: fact.value for name, fact in facts.items()}
     world = World(**values)
     warnings = [
-        *(_replaced(left) if left else ()),
-        *useless,
+        *inherited.warnings(facts, left, environ),
         *(f"{manager.name} and {outer.name} disagree about the ranks; those of "
           f"{manager.name}, the inner one, are taken"
           for outer in detect.disagreeing(found, environ) if manager),
         *traps.of_the_job(request, world, manager, environ, hostname),
     ]  # fmt: skip
-    return Resolution(world, facts, tuple(warnings), tuple(found))
+    of_this_node = inherited.own_warnings(facts, left, environ)
+    return Resolution(world, facts, tuple(warnings), tuple(found), of_this_node)
 
 
 def _place(
@@ -133,33 +136,50 @@ def _run_id(request: Request, mode: str, manager: Manager | None, environ: Envir
         return Fact(request.rdzv_id, "--rdzv-id")
     job = manager.answer("job", environ) if manager else None
     if mode == LOCAL:
-        return job or Fact(f"local-{os.getpid()}", "pid of the launcher")
+        # A pid is given anew, and is 1 in every container: files of earlier runs may be there.
+        name = f"local-{os.getpid()}-{os.urandom(4).hex()}"
+        job = job or Fact(name, "pid of the launcher, and chance")
+        return _of_one_task(job, manager, environ)
     return job or Fact("none", "torchrun's default: nothing here names the run")
 
 
-def _useless_address(mode: str, facts: Facts, kept: Mapping[str, Fact]) -> list[str]:
-    """What is to be said of an inherited MASTER_ADDR by which every node would mean itself."""
-    addr = kept.get("MASTER_ADDR")
-    alone = mode == LOCAL or facts["world_size"].value == facts["local_world_size"].value
-    if addr is None or alone or not master.is_loopback(addr.value):
-        return []
-    return [f"replaced MASTER_ADDR={addr.value}, by which every node would mean itself"]
+def _of_one_task(job: Fact, manager: Manager | None, environ: Environ) -> Fact:
+    """The job's name, and the task's rank where each of several tasks is a job of its own."""
+    tasks = manager.answer("world_size", environ) if manager and manager.kind == TASKS else None
+    rank = manager.answer("rank", environ) if manager and tasks and tasks.value > 1 else None
+    if rank is None:
+        return job
+    return Fact(f"{job.value}-{rank.value}", f"{job.source}, and {rank.source} of this task")
 
 
-def _with_replaced(facts: Facts, environ: Environ) -> Facts:
-    """The facts, with the inherited variables that were replaced among their lost candidates."""
-    why = "left by an outer launcher: rank variables beside it contradict"
-    replaced = {**inherited.RANKS, "MASTER_ADDR": "master_addr", "MASTER_PORT": "master_port"}
-    result = dict(facts)
-    for name, question in replaced.items():
-        if name in environ:
-            fact = result[question]
-            result[question] = fact._replace(lost=(*fact.lost, Lost(environ[name], name, why)))
-    return result
+def _inherited(
+    mode: str,
+    manager: Manager | None,
+    facts: Facts,
+    host: Fact | None,
+    environ: Environ,
+    given: Given,
+) -> inherited.Inherited:
+    """What is taken of the inherited variables, by the rule of those who must agree."""
+    if manager is not None and manager.gives_ranks:
+        return inherited.Inherited()
+    if mode == LOCAL:
+        return inherited.of_one_launcher(environ, facts)
+    common = given() if manager is slurm.STEP and inherited.has_master(environ) else None
+    certain = host.value if host is not None and manager is slurm.STEP else None
+    return inherited.of_several(environ, environ if common is None else common, facts, certain)
 
 
-def _replaced(left: list[str]) -> list[str]:
-    return [f"replaced what an outer launcher or a profile left: {' '.join(left)}"]
+def refuse_copies(request: Request, resolution: Resolution) -> None:
+    """Raise UsageError where this is one of several tasks, and has lost all that says so.
+
+    Nobody has started several of what reads a terminal.
+    """
+    alone = resolution.world.mode == LOCAL and not resolution.managers
+    if alone and not request.standalone and not os.isatty(0):
+        from spawnlaunch.world import copies
+
+        copies.refuse(request)
 
 
 def settle(
@@ -172,15 +192,22 @@ def settle(
     resolution = _own_address(resolution)
     resolution, held = _claim_port(resolution)
     advice = network.advise(resolution.world, environ, hostname)
-    return resolution._replace(exports=advice.exports, of_this_node=advice.warnings), held
+    said = (*resolution.of_this_node, *advice.warnings)
+    return resolution._replace(exports=advice.exports, of_this_node=said), held
 
 
 def _own_address(resolution: Resolution) -> Resolution:
-    """In local mode an inherited MASTER_ADDR of another machine cannot have been meant."""
+    """Rank 0 listens here; in local mode an inherited MASTER_ADDR of elsewhere was not meant."""
     world, fact = resolution.world, resolution.sources["master_addr"]
-    inherited_one = world.mode == LOCAL and fact.source == "MASTER_ADDR"
-    if not inherited_one or network.is_this_machine(world.master_addr):
+    is_mine = fact.source == "MASTER_ADDR" and world.rank == 0
+    if not is_mine or network.is_this_machine(world.master_addr):
         return resolution
+    if world.mode != LOCAL:
+        said = (
+            f"MASTER_ADDR={fact.value} is no address of this machine, where rank 0 listens; unless "
+            "something between forwards to it, type --master-addr HOST"
+        )
+        return resolution._replace(warnings=(*resolution.warnings, said))
     lost = Lost(fact.value, fact.source, "is another machine's, and all workers are on this one")
     fact = Fact(master.LOOPBACK, "local mode", (lost,))
     return resolution._replace(

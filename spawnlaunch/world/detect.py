@@ -13,48 +13,44 @@ Innermost first, because the innermost is the one that started us:
 """
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world import (
-    flux,
-    gridengine,
-    hydra,
-    jsrun,
-    kubeflow,
-    kubernetes,
-    openmpi,
-    pals,
-    pbs,
-    platform,
-    slurm,
-)
 from spawnlaunch.world.facts import Environ
 from spawnlaunch.world.manager import HOSTS, Manager
 
+# A variable that the manager needs, its module and the name in it. A module is imported where its
+# variable is set: a launch opens the files of the managers that may be there, and no others.
 ORDER = (
-    openmpi.MANAGER,
-    hydra.MANAGER,
-    flux.MANAGER,
-    jsrun.MANAGER,
-    slurm.STEP,
-    pals.MANAGER,
-    kubeflow.MANAGER,
-    platform.MANAGER,
-    kubernetes.MANAGER,
-    slurm.SHELL,
-    pbs.MANAGER,
-    gridengine.MANAGER,
+    ("OMPI_COMM_WORLD_RANK", "openmpi", "MANAGER"),
+    ("PMI_RANK", "hydra", "MANAGER"),
+    ("FLUX_TASK_RANK", "flux", "MANAGER"),
+    ("JSM_NAMESPACE_RANK", "jsrun", "MANAGER"),
+    ("SLURM_STEP_ID", "slurm", "STEP"),
+    ("PALS_RANKID", "pals", "MANAGER"),
+    ("PET_NNODES", "kubeflow", "MANAGER"),
+    ("RANK", "platform", "MANAGER"),
+    ("JOB_COMPLETION_INDEX", "kubernetes", "MANAGER"),
+    ("SLURM_JOB_ID", "slurm", "SHELL"),
+    ("PBS_JOBID", "pbs", "MANAGER"),
+    ("JOB_ID", "gridengine", "MANAGER"),
 )
-
 IDENTITY = ("rank", "world_size", "local_rank")
 
 
 def managers(environ: Environ) -> list[Manager]:
     """All managers that are present, the innermost first."""
-    return [manager for manager in ORDER if manager.is_present(environ)]
+    possible = (_imported(*where) for name, *where in ORDER if environ.get(name))
+    return [manager for manager in possible if manager.is_present(environ)]
 
 
-def gives_ranks(manager: Manager | None) -> bool:
-    """Whether RANK and its like, where set, are the manager's own and left by nobody."""
-    return manager is platform.MANAGER
+def every() -> list[Manager]:
+    """All managers that are known, in the order of detection."""
+    return [_imported(*where) for _, *where in ORDER]
+
+
+def _imported(module: str, name: str) -> Manager:
+    """The manager of this name; importlib would be one more file to open."""
+    package = __name__.rpartition(".")[0]
+    manager: Manager = getattr(__import__(f"{package}.{module}", fromlist=(name,)), name)
+    return manager
 
 
 def disagreeing(found: list[Manager], environ: Environ) -> list[Manager]:
@@ -66,7 +62,7 @@ def disagreeing(found: list[Manager], environ: Environ) -> list[Manager]:
     return [
         outer
         for outer in found[1:]
-        if outer is not platform.MANAGER
+        if not outer.gives_ranks
         and outer.kind != HOSTS
         and any(_differ(found[0], outer, question, environ) for question in IDENTITY)
     ]

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.reading import MAX_DIGITS, excerpt, is_number
 
 Environ = Mapping[str, str]
 
-MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
-EXCERPT_CHARS = 60  # shown of a value that cannot be read
 MAX_PORT = 65535
 
 
@@ -84,16 +83,6 @@ def number(name: str, most: int = 10**MAX_DIGITS) -> Reader:
 def port(name: str) -> Reader:
     """A reader of the port in the variable `name`, likewise; 0 is any free one."""
     return number(name, MAX_PORT)
-
-
-def is_number(text: str) -> bool:
-    """Whether ``int`` reads it, and neither a sign nor digits of other scripts are in it."""
-    return text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
-
-
-def excerpt(text: str) -> str:
-    """The text, quoted and cut."""
-    return repr(text[:EXCERPT_CHARS]) + ("..." if len(text) > EXCERPT_CHARS else "")
 
 
 def text(name: str) -> Reader:

@@ -40,5 +40,5 @@ MANAGER = Manager(
         "nnodes": (number(NODES),),
         "job": (text(JOB),),
     },
-    starter="flux run --tasks-per-node={n}",
+    starter=lambda n, _, command: f"flux run --tasks-per-node={n} {command}",
 )

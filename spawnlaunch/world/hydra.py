@@ -4,11 +4,13 @@
 
 PMI_RANK alone proves nothing: Slurm's PMI plugins set it too, but not the local pair. Nothing that
 it exports names the host of rank 0, the nodes, or the launch; on one node the launch is known by
-the process of Hydra that all ranks descend from.
+the process of Hydra that all ranks descend from. Inside a Slurm job the host is known from the
+job's nodes, and the launch by the step in which srun has started Hydra's processes on the nodes.
 Source: pmodels/mpich src/pm/hydra/proxy/pmip_cb.c; Intel MPI Developer Reference, "Hydra
 environment variables".
 """
 
+from spawnlaunch.world import mpirun, slurm
 from spawnlaunch.world.ancestors import nearest
 from spawnlaunch.world.facts import Environ, Fact, number
 from spawnlaunch.world.manager import TASKS, Manager
@@ -30,6 +32,12 @@ def proxy(environ: Environ) -> Fact | None:
     return Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
 
 
+def step_of_proxies(environ: Environ) -> Fact | None:
+    """The step of Slurm that all ranks have in common: each mpiexec starts one."""
+    there = environ.get(slurm.JOB_ID) and environ.get(slurm.STEP_ID)
+    return slurm.job_and_step(environ) if there else None
+
+
 MANAGER = Manager(
     name="Hydra (MPICH, Intel MPI)",
     kind=TASKS,
@@ -39,7 +47,8 @@ MANAGER = Manager(
         "world_size": (number(SIZE),),
         "local_rank": (number(LOCAL_RANK),),
         "local_world_size": (number(LOCAL_SIZE),),
-        "job": (proxy,),
+        "job": (proxy, step_of_proxies),
+        **mpirun.table(SIZE, LOCAL_SIZE),
     },
-    starter="mpiexec -ppn {n}",
+    starter=lambda n, _, command: f"mpiexec -ppn {n} {command}",
 )

@@ -11,7 +11,7 @@ environment variables.
 """
 
 from spawnlaunch.world.facts import Environ, Fact, number
-from spawnlaunch.world.hostfile import unique_hosts
+from spawnlaunch.world.hostfiles import unique_hosts
 from spawnlaunch.world.manager import TASKS, Manager
 
 RANK = "JSM_NAMESPACE_RANK"
@@ -58,5 +58,5 @@ MANAGER = Manager(
         "rank_0_host": f"{RANKFILE} names no host of rank 0 here: it cannot be read, or this jsrun "
         "uses some of its hosts only"
     },
-    starter="jsrun --rs_per_host 1 --tasks_per_rs {n}",
+    starter=lambda n, _, command: f"jsrun --rs_per_host 1 --tasks_per_rs {n} {command}",
 )

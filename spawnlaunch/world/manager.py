@@ -14,13 +14,18 @@ TASKS = "tasks"  # one process per rank (or, with --nproc, one launcher per node
 NODES = "nodes"  # one launcher per node or pod, never one process per rank
 HOSTS = "hosts"  # nothing: there is a list of hosts, and this is a process on one of them
 
+# The line that starts a command as often as given on each node: (n, environment, command).
+Starter = Callable[[int, Environ, str], str]
+
 
 class Manager(NamedTuple):
     """A resource manager.
 
     Questions: rank, world_size, local_rank, local_world_size, node_rank, nnodes, hosts (all of
-    them, in node rank's order), rank_0_host, node_0_host, job (text that is the same in every
-    process of a launch and in no other launch), master_addr, master_port, nproc.
+    them, in node rank's order), rank_0_host, node_0_host, own_host (of this process, as the two
+    call it), job (text that is the same in every process of a launch and in no other launch),
+    master_addr, master_port, reserved_port (for users who name none), nproc, gpus_per_node and
+    cpus_per_node (where all nodes have as many).
     """
 
     name: str
@@ -29,20 +34,12 @@ class Manager(NamedTuple):
     table: dict[str, tuple[Reader, ...]]
     unless: Callable[[Environ], bool] = lambda _: False  # `needs` are set, yet it is not there
     silent: Mapping[str, str] = {}  # why it has no answer to a question, for the error's text
-    starter: str = ""  # the command that starts {n} processes on each node
+    starter: Starter = lambda _n, _environ, command: command
+    gives_ranks: bool = False  # RANK and its like are its own, and left by nobody
 
     def is_present(self, environ: Environ) -> bool:
         """Whether this manager started the process that has this environment."""
         return all(environ.get(name) for name in self.needs) and not self.unless(environ)
-
-    def starting(self, n: int, *words: object) -> str:
-        """The line that starts `n` launchers on each node, with these flags and this worker.
-
-        >>> Manager("x", TASKS, (), {}, starter="mpiexec -ppn {n}").starting(2, "a.py")
-        'mpiexec -ppn 2 python -m spawnlaunch a.py'
-        """
-        line = (self.starter.format(n=n), "python -m spawnlaunch", *map(str, words))
-        return " ".join(filter(None, line))
 
     def why_silent(self, question: str) -> str:
         """The beginning of an error about a question that has no answer."""

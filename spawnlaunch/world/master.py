@@ -6,8 +6,9 @@ Nobody can ask anybody here: both are computed by every launcher by itself.
 from zlib import crc32
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.reading import is_number
 from spawnlaunch.request import Request
-from spawnlaunch.world.facts import Environ, Fact, first, is_number
+from spawnlaunch.world.facts import Environ, Fact, first
 from spawnlaunch.world.manager import Manager
 from spawnlaunch.world.place import LOCAL, TASK, Facts
 from spawnlaunch.world.ports import RANGE
@@ -27,18 +28,18 @@ def address(
     request: Request,
     mode: str,
     manager: Manager | None,
-    facts: Facts,
+    host: Fact | None,
     kept: Fact | None,
+    facts: Facts,
     environ: Environ,
-    hostname: str,
 ) -> Fact:
     """MASTER_ADDR. Raises UsageError where nothing names the host of rank 0.
 
     `kept` is the inherited one, `manager` the one whose word counts.
     """
-    host = _host(mode, manager, facts, environ, hostname)
+    derived = host
     if host is not None and request.master_suffix and mode != LOCAL:
-        host = Fact(
+        derived = Fact(
             with_suffix(host.value, request.master_suffix), f"{host.source}, --master-suffix"
         )
     endpoint = request.rdzv_endpoint
@@ -47,24 +48,27 @@ def address(
             _flags("--master-addr", request.master_addr, endpoint and endpoint.host),
             manager.answer("master_addr", environ) if manager else None,
             kept,
-            host,
+            derived,
         ]
     )
     if fact is None:
         raise UsageError(_unknown_host(mode, manager))
+    if host and derived and fact.source == derived.source and facts["rank"].value == 0:
+        _check_host(manager, host, environ)
     return fact
 
 
-def is_loopback(host: str) -> bool:
-    """Whether every machine means itself by this name.
+def _check_host(manager: Manager | None, host: Fact, environ: Environ) -> None:
+    """Raise UsageError where rank 0 is not on the host that all derive; only rank 0 can know."""
+    mine = manager.answer("own_host", environ) if manager else None
+    if mine is not None and mine.value.partition(".")[0] != host.value.partition(".")[0]:
+        raise UsageError(
+            f"rank 0 is on {mine.value} ({mine.source}), and the others look for it on "
+            f"{host.value} ({host.source}); type --master-addr {mine.value}"
+        )
 
-    >>> is_loopback("127.0.1.1"), is_loopback("localhost"), is_loopback("node127")
-    (True, True, False)
-    """
-    return host in ("localhost", "::1") or host.startswith(("127.", "localhost."))
 
-
-def _host(
+def host(
     mode: str, manager: Manager | None, facts: Facts, environ: Environ, hostname: str
 ) -> Fact | None:
     """The host of rank 0, as far as it is known without a flag."""
@@ -119,6 +123,7 @@ def port(
             _flags("--master-port", request.master_port, endpoint and endpoint.port),
             manager.answer("master_port", environ) if manager else None,
             kept,
+            manager.answer("reserved_port", environ) if manager else None,
             Fact(FREE, "local mode") if mode == LOCAL else None,
             _from_job(manager, environ),
         ]

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from spawnlaunch.world import World
 
 INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
-SIOCGIFADDR = 0x8915  # netdevice(7): the IPv4 address of an interface
+SIOCGIFCONF = 0x8912  # netdevice(7): all IPv4 addresses, the second of an interface as well
+MOST_ADDRESSES = 1024
 NAME_BYTES = 16  # IFNAMSIZ
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
 
@@ -34,13 +35,14 @@ def advise(world: "World", environ: Environ, hostname: str) -> Advice:
     if alone or all(environ.get(name) for name in INTERFACES):
         return Advice({}, ())
     here = interfaces()
-    trap = _trap(hostname, set(here.values()))
+    trap = _trap(hostname, set(here))
     if trap is None:
         return Advice({}, ())
     name = _interface_towards(world.master_addr, here)
     if name is None:
         lines = " ".join(f"{variable}=INTERFACE" for variable in INTERFACES)
-        return Advice({}, (f"{trap}; type export {lines}, one of: {', '.join(sorted(here))}",))
+        names = ", ".join(sorted(set(here.values()) - {""}))
+        return Advice({}, (f"{trap}; type export {lines}, one of: {names}",))
     exports = {variable: name for variable in INTERFACES if not environ.get(variable)}
     said = " ".join(f"{variable}={value}" for variable, value in exports.items())
     return Advice(exports, (f"{trap}; set {said}, the interface towards {world.master_addr}",))
@@ -80,29 +82,33 @@ def _interface_towards(host: str, here: dict[str, str]) -> str | None:
         except OSError:
             return None
         source = probe.getsockname()[0]
-    names = [name for name, address in here.items() if address == source]
-    return names[0] if len(names) == 1 else None
+    return here.get(source) or None
 
 
 def interfaces() -> dict[str, str]:
-    """The IPv4 address of every interface that has one, loopback aside."""
+    """The interface of every IPv4 address of this machine, loopback aside; "" where two have it."""
+    from array import array
     from fcntl import ioctl
+    from struct import pack, unpack
 
-    found = {}
+    answers = array("B", bytes(MOST_ADDRESSES * IFREQ_BYTES))
+    request = pack("iP", len(answers), answers.buffer_info()[0])  # struct ifconf
     with closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as any_socket:
-        for _, name in socket.if_nameindex():
-            request = name.encode()[: NAME_BYTES - 1].ljust(IFREQ_BYTES, b"\0")
-            try:
-                answer = ioctl(any_socket.fileno(), SIOCGIFADDR, request)
-            except OSError:
-                continue  # no IPv4 address
-            address = socket.inet_ntoa(answer[20:24])
-            if not address.startswith("127."):
-                found[name] = address
+        try:
+            length, _ = unpack("iP", ioctl(any_socket.fileno(), SIOCGIFCONF, request))
+        except OSError:
+            return {}  # no Linux
+    found: dict[str, str] = {}
+    for start in range(0, length, IFREQ_BYTES):
+        answer = answers[start : start + IFREQ_BYTES].tobytes()
+        label, address = answer[:NAME_BYTES].partition(b"\0")[0], socket.inet_ntoa(answer[20:24])
+        if not address.startswith("127."):
+            name = label.partition(b":")[0].decode(errors="replace")
+            found[address] = name if found.get(address, name) == name else ""
     return found
 
 
 def is_this_machine(host: str) -> bool:
     """Whether an address of the host is one of this machine's."""
-    ours = set(interfaces().values())
+    ours = interfaces()
     return any(address.startswith("127.") or address in ours for address in resolve(host))

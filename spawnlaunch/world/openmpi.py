@@ -5,11 +5,13 @@
     PMIX_NAMESPACE=1880752129 (version 4)  prterun-host-4711@1 (version 5)
     OMPI_MCA_orte_num_nodes=2 (version 4 only): those that have a rank
 
-It exports no host of rank 0: OMPI_MCA_orte_hnp_uri (version 4 only) is that of mpirun itself.
+It exports no host of rank 0: OMPI_MCA_orte_hnp_uri (version 4 only) is that of mpirun itself. In a
+Slurm job the host is known from the job's nodes.
 OMPI_COMM_WORLD_NODE_RANK is a rank on the node, not the number of the node.
 Source: openmpi/openpmix src/mca/pmdl/ompi/pmdl_ompi.c; mpirun(1), "Exported environment".
 """
 
+from spawnlaunch.world import mpirun
 from spawnlaunch.world.facts import number, text
 from spawnlaunch.world.manager import TASKS, Manager
 
@@ -32,6 +34,7 @@ MANAGER = Manager(
         "local_world_size": (number(LOCAL_SIZE),),
         "nnodes": (number(NODES),),
         "job": (text(NAMESPACE), text(JOB_ID)),
+        **mpirun.table(SIZE, LOCAL_SIZE),
     },
-    starter="mpirun --map-by ppr:{n}:node",
+    starter=lambda n, _, command: f"mpirun --map-by ppr:{n}:node {command}",
 )

@@ -28,5 +28,5 @@ MANAGER = Manager(
         "node_rank": (number(NODE),),
         "job": (text(APPLICATION),),
     },
-    starter="mpiexec --ppn {n}",
+    starter=lambda n, _, command: f"mpiexec --ppn {n} {command}",
 )

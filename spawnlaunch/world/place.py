@@ -7,7 +7,7 @@ ends in the command to type.
 from collections.abc import Callable
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Request, words_of
+from spawnlaunch.request import MOST_LOCAL, Request
 from spawnlaunch.world import slurm
 from spawnlaunch.world.facts import UNKNOWN, Environ, Fact, first
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager
@@ -20,7 +20,8 @@ TASK, NODE, LOCAL = "task", "node", "local"
 
 def mode_of(request: Request, manager: Manager | None, environ: Environ) -> Fact:
     """Which of the three modes this launch is in, and why. Raises UsageError on a contradiction."""
-    if manager is not None and manager.kind == TASKS and request.wants_launcher:
+    among_tasks = manager is not None and manager.kind == TASKS and request.wants_launcher
+    if manager is not None and among_tasks and not request.standalone:
         _refuse_several_tasks(request, manager, environ)
     if request.is_standalone:
         return _standalone(request, manager, environ)
@@ -68,19 +69,23 @@ def _refuse_several_nodes(request: Request) -> None:
 
 def _refuse_several_tasks(request: Request, manager: Manager, environ: Environ) -> None:
     """A launcher in each of several tasks on a node would start too many workers."""
-    several = _several_tasks(manager, environ)
+    several = several_tasks(manager, environ)
     if several is None:
         return
-    words, n = words_of(request.program), several.value
+    from spawnlaunch.world import advised
+
+    n = several.value
+    lines = [f"one launcher per node: {advised.launcher_per_node(request, manager, environ, n)}"]
+    if advised.can_be_tasks(request):
+        lines += [f"one task per rank: {advised.task_per_rank(request, manager, environ, n)}"]
     raise UsageError(
         f"{manager.name} has started {n} tasks on a node already ({several.source}), so a launcher "
-        f"in each of them cannot start workers too; type one task per rank: "
-        f"{manager.starting(n, *words)}, or one launcher per node: "
-        f"{manager.starting(1, '--nproc', n, *words)}"
+        f"in each of them cannot start workers too; type (all other options as they were) "
+        + "; or ".join(lines)
     )
 
 
-def _several_tasks(manager: Manager, environ: Environ) -> Fact | None:
+def several_tasks(manager: Manager, environ: Environ) -> Fact | None:
     """The tasks on a node, this one or another, where there are several."""
     here = manager.answer("local_world_size", environ)
     if here is not None and here.value > 1:
@@ -104,7 +109,7 @@ def _mode_among_hosts(request: Request, manager: Manager, environ: Environ) -> F
     if manager is slurm.SHELL:
         idle = not request.wants_launcher and tasks is not None and tasks.value > 1
         if idle or (nnodes is not None and nnodes.value > 1):
-            raise UsageError(_srun_forgotten(request, nnodes, tasks))
+            raise UsageError(_srun_forgotten(request, environ, nnodes, tasks))
     elif nnodes is None:
         raise UsageError(
             f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
@@ -116,19 +121,21 @@ def _mode_among_hosts(request: Request, manager: Manager, environ: Environ) -> F
     return Fact(LOCAL, f"{manager.name}, on one node")
 
 
-def _srun_forgotten(request: Request, nnodes: Fact | None, tasks: Fact | None) -> str:
-    worker = " ".join(words_of(request.program))
+def _srun_forgotten(
+    request: Request, environ: Environ, nnodes: Fact | None, tasks: Fact | None
+) -> str:
+    from spawnlaunch.world import advised
+
     counts = ((nnodes, "nodes"), (tasks, "tasks"))
     has = [f"{fact.value} {what} ({fact.source})" for fact, what in counts if fact]
-    if request.nproc is None:
-        line = f"srun python -m spawnlaunch {worker}"
-        alone = "--nproc N"
+    if request.nproc is None and advised.can_be_tasks(request):
+        line = advised.tasks_of_the_job(request, environ)
     else:
-        line = f"srun --ntasks-per-node=1 python -m spawnlaunch --nproc {request.nproc} {worker}"
-        alone = "--nnodes 1"
+        n = -(-tasks.value // nnodes.value) if tasks and nnodes else 1
+        line = advised.launcher_per_node(request, slurm.SHELL, environ, n)
     return (
         f"this is a shell of a Slurm job with {' and '.join(has)}, not a step of it: srun is "
-        f"missing; type {line} (to use this machine alone, add {alone})"
+        f"missing; type {line}; or, for this machine alone: {advised.alone(request)}"
     )
 
 
@@ -173,6 +180,12 @@ def _check_same(by_flag: Fact | None, derived: Fact | None) -> None:
 
 def _check_task(facts: Facts) -> None:
     """What is counted from 0 lies below its number, and a part is not larger than the whole."""
+    here = facts["local_world_size"]
+    if here.value > MOST_LOCAL:
+        raise UsageError(
+            f"{here.source} says {here.value} ranks on this node, more than the {MOST_LOCAL} "
+            "processes that a machine has by default; unset what an outer launcher left"
+        )
     below = (("rank", "world_size"), ("local_rank", "local_world_size"), ("node_rank", "nnodes"))
     parts = (("local_world_size", "world_size"), ("nnodes", "world_size"))
     for (part, whole), most in [*((pair, -1) for pair in below), *((pair, 0) for pair in parts)]:
@@ -197,6 +210,10 @@ def node_place(
             f"node rank {node_rank.value} ({node_rank.source}) cannot be with {nnodes.value} nodes "
             f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
+    if nnodes.value > 1 and isinstance(request.nproc, str):
+        from spawnlaunch.world import even
+
+        even.check(request, manager, environ, nproc, nnodes)
     facts = {
         "rank": Fact(node_rank.value * nproc.value, f"node rank x {nproc.source}"),
         "world_size": Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}"),

@@ -36,6 +36,7 @@ MANAGER = Manager(
     kind=TASKS,
     needs=(RANK, SIZE, ADDR, PORT),
     unless=lambda environ: OUTER_LAUNCHER in environ,
+    gives_ranks=True,
     table={
         "rank": (number(RANK),),
         "world_size": (number(SIZE),),

@@ -16,13 +16,17 @@ node follow it; but SLURM_NODEID counts in the order of the components. SLURM_GT
 Source: srun(1), "Output environment variables"; Slurm's src/common/env.c.
 """
 
+import itertools
+import os
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, TypeVar
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world import hostlist, slurm_hostfile, tasks_per_node
-from spawnlaunch.world.ancestors import nearest
-from spawnlaunch.world.facts import MAX_PORT, Environ, Fact, is_number, number, text
+from spawnlaunch.reading import excerpt, is_number
+from spawnlaunch.world import hostfiles, hostlist, tasks_per_node
+from spawnlaunch.world.ancestors import above, environ_below, nearest
+from spawnlaunch.world.facts import MAX_PORT, Environ, Fact, Reader, first, number, text
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager
 
 JOB_ID = "SLURM_JOB_ID"
@@ -40,6 +44,8 @@ GLOBAL_IDS = "SLURM_GTIDS"  # the ranks of the tasks on this node
 JOB_TASKS = "SLURM_NTASKS"
 JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
+TASK_CPUS = "SLURM_CPUS_PER_TASK"
+JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE"  # noted as the tasks per node are
 NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
 DISTRIBUTION = "SLURM_DISTRIBUTION"
 HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
@@ -58,8 +64,25 @@ def is_shell(environ: Environ) -> bool:
 
     A person's is `srun --pty`, or salloc's interactive step.
     """
-    of_a_person = PTY_PORT in environ and environ.get(STEP_TASKS) == "1"
+    of_a_person = PTY_PORT in environ and (environ.get(STEP_TASKS) == "1" or _is_typed())
     return of_a_person or _has_foreign_step(environ)
+
+
+def _is_typed() -> bool:
+    """Whether a shell with job control started us, which puts what is typed in a group of its own.
+
+    A task with a terminal leads its session; it, and what its script starts, are in its own group.
+    """
+    session = os.getsid(0)
+    if os.getpgrp() == session:
+        return False
+    below = itertools.takewhile(lambda each: each[1] != DAEMON, above())
+    return session in (pid for pid, _ in below)
+
+
+def is_step(environ: Environ) -> bool:
+    """Whether this is within a step with ranks, be it as one of them or in a person's shell."""
+    return STEP_ID in environ and not _has_foreign_step(environ)
 
 
 def _has_foreign_step(environ: Environ) -> bool:
@@ -77,6 +100,15 @@ def started_by() -> str:
             return file.read().partition("[")[2].partition("]")[0]
     except OSError:
         return ""
+
+
+def given() -> Environ | None:
+    """What srun gave to this task; None where no parent shows it.
+
+    The parent may be a container's runtime that begins with an environment of its own.
+    """
+    found = environ_below((DAEMON,))
+    return found if found is not None and PROCID in found else None
 
 
 def _is_elsewhere(environ: Environ, job_and_step: str) -> bool:
@@ -114,24 +146,35 @@ def _place_in_nodelist(environ: Environ) -> Fact | None:
 
 
 def rank_0_host(environ: Environ) -> Fact | None:
-    """The host of task 0: that of node 0, but under an arbitrary distribution."""
-    if environ.get(DISTRIBUTION, "").startswith("arbitrary"):
-        why = f"first host of {HOSTFILE} (arbitrary distribution)"
-        name = _first_in_hostfile(environ)
-        return Fact(name, why) if name else None
-    return node_0_host(environ)
+    """The host of task 0: that of node 0, but under an arbitrary distribution.
+
+    A heterogeneous step's components have each their own distribution, so that of task 0 is not
+    known to all. They all go by node 0; and task 0, which knows where it is, is asked by `master`.
+    """
+    arbitrary = environ.get(DISTRIBUTION, "").startswith("arbitrary")
+    if not arbitrary or _is_heterogeneous(environ):
+        return node_0_host(environ)
+    why = f"first host of {HOSTFILE} (arbitrary distribution)"
+    name = _first_in_hostfile(environ)
+    return Fact(name, why) if name else None
 
 
 def _first_in_hostfile(environ: Environ) -> str | None:
-    """The file's first host, unless the file is not what srun went by: `srun -w` overrules it."""
-    path, rank = environ.get(HOSTFILE), number(PROCID)(environ)
-    if not path or rank is None:
+    """The file's first host, unless the file is not what srun went by: `srun -w` overrules it.
+
+    All tasks must find the same, so each compares the whole file with the whole step.
+    """
+    path, tasks = environ.get(HOSTFILE), number(STEP_TASKS)(environ)
+    if not path or tasks is None:
         return None
-    names = slurm_hostfile.hosts_of(path, rank.value + 1)
-    mine = environ.get(NODENAME)
-    if len(names) <= rank.value or (mine and names[rank.value] != mine):
-        return None
-    return names[0]
+    names = hostfiles.hosts_of(path, min(tasks.value, hostlist.MAX_HOSTS))
+    in_file: dict[str, int] = {}
+    for name in names:
+        in_file[name] = in_file.get(name, 0) + 1
+    nodes = _readable(hostlist.expand, STEP_NODELIST, environ)
+    runs = _runs(STEP_TASKS_PER_NODE, environ)
+    each = (tasks for tasks, times in runs for _ in range(times))
+    return names[0] if names and in_file == dict(zip(nodes, each, strict=False)) else None
 
 
 def node_0_host(environ: Environ) -> Fact | None:
@@ -142,29 +185,61 @@ def node_0_host(environ: Environ) -> Fact | None:
     nodes = environ.get(STEP_NODELIST)
     if not nodes:
         return None
-    in_step = set(_readable(hostlist.expand, STEP_NODELIST, environ)) if _groups(environ) else set()
-    for name in _groups(environ):
-        for host in _readable(hostlist.expand, name, environ):
-            if host in in_step:
-                return Fact(
-                    host, f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
-                )
+    for fact in _first_hosts(environ):
+        return fact
     host = _readable(hostlist.first_host, STEP_NODELIST, environ)
     return Fact(host, f"first host of {STEP_NODELIST}={nodes}")
 
 
+def _first_hosts(environ: Environ) -> list[Fact]:
+    """The first host of each of a heterogeneous job's components that takes part in this step."""
+    groups, nodes = of_components(JOB_NODELIST, environ), environ.get(STEP_NODELIST, "")
+    in_step = set(_readable(hostlist.expand, STEP_NODELIST, environ)) if groups else set()
+    found = []
+    for name in groups.values():
+        hosts = (host for host in _readable(hostlist.expand, name, environ) if host in in_step)
+        why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
+        found += [Fact(host, why) for host in islice(hosts, 1)]
+    return found
+
+
+def _is_heterogeneous(environ: Environ) -> bool:
+    """Whether several components of a heterogeneous job are in this step."""
+    return len(_first_hosts(environ)) > 1
+
+
+def first_node(environ: Environ) -> Fact | None:
+    """The first node of the job, by which an mpirun inside it begins; not of one that is het."""
+    if not environ.get(JOB_ID) or not environ.get(JOB_NODELIST) or environ.get(HET_SIZE):
+        return None
+    host = _readable(hostlist.first_host, JOB_NODELIST, environ)
+    return Fact(host, f"first host of {JOB_NODELIST}={environ[JOB_NODELIST]}")
+
+
 def _groups(environ: Environ) -> list[str]:
-    """The variables with the node lists of a heterogeneous job's components, in their order.
+    """The variables with the node lists of a heterogeneous job's components, in their order."""
+    return list(of_components(JOB_NODELIST, environ).values())
+
+
+def of_components(name: str, environ: Environ) -> dict[int, str]:
+    """The variables that say `name` of a heterogeneous job's components, by their numbers.
 
     srun of Slurm 22.05 writes PACK where the manual page says HET.
     """
     size = number(HET_SIZE)(environ)
-    names = [
-        f"{JOB_NODELIST}_{word}_GROUP_{i}"
-        for i in range(min(size.value, MOST_GROUPS) if size else 0)
-        for word in ("HET", "PACK")
-    ]
-    return [name for name in names if environ.get(name)]
+    found = {}
+    for i in range(min(size.value, MOST_GROUPS) if size else 0):
+        names = (f"{name}_{word}_GROUP_{i}" for word in ("HET", "PACK"))
+        there = next((each for each in names if environ.get(each)), None)
+        if there:
+            found[i] = there
+    return found
+
+
+def is_heterogeneous(environ: Environ) -> bool:
+    """Whether this job has several components; those of a job that has submitted it are not its."""
+    ids = of_components(JOB_ID, environ).values()
+    return len(ids) > 1 and environ.get(JOB_ID) in map(environ.get, ids)
 
 
 def job_and_step(environ: Environ) -> Fact | None:
@@ -181,15 +256,51 @@ def reserved_port(environ: Environ) -> Fact | None:
     if not port:
         return None
     if not is_number(port) or not 0 < int(port) <= MAX_PORT:
-        raise UsageError(f"{RESERVED_PORTS}={port!r} is not a port; type --master-port N")
+        raise UsageError(f"{RESERVED_PORTS}={excerpt(port)} is not a port; type --master-port N")
     return Fact(int(port), RESERVED_PORTS)
+
+
+def gpus(name: str) -> Reader:
+    """A reader of `4`, `a100:4` or `a100:2,v100:2`, as srun's --gpus-per-node has it.
+
+    With one task on each node --gpus-per-task says the same.
+    """
+
+    def read(environ: Environ) -> Fact | None:
+        counts = [entry.rpartition(":")[2] for entry in environ.get(name, "").split(",")]
+        known = all(map(is_number, counts)) and not _is_heterogeneous(environ)
+        return Fact(sum(map(int, counts)), name) if known else None
+
+    return read
+
+
+def cpus(environ: Environ) -> Fact | None:
+    """The CPUs of the one task on each node, or of each node of the job, where they are as many."""
+    if _is_heterogeneous(environ):
+        return None
+    runs = _runs(JOB_CPUS_PER_NODE, environ) if environ.get(JOB_CPUS_PER_NODE) else []
+    each = Fact(runs[0][0], JOB_CPUS_PER_NODE) if len(runs) == 1 else None
+    return first([number(TASK_CPUS)(environ), each])
+
+
+def _runs(name: str, environ: Environ) -> list[tuple[int, int]]:
+    return _readable(lambda counts: [*tasks_per_node.runs(counts)], name, environ)
 
 
 def shell_nodes(environ: Environ) -> Fact | None:
     """The nodes that a shell could use: the job's; of `srun --pty` those of its step."""
-    if STEP_ID in environ and not _has_foreign_step(environ):
+    if is_step(environ):
         return number(STEP_NODES)(environ)
-    return number(JOB_NODES)(environ)
+    return _in_all(JOB_NODES, environ)
+
+
+def _in_all(name: str, environ: Environ) -> Fact | None:
+    """The job's number; of a heterogeneous job the sum over its components."""
+    if not is_heterogeneous(environ):
+        return number(name)(environ)
+    names = of_components(name, environ).values()
+    numbers = [fact.value for fact in (number(each)(environ) for each in names) if fact]
+    return Fact(sum(numbers), f"sum of {' '.join(names)}") if numbers else None
 
 
 def listed_nodes(environ: Environ) -> Fact:
@@ -207,9 +318,9 @@ def is_outside(environ: Environ, hostname: str) -> bool:
 
 def shell_tasks(environ: Environ) -> Fact | None:
     """The tasks that the job or, of `srun --pty`, the step was asked for."""
-    if STEP_ID in environ and not _has_foreign_step(environ):
+    if is_step(environ):
         return number(STEP_TASKS)(environ)
-    return number(JOB_TASKS)(environ)
+    return _in_all(JOB_TASKS, environ)
 
 
 def _readable(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) -> T:
@@ -219,6 +330,12 @@ def _readable(read: Callable[..., T], name: str, environ: Environ, *arguments: A
     except ValueError as error:
         why = str(error).replace("\nhint: ", "; ")
         raise UsageError(f"{name} cannot be read: {why}; type unset {name}, or mend it") from None
+
+
+def _srun(n: int, environ: Environ, command: str) -> str:
+    from spawnlaunch.world import srun  # errors only
+
+    return srun.per_node(environ, command) if n == 1 else srun.per_rank(environ, command)
 
 
 STEP = Manager(
@@ -235,14 +352,17 @@ STEP = Manager(
         "nnodes": (number(STEP_NODES), number(JOB_NODES)),
         "rank_0_host": (rank_0_host,),
         "node_0_host": (node_0_host,),
+        "own_host": (text(NODENAME),),
         "job": (job_and_step,),
-        "master_port": (reserved_port,),
+        "reserved_port": (reserved_port,),
+        "gpus_per_node": (gpus("SLURM_GPUS_PER_NODE"), gpus("SLURM_GPUS_PER_TASK")),
+        "cpus_per_node": (cpus,),
     },
     silent={
         "rank_0_host": f"with {DISTRIBUTION}=arbitrary rank 0 may be on any host of the step, "
         f"and no {HOSTFILE} that fits it can be read here"
     },
-    starter="srun --ntasks-per-node={n}",
+    starter=_srun,
 )
 
 SHELL = Manager(
@@ -254,4 +374,5 @@ SHELL = Manager(
         "world_size": (shell_tasks,),
         "job": (text(JOB_ID),),
     },
+    starter=_srun,
 )

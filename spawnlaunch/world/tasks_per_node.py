@@ -10,12 +10,11 @@ The entries follow the node list, not the ranks: under a cyclic or arbitrary dis
 tasks of a node are not neighbours in rank. Source: srun(1), SLURM_STEP_TASKS_PER_NODE.
 """
 
+from spawnlaunch.reading import excerpt, is_number
+
 TYPE_CHECKING = False  # typing is not imported to run: this module lies on the launch path
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
-EXCERPT_CHARS = 60  # shown of a long value
 
 
 class TasksPerNodeError(ValueError):
@@ -30,7 +29,7 @@ def tasks_on(counts: str, node: int) -> int:
             return tasks
         first += nodes
     raise TasksPerNodeError(
-        f"tasks per node {_excerpt(counts)}: there is no node number {node}, only 0 to {first - 1}"
+        f"tasks per node {excerpt(counts)}: there is no node number {node}, only 0 to {first - 1}"
     )
 
 
@@ -49,26 +48,22 @@ def runs(counts: str) -> "Iterator[tuple[int, int]]":
     for entry in counts.split(","):
         tasks, bracket, repeat = entry.partition("(x")
         if bracket and not repeat.endswith(")"):
-            raise _error(counts, position, f"the repetition of {entry!r} is not closed")
+            raise _error(counts, position, f"the repetition of {excerpt(entry)} is not closed")
         nodes = _number(counts, position, entry, repeat[:-1]) if bracket else 1
         if nodes == 0:
-            raise _error(counts, position, f"{entry!r} is repeated 0 times")
+            raise _error(counts, position, f"{excerpt(entry)} is repeated 0 times")
         yield _number(counts, position, entry, tasks), nodes
         position += len(entry) + 1
 
 
 def _number(counts: str, position: int, entry: str, digits: str) -> int:
-    if digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS:
+    if is_number(digits):
         return int(digits)
-    raise _error(counts, position, f"{entry!r} is neither a count nor a repeated count")
+    raise _error(counts, position, f"{excerpt(entry)} is neither a count nor a repeated count")
 
 
 def _error(counts: str, position: int, why: str) -> TasksPerNodeError:
     return TasksPerNodeError(
-        f"tasks per node {_excerpt(counts)}, character {position + 1}: {why}\n"
+        f"tasks per node {excerpt(counts)}, character {position + 1}: {why}\n"
         f"hint: it reads like 2(x3),1: 2 tasks on each of three nodes, then 1"
     )
-
-
-def _excerpt(counts: str) -> str:
-    return repr(counts[:EXCERPT_CHARS]) + ("..." if len(counts) > EXCERPT_CHARS else "")

@@ -104,9 +104,11 @@ def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
 
 def test_a_command_is_measured_by_its_wall_time(tmp_path: Path):
     words = ("--arms", "unpinned,auto", "--rounds", "2", "--warm-up", "0")
+    began = time.monotonic()
     found, _ = bench(tmp_path / "found.json", *words, "--", "sleep", "0.2")
-    for ranks in found.measured[0].series[""]["auto"]:
-        assert all(0.2 < seconds < 2 for seconds in ranks)
+    samples = [ranks for arm in found.measured[0].series[""].values() for ranks in arm]
+    assert all(seconds >= 0.2 for ranks in samples for seconds in ranks)
+    assert sum(map(max, samples)) < time.monotonic() - began
 
 
 def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_path: Path):
@@ -170,6 +172,7 @@ def test_ranks_that_the_launcher_pinned_are_refused_with_the_command_to_type():
     assert "--bind none -m spawnlaunch.bench" in done.stderr
 
 
+@pytest.mark.full
 def test_it_runs_under_torchrun():
     torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2")
     words = ("--arms", "unpinned,auto", "--workloads", "jitter", "--rounds", "1", *SHORT)

@@ -6,6 +6,7 @@ import pytest
 
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import Plan, plan
+from spawnlaunch.binding.policy import NAMES, Policy
 from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.visible import Visible, visible
@@ -41,7 +42,15 @@ def _plans(scenario: Scenario, node: Node) -> list[Plan]:
     return [plan(node, seen, len(scenario["ranks"]))]
 
 
-@pytest.mark.parametrize("scenario", scenarios.load(), ids=lambda s: f"{s['root']}-{s['scenario']}")
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        pytest.param(
+            each, id=f"{each['root']}-{each['scenario']}", marks=scenarios.marks(each["root"])
+        )
+        for each in scenarios.load()
+    ],
+)
 def test_the_rules_hold(scenario: Scenario, machines: dict[str, Path]) -> None:
     node = nodes.read(str(machines[scenario["root"]]), cpuset.parse(scenario["allowed"]))
     plans = _plans(scenario, node)
@@ -51,10 +60,9 @@ def test_the_rules_hold(scenario: Scenario, machines: dict[str, Path]) -> None:
     assert scenarios.broken_rules(scenario, node, placed, warned) == []
 
 
-def test_every_policy_stays_inside_what_is_allowed(machines: dict[str, Path]) -> None:
-    from spawnlaunch.binding.policy import NAMES, Policy
-
-    for scenario in scenarios.load():
+@scenarios.each_machine()
+def test_every_policy_stays_inside_what_is_allowed(machine: str, machines: dict[str, Path]) -> None:
+    for scenario in scenarios.load(machine):
         node = nodes.read(str(machines[scenario["root"]]), cpuset.parse(scenario["allowed"]))
         everything = Visible(tuple(scenario["visible"]), "", ())
         for name in NAMES:

@@ -42,12 +42,12 @@ def test_the_line_of_a_rank_says_what_is_unusual(lumi: Node) -> None:
 
 def test_srun_can_be_told_the_same(lumi: Node) -> None:
     policy = Policy(reserve_first_per_l3=True, smt=False)
-    assert srun_line(plan(lumi, visible(lumi, {}), 8, policy).bindings) == (
-        "srun --ntasks-per-node=8 --cpu-bind=mask_cpu:"  # the masks that LUMI's guide prints
+    assert srun_line(plan(lumi, visible(lumi, {}), 8, policy).bindings, 2) == (
+        "srun --nodes=2 --ntasks=16 --cpu-bind=mask_cpu:"  # the masks that LUMI's guide prints
         "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,"
         "0xfe,0xfe00,0xfe00000000,0xfe0000000000"
     )
-    assert srun_line(plan(lumi, visible(lumi, {}), 8, Policy("none")).bindings) is None
+    assert srun_line(plan(lumi, visible(lumi, {}), 8, Policy("none")).bindings, 1) is None
 
 
 def test_the_picture_shows_ranks_on_cores_and_devices_beside_their_domain(lumi: Node) -> None:
@@ -116,7 +116,8 @@ def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: No
     node = lumi._replace(devices=())
     assert advice(node, 8, "0") == (
         "the mask allows 1 core (CPUs 0) of 64, one for each rank at most: "
-        "start with srun --cpus-per-task=128, or with --cpu-bind=none"
+        "start with srun --cpus-per-task=128, or, in a job that has them already, "
+        "with srun --cpu-bind=none"
     )
     assert "--cpus-per-task=16," in (advice(node, 8, "0", Task(2)) or "")
 
@@ -135,7 +136,8 @@ def test_nothing_is_said_of_a_mask_that_is_wide_enough(lumi: Node, allowed: str)
         ("0xff,0xffff", 0, 2, "0-7", False),  # another task has these CPUs too
         ("0xff", 0, 1, "0-7", True),
         ("0xff", 1, 2, "0-7", False),  # the same for every task
-        ("8,9", 0, 2, "3", True),  # one core
+        ("8,10", 0, 2, "3", True),  # one core
+        ("8", 2, 3, "3", False),  # of all tasks
         ("none", 0, 1, "0-7", False),
         (None, 0, 2, "0-7", False),
         (None, 0, 2, "5,69", True),

@@ -89,12 +89,11 @@ def test_a_person_reads_a_table():
 @pytest.mark.parametrize(
     ("step", "masks"),
     [
-        (["-n2"], ["0", "1"]),
-        (["-n2", "--cpu-bind=map_cpu:1,0"], ["1", "0"]),
-        (["-n2", "--cpu-bind=none"], ["0", "1"]),
-        (["-n1", "-c2"], ["0-1"]),
+        pytest.param(["-n2"], ["0", "1"], id="bound by Slurm", marks=pytest.mark.full),
+        pytest.param(["-n2", "--cpu-bind=map_cpu:1,0"], ["1", "0"], id="bound by the user"),
+        pytest.param(["-n2", "--cpu-bind=none"], ["0", "1"], id="not bound"),
+        pytest.param(["-n1", "-c2"], ["0-1"], id="two CPUs for one", marks=pytest.mark.full),
     ],
-    ids=["bound by Slurm", "bound by the user", "not bound", "two CPUs for one task"],
 )
 def test_masks_of_a_slurm_step_are_respected(bound_slurm, tmp_path: Path, step, masks):
     output = tmp_path / "said"

@@ -26,10 +26,7 @@ FOREIGN = (
     ("lightning_module.py",),
     ("speechbrain_ddp.py", "hyperparams.yaml", "--distributed_backend=gloo", "--device=cpu"),
 )
-CLIENTS = [
-    pytest.param(PLAIN, id=PLAIN[0]),
-    *[pytest.param(words, id=words[0], marks=pytest.mark.clients) for words in FOREIGN],
-]
+CLIENTS = [pytest.param(words, id=words[0], marks=pytest.mark.clients) for words in FOREIGN]
 
 
 def command(words: Sequence[str]) -> list[str]:
@@ -46,13 +43,15 @@ def check(done: subprocess.CompletedProcess[str]) -> None:
     assert len({weight for _, _, weight in said}) == 1
 
 
-@pytest.mark.parametrize("words", CLIENTS)
+@pytest.mark.parametrize("words", [pytest.param(PLAIN, id=PLAIN[0]), *CLIENTS])
 def test_on_one_machine(words: tuple[str, ...]):
     environ = clean_environ(**ENVIRONMENT)
     check(launch("--nproc", 2, *command(words), environ=environ))
 
 
-@pytest.mark.parametrize("words", CLIENTS)
+@pytest.mark.parametrize(
+    "words", [pytest.param(PLAIN, id=PLAIN[0], marks=pytest.mark.full), *CLIENTS]
+)
 def test_as_tasks_on_two_nodes(slurm: Slurm, words: tuple[str, ...]):
     step = ["srun", "-N2", "-n2", *LAUNCHER, *command(words)]
     check(slurm.run(step, env={**ENVIRONMENT, "SLURM_KILL_BAD_EXIT": "1"}, timeout=120))

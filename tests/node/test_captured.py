@@ -75,7 +75,9 @@ def _converted() -> list[str]:
     return sorted(name[:-5] for name in names if not name.endswith(".mpibind.json"))
 
 
-@pytest.mark.parametrize("name", _converted())
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=scenarios.marks(name)) for name in _converted()]
+)
 def test_what_hwloc_says_of_the_same_machine(name: str, tmp_path: Path) -> None:
     said: dict[str, Any] = json.loads((scenarios.FOLDER / "expected" / f"{name}.json").read_text())
     archive = scenarios.FOLDER / "trees" / f"{name}.tar.xz"

@@ -12,6 +12,7 @@ from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node import Device, Node, amd, cpuset, nvidia, pci
 from spawnlaunch.node.visible import visible
+from tests.effort import effort
 from tests.node import machines
 from tests.node.tree import AMD, ASPEED, INTEL, MELLANOX, Gpu, Machine, add_tiles, build, write
 
@@ -62,6 +63,14 @@ def test_offline_cpus_are_in_no_group(tmp_path: Path) -> None:
     assert cpuset.format(node.cpus_present) == "0-7"
     assert lists(node.cores) == ["1", "2,6", "3,7", "4"]
     assert cpuset.format(node.numa[0].cpus) == "1,4"
+
+
+def test_more_cpus_than_a_kernel_has_are_not_looked_for(tmp_path: Path) -> None:
+    root = build(tmp_path, DESK)
+    write(root / "sys/devices/system/cpu/online", "0-1048575")
+    reading = effort(lambda: nodes.read(str(root)))
+    assert reading.opened < 1000
+    assert cpuset.format(nodes.read(str(root)).cpus_online) == "0-7"
 
 
 def test_allowed_cpus_narrow_and_never_widen(tmp_path: Path) -> None:

@@ -1,9 +1,14 @@
 """The error files of torch and of others, and what is taken from them."""
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
-from spawnlaunch.run.errorfile import last_words, traceback_in
+from spawnlaunch.run.errorfile import TAIL_BYTES, last_words, traceback_in
 from spawnlaunch.run.outcome import Outcome
+from tests.run.watching import launched
 
 STACK = "Traceback (most recent call last):\n  ...\nValueError: bad\n"
 
@@ -39,3 +44,54 @@ def test_a_broken_record_gives_way_to_the_tail_of_stderr(tmp_path):
 def test_nothing_kept_is_nothing_said(tmp_path):
     outcome = Outcome(0, 0, 1, 1, 0.0, 0, str(tmp_path / "none"), str(tmp_path / "neither"))
     assert last_words(outcome) is None
+
+
+BAD = {
+    "fifo": "os.mkfifo(path)",
+    "directory": "os.mkdir(path)",
+    "endless": "os.symlink('/dev/zero', path)",
+    "loop": "os.symlink(path, path)",
+    "socket": "import socket; socket.socket(socket.AF_UNIX).bind(path)",
+    "deep": "open(path, 'w').write('[' * 10**6)",
+    "deep message": "open(path, 'w').write('{\"message\":' * 10**5 + '}' * 10**5)",
+    "huge": "open(path, 'w').truncate(10**10)",
+    "long number": "open(path, 'w').write('{\"message\": ' + '9' * 10**4 + '}')",
+    "bytes": "open(path, 'wb').write(b'\\xff\\x00{')",
+    "deep directory": (
+        "os.mkdir(path); os.chdir(path); [(os.mkdir('d'), os.chdir('d')) for _ in range(1500)]"
+    ),
+}
+
+
+ALWAYS = ("fifo", "endless", "deep", "huge", "deep directory")
+
+
+@pytest.mark.parametrize(
+    "kind", [pytest.param(kind, marks=[] if kind in ALWAYS else pytest.mark.full) for kind in BAD]
+)
+def test_whatever_a_worker_makes_of_its_error_file_its_failure_is_told(kind: str, tmp_path: Path):
+    script, ours = tmp_path / "script.py", tmp_path / "ours.json"
+    script.write_text(
+        "import os, sys\npath = os.environ['TORCHELASTIC_ERROR_FILE']\n"
+        f"{BAD[kind]}\nprint('my last words', file=sys.stderr)\nos._exit(7)\n"
+    )
+    environ = {"TORCHELASTIC_ERROR_FILE": str(ours)}
+    with launched("--nproc", 2, script, directory=tmp_path, environ=environ) as one:
+        assert one.status() == 7, one.stderr
+        assert one.stderr.splitlines()[-1] == "my last words"
+    assert "my last words" in json.loads(ours.read_text())["message"]["extraInfo"]["py_callstack"]
+
+
+def test_a_log_that_has_become_a_pipe_is_not_waited_for(tmp_path: Path):
+    outcome = Outcome(0, 0, 1, 1, 0.0, 0, None, str(tmp_path / "stderr.log"))
+    os.mkfifo(tmp_path / "stderr.log")
+    assert last_words(outcome) is None
+
+
+def test_of_endless_words_the_last_are_told(tmp_path: Path):
+    error_file = tmp_path / "error.json"
+    error_file.write_text(json.dumps({"message": "x" * 10**6 + "the end"}))
+    words = last_words(Outcome(0, 0, 1, 1, 0.0, 0, str(error_file), None))
+    assert words is not None
+    assert words.endswith("xthe end")
+    assert len(words) <= TAIL_BYTES

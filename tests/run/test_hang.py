@@ -15,17 +15,22 @@ from spawnlaunch.run.decisions import TIMED_OUT
 from spawnlaunch.run.signals import STACKS
 from tests.launching import WORKERS, launch, reports
 from tests.run.test_without_guard import COMMAND as WITHOUT_GUARD
-from tests.run.watching import Launch, launched, until
+from tests.run.watching import Launch, launched, state, until
 
 STUCK = WORKERS / "stuck.py"
 QUICKLY = ("--hang-timeout", "0.7", "--on-hang", "kill", "--grace", "0.5")
 
 
 def blocks(stderr: str) -> dict[str, str]:
-    """What was told of each process, by its name: "rank 0 (pid 12)"."""
-    name = r"(?m)^spawnlaunch: (?:stacks of )?(rank \d+ \(pid [^)]*\))(?=[,:])"
+    """What was told of each process, by its name: "rank 0 on vm (pid 12)"."""
+    name = r"(?m)^spawnlaunch: (?:stacks of )?(rank \d+ on \S+ \(pid [^)]*\))(?=[,:])"
     parts = re.split(name, stderr)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def hangs(one: Launch) -> int:
+    """How often it was said that nobody says anything."""
+    return one.stderr.count("no output from any rank")
 
 
 def ask(one: Launch, times: int = 1, last: str = "") -> None:
@@ -119,34 +124,39 @@ def test_a_rank_that_is_heard_from_anywhere_is_no_hang(flags: tuple[str, ...], t
 
 
 def test_a_reader_that_reads_nothing_is_not_the_workers_hang(tmp_path: Path):
-    words = ("--nproc", 2, "--hang-timeout", "0.5", "--on-hang", "kill")
-    with launched(*words, WORKERS / "chatter.py", 30_000, "1", directory=tmp_path) as one:
+    words = ("--nproc", 2, "--hang-timeout", "0.5", WORKERS / "chatter.py", 30_000, "1")
+    with launched(*words, directory=tmp_path) as one:
+        one.read_until(1, "rank")
+        while_they_started = hangs(one)
         time.sleep(1.2)
         assert one.launcher.poll() is None
         assert one.status() == 0, one.stderr
-        assert one.stderr == ""
+        assert hangs(one) == while_they_started
 
 
 def test_dump_goes_on_and_tells_again_while_nothing_is_said(tmp_path: Path):
     with launched(
         "--nproc", 1, "--hang-timeout", "0.4", STUCK, "register", directory=tmp_path
     ) as one:
-        until(lambda: one.stderr.count("no output from any rank") >= 2, "a second dump")
+        until(lambda: hangs(one) >= 2, "a second dump")
         assert one.launcher.poll() is None
         one.send(signal.SIGTERM)
         assert one.status() == 128 + signal.SIGTERM
 
 
 def test_a_launch_that_is_stopped_does_not_hang(tmp_path: Path):
-    with launched(
-        "--nproc", 2, "--hang-timeout", "0.8", "--on-hang", "kill", STUCK, directory=tmp_path
-    ) as one:
+    with launched("--nproc", 2, "--hang-timeout", "2", STUCK, directory=tmp_path) as one:
         one.read_until(2)
+        while_they_started, workers = hangs(one), one.workers
         one.send(signal.SIGTSTP)
-        time.sleep(1.2)
+        until(lambda: {state(pid) for pid in (one.pid, *workers)} == {"T"}, "all are stopped")
+        time.sleep(2.5)
         one.send(signal.SIGCONT)
-        assert one.stderr == ""
-        assert one.status() == TIMED_OUT
+        until(lambda: {state(pid) for pid in workers} == {"S"}, "the workers go on")
+        assert hangs(one) == while_they_started
+        until(lambda: hangs(one) > while_they_started, "they hang when nobody has stopped them")
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
 
 
 def test_workers_that_hung_are_started_anew():

@@ -1,10 +1,13 @@
 r"""Lines from chunks, whatever the chunks: whole, in order, none lost."""
 
+import random
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.run import lines
 from spawnlaunch.run.lines import Screen, Stream
+from tests.run import shown
 
 
 def streams(n: int) -> list[Stream]:
@@ -48,15 +51,21 @@ def test_a_bar_goes_out_as_it_grows_and_keeps_its_prefix():
 
 def test_a_bar_may_write_its_return_at_the_end():
     (stream,) = streams(1)
-    assert stream.feed(b"10%\r") == b"[0] 10%\r"
-    assert stream.feed(b"20%\r") == b"[0] 20%\r"
-    assert stream.feed(b"20%\n") == b"[0] 20%\n"
+    assert stream.feed(b"10%\r") == b"[0] 10%"
+    assert stream.feed(b"20%\r") == b"\r[0] 20%"
+    assert stream.feed(b"20%\n") == b"\r[0] 20%\n"
 
 
 def test_a_bar_that_another_worker_interrupts_stands_anew_below():
     one, other = streams(2)
     written = one.feed(b"\r 10%") + other.feed(b"hello\n") + one.feed(b"\r 20%")
-    assert written == b"\r[0]  10%\n[1] hello\n\r[0]  10%\r[0]  20%"
+    assert written == b"\r[0]  10%\n[1] hello\n\r[0]  20%"
+
+
+def test_the_newline_that_interrupts_a_bar_may_be_its_own():
+    one, other = streams(2)
+    written = one.feed(b"\r100%") + other.feed(b"hello\n") + one.feed(b"\n") + one.feed(b"done\n")
+    assert written == b"\r[0] 100%\n[1] hello\n[0] done\n"
 
 
 def test_two_bars_take_turns():
@@ -67,6 +76,11 @@ def test_two_bars_take_turns():
 def test_lines_that_end_as_on_a_terminal_are_lines():
     (stream,) = streams(1)
     assert stream.feed(b"one\r\ntwo\r\n") == b"[0] one\r\n[0] two\r\n"
+
+
+def test_a_line_may_end_as_on_a_terminal_in_two_pieces():
+    (stream,) = streams(1)
+    assert stream.feed(b"one\r") + stream.feed(b"\n") == b"[0] one\r\n"
 
 
 def test_a_line_without_an_end_is_broken():
@@ -103,3 +117,19 @@ def test_a_worker_alone_on_the_screen_is_shown_as_it_wrote(chunks):
     if plain and not plain.endswith(b"\n"):
         plain += b"\n"
     assert written.replace(b"[0] ", b"") == plain
+
+
+def test_what_one_writes_without_an_end_is_written_once():
+    them = streams(2)
+    piece = b"x" * (1 << 16)
+    written = len(them[0].feed(b"\r")) + len(them[1].feed(b"\r"))
+    for _ in range(64):
+        written += sum(len(stream.feed(piece)) for stream in them)
+    assert 128 * len(piece) <= written < 129 * len(piece)
+
+
+def test_random_chunks_of_several_workers_are_accounted_for():
+    seed = 11
+    for number in range(1000):
+        case = shown.draw(random.Random(f"{seed}:{number}"))
+        assert not shown.fault(case), f"seed {seed}, case {number}"

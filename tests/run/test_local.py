@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.launching import (
+    HOST,
     LAUNCHER,
     WORKERS,
     clean_environ,
@@ -128,7 +129,7 @@ def test_the_first_failure_is_the_exit_status_and_nothing_stays(how, status):
             environ=clean_environ(**{name: value}),
         )  # fmt: skip
     assert done.returncode == status
-    assert "rank 1 (pid" in done.stderr
+    assert f"rank 1 on {HOST} (pid" in done.stderr
     if how == ["raise"]:
         assert "RuntimeError: the worker's own message" in done.stderr
 

@@ -131,6 +131,18 @@ def test_children_that_the_launcher_had_before_are_not_touched():
     assert launcher.returncode == KILLED
 
 
+def test_a_child_that_ended_before_the_launcher_began_is_reaped(tmp_path: Path):
+    child = "import os, sys; os.fork() or os._exit(0); os.execv(sys.argv[1], sys.argv[1:])"
+    before = (sys.executable, "-c", child)
+    with launched(
+        "--nproc", 1, WORKERS / "sleep.py", directory=tmp_path, command=(*before, *LAUNCHER)
+    ) as launch:
+        launch.read_until(1)
+        assert len(children(launch.pid)) == 1, "the guard"
+        launch.send(signal.SIGTERM)
+        assert launch.status() == 128 + signal.SIGTERM
+
+
 def test_the_guard_says_in_ps_whose_it_is(tmp_path: Path):
     with launched("--nproc", 1, WORKERS / "sleep.py", directory=tmp_path) as launch:
         launch.read_until(1)

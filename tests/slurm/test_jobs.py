@@ -46,6 +46,7 @@ def trained(
     return history(directory / "out")
 
 
+@pytest.mark.full
 def test_one_launcher_per_node_computes_what_one_task_per_rank_does(slurm: Slurm, tmp_path: Path):
     tasks = trained(slurm, "tasks.sh", sized(2, 2, 2), tmp_path / "tasks", "--", *SHORT)
     warm = ("--preload", "torch", "--", *SHORT)
@@ -155,7 +156,7 @@ def test_a_container_without_slurm_knows_its_ranks(slurm: Slurm, tmp_path: Path)
     ("script", "size", "report"),
     [
         ("tasks.sh", sized(2, 2, 2), "task 3: Exited with exit code 7"),
-        ("nodes.sh", sized(2, 1, 2), "rank 3 (pid "),
+        ("nodes.sh", sized(2, 1, 2), "spawnlaunch: rank 3 on node1 (pid "),
     ],
 )
 def test_a_rank_that_dies_ends_the_job_and_is_named(

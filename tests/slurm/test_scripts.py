@@ -49,9 +49,17 @@ def tasks_of(script: Path) -> int:
     return int(count)
 
 
+def exports_of(script: Path) -> dict[str, str]:
+    """The variables that the script exports with a value that is plain."""
+    lines = re.findall(r"^export (.*?)(?: #.*)?$", script.read_text(), re.MULTILINE)
+    pairs = [word.partition("=") for line in lines for word in line.split()]
+    return {name: value for name, _, value in pairs if "$" not in value}
+
+
 def explained(script: Path, root: Path, local_rank: int) -> dict[str, Any]:
     """What the script's spawnlaunch would do as one task of the second node of two."""
     tasks = tasks_of(script)
+    own_interface = {"GLOO_SOCKET_IFNAME": "hsn0", "NCCL_SOCKET_IFNAME": "hsn0"}
     return explain(
         *("--sysfs-root", root, *flags_of(script)),
         SLURM_JOB_ID="7",
@@ -63,9 +71,8 @@ def explained(script: Path, root: Path, local_rank: int) -> dict[str, Any]:
         SLURM_NODEID="1",
         SLURM_PROCID=str(tasks + local_rank),
         SLURM_LOCALID=str(local_rank),
-        SLURM_KILL_BAD_EXIT="1",
-        GLOO_SOCKET_IFNAME="hsn0",  # or this machine's own interfaces may be complained about
-        NCCL_SOCKET_IFNAME="hsn0",
+        # Without interfaces this machine's own ones may be complained about.
+        **{**own_interface, **exports_of(script)},
     )
 
 
@@ -103,6 +110,20 @@ def test_on_its_machine_a_script_puts_every_task_next_to_its_device(tmp_path: Pa
     assert [worker["cpus"] for each in found for worker in each["workers"]] == expected
     assert [each["workers"][0]["locality"] for each in found] == ["local"] * len(expected)
     assert [each["warnings"] for each in found] == [[]] * len(expected)
+
+
+def test_on_juwels_every_task_is_shown_all_gpus():
+    exported = exports_of(DIRECTORY / "juwels-booster.sh")
+    assert exported["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
+
+
+def test_on_frontier_what_the_sites_page_loads_is_loaded():
+    """https://docs.olcf.ornl.gov/software/analytics/pytorch_frontier.html, the batch script."""
+    text = (DIRECTORY / "frontier.sh").read_text()
+    loaded = " ".join(re.findall(r"^module load (.*)$", text, re.MULTILINE)).split()
+    page = "PrgEnv-gnu/8.7.0 cpe/26.03 miniforge3/23.11.0-0 rocm/7.1.1 rccl-net-plugin"
+    assert loaded == [*page.split(), "craype-accel-amd-gfx90a"]
+    assert "export LD_LIBRARY_PATH=$CRAY_LD_LIBRARY_PATH:$LD_LIBRARY_PATH" in text
 
 
 def test_on_juwels_the_master_is_known_by_its_name_in_the_infiniband_network(tmp_path: Path):

@@ -133,7 +133,7 @@ def _reach_phase(drawn: Round, launch: Launch) -> None:
         if drawn.victim != "launcher":
             until(lambda: bool(children(launch.pid)), "there is a guard")
         if drawn.victim == "worker":
-            until(lambda: bool(launch.workers), "there is a worker")
+            until(lambda: bool(_workers(drawn, launch)), "there is a worker")
         return
     if drawn.phase == "restarting":
         until(lambda: f"restart 2 of {MANY}" in launch.stderr, "there are restarts")
@@ -144,12 +144,18 @@ def _reach_phase(drawn: Round, launch: Launch) -> None:
         until(lambda: "stopping the workers" in launch.stderr, "the launcher has understood")
 
 
+def _workers(drawn: Round, launch: Launch) -> list[int]:
+    """The pids of workers; the guard's first child is the image that they are forked from."""
+    first = 1 if drawn.preload else 0
+    return launch.workers[first : first + drawn.nproc]
+
+
 def _strike(drawn: Round, launch: Launch) -> bool:
     """Send the signal; False where the victim was gone already."""
     victims = {
         "launcher": lambda: [launch.pid],
         "guard": lambda: children(launch.pid),
-        "worker": lambda: children(launch.guard)[: drawn.nproc],
+        "worker": lambda: _workers(drawn, launch),
     }[drawn.victim]()
     try:
         launch.send(drawn.signum, victims[-1])

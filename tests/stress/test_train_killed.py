@@ -12,8 +12,10 @@ from killing import kill_and_resume
 
 @pytest.mark.stress
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("world", [2, 3])
-def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(tmp_path: Path, world: int) -> None:
-    hits = kill_and_resume(tmp_path, world, steps=400, kills=20, seed=world)
-    print(f"{hits} of 20 kills hit a run of {world} ranks under way")
+@pytest.mark.parametrize(("world", "loaders"), [(2, 0), (2, 2), (3, 0), (3, 2)])
+def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(
+    tmp_path: Path, world: int, loaders: int
+) -> None:
+    hits = kill_and_resume(tmp_path, world, steps=400, kills=20, seed=world, loaders=loaders)
+    print(f"{hits} of 20 kills hit a run of {world} ranks, {loaders} loaders each, under way")
     assert hits >= 18

@@ -7,6 +7,7 @@ import signal
 import time
 from pathlib import Path
 
+import torch
 from ranks import ON_TEXT, Ended, complete, finish, history, start, until
 
 from train.checkpoint import all_in, damage
@@ -23,7 +24,26 @@ NOISY = """
 import random, numpy, torch
 from train.tasks.language import Language
 
+
+class Augmented:
+    # A few bytes of each sample are replaced at random, by all three generators.
+    def __init__(self, samples):
+        self.samples = samples
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        inputs, targets = self.samples[index]
+        inputs[random.randrange(len(inputs))] = numpy.random.randint(256)
+        inputs[torch.randint(len(inputs), ())] = 32
+        return inputs, targets
+
+
 class Noisy(Language):
+    def dataset(self, split):
+        return Augmented(super().dataset(split))
+
     # Dropout draws from torch's generator; numpy's and Python's are asked too.
     def loss(self, model, batch):
         noise = random.random() + numpy.random.random()
@@ -32,8 +52,13 @@ class Noisy(Language):
 """
 
 
-def kill_and_resume(cwd: Path, world: int, steps: int, kills: int, seed: int) -> int:
-    """Compare a killed run with one that nobody killed; how many kills hit a run under way."""
+def kill_and_resume(
+    cwd: Path, world: int, steps: int, kills: int, seed: int, loaders: int = 0
+) -> int:
+    """Compare a killed run with one that nobody killed; how many kills hit a run under way.
+
+    The ranks of the first have so many ``loaders`` each, those of the other read by themselves.
+    """
     (cwd / "noisy.py").write_text(NOISY)
     flags = (*FLAGS, "--task", "noisy.py:Noisy", "--steps", str(steps))
     ranks = start(world, *flags, "--out", "whole", cwd=cwd)
@@ -41,6 +66,7 @@ def kill_and_resume(cwd: Path, world: int, steps: int, kills: int, seed: int) ->
     began = time.monotonic()
     assert [one.status for one in finish(ranks)] == world * [0]
     whole_s = time.monotonic() - began
+    flags = (*flags, "--loader-workers", str(loaders))
     moments, hits = random.Random(seed), 0
     for _ in range(kills):
         ranks = start(world, *flags, "--out", "killed", cwd=cwd)
@@ -52,8 +78,15 @@ def kill_and_resume(cwd: Path, world: int, steps: int, kills: int, seed: int) ->
         whole_or_absent(finish(ranks), cwd / "killed")
     complete(world, *flags, "--out", "killed", cwd=cwd)
     assert history(cwd / "killed") == history(cwd / "whole")
+    assert weights(cwd / "killed") == weights(cwd / "whole")
     assert not list((cwd / "killed").glob("*.part"))
     return hits
+
+
+def weights(out: Path) -> dict[str, bytes]:
+    """The bytes of all weights in the newest checkpoint of a run."""
+    saved = torch.load(all_in(out)[0] / "weights.pt", weights_only=True)
+    return {name: weight.numpy().tobytes() for name, weight in saved.items()}
 
 
 def whole_or_absent(ended: list[Ended], out: Path) -> None:

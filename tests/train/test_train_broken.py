@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import pytest
 from ranks import SMALL, TEXT, history, run
 
 from train.order import Order
@@ -63,6 +64,7 @@ def test_an_error_is_filed_as_torch_files_it(tmp_path: Path) -> None:
     assert re.fullmatch(r"\d{10}", message["extraInfo"]["timestamp"])
 
 
+@pytest.mark.full
 def test_torchrun_shows_the_error_of_the_rank_that_failed(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(RAISES)
     (tmp_path / "torchrun.py").write_text("from torch.distributed.run import main\nmain()\n")
@@ -85,7 +87,10 @@ def test_a_disk_that_is_full_ends_the_run(tmp_path: Path) -> None:
     flags = ("--task", "limited.py:Language", "--save-every", "2", "--steps", "50")
     (ended,) = run(0, *FLAGS, *flags, cwd=tmp_path)
     assert ended.status == 1
-    assert "OSError: [Errno 27] File too large" in ended.err
+    assert ended.err == (
+        "train: error: cannot write the checkpoint of step 2 to here: File too large; make room, "
+        "or go on elsewhere with --resume and --out\n"
+    )
     assert [path.name for path in (tmp_path / "here").glob("step-*")] in (
         [],
         ["step-00000002.part"],

@@ -115,6 +115,8 @@ def test_a_checkpoint_says_what_it_is(runs: dict[int, Path]) -> None:
     assert sorted(path.name for path in runs[2].iterdir()) == [
         "best",
         "config.toml",
+        "evaluation.json",
+        "lock",
         "metrics.jsonl",
         f"step-{STEPS:08}",
     ]

@@ -1,10 +1,15 @@
 """Hugging Face models on local data, from a configuration and from a directory."""
 
 import json
+import pickle
 from pathlib import Path
 
 import pytest
+import torch
 from ranks import complete, metrics, run
+
+from train.tasks import prepared
+from train.tasks.language import Windows
 
 pytest.importorskip("transformers")
 
@@ -50,9 +55,11 @@ def test_a_causal_model_learns_from_local_text(
     losses = metrics(tmp_path / "new", "loss")
     assert losses[-1] < losses[0] - 1
     assert "tokens/s" in first.out
+    assert f" held out; random weights, of the type {model}\n" in first.out
     # What was written is fine-tuned further, and begins where it ended.
     old = ("--model-name", "new/model", "--steps", "2", "--out", "tuned")
-    complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
+    first, _ = complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
+    assert " held out; weights of new/model\n" in first.out
     assert metrics(tmp_path / "tuned", "loss")[0] < losses[0] - 1
 
 
@@ -71,6 +78,10 @@ def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, fi
         (("--data", "none.csv"), "--data: cannot read none.csv: "),
         (("--text", "body"), "--text: there is no column 'body'; the columns are review, stars"),
         (("--model-name", "gpt9"), "--model-name: gpt9 with the changes {} cannot be: "),
+        (
+            ("--model-name", "openai-community/gpt2"),
+            "type hf download openai-community/gpt2 --local-dir gpt2, then --model-name gpt2\n",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_by_all_ranks(
@@ -82,3 +93,12 @@ def test_what_cannot_be_is_refused_by_all_ranks(
     assert said in ranks[0].err
     assert ranks[0].err.count("\n") == 1
     assert ranks[1].err == ""
+
+
+def test_prepared_tokens_are_sent_as_the_name_of_their_file(tmp_path: Path) -> None:
+    (tmp_path / prepared.FOLDER).mkdir()
+    prepared.write_tokens(tmp_path, "train", [list(range(100_000))])
+    windows = Windows(prepared.read(tmp_path, "train-tokens"), 32, stride=32)
+    sent = pickle.dumps(windows)
+    assert len(sent) < 1000
+    assert torch.equal(pickle.loads(sent)[7][1], windows[7][1])

@@ -1,6 +1,7 @@
 """The language task: where the text is cut, and what a loss counts."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,15 @@ from train.errors import RefusedError
 from train.tasks.language import NO_TARGET, Language, Windows, help_topics
 
 TEXT = torch.arange(100, dtype=torch.uint8)
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Threads that wait for each other in many small products take minutes on a busy CPU."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.fixture(scope="module")

@@ -47,6 +47,7 @@ def test_a_worker_that_raises_shows_its_traceback(tmp_path: Path, size: int, bre
     assert said.endswith("ValueError: the user's own mistake\n")
     assert sorted(path.name for path in (tmp_path / "here").iterdir()) == [
         "config.toml",
+        "lock",
         "metrics.jsonl",
     ]
 

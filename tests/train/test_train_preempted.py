@@ -95,9 +95,7 @@ def test_in_a_save_it_saves_and_resumes(tmp_path: Path, whole: list[dict[str, An
 
 
 def test_the_time_that_was_given_is_kept(tmp_path: Path) -> None:
-    began = time.monotonic()
     first, other = run(2, *LONG, "--max-time", "4s", cwd=tmp_path)
-    assert time.monotonic() - began < 60
     assert (first.status, other.status) == (PREEMPTED, PREEMPTED)
     assert "preempted by the time of --max-time after step " in first.out
 
@@ -116,7 +114,7 @@ def test_the_end_of_a_slurm_job_is_a_deadline() -> None:
     [
         ("#!/bin/sh\n", "77", "requeued the Slurm job 77"),
         ("#!/bin/sh\necho no such job >&2\nexit 1\n", "77", "scontrol requeue 77: no such job"),
-        (None, "77", "write in the batch script behind srun: [ $? -eq 75 ] && scontrol requeue"),
+        (None, "77", "write in the batch script behind srun: [ $? -eq 75 ] && ["),
         (None, "", "there is no SLURM_JOB_ID"),
     ],
 )
@@ -128,6 +126,9 @@ def test_a_job_is_requeued_or_it_is_said_who_has_to(
         (tmp_path / "scontrol").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert said in requeue({"SLURM_JOB_ID": job}, PREEMPTED)
+    often = {"SLURM_JOB_ID": "77", "SLURM_RESTART_COUNT": "1000"}
+    if scontrol:
+        assert requeue(often, PREEMPTED).endswith("has been started anew 1000 times")
 
 
 def test_rank_0_requeues_the_job(tmp_path: Path) -> None:

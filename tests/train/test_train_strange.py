@@ -1,17 +1,17 @@
 """Tasks as strangers write them: what works, and what is refused in one line."""
 
-import pickle
+from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import torch
-from ranks import complete, metrics, run
+from ranks import complete, history, metrics, run
 
 from train.data import to_device
-from train.find import Shipped
 
 TASK = """
-import collections, pathlib, torch
+import collections, pathlib, threading, torch
 
 Pair = collections.namedtuple("Pair", "x y")
 
@@ -39,6 +39,27 @@ class Strange(Base):
 
     def report(self, sums):
         return {"mean": sums["means"] / sums["batches"]}
+
+
+class Local(Base):
+    def dataset(self, split):
+        count = 32 if split == "train" else 8
+
+        class Rows:
+            def __len__(self):
+                return count
+
+            def __getitem__(self, index):
+                return Pair(torch.rand(1) * scale(index), torch.tensor(2.0))
+
+        scale = lambda index: index / count
+        return Rows()
+
+
+class Stuck(Local):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
 
 
 class Empty(Base):
@@ -114,11 +135,19 @@ def test_what_cannot_be_trained_on_is_refused_once(cwd: Path, task: str, said: s
     assert second.err == ""
 
 
-def test_samples_that_are_views_of_one_tensor_are_sent_with_its_memory_once() -> None:
-    rows = list(zip(torch.zeros(2000, 100), torch.zeros(2000), strict=True))
-    data = pickle.dumps(Shipped("language", rows))
-    assert len(data) < 3 * 2000 * 101 * 4
-    assert torch.equal(pickle.loads(data).content[7][0], rows[7][0])
+@pytest.mark.parametrize("world", [1, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3))])
+def test_a_class_inside_a_method_is_read_by_loader_processes(cwd: Path, world: int) -> None:
+    flags = ("--task", "strange.py:Local", "--log-every", "1")
+    for loaders in ("0", "2"):
+        complete(world, *FLAGS, *flags, "--loader-workers", loaders, "--out", loaders, cwd=cwd)
+    assert history(cwd / "2") == history(cwd / "0")
+
+
+def test_what_no_process_can_be_sent_is_refused(cwd: Path) -> None:
+    (ended,) = run(1, *FLAGS, "--task", "strange.py:Stuck", "--loader-workers", "1", cwd=cwd)
+    assert ended.status == 2
+    assert ended.err.startswith("train: error: --task strange.py:Stuck: neither its samples nor")
+    assert ended.err.endswith("; type --loader-workers 0\n")
 
 
 class Whole:
@@ -129,6 +158,31 @@ class Whole:
 
     def to(self, device: torch.device) -> "Whole":
         return Whole(device.type)
+
+
+@dataclass(frozen=True)
+class Frozen:
+    x: torch.Tensor
+    rest: "list[Plain]"
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.pair = Pair(torch.ones(1), "text")
+
+
+class Pair(NamedTuple):
+    x: torch.Tensor
+    name: str
+
+
+def test_a_batch_that_is_a_dataclass_or_a_class_is_moved_and_left_as_it_was() -> None:
+    batch = Frozen(torch.ones(2), [Plain()])
+    moved = to_device(batch, torch.device("meta"))
+    assert isinstance(moved, Frozen)
+    assert moved.x.device.type == moved.rest[0].pair.x.device.type == "meta"
+    assert moved.rest[0].pair.name == "text"
+    assert batch.x.device.type == batch.rest[0].pair.x.device.type == "cpu"
 
 
 def test_a_batch_of_any_kind_is_brought_to_the_device() -> None:

@@ -1,13 +1,13 @@
 """Every form of host list is read, fast and lazily; a malformed one is answered with an error."""
 
 import random
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.world.hostlist import HostlistError, count, expand, first_host, host_at, hosts
+from tests.effort import effort
 from tests.world.random_lists import random_list
 
 # Forms that Slurm before 23.11 refuses, so that no scontrol of those years can vouch for them.
@@ -146,8 +146,8 @@ def test_a_host_number_outside_the_list_is_an_error_that_names_it(index):
     ],
     ids=["one range", "100,000 numbers", "100,000 names", "ten thousand million"],
 )
-def test_the_first_of_a_hundred_thousand_hosts_is_found_in_milliseconds(hostlist):
-    assert fastest_of_five(lambda: first_host(hostlist)) < 0.005
+def test_the_first_of_a_hundred_thousand_hosts_is_found_without_the_others(hostlist):
+    assert effort(lambda: first_host(hostlist)).calls < 100
 
 
 def test_hosts_are_read_only_when_they_are_asked_for():
@@ -155,13 +155,3 @@ def test_hosts_are_read_only_when_they_are_asked_for():
     assert [next(several), next(several)] == ["n1", "n2"]
     with pytest.raises(HostlistError):
         next(several)
-
-
-def fastest_of_five(action) -> float:
-    """Seconds of the best of five runs: the machine's other work is not what is measured."""
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        action()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds)

@@ -24,7 +24,7 @@ from tests.launching import (
 PROVER = WORKERS / "prove.py"
 REPLACED = "replaced what an outer launcher or a profile left: "
 
-MASTER = {"MASTER_ADDR": "elsewhere", "MASTER_PORT": "25900"}
+MASTER = {"MASTER_ADDR": "node0i", "MASTER_PORT": "25900"}
 
 
 @pytest.mark.parametrize(
@@ -32,56 +32,86 @@ MASTER = {"MASTER_ADDR": "elsewhere", "MASTER_PORT": "25900"}
     [
         {},
         {"RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0"},
-        {"WORLD_SIZE": "3"},
-        {"NODE_RANK": "1"},
         {"RANK": "", "WORLD_SIZE": ""},
-    ],
-    ids=["alone", "with the ranks", "with the size", "with the node", "with empty ones"],
-)
-def test_an_inherited_master_is_kept_where_nothing_beside_it_contradicts(beside: dict[str, str]):
-    found = explain(**SLURM_TASK, **MASTER, **beside)
-    assert found["world"]["master_addr"] == "elsewhere"
-    assert found["world"]["master_port"] == 25900
-    assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
-    assert found["warnings"] == []
-
-
-@pytest.mark.parametrize(
-    "stale",
-    [
-        {"RANK": "0"},
+        {"RANK": "0", "LOCAL_RANK": "0", "NODE_RANK": "0"},  # $SLURM_PROCID in the batch script
         {"WORLD_SIZE": "1"},
-        {"LOCAL_RANK": "1"},
         {"LOCAL_WORLD_SIZE": "2"},
-        {"NODE_RANK": "0"},
         {"GROUP_WORLD_SIZE": "1"},
-        {"RANK": "2", "WORLD_SIZE": "3", "TORCHELASTIC_RUN_ID": "none"},
         {"TORCHELASTIC_RESTART_COUNT": "3"},
         {"TORCHELASTIC_USE_AGENT_STORE": "True"},
     ],
-    ids=lambda stale: " ".join(stale),
+    ids=lambda beside: " ".join(beside),
 )
-def test_what_contradicts_is_replaced_with_the_master_beside_it_and_said(stale: dict[str, str]):
-    found = explain(**SLURM_TASK, **MASTER, **stale)
+def test_a_master_is_kept_whatever_this_rank_has_beside_it(beside: dict[str, str]):
+    found = explain(**SLURM_TASK, **MASTER, **beside)
     world = found["world"]
-    assert (world["rank"], world["world_size"], world["master_addr"]) == (2, 3, "node0")
-    assert world["master_port"] != 25900
+    assert (world["rank"], world["world_size"]) == (2, 3)
+    assert (world["master_addr"], world["master_port"]) == ("node0i", 25900)
+    assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
+    assert "MASTER_" not in " ".join(found["warnings"])
+
+
+@pytest.mark.parametrize("stale", [{"RANK": "0"}, {"TORCHELASTIC_USE_AGENT_STORE": "True"}])
+def test_a_rank_variable_that_contradicts_is_replaced_and_said(stale: dict[str, str]):
+    found = explain(**SLURM_TASK, **stale)
+    ((name, value),) = stale.items()
+    assert found["warnings"] == [f"{REPLACED}{name}={value}"]
+
+
+def test_what_an_outer_launcher_left_is_replaced_as_a_whole_and_said():
+    found = explain(**SLURM_TASK, **MASTER, RANK="0", TORCHELASTIC_RUN_ID="none")
+    assert found["world"]["master_addr"] == "node0"
+    assert found["world"]["master_port"] != 25900
     (said,) = found["warnings"]
-    assert said.startswith(REPLACED)
-    name, value = list(stale.items())[-1]
-    assert f"{name}={value}" in said
-
-
-def test_what_was_replaced_is_among_the_candidates_that_lost():
-    found = explain(**SLURM_TASK, **MASTER, RANK="0", WORLD_SIZE="1")
+    left = "RANK=0 TORCHELASTIC_RUN_ID=none MASTER_ADDR=node0i MASTER_PORT=25900"
+    assert said == REPLACED + left
     for question, name, value in (
         ("rank", "RANK", "0"),
-        ("world_size", "WORLD_SIZE", "1"),
-        ("master_addr", "MASTER_ADDR", "elsewhere"),
+        ("master_addr", "MASTER_ADDR", "node0i"),
         ("master_port", "MASTER_PORT", "25900"),
     ):
         lost = found["sources"][question]["lost"]
         assert [each["value"] for each in lost if each["source"] == name] == [value]
+
+
+def test_on_one_machine_the_replaced_master_is_named_too():
+    (said,) = explain("--nproc", "2", RANK="1", **MASTER)["warnings"]
+    assert said == f"{REPLACED}RANK=1 MASTER_ADDR=node0i MASTER_PORT=25900"
+    flag = explain("--nproc", "2", "--master-port", "23456", RANK="1", **MASTER)
+    assert flag["warnings"] == [f"{REPLACED}RANK=1 MASTER_ADDR=node0i"]
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["node0", "NODE0", "node0.site", "node0i", "node0-ib.site", "ib-node0", "10.1.2.3", "fd00::2"],
+)
+def test_an_address_that_may_be_rank_0s_is_kept(address: str):
+    assert explain(**SLURM_TASK, MASTER_ADDR=address)["world"]["master_addr"] == address
+
+
+@pytest.mark.parametrize("address", ["node1", "node00", "mynode0", "elsewhere", "localhost"])
+def test_an_address_that_cannot_be_rank_0s_is_replaced_and_said(address: str):
+    found = explain(**SLURM_TASK, MASTER_ADDR=address, MASTER_PORT="25900")
+    assert (found["world"]["master_addr"], found["world"]["master_port"]) == ("node0", 25900)
+    (said,) = found["warnings"]
+    assert said.startswith(f"replaced MASTER_ADDR={address}, ")
+    flag = explain("--master-addr", address, **SLURM_TASK, MASTER_ADDR=address)
+    assert (flag["world"]["master_addr"], flag["warnings"]) == (address, [])
+
+
+def test_an_exported_port_comes_before_one_that_slurm_has_reserved():
+    found = explain(**SLURM_TASK, MASTER_PORT="25900", SLURM_STEP_RESV_PORTS="12000-12003")
+    assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
+    (lost,) = (each["source"] for each in found["sources"]["master_port"]["lost"][:1])
+    assert lost == "SLURM_STEP_RESV_PORTS"
+
+
+def test_rank_0_says_that_an_address_is_not_its_own():
+    alone = {**SLURM_TASK, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1"}
+    found = explain(**alone, MASTER_ADDR="198.51.100.7")
+    assert found["world"]["master_addr"] == "198.51.100.7"
+    (said,) = found["warnings"]
+    assert said.startswith("MASTER_ADDR=198.51.100.7 is no address of this machine, where rank 0")
 
 
 def test_what_a_free_port_has_replaced_is_among_the_candidates_that_lost():
@@ -91,7 +121,7 @@ def test_what_a_free_port_has_replaced_is_among_the_candidates_that_lost():
 
 def test_what_is_not_known_here_contradicts_nothing():
     found = explain(**MPICH_RANK, **MASTER, NODE_RANK="1", GROUP_WORLD_SIZE="2")
-    assert found["world"]["master_addr"] == "elsewhere"
+    assert found["world"]["master_addr"] == "node0i"
     assert not any(said.startswith(REPLACED) for said in found["warnings"])
 
 

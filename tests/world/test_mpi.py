@@ -1,6 +1,8 @@
 """Under a real mpirun of Open MPI and of MPICH: every rank is told what is true of all of them."""
 
+import os
 import subprocess
+import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +22,14 @@ MPICH = ["mpirun.mpich"]
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 both = pytest.mark.parametrize("mpirun", [OPEN_MPI, MPICH], ids=["Open MPI", "MPICH"])
+# Where the variables that differ are not what is tested.
+mostly_one = pytest.mark.parametrize(
+    "mpirun",
+    [
+        pytest.param(OPEN_MPI, id="Open MPI", marks=pytest.mark.full),
+        pytest.param(MPICH, id="MPICH"),
+    ],
+)
 
 
 class Done(subprocess.CompletedProcess):
@@ -46,7 +56,7 @@ def test_one_process_per_rank(mpirun: list[str], tmp_path: Path):
     check(done.workers, 3)
 
 
-@both
+@mostly_one
 def test_one_launcher_with_two_workers(mpirun: list[str], tmp_path: Path):
     done = run([*mpirun, "-n", "1", *LAUNCHER, "--nproc", "2", PROVER], tmp_path)
     assert done.returncode == 0, done.stderr
@@ -59,10 +69,10 @@ def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[st
     assert done.returncode == 2
     assert done.workers == []
     starter = "mpirun --map-by ppr:1:node" if mpirun is OPEN_MPI else "mpiexec -ppn 1"
-    assert f"{starter} python -m spawnlaunch --nproc 2 {REPORTER}" in done.stderr
+    assert f"{starter} {' '.join(LAUNCHER)} --nproc=2 {REPORTER}" in done.stderr
 
 
-@both
+@mostly_one
 def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: Path):
     command = [*mpirun, "-n", "2", *LAUNCHER, PROVER]
     with ThreadPoolExecutor(2) as pool:
@@ -72,7 +82,7 @@ def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: 
     assert len({done.workers[0]["environ"]["MASTER_PORT"] for done in launches}) == 2
 
 
-@both
+@mostly_one
 def test_the_exit_status_is_the_workers(mpirun: list[str], tmp_path: Path):
     done = run([*mpirun, "-n", "1", *LAUNCHER, "--no-python", "sh", "-c", "exit 7"], tmp_path)
     assert done.returncode == 7
@@ -106,7 +116,7 @@ def test_two_nodes_are_one_job_with_the_address_that_was_asked_for(across, mpiru
         assert "NODE_RANK" not in worker["environ"]
 
 
-@both
+@mostly_one
 def test_one_launcher_on_each_of_two_nodes(across, mpirun: list[str]):
     each = ["--map-by", "ppr:1:node"] if mpirun is OPEN_MPI else ["-n", "2", "-ppn", "1"]
     launcher = [*LAUNCHER, "--nproc", "2", "--master-addr", "node1", PROVER]
@@ -116,8 +126,33 @@ def test_one_launcher_on_each_of_two_nodes(across, mpirun: list[str]):
 
 
 @both
-def test_two_nodes_without_an_address_are_asked_for_it(across, mpirun: list[str]):
-    done = across(*mpirun[:1], "-n", "4", *LAUNCHER, REPORTER)
+def test_two_nodes_without_an_address_find_rank_0_in_the_jobs_nodes(across, mpirun: list[str]):
+    done = across(*mpirun[:1], "-n", "3", *LAUNCHER, PROVER)
+    assert done.returncode == 0, done.stderr
+    check_known(done.workers, 3)
+
+
+@both
+def test_one_launcher_on_each_node_finds_rank_0_too(across, mpirun: list[str]):
+    each = ["--map-by", "ppr:1:node"] if mpirun is OPEN_MPI else ["-n", "2", "-ppn", "1"]
+    done = across(*mpirun[:1], *each, *LAUNCHER, "--nproc", "2", PROVER)
+    assert done.returncode == 0, done.stderr
+    check(done.workers, 4)
+
+
+def test_rank_0_on_another_node_than_the_first_says_so(across):
+    launcher = [*LAUNCHER, REPORTER]
+    first, second = (["-n", "1", "--host", host, *launcher] for host in ("node2", "node1"))
+    done = across(*OPEN_MPI, *first, ":", *second)
     assert done.returncode == 2
-    assert done.workers == []
-    assert "does not export the host of rank 0; type --master-addr HOST" in done.stderr
+    assert "rank 0 is on node2" in done.stderr
+    assert "type --master-addr node2" in done.stderr
+
+
+@both
+def test_a_rank_that_lost_its_variables_is_refused(mpirun: list[str], tmp_path: Path):
+    lost = ["env", "-i", f"PATH={os.environ['PATH']}", f"PYTHONPATH={ROOT}"]
+    done = run([*mpirun, "-n", "2", *lost, *LAUNCHER, REPORTER], tmp_path)
+    assert done.returncode == 2
+    assert "variables is here" in done.stderr
+    assert f"type {sys.executable} -m spawnlaunch --standalone " in done.stderr

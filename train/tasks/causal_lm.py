@@ -15,7 +15,7 @@ from train.flags import flag, whole, word
 
 from . import prepared, rows
 from .finetuning import FineTuning
-from .huggingface import config_of, flops_per_token, model_of
+from .huggingface import config_of, flops_per_token, model_of, origin_of
 from .language import NO_TARGET, Windows
 
 
@@ -51,7 +51,8 @@ class CausalLM(FineTuning):
 
     def describe(self) -> str:
         train, validation = (len(self.splits[name].text) for name in ("train", "validation"))
-        return f"{self.data}: {train:,} tokens to train on, {validation:,} held out"
+        count = f"{train:,} tokens to train on, {validation:,} held out"
+        return f"{self.data}: {count}; {origin_of(self.model_name)}"
 
     def model(self) -> Any:
         model = model_of("AutoModelForCausalLM", self.model_name, self.config, self.tokens)

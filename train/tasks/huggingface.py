@@ -47,7 +47,10 @@ def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
     except (ValueError, TypeError, OSError) as error:
         raise RefusedError(
             f"--model-name: {model} with the changes {changes} cannot be: "
-            f"{str(error).splitlines()[0]}; type a local directory or a type such as gpt2",
+            f"{str(error).splitlines()[0]}; type a local directory or a type such as gpt2; a model "
+            "of the Hugging Face hub has to be downloaded first, where there is a network: type "
+            f"hf download {model} --local-dir {Path(model).name}, then --model-name "
+            f"{Path(model).name}",
             shared=True,
         ) from error
 
@@ -55,13 +58,23 @@ def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
 def model_of(kind: str, model: str, config: Any, tokenizer: Any) -> Any:
     """The weights in a directory, or random ones; ``kind`` is the name of an Auto class."""
     auto = getattr(transformers, kind)
-    if any(next(Path(model).glob(pattern), None) for pattern in WEIGHTS):
+    if has_weights(model):
         loaded = auto.from_pretrained(model, config=config, local_files_only=True)
     else:
         loaded = auto.from_config(config)
     if len(tokenizer) > loaded.get_input_embeddings().num_embeddings:
         loaded.resize_token_embeddings(len(tokenizer))
     return loaded
+
+
+def has_weights(model: str) -> bool:
+    """Whether there are any in the directory; without them the model begins with random ones."""
+    return any(next(Path(model).glob(pattern), None) for pattern in WEIGHTS)
+
+
+def origin_of(model: str) -> str:
+    """Where the weights come from, for a line on the run."""
+    return f"weights of {model}" if has_weights(model) else f"random weights, of the type {model}"
 
 
 def flops_per_token(model: Any) -> float:

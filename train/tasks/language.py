@@ -23,6 +23,7 @@ from train.errors import RefusedError
 from train.flags import flag, path, whole
 
 from .gpt import GPT
+from .prepared import Mapped
 
 BYTES = 256
 NO_TARGET = -1
@@ -47,7 +48,7 @@ class Windows:
     but its first is a target exactly once.
     """
 
-    def __init__(self, text: Tensor, context: int, stride: int) -> None:
+    def __init__(self, text: Tensor | Mapped, context: int, stride: int) -> None:
         self.text = text
         self.context = context
         self.stride = stride

@@ -46,6 +46,27 @@ def write_tokens(directory: Path, split: str, texts: Iterable[list[int]]) -> Non
     np.save(folder / f"{split}-ends.npy", np.cumsum([len(piece) for piece in pieces]))
 
 
-def read(directory: Path, name: str) -> Tensor:
-    """An array that was written, mapped; a change of it would stay in this process."""
-    return torch.from_numpy(np.load(directory / FOLDER / f"{name}.npy", mmap_mode="c"))
+class Mapped:
+    """An array that was written, mapped: what is read of it becomes a tensor.
+
+    Another process gets the name of the file, and maps it as well.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        # A change of it would stay in this process.
+        self.array = torch.from_numpy(np.load(file, mmap_mode="c"))
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, place: int | slice) -> Tensor:
+        return self.array[place]
+
+    def __reduce__(self) -> tuple[type[Mapped], tuple[str]]:
+        return Mapped, (self.file,)
+
+
+def read(directory: Path, name: str) -> Mapped:
+    """An array that was written."""
+    return Mapped(str((directory / FOLDER / f"{name}.npy").resolve()))

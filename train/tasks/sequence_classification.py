@@ -17,7 +17,7 @@ from train.flags import flag, whole, word
 
 from . import prepared, rows, scores
 from .finetuning import FineTuning
-from .huggingface import config_of, flops_per_token, model_of
+from .huggingface import config_of, flops_per_token, model_of, origin_of
 
 LABELS = "labels.txt"
 
@@ -25,7 +25,9 @@ LABELS = "labels.txt"
 class Texts:
     """Pairs (tokens of shape (length,), class), int64, of texts of different lengths."""
 
-    def __init__(self, tokens: Tensor, ends: Tensor, labels: Tensor) -> None:
+    def __init__(
+        self, tokens: prepared.Mapped, ends: prepared.Mapped, labels: prepared.Mapped
+    ) -> None:
         self.tokens = tokens
         self.ends = ends
         self.labels = labels
@@ -86,7 +88,7 @@ class SequenceClassification(FineTuning):
         train, validation = (len(self.splits[name]) for name in ("train", "validation"))
         return (
             f"{self.data}: {train:,} texts to train on, {validation:,} held out, "
-            f"{len(self.labels)} labels"
+            f"{len(self.labels)} labels; {origin_of(self.model_name)}"
         )
 
     def model(self) -> Any:

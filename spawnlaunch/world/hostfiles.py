@@ -1,4 +1,7 @@
-"""The file of SLURM_HOSTFILE: a host for each task, in the order of ranks.
+"""Files that name the hosts of a job.
+
+PBS, Grid Engine and LSF write a slot or a host a line, the name first. That of SLURM_HOSTFILE has
+a host for each task, in the order of ranks:
 
     # who sits where        a comment, to the end of the line
     node3*2                 the next two ranks
@@ -8,11 +11,21 @@
 Source: srun(1), SLURM_HOSTFILE; Slurm's src/common/proc_args.c and read_config.c.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice, repeat
 
+from spawnlaunch.reading import file_text, is_number
 from spawnlaunch.world import hostlist
-from spawnlaunch.world.facts import is_number
+
+
+def unique_hosts(path: str) -> tuple[str, ...]:
+    """The first word of each line, each once; none where there is no such file.
+
+    >>> unique_hosts("/no/such/file")
+    ()
+    """
+    lines = (file_text(path) or "").splitlines() if path else []
+    return tuple(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
 
 
 def hosts_of(path: str, tasks: int) -> list[str]:
@@ -22,13 +35,13 @@ def hosts_of(path: str, tasks: int) -> list[str]:
     []
     """
     try:
-        with open(path, errors="replace") as file:
-            return list(islice(_hosts(file), tasks))
-    except (OSError, hostlist.HostlistError):
+        lines = (file_text(path) or "").splitlines()
+        return list(islice(_hosts(lines), min(tasks, hostlist.MAX_HOSTS)))
+    except hostlist.HostlistError:
         return []
 
 
-def _hosts(lines: Iterator[str]) -> Iterator[str]:
+def _hosts(lines: Iterable[str]) -> Iterator[str]:
     for line in lines:
         for entry in _entries(line.partition("#")[0].strip()):
             name, _, times = entry.partition("*")

@@ -1,0 +1,100 @@
+"""What a user or an environment names, read within bounds: numbers, files, and their places.
+
+A variable may hold 5,000 digits, which ``int`` refuses with an error of its own, and the name of a
+file may be that of a pipe that never ends.
+"""
+
+import os
+from stat import S_ISREG
+
+from spawnlaunch.errors import UsageError
+
+MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
+EXCERPT_CHARS = 60  # shown of a value that cannot be read
+MOST_BYTES = 1 << 24  # of a file: the names of 100,000 hosts are a tenth of it
+
+
+def is_number(text: str, digits: int = MAX_DIGITS) -> bool:
+    """Whether ``int`` reads it, and neither a sign nor digits of other scripts are in it.
+
+    >>> is_number("007"), is_number("-1"), is_number("²"), is_number("9" * 5000)
+    (True, False, False, False)
+    """
+    return text.isascii() and text.isdigit() and len(text) <= digits
+
+
+def excerpt(text: str) -> str:
+    """The text, quoted and cut."""
+    return repr(text[:EXCERPT_CHARS]) + ("..." if len(text) > EXCERPT_CHARS else "")
+
+
+def file_text(path: str) -> str | None:
+    """What a regular file says; None where there is none, or it has more than MOST_BYTES.
+
+    A pipe or a device is not read: it may never end, or never begin.
+
+    >>> file_text("/no/such/file"), file_text("/dev/zero"), file_text("a\\0b")
+    (None, None, None)
+    """
+    descriptor = _opened(path)
+    if descriptor is None:
+        return None
+    try:
+        parts = _parts(descriptor)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return None if parts is None else b"".join(parts).decode("utf-8", "replace")
+
+
+def end_of_file(path: str, most_bytes: int) -> tuple[str, bool] | None:
+    """The end of what a regular file says, and whether that is all; None where there is no file."""
+    descriptor = _opened(path)
+    if descriptor is None:
+        return None
+    try:
+        size = os.fstat(descriptor).st_size
+        content = os.pread(descriptor, most_bytes, max(0, size - most_bytes))
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return content.decode("utf-8", "replace"), size <= most_bytes
+
+
+def _opened(path: str) -> int | None:
+    """A descriptor of a regular file; None where there is none."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    except (OSError, ValueError):  # a name with a null byte
+        return None
+    if S_ISREG(os.fstat(descriptor).st_mode):
+        return descriptor
+    os.close(descriptor)
+    return None
+
+
+def _parts(descriptor: int) -> list[bytes] | None:
+    """The content, piece by piece; None where it is too much. Raises OSError."""
+    parts, left = [], MOST_BYTES
+    while part := os.read(descriptor, min(left + 1, 1 << 16)):
+        parts.append(part)
+        left -= len(part)
+        if left < 0:
+            return None
+    return parts
+
+
+def absolute(path: str, flag: str) -> str:
+    """The path from the root, of a file that a flag names. Raises UsageError where there is none.
+
+    That is where the working directory has been deleted.
+    """
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{flag} {path}: the working directory, where it begins, has been deleted; type cd DIR "
+            "first, or name it from the root: /..."
+        ) from None

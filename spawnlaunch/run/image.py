@@ -1,0 +1,258 @@
+"""The image of --preload: a process that imports the modules, and of which workers are forked.
+
+    guard       asks for workers, and hears whatever happens while the modules are imported
+      image       imports the modules, then waits to be asked
+        forker      forks the workers of one attempt, tells their pids, and ends
+          worker, ...   which the kernel then gives to the guard, the next subreaper above
+
+So a worker is the guard's child, as if it had forked it. clone(2) with CLONE_PARENT would give that
+in one step, but runs nothing of what libraries have asked for at a fork (pthread_atfork(3)).
+"""
+
+import os
+import pickle
+import select
+import signal
+import socket
+import time
+import traceback
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NoReturn
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.run import kernel, preload, signals, terminal
+from spawnlaunch.run.decisions import State
+from spawnlaunch.run.loop import Loop
+from spawnlaunch.run.signals import exit_status, how_it_ended
+from spawnlaunch.run.supervisor import LAST_S, Place
+from spawnlaunch.run.worker import CANNOT_EXECUTE, Worker, with_pid
+
+ANSWER_S = 60.0  # for a fork, which takes milliseconds unless the machine is very busy
+HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed over
+
+
+class Image:
+    """The guard's side. Raises UsageError where there can be no other process."""
+
+    def __init__(self, modules: Sequence[str], place: Place, caught: Iterable[int]) -> None:
+        self.modules = ",".join(modules)
+        self._socket, theirs = socket.socketpair()
+        self._is_asked = False
+        guard = os.getpid()
+        try:
+            self.pid = os.fork()
+        except OSError as error:
+            raise UsageError(
+                f"--preload {self.modules}: cannot start a process that imports it: "
+                f"{error.strerror}; see ulimit -u, and the pids limit of the cgroup"
+            ) from None
+        if self.pid == 0:
+            signal.set_wakeup_fd(-1)
+            signals.default_in_child(caught)
+            _be(theirs, modules, guard, place)
+        theirs.close()
+        self._socket.settimeout(ANSWER_S)
+
+    def listen(self, loop: Loop, state: Callable[[], State]) -> None:
+        """Wait until the import has come to an end, or the launch is to end."""
+        fd = self._socket.fileno()
+        loop.watch(fd, lambda: None)
+        while not state().cause and (state().suspended or not self._has_answered()):
+            loop.turn()
+        loop.forget(fd)
+
+    def _has_answered(self) -> bool:
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return ended is not None or _is_readable(self._socket)
+
+    def failure(self) -> tuple[int, str] | None:
+        """How the import failed, once it has answered: an exit status, and the words for it.
+
+        Raises UsageError where it is the user's to mend.
+        """
+        answer, _ = _receive(self._socket) if _is_readable(self._socket) else (None, [])
+        if answer == "":
+            return None
+        if answer is not None:
+            raise UsageError(answer)
+        code = self._end()
+        return exit_status(code) or 1, (
+            f"--preload {self.modules}: the process that imports it {how_it_ended(code)}; leave it "
+            "out, and import it in the script"
+        )
+
+    def _end(self) -> int:
+        """How it has ended; one that has closed our socket and still runs is killed."""
+        deadline = time.monotonic() + LAST_S
+        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
+            if time.monotonic() > deadline:
+                os.kill(self.pid, signal.SIGKILL)
+            time.sleep(HAND_OVER_S)
+        return os.waitstatus_to_exitcode(ended[1])
+
+    def ask(self, worker: Worker, ends: dict[int, int]) -> None:
+        """Ask for a worker, with these descriptors by the numbers it is to have. Raises OSError."""
+        if not self._is_asked:
+            self._say("deliver")
+            self._is_asked = True
+        self._say((worker, list(ends)), list(ends.values()))
+
+    def deliver(self, failed: OSError | None) -> tuple[list[tuple[int, float]], OSError | None]:
+        """The workers that were asked for, now children of this process: their pids, and when.
+
+        And why another could not be started: `failed`, or the error of a fork. All are told at
+        once: on a busy machine it takes long until the other process has its turn.
+        """
+        if not self._is_asked:
+            return [], failed
+        self._is_asked = False
+        try:
+            self._say(None)
+            pids = self._hear()
+            self._hear()
+        except OSError as error:
+            os.kill(self.pid, signal.SIGKILL)  # and so what it has forked becomes ours
+            return [], error
+        now = time.monotonic()
+        for code in (-pid for pid in pids if pid < 0):
+            failed = OSError(code, os.strerror(code))
+        return [(pid, now) for pid in pids if pid > 0], failed
+
+    def _say(self, message: object, fds: Sequence[int] = ()) -> None:
+        try:
+            _send(self._socket, message, fds)
+        except OSError as error:
+            raise self._lost(error) from None
+
+    def _hear(self) -> Any:
+        try:
+            answer, _ = _receive(self._socket)
+        except OSError as error:
+            raise self._lost(error) from None
+        if answer is None:
+            raise self._lost(OSError(os.EX_OSERR))
+        return answer
+
+    def _lost(self, error: OSError) -> OSError:
+        words = f"the image of --preload {self.modules} (pid {self.pid}) does not answer"
+        return OSError(error.errno, words)
+
+
+# The image
+
+
+def _be(ours: socket.socket, modules: Sequence[str], guard: int, place: Place) -> NoReturn:
+    """Import, and fork whatever is asked for; never return as a second guard."""
+    status = 1
+    try:
+        kernel.die_with_parent(guard)
+        kernel.rename("spawnlaunch img", f"spawnlaunch image of {guard}")
+        signal.pthread_sigmask(signal.SIG_SETMASK, place.mask | signals.TERMINAL)
+        try:
+            turn_into = preload.worker_maker(modules)
+        except UsageError as error:
+            _send(ours, str(error))
+            os._exit(2)
+        _send(ours, "")
+        while _receive(ours)[0]:
+            forker = os.fork()
+            if forker == 0:
+                _deliver(ours, guard, place, turn_into)
+            os.waitpid(forker, 0)
+            _send(ours, 0)
+        status = 0
+    except SystemExit as leaving:
+        status = preload.status_of(leaving)
+    except BaseException as error:
+        preload.print_exception(error)
+    finally:
+        os._exit(status)
+
+
+def _deliver(
+    ours: socket.socket,
+    guard: int,
+    place: Place,
+    turn_into: Callable[[Worker, Iterable[int]], NoReturn],
+) -> NoReturn:
+    """Fork the workers of one attempt."""
+    try:
+        kernel.die_with_parent(os.getppid())
+        forker = os.getpid()
+        its_end, held = os.pipe()
+        pids: list[int] = []  # or, last, the error that kept one from being forked
+        while (request := _receive(ours))[0]:
+            (worker, numbers), fds = request
+            pid = _fork() if not pids or pids[-1] > 0 else pids.pop()
+            if pid == 0:
+                for fd, number in zip(fds, numbers, strict=True):
+                    os.dup2(fd, number)
+                os.close(held)
+                _await_hand_over(forker, its_end)
+                kernel.die_with_parent(guard)
+                if not worker.own_session:
+                    terminal.join(place.group)
+                turn_into(with_pid(worker), place.mask)
+            for fd in fds:
+                os.close(fd)
+            pids.append(pid)
+        _send(ours, pids)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(CANNOT_EXECUTE)  # of a worker; nobody asks how a forker has ended
+
+
+def _fork() -> int:
+    """As os.fork, but an error is a number below 0."""
+    try:
+        return os.fork()
+    except OSError as error:
+        return -(error.errno or os.EX_OSERR)
+
+
+def _await_hand_over(forker: int, its_end: int) -> None:
+    """Wait until the forker has ended and the guard is our parent: prctl(2) asks for its end.
+
+    The pipe that the forker holds is closed a moment earlier.
+    """
+    os.read(its_end, 1)
+    while os.getppid() == forker:
+        time.sleep(HAND_OVER_S)
+
+
+# What they say to each other
+
+
+def _send(to: socket.socket, message: object, fds: Sequence[int] = ()) -> None:
+    """Send a message. Raises OSError."""
+    content = pickle.dumps(message)
+    head = len(content).to_bytes(4, "big")
+    if fds:
+        socket.send_fds(to, [head], fds)
+    else:
+        to.sendall(head)
+    to.sendall(content)
+
+
+def _receive(of: socket.socket) -> tuple[Any, list[int]]:
+    """A message, and the descriptors that came with it; None where no other will come.
+
+    Raises OSError.
+    """
+    head, fds, _, _ = socket.recv_fds(of, 4, 2)
+    if not head:
+        return None, []
+    size, content = int.from_bytes(head, "big"), b""
+    while len(content) < size:
+        more = of.recv(size - len(content))
+        if not more:
+            return None, []
+        content += more
+    return pickle.loads(content), fds
+
+
+def _is_readable(one: socket.socket) -> bool:
+    poller = select.poll()
+    poller.register(one, select.POLLIN)
+    return bool(poller.poll(0))

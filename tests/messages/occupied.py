@@ -1,0 +1,16 @@
+"""Run a command while every port that a launch may choose is taken, in a network of its own.
+
+unshare --net python -m tests.messages.occupied COMMAND...
+"""
+
+import resource
+import socket
+import subprocess
+import sys
+
+from spawnlaunch.world.ports import RANGE
+
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, len(RANGE) + 100), most))
+taken = [socket.create_server(("", port)) for port in RANGE]
+sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)

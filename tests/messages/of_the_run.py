@@ -1,0 +1,26 @@
+"""The errors of a launch that is about to begin, or has begun."""
+
+from tests.messages.row import HERE, Row
+
+L = f"$ {HERE} --quiet"
+PLANT = "mkdir s; chmod 1777 s; ln -s no s/0; chown -h 1234 s/0"
+ROWS = [
+    Row(f"{L} --result no/r.json x.py", "--result no/r.json", "no directory", "make it, or name another", f"{L} --result no/r.json x.py", mend="mkdir no"),
+    Row(f"{L} --result r.json $OLDPWD/x.py", "--result r.json", "deleted", "type cd DIR first", f"{L} --result r.json x.py", prepare="mkdir gone; cd gone; rmdir ../gone"),
+    Row(f"{L} --log-dir /dev/null/l x.py", "/dev/null/l", "Not a directory", "--log-dir", f"{L} --log-dir l x.py"),
+    Row(f"{L} --log-dir l/{{rank}} x.py", "cannot write to", "Is a directory", "remove it", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/stdout.log", mend="rmdir l/0/stdout.log"),
+    Row(f"{L} --log-dir l/{{rank}} x.py", "cannot remove", "Is a directory", "remove it yourself", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/error.json", mend="rmdir l/0/error.json"),
+    Row(f"{L} --log-dir s/0 x.py", "cannot make the directory", "/s/0 is a link of another user's (uid 1234), where everybody may write", "name another directory with --log-dir", f"{L} --log-dir s/1 x.py", prepare=PLANT),
+    Row(f"{L} --result s/0 x.py", "--result s/0", "/s/0 is a link of another user's (uid 1234)", "name another", f"{L} --result s/1 x.py", prepare=PLANT),
+    Row(f"{L} x.py", "TORCHELASTIC_ERROR_FILE=s/0", "/s/0 is a link of another user's (uid 1234)", "name another", f"{L} x.py", {"TORCHELASTIC_ERROR_FILE": "s/0"}, prepare=PLANT, mend="export TORCHELASTIC_ERROR_FILE=s/1"),
+    Row(f"{L} x.py", "cannot make the directory none/spawnlaunch-", "No such file or directory", "set TMPDIR to a place that can be written", f"{L} x.py", {"TMPDIR": "none"}, mend="export TMPDIR=/tmp"),
+    Row(f"{L} --nproc 2 --preload no_such x.py", "--preload no_such", "cannot be imported", "leave it out", f"{L} --nproc 2 x.py"),
+    Row(f"{L} --nproc 2 --preload threading_one x.py", "--preload threading_one", "workers cannot be forked from here", "leave the module out", f"{L} --nproc 2 x.py", {"PYTHONPATH": "."}, prepare="printf 'import threading, time\\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\\n' >threading_one.py"),
+    Row("$ " + HERE + " --version >&-", "stdout", "it is closed", "cannot write to stdout", "$ " + HERE + " --version", status=74),
+    Row("$ " + HERE + " --version >/dev/full", "stdout", "No space left on device", "cannot write to stdout", "$ " + HERE + " --version", status=74),
+    Row(f"{L} --nproc 20 --no-python true", "20 workers need 92 open files", "64 are allowed", "type --nproc 10, or raise the limit: ulimit -n 92", f"{L} --nproc 20 --no-python true && ulimit -n 64 && {HERE} --nproc 10 --no-python true", prepare="ulimit -n 64", mend="ulimit -n 92"),
+    Row(f"{L} --no-python ./text", "cannot start './text'", "Exec format error", "check the program and its permissions", f"{L} --no-python ./text", prepare="echo hello >text; chmod +x text", mend="printf '#!/bin/sh\\n' >text", status=126),
+    Row(f"{L} --result d/r.json --no-python rmdir d", "cannot write --result", "No such file or directory", "d/r.json", f"{L} --result r.json x.py", prepare="mkdir d", status=74),
+    Row(f"{L} --no-python false", "cannot write TORCHELASTIC_ERROR_FILE", "No such file or directory", "no/e.json", f"{L} x.py", {"TORCHELASTIC_ERROR_FILE": "no/e.json"}, status=1),
+    Row(f"{L} --max-restarts 1 --log-dir 'l{{restart}}' --no-python sh -c '> l1; exit 1'", "cannot start anew", "cannot make the directory", "--log-dir", f"{L} x.py", status=1),
+]  # fmt: skip

@@ -1,0 +1,95 @@
+"""The errors of who am I among how many: flags, and what resource managers export."""
+
+from tests.messages.row import HERE, ONE_EACH, SHELL, STEP, Row
+
+MPICH = {"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "2"}
+FLUX = {"FLUX_TASK_RANK": "2", "FLUX_JOB_SIZE": "4", "FLUX_TASK_LOCAL_ID": "0", "FLUX_JOB_NNODES": "2", "FLUX_JOB_ID": "f1"}  # fmt: skip
+PALS = {"PALS_RANKID": "0", "PALS_LOCAL_RANKID": "0", "PALS_LOCAL_SIZE": "1", "PALS_APID": "a"}
+JSRUN = {"JSM_NAMESPACE_RANK": "2", "JSM_NAMESPACE_SIZE": "4", "JSM_NAMESPACE_LOCAL_RANK": "0", "JSM_NAMESPACE_LOCAL_SIZE": "2", "LSB_JOBID": "1"}  # fmt: skip
+PLATFORM = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "23456"}
+POD = {"JOB_COMPLETION_INDEX": "1"}
+PBS = {"PBS_JOBID": "1", "PBS_NODEFILE": "none"}
+GRID = {"JOB_ID": "1", "NSLOTS": "2", "PE_HOSTFILE": "none"}
+KUBEFLOW = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "h", "PET_MASTER_PORT": "23456"}  # fmt: skip
+ANYWHERE = "--standalone x.py"
+BY_HAND = "--nnodes 2 --node-rank 1 --master-addr h"
+
+
+def nodes(nodelist: str, why: str, do: str) -> Row:
+    """A list of nodes that cannot be read; unset, the user's flags say where rank 0 is."""
+    environ = {**STEP, "SLURM_STEP_NODELIST": nodelist}
+    return Row("x.py", "SLURM_STEP_NODELIST cannot be read", why, do, "--master-addr node0 x.py", environ, mend="unset SLURM_STEP_NODELIST")  # fmt: skip
+
+
+def counts(text: str, why: str) -> Row:
+    environ = {**STEP, "SLURM_STEP_TASKS_PER_NODE": text}
+    return Row("x.py", "SLURM_STEP_TASKS_PER_NODE cannot be read", why, "type unset SLURM_STEP_TASKS_PER_NODE", "--local-world-size 2 x.py", environ, mend="unset SLURM_STEP_TASKS_PER_NODE")  # fmt: skip
+
+
+MODES = [
+    Row("--node-rank 1 x.py", "--node-rank", "without --nnodes says nothing", "type --nnodes N", "--node-rank 1 --nnodes 2 --master-addr h x.py"),
+    Row("--nnodes 1 x.py", "--nnodes 1", "says 2 nodes, each with a launcher", "type --standalone", ANYWHERE, ONE_EACH),
+    Row("--standalone --nnodes 2 x.py", "--standalone", "--nnodes 2 says that there are several", "leave one", ANYWHERE),
+    Row("--nproc 2 x.py", "Slurm has started 2 tasks", "cannot start workers too", "srun", "x.py", STEP),
+    Row("--nproc 2 x.py", "2 nodes (SLURM_JOB_NUM_NODES)", "srun is missing", "--standalone", "--nproc 2 --standalone x.py", SHELL),
+    Row("x.py", "PBS_NODEFILE cannot be read here", "may have given this job several hosts", "type --standalone", ANYWHERE, PBS),
+    Row("x.py", "PE_HOSTFILE cannot be read here, and NHOSTS is not set", "may have given this job several", "--nnodes N --node-rank N --master-addr HOST", f"{BY_HAND} x.py", GRID),
+    Row("--world-size 3 x.py", "--world-size 3", "but it is 4 (SLURM_STEP_NUM_TASKS)", "leave --world-size out", "x.py", STEP),
+    Row("--nproc 2 --world-size 3 x.py", "--world-size 3", "but it is 2", "leave --world-size out", "--nproc 2 x.py"),
+    Row("x.py", "HPE PALS exports no world size here", "no world size", "type --world-size N", "--world-size 1 --master-addr h x.py", PALS),
+    Row("--master-addr h x.py", "Flux exports no local world size here", "no local world size", "type --local-world-size N", "--master-addr h --local-world-size 2 x.py", FLUX),
+    Row("x.py", "the platform", "exports no local rank here", "type export LOCAL_RANK=N", "x.py", {**PLATFORM, "LOCAL_WORLD_SIZE": "2"}, mend="export LOCAL_RANK=0"),
+    Row("x.py", "MPI_LOCALNRANKS says 99999 ranks on this node", "more than the 32768", "unset what an outer launcher left", "x.py", {**MPICH, "PMI_SIZE": "99999", "MPI_LOCALNRANKS": "99999"}, mend="unset PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS"),
+    Row("x.py", "PMI_RANK says rank 7 and PMI_SIZE says world size 4", "which cannot both be", "unset what an outer launcher left", "x.py", {**MPICH, "PMI_RANK": "7"}, mend="unset PMI_RANK PMI_SIZE MPI_LOCALRANKID MPI_LOCALNRANKS"),
+    Row("--nnodes 2 --node-rank 2 --master-addr h x.py", "node rank 2 (--node-rank)", "cannot be with 2 nodes", "type --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
+    Row("--nproc 2 --nnodes 3 x.py", "--nnodes 3", "says 2 nodes", "leave --nnodes out", "--nproc 2 x.py", ONE_EACH),
+    Row("--nproc 2 --master-addr h x.py", "exports no number of pods", "each pod is a job of its own", "type --nnodes N", "--nproc 2 --master-addr h --nnodes 2 x.py", POD),
+    Row("--nproc 2 --nnodes 2 x.py", "exports no host of its first pod", "headless service", "type --master-addr HOST", "--nproc 2 --nnodes 2 --master-addr h x.py", POD),
+    Row("--nnodes 0:0 --node-rank 0 x.py", "--nnodes: '0'", "is not a number above 0", "type a number from 1", "--nnodes 1 --node-rank 0 x.py"),
+    Row("--nproc 1 x.py", "SLURM_STEP_NUM_NODES says 0 nodes", "0 nodes", "type --nnodes N", f"--nproc 1 {BY_HAND} x.py", {**ONE_EACH, "SLURM_STEP_NUM_NODES": "0"}),
+    Row("--nnodes 2 --master-addr h x.py", "nothing here says which", "of the 2 nodes this is", "type --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
+]  # fmt: skip
+MASTER = [
+    Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "type --master-addr HOST", f"{BY_HAND} x.py"),
+    Row("--master-port 5 x.py", "does not export the host of rank 0", "Hydra", "type --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
+    Row("x.py", "LSB_DJOB_RANKFILE names no host", "cannot be read, or this jsrun uses some", "type --master-addr HOST", "--master-addr h x.py", JSRUN),
+    Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "no SLURM_HOSTFILE that fits it can be read here", "type --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
+    Row(f"{BY_HAND} --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "type --master-port N", f"{BY_HAND} --master-port $PORT x.py"),
+    Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "type --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
+    Row("--master-addr a --rdzv-endpoint b x.py", "--master-addr a", "--rdzv-endpoint says b", "leave one of the two out", "--rdzv-endpoint b x.py"),
+    Row("--nproc 2 --master-port $PORT x.py", "(--master-port)", "is in use on this machine", "type --master-port N", "--nproc 2 --master-port $PORT2 x.py", prepare="python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"),
+    Row("x.py", "SLURM_STEP_RESV_PORTS='x'", "is not a port", "type --master-port N", "--master-port $PORT x.py", {**STEP, "SLURM_STEP_RESV_PORTS": "x"}, mend="unset SLURM_STEP_RESV_PORTS"),
+    Row("x.py", "SLURM_PROCID='x'", "is not a whole number", "type unset SLURM_PROCID", ANYWHERE, {**STEP, "SLURM_PROCID": "x"}, mend="unset SLURM_PROCID"),
+    Row("x.py", "MASTER_PORT='x'", "is not a port", "type unset MASTER_PORT", "x.py", {"MASTER_PORT": "x"}, mend="unset MASTER_PORT"),
+    Row("x.py", "PET_NNODES: '1:2'", "a number of nodes that changes", "type one number", "x.py", {**KUBEFLOW, "PET_NNODES": "1:2"}, mend="export PET_NNODES=2"),
+    Row(f"$ unshare --net python -m tests.messages.occupied {HERE} x.py", "found no free port", "for MASTER_PORT", "end what listens", "x.py"),
+]  # fmt: skip
+CLEAN = (
+    "$ mpirun --allow-run-as-root --oversubscribe -n 2 env -i PATH=$PATH PYTHONPATH=$PYTHONPATH "
+    + HERE
+)
+AMONG_OTHERS = [
+    Row(f"{CLEAN} --explain x.py", "is above this process", "each task would be a job of its own", "have Open MPI start sh -c", f"{CLEAN} --explain --standalone x.py"),
+    Row("x.py", "rank 0 is on node1 (SLURMD_NODENAME)", "the others look for it on node0", "type --master-addr node1", "--master-port $PORT --master-addr node1 x.py", {**STEP, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "node1"}),
+]  # fmt: skip
+EVEN = [
+    Row("--sysfs-root two --nproc gpu x.py", "--nproc gpu is 2 on this node", "might not fit together", "if each has 2, type", "--sysfs-root two --nproc 2 x.py", ONE_EACH),
+]  # fmt: skip
+LISTS = [
+    nodes(",", "names no host", "a host list reads like gpu7 or gpu[1-3,5]"),
+    nodes("a]", "this ] closes no [", "remove it, or open it"),
+    nodes("a[1", "this [ is not closed", "close it: gpu[1-3]"),
+    nodes("a" + "[1]" * 40, "too many brackets", "put commas between hosts"),
+    nodes("a[2-1]", "runs backwards", "write [1-2]"),
+    nodes("a[1:2]", "has a step but no range", "write a range before the colon"),
+    nodes("a[1-2:0]", "the step of", "write [1-2] for every host"),
+    nodes("a[]", "a number is missing", "write numbers and ranges"),
+    nodes("a[x]", "'x' is no number", "write digits"),
+    nodes("a[" + "1" * 19 + "]", "a number of 19 digits", "write at most 18 digits"),
+    Row("--nproc 2 x.py", "SLURM_JOB_NODELIST cannot be read", "names 9000000 hosts, more than 1000000", "look for a range with a digit too many; type unset SLURM_JOB_NODELIST", "--nproc 2 x.py", {**SHELL, "SLURM_JOB_NODELIST": "a[1-9000000]", "SLURM_JOB_NUM_NODES": "1"}, mend="unset SLURM_JOB_NODELIST"),
+    counts("2(x2", "is not closed"),
+    counts("2(x0)", "is repeated 0 times"),
+    counts("two", "is neither a count"),
+    counts("2", "there is no node number 1")._replace(environ={**STEP, "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "1", "SLURM_PROCID": "2"}),
+]  # fmt: skip
+ROWS = [*MODES, *MASTER, *AMONG_OTHERS, *EVEN, *LISTS]

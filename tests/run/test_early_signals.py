@@ -1,0 +1,113 @@
+"""A signal for the workers that comes before there are any ends nothing: it waits.
+
+The launcher signals itself, at the moment that is asked for: when it imports its Nth module or
+opens its Nth file after the signals have been blocked.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from tests.launching import LAUNCHER, ROOT, SLURM_TASK, clean_environ
+
+# Python imports this by itself when it starts.
+SITECUSTOMIZE = """
+import os, signal, sys
+
+moment, signum = int(os.environ.pop("MOMENT", 0)), int(os.environ.pop("SIGNUM", 1))
+word = os.environ["SENT"]
+launcher, ours, passed = os.getpid(), False, 0
+
+def at(event, arguments):
+    global ours, passed, moment
+    if event == "exec" and arguments[0].co_filename.endswith("spawnlaunch/__main__.py"):
+        ours = True
+    if not ours or event not in ("import", "open") or os.getpid() != launcher:
+        return
+    if signum not in signal.pthread_sigmask(signal.SIG_BLOCK, ()):
+        return
+    passed += 1
+    if passed == moment:
+        with open(word, "w") as file:
+            file.write("first" if "spawnlaunch.cli" not in sys.modules else "later")
+        os.kill(launcher, signum)
+
+sys.addaudithook(at)
+"""
+MOMENTS = (1, 2, 5, 20, 50, 100, 150, 200)
+PENDING = (
+    "import json, signal; print(json.dumps([sorted(signal.sigpending()), "
+    "sorted(signal.pthread_sigmask(signal.SIG_BLOCK, ()))]))"
+)
+
+
+def launch_signalled(
+    tmp_path: Path,
+    signum: int,
+    moment: int,
+    *words: str,
+    blocked: tuple[int, ...] = (),
+    **extra: str,
+) -> subprocess.CompletedProcess[str]:
+    (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    environ = clean_environ(
+        MOMENT=str(moment), SIGNUM=str(int(signum)), SENT=str(tmp_path / "sent"), **extra
+    )
+    environ["PYTHONPATH"] = f"{tmp_path}:{ROOT}"
+    done = subprocess.run(
+        [*LAUNCHER, "--quiet", *words],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=partial(signal.pthread_sigmask, signal.SIG_BLOCK, blocked) if blocked else None,
+    )
+    assert (tmp_path / "sent").exists(), done.stderr
+    return done
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("signum", [signal.SIGUSR1, signal.SIGUSR2])
+def test_a_signal_for_the_workers_ends_no_launcher(signum: int, moment: int, tmp_path: Path):
+    done = launch_signalled(tmp_path, signum, moment, "--nproc", "2", "--no-python", "true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_they_wait_from_our_first_line_on(tmp_path: Path):
+    launch_signalled(tmp_path, signal.SIGUSR1, 1, "--nproc", "2", "--no-python", "true")
+    assert (tmp_path / "sent").read_text() == "first"
+
+
+@pytest.mark.parametrize("mode", ["task", "local"])
+@pytest.mark.parametrize("blocked", [(), (signal.SIGUSR1, signal.SIGALRM)])
+def test_the_workers_have_the_mask_that_the_launcher_was_started_with(
+    blocked: tuple[int, ...], mode: str
+):
+    done = subprocess.run(
+        [*LAUNCHER, "--quiet", "--no-python", sys.executable, "-c", PENDING],
+        env=clean_environ(**(SLURM_TASK if mode == "task" else {})),
+        capture_output=True,
+        text=True,
+        check=False,
+        preexec_fn=partial(signal.pthread_sigmask, signal.SIG_BLOCK, blocked) if blocked else None,
+    )
+    assert json.loads(done.stdout) == [[], sorted(blocked)], done.stderr
+
+
+@pytest.mark.parametrize("moment", MOMENTS[::3])
+def test_in_task_mode_they_reach_the_worker(moment: int, tmp_path: Path):
+    words = ("--no-python", sys.executable, "-c", PENDING)
+    done = launch_signalled(tmp_path, signal.SIGUSR1, moment, *words, **SLURM_TASK)
+    assert (done.returncode, done.stdout) == (-signal.SIGUSR1, "")
+
+
+def test_in_task_mode_a_worker_that_blocks_them_finds_them_waiting(tmp_path: Path):
+    words = ("--no-python", sys.executable, "-c", PENDING)
+    blocked = (signal.SIGUSR1,)
+    done = launch_signalled(tmp_path, signal.SIGUSR1, 20, *words, blocked=blocked, **SLURM_TASK)
+    assert json.loads(done.stdout) == [[signal.SIGUSR1], [signal.SIGUSR1]], done.stderr

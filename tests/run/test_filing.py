@@ -1,0 +1,181 @@
+"""Files that the launcher leaves at places of the user's: --result and TORCHELASTIC_ERROR_FILE."""
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.launching import LAUNCHER, WORKERS, clean_environ, launch
+
+FULL, NULL = os.makedev(1, 7), os.makedev(1, 3)  # null(4), full(4)
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to make a device")
+
+
+def filed(
+    path: Path, *, by: str, stdout: int = subprocess.PIPE
+) -> subprocess.CompletedProcess[str]:
+    """A launch that fails and leaves a file there, "--result" or the error file."""
+    flags = ["--result", str(path)] if by == "--result" else []
+    extra = {} if flags else {"TORCHELASTIC_ERROR_FILE": str(path)}
+    words = [
+        *LAUNCHER,
+        "--quiet",
+        "--nproc",
+        "1",
+        *flags,
+        str(WORKERS / "fail.py"),
+        "0",
+        "exit",
+        "7",
+    ]
+    return subprocess.run(
+        words, env=clean_environ(**extra), stdout=stdout, stderr=subprocess.PIPE,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def is_whole(text: str) -> bool:
+    return bool({"ranks", "message"} & json.loads(text).keys())
+
+
+ways = pytest.mark.parametrize("by", ["--result", "TORCHELASTIC_ERROR_FILE"])
+
+
+@ways
+def test_a_link_stays_and_the_file_keeps_its_mode_and_owner(by: str, tmp_path: Path):
+    target, link = tmp_path / "far" / "file", tmp_path / "link"
+    target.parent.mkdir()
+    target.write_text("old")
+    target.chmod(0o640)
+    if os.geteuid() == 0:
+        os.chown(target, 1234, 1234)
+    before = target.stat()
+    link.symlink_to("far/file")
+    assert filed(link, by=by).returncode == 7
+    assert link.is_symlink()
+    after = target.stat()
+    assert is_whole(target.read_text())
+    assert (after.st_mode, after.st_uid, after.st_gid) == (
+        before.st_mode,
+        before.st_uid,
+        before.st_gid,
+    )
+    assert os.listdir(target.parent) == ["file"]
+
+
+@ways
+def test_a_new_file_has_the_mode_that_umask_leaves(by: str, tmp_path: Path):
+    link = tmp_path / "dangling"
+    link.symlink_to("new")
+    before = os.umask(0o027)
+    try:
+        assert filed(link, by=by).returncode == 7
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
+    assert sorted(os.listdir(tmp_path)) == ["dangling", "new"]
+
+
+@ways
+@AS_ROOT
+@pytest.mark.parametrize(("device", "words"), [(NULL, ""), (FULL, "No space left on device")])
+def test_a_device_is_written_to(by: str, device: int, words: str, tmp_path: Path):
+    path = tmp_path / "device"
+    os.mknod(path, stat.S_IFCHR | 0o666, device)
+    done = filed(path, by=by)
+    assert done.returncode == 7
+    assert stat.S_ISCHR(path.stat().st_mode)
+    assert (f"cannot write {by} {path}: {words}" in done.stderr) == bool(words)
+    assert os.listdir(tmp_path) == ["device"]
+
+
+@ways
+def test_a_FIFO_is_written_to_its_reader(by: str, tmp_path: Path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
+    assert filed(path, by=by).returncode == 7
+    assert is_whole(reader.communicate(timeout=60)[0])
+    assert path.is_fifo()
+
+
+def test_a_FIFO_keeps_its_name_on_several_nodes(tmp_path: Path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
+    node = ["--nnodes", 2, "--node-rank", 1, "--master-addr", "localhost", "--nproc", 1]
+    assert launch(*node, "--result", path, "--no-python", "true").returncode == 0
+    assert is_whole(reader.communicate(timeout=60)[0])
+    assert os.listdir(tmp_path) == ["fifo"]
+
+
+def test_a_FIFO_that_nobody_reads_does_not_hold_the_launcher(tmp_path: Path):
+    path = tmp_path / "fifo"
+    os.mkfifo(path)
+    done = launch("--nproc", 1, "--result", path, "--no-python", "true")
+    assert done.returncode == os.EX_IOERR
+    assert f"cannot write --result {path}: nobody reads it" in done.stderr
+
+
+def test_the_file_that_stdout_goes_to_is_added_to(tmp_path: Path):
+    path = tmp_path / "out"
+    for name in (path, Path("/dev/stdout")):
+        with path.open("w") as file:
+            words = ["--result", name, "--quiet", "--nproc", "2", "--no-python", "echo", "said"]
+            subprocess.run([*LAUNCHER, *words], env=clean_environ(), stdout=file, check=True)
+        text = path.read_text()
+        assert text.startswith("said\nsaid\n")
+        assert is_whole(text.removeprefix("said\nsaid\n"))
+
+
+@ways
+def test_what_cannot_be_written_leaves_nothing_and_the_old_file_as_it_was(by: str, tmp_path: Path):
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    flags = ["--result", f"{disk}/file"] if by == "--result" else []
+    extra = {} if flags else {"TORCHELASTIC_ERROR_FILE": f"{disk}/file"}
+    fill = f"mount -t tmpfs -o size=8k none {disk} && echo old >{disk}/file && yes >{disk}/big"
+    words = [*LAUNCHER, "--quiet", *flags, str(WORKERS / "fail.py"), "0", "exit", "7"]
+    then = f'"$@"; echo $?; ls -A {disk}; cat {disk}/file'
+    done = subprocess.run(
+        ["unshare", "-m", "sh", "-c", f"{fill}; {then}", "sh", *words],
+        env=clean_environ(**extra),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr:
+        pytest.skip("cannot make a small disk here")
+    assert done.stdout.split() == ["7", "big", "file", "old"]
+    assert f"cannot write {by} {disk}/file: No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (Path.mkdir, "is a directory; name a file"),
+        (lambda path: path.symlink_to("no/file"), "no directory that can be written to is there"),
+    ],
+)
+def test_a_place_that_cannot_be_is_refused_before_anything_starts(
+    make: Callable[[Path], None], words: str, tmp_path: Path
+):
+    path = tmp_path / "place"
+    make(path)
+    done = launch("--nproc", 1, "--result", path, "--no-python", "echo", "started")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"--result {path}: {words}" in done.stderr
+
+
+def test_an_error_file_of_a_worker_may_be_anything():
+    """What a worker has put there is not waited for, nor read without end."""
+    script = 'rm -f "$TORCHELASTIC_ERROR_FILE"; {}; echo last words >&2; exit 3'
+    for make in ('mkfifo "$E"', 'mkdir "$E"', 'ln -s /dev/zero "$E"'):
+        words = script.format(make.replace("$E", "$TORCHELASTIC_ERROR_FILE"))
+        done = launch("--quiet", "--nproc", 2, "--no-python", "sh", "-c", words)
+        assert done.returncode == 3
+        assert done.stderr.endswith("last words\n")

@@ -1,0 +1,298 @@
+"""Containers: PID namespaces whose /proc is another's, or is not there, and a launcher as PID 1."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.launching import LAUNCHER, WORKERS
+from tests.run.watching import FAMILY, Launch, children, launched, until
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="needs root, to make a namespace"
+)
+
+INSIDE = ("unshare", "--pid", "--fork", "--kill-child")
+WITHOUT_PROC = ("sh", "-c", 'umount -l /proc; exec "$@"', "sh")
+BLIND = "/proc does not show our PID namespace"
+# A launcher that sees another namespace's /proc, in four ways.
+UNSEEN = {
+    "outer": INSIDE,
+    "guard": ("unshare", "--pid"),  # the first child of the launcher is PID 1
+    "none": ("unshare", "--mount", *WITHOUT_PROC),
+    "none inside": (*INSIDE, "--mount", *WITHOUT_PROC),
+}
+
+
+@pytest.fixture
+def parent_and_child() -> Iterator[tuple[int, int]]:
+    """Two processes outside of the namespace."""
+    with subprocess.Popen(["sh", "-c", "sleep 600 & wait"]) as parent:
+        until(lambda: bool(children(parent.pid)), "it has a child")
+        (child,) = children(parent.pid)
+        yield parent.pid, child
+        for pid in (child, parent.pid):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_a_process_with_the_number_of_another_namespaces_is_not_killed(parent_and_child, tmp_path):
+    """The guard has the number of a process outside, and a bystander that of its child."""
+    parent, child = parent_and_child
+    command = (*INSIDE, sys.executable, str(WORKERS / "alike.py"), str(child), str(parent))
+    with launched(
+        "--nproc", 2, FAMILY, "session", "daemon", "--", "0:exit", 3,
+        directory=tmp_path, command=(*command, *LAUNCHER),
+    ) as launch:  # fmt: skip
+        assert launch.status() == 3
+        assert b"the bystander lives" in launch.output
+        assert "could not kill" not in launch.stderr
+
+
+@pytest.mark.parametrize("how", UNSEEN)
+def test_without_a_proc_of_its_own_a_launch_leaves_nothing_either(how, tmp_path: Path):
+    kinds = ("stubborn", "session", "daemon", "naked")
+    with launched(
+        "--nproc", 2, FAMILY, *kinds, "--", "0:exit", 3,
+        directory=tmp_path, command=(*UNSEEN[how], *LAUNCHER),
+    ) as launch:  # fmt: skip
+        assert launch.status() == 3
+        assert launch.all_gone()
+        assert launch.stderr.count(BLIND) == 1
+
+
+# PID 1 of a namespace starts that of another one below it, whose first child is to have the same
+# number in both. Usage: TWICE NUMBER COMMAND...
+TWICE = """
+import os, subprocess, sys
+def next_is(number):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(number - 1))
+if os.environ.get("BELOW"):
+    next_is(int(sys.argv[1]))
+    os.write(1, b"below\\n")
+    os.read(0, 1)
+    sys.exit(subprocess.call(sys.argv[2:]))
+command = ["unshare", "--pid", "--fork", sys.executable, *sys.argv]
+pipe = subprocess.PIPE
+below = subprocess.Popen(command, env={**os.environ, "BELOW": "1"}, stdin=pipe, stdout=pipe)
+assert below.stdout.readline() == b"below\\n"
+next_is(int(sys.argv[1]))
+below.communicate(b"x")
+sys.exit(below.returncode)
+"""
+
+
+def test_a_launcher_that_has_one_number_in_two_namespaces_is_not_deceived(tmp_path: Path):
+    script = tmp_path / "twice.py"
+    script.write_text(TWICE)
+    command = (*INSIDE, "--mount-proc", sys.executable, str(script), "1000", *LAUNCHER)
+    with launched(
+        "--nproc", 2, FAMILY, "session", "daemon", "--", "0:exit", 3,
+        directory=tmp_path, command=command,
+    ) as launch:  # fmt: skip
+        assert launch.status() == 3
+        assert launch.all_gone()
+        assert launch.stderr.count(BLIND) == 1
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_a_guard_that_is_killed_without_proc_takes_everything_with_it(signum, tmp_path: Path):
+    with launched(
+        "--nproc", 2, FAMILY, "session", "daemon", "naked", directory=tmp_path,
+        command=(*UNSEEN["none"], *LAUNCHER),
+    ) as launch:  # fmt: skip
+        launch.read_until(2)
+        launch.send(signum, launch.guard)
+        assert launch.status() == 128 + signum
+        assert launch.all_gone()
+
+
+def test_stacks_are_not_asked_of_a_process_with_the_same_number(tmp_path: Path):
+    with launched(
+        "--nproc", 2, "--hang-timeout", 0.5, WORKERS / "sleep.py", directory=tmp_path,
+        command=(*UNSEEN["none"], *LAUNCHER),
+    ) as launch:  # fmt: skip
+        until(lambda: "no stacks can be told" in launch.stderr, "it says so")
+        launch.send(signal.SIGTERM)
+        assert launch.status() == 128 + signal.SIGTERM
+        assert "stacks of" not in launch.stderr
+
+
+def test_modules_are_preloaded_where_proc_shows_other_numbers(tmp_path: Path):
+    with launched(
+        "--nproc", 2, "--preload", "json", FAMILY, "--", "0:exit", 3, directory=tmp_path,
+        command=(*INSIDE, *LAUNCHER),
+    ) as launch:  # fmt: skip
+        assert launch.status() == 3, launch.stderr
+
+
+def test_what_the_warning_tells_to_type_mounts_a_proc(tmp_path: Path):
+    with launched(
+        "--nproc", 1, WORKERS / "catch.py", "TERM", "USR1", directory=tmp_path,
+        command=(*INSIDE, "unshare", "--mount-proc", *LAUNCHER),
+    ) as launch:  # fmt: skip
+        launch.read_until(1)
+        launch.send(signal.SIGUSR1, first(launch))
+        launch.read_until(1, "SIGUSR1")
+        launch.send(signal.SIGTERM, first(launch))
+        assert launch.status() == 85
+        assert launch.stderr.startswith("spawnlaunch: SIGTERM")
+
+
+# PID 1
+
+
+def first(launch: Launch) -> int:
+    """The number outside of a namespace's PID 1."""
+    until(lambda: bool(children(launch.pid)), "there is a PID 1")
+    return children(launch.pid)[0]
+
+
+def as_pid_1(*words: object, directory: Path):
+    command = (*INSIDE, "--mount-proc", *LAUNCHER)
+    return launched(*words, directory=directory, command=command)
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+def test_PID_1_ends_as_any_launcher_does(signum, tmp_path: Path):
+    with as_pid_1("--nproc", 2, WORKERS / "sleep.py", directory=tmp_path) as launch:
+        launch.read_until(2)
+        launch.send(signum, first(launch))
+        assert launch.status() == 128 + signum
+
+
+def test_PID_1_passes_the_status_of_its_workers_on(tmp_path: Path):
+    with as_pid_1("--nproc", 2, FAMILY, "--", "0:exit", 7, directory=tmp_path) as launch:
+        assert launch.status() == 7
+
+
+def test_PID_1_heeds_a_signal_that_comes_while_it_is_imported(tmp_path: Path):
+    """A module that takes its time stands in for one of the standard library."""
+    (tmp_path / "argparse.py").write_text(
+        "import os, time\nos.write(1, b'ready\\n')\ntime.sleep(600)\n"
+    )
+    command = (*INSIDE, "--mount-proc", "env", f"PYTHONPATH={tmp_path}:{os.getcwd()}", *LAUNCHER)
+    with launched("--nproc", 1, FAMILY, directory=tmp_path, command=command) as launch:
+        launch.read_until(1)
+        launch.send(signal.SIGTERM, first(launch))
+        assert launch.status() == 128 + signal.SIGTERM
+
+
+def test_PID_1_reaps_the_orphans_of_others_and_does_not_kill_them(tmp_path: Path):
+    """`docker exec` starts processes in a container that no process there has as its child."""
+    with as_pid_1(
+        "--nproc", 2, "--max-restarts", 1, FAMILY, "daemon", directory=tmp_path
+    ) as launch:
+        launch.read_until(2)
+        init = first(launch)
+        enter = ["nsenter", "--target", str(init), "--pid"]
+        daemon = "exec >/dev/null; setsid sleep 600 & setsid sleep 0.1 &"
+        subprocess.run([*enter, "sh", "-c", daemon], check=True)
+
+        def orphans() -> list[str]:
+            names = [Path(f"/proc/{pid}/comm").read_text().strip() for pid in children(init)]
+            return [name for name in names if not name.startswith("spawnlaunch")]
+
+        until(lambda: len(orphans()) == 1, "one has ended, and is no zombie")
+        launch.send(signal.SIGKILL, children(children(init)[0])[0])
+        until(lambda: "restart 1 of 1" in launch.stderr, "the workers start anew")
+        launch.read_until(4)
+        assert orphans() == ["sleep"]
+        launch.send(signal.SIGTERM, init)
+        assert launch.status() == 128 + signal.SIGTERM
+
+
+# Numbers that are given anew
+
+
+def test_launches_with_the_same_number_have_log_files_of_their_own(tmp_path: Path):
+    logs = tmp_path / "logs"
+    for count in (1, 2):
+        with as_pid_1(
+            "--nproc", 1, "--log-dir", logs, FAMILY, "--", "exit", 0, directory=tmp_path
+        ) as launch:
+            assert launch.status() == 0
+        assert len(list(logs.glob("*/attempt_0/0/stdout.log"))) == count
+
+
+DAEMON = """
+import os, sys, time
+
+def daemon(number, *command):
+    \"\"\"Start a program without parent or environment, in a session of that number.\"\"\"
+    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
+        file.write(str(number - 1))
+    told, tell = os.pipe()
+    if (pid := os.fork()) == 0:
+        os.setsid()
+        if (orphan := os.fork()) == 0:
+            os.execve(command[0], command, {})
+        os.write(tell, b"%d" % orphan)
+        os._exit(0)
+    assert pid == number, (pid, number)
+    os.waitpid(pid, 0)
+    return int(os.read(told, 20))
+
+def gone(pid):
+    while os.path.exists(f"/proc/{pid}"):
+        time.sleep(0.01)
+"""
+
+
+def test_a_daemon_whose_session_has_the_number_of_a_former_worker_is_left_alone(tmp_path: Path):
+    script, file = tmp_path / "daemon.py", tmp_path / "pid"
+    script.write_text(
+        f"{DAEMON}\n"
+        "if os.environ['RANK'] == '0':\n"
+        f"    os.symlink(str(os.getpid()), {str(file)!r})\n"
+        "    sys.exit()\n"
+        f"while not os.path.islink({str(file)!r}):\n"
+        "    time.sleep(0.01)\n"
+        f"number = int(os.readlink({str(file)!r}))\n"
+        "gone(number)\n"
+        "kept = daemon(number, '/bin/sleep', '600')\n"
+        "gone(daemon(number + 1000, '/bin/true'))  # whose end makes the guard look around\n"
+        "state = open(f'/proc/{kept}/stat').read().rpartition(') ')[2][:1]\n"
+        "os.write(1, f'ready {state}\\n'.encode())\n"
+        "time.sleep(600)\n"
+    )
+    with as_pid_1("--nproc", 2, script, directory=tmp_path) as launch:
+        launch.read_until(1)
+        assert launch.output in (b"ready S\n", b"ready R\n")
+        launch.send(signal.SIGTERM, first(launch))
+        assert launch.status() == 128 + signal.SIGTERM
+
+
+def test_a_process_with_the_number_of_a_child_that_was_there_before_is_killed(tmp_path: Path):
+    """The launcher takes over from a guard that was killed, and so looks at its own children."""
+    script = tmp_path / "daemon.py"
+    script.write_text(
+        f"{DAEMON}\n"
+        "number = int(os.environ['BEFORE'])\n"
+        "gone(number)\n"
+        "with open('/proc/sys/kernel/ns_last_pid', 'w') as file:\n"
+        "    file.write(str(number - 1))\n"
+        "if (pid := os.fork()) == 0:\n"
+        "    os.setsid()\n"
+        "    os.execv('/bin/sleep', ['sleep', '600'])\n"
+        "assert pid == number\n"
+        "while open(f'/proc/{pid}/comm').read() != 'sleep\\n':\n"
+        "    time.sleep(0.01)\n"
+        "os.write(1, b'ready\\n')\n"
+        "time.sleep(600)\n"
+    )
+    before = ("sh", "-c", 'sleep 0.5 & BEFORE=$! exec "$@"', "sh")
+    first_process = ("sh", "-c", '"$@"; status=$?; pgrep -x sleep; exit $status', "sh")
+    command = (*INSIDE, "--mount-proc", *first_process, *before, *LAUNCHER)
+    with launched("--nproc", 1, script, directory=tmp_path, command=command) as launch:
+        launch.read_until(1)
+        launcher = children(first(launch))[0]
+        (guard,) = children(launcher)
+        launch.send(signal.SIGKILL, guard)
+        assert launch.status() == 128 + signal.SIGKILL
+        assert launch.all_gone()
+        assert launch.output == b"ready\n", "no sleep is left"

@@ -1,0 +1,240 @@
+"""Workers that cannot be ended: of another user, or held by a tracer that does not wait for them.
+
+The launch comes to an end all the same, and says which process is left and why.
+"""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.launching import LAUNCHER, clean_environ
+from tests.run.watching import Launch, launched, state
+
+NOBODY = 65534
+BECOME = "import os, sys, time; os.setuid({}); print('ready', flush=True); time.sleep(600)"
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+
+
+@pytest.fixture
+def open_path() -> Iterator[Path]:
+    """A directory that every user can enter, and that programs may be set-user-ID in."""
+    directory = Path(tempfile.mkdtemp(prefix="open-"))
+    for each in (directory, directory / "tmp"):
+        each.mkdir(exist_ok=True)
+        each.chmod(0o777)
+    yield directory
+    shutil.rmtree(directory)
+
+
+@pytest.fixture
+def python_of_all() -> str:
+    """A Python that every user can run, and that has what the launcher needs."""
+    for python in (sys.executable, "/usr/bin/python3"):
+        with suppress(OSError):
+            done = subprocess.run(
+                [python, "-c", "import spawnlaunch.__main__"],
+                preexec_fn=become_nobody, env=clean_environ(), check=False, capture_output=True,
+            )  # fmt: skip
+            if done.returncode == 0:
+                return python
+    pytest.skip("no Python here is for every user")
+
+
+def become_nobody() -> None:
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+
+
+@contextmanager
+def killed_at_the_end(launch: Launch) -> Iterator[list[int]]:
+    """The workers, which the test kills in the launch's place."""
+    workers = launch.workers
+    try:
+        yield workers
+    finally:
+        for pid in workers:
+            if state(pid):
+                os.kill(pid, signal.SIGKILL)
+
+
+@as_root
+@pytest.mark.parametrize("nproc", [pytest.param(1, marks=pytest.mark.full), 2])
+def test_workers_that_became_another_user_are_named_and_left(nproc: int, tmp_path: Path):
+    dropped = ("setpriv", "--bounding-set", "-kill,-sys_ptrace", "--inh-caps", "-all")
+    words = (
+        "--nproc",
+        nproc,
+        "--grace",
+        0.5,
+        "--no-python",
+        "python3",
+        "-c",
+        BECOME.format(NOBODY),
+    )
+    with launched(*words, directory=tmp_path, command=(*dropped, *LAUNCHER)) as one:
+        one.read_until(nproc)
+        with killed_at_the_end(one) as workers:
+            assert len(workers) == nproc
+            one.send(signal.SIGUSR1)  # forwarded to nobody who does not catch it
+            one.send(signal.SIGTERM)
+            assert one.status(within_s=60) == 128 + signal.SIGTERM, one.stderr
+            for pid in workers:
+                assert f"pid {pid}" in one.stderr
+            assert one.stderr.count("runs as nobody, whom root may not signal") == nproc
+            assert "internal error" not in one.stderr
+            assert {state(pid) for pid in workers} == {"S"}
+
+
+@pytest.mark.full
+@as_root
+def test_a_launcher_of_a_plain_user_names_a_worker_that_became_root(
+    open_path: Path, python_of_all: str
+):  # fmt: skip
+    # setpriv as a set-user-ID program: from there on real and saved ids are root's too
+    become_root = open_path / "become"
+    shutil.copy(shutil.which("setpriv") or "", become_root)
+    become_root.chmod(0o4755)
+    says = ("sh", "-c", "echo ready; exec sleep 600")
+    words = ("--nproc", 2, "--grace", 0.5, "--no-python", become_root, "--reuid", 0, *says)
+    command = (python_of_all, *LAUNCHER[1:])
+    with launched(*words, directory=open_path, preexec=become_nobody, command=command) as one:
+        one.read_until(2)
+        with killed_at_the_end(one) as workers:
+            one.send(signal.SIGTERM)
+            assert one.status(within_s=60) == 128 + signal.SIGTERM, one.stderr
+            assert one.stderr.count("runs as root, whom nobody may not signal") == 2, one.stderr
+            assert len(workers) == 2
+
+
+# Processes that /proc hides from their own user (hidepid=2 in proc(5)): they let nobody trace them
+# (PR_SET_DUMPABLE is 4), or have become root's.
+HIDDEN = """
+import ctypes, os, sys, time
+for _ in range(2):
+    if os.fork() == 0:
+        os.setsid()
+        if sys.argv[2:]:
+            os.execv(sys.argv[2], [sys.argv[2], "--reuid", "0", "sleep", "600"])
+        ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)
+        os.fork()
+        time.sleep(600)
+time.sleep(0.3)
+os.write(1, b"ready\\n")
+time.sleep(float(sys.argv[1]))
+"""
+HIDEPID = (
+    "unshare", "--mount", "sh", "-c", 'mount -t proc -o hidepid=2 proc /proc && exec "$@"', "sh",
+    "setpriv", "--reuid", str(NOBODY), "--regid", str(NOBODY), "--clear-groups",
+)  # fmt: skip
+
+
+@as_root
+@pytest.mark.parametrize("killed", ["nobody", "guard"])
+def test_processes_that_proc_hides_do_not_stay(killed: str, open_path: Path, python_of_all: str):
+    script = open_path / "hidden.py"
+    script.write_text(HIDDEN)
+    command = (*HIDEPID, python_of_all, *LAUNCHER[1:])
+    seconds = 0 if killed == "nobody" else 600
+    with launched("--nproc", 2, script, seconds, directory=open_path, command=command) as launch:
+        launch.read_until(2)
+        if killed == "guard":
+            launch.send(signal.SIGKILL, launch.guard)
+        assert launch.status() == (0 if killed == "nobody" else 128 + signal.SIGKILL)
+        assert launch.all_gone()
+
+
+@pytest.mark.full
+@as_root
+def test_what_has_become_root_and_is_hidden_is_named_and_left(open_path: Path, python_of_all: str):
+    script, become_root = open_path / "hidden.py", open_path / "become"
+    script.write_text(HIDDEN)
+    shutil.copy(shutil.which("setpriv") or "", become_root)
+    become_root.chmod(0o4755)
+    command = (*HIDEPID, python_of_all, *LAUNCHER[1:])
+    words = ("--nproc", 1, script, 0, become_root)
+    with launched(*words, directory=open_path, command=command) as launch:
+        assert launch.status(within_s=60) == 0
+        left = re.findall(r"could not kill pid (\d+), which is left: it runs as", launch.stderr)
+        for pid in left:
+            os.kill(int(pid), signal.SIGKILL)
+        assert len(left) == 2
+
+
+SLEEPS = """
+import os, threading, time
+for _ in range({threads} - 1):
+    threading.Thread(target=time.sleep, args=(600,), daemon=True).start()
+print("ready", flush=True)
+time.sleep({after_s})
+os._exit(7)
+"""
+
+# A tracer that never waits: PTRACE_SEIZE (0x4206) for all threads, with or without a stop at their
+# ends (PTRACE_O_TRACEEXIT, which strace asks for; ptrace(2)).
+TRACER = """
+import ctypes, os, sys, time
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+for thread in os.listdir(f"/proc/{sys.argv[1]}/task"):
+    assert ptrace(0x4206, int(thread), ctypes.c_void_p(), ctypes.c_void_p(int(sys.argv[2]))) == 0
+print("traces", flush=True)
+time.sleep(600)
+"""
+NO_STOP, STOP_AT_EXIT = 0, 0x40
+
+
+@contextmanager
+def traced(pid: int, options: int) -> Iterator[int]:
+    """The pid of a tracer of a process."""
+    command = [sys.executable, "-c", TRACER, str(pid), str(options)]
+    tracer = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert tracer.stdout
+    try:
+        if tracer.stdout.readline() != b"traces\n":
+            pytest.skip("this process may not trace others")
+        yield tracer.pid
+    finally:
+        tracer.kill()
+        tracer.wait()
+        tracer.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("threads", "options"),
+    [
+        (1, NO_STOP),
+        pytest.param(3, NO_STOP, marks=pytest.mark.full),
+        pytest.param(1, STOP_AT_EXIT, marks=pytest.mark.full),
+    ],
+)
+def test_a_worker_held_by_its_tracer_does_not_hold_the_launch(threads, options, tmp_path: Path):
+    script = tmp_path / "sleeps.py"
+    script.write_text(SLEEPS.format(threads=threads, after_s=600))
+    with launched("--nproc", 2, "--grace", 0.5, script, directory=tmp_path) as one:
+        one.read_until(2)
+        held = one.workers[1]
+        with traced(held, options) as tracer:
+            one.send(signal.SIGTERM)
+            assert one.status(within_s=60) == 128 + signal.SIGTERM, one.stderr
+            assert f"pid {held} (python" in one.stderr
+            assert f"held by its tracer, pid {tracer} (python" in one.stderr
+
+
+def test_how_a_worker_ended_is_known_though_its_tracer_does_not_wait(tmp_path: Path):
+    script = tmp_path / "sleeps.py"
+    script.write_text(SLEEPS.format(threads=1, after_s=2))
+    with launched("--nproc", 1, script, directory=tmp_path) as one:
+        one.read_until(1)
+        with traced(*one.workers, NO_STOP):
+            assert one.status(within_s=60) == 7, one.stderr
+            assert "exited with status 7" in one.stderr

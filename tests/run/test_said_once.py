@@ -1,0 +1,123 @@
+"""What all tasks of a step come to is said once, and what one node comes to is said by it."""
+
+import json
+import re
+import shlex
+import subprocess
+
+import pytest
+
+from tests.cluster.required import require_programs
+from tests.cluster.slurm import Slurm
+from tests.launching import LAUNCHER, REPORTER, clean_environ, launch
+
+ERROR = "spawnlaunch: error: "
+
+
+def errors(stderr: str) -> list[str]:
+    return [line for line in stderr.splitlines() if ERROR in line]
+
+
+@pytest.mark.full  # the silent ones wait for ten seconds
+@pytest.mark.parametrize("flags", ["--no-such-flag", "--timeout 3"])
+def test_flags_that_cannot_be_are_named_by_rank_0(slurm: Slurm, flags: str):
+    done = slurm.run(["srun", "-N2", "-n6", "--label", *LAUNCHER, *flags.split(), str(REPORTER)])
+    (line,) = errors(done.stderr)
+    assert line.startswith(f"0: {ERROR}")
+    assert done.stderr.count("Exited with exit code 2") >= 1
+
+
+def test_flags_that_cannot_be_are_named_though_the_first_to_end_ends_all(slurm: Slurm):
+    srun = ["srun", "-N2", "-n6", "--kill-on-bad-exit=1", *LAUNCHER, "--no-such-flag"]
+    assert len(errors(slurm.run(srun).stderr)) == 1
+
+
+@pytest.mark.parametrize("kill", [1, pytest.param(0, marks=pytest.mark.full)])
+def test_an_error_of_one_node_is_said_by_that_node_once(slurm: Slurm, kill: int):
+    script = f'[ "$SLURMD_NODENAME" = node1 ] && x=no.py || x={REPORTER}; {shlex.join(LAUNCHER)} $x'
+    nodes = ("-w", "node[0-1]", "-n6", "--ntasks-per-node=3")
+    srun = ["srun", *nodes, "--label", f"--kill-on-bad-exit={kill}"]
+    done = slurm.run([*srun, "bash", "-c", script])
+    (line,) = errors(done.stderr)
+    assert line.partition(":")[0] in ("3", "4", "5")
+    assert "no.py" in line
+
+
+@pytest.mark.full
+def test_different_errors_of_one_node_are_all_said(slurm: Slurm):
+    script = f"{shlex.join(LAUNCHER)} no-$SLURM_LOCALID.py"
+    done = slurm.run(["srun", "-N1", "-n3", "--kill-on-bad-exit=0", "bash", "-c", script])
+    assert len(errors(done.stderr)) == 3
+
+
+@pytest.mark.full
+def test_a_task_whose_rank_cannot_be_read_says_it(slurm: Slurm):
+    script = f"[ $SLURM_PROCID = 1 ] && SLURM_PROCID=x; {shlex.join(LAUNCHER)} {REPORTER}"
+    done = slurm.run(["srun", "-N1", "-n3", "--kill-on-bad-exit=0", "bash", "-c", script])
+    (line,) = errors(done.stderr)
+    assert "SLURM_PROCID='x' is not a whole number" in line
+
+
+@pytest.mark.parametrize("words", ["no.py", pytest.param("--no-such-flag", marks=pytest.mark.full)])
+def test_the_ranks_of_mpirun_say_it_once(words: str):
+    require_programs("mpirun", package="openmpi-bin")
+    done = subprocess.run(
+        ["mpirun", "--oversubscribe", "-n", "4", *LAUNCHER, words],
+        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert len(errors(done.stderr)) == 1, done.stderr
+
+
+@pytest.mark.full
+def test_the_programs_of_one_mpirun_each_say_their_own():
+    require_programs("mpirun", package="openmpi-bin")
+    programs = ["-n", "1", "sleep", "2", ":", "-n", "1", *LAUNCHER, "--no-such-flag"]
+    done = subprocess.run(
+        ["mpirun", "--oversubscribe", *programs],
+        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert len(errors(done.stderr)) == 1, done.stderr
+
+
+def test_the_explanations_of_several_tasks_are_not_torn(slurm: Slurm):
+    done = slurm.run(["srun", "-N2", "-n6", *LAUNCHER, "--explain", str(REPORTER)])
+    lines = done.stdout.splitlines()
+    assert sum(line.startswith("resource manager") for line in lines) == 1
+    ranks = [line for line in lines if re.match(r"rank \d+  node\d  local \d  ", line)]
+    assert sorted(int(line.split()[1]) for line in ranks) == [1, 2, 3, 4, 5]
+    assert "other launchers say a line for each of their ranks" in done.stdout
+
+
+def test_each_task_explains_itself_in_one_line_of_json(slurm: Slurm):
+    done = slurm.run(["srun", "-N2", "-n6", *LAUNCHER, "--explain=json", str(REPORTER)])
+    told = map(json.loads, done.stdout.splitlines())
+    assert sorted(each["world"]["rank"] for each in told) == [0, 1, 2, 3, 4, 5]
+
+
+def test_the_other_ranks_of_mpirun_explain_themselves_in_a_line():
+    require_programs("mpirun", package="openmpi-bin")  # whose ranks have a terminal for stdout
+    flags = ("--master-addr", "node0", "--explain", str(REPORTER))
+    done = subprocess.run(
+        ["mpirun", "--oversubscribe", "-n", "4", *LAUNCHER, *flags],
+        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.count("resource manager ") == 1, done.stderr
+    assert len(re.findall(r"rank [123]  \S+  local [123]  ", done.stdout)) == 3
+
+
+def test_what_is_no_utf8_is_shown_as_escapes():
+    done = launch(b"no-\xff\x1b[31m.py".decode(errors="surrogateescape"))
+    assert done.returncode == 2
+    assert r"\xff" in done.stderr
+    assert r"\x1b[31m" in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.isascii()

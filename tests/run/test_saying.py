@@ -1,0 +1,16 @@
+"""A sample of the random launches of tests/stress/saying.py."""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.stress import saying
+
+SEED = 7
+
+
+@pytest.mark.parametrize("number", range(8))
+def test_random_bytes_of_several_workers_are_accounted_for(number: int, tmp_path: Path):
+    drawn = saying.draw(random.Random(f"{SEED}:{number}"), f"{SEED}:{number}")
+    assert not saying.play(drawn, tmp_path), drawn

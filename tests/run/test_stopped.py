@@ -1,0 +1,96 @@
+"""A guard that somebody has stopped, or holds, and a launcher that is stopped."""
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.launching import WORKERS
+from tests.run.watching import FAMILY, KILLED, launched, state, until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
+
+SLEEP = WORKERS / "sleep.py"
+
+
+def test_a_guard_that_is_stopped_is_continued_and_it_is_said(tmp_path: Path):
+    with launched("--nproc", 2, FAMILY, "--", "0:exit", 0, directory=tmp_path) as launch:
+        guard = launch.guard
+        launch.read_until(1)
+        for count in (1, 2):
+            launch.send(signal.SIGSTOP, guard)
+            said = f"the guard (pid {guard}) was stopped: continued it"
+            until(lambda n=count, said=said: launch.stderr.count(said) == n, "it is said")
+            until(lambda: state(guard) in "SR", "it goes on")
+        launch.send(signal.SIGTERM)
+        assert launch.status() == 128 + signal.SIGTERM
+
+
+def test_a_signal_is_heeded_while_the_guard_is_stopped(tmp_path: Path):
+    with launched("--nproc", 2, SLEEP, directory=tmp_path) as launch:
+        launch.read_until(2)
+        launch.send(signal.SIGSTOP, launch.guard)
+        launch.send(signal.SIGTERM)
+        assert launch.status() == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_a_launcher_that_is_killed_while_its_guard_is_stopped_leaves_nothing(nproc, tmp_path: Path):
+    """With one worker the guard is in the launcher's session, with two in one of its own."""
+    with launched("--nproc", nproc, FAMILY, "session", directory=tmp_path) as launch:
+        launch.read_until(nproc)
+        guard = launch.guard
+        launch.send(signal.SIGSTOP, guard)
+        until(lambda: state(guard) == "T", "it is stopped")
+        launch.send(signal.SIGKILL)
+        assert launch.status() == KILLED
+        assert launch.all_gone()
+
+
+def test_a_job_that_is_suspended_as_a_whole_is_left_so(tmp_path: Path):
+    """Slurm's `scontrol suspend` stops every process of a job, and later continues every one."""
+    with launched("--nproc", 2, SLEEP, directory=tmp_path) as launch:
+        launch.read_until(2)
+        everybody = [*launch.workers, launch.guard, launch.pid]
+        for pid in everybody:
+            launch.send(signal.SIGSTOP, pid)
+        until(lambda: all(state(pid) == "T" for pid in everybody), "all are stopped")
+        for pid in reversed(everybody):
+            launch.send(signal.SIGCONT, pid)
+        until(lambda: all(state(pid) in "SR" for pid in everybody), "all go on")
+        launch.send(signal.SIGTERM)
+        assert launch.status() == 128 + signal.SIGTERM
+        assert "was stopped" not in launch.stderr
+
+
+def test_a_launcher_that_is_stopped_stays_so_and_its_workers_run_on(tmp_path: Path):
+    with launched("--nproc", 2, SLEEP, directory=tmp_path) as launch:
+        launch.read_until(2)
+        launch.send(signal.SIGSTOP)
+        until(lambda: state(launch.pid) == "T", "it is stopped")
+        assert all(state(pid) in "SR" for pid in (launch.guard, *launch.workers))
+        launch.send(signal.SIGTERM)
+        assert state(launch.pid) == "T"
+        launch.send(signal.SIGCONT)
+        assert launch.status() == 128 + signal.SIGTERM
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not shutil.which("gdb"), reason="needs gdb")
+def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_path: Path):
+    with launched("--nproc", 2, FAMILY, "session", "naked", directory=tmp_path) as launch:
+        launch.read_until(2)
+        guard = launch.guard
+        hold = ["gdb", "--pid", str(guard), "--batch", "-ex", "python import time; time.sleep(600)"]
+        with subprocess.Popen(hold, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as gdb:
+            until(lambda: state(guard) == "t", "it is held")
+            launch.send(signal.SIGTERM)
+            try:
+                assert launch.status(within_s=60) == KILLED
+            finally:
+                gdb.kill()
+        assert launch.all_gone()
+        assert f"a debugger holds the guard (pid {guard})" in launch.stderr

@@ -1,0 +1,71 @@
+"""A failed job of several nodes is started anew by the line that is advised, and not for ever."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import Slurm, require_slurm
+from tests.launching import LAUNCHER, REPORTER, clean_environ, launch
+from tests.slurm.scripts import DIRECTORY, PATIENCE_S, until
+
+require_slurm()
+
+LAUNCH = " ".join(LAUNCHER)
+FAIL = "--no-python sh -c 'exit 7'"
+SIGTERM_CAUGHT = 1 << 14  # of the mask SigCgt, see proc(5)
+
+
+def advised(most: int) -> str:
+    """The line for behind srun, from the error that tells of it."""
+    two = ("--nnodes", 2, "--node-rank", 0, "--master-addr", "localhost")
+    done = launch(*two, "--max-restarts", most, REPORTER, environ=clean_environ())
+    assert done.returncode == 2
+    return done.stderr.strip().partition("#SBATCH --requeue, and behind srun: ")[2]
+
+
+def test_the_readme_says_the_same():
+    assert f"\n```bash\n{advised(3)}\n```\n" in (DIRECTORY / "README.md").read_text()
+
+
+@pytest.mark.full  # two attempts, between which Slurm has to be waited for
+def test_a_failed_job_is_started_anew_as_often_as_said(slurm: Slurm):
+    script = f"#!/bin/sh\n#SBATCH -N2 --requeue\nsrun {LAUNCH} {FAIL}\n{advised(1)}\n"
+    job = slurm.submit(script)
+    until(lambda: slurm.job(job)["JobState"] == "PENDING" and restarts(slurm, job) == 1, "requeued")
+    time.sleep(2)  # Slurm refuses an attempt in the second in which it revoked the last one's keys
+    slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
+    assert slurm.wait_for(job, PATIENCE_S) == ("FAILED", 7, 0)
+    assert restarts(slurm, job) == 1
+
+
+def test_what_was_typed_wrong_is_not_started_anew(slurm: Slurm):
+    script = f"#!/bin/sh\n#SBATCH --requeue\nsrun {LAUNCH} no-such.py\n{advised(1)}\n"
+    job = slurm.submit(script)
+    assert slurm.wait_for(job, PATIENCE_S) == ("FAILED", 2, 0)
+    assert restarts(slurm, job) == 0
+
+
+def test_a_rank_that_is_ended_because_of_its_own_slip_has_the_status_of_it(
+    slurm: Slurm, tmp_path: Path
+):
+    """Rank 0 waits until rank 1 has come to the error, as it does where nodes are alike."""
+    pid = tmp_path / "pid"
+    wait = (
+        f"import time; from pathlib import Path; pid = Path({str(pid)!r})\n"
+        "while not pid.exists() or not pid.read_text(): time.sleep(0.01)\n"
+        "status = Path(f'/proc/{int(pid.read_text())}/status')\n"
+        "caught = lambda: int(status.read_text().partition('SigCgt:')[2].split()[0], 16)\n"
+        f"while not caught() & {SIGTERM_CAUGHT}: time.sleep(0.01)\n"
+    )
+    (tmp_path / "wait.py").write_text(wait)
+    script = (
+        f"if [ $SLURM_PROCID = 0 ]; then {LAUNCHER[0]} {tmp_path}/wait.py; "
+        f"else echo $$ > {pid}; fi; exec {LAUNCH} no-such.py"
+    )
+    step = ["srun", "-N2", "-n2", "--kill-on-bad-exit=1", "sh", "-c", script]
+    assert slurm.run(step, timeout=PATIENCE_S).returncode == 2
+
+
+def restarts(slurm: Slurm, job: str) -> int:
+    return int(slurm.job(job)["Restarts"])

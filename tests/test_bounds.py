@@ -1,0 +1,199 @@
+"""Whatever a flag, a variable or a file holds: the end is a launch, or one line with status 2."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch import cli
+from spawnlaunch.errors import UsageError
+from tests.launching import (
+    LAUNCHER,
+    MPICH_RANK,
+    REPORTER,
+    SLURM_TASK,
+    clean_environ,
+    launch,
+)
+
+DIGITS = "9" * 5000
+NUMBERS = """
+nproc nnodes node-rank master-port world-size local-world-size threads grace max-restarts
+restart-window timeout hang-timeout no-restart-status redirects tee local-ranks-filter ranks-filter
+reserve-cpus bind allowed-cpus
+"""
+VARIABLES = """
+SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_STEP_NUM_TASKS SLURM_STEP_NUM_NODES SLURM_HET_SIZE
+SLURM_STEP_TASKS_PER_NODE SLURM_STEP_RESV_PORTS SLURM_STEP_GPUS SLURM_CPU_BIND_LIST SLURM_JOB_ID
+MASTER_PORT RANK WORLD_SIZE CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES ZE_AFFINITY_MASK
+"""
+
+
+def one_line(*words: object, cwd: Path | str = ".", **environ: str) -> str:
+    """What a launch says that ends with 2."""
+    done = launch(*words, cwd=cwd, environ=clean_environ(**environ))
+    assert done.returncode == 2, done.stderr[-2000:]
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("spawnlaunch: error: ")
+    assert len(line) < 1000
+    return line
+
+
+@pytest.mark.parametrize("flag", NUMBERS.split())
+def test_a_flag_of_5000_digits_is_refused_in_a_line_that_can_be_read(flag: str):
+    with pytest.raises(UsageError, match=f"^--{flag}: ") as refused:
+        cli.parse([f"--{flag}", DIGITS, "--explain", str(REPORTER)], {}, "python")
+    assert len(str(refused.value)) < 1000
+
+
+def test_every_flag_with_a_number_is_among_them():
+    parser, _ = cli._build()
+    of_numbers = {
+        action.option_strings[0].removeprefix("--")
+        for action in parser._actions
+        if action.type is not None
+    }
+    assert of_numbers - set(NUMBERS.split()) == {"preload", "rdzv-endpoint", "rdzv-backend"}
+
+
+@pytest.mark.parametrize("value", [DIGITS, "\N{SUPERSCRIPT TWO}"])
+def test_what_only_advice_and_rank_0_read_may_be_no_number_either(value: str):
+    rank_0 = {**SLURM_TASK, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_KILL_BAD_EXIT": ""}
+    told = clean_environ(**rank_0, SLURM_SRUN_COMM_PORT=value)
+    assert launch("--explain", REPORTER, environ=told).returncode == 0
+    given = {"SLURM_GPUS_ON_NODE": value, "SLURM_CPUS_ON_NODE": value}
+    assert "srun --nodes=2" in one_line("--nproc", 2, "--explain", REPORTER, **SLURM_TASK, **given)
+
+
+@pytest.mark.parametrize("value", [DIGITS, "\N{SUPERSCRIPT TWO}"])
+def test_a_share_of_what_is_no_number_is_given_to_no_worker(value: str):
+    flags = ("--nproc", 2, "--standalone", "--rewrite-slurm-env", "--explain")
+    told = clean_environ(**SLURM_TASK, SLURM_CPUS_PER_TASK=value)
+    assert launch(*flags, REPORTER, environ=told).returncode == 0
+
+
+@pytest.mark.parametrize("name", VARIABLES.split())
+def test_a_variable_of_5000_digits_is_refused_or_passed_over(name: str):
+    done = launch("--explain", REPORTER, environ=clean_environ(**{**SLURM_TASK, name: DIGITS}))
+    assert done.returncode in (0, 2), done.stderr[-2000:]
+    if done.returncode == 2:
+        (line,) = done.stderr.splitlines()
+        assert name in line
+        assert len(line) < 1000
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "said"),
+    [
+        ("--nproc 1000000000", {}, "--nproc 2"),
+        ("--nproc 40000", {}, "32768"),
+        ("", {**SLURM_TASK, "SLURM_GTIDS": "", "SLURM_STEP_TASKS_PER_NODE": "1000000000(x2)",
+              "SLURM_STEP_NUM_TASKS": "2000000000"}, "1000000000 ranks on this node"),
+        ("", {**MPICH_RANK, "PMI_SIZE": "10000000000", "MPI_LOCALNRANKS": "10000000000"},
+         "unset what an outer launcher left"),
+        ("--nproc 2", {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-1000000000]"}, "srun"),
+        ("--nproc 2", {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "n[1-1000000000]",
+                       "SLURM_JOB_NUM_NODES": "1"}, "names 1000000000 hosts"),
+    ],
+)  # fmt: skip
+def test_more_workers_or_hosts_than_there_can_be(words: str, environ: dict[str, str], said: str):
+    assert said in one_line(*words.split(), REPORTER, **environ)
+
+
+def test_a_step_of_a_thousand_million_hosts_knows_its_first():
+    nodes = {"SLURM_STEP_NODELIST": "n[1-1000000000]", "MASTER_PORT": "23456"}
+    done = launch("--explain", REPORTER, environ=clean_environ(**{**SLURM_TASK, **nodes}))
+    assert "master_addr       n1 " in done.stdout, done.stderr
+
+
+PBS = {"PBS_JOBID": "1"}
+GRID_ENGINE = {"JOB_ID": "1", "NSLOTS": "2"}
+LSF = {
+    "JSM_NAMESPACE_RANK": "0",
+    "JSM_NAMESPACE_SIZE": "2",
+    "JSM_NAMESPACE_LOCAL_RANK": "0",
+    "JSM_NAMESPACE_LOCAL_SIZE": "1",
+    "LSB_JOBID": "1",
+}
+ARBITRARY = {**SLURM_TASK, "SLURM_DISTRIBUTION": "arbitrary"}
+HOSTFILES = [
+    (PBS, "PBS_NODEFILE"),
+    (GRID_ENGINE, "PE_HOSTFILE"),
+    (LSF, "LSB_DJOB_RANKFILE"),
+    (ARBITRARY, "SLURM_HOSTFILE"),
+]
+
+
+@pytest.mark.parametrize("kind", ["fifo", "/dev/zero", "large"])
+@pytest.mark.parametrize(("environ", "name"), HOSTFILES, ids=[name for _, name in HOSTFILES])
+def test_a_file_of_hosts_that_never_begins_or_never_ends_is_not_read(
+    environ: dict[str, str], name: str, kind: str, tmp_path: Path
+):
+    file = Path(kind) if kind.startswith("/") else tmp_path / kind
+    if kind == "fifo":
+        os.mkfifo(file)
+    elif kind == "large":
+        with file.open("wb") as empty:
+            empty.truncate(1 << 40)
+    said = one_line(REPORTER, **environ, **{name: str(file)})
+    assert name in said
+    assert "type " in said
+
+
+@pytest.mark.parametrize("kind", ["fifo", "zero"])
+def test_a_machine_whose_files_are_pipes_and_devices_can_be_looked_at(kind: str, tmp_path: Path):
+    cpu = tmp_path / "sys/devices/system/cpu"
+    cpu.mkdir(parents=True)
+    (cpu / "present").write_text(f"0-{DIGITS}\n")
+    (cpu / "online").write_text("0-1\n")
+    for name in ("core_cpus_list", "thread_siblings_list", "package_cpus_list"):
+        for number in range(2):
+            topology = cpu / f"cpu{number}/topology"
+            topology.mkdir(parents=True, exist_ok=True)
+            if kind == "fifo":
+                os.mkfifo(topology / name)
+            else:
+                (topology / name).symlink_to(f"/dev/{kind}")
+    (cpu / "cpu²").mkdir()
+    done = launch("--explain", "--sysfs-root", tmp_path, REPORTER)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_root_without_a_name_is_no_directory():
+    assert "--sysfs-root ''" in one_line("--explain", "--sysfs-root", "", REPORTER)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "no_such_script.py",
+        f"--result result.json {REPORTER}",
+        f"--log-dir logs {REPORTER}",
+        "--log-dir logs --explain -m json.tool",
+        "",
+    ],
+)
+def test_a_name_in_a_deleted_directory_is_refused(words: str, tmp_path: Path):
+    done = in_a_deleted_directory(tmp_path, words)
+    assert done.returncode == 2, done.stderr
+    assert "has been deleted; type cd DIR first" in done.stderr
+
+
+def test_a_launch_needs_no_working_directory(tmp_path: Path):
+    done = in_a_deleted_directory(tmp_path, "--nproc 2 --no-python true")
+    assert done.returncode == 0, done.stderr
+
+
+def in_a_deleted_directory(tmp_path: Path, words: str) -> subprocess.CompletedProcess[str]:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    return subprocess.run(
+        f"cd {gone} && rmdir {gone} && {shlex.join(LAUNCHER)} --quiet {words}",
+        shell=True,
+        env=clean_environ(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -1,0 +1,140 @@
+"""Ranks that disagree are told what they disagree on, and what a task draws is seeded before."""
+
+from pathlib import Path
+
+import pytest
+from ranks import complete, finish, free_port, run
+
+TASK = """
+import os, random
+import numpy as np
+import torch
+
+RANK = int(os.environ["RANK"])
+AWRY = os.environ.get("AWRY", "")
+
+
+class Line:
+    def __init__(self):
+        self.slope = random.random() + np.random.rand() + torch.rand(())
+
+    def model(self):
+        model = torch.nn.Linear(1, 1)
+        if AWRY == "weights" and RANK:
+            torch.nn.init.ones_(model.bias)
+        if AWRY == "shape" and RANK:
+            model = torch.nn.Linear(1, 2)
+        if AWRY == "count" and RANK:
+            model.more = torch.nn.Parameter(torch.ones(1))
+        return model
+
+    def dataset(self, split):
+        count = 32 - (RANK if AWRY == "length" else 0)
+        x = torch.rand(count, 1) + random.random() + np.random.rand()
+        order = torch.randperm(count)
+        train, held_out = order[:24], order[24:]
+        assert not set(train.tolist()) & set(held_out.tolist())
+        with open(f"order{RANK}", "a") as file:
+            print(order.tolist(), x.sum().item(), float(self.slope), file=file)
+        part = x[train if split == "train" else held_out]
+        return list(zip(part, part * self.slope))
+
+    def loss(self, model, batch):
+        x, y = batch
+        return (model(x) - y).square().sum(), len(x)
+
+
+class Measured(Line):
+    def measure(self, model, batch):
+        loss, count = self.loss(model, batch)
+        more = {"extra": 1} if AWRY == "keys" and RANK else {}
+        if AWRY == "batch" and len(batch[0]) < 3:
+            more = {"extra": 1}
+        return {"loss": loss, "count": count, **({} if AWRY == "uncounted" else more), **(
+            {"wrong": torch.ones(2 + RANK)} if AWRY == "sums" else {})}
+
+    def report(self, sums):
+        return {"step": 1.0} if AWRY == "report" else {}
+"""
+FLAGS = (
+    *("--device", "cpu", "--steps", "2", "--batch-size", "2", "--eval-batch-size", "3"),
+    *("--log-every", "1", "--out", "here"),
+)
+
+
+@pytest.fixture
+def cwd(tmp_path: Path) -> Path:
+    (tmp_path / "task.py").write_text(TASK)
+    return tmp_path
+
+
+@pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("task", "awry", "status", "said"),
+    [
+        (
+            "Line",
+            "length",
+            2,
+            "the ranks disagree on the length of the data set 'validation': rank 0 has 8, rank 1 "
+            "has 7; dataset() has to return all samples on every rank",
+        ),
+        (
+            "Line",
+            "weights",
+            2,
+            "the ranks disagree on the initial values of bias: rank 0 has CRC-32 ",
+        ),
+        (
+            "Line",
+            "shape",
+            2,
+            "the ranks disagree on the parameter weight: rank 0 has (1, 1), torch.float32, rank 1 "
+            "has (2, 1), torch.float32; model() has to build the same model on every rank",
+        ),
+        (
+            "Line",
+            "count",
+            2,
+            "the ranks disagree on the parameter more: rank 0 has none, rank 1 has",
+        ),
+        ("Measured", "keys", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
+        ("Measured", "sums", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
+        ("Measured", "batch", 1, "measure() of the task measured has no 'extra' for every batch;"),
+        ("Measured", "report", 1, "report() of the task returns 'step', which the log has itself;"),
+    ],
+)
+def test_what_ranks_disagree_on_is_told_in_one_line(
+    cwd: Path, task: str, awry: str, status: int, said: str, loaders: str
+) -> None:
+    flags = ("--task", f"task.py:{task}", "--loader-workers", loaders)
+    ranks = run(2, *FLAGS, *flags, cwd=cwd, AWRY=awry)
+    assert [rank.status for rank in ranks] == [status, status], ranks
+    assert ranks[0].err.startswith(f"train: error: {said}"), ranks[0].err
+    assert [rank.err.count("\n") for rank in ranks] == [1, 0]
+
+
+def test_ranks_with_different_flags_are_refused(cwd: Path) -> None:
+    import warm
+    from ranks import ENTRY, environment
+
+    port, ranks = free_port(), []
+    for rank, lr in enumerate(("0.1", "0.1", "0.2")):
+        words = (*FLAGS, "--task", "task.py:Line", "--lr", lr, "--loader-workers", str(rank))
+        ranks.append(warm.start(str(ENTRY), words, str(cwd), environment(rank, 3, port)))
+    ended = finish(list(ranks))
+    assert [one.status for one in ended] == [2, 2, 2], ended
+    assert ended[0].err == (
+        "train: error: the ranks disagree on --lr: rank 0 has 0.1, rank 2 has 0.2; start all of "
+        "them with the same command line\n"
+    )
+    assert ended[1].err == ended[2].err == ""
+    assert not (cwd / "here").exists()
+
+
+def test_what_a_task_makes_is_seeded_for_all_ranks_and_splits(cwd: Path) -> None:
+    complete(3, *FLAGS, "--task", "task.py:Line", cwd=cwd)
+    made = {line for rank in range(3) for line in (cwd / f"order{rank}").read_text().splitlines()}
+    assert len(made) == 1
+    complete(1, *FLAGS, "--task", "task.py:Line", "--seed", "1", "--overwrite", cwd=cwd)
+    assert len(made | set((cwd / "order0").read_text().splitlines())) == 2

@@ -1,0 +1,194 @@
+"""What a checkpoint keeps, what is told of a resume, and whose the directory is."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from ranks import complete, finish, history, run, start, until
+
+TASK = """
+import os, torch
+from torch import nn
+
+
+class Own:
+    pass
+
+
+class Odd(nn.BatchNorm1d):
+    _version = 7  # of what its state_dict means
+
+    def get_extra_state(self):
+        return Own() if os.environ.get("AWRY") == "own" else {"torch": 1}
+
+    def set_extra_state(self, state):
+        pass
+
+
+class Line:
+    def __init__(self, width: int = 4):
+        self.width = width
+
+    def model(self):
+        return nn.Sequential(nn.Linear(3, self.width), Odd(self.width), nn.Linear(self.width, 1))
+
+    def dataset(self, split):
+        return torch.arange(90.0).view(30, 3).sin()
+
+    def loss(self, model, batch):
+        return (model(batch) - 3).square().sum(), len(batch)
+"""
+LINE = (
+    *("--device", "cpu", "--task", "task.py:Line", "--global-batch", "6", "--log-every", "1"),
+    *("--eval-every", "0", "--save-every", "2"),
+)
+LONG = ("--steps", "1000000", "--save-every", "0")
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Four steps with one rank."""
+    cwd = tmp_path_factory.mktemp("trained")
+    (cwd / "task.py").write_text(TASK)
+    complete(1, *LINE, "--steps", "4", "--out", "here", cwd=cwd)
+    return cwd
+
+
+@pytest.fixture
+def cwd(trained: Path, tmp_path: Path) -> Path:
+    """A copy of it, to go on from."""
+    shutil.copytree(trained, tmp_path / "cwd", symlinks=True)
+    return tmp_path / "cwd"
+
+
+def test_a_state_dict_is_kept_with_the_versions_of_its_modules(cwd: Path) -> None:
+    saved: Any = torch.load(cwd / "here" / "step-00000004" / "weights.pt", weights_only=True)
+    assert saved._metadata["1"] == {"version": 7}
+    assert saved["1._extra_state"] == {"torch": 1}
+
+
+@pytest.mark.parametrize("world", [2, pytest.param(1, marks=pytest.mark.full)])
+def test_what_cannot_be_read_back_is_found_at_the_first_save(cwd: Path, world: int) -> None:
+    flags = (*LINE, "--steps", "40", "--out", "new")
+    ranks = run(world, *flags, cwd=cwd, AWRY="own")
+    assert [rank.status for rank in ranks] == world * [1]
+    assert ranks[0].err.startswith(
+        "train: error: weights.pt of the first checkpoint cannot be read"
+    )
+    assert "Own in it is not a tensor" in ranks[0].err
+    assert [rank.err.count("\n") for rank in ranks] == [1] + (world - 1) * [0]
+    assert [line["step"] for line in history(cwd / "new")] == [1, 2]
+
+
+def test_two_runs_do_not_write_to_one_directory(cwd: Path) -> None:
+    flags = (*LINE, *LONG, "--out", "here", "--resume", "auto")
+    (first,) = start(0, *flags, cwd=cwd)
+    until(first, "step")
+    before = (cwd / "here" / "config.toml").read_bytes()
+    (second,) = run(0, *flags, "--lr", "0.5", cwd=cwd)
+    assert second.status == 2
+    assert second.err.startswith("train: error: another run writes to here: process ")
+    assert second.err.endswith("; wait for its end, or type another --out\n")
+    assert (cwd / "here" / "config.toml").read_bytes() == before
+    first.kill()
+    finish([first])
+    complete(0, *LINE, "--steps", "6", "--out", "here", "--resume", "auto", cwd=cwd)
+
+
+def test_a_refused_resume_changes_nothing(cwd: Path) -> None:
+    def files() -> dict[str, bytes]:
+        found = [path for path in (cwd / "here").rglob("*") if path.is_file()]
+        return {str(path): path.read_bytes() for path in found if path.name != "lock"}
+
+    before = files()
+    (ended,) = run(1, *LINE, "--out", "here", "--resume", "auto", "--seed", "4", cwd=cwd)
+    assert ended.status == 2
+    assert "its seed is 0 and yours is 4" in ended.err
+    assert files() == before
+
+
+@pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
+def test_what_has_changed_since_is_said(cwd: Path, loaders: str) -> None:
+    flags = (*LINE, "--steps", "6", "--out", "here", "--resume", "auto", "--lr", "3e-4")
+    first, *_ = complete(
+        3, *flags, "--global-batch", "9", "--loader-workers", loaders, "--keep", "3", cwd=cwd
+    )
+    said = next(line for line in first.out.splitlines() if line.startswith("resumed"))
+    assert said == (
+        "resumed from step 4; changed: --steps 4 -> 6, --global-batch 6 -> 9, --lr 0.004 -> "
+        f"0.0003, --loader-workers None -> {loaders}, --keep 2 -> 3, 1 -> 3 ranks, 9 samples per "
+        "step, was 6"
+    )
+
+
+def test_a_run_from_a_path_can_be_started_again(cwd: Path) -> None:
+    flags = (*LINE, "--steps", "8", "--out", "new", "--resume", "here/step-00000002")
+    (first,) = start(1, *flags, "--steps", "1000000", cwd=cwd)
+    until(first, "step      11/")
+    first.kill()
+    finish([first])
+    saved = sorted(path.name for path in (cwd / "new").glob("step-*[0-9]"))
+    (ended,) = complete(1, *flags, "--steps", "40", cwd=cwd)
+    assert f"resumed from step {int(saved[-1][5:])}; changed: --steps 1000000 -> 40" in ended.out
+    (other,) = run(1, *flags, "--resume", "here", cwd=cwd)
+    assert other.status == 2
+    assert other.err.startswith("train: error: new already holds a run; ")
+
+
+def test_broken_lines_of_metrics_are_mended(cwd: Path) -> None:
+    lines = cwd / "here" / "metrics.jsonl"
+    whole = lines.read_bytes()
+    lines.write_bytes(whole + b'{"step": 4, "lo\xff\0\n{"step": 5')
+    complete(1, *LINE, "--steps", "5", "--out", "here", "--resume", "auto", cwd=cwd)
+    told = [json.loads(line) for line in lines.read_bytes().splitlines()]
+    assert [line["step"] for line in told] == [1, 2, 3, 4, 4, 5, 5]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a small file system")
+def test_room_is_looked_for_before_training(cwd: Path) -> None:
+    (cwd / "small").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "small", "small"], cwd=cwd, check=True)
+    try:
+        flags = (*LINE, "--width", "65536", "--out", "small/run", "--steps", "4")
+        ranks = run(2, *flags, cwd=cwd)
+    finally:
+        subprocess.run(["umount", "small"], cwd=cwd, check=True)
+    assert [rank.status for rank in ranks] == [2, 2]
+    assert ranks[0].err == (
+        "train: error: small/run has room for 0 MiB, and 3 checkpoints of 5 MiB do not fit; make "
+        "room, type a lower --keep, or another --out\n"
+    )
+    assert ranks[1].err == ""
+    assert "loss" not in ranks[0].out
+
+
+@pytest.mark.parametrize("path", ["here", "here/step-00000004", "here/step-00000004/weights.pt"])
+def test_a_run_can_begin_with_the_weights_of_another(cwd: Path, path: str) -> None:
+    flags = (*LINE, "--lr", "1e-30", "--weight-decay", "0", "--seed", "9", "--steps", "1")
+    (ended,) = complete(1, *flags, "--init", path, "--out", "new", cwd=cwd)
+    assert "resumed" not in ended.out
+    old, new = (
+        torch.load(cwd / out / "weights.pt", weights_only=True)
+        for out in ("here/step-00000004", "new/step-00000001")
+    )
+    assert all(torch.equal(old[name], new[name]) for name in ("0.weight", "2.weight", "2.bias"))
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--init", "none.pt"), "--init: none.pt cannot be: [Errno 2] No such file or directory"),
+        (("--init", "here", "--width", "5"), "--init: here cannot be: Error(s) in loading state_d"),
+        (("--init", "task.py"), "--init: task.py cannot be: "),
+    ],
+)
+def test_weights_that_do_not_fit_are_refused(cwd: Path, flags: tuple[str, ...], said: str) -> None:
+    ranks = run(2, *LINE, *flags, "--out", "new", cwd=cwd)
+    assert [rank.status for rank in ranks] == [2, 2], ranks
+    assert ranks[0].err.startswith(f"train: error: {said}")
+    assert [rank.err.count("\n") for rank in ranks] == [1, 0]

@@ -1,0 +1,198 @@
+"""Loader processes: they end with their rank, and share what they read."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ranks import ENTRY, ROOT, complete, environment, finish, free_port, start, until
+
+WAIT_S = 100
+MIB = 1 << 20
+ENDS = """
+import os, time, torch
+
+
+class Points:
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        if index == 63 and os.environ["HOW"] == "stuck":
+            print("stuck", flush=True)
+            time.sleep(3600)
+        return torch.ones(1)
+
+
+class Ends:
+    passes = 0
+
+    def model(self):
+        return torch.nn.Linear(1, 1)
+
+    def dataset(self, split):
+        return Points()
+
+    def loss(self, model, batch):
+        self.passes += 1
+        if self.passes == 5 and os.environ["HOW"] == "raises":
+            raise ValueError("the user's own")
+        bad = self.passes == 5 and os.environ["HOW"] == "nan"
+        return model(batch).sum() * (float("nan") if bad else 1), len(batch)
+"""
+FLAGS = (
+    *("--device", "cpu", "--task", "ends.py:Ends", "--out", "here", "--log-every", "1"),
+    *("--save-every", "0", "--batch-size", "4", "--loader-workers", "2"),
+)
+LONG = (*FLAGS, "--steps", "1000000")
+
+
+def started_by(mark: str) -> list[str]:
+    """The processes that were started with this mark in their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append(f"{process.name} {(process / 'cmdline').read_text()!r}")
+        except OSError:  # it has ended meanwhile, or is a zombie
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], bool]) -> bool:
+    give_up_at = time.monotonic() + WAIT_S
+    while not condition() and time.monotonic() < give_up_at:
+        time.sleep(0.05)
+    return condition()
+
+
+@pytest.mark.parametrize("world", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 3))])
+@pytest.mark.parametrize(
+    ("how", "number", "status"),
+    [
+        ("raises", None, 1),
+        pytest.param("nan", None, 1, marks=pytest.mark.full),
+        ("stuck", signal.SIGKILL, -signal.SIGKILL),
+        pytest.param("goes on", signal.SIGINT, 130, marks=pytest.mark.full),
+        pytest.param("goes on", signal.SIGTERM, 75, marks=pytest.mark.full),
+    ],
+)
+def test_nothing_is_left_of_a_rank_that_has_ended(
+    tmp_path: Path, world: int, how: str, number: signal.Signals | None, status: int
+) -> None:
+    (tmp_path / "ends.py").write_text(ENDS)
+    mark = uuid.uuid4().hex
+    ranks = start(world, *LONG, cwd=tmp_path, HOW=how, MARK=mark)
+    if number is not None:
+        until(ranks[0], "stuck" if how == "stuck" else "step")
+        assert len(started_by(mark)) >= 4  # two that read, their server, and its tracker
+        for rank in ranks:
+            rank.send_signal(number)
+    assert [one.returncode for one in ranks if one.wait() is not None] == world * [status]
+    assert wait_until(lambda: not started_by(mark)), started_by(mark)
+    finish(ranks)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("launcher", [("spawnlaunch",), ("torch.distributed.run",)])
+def test_nothing_is_left_when_a_rank_of_a_launcher_is_killed(
+    tmp_path: Path, launcher: tuple[str, ...]
+) -> None:
+    (tmp_path / "ends.py").write_text(ENDS)
+    mark = uuid.uuid4().hex
+    extra = {"HOW": "goes on", "MARK": mark, "PYTHONPATH": str(ROOT)}
+    port = () if launcher[0] == "spawnlaunch" else ("--master-port", str(free_port()))
+    launched = subprocess.Popen(
+        [sys.executable, "-m", *launcher, "--nproc-per-node", "2", *port, str(ENTRY), *LONG],
+        cwd=tmp_path,
+        env=environment(0, 0, 0, **extra),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    lines = tmp_path / "here" / "metrics.jsonl"
+    assert wait_until(lambda: lines.exists() and lines.read_text().count("\n") > 2)
+    # The launcher's command names the program as well, without -u before it.
+    (victim, *_) = (int(one.split()[0]) for one in started_by(mark) if rf"-u\x00{ENTRY}" in one)
+    os.kill(victim, signal.SIGKILL)
+    assert launched.wait() != 0
+    assert wait_until(lambda: not started_by(mark)), started_by(mark)
+
+
+SHARES = """
+import json, os, pathlib
+import numpy as np
+import torch
+
+COUNT, WIDTH = 50, 1 << 20
+
+
+class Rows:
+    def __init__(self, rows, kind):
+        self.rows, self.kind = rows, kind
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, index):
+        row = np.asarray(self.rows[index])
+        total = int(row.sum())  # of all bytes, so that all pages are there
+        if row.flags.writeable and self.kind != "mapped":
+            row[0] += 1  # in place, which is nobody's business but this process's
+        private = sum(
+            int(line.split()[1])
+            for line in pathlib.Path("/proc/self/smaps_rollup").read_text().splitlines()
+            if line.startswith("Private")
+        )
+        pathlib.Path(f"private-{os.getpid()}").write_text(str(private))
+        return torch.tensor([total], dtype=torch.float64)
+
+
+class Shares:
+    def __init__(self, kind: str):
+        self.kind = kind
+        if kind == "mapped":
+            rows = np.memmap("rows.bin", np.uint8, "r", shape=(COUNT + 2, WIDTH))[1:-1]
+        else:
+            rows = np.fromfile("rows.bin", np.uint8).reshape(COUNT + 2, WIDTH)[1:-1]
+        self.rows = {"mapped": rows, "array": rows, "tensor": torch.from_numpy(rows)}.get(kind)
+        if kind == "rows":
+            self.rows = list(torch.from_numpy(rows))
+
+    def model(self):
+        return torch.nn.Linear(1, 1)
+
+    def dataset(self, split):
+        return Rows(self.rows, self.kind)
+
+    def loss(self, model, batch):
+        with open("seen", "a") as file:
+            file.writelines(f"{int(total)}\\n" for total in batch)
+        return model(batch.float() * 1e-9).sum(), len(batch)
+"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["mapped", "rows", *(pytest.param(k, marks=pytest.mark.full) for k in ("array", "tensor"))],
+)
+def test_loader_processes_share_a_dataset_in_memory_or_in_a_file(tmp_path: Path, kind: str) -> None:
+    """50 MiB, all of which each process reads: no process has as much to itself."""
+    (tmp_path / "shares.py").write_text(SHARES)
+    numbers = np.random.default_rng(0).integers(0, 256, (52, MIB), dtype=np.uint8)
+    numbers.tofile(tmp_path / "rows.bin")
+    flags = ("--device", "cpu", "--task", "shares.py:Shares", "--kind", kind, "--save-every", "0")
+    more = ("--epochs", "2", "--batch-size", "5", "--eval-every", "0", "--out", "here")
+    complete(0, *flags, *more, "--loader-workers", "2", cwd=tmp_path)
+    private = [int(file.read_text()) for file in tmp_path.glob("private-*")]
+    assert len(private) >= 4  # two for training and two for validation, and the rank itself
+    assert sorted(private)[3] < 45 * 1024
+    seen = sorted(map(int, (tmp_path / "seen").read_text().split()))
+    sums = numbers[1:-1].sum(axis=1, dtype=np.int64)
+    if kind == "mapped":  # each is read twice, and in one validation
+        assert seen[::3] == sorted(sums.tolist())

@@ -1,0 +1,82 @@
+"""--nproc gpu, auto and cpu on several nodes: taken where the manager says one number for all."""
+
+import pytest
+
+from spawnlaunch import cli, world
+from spawnlaunch.errors import UsageError
+from tests.launching import REPORTER
+
+COUNTED = 4
+NODE_1 = {
+    "SLURM_JOB_ID": "1000",
+    "SLURM_STEP_ID": "0",
+    "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NUM_NODES": "2",
+    "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1",
+    "SLURM_GTIDS": "1",
+}
+HET = {
+    "SLURM_HET_SIZE": "2",
+    "SLURM_JOB_NODELIST_HET_GROUP_0": "node0",
+    "SLURM_JOB_NODELIST_HET_GROUP_1": "node1",
+}
+BY_HAND = ["--nnodes=2", "--node-rank=1", "--master-addr=a"]
+KUBEFLOW = {
+    "PET_NNODES": "2",
+    "PET_NODE_RANK": "1",
+    "PET_NPROC_PER_NODE": "gpu",
+    "PET_MASTER_ADDR": "a",
+    "PET_MASTER_PORT": "29400",
+}
+
+
+def derived(flags: list[str], environ: dict[str, str]) -> world.World:
+    """The world of a node on which there are COUNTED of anything."""
+    request = cli.parse([*flags, str(REPORTER)], environ, "python")
+    return world.resolve(request, environ, "node1", lambda _: COUNTED).world
+
+
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("gpu", {"SLURM_GPUS_PER_NODE": "4"}),
+        ("auto", {"SLURM_GPUS_PER_NODE": "a100:2,v100:2"}),
+        ("gpu", {"SLURM_GPUS_PER_TASK": "a100:4"}),
+        ("cpu", {"SLURM_CPUS_PER_TASK": "4", "SLURM_JOB_CPUS_PER_NODE": "8,4"}),
+        ("cpu", {"SLURM_JOB_CPUS_PER_NODE": "4(x2)"}),
+    ],
+)
+def test_what_the_manager_says_of_all_nodes_is_taken(word: str, told: dict[str, str]):
+    me = derived([f"--nproc={word}"], {**NODE_1, **told})
+    assert (me.rank, me.world_size) == (COUNTED, 2 * COUNTED)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "said"),
+    [
+        (["--nproc=gpu"], NODE_1, "nothing says how many GPUs each of the 2 nodes has"),
+        (["--nproc=auto"], NODE_1, "nothing says how many GPUs"),
+        (["--nproc=cpu"], NODE_1, "nothing says how many CPUs"),
+        (["--nproc=gpu"], {**NODE_1, "SLURM_GPUS_PER_NODE": "8"}, "SLURM_GPUS_PER_NODE says 8"),
+        (["--nproc=cpu"], {**NODE_1, "SLURM_JOB_CPUS_PER_NODE": "8,4"}, "nothing says"),
+        (["--nproc=gpu"], {**NODE_1, **HET, "SLURM_GPUS_PER_NODE": "4"}, "nothing says"),
+        (["--nproc=gpu", *BY_HAND], {}, "nothing says how many GPUs"),
+    ],
+)
+def test_what_may_differ_is_refused(flags: list[str], environ: dict[str, str], said: str):
+    with pytest.raises(UsageError) as refused:
+        derived(flags, environ)
+    assert said in str(refused.value)
+    assert f"--nproc={COUNTED}" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ"),
+    [(["--nproc=4"], NODE_1), (["--nproc=4", *BY_HAND], {}), ([], KUBEFLOW)],
+    ids=["a number", "a number by hand", "pods of one template"],
+)
+def test_what_cannot_differ_is_taken(flags: list[str], environ: dict[str, str]):
+    assert derived(flags, environ).world_size == 2 * COUNTED

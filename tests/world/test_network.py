@@ -1,0 +1,53 @@
+"""Which addresses are this machine's: all of every interface."""
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.cluster.required import require_programs, require_root
+from tests.launching import LAUNCHER, REPORTER, ROOT, clean_environ
+
+require_programs("unshare", "ip", package="util-linux iproute2")
+require_root()
+
+INTERFACE = (
+    "ip link set lo up; ip link add fabric type bridge; ip link set fabric up;"
+    "ip address add 10.9.8.1/24 dev fabric; ip address add 10.9.8.2/24 dev fabric;"
+    "ip address add 10.9.8.3/32 dev fabric label fabric:3;"
+)
+
+
+def on_a_machine_called(name: str, *flags: str, **environ: str) -> dict[str, Any]:
+    """What --explain=json says on a machine with several addresses on one interface."""
+    command = " ".join([*LAUNCHER, "--explain=json", *flags, str(REPORTER)])
+    done = subprocess.run(
+        ["unshare", "--net", "--uts", "sh", "-ec", f"{INTERFACE} hostname {name}; {command}"],
+        cwd=ROOT,
+        env=clean_environ(**environ),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+FIRST_OF_TWO = ("--nnodes=2", "--node-rank=0", "--master-addr=10.9.8.2")
+
+
+@pytest.mark.parametrize("address", ["10.9.8.1", "10.9.8.2", "10.9.8.3"])
+def test_every_address_of_an_interface_is_this_machines(address: str):
+    assert on_a_machine_called(address, *FIRST_OF_TWO)["warnings"] == []
+    found = on_a_machine_called("localhost", MASTER_ADDR=address)
+    assert (found["world"]["master_addr"], found["warnings"]) == (address, [])
+
+
+def test_another_address_is_none_of_this_machines_and_the_interface_is_named():
+    found = on_a_machine_called("10.9.8.9", *FIRST_OF_TWO)
+    (said,) = found["warnings"]
+    assert said.startswith("host name 10.9.8.9 is 10.9.8.9, which is no interface of this machine;")
+    (worker,) = found["workers"]
+    assert worker["env"]["GLOO_SOCKET_IFNAME"] == "fabric"

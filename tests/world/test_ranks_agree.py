@@ -1,0 +1,80 @@
+"""All ranks of a job derive one address, one port and one size, each by itself: or all refuse.
+
+Another seed and more jobs: python -m tests.world.test_ranks_agree SEED JOBS
+"""
+
+import random
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from spawnlaunch import cli, world
+from spawnlaunch.errors import UsageError
+from spawnlaunch.request import Request
+from tests.launching import WORKERS
+from tests.world.slurm_jobs import Job, Task, random_job
+
+SCRIPT = str(WORKERS / "report.py")
+JOBS = 1000
+
+
+def test_all_ranks_agree_or_all_refuse(tmp_path: Path):
+    outcomes = check_jobs(seed=1, jobs=JOBS, directory=tmp_path)
+    assert outcomes["one world"] > JOBS / 2
+
+
+def check_jobs(seed: int, jobs: int, directory: Path) -> dict[str, int]:
+    """How many jobs came to which end. Raises AssertionError with the first wrong one."""
+    outcomes = {"one world": 0, "all refuse": 0, "rank 0 refuses": 0}
+    for i in range(jobs):
+        job = random_job(random.Random(f"{seed}.{i}"), directory)
+        outcomes[outcome(job, f"seed {seed}, job {i}: {job.says}")] += 1
+    return outcomes
+
+
+def outcome(job: Job, says: str) -> str:
+    """What came of a job; `says` is for the report of a failure."""
+    words = [*job.flags, *(["--nproc", str(job.nproc)] if job.nproc else []), SCRIPT]
+    request = cli.parse(words, {}, "python")
+    found = [derived(task, request) for task in job.tasks]
+    refusals = [each for each in found if isinstance(each, str)]
+    worlds = [each for each in found if isinstance(each, world.World)]
+    if not worlds:
+        return "all refuse"
+    first = found[ranks(job).index(0)]
+    if isinstance(first, str):  # where rank 0 is only rank 0 can know, and it says so
+        assert "rank 0 is on" in first, f"{says}\n{found}"
+        return "rank 0 refuses"
+    assert not refusals, f"{says}\n{refusals}"
+    told = {(each.master_addr, each.master_port, each.world_size) for each in worlds}
+    assert len(told) == 1, f"{says}\n{told}"
+    n = job.nproc or 1
+    if n == "gpu":
+        (n,) = {task.devices for task in job.tasks}
+    assert [each.rank for each in worlds] == [i * n for i in ranks(job)], f"{says}\n{worlds}"
+    assert worlds[0].world_size == n * len(worlds), f"{says}\n{worlds}"
+    return "one world"
+
+
+def ranks(job: Job) -> list[int]:
+    """The order of the tasks' ranks: with a launcher per node, that of the nodes."""
+    name = "SLURM_NODEID" if job.nproc else "SLURM_PROCID"
+    return [int(task.environ[name]) for task in job.tasks]
+
+
+def derived(task: Task, request: Request) -> world.World | str:
+    """The world of a task, or the line that refuses it."""
+
+    def count(nproc: int | str) -> int:
+        return nproc if isinstance(nproc, int) else task.devices
+
+    try:
+        found = world.resolve(request, task.environ, task.hostname, count, lambda: task.given)
+    except UsageError as error:
+        return str(error)
+    return found.world
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as directory:
+        print(check_jobs(int(sys.argv[1]), int(sys.argv[2]), Path(directory)))

@@ -1,0 +1,108 @@
+"""The model: built alike on all ranks, and looked at before it learns."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import torch
+from torch import Tensor, nn
+
+from . import checkpoint, rng
+from .blocks import checkpoint_activations
+from .config import Config
+from .distributed import World, agree, from_every_rank
+from .errors import RefusedError
+from .task import Task
+
+SHOWN = 8  # parameters named in a message
+
+
+def build(task: Task, config: Config, world: World, device: torch.device) -> nn.Module:
+    """The model of a task on the CPU, as the flags want it, with the same weights on every rank."""
+    rng.seed_alike(config.seed)
+    model = task.model()
+    if config.init is not None:
+        start_from(config.init, model)
+    agree_on_model(model)
+    if config.checkpoint_activations:
+        checkpoint_activations(model)
+    return synchronized(model, world, device) if config.sync_bn else model
+
+
+def start_from(path: str, model: nn.Module) -> None:
+    """Give the model the weights of a file, a checkpoint, or a run's newest checkpoint.
+
+    Raises RefusedError on all ranks when there are none, or when they are another model's.
+    """
+    problem = ""
+    try:
+        model.load_state_dict(checkpoint.weights_of(Path(path)))
+    except (RefusedError, OSError, RuntimeError, pickle.UnpicklingError) as error:
+        problem = f"--init: {path} cannot be: {' '.join(str(error).split())}"
+    for told in filter(None, from_every_rank(problem)):
+        raise RefusedError(told, shared=True)
+
+
+def agree_on_model(model: nn.Module) -> None:
+    """Raises RefusedError unless all ranks have built the same model, with the same weights."""
+    shapes = {
+        f"the parameter {name}": f"{tuple(p.shape)}, {p.dtype}{', frozen' * (not p.requires_grad)}"
+        for name, p in model.named_parameters()
+    }
+    agree(shapes, "model() has to build the same model on every rank")
+    weights = {
+        f"the initial values of {name}": f"CRC-32 {crc32(_bytes_of(p)):08x}"
+        for name, p in model.state_dict(keep_vars=True).items()
+        if isinstance(p, Tensor)
+    }
+    agree(
+        weights,
+        "draw them in model() from the generators of torch, numpy or random, which are seeded",
+    )
+
+
+def _bytes_of(value: Tensor) -> Any:
+    flat = value.detach().cpu().contiguous().flatten()
+    return flat.view(torch.uint8).numpy() if flat.numel() else b""
+
+
+def learning_of(model: nn.Module) -> list[nn.Parameter]:
+    """The parameters that learn. Raises RefusedError when there are none, or a complex one."""
+    learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    if not learning:
+        raise RefusedError(
+            "model() has no parameter that learns: all of them are frozen, or there are none; set "
+            "requires_grad_(True) for some",
+            shared=True,
+        )
+    for name, parameter in learning:
+        if parameter.is_complex():
+            raise RefusedError(
+                f"the parameter {name} is complex, which neither AdamW's kernel nor the sum over "
+                "the ranks takes; keep real numbers, and use torch.view_as_complex in forward",
+                shared=True,
+            )
+    return [parameter for _, parameter in learning]
+
+
+def synchronized(model: nn.Module, world: World, device: torch.device) -> nn.Module:
+    """The model with a BatchNorm that counts the samples of all ranks."""
+    if device.type == "cpu":
+        raise RefusedError(
+            "--sync-bn needs GPUs: torch.nn.SyncBatchNorm has no way to compute on a CPU; leave it "
+            "out",
+            shared=True,
+        )
+    if world.size == 1:
+        return model
+    converted: nn.Module = nn.SyncBatchNorm.convert_sync_batchnorm(model)  # type: ignore[no-untyped-call]
+    return converted
+
+
+def named(names: list[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    return ", ".join(names[:SHOWN]) + more
