@@ -348,10 +348,7 @@ class Tree:
         return []
 
     def _living(self) -> list[Process]:
-        own = child_pids(os.getpid()) if kernel.has_children() else []
-        own = [pid for pid in own if pid not in self.kept]
-        reap(own)
-        orphans = [process for process in map(look, own) if process]
+        orphans = self._orphans()
         if self._foreign:
             # Orphans of the children that were there before come to us too.
             orphans = [orphan for orphan in orphans if self._is_ours(orphan)]
@@ -359,6 +356,22 @@ class Tree:
         if not self._adopts:
             found += marked(self._run)
         return [process for process in found if not process.dead]
+
+    def _orphans(self) -> list[Process]:
+        """Our children that live.
+
+        Whoever ends hands on its children to us, perhaps after the list was read: a look at which
+        somebody had ended is repeated (but for one whom a debugger keeps from being reaped).
+        """
+        ended: set[int] = set()
+        while kernel.has_children():
+            pids = [pid for pid in child_pids(os.getpid()) if pid not in self.kept]
+            reap(pids)
+            living = [process for process in map(look, pids) if process and not process.dead]
+            before, ended = ended, set(pids).difference(process.pid for process in living)
+            if ended <= before:
+                return living
+        return []
 
     def _is_ours(self, process: Process) -> bool:
         if (process.pid, process.start) in self._foreign:
