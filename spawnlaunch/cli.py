@@ -5,11 +5,11 @@ The flags end where the worker's command begins, and from there on every word is
 whatever it looks like: so the cut is found first, and argparse sees only what lies before it.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
 
 from spawnlaunch import __version__, values
 from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
@@ -27,6 +27,11 @@ from spawnlaunch.request import (
     Request,
 )
 from spawnlaunch.streams import StreamsByRank
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from typing import NoReturn
 
 PROG = "spawnlaunch"
 HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does

@@ -1,18 +1,24 @@
 """--explain: every derived value, where it came from, and what would be started."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from __future__ import annotations
+
 from shlex import join
-from typing import Any, NamedTuple
 
 from spawnlaunch.binding.decide import Seats
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.report import report_line, srun_line
 from spawnlaunch.errors import one_line
 from spawnlaunch.node import Node, cpuset
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.environment import changes
 from spawnlaunch.run.worker import Worker
 from spawnlaunch.world import Resolution
 from spawnlaunch.world.facts import Fact
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
 
 
 class Explanation(NamedTuple):

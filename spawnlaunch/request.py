@@ -1,10 +1,11 @@
 """What the user asked for, as the command line said it: the value that `cli` hands to `world`."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.binding.mempolicy import PREFERRED_MEM
 from spawnlaunch.binding.policy import Policy
 from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.streams import StreamsByRank
 
 # Spellings of the word that tells a script its local rank: torch.distributed.launch of torch 2

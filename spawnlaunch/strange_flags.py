@@ -3,15 +3,20 @@
 Imported where there is such a flag, and nowhere else.
 """
 
+from __future__ import annotations
+
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from itertools import chain
 from shlex import join, quote
-from typing import NamedTuple
 
 from spawnlaunch.cli import ALIASES, HERE
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
 # What a flag of others is called here; all of them take a value. Long names have two hyphens in
 # these tables, and may be typed with one.

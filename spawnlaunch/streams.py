@@ -5,9 +5,10 @@
 r9:3       by global rank
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.reading import excerpt, is_number
+from spawnlaunch.records import NamedTuple
 
 STDOUT, STDERR = 1, 2
 
@@ -19,7 +20,7 @@ class StreamsByRank(NamedTuple):
     by_rank: tuple[tuple[str, int], ...] = ()  # ("9" or "r9", streams); the others have none
 
     @classmethod
-    def parse(cls, text: str) -> "StreamsByRank":
+    def parse(cls, text: str) -> StreamsByRank:
         """
         >>> StreamsByRank.parse("3").of(23, 7), StreamsByRank.parse("0:3,10:1").of(26, 10)
         (3, 1)

@@ -27,7 +27,7 @@ require_programs("strace", package="strace")
 
 # What the launch path imports of Python's library; more of it is more than these.
 LIBRARY = """
-import argparse, collections.abc, ctypes, gc, runpy, select, signal, typing, zlib, _socket
+import __future__, argparse, ctypes, gc, runpy, select, signal, zlib, _socket
 argparse.ArgumentParser()
 """
 READING = "from spawnlaunch import node; node.read()"

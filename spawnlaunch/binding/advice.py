@@ -1,11 +1,15 @@
 """Masks that somebody set before us: respected, and named where they are in the way."""
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 SLURM_MASKS = "SLURM_CPU_BIND_LIST"  # the masks of all tasks of the step on this node, in order
 

@@ -4,8 +4,7 @@
 which CPUs may be divided, and all that is to be said about the result.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.binding import advice, openmp
 from spawnlaunch.binding.plan import Binding, plan
@@ -15,8 +14,13 @@ from spawnlaunch.errors import UsageError
 from spawnlaunch.node import Node
 from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.visible import Visible, named, step_devices
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request
 from spawnlaunch.world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Seats(NamedTuple):

@@ -5,9 +5,13 @@ fall between two L3 groups, best between two NUMA nodes: 7 + 8 cores for two ran
 7th, and never through the middle of a group.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
 
 from spawnlaunch.binding.ground import Core
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 # What a cut costs. Cuts between NUMA nodes or L3 groups are good, any other splits a cache.
 _BETWEEN_NUMA, _BETWEEN_L3, _WITHIN_L3 = 0, 1, 3

@@ -4,12 +4,16 @@ Cores are ordered by NUMA node, L3 group and CPU, so that a run of them is a run
 a cut between two runs is best where the NUMA node or the L3 group ends.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.binding.policy import Policy
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.cpuset import EMPTY, CpuSet
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 APART = -1  # the NUMA node or L3 group of a core for which none is known
 

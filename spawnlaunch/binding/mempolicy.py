@@ -8,9 +8,15 @@ MPOL_PREFERRED_MANY is of Linux 5.15. Containers without CAP_SYS_NICE refuse the
 ctypes is imported when a policy is first asked for: 3 ms that most processes need not spend.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable
-from typing import NamedTuple
+
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
 MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)

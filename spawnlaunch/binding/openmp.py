@@ -6,7 +6,12 @@ GOMP_CPU_AFFINITY even leaves the mask it was given. (Measured with the libgomp 
 Linux; the libgomp manual, "Environment Variables". OMP_PROC_BIND=false turns all three off.)
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 
 PROC_BIND, PLACES, GOMP = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
 

@@ -9,13 +9,18 @@ One character is a core: the letter of the rank that is bound to it. Devices and
 stand beside the smallest domain that they are next to. Colour only repeats what the letters say.
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
 from itertools import groupby, zip_longest
 
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.binding.report import device_name
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.cpuset import CpuSet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 LETTERS = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 FREE, FORBIDDEN, SHARED, MANY = ".", "-", "*", "#"

@@ -1,7 +1,6 @@
 """Where does each rank sit: a pure function of the node, the devices, the ranks and the policy."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.binding import ground as grounds
 from spawnlaunch.binding import seats, territory, wide
@@ -11,6 +10,11 @@ from spawnlaunch.binding.seats import Seat, Seating, Task
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.cpuset import EMPTY, CpuSet
 from spawnlaunch.node.visible import Visible
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 LOCAL, REMOTE, UNKNOWN = "local", "remote", "unknown"
 

@@ -12,10 +12,11 @@
 `node`, `socket`, `exclusive` and `core-complex` mean what they mean to torchrun --numa-binding.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.node import cpuset
 from spawnlaunch.node.cpuset import EMPTY, CpuSet
+from spawnlaunch.records import NamedTuple
 
 AUTO, EXCLUSIVE, NODE, SOCKET = "auto", "exclusive", "node", "socket"
 CORE_COMPLEX, NONE, LIST = "core-complex", "none", "list"
@@ -38,7 +39,7 @@ class Policy(NamedTuple):
     smt: bool = True  # False: one hardware thread of each core
     threads: int | None = None  # physical cores for each rank; None: as many as there are
 
-    def with_reserve(self, text: str) -> "Policy":
+    def with_reserve(self, text: str) -> Policy:
         """This policy with `--reserve-cpus`: a CPU list or first-per-l3. Raises CpuSetError."""
         if text == FIRST_PER_L3:
             return self._replace(reserve_first_per_l3=True)

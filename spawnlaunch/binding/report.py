@@ -1,9 +1,13 @@
 """Bindings as lines: one for each rank at the start, and one that makes srun do the same."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.node import Node, cpuset
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 def report_line(rank: int, binding: Binding, node: Node, omp: int | str, host: str = "") -> str:

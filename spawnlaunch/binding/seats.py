@@ -6,12 +6,16 @@ so it divides by the devices of the whole step on this node where those are know
 sysfs shows: every task computes the same claims without a word to the others.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.visible import Visible
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Task(NamedTuple):

@@ -6,12 +6,16 @@ that several groups could have go first to those that lack enough for one core e
 poorest. So shares are disjoint whenever that is possible at all.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.binding.divide import divide
 from spawnlaunch.binding.ground import Core
 from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 class Share(NamedTuple):

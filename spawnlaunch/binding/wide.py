@@ -4,11 +4,15 @@ torchrun's names and meaning. Where it would take NUMA node 0 for an unknown one
 domain without allowed CPUs, the rank keeps the domain of its own share.
 """
 
-from collections.abc import Sequence
+from __future__ import annotations
 
 from spawnlaunch.binding.policy import CORE_COMPLEX, NODE, SOCKET
 from spawnlaunch.node import Node
 from spawnlaunch.node.cpuset import EMPTY, CpuSet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 SHARED = (NODE, SOCKET, CORE_COMPLEX)
 

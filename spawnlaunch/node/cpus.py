@@ -5,11 +5,12 @@ kernel. One file lists a whole group, so it is read for the first CPU of a group
 the others. Names before Linux 5.3: `thread_siblings` for a core, `core_siblings` for a package.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.node import files
 from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
 
 CPU_DIR = "/sys/devices/system/cpu"
 

@@ -10,9 +10,13 @@ Sources: Documentation/admin-guide/kernel-parameters.rst, "cpu lists", and lib/b
 kernel; "--cpu-bind" in srun(1). NUMA nodes are written in the same way and read by the same code.
 """
 
-from collections.abc import Iterable
+from __future__ import annotations
 
 from spawnlaunch.reading import excerpt
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 CpuSet = frozenset[int]
 

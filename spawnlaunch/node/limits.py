@@ -6,11 +6,13 @@ The kernel intersects every mask with the cpuset, so on a live system the mask a
 cpuset tells how far the mask could be widened, and in a snapshot it may be all that was kept.
 """
 
+from __future__ import annotations
+
 import os
-from typing import NamedTuple
 
 from spawnlaunch.node import cpuset, files
 from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.records import NamedTuple
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
 # cpuset.effective_cpus too, which can lag behind CPUs that came back online: hwloc passes it by.

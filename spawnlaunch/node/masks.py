@@ -11,11 +11,15 @@ runtime (ROCR), which takes the same but ends the list at an entry that was ther
 CUDA takes the whole list for empty.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.node.model import Device
 from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 Slot = Device | None  # None: a device is there, but it is not known which
 

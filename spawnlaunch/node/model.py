@@ -3,9 +3,10 @@
 An empty tuple or None means "not known" and never "none of them", except where a field says so.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.records import NamedTuple
 
 
 class Numa(NamedTuple):

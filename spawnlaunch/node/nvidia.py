@@ -11,12 +11,14 @@ leaves the files there and forbids them: access(2) asks it, without opening the 
 wake a sleeping one. With CUDA_DEVICE_ORDER=PCI_BUS_ID the runtime counts by address.
 """
 
+from __future__ import annotations
+
 import os
-from typing import NamedTuple
 
 from spawnlaunch.node import files, pci
 from spawnlaunch.node.numa import NVIDIA_GPUS
 from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
 
 VENDOR = "nvidia"
 NVIDIA_DRIVER = "/proc/driver/nvidia"

@@ -4,12 +4,14 @@ Source: Documentation/ABI/testing/sysfs-bus-pci of the kernel; the class codes a
 Code and ID Assignment Specification.
 """
 
+from __future__ import annotations
+
 import os
-from typing import NamedTuple
 
 from spawnlaunch.node import files
 from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.model import Numa
+from spawnlaunch.records import NamedTuple
 
 DEVICES = "/sys/bus/pci/devices"
 

@@ -5,14 +5,19 @@ a node with devices of several vendors NVIDIA's are taken before AMD's before In
 says so.
 """
 
-from collections.abc import Mapping, Sequence
+from __future__ import annotations
+
 from itertools import takewhile
-from typing import NamedTuple
 
 from spawnlaunch.node import cpuset, masks
 from spawnlaunch.node.masks import Slot
 from spawnlaunch.node.model import Device, Node
 from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"

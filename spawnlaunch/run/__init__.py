@@ -1,8 +1,8 @@
 """Go: exec the worker in place, or start the workers and watch them."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Sequence
-from typing import NoReturn
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run import logfiles, scratch, terminal
@@ -12,6 +12,9 @@ from spawnlaunch.run.worker import Worker, become
 # What only a launch needs is imported by it: in task mode every import is each rank's cost.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from typing import NoReturn
+
     from spawnlaunch.run.options import Options
 
 # Open files of a guard: of each worker a pidfd, and of each stream that is shown a pipe; and with
@@ -34,7 +37,7 @@ def in_place(worker: Worker, mask: frozenset[int]) -> NoReturn:
 def launch(
     workers: Sequence[Worker],
     again: Callable[[int], Sequence[Worker]],
-    options: "Options",
+    options: Options,
     mask: frozenset[int],
 ) -> int:
     """Start the workers and see them to their end; the result is the exit status.

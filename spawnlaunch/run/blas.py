@@ -1,8 +1,15 @@
 """The thread counts of libraries that are loaded already, and read no environment any more."""
 
+from __future__ import annotations
+
 import sys
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import Any
 
 PREFIXES = ("scipy_openblas", "openblas")  # the first in numpy's and scipy's wheels
 SUFFIXES = ("64_", "64", "_", "")

@@ -13,12 +13,17 @@ No process, clock or file is looked at here. A gang is in one of four stages, an
 back to RUNNING.)
 """
 
-import signal
-from collections.abc import Iterable
-from typing import NamedTuple
+from __future__ import annotations
 
+import signal
+
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import signals
 from spawnlaunch.run.signals import exit_status
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
 

@@ -9,12 +9,19 @@ Generators that a module makes for itself at its import, and the hashes of strin
 are the same in all workers of an image.
 """
 
+from __future__ import annotations
+
 import os
 import random
 import sys
-from collections.abc import Sequence
 from types import ModuleType
-from typing import Any, NamedTuple
+
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
 
 WORDS = 624  # of the state of a Mersenne twister, after which it begins another round
 MOST_ROUNDS = 1000  # that modules may have drawn at their import

@@ -4,11 +4,15 @@ Source of the names: torch.distributed.run's documentation, "Environment Variabl
 what Composer and Lightning read.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.request import Request
 from spawnlaunch.world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher

@@ -8,12 +8,17 @@ The format is that of torch.distributed.elastic.multiprocessing.errors.error_han
 where older versions, and programs of the user's, write a plain string as the outer "message".
 """
 
+from __future__ import annotations
+
 import time
-from typing import Any
 
 from spawnlaunch import reading
 from spawnlaunch.run.outcome import Outcome
 from spawnlaunch.run.signals import exit_status, how_it_ended
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 TAIL_BYTES = 16384
 TAIL_LINES = 60

@@ -5,12 +5,17 @@ in the child. Threads of OpenBLAS are no danger: it ends them before a fork and 
 when they are needed (its pthread_atfork handlers).
 """
 
+from __future__ import annotations
+
 import os
 import sys
 import threading
-from collections.abc import Iterator
 
 from spawnlaunch.run import blas
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/render")
 HARMLESS_THREADS = ("jemalloc_bg_thd",)  # started anew in a child by itself

@@ -14,11 +14,13 @@ launcher tells it from one whose workers ended with the same status, and does th
 A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies.
 """
 
+from __future__ import annotations
+
 import os
 import signal
-from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import job, kernel, signals
 from spawnlaunch.run.decisions import GuardSignalled
 from spawnlaunch.run.job import Crew

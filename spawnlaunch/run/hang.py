@@ -4,7 +4,7 @@ The decisions hear of the silence (Silent), want the stacks told (TellStacks), a
 done (StacksTold).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from __future__ import annotations
 
 from spawnlaunch.run import decisions
 from spawnlaunch.run.loop import Loop
@@ -13,6 +13,10 @@ from spawnlaunch.run.output import Output
 from spawnlaunch.run.silence import Silence
 from spawnlaunch.run.stacks import Stacks
 from spawnlaunch.run.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
 
 
 class HangHelp:

@@ -9,6 +9,8 @@ So a worker is the guard's child, as if it had forked it. clone(2) with CLONE_PA
 in one step, but runs nothing of what libraries have asked for at a fork (pthread_atfork(3)).
 """
 
+from __future__ import annotations
+
 import os
 import pickle
 import select
@@ -16,8 +18,6 @@ import signal
 import socket
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run import kernel, preload, signals, terminal
@@ -26,6 +26,11 @@ from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.signals import exit_status, how_it_ended
 from spawnlaunch.run.supervisor import LAST_S, Place
 from spawnlaunch.run.worker import CANNOT_EXECUTE, Worker, with_pid
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, NoReturn
 
 ANSWER_S = 60.0  # for a fork, which takes milliseconds unless the machine is very busy
 HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed over

@@ -1,10 +1,11 @@
 """One launch, from its scratch directory to its report."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import logfiles, scratch
 from spawnlaunch.run.decisions import STUCK_S, Cause
 from spawnlaunch.run.loop import LONGEST_S
@@ -15,6 +16,10 @@ from spawnlaunch.run.restarts import Tally, restarted
 from spawnlaunch.run.say import PATIENCE_S, say, write
 from spawnlaunch.run.supervisor import Gang
 from spawnlaunch.run.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 class Crew(NamedTuple):

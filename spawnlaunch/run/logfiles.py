@@ -4,12 +4,17 @@ They are made before anybody is started, so that a place that cannot be written 
 costs nothing. An error file that an earlier attempt or launch has left there is not this one's.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterable
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run.routes import ERROR_FILE
 from spawnlaunch.run.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 ELSEWHERE = "name another directory with --log-dir"
 

@@ -5,11 +5,16 @@ that is the order of their exits, which `waitid` does not tell. Where there is n
 the same without the order. Whoever waits for a time has an alarm.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 # The kernel takes milliseconds in an int, which is 24 days (epoll_wait(2), poll(2)). Whoever waits
 # for longer than this waits again.

@@ -5,10 +5,12 @@ in memory.oom_control; both have a line "oom_kill N". Sources: the kernel's
 Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst, cgroups(7) for /proc/self/cgroup.
 """
 
+from __future__ import annotations
+
 import os
-from typing import NamedTuple
 
 from spawnlaunch.reading import file_text
+from spawnlaunch.records import NamedTuple
 
 MOUNT = "/sys/fs/cgroup"
 

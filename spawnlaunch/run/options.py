@@ -1,15 +1,20 @@
 """What a launch needs to know besides its workers."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Mapping
-from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import KILL, Request
 from spawnlaunch.run.restarts import Budget
 from spawnlaunch.run.routes import ERROR_FILE, own_file
 from spawnlaunch.world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 class Hang(NamedTuple):

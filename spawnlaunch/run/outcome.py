@@ -1,7 +1,8 @@
 """How a launch ended: what is known of every rank, and of all together."""
 
-from typing import NamedTuple
+from __future__ import annotations
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.decisions import Cause
 
 

@@ -5,18 +5,23 @@ one. A worker alone writes to our streams itself: it has the terminal, and nobod
 The last lines of stderr are kept, so that the first failure's can be shown again, last.
 """
 
+from __future__ import annotations
+
 import os
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.routes import Route
 from spawnlaunch.run.say import PATIENCE_S, say, worded, write
 from spawnlaunch.run.sink import UNREAD_S, Sink
 from spawnlaunch.run.source import Source
 from spawnlaunch.run.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}

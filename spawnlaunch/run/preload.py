@@ -7,6 +7,8 @@ runs exit handlers and flushes. What it shares with the others is memory that no
 Where the import has done what no fork may follow (forkable.py), it is refused.
 """
 
+from __future__ import annotations
+
 import atexit
 import faulthandler
 import gc
@@ -16,18 +18,22 @@ import random
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from types import CodeType, ModuleType, TracebackType
-from typing import Any, NamedTuple, NoReturn
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Program
 from spawnlaunch.run import blas, entropy, kernel
 from spawnlaunch.run.environment import STACK_SIGNAL
 from spawnlaunch.run.forkable import objections, open_fds
 from spawnlaunch.run.worker import Worker, settle
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, NoReturn
 
 
 class Image(NamedTuple):

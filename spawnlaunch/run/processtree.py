@@ -17,18 +17,23 @@ files, which need CONFIG_PROC_CHILDREN and are replaced by a walk through /proc 
 missing.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import signal
 import time
-from collections.abc import Collection, Container, Iterable
 from contextlib import suppress
 from functools import cache
-from typing import NamedTuple
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import kernel, signals
 from spawnlaunch.run.environment import MARK
 from spawnlaunch.world.ancestors import are_numbers_ours
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Container, Iterable
 
 SHORTAGES = frozenset({12, 23, 24})  # ENOMEM, ENFILE, EMFILE (errno(3); one module less to import)
 EXEC_S = 0.5  # in which a process that begins another program has its environment

@@ -5,13 +5,18 @@ a process trace others of its user (ptrace(2), "Ptrace access mode checking"). `
 leaves the process running; who hangs does not change its stack under the reader.
 """
 
+from __future__ import annotations
+
 import os
 import signal
 import sys
-from collections.abc import Callable
 
 from spawnlaunch.run import kernel
 from spawnlaunch.run.loop import Loop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 PATIENCE_S = 10.0
 CHUNK_BYTES = 1 << 16

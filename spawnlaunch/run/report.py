@@ -3,13 +3,17 @@
 The report ends with the first failure's own traceback, so that it is what a person sees last.
 """
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
 
 from spawnlaunch.run.decisions import STUCK_S, Cause, State
 from spawnlaunch.run.options import Hang, Options
 from spawnlaunch.run.outcome import Ending, Outcome
 from spawnlaunch.run.restarts import Budget, Tally
 from spawnlaunch.run.signals import how_it_ended, name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
 
 
 def announced(

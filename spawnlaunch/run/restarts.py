@@ -4,8 +4,9 @@ The budget is `most` restarts. It is full again whenever an attempt has been hea
 what fails once a day is worth another start, what fails at once is not.
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.decisions import State
 
 

@@ -14,10 +14,14 @@ both are null where there was nothing.
 first; all else is about the last attempt.
 """
 
-from typing import Any
+from __future__ import annotations
 
 from spawnlaunch.run.outcome import Attempt, Ending, Outcome
 from spawnlaunch.run.signals import exit_status, name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 
 def as_dict(ending: Ending) -> dict[str, Any]:

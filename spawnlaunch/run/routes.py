@@ -9,18 +9,23 @@ flag                    of the ranks it names                       files
 --ranks-filter
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import stat
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import cpuset
 from spawnlaunch.reading import absolute
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request
 from spawnlaunch.streams import STDERR, STDOUT, StreamsByRank
 from spawnlaunch.world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 FILES = {STDOUT: "stdout.log", STDERR: "stderr.log"}  # torchrun's names
 DIRECTORY = "{run}/attempt_{restart}/{rank}"  # torchrun's, but by the global rank

@@ -3,12 +3,17 @@
 The guard speaks too, and a pipe that nobody reads must not keep it from its work.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import select
-from collections.abc import Iterable
 
 from spawnlaunch.errors import one_line
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 PATIENCE_S = 2.0  # for each 4 KiB, while there is still work to do
 PIPE_BUF = 4096  # a pipe that polls as writable takes this much at once, untorn (pipe(7))

@@ -4,10 +4,15 @@ Whoever starts the workers makes it and removes it; if that is a guard that was 
 removes it.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Mapping
 
 from spawnlaunch.errors import UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 

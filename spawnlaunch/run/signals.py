@@ -12,10 +12,15 @@ Everything else keeps its default meaning: the launcher may die of it, and the g
 workers.
 """
 
+from __future__ import annotations
+
 import os
 import signal
-from collections.abc import Iterable
 from contextlib import suppress
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 FORWARD = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH})

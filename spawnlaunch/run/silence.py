@@ -7,13 +7,18 @@ can make that silence seem longer or shorter, once.)
 When workers wait for a reader who does not read what they said, it is not they who are silent.
 """
 
+from __future__ import annotations
+
 import os
 import time
-from collections.abc import Callable, Sequence
 
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.output import Output
 from spawnlaunch.run.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
 
 
 class Silence:

@@ -6,17 +6,22 @@ until there is room again; so a slow reader slows the workers, and the launcher 
 An output that cannot be written to (a full disk) is given up, and the workers go on.
 """
 
+from __future__ import annotations
+
 import errno
 import os
 import select
 import stat
 import time
 from collections import deque
-from collections.abc import Callable
 from contextlib import suppress
 
 from spawnlaunch.run.lines import Screen
 from spawnlaunch.run.loop import Loop
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
 HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on

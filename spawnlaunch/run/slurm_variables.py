@@ -4,11 +4,15 @@ They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a
 and as many tasks as it has workers.
 """
 
-from collections.abc import Mapping
+from __future__ import annotations
 
 from spawnlaunch.reading import is_number
 from spawnlaunch.run.environment import ITS_OWN, TASK_PID
 from spawnlaunch.world import World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # The masks that Slurm gave the launcher; a worker's is another.
 OF_THE_MASK = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")

@@ -1,13 +1,18 @@
 """What one worker writes to one of its streams, read from a pipe: for the screen and for a file."""
 
+from __future__ import annotations
+
 import os
 import time
-from collections.abc import Callable
 
 from spawnlaunch.run.lines import Stream
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.routes import Route
 from spawnlaunch.run.sink import Sink
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 CHUNK_BYTES = 1 << 16  # the size of a pipe
 TAIL_BYTES = 1 << 14  # of what a worker said last, for the report of a failure

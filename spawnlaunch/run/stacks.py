@@ -14,12 +14,13 @@ One process after the other is asked, so that nothing is told in pieces. All of 
 of the loop: the launcher goes on watching meanwhile.
 """
 
+from __future__ import annotations
+
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import pyspy, signals, threads
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.output import Output
@@ -34,6 +35,10 @@ from spawnlaunch.run.processtree import (
 )
 from spawnlaunch.run.say import worded
 from spawnlaunch.run.worker import Worker
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
 
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
 QUIET_S = 0.1  # without another word: it has told all

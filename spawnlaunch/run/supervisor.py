@@ -5,14 +5,15 @@ a guard runs it, the pipe from the launcher. Whatever a worker leaves is killed 
 itself is reaped.
 """
 
+from __future__ import annotations
+
 import gc
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import NamedTuple, NoReturn
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import decisions, kernel, oom, signals, terminal
 from spawnlaunch.run.decisions import Action, Event, State
 from spawnlaunch.run.loop import Loop, SignalPipe
@@ -22,6 +23,11 @@ from spawnlaunch.run.output import Output
 from spawnlaunch.run.processtree import Tree, catches
 from spawnlaunch.run.say import failures, worded, write
 from spawnlaunch.run.worker import Worker, become, refused, start
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import NoReturn
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 

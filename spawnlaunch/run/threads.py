@@ -5,11 +5,16 @@ kernel stack as well where we may read it, which is root's. Threads that do the 
 Source: proc(5).
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 from spawnlaunch.reading import file_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
 
 STATES = MappingProxyType({
     "R": "running", "S": "sleeping", "D": "in uninterruptible sleep", "T": "stopped",

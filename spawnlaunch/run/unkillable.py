@@ -4,13 +4,18 @@ A process of another user is not ours to signal (kill(2)). One that is traced en
 tracer has waited for it (ptrace(2), "Death under ptrace"), and a tracer may be stopped itself.
 """
 
+from __future__ import annotations
+
 import os
 import time
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 
 from spawnlaunch.reading import file_text
 from spawnlaunch.run.processtree import is_proc_ours
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 def reason(pid: int) -> str | None:

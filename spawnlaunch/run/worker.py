@@ -1,13 +1,14 @@
 """One worker: its environment, its command, and the steps from fork to exec."""
 
+from __future__ import annotations
+
 import errno
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import LOCAL_RANK_ARGS, Program, Request
 from spawnlaunch.run import signals
 from spawnlaunch.run.environment import (
@@ -30,6 +31,11 @@ from spawnlaunch.run.routes import (
 )
 from spawnlaunch.run.say import say
 from spawnlaunch.world import Resolution, World
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import NoReturn
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)

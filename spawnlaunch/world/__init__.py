@@ -6,11 +6,12 @@ which knows its source. Nothing is started and nobody asked here, so every launc
 to the same result by itself; `settle` then looks at this machine.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request
 from spawnlaunch.world import detect, inherited, master, network, slurm, traps
 from spawnlaunch.world.facts import Environ, Fact, Lost, is_named
@@ -29,7 +30,12 @@ from spawnlaunch.world.place import (
 )
 from spawnlaunch.world.ports import HeldPort, hold, hold_free_port
 
-Given = Callable[[], Environ | None]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeAlias
+
+Given: TypeAlias = "Callable[[], Environ | None]"
 
 
 class World(NamedTuple):

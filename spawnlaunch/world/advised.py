@@ -3,14 +3,19 @@
 Only errors need this, so only they import it.
 """
 
+from __future__ import annotations
+
 import sys
-from collections.abc import Collection
 from shlex import join
 
 from spawnlaunch.request import Request, words_of
 from spawnlaunch.world import srun
 from spawnlaunch.world.facts import Environ
 from spawnlaunch.world.manager import Manager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 # What the flags of one machine, or of nodes by hand, say, a manager says for each launcher.
 PLACES = ("--standalone", "--nnodes", "--node-rank")

@@ -1,8 +1,13 @@
 """The processes above this one, as /proc shows them (proc(5), "/proc/pid/status")."""
 
+from __future__ import annotations
+
 import os
-from collections.abc import Collection, Iterator
 from itertools import islice
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
 
 HEAD_LINES = 7  # Name, Umask (since Linux 4.7), State, Tgid, Ngid, Pid, PPid
 

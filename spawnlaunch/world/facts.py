@@ -1,12 +1,17 @@
 """A fact is a value that knows where it came from, and which candidates it was preferred to."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import MAX_DIGITS, excerpt, is_number
+from spawnlaunch.records import NamedTuple
 
-Environ = Mapping[str, str]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+    from typing import Any, TypeAlias
+
+Environ: TypeAlias = "Mapping[str, str]"
 
 MAX_PORT = 65535
 
@@ -39,7 +44,7 @@ def is_named(fact: Fact, environ: Environ) -> bool:
 
 
 # A reader answers a question from the environment, or says None where the environment does not.
-Reader = Callable[[Environ], Fact | None]
+Reader: TypeAlias = "Callable[[Environ], Fact | None]"
 
 UNKNOWN = Fact(None, "not exported")
 

@@ -11,11 +11,16 @@ a host for each task, in the order of ranks:
 Source: srun(1), SLURM_HOSTFILE; Slurm's src/common/proc_args.c and read_config.c.
 """
 
-from collections.abc import Iterable, Iterator
+from __future__ import annotations
+
 from itertools import islice, repeat
 
 from spawnlaunch.reading import file_text, is_number
 from spawnlaunch.world import hostlist
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 
 def unique_hosts(path: str) -> tuple[str, ...]:

@@ -11,10 +11,14 @@ itself, and a port is kept. Where a task's parent shows what srun gave to all ta
 below it is one task's own, and is not taken.
 """
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from __future__ import annotations
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.world.facts import Environ, Fact, Lost, port
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 RANKS = {
     "RANK": "rank",

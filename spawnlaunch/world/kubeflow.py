@@ -7,13 +7,18 @@ As torchrun's flags, PET_NNODES may be MIN:MAX, and PET_NPROC_PER_NODE auto, gpu
 Source: kubeflow/trainer pkg/constants/constants.go; torch/distributed/argparse_util.py.
 """
 
+from __future__ import annotations
+
 from argparse import ArgumentTypeError
-from collections.abc import Callable
 
 from spawnlaunch import values
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.facts import Environ, Fact, Reader, number, port, text
 from spawnlaunch.world.manager import NODES, Manager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 NNODES = "PET_NNODES"
 NPROC = "PET_NPROC_PER_NODE"

@@ -4,10 +4,15 @@ Every manager is one small file with a MANAGER in it: a table from questions to 
 order in which they are asked. A question that is not in its table is one that it cannot answer.
 """
 
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from __future__ import annotations
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.world.facts import Environ, Fact, Reader, first
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import TypeAlias
 
 # Kinds of managers, by what they have started where the launcher finds itself:
 TASKS = "tasks"  # one process per rank (or, with --nproc, one launcher per node)
@@ -15,7 +20,7 @@ NODES = "nodes"  # one launcher per node or pod, never one process per rank
 HOSTS = "hosts"  # nothing: there is a list of hosts, and this is a process on one of them
 
 # The line that starts a command as often as given on each node: (n, environment, command).
-Starter = Callable[[int, Environ, str], str]
+Starter: TypeAlias = "Callable[[int, Environ, str], str]"
 
 
 class Manager(NamedTuple):

@@ -5,10 +5,12 @@ there: then the ranks of other nodes never arrive. The interface that leads to M
 one to use, and it is known where the route to it is.
 """
 
+from __future__ import annotations
+
 import _socket as socket  # its module socket is slow to import: see ports
 from contextlib import closing
-from typing import NamedTuple
 
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.world.facts import Environ
 
 TYPE_CHECKING = False
@@ -29,7 +31,7 @@ class Advice(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def advise(world: "World", environ: Environ, hostname: str) -> Advice:
+def advise(world: World, environ: Environ, hostname: str) -> Advice:
     """Look at this node's name and at the route to rank 0; only where there are several nodes."""
     alone = world.world_size == world.local_world_size
     if alone or all(environ.get(name) for name in INTERFACES):

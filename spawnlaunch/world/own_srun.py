@@ -5,12 +5,17 @@ they are told, and so is found among the processes of its node, which for a step
 is the node of rank 0.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterator
 
 from spawnlaunch.reading import is_number
 from spawnlaunch.world.ancestors import are_numbers_ours
 from spawnlaunch.world.facts import Environ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 PORTS = ("SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT")
 LISTENS = "0A"  # of the states in /proc/net/tcp (proc(5))

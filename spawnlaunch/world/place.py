@@ -4,7 +4,7 @@ The functions are pure: (request, manager, environment) to a table of facts, or 
 ends in the command to type.
 """
 
-from collections.abc import Callable
+from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import MOST_LOCAL, Request
@@ -12,8 +12,13 @@ from spawnlaunch.world import slurm
 from spawnlaunch.world.facts import UNKNOWN, Environ, Fact, first
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeAlias
+
 Facts = dict[str, Fact]
-Count = Callable[[int | str], int]  # from the value of --nproc to a number of workers
+Count: TypeAlias = "Callable[[int | str], int]"  # from the value of --nproc to a number of workers
 
 TASK, NODE, LOCAL = "task", "node", "local"
 

@@ -7,14 +7,19 @@ holds a lock named after it, an abstract Unix socket, until its process ends. Su
 in the network namespace, as ports do, and leaves nothing in the file system (unix(7)).
 """
 
+from __future__ import annotations
+
 import _socket as socket  # the module socket adds enums and selectors, 5 ms of every launch
 import os
 import sys
-from collections.abc import Sequence
 from contextlib import closing
-from typing import NamedTuple
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 RANGE = range(20_000, 29_000)  # below the kernel's default ephemeral range, 32768-60999
 EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"  # ip(7)

@@ -16,11 +16,11 @@ node follow it; but SLURM_NODEID counts in the order of the components. SLURM_GT
 Source: srun(1), "Output environment variables"; Slurm's src/common/env.c.
 """
 
+from __future__ import annotations
+
 import itertools
 import os
-from collections.abc import Callable
 from itertools import islice
-from typing import Any, TypeVar
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import excerpt, is_number
@@ -28,6 +28,13 @@ from spawnlaunch.world import hostfiles, hostlist, tasks_per_node
 from spawnlaunch.world.ancestors import above, environ_below, nearest
 from spawnlaunch.world.facts import MAX_PORT, Environ, Fact, Reader, first, number, text
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any, TypeVar
+
+    T = TypeVar("T")
 
 JOB_ID = "SLURM_JOB_ID"
 HET_JOB_ID = "SLURM_HET_JOB_ID"  # the first component's job, the same in all of them
@@ -55,8 +62,6 @@ MOST_GROUPS = 128  # as slurm.h's MAX_HET_JOB_COMPS: a larger size is a mistake
 DAEMON = "slurmstepd"
 NO_STEPS = ("batch", "extern", "interactive")  # as slurmstepd calls what has no ranks
 INTERACTIVE_STEP = "4294967290"  # 0xfffffffa, SLURM_INTERACTIVE_STEP in slurm.h
-
-T = TypeVar("T")
 
 
 def is_shell(environ: Environ) -> bool:

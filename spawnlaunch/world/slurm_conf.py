@@ -6,11 +6,16 @@ backslash joins lines, and `Include FILE` is read in its place (slurm.conf(5); S
 src/common/read_config.c). The last value of a name counts.
 """
 
+from __future__ import annotations
+
 import os
-from collections.abc import Iterator
 
 from spawnlaunch.reading import file_text, is_number
 from spawnlaunch.world.facts import Environ
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 VARIABLE = "SLURM_CONF"
 PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")

@@ -6,9 +6,10 @@ node. A step of a heterogeneous job has options for each component, with colons 
 (srun(1), "HETEROGENEOUS JOB SUPPORT").
 """
 
-from typing import NamedTuple
+from __future__ import annotations
 
 from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.world import hostlist, slurm, tasks_per_node
 from spawnlaunch.world.facts import Environ
 

@@ -1,6 +1,6 @@
 """Traps that bite on real clusters, each named in one line with its remedy."""
 
-from collections.abc import Iterator
+from __future__ import annotations
 
 from spawnlaunch.request import GRACE_S, Request
 from spawnlaunch.world import slurm
@@ -10,6 +10,8 @@ from spawnlaunch.world.place import several_tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from spawnlaunch.world import World
 
 KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"  # srun(1)
@@ -17,7 +19,7 @@ MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def of_the_job(
-    request: Request, world: "World", manager: Manager | None, environ: Environ, hostname: str
+    request: Request, world: World, manager: Manager | None, environ: Environ, hostname: str
 ) -> Iterator[str]:
     """The traps that are the same on every node of the job."""
     if manager is slurm.STEP or manager is slurm.SHELL:
@@ -31,7 +33,7 @@ def of_the_job(
 
 
 def _of_slurm(
-    request: Request, world: "World", manager: Manager, environ: Environ, hostname: str
+    request: Request, world: World, manager: Manager, environ: Environ, hostname: str
 ) -> Iterator[str]:
     if world.mode == "local":
         yield from _of_outside(request, world, manager, environ, hostname)
@@ -42,7 +44,7 @@ def _of_slurm(
 
 
 def _of_outside(
-    request: Request, world: "World", manager: Manager, environ: Environ, hostname: str
+    request: Request, world: World, manager: Manager, environ: Environ, hostname: str
 ) -> Iterator[str]:
     if manager is not slurm.SHELL or not slurm.is_outside(environ, hostname):
         return
@@ -93,7 +95,7 @@ def _of_jobs_side_by_side(request: Request, manager: Manager, environ: Environ) 
     )
 
 
-def _of_exports(request: Request, world: "World", environ: Environ) -> Iterator[str]:
+def _of_exports(request: Request, world: World, environ: Environ) -> Iterator[str]:
     """A batch script's RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS, and no srun behind them."""
     tasks = slurm.shell_tasks(environ) if slurm.SHELL.is_present(environ) else None
     if tasks is not None and tasks.value == world.world_size > 1 and world.rank == 0:
@@ -115,7 +117,7 @@ def _of_masks(environ: Environ) -> Iterator[str]:
         )
 
 
-def _of_step(request: Request, world: "World", environ: Environ) -> Iterator[str]:
+def _of_step(request: Request, world: World, environ: Environ) -> Iterator[str]:
     is_mine = world.rank == 0 or request.explain  # to say: the others need not look
     if world.world_size > 1 and is_mine and not _kills_on_bad_exit(environ):
         yield (
