@@ -40,5 +40,5 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
-	$(BIN)/python -m compileall -q spawnlaunch train  # a launch should not pay for it
+	$(BIN)/python -m compileall -q spawnlaunch spawnlaunch/train  # a launch should not pay for it
 	touch $@

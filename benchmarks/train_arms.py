@@ -93,12 +93,12 @@ def ours(work: Work) -> None:
     """The loop of this repository, with all that it checks, sums and writes."""
     import torch
 
-    from train.commandline import parse
-    from train.distributed import read_world
-    from train.loop import Place, train
-    from train.metrics import Metrics
-    from train.screen import Screen
-    from train.track import Trackers
+    from spawnlaunch.train.commandline import parse
+    from spawnlaunch.train.distributed import read_world
+    from spawnlaunch.train.loop import Place, train
+    from spawnlaunch.train.metrics import Metrics
+    from spawnlaunch.train.screen import Screen
+    from spawnlaunch.train.track import Trackers
 
     class Split(Trackers):
         """Keeps where the time of a step went; data was waited for while others had their turn."""
@@ -220,7 +220,7 @@ def main() -> None:
     import torch
     import torch.distributed as dist
 
-    from train.tasks.language import Language
+    from spawnlaunch.train.tasks.language import Language
 
     name, scratch, *numbers = sys.argv[1:]
     layers, width, context, rounds = map(int, numbers)

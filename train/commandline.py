@@ -61,7 +61,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
 def _loop_parser() -> Parser:
     parser = Parser(
         prog="train",
-        usage="python -m train [flags] [flags of the task]",
+        usage="python -m spawnlaunch.train [flags] [flags of the task]",
         description="Train a model with one process or with many: any launcher that sets RANK, "
         "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT will do. Twice the workers at half "
         f"the batch size end at the same loss. Tasks: {TASKS}, or a class of yours.",

@@ -11,11 +11,12 @@ from typing import NoReturn
 
 from .errors import RefusedError, refuse
 
+TASKS = "spawnlaunch.train.tasks."
 BUNDLED = {
-    "language": "train.tasks.language:Language",
-    "classify": "train.tasks.classify:Classify",
-    "causal_lm": "train.tasks.causal_lm:CausalLM",
-    "sequence_classification": "train.tasks.sequence_classification:SequenceClassification",
+    "language": TASKS + "language:Language",
+    "classify": TASKS + "classify:Classify",
+    "causal_lm": TASKS + "causal_lm:CausalLM",
+    "sequence_classification": TASKS + "sequence_classification:SequenceClassification",
 }
 
 
@@ -62,7 +63,7 @@ def _from_name(name: str) -> ModuleType:
         missing = error.name or name
         if missing == name or name.startswith(missing + "."):
             _refuse(f"there is no module {missing}; a file is typed as path/to/file.py:Class")
-        if name.startswith("train.tasks."):
+        if name.startswith(TASKS):
             _refuse(f"this task needs {missing}; type pip install 'spawnlaunch[hf]'")
         raise
 

@@ -70,32 +70,35 @@ def deaf_children() -> Iterator[None]:
     This process hears at the end what was sent in between.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    # When multiprocessing starts this process, it unblocks SIGTERM and SIGINT in the starting
-    # thread whether they were blocked or not. So it comes first, and they are blocked again.
-    with _unwarned():
-        resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_SETMASK, before | SIGNALS)
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    # When multiprocessing starts its tracker, it unblocks SIGTERM and SIGINT in the starting thread
+    # whether they were blocked or not. So it comes first, and they are blocked again. The tracker
+    # cleans up what a rank left that ended in haste, and need not complain of it.
+    warnings = os.environ.get("PYTHONWARNINGS", "")
+    quiet = f"{warnings},ignore:resource_tracker:UserWarning".lstrip(",")
+    # Helpers are "python -c", which would take a signal.py of the working directory for Python's.
+    with _environment(PYTHONSAFEPATH="1"):
+        with _environment(PYTHONWARNINGS=quiet):
+            resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before | SIGNALS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
-def _unwarned() -> Iterator[None]:
-    """What starts in here does not complain of what a rank left that ended in haste.
-
-    To clean that up is what multiprocessing's tracker is for.
-    """
-    before = os.environ.get("PYTHONWARNINGS")
-    ours = "ignore:resource_tracker:UserWarning"
-    os.environ["PYTHONWARNINGS"] = f"{before},{ours}" if before else ours
+def _environment(**changes: str) -> Iterator[None]:
+    """What starts in here has these variables."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
     try:
         yield
     finally:
-        del os.environ["PYTHONWARNINGS"]
-        if before:
-            os.environ["PYTHONWARNINGS"] = before
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def requeue(environ: Mapping[str, str], status: int) -> str:

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
 
-# The bundled loop is found beside this package, where both were installed, and started by its path:
-# a train.py or train/ of the user's is never taken for it.
-_INSTALLED = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUNDLED = os.path.join(_INSTALLED, "train", "__main__.py")
+# The bundled loop is part of this package, and is started by its path: a train.py or train/ of the
+# user's is never taken for it.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUNDLED = os.path.join(_PACKAGE, "train", "__main__.py")
 
 
 class Worker(NamedTuple):

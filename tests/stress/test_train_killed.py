@@ -1,13 +1,10 @@
 """Twenty kills of a run, at moments that are random but the same every time."""
 
-import sys
 from pathlib import Path
 
 import pytest
 
-sys.path.append(str(Path(__file__).parents[1] / "train"))
-
-from killing import kill_and_resume
+from tests.train.killing import kill_and_resume
 
 
 @pytest.mark.stress

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 
 import torch
-from ranks import ON_TEXT, Ended, complete, finish, history, start, until
 
-from train.checkpoint import all_in, damage
+from spawnlaunch.train.checkpoint import all_in, damage
+from tests.train.ranks import ON_TEXT, Ended, complete, finish, history, start, until
 
 # Buckets of 1 MiB hold the gradients of a few layers, so that there are several of them; a
 # checkpoint every third step is being written for most of the time.
@@ -22,7 +22,7 @@ FLAGS = (
 
 NOISY = """
 import random, numpy, torch
-from train.tasks.language import Language
+from spawnlaunch.train.tasks.language import Language
 
 
 class Augmented:

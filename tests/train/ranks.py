@@ -11,10 +11,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import warm
+from tests.train import warm
 
 ROOT = Path(__file__).resolve().parents[2]
-ENTRY = ROOT / "train" / "__main__.py"
+ENTRY = ROOT / "spawnlaunch" / "train" / "__main__.py"
 # A text that every Python has, and less of it than is trained on by default.
 TEXT = argparse.__file__
 ON_TEXT = ("--device", "cpu", "--text", TEXT)

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from ranks import complete, finish, free_port, run
+
+from tests.train.ranks import complete, finish, free_port, run
 
 TASK = """
 import os, random

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import complete, metrics, run
+
+from tests.train.ranks import complete, metrics, run
 
 TASK = """
 import torch

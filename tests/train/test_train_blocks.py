@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import TINY_MODEL, complete, history, run
 
-from train.blocks import checkpoint_activations
-from train.tasks.gpt import GPT
+from spawnlaunch.train.blocks import checkpoint_activations
+from spawnlaunch.train.tasks.gpt import GPT
+from tests.train.ranks import TINY_MODEL, complete, history, run
 
 FLAGS = (
     *(*TINY_MODEL, "--layers", "3", "--context", "16", "--global-batch", "6", "--steps", "6"),
@@ -15,7 +15,7 @@ FLAGS = (
 )
 TASK = """
 from torch import nn
-from train.tasks.language import Language
+from spawnlaunch.train.tasks.language import Language
 
 
 class Dropped(Language):

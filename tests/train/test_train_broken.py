@@ -5,15 +5,15 @@ import re
 from pathlib import Path
 
 import pytest
-from ranks import SMALL, TEXT, history, run
 
-from train.order import Order
-from train.tasks.language import Language
+from spawnlaunch.train.order import Order
+from spawnlaunch.train.tasks.language import Language
+from tests.train.ranks import ENTRY, SMALL, TEXT, history, run
 
 FLAGS = (*SMALL, "--context", "16", "--batch-size", "3", "--out", "here", "--log-every", "1")
 NOT_A_NUMBER = """
 import os, torch
-from train.tasks.language import Language
+from spawnlaunch.train.tasks.language import Language
 
 class Bad(Language):
     passes = -1  # the first is the one that arranges buckets
@@ -25,7 +25,7 @@ class Bad(Language):
         return loss * (float("nan") if bad else 1), count
 """
 RAISES = """
-from train.tasks.language import Language
+from spawnlaunch.train.tasks.language import Language
 
 class Broken(Language):
     def loss(self, model, batch):
@@ -68,8 +68,7 @@ def test_an_error_is_filed_as_torch_files_it(tmp_path: Path) -> None:
 def test_torchrun_shows_the_error_of_the_rank_that_failed(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(RAISES)
     (tmp_path / "torchrun.py").write_text("from torch.distributed.run import main\nmain()\n")
-    entry = Path(__file__).parents[2] / "train" / "__main__.py"
-    words = ("--standalone", "--nproc-per-node", "2", str(entry), *FLAGS)
+    words = ("--standalone", "--nproc-per-node", "2", str(ENTRY), *FLAGS)
     (ended,) = run(
         0, *words, "--task", "broken.py:Broken", cwd=tmp_path, program=tmp_path / "torchrun.py"
     )
@@ -80,7 +79,7 @@ def test_torchrun_shows_the_error_of_the_rank_that_failed(tmp_path: Path) -> Non
 def test_a_disk_that_is_full_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "limited.py").write_text(
         "import resource, signal\n"
-        "from train.tasks.language import Language\n"
+        "from spawnlaunch.train.tasks.language import Language\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))\n"
     )

@@ -8,11 +8,11 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from ranks import complete, metrics
 from sklearn import metrics as reference
 
-from train.tasks import scores
-from train.tasks.classify import HELD_OUT, Classify
+from spawnlaunch.train.tasks import scores
+from spawnlaunch.train.tasks.classify import HELD_OUT, Classify
+from tests.train.ranks import complete, metrics
 
 FLAGS = (
     "--device",

@@ -4,10 +4,10 @@ from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
 import pytest
-from ranks import run
 
-from train.commandline import parse
-from train.config import Config, to_toml
+from spawnlaunch.train.commandline import parse
+from spawnlaunch.train.config import Config, to_toml
+from tests.train.ranks import run
 
 LANGUAGE = {"context": 128, "layers": 5, "width": 128, "text": None}
 

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from ranks import ENTRY, SMALL, complete, run
+
+from tests.train.ranks import ENTRY, SMALL, complete, run
 
 ONE_STEP = (*SMALL, "--context", "16", "--steps", "1", "--batch-size", "2")
 
@@ -11,7 +12,15 @@ ONE_STEP = (*SMALL, "--context", "16", "--steps", "1", "--batch-size", "2")
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A directory with a user's own train.py, and modules named as ours are."""
-    for name in ("train.py", "task.py", "data.py", "run.py", "config.py", "checkpoint.py"):
+    for name in (
+        "train.py",
+        "task.py",
+        "data.py",
+        "run.py",
+        "config.py",
+        "checkpoint.py",
+        "signal.py",
+    ):
         (tmp_path / name).write_text("raise SystemExit('the user module was taken')\n")
     return tmp_path
 
@@ -34,7 +43,7 @@ def test_our_modules_do_not_pass_for_top_level_ones(tmp_path: Path) -> None:
         "import importlib.util, runpy, sys\n"
         f"sys.path.insert(0, {str(ENTRY.parent)!r})\n"
         f"runpy.run_path({str(ENTRY)!r}, run_name='elsewhere')\n"
-        "print(importlib.util.find_spec('report'), sys.modules['train'].__file__)\n"
+        "print(importlib.util.find_spec('report'), sys.modules['spawnlaunch.train'].__file__)\n"
     )
     (ended,) = run(0, cwd=tmp_path, program=program)
     assert ended.out == f"None {ENTRY.with_name('__init__.py')}\n"
@@ -47,7 +56,7 @@ def test_a_spawned_child_finds_the_same_package(hostile: Path) -> None:
         "if __name__ == '__main__':\n"
         # A child of multiprocessing imports the main file of its parent again, by path.
         f"    sys.modules['__main__'].__file__ = {str(ENTRY)!r}\n"
-        "    code = 'import train.config; print(train.config.__file__)'\n"
+        "    code = 'import spawnlaunch.train.config as c; print(c.__file__)'\n"
         "    child = multiprocessing.get_context('spawn').Process(target=exec, args=(code,))\n"
         "    child.start()\n"
         "    child.join()\n"
@@ -61,9 +70,9 @@ def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         "import runpy, sys\n"
-        f"sys.path.insert(0, {str(ENTRY.parents[1])!r})\n"
+        f"sys.path.insert(0, {str(ENTRY.parents[2])!r})\n"
         "sys.argv[0] = 'train'\n"
-        "runpy.run_module('train', run_name='__main__', alter_sys=True)\n"
+        "runpy.run_module('spawnlaunch.train', run_name='__main__', alter_sys=True)\n"
     )
     (ended,) = run(0, *ONE_STEP, "--out", "here", cwd=tmp_path, program=program)
     assert ended.status == 0, ended

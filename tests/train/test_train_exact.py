@@ -5,16 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
-from ranks import SMALL, TEXT, complete, metrics
 
-from train.tasks.language import Language
+from spawnlaunch.train.tasks.language import Language
+from tests.train.ranks import SMALL, TEXT, complete, metrics
 
 GLOBAL_BATCH = 12
 STEPS = 15
 WORLDS = (1, 2, 3)
 FLAGS = (*SMALL, "--steps", str(STEPS), "--log-every", "1", "--warmup", "5", "--seed", "7")
 RAGGED = """
-from train.tasks.language import NO_TARGET, Language
+from spawnlaunch.train.tasks.language import NO_TARGET, Language
 
 
 class Ragged(Language):

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import complete, metrics, run
 
-from train.tasks import prepared
-from train.tasks.language import Windows
+from spawnlaunch.train.tasks import prepared
+from spawnlaunch.train.tasks.language import Windows
+from tests.train.ranks import complete, metrics, run
 
 pytest.importorskip("transformers")
 

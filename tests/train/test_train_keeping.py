@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import complete, finish, history, run, start, until
+
+from tests.train.ranks import complete, finish, history, run, start, until
 
 TASK = """
 import os, torch

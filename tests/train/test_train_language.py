@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from train.errors import RefusedError
-from train.tasks.language import NO_TARGET, Language, Windows, help_topics
+from spawnlaunch.train.errors import RefusedError
+from spawnlaunch.train.tasks.language import NO_TARGET, Language, Windows, help_topics
 
 TEXT = torch.arange(100, dtype=torch.uint8)
 

@@ -5,15 +5,15 @@ import time
 from pathlib import Path
 
 import pytest
-from ranks import ENTRY, SMALL, run, start, until
-from ranks import finish as finish_ranks
 
-from train.leaving import PREEMPTED
+from spawnlaunch.train.leaving import PREEMPTED
+from tests.train.ranks import ENTRY, SMALL, run, start, until
+from tests.train.ranks import finish as finish_ranks
 
 TINY = (*SMALL, "--context", "16", "--batch-size", "2", "--out", "here")
 RAISES = """
 import os, threading, time
-from train.tasks.language import Language
+from spawnlaunch.train.tasks.language import Language
 
 
 class Breaks(Language):
@@ -93,7 +93,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
         "import os, runpy, signal\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         f"runpy.run_path({str(ENTRY)!r}, run_name='elsewhere')\n"
-        "from train.leaving import leave_on_interrupt\n"
+        "from spawnlaunch.train.leaving import leave_on_interrupt\n"
         "leave_on_interrupt()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "print('still here')\n"

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from ranks import ENTRY, ROOT, complete, environment, finish, free_port, start, until
+
+from tests.train.ranks import ENTRY, ROOT, complete, environment, finish, free_port, start, until
 
 WAIT_S = 100
 MIB = 1 << 20

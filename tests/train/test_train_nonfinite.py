@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import complete, metrics, run
 
-from train.config import Config
-from train.distributed import World
-from train.learner import Learner
-from train.order import Order
+from spawnlaunch.train.config import Config
+from spawnlaunch.train.distributed import World
+from spawnlaunch.train.learner import Learner
+from spawnlaunch.train.order import Order
+from tests.train.ranks import complete, metrics, run
 
 STEPS, BAD, LR = 6, 3, 0.1
 TASK = """

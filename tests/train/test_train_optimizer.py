@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 import torch
-from ranks import complete, metrics, run
 from torch import nn
 from torch.optim import lr_scheduler
 
-from train.config import Config
-from train.errors import RefusedError
-from train.order import Order
-from train.schedule import schedule
+from spawnlaunch.train.config import Config
+from spawnlaunch.train.errors import RefusedError
+from spawnlaunch.train.order import Order
+from spawnlaunch.train.schedule import schedule
+from tests.train.ranks import complete, metrics, run
 
 STEPS, BATCH, SAMPLES = 8, 6, 30
 TASK = """

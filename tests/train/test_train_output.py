@@ -8,7 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from ranks import ENTRY, SMALL, complete, environment, run
+
+from tests.train.ranks import ENTRY, SMALL, complete, environment, run
 
 TINY = (*SMALL, "--context", "16", "--batch-size", "4", "--steps", "30", "--log-every", "10")
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import complete, run
 from torch import nn
 
-from train.order import Order
+from spawnlaunch.train.order import Order
+from tests.train.ranks import complete, run
 
 STEPS, BATCH = 5, 6
 TASK = """

@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ranks import (
+
+from spawnlaunch.train.leaving import PREEMPTED
+from spawnlaunch.train.preemption import Deadline, requeue
+from tests.train.ranks import (
     ENTRY,
     TINY_MODEL,
     Ended,
@@ -22,9 +25,6 @@ from ranks import (
     until,
 )
 
-from train.leaving import PREEMPTED
-from train.preemption import Deadline, requeue
-
 FLAGS = (
     *(*TINY_MODEL, "--context", "32", "--batch-size", "2", "--log-every", "1"),
     *("--eval-every", "6", "--save-every", "4", "--steps", "12", "--resume", "auto"),
@@ -33,7 +33,7 @@ LONG = (*FLAGS, "--steps", "1000000", "--out", "here")
 SLOW = """
 import os, time
 from pathlib import Path
-from train.tasks.language import Language
+from spawnlaunch.train.tasks.language import Language
 
 class Slow(Language):
     # Where it is slow it says so, and there it is interrupted, if at all.

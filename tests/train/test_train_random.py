@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from ranks import complete
+
+from tests.train.ranks import complete
 
 SAMPLES, HELD_OUT, STEPS, EPOCHS = 24, 7, 6, 3
 DRAWS = """

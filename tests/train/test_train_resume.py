@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from killing import FLAGS, kill_and_resume
-from ranks import complete, history, metrics, run
 
-from train.errors import RefusedError
-from train.saving import find
+from spawnlaunch.train.errors import RefusedError
+from spawnlaunch.train.saving import find
+from tests.train.killing import FLAGS, kill_and_resume
+from tests.train.ranks import complete, history, metrics, run
 
 LAST = "step-00000020"
 PAST = """

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from ranks import complete, metrics, run
 from sklearn import metrics as reference
+
+from tests.train.ranks import complete, metrics, run
 
 COUNTS = {"train": 50, "validation": 17, "test": 23}
 TASK = """
 import torch
 import torch.nn.functional as F
-from train.tasks import scores
+from spawnlaunch.train.tasks import scores
 
 NAMES = ["left", "middle", "right"]
 COUNTS = {"train": 50, "validation": 17, "test": 23}

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from ranks import complete, history, metrics, run
 
-from train.data import to_device
+from spawnlaunch.train.data import to_device
+from tests.train.ranks import complete, history, metrics, run
 
 TASK = """
 import collections, pathlib, threading, torch

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from ranks import complete, history, metrics, run
 
-from train.data import number_on
+from spawnlaunch.train.data import number_on
+from tests.train.ranks import complete, history, metrics, run
 
 MINIMAL = """
 import torch

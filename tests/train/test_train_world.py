@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-from ranks import run
 
-from train.distributed import World, pick_device, read_world
-from train.errors import RefusedError
+from spawnlaunch.train.distributed import World, pick_device, read_world
+from spawnlaunch.train.errors import RefusedError
+from tests.train.ranks import run
 
 LAUNCHED = {
     "RANK": "5",

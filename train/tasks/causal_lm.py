@@ -11,8 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.flags import flag, whole, word
-
+from ..flags import flag, whole, word
 from . import prepared, rows
 from .finetuning import FineTuning
 from .huggingface import config_of, flops_per_token, model_of, origin_of

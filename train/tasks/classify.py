@@ -18,9 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.errors import RefusedError
-from train.flags import flag, whole
-
+from ..errors import RefusedError
+from ..flags import flag, whole
 from . import scores
 
 BYTES = 256

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from train.flags import flag, path, word
-
+from ..flags import flag, path, word
 from . import prepared
 from .huggingface import tokenizer_of
 from .rows import Row, read_splits

@@ -9,7 +9,7 @@ from typing import Any
 import transformers
 from transformers import AutoConfig, AutoTokenizer, ByT5Tokenizer
 
-from train.errors import RefusedError
+from ..errors import RefusedError
 
 # Every rank would print its own; what matters is said by the loop.
 transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]

@@ -19,9 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.errors import RefusedError
-from train.flags import flag, path, whole
-
+from ..errors import RefusedError
+from ..flags import flag, path, whole
 from .gpt import GPT
 from .prepared import Mapped
 

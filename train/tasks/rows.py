@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from train.errors import RefusedError
+from ..errors import RefusedError
 
 HELD_OUT = 10  # one row in so many, where no file holds validation data
 VALIDATION_NAMES = ("validation", "valid", "dev", "test")

@@ -12,9 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from train.errors import RefusedError
-from train.flags import flag, whole, word
-
+from ..errors import RefusedError
+from ..flags import flag, whole, word
 from . import prepared, rows, scores
 from .finetuning import FineTuning
 from .huggingface import config_of, flops_per_token, model_of, origin_of

@@ -5,10 +5,10 @@ import itertools
 import torch
 
 from spawnlaunch.bench.gang import Gang, steps_together_per_second
-from train.commandline import parse
-from train.distributed import World
-from train.learner import Learner
-from train.tasks.language import Language
+from spawnlaunch.train.commandline import parse
+from spawnlaunch.train.distributed import World
+from spawnlaunch.train.learner import Learner
+from spawnlaunch.train.tasks.language import Language
 
 
 def missing(_gang: Gang) -> str | None:
