@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from shlex import join
 
 from spawnlaunch.binding.decide import Seats
@@ -10,7 +11,9 @@ from spawnlaunch.binding.report import report_line, srun_line
 from spawnlaunch.errors import one_line
 from spawnlaunch.node import Node, cpuset
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.run import once
 from spawnlaunch.run.environment import changes
+from spawnlaunch.run.routes import short
 from spawnlaunch.run.worker import Worker
 from spawnlaunch.world import Resolution
 from spawnlaunch.world.facts import Fact
@@ -30,6 +33,17 @@ class Explanation(NamedTuple):
     workers: Sequence[Worker]
     warnings: Sequence[str]
     environ: Mapping[str, str]  # what the launcher inherited
+
+
+def explained(it: Explanation, how: str, hostname: str) -> str:
+    """What --explain prints; the texts of several launchers would come through each other."""
+    if how == "json":
+        import json
+
+        return json.dumps(as_json(it)) + "\n"
+    if it.resolution.world.rank > 0 and once.daemon_of_many(it.environ):
+        return "\n".join(as_lines(it, short(hostname))) + "\n"
+    return "\n".join(as_text(it, colour=sys.stdout.isatty())) + "\n"
 
 
 def as_json(it: Explanation) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """From the machine, the world and the user's wishes to the seats of this launcher's ranks.
 
-`plan` is the pure heart; here is what surrounds it: how many workers a value of --nproc means,
-which CPUs may be divided, and all that is to be said about the result.
+`plan` is the pure heart; here is what surrounds it: which CPUs may be divided, and all that is to
+be said about the result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from spawnlaunch.binding.seats import Task
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import Node
 from spawnlaunch.node.cpuset import CpuSet
-from spawnlaunch.node.visible import Visible, named, step_devices
+from spawnlaunch.node.visible import Visible, step_devices
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request
 from spawnlaunch.world import World
@@ -29,31 +29,6 @@ class Seats(NamedTuple):
     bindings: tuple[Binding, ...]
     allowed: CpuSet  # what was divided
     warnings: tuple[str, ...]  # of this node
-
-
-def count(
-    nproc: int | str, request: Request, node: Node, seen: Visible, environ: Mapping[str, str]
-) -> int:
-    """How many workers a value of --nproc means on this machine. Raises UsageError."""
-    devices = len(seen.devices) or (0 if node.devices else named(environ))
-    cpus = len(node.cpus_allowed or node.cpus_online)
-    if isinstance(nproc, int):
-        if 0 < devices < nproc and not request.oversubscribe:
-            raise UsageError(_too_many(nproc, devices, seen))
-        return nproc
-    if nproc == "cpu":
-        return cpus
-    if nproc == "gpu" and devices == 0:
-        raise UsageError("--nproc gpu: no GPU is visible here; type --nproc N, or --nproc cpu")
-    return devices or cpus
-
-
-def _too_many(nproc: int, devices: int, seen: Visible) -> str:
-    where = f" ({seen.source})" if seen.source else ""
-    return (
-        f"--nproc {nproc}, but {devices} visible devices{where}; type --nproc {devices}, or "
-        f"--oversubscribe for several ranks on one device, or --nproc cpu"
-    )
 
 
 def decide(

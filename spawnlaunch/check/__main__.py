@@ -39,9 +39,12 @@ def _derive_world() -> None:
         return
     from spawnlaunch import world
     from spawnlaunch.request import Program, Request
+    from spawnlaunch.world.place import Capacity
 
     request = Request(nproc=None, program=Program("bundled", "", ()), python=sys.executable)
-    resolution = world.resolve(request, dict(os.environ), os.uname().nodename, lambda _: 1)
+    told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
+    one = Capacity(devices=0, cpus=1)  # who is no launcher is one rank
+    resolution = world.resolve(request, told, os.uname().nodename, one)
     resolution, _ = world.settle(resolution, os.environ, os.uname().nodename)
     me = resolution.world
     os.environ.update(

@@ -7,15 +7,13 @@ import os
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run import logfiles, scratch, terminal
 from spawnlaunch.run.routes import own_files, short
-from spawnlaunch.run.worker import Worker, become
+from spawnlaunch.run.worker import Launch, Worker, become
 
 # What only a launch needs is imported by it: in task mode every import is each rank's cost.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
     from typing import NoReturn
-
-    from spawnlaunch.run.options import Options
 
 # Open files of a guard: of each worker a pidfd, and of each stream that is shown a pipe; and with
 # its own those of a look into /proc and of a module that is imported.
@@ -35,20 +33,22 @@ def in_place(worker: Worker, mask: frozenset[int]) -> NoReturn:
 
 
 def launch(
+    launch: Launch,
     workers: Sequence[Worker],
-    again: Callable[[int], Sequence[Worker]],
-    options: Options,
     mask: frozenset[int],
 ) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
-    `again` gives the workers of restart 1, 2, and so on; `mask` is the signals that they are all
-    started with blocked. Raises UsageError where they cannot all be watched.
+    `workers` are those of the first attempt, `mask` is the signals that all are started with
+    blocked. Raises UsageError where they cannot all be watched.
     """
+    from spawnlaunch.run.options import options
+
+    how = options(launch)
     _check_open_files(workers)
     from spawnlaunch.run import job, launcher
 
-    return launcher.launch(job.Crew(workers, again), options, mask)
+    return launcher.launch(job.Crew(workers, launch), how, mask)
 
 
 def _check_open_files(workers: Sequence[Worker]) -> None:

@@ -15,18 +15,18 @@ from spawnlaunch.run.processtree import Tree
 from spawnlaunch.run.restarts import Tally, restarted
 from spawnlaunch.run.say import PATIENCE_S, say, write
 from spawnlaunch.run.supervisor import Gang
-from spawnlaunch.run.worker import Worker
+from spawnlaunch.run.worker import Launch, Worker, plan, renewed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
 
 class Crew(NamedTuple):
-    """The workers of each attempt."""
+    """The workers of the first attempt, and what those of the others are made of."""
 
     first: Sequence[Worker]
-    again: Callable[[int], Sequence[Worker]]  # for restart 1, 2, ...; raises UsageError
+    launch: Launch
 
 
 def carry_out(gang: Gang, tree: Tree, crew: Crew, options: Options) -> int:
@@ -64,7 +64,7 @@ def _early(gang: Gang, status: int, words: str, options: Options) -> Ending:
 
 def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
     """Run the workers, and run them again as long as the budget of restarts allows it."""
-    workers, tally = crew.first, Tally()
+    (workers, launch), tally = crew, Tally()
     attempts: list[Attempt] = []
     while True:
         ending = gang.run(workers)
@@ -72,7 +72,8 @@ def _run(gang: Gang, tree: Tree, crew: Crew, options: Options) -> Ending:
         if more is None or not end(tree, gang.patience_s) or gang.is_told_to_end():
             return ending._replace(restarted=tuple(attempts))
         try:
-            workers = crew.again(more.total)
+            launch = renewed(launch)
+            workers = plan(launch, more.total)
             logfiles.prepare(workers, options.scratch)
         except UsageError as error:
             say([f"cannot start anew: {error}"])

@@ -10,11 +10,12 @@ from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import KILL, Request
 from spawnlaunch.run.restarts import Budget
 from spawnlaunch.run.routes import ERROR_FILE, own_file
-from spawnlaunch.world import World
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from spawnlaunch.run.worker import Launch
 
 
 class Hang(NamedTuple):
@@ -51,10 +52,9 @@ class Options(NamedTuple):
         return os.path.basename(self.scratch)
 
 
-def options(
-    request: Request, world: World, environ: Mapping[str, str], hostname: str, scratch: str
-) -> Options:
+def options(launch: Launch) -> Options:
     """What the command line and the environment say about it. Raises UsageError."""
+    request, world, environ = launch.request, launch.resolution.world, launch.environ
     result = absolute(own_file(request.result, world), "--result") if request.result else None
     if result:
         from spawnlaunch.run import filing  # few launches want it
@@ -70,8 +70,8 @@ def options(
     return Options(
         grace_s=grace_s,
         grace_why=grace_why,
-        scratch=scratch,
-        hostname=hostname,
+        scratch=launch.scratch,
+        hostname=launch.hostname,
         run_id=world.run_id,
         result=result,
         error_file=error_file or None,

@@ -30,12 +30,14 @@ from spawnlaunch.run.routes import (
     routes,
 )
 from spawnlaunch.run.say import say
-from spawnlaunch.world import Resolution, World
+from spawnlaunch.world import Resolution, World, anew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn
+
+    from spawnlaunch.world.ports import HeldPort
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
@@ -65,23 +67,36 @@ class Worker(NamedTuple):
         return f"rank {self.rank} on {os.uname().nodename}"
 
 
-def plan(
-    request: Request,
-    resolution: Resolution,
-    seats: Sequence[Binding],
-    environ: Mapping[str, str],
-    hostname: str,
-    scratch: str,
-    columns: int | None,
-    restart: int = 0,
-) -> list[Worker]:
+class Launch(NamedTuple):
+    """All that the workers of an attempt are made of."""
+
+    request: Request
+    resolution: Resolution
+    bindings: Sequence[Binding]  # of the workers, in the order of their local ranks
+    environ: Mapping[str, str]  # what the launcher inherited
+    hostname: str
+    scratch: str  # a directory for files that need not outlive the launch
+    columns: int | None  # the width of the terminal that our stdout is
+    held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
+
+
+def renewed(launch: Launch) -> Launch:
+    """What another attempt is made of: another port, unless the user named one.
+
+    Raises UsageError where none is free.
+    """
+    resolution, held_port = anew(launch.resolution, launch.environ)
+    return launch._replace(resolution=resolution, held_port=held_port)
+
+
+def plan(launch: Launch, restart: int = 0) -> list[Worker]:
     """The workers that this launcher starts, in the order of their local ranks.
 
-    `scratch` is a directory for files that need not outlive the launch, `columns` the width of the
-    terminal that our stdout is, and `restart` counts how often they have been started before. A
-    single worker stays in the launcher's session, so that it has the terminal. Raises UsageError
-    for flags that do not fit the ranks that there are.
+    `restart` counts how often they have been started before. A single worker stays in the
+    launcher's session, so that it has the terminal. Raises UsageError for flags that do not fit
+    the ranks that there are.
     """
+    request, resolution, seats, environ, hostname, scratch, columns, _ = launch
     check_filters(request, resolution.world)
     world, exports = resolution.world, resolution.exports
     run = os.path.basename(scratch)  # unique, so it is the mark of this run as well

@@ -20,7 +20,7 @@ from spawnlaunch.world.place import (
     LOCAL,
     NODE,
     TASK,
-    Count,
+    Capacity,
     Facts,
     is_overruled,
     local_place,
@@ -71,10 +71,10 @@ def resolve(
     request: Request,
     environ: Environ,
     hostname: str,
-    count: Count,
+    capacity: Capacity,
     given: Given = slurm.given,
 ) -> Resolution:
-    """Derive the world. `count` says how many workers a value of --nproc means on this machine.
+    """Derive the world. `capacity` is what this machine has for workers.
 
     `given` says what the resource manager gave to all ranks, where that can be seen.
 
@@ -83,7 +83,7 @@ def resolve(
     found = detect.managers(environ)
     manager = found[0] if found else None
     mode = mode_of(request, manager, environ)
-    facts = _place(mode.value, request, manager, environ, hostname, count)
+    facts = _place(mode.value, request, manager, environ, hostname, capacity)
     told_by = _told_by(mode.value, request, manager, environ)
     of_run = manager if mode.value == LOCAL else told_by
     host = master.host(mode.value, told_by, facts, environ, hostname)
@@ -116,14 +116,14 @@ def _place(
     manager: Manager | None,
     environ: Environ,
     hostname: str,
-    count: Count,
+    capacity: Capacity,
 ) -> Facts:
     if mode == LOCAL:
-        return local_place(request, manager, environ, count)
+        return local_place(request, manager, environ, capacity)
     if mode == TASK:
         assert manager is not None
         return task_place(request, manager, environ)
-    return node_place(request, manager, environ, hostname, count)
+    return node_place(request, manager, environ, hostname, capacity)
 
 
 def _told_by(

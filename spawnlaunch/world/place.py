@@ -7,20 +7,23 @@ ends in the command to type.
 from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import MOST_LOCAL, Request
 from spawnlaunch.world import slurm
 from spawnlaunch.world.facts import UNKNOWN, Environ, Fact, first
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeAlias
-
 Facts = dict[str, Fact]
-Count: TypeAlias = "Callable[[int | str], int]"  # from the value of --nproc to a number of workers
 
 TASK, NODE, LOCAL = "task", "node", "local"
+
+
+class Capacity(NamedTuple):
+    """What this machine has for workers."""
+
+    devices: int  # that a worker sees
+    cpus: int  # that are allowed
+    devices_by: str = ""  # the variables that show no other device, as CUDA_VISIBLE_DEVICES
 
 
 def mode_of(request: Request, manager: Manager | None, environ: Environ) -> Fact:
@@ -204,12 +207,12 @@ def _check_task(facts: Facts) -> None:
 
 
 def node_place(
-    request: Request, manager: Manager | None, environ: Environ, hostname: str, count: Count
+    request: Request, manager: Manager | None, environ: Environ, hostname: str, capacity: Capacity
 ) -> Facts:
     """One launcher per node: its node rank and the number of nodes make its workers' ranks."""
     nnodes = _nnodes(request, manager, environ)
     node_rank = _node_rank(request, manager, environ, hostname, nnodes)
-    nproc = _nproc(request, manager, environ, count)
+    nproc = _nproc(request, manager, environ, capacity)
     if node_rank.value >= nnodes.value:
         raise UsageError(
             f"node rank {node_rank.value} ({node_rank.source}) cannot be with {nnodes.value} nodes "
@@ -231,9 +234,11 @@ def node_place(
     return facts
 
 
-def local_place(request: Request, manager: Manager | None, environ: Environ, count: Count) -> Facts:
+def local_place(
+    request: Request, manager: Manager | None, environ: Environ, capacity: Capacity
+) -> Facts:
     """One machine."""
-    nproc = _nproc(request, manager, environ, count)
+    nproc = _nproc(request, manager, environ, capacity)
     alone = "local mode"
     facts = {
         "rank": Fact(0, "first worker of this launcher"),
@@ -255,13 +260,31 @@ def _check_sizes(request: Request, facts: Facts) -> None:
             _check_same(Fact(value, f"--{question.replace('_', '-')}"), facts[question])
 
 
-def _nproc(request: Request, manager: Manager | None, environ: Environ, count: Count) -> Fact:
+def _nproc(request: Request, manager: Manager | None, environ: Environ, capacity: Capacity) -> Fact:
     """The number of workers that this launcher starts."""
     by_flag = None if request.nproc is None else Fact(request.nproc, "--nproc")
     by_manager = manager.answer("nproc", environ) if manager else None
     fact = first([by_flag, by_manager]) or Fact(1, "one worker: --nproc is not given")
     source = fact.source if isinstance(fact.value, int) else f"{fact.source} {fact.value}"
-    return fact._replace(value=count(fact.value), source=source)
+    return fact._replace(value=_number_of_workers(fact.value, request, capacity), source=source)
+
+
+def _number_of_workers(nproc: int | str, request: Request, capacity: Capacity) -> int:
+    """How many workers a value of --nproc means on this machine. Raises UsageError."""
+    devices, cpus, devices_by = capacity
+    if isinstance(nproc, int):
+        if 0 < devices < nproc and not request.oversubscribe:
+            by = f" ({devices_by})" if devices_by else ""
+            raise UsageError(
+                f"--nproc {nproc}, but {devices} visible devices{by}; type --nproc {devices}, or "
+                f"--oversubscribe for several ranks on one device, or --nproc cpu"
+            )
+        return nproc
+    if nproc == "cpu":
+        return cpus
+    if nproc == "gpu" and devices == 0:
+        raise UsageError("--nproc gpu: no GPU is visible here; type --nproc N, or --nproc cpu")
+    return devices or cpus
 
 
 def _nnodes_of(manager: Manager, environ: Environ) -> Fact | None:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from spawnlaunch import cli, world
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world import detect
+from spawnlaunch.world.place import Capacity
 from tests.fuzz.engine import Subject, explained, once_in, plain_line, some
 from tests.fuzz.values import slip, text
 from tests.launching import FOREIGN, REPORTER
@@ -117,9 +118,7 @@ def judge_world(words: list[str], environ: Mapping[str, str]) -> None:
 
 def resolve(words: list[str], environ: Mapping[str, str]) -> world.Resolution:
     request = cli.parse([*words, str(REPORTER)], environ, "python")
-    return world.resolve(
-        request, environ, "node1.cluster", lambda nproc: nproc if isinstance(nproc, int) else 2
-    )
+    return world.resolve(request, environ, "node1.cluster", Capacity(devices=0, cpus=2))
 
 
 def made(case: Case, directory: str) -> dict[str, str]:

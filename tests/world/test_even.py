@@ -4,6 +4,7 @@ import pytest
 
 from spawnlaunch import cli, world
 from spawnlaunch.errors import UsageError
+from spawnlaunch.world.place import Capacity
 from tests.launching import REPORTER
 
 COUNTED = 4
@@ -36,7 +37,7 @@ KUBEFLOW = {
 def derived(flags: list[str], environ: dict[str, str]) -> world.World:
     """The world of a node on which there are COUNTED of anything."""
     request = cli.parse([*flags, str(REPORTER)], environ, "python")
-    return world.resolve(request, environ, "node1", lambda _: COUNTED).world
+    return world.resolve(request, environ, "node1", Capacity(COUNTED, COUNTED)).world
 
 
 @pytest.mark.parametrize(

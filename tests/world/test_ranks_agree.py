@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from spawnlaunch import cli, world
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
+from spawnlaunch.world.place import Capacity
 from tests.launching import WORKERS
 from tests.world.slurm_jobs import Job, Task, random_job
 
@@ -65,11 +66,10 @@ def ranks(job: Job) -> list[int]:
 def derived(task: Task, request: Request) -> world.World | str:
     """The world of a task, or the line that refuses it."""
 
-    def count(nproc: int | str) -> int:
-        return nproc if isinstance(nproc, int) else task.devices
-
+    devices = 0 if isinstance(request.nproc, int) else task.devices
+    capacity = Capacity(devices, task.devices)
     try:
-        found = world.resolve(request, task.environ, task.hostname, count, lambda: task.given)
+        found = world.resolve(request, task.environ, task.hostname, capacity, lambda: task.given)
     except UsageError as error:
         return str(error)
     return found.world

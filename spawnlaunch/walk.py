@@ -1,0 +1,155 @@
+"""One launch from its command line to its workers: who am I, where do I sit, go.
+
+`walk` is the whole of it. Each room is given values that are complete, and hands on one of its own;
+none is entered twice, and none knows a room that comes later.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from spawnlaunch import cli, node, run, world
+from spawnlaunch.binding import decide
+from spawnlaunch.binding.report import report_line
+from spawnlaunch.errors import FlagsError
+from spawnlaunch.node.visible import Visible, named, visible
+from spawnlaunch.run import worker
+from spawnlaunch.run.say import say
+from spawnlaunch.run.worker import Launch
+from spawnlaunch.world.place import Capacity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from spawnlaunch.node import Node
+    from spawnlaunch.request import Request
+    from spawnlaunch.world import Resolution
+
+
+def walk(
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    closed: Sequence[str],
+    mask: frozenset[int],
+) -> int:
+    """Launch what a command line asks for; the result is the exit status.
+
+    `closed` names the standard streams that nobody can write to, `mask` is the signals that the
+    workers are started with blocked. In task mode, and where all goes well, this does not return.
+    Raises UsageError, and cli.Page for what is only to be printed.
+    """
+    hostname = os.uname().nodename
+    request = cli.parse(argv, environ, sys.executable)
+
+    machine = node.read(request.sysfs_root, request.allowed_cpus)
+    seen = visible(machine, environ)
+
+    resolution = world.resolve(request, environ, hostname, _capacity(machine, seen, environ))
+    world.refuse_copies(request, resolution)
+    _refuse_what_needs_a_parent(request, resolution, environ)
+    resolution, held_port = world.settle(resolution, environ, hostname)
+
+    seats = decide.decide(request, machine, seen, resolution.world, environ)
+
+    launch = Launch(
+        request=request,
+        resolution=resolution,
+        bindings=seats.bindings,
+        environ=environ,
+        hostname=hostname,
+        scratch=run.scratch.path(environ),
+        columns=run.terminal.columns(),
+        held_port=held_port,
+    )
+    workers = worker.plan(launch)
+    of_the_job, of_this_node = _warnings(launch, seats.warnings, closed)
+    if request.explain:
+        from spawnlaunch.explain import Explanation, explained
+
+        warnings = (*of_the_job, *of_this_node)
+        explanation = Explanation(resolution, machine, seats, workers, warnings, environ)
+        raise cli.Page(explained(explanation, request.explain, hostname))
+    host = run.short(hostname) if _has_several_nodes(resolution) else ""
+    say(f"warning: {line}" for line in _mine(resolution, of_the_job, of_this_node, host))
+    if not request.quiet:
+        say(
+            report_line(each.rank, each.seat, machine, each.environ["OMP_NUM_THREADS"], host)
+            for each in workers
+        )
+    if resolution.world.mode == "task":
+        run.in_place(workers[0], mask)
+    return run.launch(launch, workers, mask)
+
+
+def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capacity:
+    """What the world needs to know of the machine."""
+    devices = len(seen.devices) or (0 if machine.devices else named(environ))
+    return Capacity(devices, len(machine.cpus_allowed or machine.cpus_online), seen.source)
+
+
+def _has_several_nodes(resolution: Resolution) -> bool:
+    return resolution.world.world_size > resolution.world.local_world_size
+
+
+def _refuse_what_needs_a_parent(
+    request: Request, resolution: Resolution, environ: Mapping[str, str]
+) -> None:
+    """What no launcher can do in this mode, or none of several. Raises FlagsError."""
+    me = resolution.world
+    if request.max_restarts and _has_several_nodes(resolution):
+        from spawnlaunch.world import advised
+
+        raise FlagsError(
+            "--max-restarts starts the workers of one machine anew, and this job has "
+            f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave it "
+            "out, and have Slurm start the whole job anew: #SBATCH --requeue, and behind srun: "
+            + advised.requeue(request.max_restarts)
+        )
+    if me.mode != "task":
+        return
+    if request.need_parent:
+        from spawnlaunch.world import advised
+
+        manager, n = resolution.managers[0], me.local_world_size
+        raise FlagsError(
+            f"{request.need_parent[0]} needs a launcher that stays above its workers, and in task "
+            "mode there is none; type (all other options as they were) one launcher per node: "
+            + advised.launcher_per_node(request, manager, environ, n)
+        )
+    if request.log_dir and not request.redirects.used:
+        raise FlagsError(
+            "--log-dir shows what it keeps, for which a launcher has to stay above its workers, "
+            "and in task mode there is none; type --redirects 3 as well, to keep and not to show"
+        )
+
+
+def _warnings(
+    launch: Launch, of_the_bindings: Sequence[str], closed: Sequence[str]
+) -> tuple[list[str], list[str]]:
+    """What is to be said about the job, and about this node."""
+    request, resolution = launch.request, launch.resolution
+    of_the_job = [
+        *cli.warnings(request, _has_several_nodes(resolution)),
+        *run.own_files(request, resolution.world, launch.environ),
+        *resolution.warnings,
+    ]
+    of_this_node = [*resolution.of_this_node, *of_the_bindings]
+    if "stdout" in closed:
+        of_this_node.append("stdout is closed: what is written there is lost")
+    return of_the_job, of_this_node
+
+
+def _mine(
+    resolution: Resolution, of_the_job: Sequence[str], of_this_node: Sequence[str], host: str
+) -> Iterator[str]:
+    """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times.
+
+    `host` is named before what is of this node, where there are several.
+    """
+    if resolution.world.rank == 0:
+        yield from of_the_job
+    if resolution.world.local_rank == 0:
+        for line in of_this_node:
+            yield f"{host}: {line}" if host else line
