@@ -144,9 +144,12 @@ def test_a_debugger_works_in_a_single_worker_and_keeps_CTRL_C(tmp_path: Path):
         tty.type(b"p answer * 100\n")
         tty.read_until("4200")
         tty.read_until("(Pdb)", 2)
+        until(lambda: asks_for_keys(tty.fd), "the prompt is open")
         tty.type(CTRL_C)  # at the prompt: the debugger's own business
         tty.read_until("KeyboardInterrupt")
         tty.read_until("(Pdb)", 3)
+        until(lambda: asks_for_keys(tty.fd), "the prompt is open")
+        time.sleep(1)  # a person reads, and the launcher sees the prompt, which was closed a moment
         tty.type(b"c\n")
         tty.read_until("runrun")
         tty.type(CTRL_C)  # into the running program: back to the prompt
