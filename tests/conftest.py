@@ -9,7 +9,7 @@ import pytest
 
 from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
-from tests.launching import heed_signals
+from tests.support.launching import heed_signals
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("timeless", deadline=None)

@@ -9,13 +9,14 @@ import pytest
 
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from tests.launching import (
+from tests.support.launching import (
     LAUNCHER,
     MPICH_RANK,
     REPORTER,
     SLURM_TASK,
     clean_environ,
     launch,
+    run,
 )
 
 DIGITS = "9" * 5000
@@ -189,11 +190,5 @@ def test_a_launch_needs_no_working_directory(tmp_path: Path):
 def in_a_deleted_directory(tmp_path: Path, words: str) -> subprocess.CompletedProcess[str]:
     gone = tmp_path / "gone"
     gone.mkdir()
-    return subprocess.run(
-        f"cd {gone} && rmdir {gone} && {shlex.join(LAUNCHER)} --quiet {words}",
-        shell=True,
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    script = f"cd {gone} && rmdir {gone} && {shlex.join(LAUNCHER)} --quiet {words}"
+    return run("sh", "-c", script)

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -12,9 +11,10 @@ import pytest
 from spawnlaunch import cli
 from spawnlaunch.cli import Program
 from spawnlaunch.errors import UsageError
-from tests.cluster.required import require_programs
-from tests.launching import WORKERS, clean_environ, launch
-from tests.run.watching import launched, until
+from tests.support.launching import AS_ROOT, WORKERS, clean_environ, launch, run
+from tests.support.processes import until
+from tests.support.required import require_programs
+from tests.support.watching import launched
 
 SCRIPT = str(WORKERS / "report.py")
 
@@ -211,14 +211,7 @@ def test_a_flag_that_sets_a_variable_ends_in_a_line_that_exports_it(words, expor
     assert done.returncode == 2
     line = done.stderr.partition("; type ")[2].strip()
     assert line == f"{exported} python -m spawnlaunch --no-prefix --no-python printenv {name}"
-    ran = subprocess.run(
-        line.replace("python", sys.executable, 1),
-        shell=True,
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    ran = run("sh", "-c", line.replace("python", sys.executable, 1))
     assert f"{name}={ran.stdout.strip()}" == exported.replace("'", ""), ran.stderr
 
 
@@ -259,13 +252,8 @@ def test_a_file_of_hosts_is_for_mpirun_which_starts_us(words: str, kept: str, tm
     assert done.returncode == 2
     line = done.stderr.partition(" type ")[2].partition(", or on each host ")[0].strip()
     assert line == f"mpirun {kept}--hostfile {hosts} python -m spawnlaunch --no-prefix {script}"
-    ranks = subprocess.run(
-        line.replace("python", sys.executable, 1),
-        shell=True,
-        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
-        capture_output=True,
-        text=True,
-        check=False,
+    ranks = run(
+        "sh", "-c", line.replace("python", sys.executable, 1), environ=clean_environ(**AS_ROOT)
     )
     assert sorted(ranks.stdout.splitlines()) == ["rank 0", "rank 1"], ranks.stderr
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.cluster.required import require_programs
-from tests.launching import clean_environ
+from tests.support.launching import clean_environ
+from tests.support.required import require_programs
 
 require_programs("strace", package="strace")
 

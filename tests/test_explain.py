@@ -3,13 +3,12 @@
 import json
 import os
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from spawnlaunch.run.environment import MARK
-from tests.launching import (
+from tests.support.launching import (
     LAUNCHER,
     MPICH_RANK,
     REPORTER,
@@ -17,6 +16,7 @@ from tests.launching import (
     clean_environ,
     explain,
     launch,
+    run,
 )
 
 STEP = {**SLURM_TASK, "SLURM_NTASKS": "4"}
@@ -156,8 +156,6 @@ def test_a_reader_that_has_seen_enough_ends_it_as_it_ends_other_programs():
     reader, writer = os.pipe()
     os.close(reader)
     command = [*LAUNCHER, "--explain", str(REPORTER)]
-    done = subprocess.run(
-        command, env=clean_environ(), stdout=writer, stderr=subprocess.PIPE, text=True, check=False
-    )
+    done = run(*command, stdout=writer)
     os.close(writer)
     assert (done.returncode, done.stderr) == (-signal.SIGPIPE, "")

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.launching import run
+
 ROOT = Path(__file__).parents[1]
 # What torch and the others are taken from; the package itself is of the wheel.
 DEPENDENCIES = sysconfig.get_path("purelib")
@@ -71,8 +73,6 @@ def test_a_program_runs_beside_modules_of_the_user(
     python: Path, crowded: Path, words: str, said: str
 ):
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHON", "SLURM"))}
-    done = subprocess.run(
-        [python, "-m", *words.split()], cwd=crowded, env=environ, capture_output=True, text=True
-    )
+    done = run(python, "-m", *words.split(), cwd=crowded, environ=environ)
     assert done.returncode == 0, done.stderr
     assert said in done.stdout

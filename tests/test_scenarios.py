@@ -9,7 +9,7 @@ from spawnlaunch.node import Node, cpuset
 from tests.binding import scenarios
 from tests.binding.rules import Placed
 from tests.binding.scenarios import Scenario
-from tests.launching import explain
+from tests.support.launching import explain
 
 scenarios.require()
 

@@ -1,7 +1,6 @@
 """From samples to the table, the advice, the file and the picture."""
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -15,9 +14,9 @@ from spawnlaunch.bench.workloads import triad
 from spawnlaunch.errors import UsageError
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
-from tests.launching import clean_environ
 from tests.node import machines
 from tests.node.tree import node_of
+from tests.support.launching import run
 
 
 def laptop(**ratios: dict[str, float]) -> result.Result:
@@ -138,13 +137,7 @@ def test_the_picture_of_eight_devices_has_no_colour(tmp_path: Path):
 def test_a_picture_is_refused_before_anything_is_measured_where_there_is_no_matplotlib():
     block = "import sys; sys.modules['matplotlib'] = None; "
     code = f"{block}sys.argv[1:] = ['--plot', 'a.png']; import spawnlaunch.bench.__main__ as b; "
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}sys.exit(b.main())"],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run(sys.executable, "-c", f"{code}sys.exit(b.main())")
     assert done.returncode == 2
     assert "pip install 'spawnlaunch[plots]'" in done.stderr
 

@@ -17,7 +17,8 @@ from spawnlaunch.bench import meeting, result, stats
 from spawnlaunch.bench.meeting import LostError, Meeting
 from spawnlaunch.bench.rounds import order
 from tests.cluster.slurm import Slurm
-from tests.launching import LAUNCHER, WORKERS, clean_environ, nothing_left_behind
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
+from tests.support.processes import nothing_left_behind
 
 BENCH = (sys.executable, "-m", "spawnlaunch.bench")
 TWO_RANKS = (*BENCH, "--nproc", "2")
@@ -28,21 +29,17 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def run(*command: object, **environ: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*map(str, command)],
-        env=clean_environ(**environ),
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-
-
 def bench(file: Path, *words: object, **environ: str) -> tuple[result.Result, str]:
     """The result that a bench of two ranks wrote, and what it printed."""
     command = words.index("--") if "--" in words else len(words)
-    done = run(*TWO_RANKS, "--json", file, *words[:command], *words[command:], **environ)
+    done = run(
+        *TWO_RANKS,
+        "--json",
+        file,
+        *words[:command],
+        *words[command:],
+        environ=clean_environ(**environ),
+    )
     assert done.returncode == 0, done.stderr
     return result.read(str(file)), done.stdout
 
@@ -115,7 +112,14 @@ def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_
     script = 'echo broken here >&2; [ "$RANK" = 1 ] && exit 3; exec sleep 600'
     with nothing_left_behind("BENCH_TEST=fails"):
         done = run(
-            *TWO_RANKS, "--json", tmp_path / "no", "--", "sh", "-c", script, BENCH_TEST="fails"
+            *TWO_RANKS,
+            "--json",
+            tmp_path / "no",
+            "--",
+            "sh",
+            "-c",
+            script,
+            environ=clean_environ(BENCH_TEST="fails"),
         )
     assert done.returncode == 1
     assert "error: command on rank 1: sh ended with status 3:\nbroken here" in done.stderr
@@ -126,7 +130,7 @@ def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
     file = tmp_path / "found.json"
     words = ("--workloads", "compute,loader", "--arms", "auto", "--rounds", "3", "--progress")
     command = [*map(str, (*TWO_RANKS, *words, "--json", file, *SHORT))]
-    with subprocess.Popen(command, env=clean_environ(), stderr=subprocess.PIPE) as process:
+    with start(*command, stderr=subprocess.PIPE, text=False, stdout=None) as process:
         assert process.stderr is not None
         said = b""
         while b"loader" not in said:
@@ -210,7 +214,7 @@ def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPa
 
 
 def test_variables_that_take_the_cpus_away_are_refused_with_what_to_type():
-    done = run(*TWO_RANKS, "--rounds", "1", OMP_PROC_BIND="close")
+    done = run(*TWO_RANKS, "--rounds", "1", environ=clean_environ(OMP_PROC_BIND="close"))
     assert done.returncode == 2
     assert "OMP_PROC_BIND=close binds the worker's main thread to one place" in done.stderr
     assert "set OMP_PROC_BIND=false" in done.stderr

@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cluster.slurm import require_slurm, start
-from tests.launching import LAUNCHER, clean_environ, launch
+from tests.support.launching import LAUNCHER, clean_environ, launch, run
 
 CHECK = ("-m", "spawnlaunch.check")
 CPUS = sorted(os.sched_getaffinity(0))
@@ -18,16 +17,9 @@ CPUS = sorted(os.sched_getaffinity(0))
 needs_two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 
 
-def run(*command: object, **environ: str) -> tuple[int, dict[str, Any]]:
+def told(*command: object) -> tuple[int, dict[str, Any]]:
     """The status of a command that ends in the check with --json, and what it printed."""
-    done = subprocess.run(
-        [*map(str, command)],
-        env=clean_environ(**environ),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    done = run(*command)
     lines = [line for line in done.stdout.splitlines() if line.startswith('{"ranks"')]
     assert len(lines) == 1, done.stderr
     return done.returncode, json.loads(lines[0])
@@ -35,7 +27,7 @@ def run(*command: object, **environ: str) -> tuple[int, dict[str, Any]]:
 
 @needs_two_cpus
 def test_pinned_workers_keep_their_cpus_in_all_threads_and_in_loaders():
-    status, said = run(*LAUNCHER, "--nproc", 2, *CHECK, "--json")
+    status, said = told(*LAUNCHER, "--nproc", 2, *CHECK, "--json")
     assert (status, said["findings"]) == (0, [])
     masks = [rank["cpus"] for rank in said["ranks"]]
     assert len(set(masks)) == 2
@@ -48,14 +40,14 @@ def test_pinned_workers_keep_their_cpus_in_all_threads_and_in_loaders():
 @needs_two_cpus
 def test_unpinned_workers_of_torchrun_are_told_that_they_share():
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
-    status, said = run(*torchrun, *CHECK, "--json")
+    status, said = told(*torchrun, *CHECK, "--json")
     assert status != 0
     assert [finding["rule"] for finding in said["findings"]] == ["shared-cores"]
     assert said["findings"][0]["ranks"] == [0, 1]
 
 
 def test_a_mask_set_by_taskset_is_respected_to_the_last_thread():
-    status, said = run("taskset", "-c", CPUS[-1], *LAUNCHER, "--nproc", 1, *CHECK, "--json")
+    status, said = told("taskset", "-c", CPUS[-1], *LAUNCHER, "--nproc", 1, *CHECK, "--json")
     (rank,) = said["ranks"]
     assert rank["threads"] == [str(CPUS[-1])]
     assert rank["loader_cpus"] == str(CPUS[-1])
@@ -65,7 +57,7 @@ def test_a_mask_set_by_taskset_is_respected_to_the_last_thread():
 @needs_two_cpus
 def test_a_real_cpuset_is_respected(small_cpuset: Path):
     join = ("sh", "-c", f'echo $$ > {small_cpuset}/tasks && exec "$@"', "sh")
-    _, said = run(*join, *LAUNCHER, "--nproc", 2, *CHECK, "--json")
+    _, said = told(*join, *LAUNCHER, "--nproc", 2, *CHECK, "--json")
     assert [rank["threads"] for rank in said["ranks"]] == [[str(CPUS[1])]] * 2
     assert [rank["loader_cpus"] for rank in said["ranks"]] == [str(CPUS[1])] * 2
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import LAUNCHER, ROOT, clean_environ, launch
+from tests.support.launching import LAUNCHER, ROOT, clean_environ, launch
 
 require_slurm()
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster import configuration
-from tests.cluster.required import require_programs, require_root
+from tests.support.required import require_programs, require_root
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]

@@ -4,17 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.required import skip_or_fail
 from tests.cluster.slurm import REPOSITORY, require_slurm, start
+from tests.support.processes import until
+from tests.support.required import skip_or_fail
 
 require_slurm()
 
-PATIENCE_S = 20
+PATIENCE_S = 100
 
 
 def test_four_nodes_are_idle(slurm):
@@ -39,7 +39,7 @@ def test_a_wrong_address_is_another_host_where_nobody_listens(slurm):
     listen = "import socket; s = socket.create_server(('', 23456)); s.accept()"
     connect = "import socket; socket.create_connection((input(), 23456), 5); print('connected')"
     with slurm.popen(["srun", "--nodelist=node1", sys.executable, "-c", listen]) as server:
-        wait_for(lambda: ":5BA0 " in on(slurm, "node1", "cat", "/proc/net/tcp").stdout)
+        until(lambda: ":5BA0 " in on(slurm, "node1", "cat", "/proc/net/tcp").stdout, "it listens")
         wrong = on(slurm, "node2", sys.executable, "-c", connect, stdin="node2\n")
         right = on(slurm, "node2", sys.executable, "-c", connect, stdin="node1\n")
         server.wait(PATIENCE_S)
@@ -141,7 +141,7 @@ class TestNothingIsLeftBehind:
         cluster = start()
         cluster.submit("#!/bin/sh\nsrun sleep 600\n", "--nodes=2")
         namespace = cluster.pid_namespace()
-        wait_for(lambda: "sleep" in processes(namespace))
+        until(lambda: "sleep" in processes(namespace), "the step runs")
         cluster.stop()
         assert processes(namespace) == []
         assert traces() == before
@@ -154,10 +154,10 @@ class TestNothingIsLeftBehind:
         )
         try:
             namespace = int(session.stdout.readline())
-            wait_for(lambda: processes(namespace).count("sleep") == 2)
+            until(lambda: processes(namespace).count("sleep") == 2, "the step runs")
             session.send_signal(number)
             session.wait(PATIENCE_S)
-            wait_for(lambda: processes(namespace) == [])
+            until(lambda: processes(namespace) == [], "nothing is left")
         finally:
             session.kill()
             session.wait()
@@ -206,10 +206,3 @@ def slurm_files(directory: Path) -> list[str]:
 def on(slurm, node: str, *command: str, stdin: str = "") -> subprocess.CompletedProcess:
     """`command` in a step of its own on `node`."""
     return slurm.run(["srun", "--overlap", f"--nodelist={node}", *command], stdin=stdin)
-
-
-def wait_for(condition) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "not within the time given"
-        time.sleep(0.05)

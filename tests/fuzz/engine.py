@@ -14,7 +14,7 @@ from random import Random
 from types import FrameType
 from typing import Any, NamedTuple
 
-from tests.launching import clean_environ
+from tests.support.launching import clean_environ
 
 PATIENCE_S = 60  # for what takes milliseconds
 MEMORY_BYTES = 1 << 30  # in which the launcher takes a hundredth

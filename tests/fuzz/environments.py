@@ -17,7 +17,7 @@ from spawnlaunch.world import detect
 from spawnlaunch.world.place import Capacity
 from tests.fuzz.engine import Subject, explained, once_in, plain_line, some
 from tests.fuzz.values import slip, text
-from tests.launching import FOREIGN, REPORTER
+from tests.support.launching import FOREIGN, REPORTER
 
 HERE = Path(world.__path__[0]).parent
 HET_GROUPS = [f"SLURM_JOB_NODELIST_{word}_GROUP_{i}" for word in ("HET", "PACK") for i in (0, 1)]

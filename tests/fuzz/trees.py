@@ -23,8 +23,8 @@ from tests.binding import scenarios
 from tests.binding.test_generated import check, near
 from tests.fuzz.engine import Subject, explained, once_in
 from tests.fuzz.values import slip
-from tests.launching import REPORTER
 from tests.node.tree import AMD, INTEL, Gpu, Machine, add_tiles, build, cores, write
+from tests.support.launching import REPORTER
 
 _GROUPS = ("0-3,8-11", "4-7,12-15")
 NVIDIA_NODE = Machine(

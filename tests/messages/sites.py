@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.launching import ROOT
+from tests.support.launching import ROOT
 
 SOURCE = ROOT / "spawnlaunch"
 NO_LAUNCHER = ("bench", "check", "train")

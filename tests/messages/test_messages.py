@@ -11,11 +11,11 @@ from typing import NamedTuple
 import pytest
 
 from spawnlaunch.world.ports import hold_free_port
-from tests.cluster.required import require_programs, require_root
-from tests.launching import ROOT, clean_environ
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row, typed
 from tests.messages.sites import Site, sites
+from tests.support.launching import ROOT, clean_environ, run
+from tests.support.required import require_programs, require_root
 
 require_programs("mpirun", package="openmpi-bin")
 require_programs("unshare", package="util-linux")
@@ -33,14 +33,13 @@ def typed_in(directory: Path, row: Row, *, wrong: bool) -> subprocess.CompletedP
     environ = clean_environ(PATH=ways, **{"PYTHONPATH": str(ROOT), **row.environ})
     environ["PYTHONPATH"] = f"{ROOT}:{environ['PYTHONPATH']}"
     environ |= zip(("PORT", "PORT2"), free_ports(), strict=True)
-    return subprocess.run(
-        ["bash", "-c", f"{before}\n{typed(line)}"],
+    return run(
+        "bash",
+        "-c",
+        f"{before}\n{typed(line)}",
         cwd=directory,
-        env=environ,
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+        environ=environ,
+        timeout_s=TIMEOUT_S,
     )
 
 

@@ -12,9 +12,9 @@ from benchmarks import plan as benchmark
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node.visible import visible
-from tests.effort import effort
 from tests.node import machines
 from tests.node.tree import Machine, build
+from tests.support.effort import effort
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node import Device, Node, amd, cpuset, nvidia, pci
 from spawnlaunch.node.visible import visible
-from tests.effort import effort
 from tests.node import machines
 from tests.node.tree import AMD, ASPEED, INTEL, MELLANOX, Gpu, Machine, add_tiles, build, write
+from tests.support.effort import effort
 
 DESK = Machine("desk", "invented", ("0,4", "1,5", "2,6", "3,7"), {0: "0-7"}, ("0-7",), ("0-7",))
 TWO_NODES = DESK._replace(numa={0: "0-1,4-5", 1: "2-3,6-7"})

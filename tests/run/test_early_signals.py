@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, ROOT, SLURM_TASK, clean_environ
+from tests.support.launching import LAUNCHER, ROOT, SLURM_TASK, clean_environ, run
 
 # Python imports this by itself when it starts.
 SITECUSTOMIZE = """
@@ -59,12 +59,11 @@ def launch_signalled(
         MOMENT=str(moment), SIGNUM=str(int(signum)), SENT=str(tmp_path / "sent"), **extra
     )
     environ["PYTHONPATH"] = f"{tmp_path}:{ROOT}"
-    done = subprocess.run(
-        [*LAUNCHER, "--quiet", *words],
-        env=environ,
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        *LAUNCHER,
+        "--quiet",
+        *words,
+        environ=environ,
         preexec_fn=partial(signal.pthread_sigmask, signal.SIG_BLOCK, blocked) if blocked else None,
     )
     assert (tmp_path / "sent").exists(), done.stderr
@@ -88,12 +87,14 @@ def test_they_wait_from_our_first_line_on(tmp_path: Path):
 def test_the_workers_have_the_mask_that_the_launcher_was_started_with(
     blocked: tuple[int, ...], mode: str
 ):
-    done = subprocess.run(
-        [*LAUNCHER, "--quiet", "--no-python", sys.executable, "-c", PENDING],
-        env=clean_environ(**(SLURM_TASK if mode == "task" else {})),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        *LAUNCHER,
+        "--quiet",
+        "--no-python",
+        sys.executable,
+        "-c",
+        PENDING,
+        environ=clean_environ(**(SLURM_TASK if mode == "task" else {})),
         preexec_fn=partial(signal.pthread_sigmask, signal.SIG_BLOCK, blocked) if blocked else None,
     )
     assert json.loads(done.stdout) == [[], sorted(blocked)], done.stderr

@@ -8,7 +8,7 @@ import pytest
 
 from spawnlaunch.run.errorfile import TAIL_BYTES, last_words, traceback_in
 from spawnlaunch.run.outcome import Outcome
-from tests.run.watching import launched
+from tests.support.watching import launched
 
 STACK = "Traceback (most recent call last):\n  ...\nValueError: bad\n"
 

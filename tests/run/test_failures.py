@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
 import textwrap
 import uuid
 from collections.abc import Iterator
@@ -12,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import HOST, LAUNCHER, WORKERS, clean_environ, launch, nothing_left_behind
-from tests.run.watching import FAMILY, launched, state, until
+from tests.support.launching import FAMILY, HOST, LAUNCHER, WORKERS, clean_environ, launch, start
+from tests.support.processes import nothing_left_behind, state, until
+from tests.support.watching import launched
 
 FAIL = WORKERS / "fail.py"
 
@@ -218,23 +218,21 @@ def test_nobody_who_reads_stderr_does_not_keep_the_workers_alive(tmp_path: Path)
     mark = f"TMPDIR={tmp_path}"
     with (
         nothing_left_behind(mark),
-        subprocess.Popen(
-            [
-                *LAUNCHER,
-                "--nproc",
-                "2",
-                "--grace",
-                "1",
-                "--quiet",
-                str(FAMILY),
-                "stubborn",
-                "--",
-                "0:exit",
-                "6",
-            ],
-            env=clean_environ(TMPDIR=str(tmp_path)),
-            stdout=subprocess.PIPE,
+        start(
+            *LAUNCHER,
+            "--nproc",
+            "2",
+            "--grace",
+            "1",
+            "--quiet",
+            FAMILY,
+            "stubborn",
+            "--",
+            "0:exit",
+            "6",
+            environ=clean_environ(TMPDIR=str(tmp_path)),
             stderr=outlet,
+            text=False,
         ) as launcher,
     ):
         assert launcher.wait(60) == 6

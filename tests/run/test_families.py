@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="needs root, to make a namespace"
@@ -56,11 +55,17 @@ def play(clans: list, victim: str, signum: int) -> dict:
         workers = (str(WORKERS / "clan.py"), str(file), json.dumps(clans))
         flags = ("--quiet", "--grace", "0.5", "--nproc", str(len(clans)))
         oracle = (sys.executable, str(WORKERS / "oracle.py"), str(file), str(count))
-        done = subprocess.run(
-            [*ALONE, *oracle, victim, str(int(signum)), *LAUNCHER, *flags, *workers],
-            env=clean_environ(TMPDIR=directory), capture_output=True, text=True, check=False,
-            timeout=200,
-        )  # fmt: skip
+        done = run(
+            *ALONE,
+            *oracle,
+            victim,
+            int(signum),
+            *LAUNCHER,
+            *flags,
+            *workers,
+            environ=clean_environ(TMPDIR=directory),
+            timeout_s=200,
+        )
     assert done.returncode == 0, done.stderr
     assert "internal error" not in done.stderr
     assert "could not kill" not in done.stderr

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ, launch
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run
 
 FULL, NULL = os.makedev(1, 7), os.makedev(1, 3)  # null(4), full(4)
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to make a device")
@@ -32,10 +32,7 @@ def filed(
         "exit",
         "7",
     ]
-    return subprocess.run(
-        words, env=clean_environ(**extra), stdout=stdout, stderr=subprocess.PIPE,
-        text=True, timeout=60, check=False,
-    )  # fmt: skip
+    return run(*words, environ=clean_environ(**extra), stdout=stdout)
 
 
 def is_whole(text: str) -> bool:
@@ -141,12 +138,8 @@ def test_what_cannot_be_written_leaves_nothing_and_the_old_file_as_it_was(by: st
     fill = f"mount -t tmpfs -o size=8k none {disk} && echo old >{disk}/file && yes >{disk}/big"
     words = [*LAUNCHER, "--quiet", *flags, str(WORKERS / "fail.py"), "0", "exit", "7"]
     then = f'"$@"; echo $?; ls -A {disk}; cat {disk}/file'
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", f"{fill}; {then}", "sh", *words],
-        env=clean_environ(**extra),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        "unshare", "-m", "sh", "-c", f"{fill}; {then}", "sh", *words, environ=clean_environ(**extra)
     )
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip("cannot make a small disk here")

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.watching import FAMILY, launched
+from tests.support.launching import FAMILY
+from tests.support.watching import launched
 
 # The guard's call number N of a function of ours fails, and with ALWAYS every one from then on.
 FAILING = """

@@ -13,9 +13,9 @@ import pytest
 from spawnlaunch.run import pyspy, threads
 from spawnlaunch.run.decisions import TIMED_OUT
 from spawnlaunch.run.signals import STACKS
-from tests.launching import WORKERS, launch, reports
-from tests.run.test_without_guard import COMMAND as WITHOUT_GUARD
-from tests.run.watching import Launch, launched, state, until
+from tests.support.launching import WITHOUT_GUARD, WORKERS, launch, reports
+from tests.support.processes import state, until
+from tests.support.watching import Launch, launched
 
 STUCK = WORKERS / "stuck.py"
 QUICKLY = ("--hang-timeout", "0.7", "--on-hang", "kill", "--grace", "0.5")

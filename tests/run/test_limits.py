@@ -12,8 +12,9 @@ import pytest
 
 from tests.cluster import configuration
 from tests.cluster.slurm import Slurm, require_slurm, start
-from tests.launching import LAUNCHER, ROOT, processes_with
-from tests.run.watching import FAMILY, Launch, children, launched, state, until
+from tests.support.launching import FAMILY, LAUNCHER, ROOT
+from tests.support.processes import children, processes_with, state, until
+from tests.support.watching import Launch, launched
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
 

@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import (
+from tests.support.launching import (
     HOST,
     LAUNCHER,
     WORKERS,
     clean_environ,
     launch,
-    nothing_left_behind,
-    processes_with,
     reports,
+    run,
+    start,
 )
+from tests.support.processes import nothing_left_behind, processes_with
 
 CONTRACT = {
     "ROLE_NAME": "default",
@@ -100,13 +101,7 @@ def test_shares_of_the_allowed_cpus_are_disjoint_and_cover_them():
 
 def test_a_mask_that_somebody_set_is_not_left():
     cpu = min(os.sched_getaffinity(0))
-    done = subprocess.run(
-        ["taskset", "-c", str(cpu), *LAUNCHER, "--nproc", "2", str(WORKERS / "report.py")],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run("taskset", "-c", cpu, *LAUNCHER, "--nproc", "2", WORKERS / "report.py", check=True)
     assert [worker["cpus"] for worker in reports(done.stdout)] == [[cpu], [cpu]]
 
 
@@ -144,12 +139,13 @@ def test_a_signal_to_the_launcher_ends_the_workers(signum, nproc):
     mark = f"TEST_MARK={uuid.uuid4()}"
     name, _, value = mark.partition("=")
     with nothing_left_behind(mark):
-        launcher = subprocess.Popen(
-            [*LAUNCHER, "--nproc", str(nproc), str(WORKERS / "sleep.py")],
-            env=clean_environ(**{name: value}),
-            stdout=subprocess.PIPE,
+        launcher = start(
+            *LAUNCHER,
+            "--nproc",
+            nproc,
+            WORKERS / "sleep.py",
+            environ=clean_environ(**{name: value}),
             stderr=subprocess.PIPE,
-            text=True,
         )
         for _ in range(nproc):
             assert launcher.stdout.readline().startswith("ready")
@@ -176,12 +172,8 @@ def test_ranks_find_each_other_through_torch():
 
 
 def test_the_launcher_imports_neither_torch_nor_numpy():
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "spawnlaunch", "--no-python", "true"],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=True,
+    done = run(
+        sys.executable, "-X", "importtime", "-m", "spawnlaunch", "--no-python", "true", check=True
     )
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
     assert "spawnlaunch.run.supervisor" in imported

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.launching import REPORTER, launch, reports
+from tests.support.launching import REPORTER, launch, reports
 
 OLD_SCRIPT = """
 import argparse

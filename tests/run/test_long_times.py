@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import WORKERS, launch
-from tests.run.test_without_guard import COMMAND as WITHOUT_GUARD
-from tests.run.watching import launched
+from tests.support.launching import WITHOUT_GUARD, WORKERS, launch
+from tests.support.watching import launched
 
 LONG = (2147484, 10**20)  # one second more than 2**31 ms; and what no clock will reach
 FLAGS = ("--timeout", "--grace", "--hang-timeout", "--restart-window")

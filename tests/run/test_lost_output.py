@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
 
 CHATTER = WORKERS / "chatter.py"
 SPEAK = ("--no-python", "sh", "-c", "echo said by $RANK; echo also by $RANK >&2")
@@ -20,13 +20,14 @@ AS_USERS_DO = (*LAUNCHER[:-1], "--quiet")
 
 def shell(redirected: str, *words: object) -> subprocess.CompletedProcess[str]:
     """A launch whose streams a shell redirects."""
-    return subprocess.run(
-        ["sh", "-c", f'"$@" {redirected}', "sh", *AS_USERS_DO, *map(str, words)],
-        env=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
+    return run(
+        "sh",
+        "-c",
+        f'"$@" {redirected}',
+        "sh",
+        *AS_USERS_DO,
+        *words,
+        environ=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"),
     )
 
 
@@ -97,14 +98,7 @@ def test_workers_have_files_beyond_the_soft_limit_on_descriptors_and_keep_it(tmp
 
 def limited(limit: str, *words: object) -> subprocess.CompletedProcess[str]:
     """A launch under a limit of the shell's."""
-    return subprocess.run(
-        ["sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *AS_USERS_DO, *map(str, words)],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-    )
+    return run("sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *AS_USERS_DO, *words)
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs a small disk")
@@ -116,13 +110,7 @@ def test_a_disk_that_becomes_full_keeps_what_it_has(where: str, tmp_path: Path):
     worker = ["--no-python", "sh", "-c", "for i in $(seq 20000); do echo line $i; done"]
     launch = f'"$@" >{where.format(disk=disk)} 2>{tmp_path}/err; echo $?'
     small = f"mount -t tmpfs -o size=64k none {disk} && {{ {launch}; cat $(find {disk} -type f); }}"
-    done = subprocess.run(
-        ["unshare", "-m", "sh", "-c", small, "sh", *words, *worker],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = run("unshare", "-m", "sh", "-c", small, "sh", *words, *worker, check=True)
     status, *kept = done.stdout.splitlines()
     assert int(status) == os.EX_IOERR
     assert len(kept) > 1000
@@ -136,13 +124,7 @@ def test_a_reader_that_has_stopped_does_not_cost_the_files_their_end(tmp_path: P
     flags = ["--nproc", "2", "--grace", "0", "--log-dir", str(tmp_path / "{rank}")]
     # More than what may wait and the reader's pipe can hold, less than with the workers' pipes.
     worker = ["--no-python", "sh", "-c", f"yes {'x' * 99} | head -n 5600"]
-    launcher = subprocess.Popen(
-        [*AS_USERS_DO, *flags, *worker],
-        env=clean_environ(),
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    launcher = start(*AS_USERS_DO, *flags, *worker, stdout=theirs, stderr=subprocess.PIPE)
     os.close(theirs)
     _, stderr = launcher.communicate(timeout=60)
     os.close(ours)
@@ -155,11 +137,16 @@ def test_a_reader_that_has_stopped_does_not_cost_the_files_their_end(tmp_path: P
 @pytest.mark.full
 def test_workers_that_wait_for_a_reader_are_told_of(tmp_path: Path):
     with (tmp_path / "err").open("w+") as err:
-        launcher = subprocess.Popen(
-            [*AS_USERS_DO, "--nproc", "2", "--no-python", "sh", "-c", "yes | head -c 3000000"],
-            env=clean_environ(),
-            stdout=subprocess.PIPE,
+        launcher = start(
+            *AS_USERS_DO,
+            "--nproc",
+            "2",
+            "--no-python",
+            "sh",
+            "-c",
+            "yes | head -c 3000000",
             stderr=err,
+            text=False,
         )
         told = tmp_path / "err"
         while not told.read_text():
@@ -179,11 +166,8 @@ def test_what_a_reader_that_had_stopped_has_missed_is_named_when_it_reads_again(
     script = (
         f"yes {'x' * 99} | head -n 20000; until test -e {tmp_path}/go; do sleep .1; done; echo on"
     )
-    launcher = subprocess.Popen(
-        [*AS_USERS_DO, *flags, "--no-python", "sh", "-c", script],
-        env=clean_environ(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+    launcher = start(
+        *AS_USERS_DO, *flags, "--no-python", "sh", "-c", script, stderr=subprocess.PIPE, text=False
     )
     assert launcher.stdout
     files = [tmp_path / f"{rank}" / "stdout.log" for rank in range(2)]
@@ -213,7 +197,7 @@ def test_what_a_reader_that_had_stopped_has_missed_is_named_when_it_reads_again(
 def test_no_grace_cuts_the_output_of_a_run_that_ends_well(grace: str):
     words = [*AS_USERS_DO, "--nproc", "2", "--grace", grace, str(CHATTER), "9000", "1"]
     slowly = "import os, time\nwhile data := os.read(0, 4096): os.write(1, data); time.sleep(.002)"
-    launcher = subprocess.Popen(words, env=clean_environ(), stdout=subprocess.PIPE)
+    launcher = start(*words, text=False)
     read = subprocess.run(
         [LAUNCHER[0], "-c", slowly], stdin=launcher.stdout, capture_output=True, check=True
     )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.watching import KILLED, launched
+from tests.support.watching import KILLED, launched
 
 # Each has children of a kind; the workers end when all have got so far.
 CROWD = """

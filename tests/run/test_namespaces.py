@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, WORKERS
-from tests.run.watching import FAMILY, Launch, children, launched, until
+from tests.support.launching import FAMILY, LAUNCHER, WORKERS
+from tests.support.processes import children, until
+from tests.support.watching import Launch, launched
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or os.geteuid() != 0, reason="needs root, to make a namespace"

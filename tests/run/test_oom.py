@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run.oom import Count, evidence
-from tests.run.watching import KILLED, launched
+from tests.support.watching import KILLED, launched
 
 MIB = 1 << 20
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.run.watching import launched
+from tests.support.watching import launched
 
 SOFT = 64
 LIMITS = "import os, resource\nos.write(1, b'soft %d\\n' % resource.getrlimit({})[0])\n"

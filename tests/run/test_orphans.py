@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ
-from tests.run.watching import FAMILY, KILLED, Launch, children, launched, state, until
+from tests.support.launching import FAMILY, LAUNCHER, WORKERS, start
+from tests.support.processes import children, state, until
+from tests.support.watching import KILLED, Launch, launched
 
 KINDS = ("plain", "stubborn", "session", "daemon", "naked")
 DEADLY = [signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT]
@@ -110,14 +111,7 @@ def test_children_that_the_launcher_had_before_are_not_touched():
     words = " ".join([*LAUNCHER, "--quiet", "--nproc", "1", str(WORKERS / "sleep.py")])
     bystander = "sh -c 'sleep 601 & sleep 602' & "
     script = f"exec 3>&1 4>&-; {bystander} echo $!; exec {words}"
-    with subprocess.Popen(
-        ["sh", "-c", script],
-        env=clean_environ(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        start_new_session=True,
-    ) as launcher:
+    with start("sh", "-c", script, stderr=subprocess.DEVNULL, start_new_session=True) as launcher:
         assert launcher.stdout
         before = int(launcher.stdout.readline())
         try:

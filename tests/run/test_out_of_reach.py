@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import LAUNCHER, clean_environ
-from tests.run.watching import Launch, launched, state
+from tests.support.launching import LAUNCHER, clean_environ
+from tests.support.processes import state
+from tests.support.watching import Launch, launched
 
 NOBODY = 65534
 BECOME = "import os, sys, time; os.setuid({}); print('ready', flush=True); time.sleep(600)"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import HOST, LAUNCHER, WORKERS, clean_environ, launch
+from tests.support.launching import HOST, LAUNCHER, WORKERS, clean_environ, launch, run, start
 
 CHATTER = WORKERS / "chatter.py"
 LINE = re.compile(r"(?:\[(\d+)\] )?rank (\d+) line (\d+) (x*) end")
@@ -34,13 +34,10 @@ def chatter(output: str, prefix: bool = False) -> dict[str, list[int]]:
 
 def as_users_do(*words: object, **environ: str) -> subprocess.CompletedProcess[str]:
     """A launch with its prefixes."""
-    return subprocess.run(
-        [*AS_USERS_DO, *map(str, words)],
-        env=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", **environ),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+    return run(
+        *AS_USERS_DO,
+        *words,
+        environ=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo", **environ),
     )
 
 
@@ -98,12 +95,8 @@ def test_lines_are_whole_where_both_streams_go_to_one_place(tmp_path: Path):
 
 @pytest.mark.parametrize("fd", [1, 2])
 def test_a_slow_reader_loses_nothing(fd: int):
-    launcher = subprocess.Popen(
-        [*LAUNCHER, "--nproc", "2", "--quiet", str(CHATTER), "30000", str(fd)],
-        env=clean_environ(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
+    launcher = start(
+        *LAUNCHER, "--nproc", "2", "--quiet", CHATTER, "30000", fd, stderr=subprocess.PIPE
     )
     time.sleep(1)  # the pipe and what may wait are full by now
     assert launcher.poll() is None
@@ -113,12 +106,18 @@ def test_a_slow_reader_loses_nothing(fd: int):
 
 def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
     ours, theirs = socket.socketpair()
-    launcher = subprocess.Popen(
-        [*LAUNCHER, "--nproc", "2", "--quiet", "--grace", "1", str(CHATTER), "100000", "1"],
-        env=clean_environ(),
+    launcher = start(
+        *LAUNCHER,
+        "--nproc",
+        "2",
+        "--quiet",
+        "--grace",
+        "1",
+        CHATTER,
+        "100000",
+        "1",
         stdout=theirs,
         stderr=subprocess.PIPE,
-        text=True,
     )
     theirs.close()
     time.sleep(1)
@@ -133,11 +132,8 @@ def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
 def test_a_reader_that_never_reads_does_not_keep_the_launch_beyond_the_grace(fd: int):
     ours, theirs = os.pipe()
     streams = {1: {"stdout": theirs, "stderr": subprocess.PIPE}, 2: {"stderr": theirs}}[fd]
-    launcher = subprocess.Popen(
-        [*LAUNCHER, "--nproc", "2", "--quiet", "--grace", "1", str(CHATTER), "3000", str(fd)],
-        env=clean_environ(),
-        text=True,
-        **streams,
+    launcher = start(
+        *LAUNCHER, "--nproc", "2", "--quiet", "--grace", "1", CHATTER, "3000", fd, **streams
     )
     os.close(theirs)
     try:
@@ -157,11 +153,15 @@ def test_a_reader_that_never_reads_does_not_keep_the_launch_beyond_the_grace(fd:
 
 
 def test_a_reader_that_goes_away_is_felt_by_the_workers():
-    launcher = subprocess.Popen(
-        [*LAUNCHER, "--nproc", "2", "--quiet", "--no-python", "yes"],
-        env=clean_environ(),
-        stdout=subprocess.PIPE,
+    launcher = start(
+        *LAUNCHER,
+        "--nproc",
+        "2",
+        "--quiet",
+        "--no-python",
+        "yes",
         stderr=subprocess.PIPE,
+        text=False,
     )
     assert launcher.stdout
     assert launcher.stdout.readline() == b"y\n"

@@ -8,14 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import (
-    LAUNCHER,
-    WORKERS,
-    clean_environ,
-    launch,
-    nothing_left_behind,
-    reports,
-)
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, reports, start
+from tests.support.processes import nothing_left_behind
 
 SAME = ("argv", "name", "file", "path", "threads", "pools", "loaders", "write_through")
 
@@ -121,12 +115,15 @@ def test_nothing_of_a_preloaded_launch_survives_its_launcher(signum: signal.Sign
     mark = f"TEST_MARK={uuid.uuid4()}"
     name, _, value = mark.partition("=")
     with nothing_left_behind(mark):
-        launcher = subprocess.Popen(
-            [*LAUNCHER, "--nproc", "2", "--preload", "json", str(WORKERS / "sleep.py")],
-            env=clean_environ(**{name: value}),
-            stdout=subprocess.PIPE,
+        launcher = start(
+            *LAUNCHER,
+            "--nproc",
+            "2",
+            "--preload",
+            "json",
+            WORKERS / "sleep.py",
+            environ=clean_environ(**{name: value}),
             stderr=subprocess.DEVNULL,
-            text=True,
         )
         for _ in range(2):
             assert launcher.stdout.readline().startswith("ready")

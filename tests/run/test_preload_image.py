@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import ROOT, WORKERS, clean_environ, launch
-from tests.run.watching import FAMILY, Launch, launched, until
+from tests.support.launching import FAMILY, ROOT, WORKERS, clean_environ, launch
+from tests.support.processes import until
+from tests.support.watching import Launch, launched
 
 
 def module(directory: Path, text: str) -> tuple[object, ...]:

@@ -11,7 +11,7 @@ import pytest
 
 from spawnlaunch.run.environment import MARK
 from spawnlaunch.run.processtree import below, everything, kill, look, mark_of, marked
-from tests.run.watching import state, until
+from tests.support.processes import state, until
 
 FAMILY = """
 import os, sys, time

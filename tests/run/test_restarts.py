@@ -9,9 +9,9 @@ import pytest
 
 from spawnlaunch.run.decisions import Cause, State
 from spawnlaunch.run.restarts import Budget, Tally, restarted
-from tests.launching import MPICH_RANK, WORKERS, clean_environ, launch
-from tests.run.test_without_guard import COMMAND as WITHOUT_GUARD
-from tests.run.watching import KILLED, children, launched, until
+from tests.support.launching import MPICH_RANK, WITHOUT_GUARD, WORKERS, clean_environ, launch
+from tests.support.processes import children, until
+from tests.support.watching import KILLED, launched
 
 AGAIN = WORKERS / "again.py"
 HOUR_S = 3600.0

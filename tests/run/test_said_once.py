@@ -3,13 +3,12 @@
 import json
 import re
 import shlex
-import subprocess
 
 import pytest
 
-from tests.cluster.required import require_programs
 from tests.cluster.slurm import Slurm
-from tests.launching import LAUNCHER, REPORTER, clean_environ, launch
+from tests.support.launching import AS_ROOT, LAUNCHER, REPORTER, clean_environ, launch, run
+from tests.support.required import require_programs
 
 ERROR = "spawnlaunch: error: "
 
@@ -61,12 +60,14 @@ def test_a_task_whose_rank_cannot_be_read_says_it(slurm: Slurm):
 @pytest.mark.parametrize("words", ["no.py", pytest.param("--no-such-flag", marks=pytest.mark.full)])
 def test_the_ranks_of_mpirun_say_it_once(words: str):
     require_programs("mpirun", package="openmpi-bin")
-    done = subprocess.run(
-        ["mpirun", "--oversubscribe", "-n", "4", *LAUNCHER, words],
-        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        "mpirun",
+        "--oversubscribe",
+        "-n",
+        "4",
+        *LAUNCHER,
+        words,
+        environ=clean_environ(**AS_ROOT),
     )
     assert len(errors(done.stderr)) == 1, done.stderr
 
@@ -75,12 +76,11 @@ def test_the_ranks_of_mpirun_say_it_once(words: str):
 def test_the_programs_of_one_mpirun_each_say_their_own():
     require_programs("mpirun", package="openmpi-bin")
     programs = ["-n", "1", "sleep", "2", ":", "-n", "1", *LAUNCHER, "--no-such-flag"]
-    done = subprocess.run(
-        ["mpirun", "--oversubscribe", *programs],
-        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        "mpirun",
+        "--oversubscribe",
+        *programs,
+        environ=clean_environ(**AS_ROOT),
     )
     assert len(errors(done.stderr)) == 1, done.stderr
 
@@ -103,12 +103,14 @@ def test_each_task_explains_itself_in_one_line_of_json(slurm: Slurm):
 def test_the_other_ranks_of_mpirun_explain_themselves_in_a_line():
     require_programs("mpirun", package="openmpi-bin")  # whose ranks have a terminal for stdout
     flags = ("--master-addr", "node0", "--explain", str(REPORTER))
-    done = subprocess.run(
-        ["mpirun", "--oversubscribe", "-n", "4", *LAUNCHER, *flags],
-        env=clean_environ(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1"),
-        capture_output=True,
-        text=True,
-        check=False,
+    done = run(
+        "mpirun",
+        "--oversubscribe",
+        "-n",
+        "4",
+        *LAUNCHER,
+        *flags,
+        environ=clean_environ(**AS_ROOT),
     )
     assert done.stdout.count("resource manager ") == 1, done.stderr
     assert len(re.findall(r"rank [123]  \S+  local [123]  ", done.stdout)) == 3

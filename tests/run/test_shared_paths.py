@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.world.ports import hold_free_port
-from tests.launching import LAUNCHER, SLURM_TASK, clean_environ, explain, launch
+from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, explain, launch, start
 
 TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",
              "SLURM_GTIDS": "2,3"}  # fmt: skip
@@ -19,13 +19,10 @@ def on_two_nodes(*words: object, **environ: str) -> Sequence[subprocess.Complete
     port, lock = hold_free_port()
     lock.close()
     running = [
-        subprocess.Popen(
-            [*LAUNCHER, *("--nnodes", "2", "--node-rank", str(node), "--nproc", "2", "--quiet"),
-             *("--master-addr", "127.0.0.1", "--master-port", str(port)), *map(str, words)],
-            env=clean_environ(**environ),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        start(
+            *LAUNCHER, "--nnodes", "2", "--node-rank", node, "--nproc", "2", "--quiet",
+            "--master-addr", "127.0.0.1", "--master-port", port, *words,
+            environ=clean_environ(**environ), stderr=subprocess.PIPE,
         )
         for node in range(2)
     ]  # fmt: skip

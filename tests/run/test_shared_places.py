@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run import links, scratch
-from tests.launching import LAUNCHER, SLURM_TASK, clean_environ, launch
+from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch, run
 
 SOMEBODY = 1234
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs a second user")
@@ -24,10 +24,7 @@ def launch_into(logs: Path, way: str) -> subprocess.CompletedProcess[str]:
     """Workers that say something; the first writes its stdout to a file in `logs`."""
     environ = clean_environ(**SLURM_TASK) if way == "task" else clean_environ()
     words = [*LAUNCHER, "--quiet", *WAYS[way], "--log-dir", f"{logs}/{{rank}}"]
-    return subprocess.run(
-        [*words, "--no-python", "echo", "said"],
-        env=environ, capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+    return run(*words, "--no-python", "echo", "said", environ=environ)
 
 
 @pytest.fixture

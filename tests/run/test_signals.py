@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import HOST, ROOT, WORKERS
-from tests.run.watching import FAMILY, KILLED, launched, state, until
+from tests.support.launching import FAMILY, HOST, ROOT, WORKERS
+from tests.support.processes import state, until
+from tests.support.watching import KILLED, launched
 
 CATCH, SLEEP = WORKERS / "catch.py", WORKERS / "sleep.py"
 STOP = [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import SLURM_TASK, clean_environ
+from tests.support.launching import SLURM_TASK, clean_environ, run
 
 CLOSED = [tuple(chosen) for chosen in product((False, True), repeat=3)]  # stdin, stdout, stderr
 WAYS = (("--nproc", "2"), ("--nproc", "1"), ("--nproc", "2", "--preload", "json"), ("task",))
@@ -71,12 +71,6 @@ def test_closed_streams_lose_what_goes_there_and_nothing_else(
     ("place", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
 )
 def test_a_page_that_cannot_be_written_is_an_error(flags: list[str], place: str, why: str):
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {place}', "sh", *LAUNCHER, "--nproc", "1", *flags],
-        env=clean_environ(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = run("sh", "-c", f'exec "$@" {place}', "sh", *LAUNCHER, "--nproc", "1", *flags)
     assert done.returncode == os.EX_IOERR
     assert done.stderr == f"spawnlaunch: error: cannot write to stdout: {why}\n"

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.launching import WORKERS
-from tests.run.watching import FAMILY, KILLED, launched, state, until
+from tests.support.launching import FAMILY, WORKERS
+from tests.support.processes import state, until
+from tests.support.watching import KILLED, launched
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
 

@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ
-from tests.run.watching import SOON_S, children, state, until
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ
+from tests.support.processes import SOON_S, children, state, until
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run.decisions import TIMED_OUT
-from tests.launching import WORKERS, launch
-from tests.run.test_without_guard import COMMAND as WITHOUT_GUARD
-from tests.run.watching import FAMILY, launched
+from tests.support.launching import FAMILY, WITHOUT_GUARD, WORKERS, launch
+from tests.support.watching import launched
 
 
 @pytest.mark.parametrize(

@@ -1,32 +1,20 @@
 """Where the kernel has no subreapers and no pidfds, as on macOS, the launcher watches by itself."""
 
 import signal
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.launching import WORKERS
-from tests.run.watching import FAMILY, children, launched, state, until
-
-# As a Python without ctypes, or one on macOS, sees the kernel.
-BARE = (
-    "import os, signal, select, sys\n"
-    "del os.pidfd_open, signal.pidfd_send_signal, select.epoll, os.waitid\n"
-    "del signal.sigwaitinfo, signal.struct_siginfo\n"
-    "from spawnlaunch.run import kernel\n"
-    "kernel.IS_LINUX = False\n"
-    "from spawnlaunch.__main__ import main\n"
-    "sys.exit(main())\n"
-)
-COMMAND = (sys.executable, "-c", BARE, "--no-prefix")
+from tests.support.launching import FAMILY, WITHOUT_GUARD, WORKERS
+from tests.support.processes import children, state, until
+from tests.support.watching import launched
 
 
 @pytest.mark.parametrize("nproc", [1, 3])
 def test_the_first_failure_ends_the_others(nproc, tmp_path: Path):
     with launched(
         "--nproc", nproc, FAMILY, "plain", "stubborn", "--", "0:exit", 5,
-        directory=tmp_path, command=COMMAND,
+        directory=tmp_path, command=WITHOUT_GUARD,
     ) as launch:  # fmt: skip
         assert launch.status() == 5
         assert launch.all_gone()
@@ -35,7 +23,7 @@ def test_the_first_failure_ends_the_others(nproc, tmp_path: Path):
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
 def test_signals_end_the_workers(signum, tmp_path: Path):
     with launched(
-        "--nproc", 2, WORKERS / "catch.py", "TERM", directory=tmp_path, command=COMMAND
+        "--nproc", 2, WORKERS / "catch.py", "TERM", directory=tmp_path, command=WITHOUT_GUARD
     ) as launch:
         launch.read_until(2)
         launch.send(signum)
@@ -43,11 +31,13 @@ def test_signals_end_the_workers(signum, tmp_path: Path):
 
 
 def test_success_is_0_and_the_grace_is_kept(tmp_path: Path):
-    with launched("--nproc", 2, "--no-python", "true", directory=tmp_path, command=COMMAND) as one:
+    with launched(
+        "--nproc", 2, "--no-python", "true", directory=tmp_path, command=WITHOUT_GUARD
+    ) as one:
         assert one.status() == 0
     with launched(
         "--nproc", 2, "--grace", "0.3", FAMILY, "session", "--", "stay",
-        directory=tmp_path, command=COMMAND,
+        directory=tmp_path, command=WITHOUT_GUARD,
     ) as launch:  # fmt: skip
         launch.read_until(2)
         launch.send(signal.SIGTERM)
@@ -57,7 +47,7 @@ def test_success_is_0_and_the_grace_is_kept(tmp_path: Path):
 
 def test_job_control_reaches_the_workers(tmp_path: Path):
     with launched(
-        "--nproc", 2, WORKERS / "sleep.py", directory=tmp_path, command=COMMAND
+        "--nproc", 2, WORKERS / "sleep.py", directory=tmp_path, command=WITHOUT_GUARD
     ) as launch:
         launch.read_until(2)
         workers = children(launch.pid)

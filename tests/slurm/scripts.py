@@ -2,11 +2,9 @@
 
 import os
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
-from tests.launching import ROOT
+from tests.support.launching import ROOT
 
 DIRECTORY = ROOT / "slurm"
 # A real Slurm of the tests runs these; the others need what only their machines have.
@@ -38,11 +36,3 @@ def environ(**extra: str) -> dict[str, str]:
 def sized(nodes: int, tasks: int, gpus: int) -> tuple[str, ...]:
     """Options that make a job of this size of any of the scripts; tasks and GPUs are per node."""
     return (f"--nodes={nodes}", f"--ntasks-per-node={tasks}", f"--gpus-per-node={gpus}")
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    """Wait until the condition holds."""
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {PATIENCE_S} s: {what}"
-        time.sleep(0.05)

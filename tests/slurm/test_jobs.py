@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import REPORTER, filed_reports, nothing_left_behind
-from tests.slurm.scripts import DIRECTORY, PATIENCE_S, SHORT, STEPS, TINY, environ, sized, until
+from tests.slurm.scripts import DIRECTORY, PATIENCE_S, SHORT, STEPS, TINY, environ, sized
+from tests.support.launching import REPORTER, filed_reports
+from tests.support.processes import nothing_left_behind, until
 from tests.world.truth import check
 
 require_slurm()

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import LAUNCHER, REPORTER, clean_environ, launch
-from tests.slurm.scripts import DIRECTORY, PATIENCE_S, until
+from tests.slurm.scripts import DIRECTORY, PATIENCE_S
+from tests.support.launching import LAUNCHER, REPORTER, clean_environ, launch
+from tests.support.processes import until
 
 require_slurm()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.required import require_programs
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import explain
 from tests.node import machines
 from tests.node.tree import build
 from tests.slurm.scripts import DIRECTORY, GENERIC, environ
+from tests.support.launching import explain
+from tests.support.required import require_programs
 
 require_slurm()
 require_programs("shellcheck", package="shellcheck")

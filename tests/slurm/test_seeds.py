@@ -11,10 +11,18 @@ from typing import Any
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import LAUNCHER, REPORTER, clean_environ, explain, filed_reports, launch
 from tests.node import machines
 from tests.node.tree import build
 from tests.slurm.scripts import DIRECTORY, environ
+from tests.support.launching import (
+    LAUNCHER,
+    REPORTER,
+    clean_environ,
+    explain,
+    filed_reports,
+    launch,
+    run,
+)
 from tests.world.truth import check
 
 require_slurm()
@@ -26,9 +34,7 @@ def shell(
     """Run a bash script in `cwd`, where `spawnlaunch`'s Python is the first on the PATH."""
     command = ["bash", script] if isinstance(script, Path) else ["bash", "-c", script]
     variables = clean_environ(**environ(REPORT_DIR=str(cwd), **extra))
-    return subprocess.run(
-        [*command, *arguments], cwd=cwd, env=variables, capture_output=True, text=True, timeout=100
-    )
+    return run(*command, *arguments, cwd=cwd, environ=variables)
 
 
 def reporter(directory: Path, name: str) -> Path:

@@ -11,8 +11,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.launching import heed_signals
 from tests.stress.rounds import GRACE_S, Round, draw, expected, has_grace, play
+from tests.support.launching import heed_signals
 
 
 def main() -> int:

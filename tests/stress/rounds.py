@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.run.watching import FAMILY, Launch, children, launched, until
+from tests.support.launching import FAMILY
+from tests.support.processes import children, until
+from tests.support.watching import Launch, launched
 
 GRACE_S = 1.0
 SLACK_S = 15.0  # for a machine that is busy with something else

@@ -18,8 +18,8 @@ from pathlib import Path
 from subprocess import PIPE, STDOUT, Popen
 from typing import NamedTuple
 
-from tests.launching import WORKERS, clean_environ
 from tests.run import shown
+from tests.support.launching import WORKERS, clean_environ
 from tests.workers.babble import letters, pieces
 
 ENOUGH_S = 100.0

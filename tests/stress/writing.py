@@ -24,7 +24,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.launching import WORKERS, clean_environ
+from tests.support.launching import WORKERS, start
 
 GRACE_S = 1.0
 ENOUGH_S = 40.0
@@ -75,11 +75,15 @@ def play(drawn: Round, directory: Path) -> str:
     flags = ["--quiet", "--nproc", str(drawn.nproc), "--grace", str(GRACE_S)]
     words = [str(directory), str(drawn.lines), *([f"{drawn.nproc - 1}:3"] if drawn.failing else [])]
     with (directory / "stderr").open("wb") as stderr:
-        launcher = subprocess.Popen(
-            [sys.executable, "-m", "spawnlaunch", *flags, str(WORKERS / "counting.py"), *words],
-            env=clean_environ(),
-            stdout=subprocess.PIPE,
+        launcher = start(
+            sys.executable,
+            "-m",
+            "spawnlaunch",
+            *flags,
+            WORKERS / "counting.py",
+            *words,
             stderr=stderr,
+            text=False,
         )
     try:
         output = b"".join(_read(drawn, launcher))

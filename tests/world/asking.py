@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.slurm import Slurm
-from tests.launching import filed_reports
+from tests.support.launching import filed_reports
 
 
 class Told(NamedTuple):

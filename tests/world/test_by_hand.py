@@ -1,20 +1,19 @@
 """Nodes by hand: the flags, their defaults, and what they cannot say together."""
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
 
-from tests.launching import (
+from tests.support.launching import (
     LAUNCHER,
     REPORTER,
-    ROOT,
     WORKERS,
     clean_environ,
     explain,
     launch,
     reports,
+    start,
 )
 
 PROVER = WORKERS / "prove.py"
@@ -159,16 +158,7 @@ def test_two_launchers_form_one_job():
         "--master-port",
         "29471",
     ]
-    launchers = [
-        subprocess.Popen(
-            [*LAUNCHER, *flags, "--node-rank", str(node), str(PROVER)],
-            cwd=ROOT,
-            env=clean_environ(),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for node in (1, 0)
-    ]
+    launchers = [start(*LAUNCHER, *flags, "--node-rank", node, PROVER) for node in (1, 0)]
     workers = reports("".join(each.communicate(timeout=100)[0] for each in launchers))
     assert [each.returncode for each in launchers] == [0, 0]
     assert [worker["rank"] for worker in workers] == [0, 1, 2, 3]

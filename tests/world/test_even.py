@@ -5,7 +5,7 @@ import pytest
 from spawnlaunch import cli, world
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.place import Capacity
-from tests.launching import REPORTER
+from tests.support.launching import REPORTER
 
 COUNTED = 4
 NODE_1 = {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spawnlaunch.world.hostlist import HostlistError, count, expand, first_host, host_at, hosts
-from tests.effort import effort
+from tests.support.effort import effort
 from tests.world.random_lists import random_list
 
 # Forms that Slurm before 23.11 refuses, so that no scontrol of those years can vouch for them.

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from spawnlaunch.world.hostlist import HostlistError, expand
-from tests.cluster.required import require_programs
+from tests.support.required import require_programs
 from tests.world.random_lists import random_list
 
 require_programs("scontrol", package="slurm-client")

@@ -1,24 +1,23 @@
 """What an outer launcher, a profile or a batch script left: replaced and said, or kept."""
 
 import os
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.launching import (
+from tests.support.launching import (
     LAUNCHER,
     MPICH_RANK,
     REPORTER,
-    ROOT,
     SLURM_TASK,
     WORKERS,
     clean_environ,
     explain,
     filed_reports,
     launch,
+    run,
 )
 
 PROVER = WORKERS / "prove.py"
@@ -155,14 +154,12 @@ def test_an_address_that_can_be_none_does_no_harm(address: str):
 def nested(outer: list[str], directory: Path, **environ: str) -> tuple[list[dict[str, Any]], str]:
     """What the workers of launches inside the workers of `outer` report, and what is said."""
     inner = f"{' '.join(LAUNCHER)} --nproc 2 {PROVER}"
-    done = subprocess.run(
-        [*outer, "sh", "-c", f"mkdir $REPORT_DIR/$RANK; REPORT_DIR=$REPORT_DIR/$RANK {inner}"],
-        cwd=ROOT,
-        env=clean_environ(REPORT_DIR=str(directory), **environ),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = run(
+        *outer,
+        "sh",
+        "-c",
+        f"mkdir $REPORT_DIR/$RANK; REPORT_DIR=$REPORT_DIR/$RANK {inner}",
+        environ=clean_environ(REPORT_DIR=str(directory), **environ),
     )
     assert done.returncode == 0, done.stderr
     return [each for rank in "01" for each in filed_reports(directory / rank)], done.stderr

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.launching import LAUNCHER, REPORTER, clean_environ, explain, launch
+from tests.support.launching import LAUNCHER, REPORTER, clean_environ, explain, launch
 
 HERE = os.uname().nodename
 UNKNOWN = "not exported"

@@ -9,9 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.required import require_programs
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import LAUNCHER, ROOT, WORKERS, clean_environ, filed_reports
+from tests.support.launching import (
+    AS_ROOT,
+    LAUNCHER,
+    ROOT,
+    WORKERS,
+    clean_environ,
+    filed_reports,
+    run,
+)
+from tests.support.required import require_programs
 from tests.world.truth import Report, check, check_known
 
 require_programs("mpirun.openmpi", "mpirun.mpich", package="openmpi-bin mpich")
@@ -19,7 +27,6 @@ require_programs("mpirun.openmpi", "mpirun.mpich", package="openmpi-bin mpich")
 PROVER, REPORTER = str(WORKERS / "prove.py"), str(WORKERS / "report.py")
 OPEN_MPI = ["mpirun.openmpi", "--oversubscribe"]
 MPICH = ["mpirun.mpich"]
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 both = pytest.mark.parametrize("mpirun", [OPEN_MPI, MPICH], ids=["Open MPI", "MPICH"])
 # Where the variables that differ are not what is tested.
@@ -38,12 +45,9 @@ class Done(subprocess.CompletedProcess):
     workers: list[Report]
 
 
-def run(command: Sequence[str], files: Path) -> Done:
+def ask(command: Sequence[str], files: Path) -> Done:
     files.mkdir(exist_ok=True)
-    environ = clean_environ(**AS_ROOT, REPORT_DIR=str(files))
-    done = subprocess.run(
-        command, env=environ, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+    done = run(*command, environ=clean_environ(**AS_ROOT, REPORT_DIR=str(files)))
     result = Done(command, done.returncode, done.stdout, done.stderr)
     result.workers = filed_reports(files)
     return result
@@ -51,21 +55,21 @@ def run(command: Sequence[str], files: Path) -> Done:
 
 @both
 def test_one_process_per_rank(mpirun: list[str], tmp_path: Path):
-    done = run([*mpirun, "-n", "3", *LAUNCHER, PROVER], tmp_path)
+    done = ask([*mpirun, "-n", "3", *LAUNCHER, PROVER], tmp_path)
     assert done.returncode == 0, done.stderr
     check(done.workers, 3)
 
 
 @mostly_one
 def test_one_launcher_with_two_workers(mpirun: list[str], tmp_path: Path):
-    done = run([*mpirun, "-n", "1", *LAUNCHER, "--nproc", "2", PROVER], tmp_path)
+    done = ask([*mpirun, "-n", "1", *LAUNCHER, "--nproc", "2", PROVER], tmp_path)
     assert done.returncode == 0, done.stderr
     check(done.workers, 2)
 
 
 @both
 def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[str], tmp_path: Path):
-    done = run([*mpirun, "-n", "2", *LAUNCHER, "--nproc", "2", REPORTER], tmp_path)
+    done = ask([*mpirun, "-n", "2", *LAUNCHER, "--nproc", "2", REPORTER], tmp_path)
     assert done.returncode == 2
     assert done.workers == []
     starter = "mpirun --map-by ppr:1:node" if mpirun is OPEN_MPI else "mpiexec -ppn 1"
@@ -76,7 +80,7 @@ def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[st
 def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: Path):
     command = [*mpirun, "-n", "2", *LAUNCHER, PROVER]
     with ThreadPoolExecutor(2) as pool:
-        launches = list(pool.map(lambda i: run(command, tmp_path / str(i)), range(2)))
+        launches = list(pool.map(lambda i: ask(command, tmp_path / str(i)), range(2)))
     for done in launches:
         check(done.workers, 2)
     assert len({done.workers[0]["environ"]["MASTER_PORT"] for done in launches}) == 2
@@ -84,7 +88,7 @@ def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: 
 
 @mostly_one
 def test_the_exit_status_is_the_workers(mpirun: list[str], tmp_path: Path):
-    done = run([*mpirun, "-n", "1", *LAUNCHER, "--no-python", "sh", "-c", "exit 7"], tmp_path)
+    done = ask([*mpirun, "-n", "1", *LAUNCHER, "--no-python", "sh", "-c", "exit 7"], tmp_path)
     assert done.returncode == 7
 
 
@@ -152,7 +156,7 @@ def test_rank_0_on_another_node_than_the_first_says_so(across):
 @both
 def test_a_rank_that_lost_its_variables_is_refused(mpirun: list[str], tmp_path: Path):
     lost = ["env", "-i", f"PATH={os.environ['PATH']}", f"PYTHONPATH={ROOT}"]
-    done = run([*mpirun, "-n", "2", *lost, *LAUNCHER, REPORTER], tmp_path)
+    done = ask([*mpirun, "-n", "2", *lost, *LAUNCHER, REPORTER], tmp_path)
     assert done.returncode == 2
     assert "variables is here" in done.stderr
     assert f"type {sys.executable} -m spawnlaunch --standalone " in done.stderr

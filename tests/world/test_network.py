@@ -1,13 +1,12 @@
 """Which addresses are this machine's: all of every interface."""
 
 import json
-import subprocess
 from typing import Any
 
 import pytest
 
-from tests.cluster.required import require_programs, require_root
-from tests.launching import LAUNCHER, REPORTER, ROOT, clean_environ
+from tests.support.launching import LAUNCHER, REPORTER, clean_environ, run
+from tests.support.required import require_programs, require_root
 
 require_programs("unshare", "ip", package="util-linux iproute2")
 require_root()
@@ -22,14 +21,14 @@ INTERFACE = (
 def on_a_machine_called(name: str, *flags: str, **environ: str) -> dict[str, Any]:
     """What --explain=json says on a machine with several addresses on one interface."""
     command = " ".join([*LAUNCHER, "--explain=json", *flags, str(REPORTER)])
-    done = subprocess.run(
-        ["unshare", "--net", "--uts", "sh", "-ec", f"{INTERFACE} hostname {name}; {command}"],
-        cwd=ROOT,
-        env=clean_environ(**environ),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
+    done = run(
+        "unshare",
+        "--net",
+        "--uts",
+        "sh",
+        "-ec",
+        f"{INTERFACE} hostname {name}; {command}",
+        environ=clean_environ(**environ),
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

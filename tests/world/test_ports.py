@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from spawnlaunch.world import ports
-from tests.launching import WORKERS, launch, reports
+from tests.support.launching import WORKERS, launch, reports
 
 
 def test_a_held_port_is_given_to_nobody_else_until_it_is_let_go():

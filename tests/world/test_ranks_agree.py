@@ -12,7 +12,7 @@ from spawnlaunch import cli, world
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
 from spawnlaunch.world.place import Capacity
-from tests.launching import WORKERS
+from tests.support.launching import WORKERS
 from tests.world.slurm_jobs import Job, Task, random_job
 
 SCRIPT = str(WORKERS / "report.py")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.cluster.slurm import require_slurm
-from tests.launching import LAUNCHER, WORKERS
+from tests.support.launching import LAUNCHER, WORKERS
 from tests.world.asking import Asker
 
 require_slurm()

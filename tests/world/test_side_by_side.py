@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.required import skip_or_fail
 from tests.cluster.slurm import Slurm, require_slurm, start
-from tests.launching import LAUNCHER, REPORTER
+from tests.support.launching import LAUNCHER, REPORTER
+from tests.support.required import skip_or_fail
 from tests.world.asking import Asker, line_behind
 
 require_slurm()

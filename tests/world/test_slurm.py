@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import require_slurm, start
-from tests.launching import LAUNCHER, WORKERS
+from tests.support.launching import LAUNCHER, WORKERS
 from tests.world.asking import Asker, line_behind
 from tests.world.truth import check
 

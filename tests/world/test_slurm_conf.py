@@ -7,7 +7,7 @@ import pytest
 
 from spawnlaunch.world import slurm_conf
 from tests.cluster.slurm import require_slurm, start
-from tests.launching import LAUNCHER, REPORTER, SLURM_TASK, clean_environ, launch
+from tests.support.launching import LAUNCHER, REPORTER, SLURM_TASK, clean_environ, launch
 from tests.world.asking import Asker
 
 require_slurm()

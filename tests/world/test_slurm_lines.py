@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import require_slurm
-from tests.launching import LAUNCHER, WORKERS
+from tests.support.launching import LAUNCHER, WORKERS
 from tests.world.asking import Asker, Told, line_behind
 from tests.world.truth import check
 

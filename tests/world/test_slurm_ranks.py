@@ -8,7 +8,7 @@ from shlex import join, split
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.launching import LAUNCHER, ROOT, WORKERS, filed_reports
+from tests.support.launching import LAUNCHER, ROOT, WORKERS, filed_reports
 from tests.world.test_slurm import Asker
 from tests.world.truth import check
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.launching import LAUNCHER, WORKERS, clean_environ
+from tests.support.launching import LAUNCHER, clean_environ
+from tests.support.processes import SOON_S, children, until
 
-SOON_S = 60.0  # for what takes milliseconds, unless the machine is busy
+KILLED = 128 + signal.SIGKILL
 
 
 class Launch:
@@ -124,33 +125,3 @@ def launched(
             launcher.stdout.close()
         os.close(held)
         assert not list(scratch.glob("spawnlaunch-*"))
-
-
-FAMILY = WORKERS / "family.py"
-
-
-def children(pid: int) -> list[int]:
-    """The children of a process's first thread."""
-    try:
-        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def state(pid: int) -> str:
-    """R, S, D, T (stopped) or Z, as in proc(5); "" where there is no such process."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
-    except OSError:
-        return ""
-
-
-def until(holds: Callable[[], bool], what: str, within_s: float = SOON_S) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + within_s
-    while not holds():
-        assert time.monotonic() < deadline, f"never came about: {what}"
-        time.sleep(0.01)
-
-
-KILLED = 128 + signal.SIGKILL

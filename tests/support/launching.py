@@ -1,22 +1,33 @@
-"""Start the launcher as a user does, and look at what its workers report."""
+"""Start the launcher as a user does, or another program, and look at what workers report."""
 
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
-WORKERS = Path(__file__).parent / "workers"  # the scripts that tests launch
+ROOT = Path(__file__).parents[2]
+WORKERS = ROOT / "tests" / "workers"  # the scripts that tests launch
 HOST = os.uname().nodename
 REPORTER = WORKERS / "report.py"
+FAMILY = WORKERS / "family.py"
 # Without prefixes: most tests look at what workers print as they printed it.
 LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--no-prefix")
+
+# As a Python without ctypes, or one on macOS, sees the kernel: then there is no guard.
+BARE = (
+    "import os, signal, select, sys\n"
+    "del os.pidfd_open, signal.pidfd_send_signal, select.epoll, os.waitid\n"
+    "del signal.sigwaitinfo, signal.struct_siginfo\n"
+    "from spawnlaunch.run import kernel\n"
+    "kernel.IS_LINUX = False\n"
+    "from spawnlaunch.__main__ import main\n"
+    "sys.exit(main())\n"
+)
+WITHOUT_GUARD = (sys.executable, "-c", BARE, "--no-prefix")
 
 # Task 2 of `srun -N2 -n3`, as Slurm 22.05.8 exports it, with what silences every warning.
 SLURM_TASK = {
@@ -36,6 +47,9 @@ SLURM_TASK = {
 }
 # Rank 2 of 3 under MPICH, alone on its node.
 MPICH_RANK = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
+
+# Open MPI refuses to start as root without them.
+AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 # What an outer launcher or a resource manager may have left in the environment of the tests.
 FOREIGN = (
@@ -61,22 +75,46 @@ def clean_environ(**extra: str) -> dict[str, str]:
     return {**kept, "PYTHONPATH": str(ROOT), **extra}
 
 
-def launch(
-    *words: object,
-    cwd: Path | str = ROOT,
+def run(
+    *command: object,
     environ: Mapping[str, str] | None = None,
-    timeout_s: float = 120,
+    timeout_s: float = 240,
+    **options: Any,
 ) -> subprocess.CompletedProcess[str]:
-    """Run the launcher to its end."""
+    """Run a program to its end, without any launcher's variables; `options` are subprocess.run's.
+
+    Its text on both streams is kept, unless `options` say where to.
+    """
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.run(
-        [*LAUNCHER, *map(str, words)],
-        cwd=cwd,
+        _words(command),
         env=clean_environ() if environ is None else environ,
         timeout=timeout_s,
-        capture_output=True,
-        text=True,
-        check=False,
+        **{"cwd": ROOT, "text": True, "check": False, **pipes, **options},
     )
+
+
+def start(
+    *command: object, environ: Mapping[str, str] | None = None, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start a program, without any launcher's variables; `options` are subprocess.Popen's.
+
+    What it writes to stdout can be read, as text.
+    """
+    return subprocess.Popen(
+        _words(command),
+        env=clean_environ() if environ is None else environ,
+        **{"cwd": ROOT, "text": True, "stdout": subprocess.PIPE, **options},
+    )
+
+
+def _words(command: Iterable[object]) -> list[str | bytes]:
+    return [word if isinstance(word, bytes) else str(word) for word in command]
+
+
+def launch(*words: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run the launcher to its end; `options` are those of `run`."""
+    return run(*LAUNCHER, *words, **options)
 
 
 def explain(*flags: object, **environ: str) -> dict[str, Any]:
@@ -98,26 +136,3 @@ def filed_reports(directory: Path) -> list[dict[str, Any]]:
 
 def _by_rank(lines: Iterable[str]) -> list[dict[str, Any]]:
     return sorted(map(json.loads, lines), key=lambda report: report["rank"])
-
-
-def processes_with(mark: str) -> list[int]:
-    """The pids of all processes whose environment holds `mark`, zombies aside."""
-    pids = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                if mark.encode() in (entry / "environ").read_bytes():
-                    pids.append(int(entry.name))
-            except OSError:
-                pass  # it has ended, or is a zombie
-    return pids
-
-
-@contextmanager
-def nothing_left_behind(mark: str) -> Iterator[None]:
-    """At the end no process may live whose environment holds `mark`."""
-    yield
-    deadline = time.monotonic() + 60  # SIGKILL has been sent; a busy machine needs a moment
-    while (left := processes_with(mark)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not left, [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in left]

@@ -1,0 +1,52 @@
+"""What processes there are, and waiting until something holds."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+SOON_S = 100.0  # for what takes milliseconds, unless the machine is busy
+
+
+def until(holds: Callable[[], object], what: str, within_s: float = SOON_S) -> None:
+    """Wait for a condition."""
+    deadline = time.monotonic() + within_s
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within_s:g} s: {what}"
+        time.sleep(0.01)
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process's first thread."""
+    try:
+        return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def state(pid: int) -> str:
+    """R, S, D, T (stopped) or Z, as in proc(5); "" where there is no such process."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
+    except OSError:
+        return ""
+
+
+def processes_with(mark: str) -> list[int]:
+    """The pids of all processes whose environment holds `mark`, zombies aside."""
+    pids = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark.encode() in (entry / "environ").read_bytes():
+                    pids.append(int(entry.name))
+            except OSError:
+                pass  # it has ended, or is a zombie
+    return pids
+
+
+@contextmanager
+def nothing_left_behind(mark: str) -> Iterator[None]:
+    """At the end no process may live whose environment holds `mark`."""
+    yield
+    until(lambda: not processes_with(mark), f"all processes with {mark} have ended")
