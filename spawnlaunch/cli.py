@@ -11,9 +11,7 @@ import argparse
 import os
 import sys
 
-from spawnlaunch import __version__, values
-from spawnlaunch.binding.mempolicy import MEM_BINDS, PREFERRED_MEM
-from spawnlaunch.binding.policy import DEFAULT
+from spawnlaunch import __version__, cpuset, values
 from spawnlaunch.errors import FlagsError, UsageError
 from spawnlaunch.reading import absolute
 from spawnlaunch.request import (
@@ -26,12 +24,12 @@ from spawnlaunch.request import (
     Program,
     Request,
 )
-from spawnlaunch.streams import StreamsByRank
+from spawnlaunch.values import DEFAULT, MEM_BINDS, PREFERRED_MEM, StreamsByRank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from typing import NoReturn
+    from collections.abc import Callable, Mapping, Sequence
+    from typing import Any, NoReturn
 
 PROG = "spawnlaunch"
 HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does
@@ -79,6 +77,18 @@ NEED_PARENT = (
     *("hang-timeout", "on-hang", "stack-on-usr2"),
     *("timeout", "preload", "result", "grace"),
 )
+
+
+def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Its own words, in the error that argparse makes of it."""
+
+    def reader(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return reader
 
 
 class Page(Exception):
@@ -205,7 +215,7 @@ def _add_workers(parser: _Parser) -> None:
     add = parser.add_argument_group("workers").add_argument
     add(
         "--nproc",
-        type=values.nproc,
+        type=_reader(values.nproc),
         metavar="N",
         help="workers on this machine: a number, gpu (one per visible GPU), cpu (one per allowed "
         "CPU) or auto (gpu where there is one, else cpu); default 1; also --nproc-per-node, "
@@ -219,7 +229,7 @@ def _add_workers(parser: _Parser) -> None:
     )
     add(
         "--preload",
-        type=values.modules,
+        type=_reader(values.modules),
         default=(),
         metavar="MODULES",
         help="import these once (torch,numpy), and fork the workers from there: they share the "
@@ -244,7 +254,7 @@ def _add_binding(parser: _Parser) -> None:
     add = parser.add_argument_group("binding").add_argument
     add(
         "--bind",
-        type=values.bind,
+        type=_reader(values.bind),
         default=DEFAULT,
         metavar="HOW",
         help="auto (default): exclusive shares of whole cores next to the rank's device; node, "
@@ -253,12 +263,17 @@ def _add_binding(parser: _Parser) -> None:
     )
     add(
         "--reserve-cpus",
-        type=values.reserve,
+        type=_reader(values.reserve),
         metavar="LIST",
         help="CPUs that no rank gets: a list, or first-per-l3",
     )
     add("--smt", choices=("on", "off"), default="on", help="off: one hardware thread of each core")
-    add("--threads", type=values.positive, metavar="N", help="at most N cores for each rank")
+    add(
+        "--threads",
+        type=_reader(values.positive),
+        metavar="N",
+        help="at most N cores for each rank",
+    )
     add(
         "--mem-bind",
         choices=MEM_BINDS,
@@ -279,12 +294,19 @@ def _add_nodes(parser: _Parser) -> None:
         "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux, jsrun and Kubeflow none of these is "
         "needed:\nrank, sizes, address and port are derived.",
     ).add_argument
-    add("--nnodes", type=values.nnodes, metavar="N", help="number of nodes, one launcher on each")
-    add("--node-rank", type=values.whole, metavar="N", help="which of them this is, from 0")
+    add(
+        "--nnodes",
+        type=_reader(values.nnodes),
+        metavar="N",
+        help="number of nodes, one launcher on each",
+    )
+    add(
+        "--node-rank", type=_reader(values.whole), metavar="N", help="which of them this is, from 0"
+    )
     add("--master-addr", metavar="HOST", help="where rank 0 runs (MASTER_ADDR)")
     add(
         "--master-port",
-        type=values.port,
+        type=_reader(values.port),
         metavar="PORT",
         help="where it listens (MASTER_PORT); by hand the default is 29500",
     )
@@ -296,20 +318,28 @@ def _add_nodes(parser: _Parser) -> None:
     add("--standalone", action="store_true", help="this machine alone, whatever surrounds it")
     add(
         "--rdzv-endpoint",
-        type=values.endpoint,
+        type=_reader(values.endpoint),
         metavar="HOST[:PORT]",
         help="torchrun's way to say --master-addr and --master-port; default port 29400",
     )
     add(
         "--rdzv-backend",
-        type=values.backend,
+        type=_reader(values.backend),
         metavar="NAME",
         help="torchrun's: static or c10d, alike",
     )
     add("--rdzv-id", metavar="ID", help="name of the run (TORCHELASTIC_RUN_ID)")
-    add("--world-size", type=values.positive, metavar="N", help="where a resource manager hides it")
     add(
-        "--local-world-size", type=values.positive, metavar="N", help="likewise, ranks on this node"
+        "--world-size",
+        type=_reader(values.positive),
+        metavar="N",
+        help="where a resource manager hides it",
+    )
+    add(
+        "--local-world-size",
+        type=_reader(values.positive),
+        metavar="N",
+        help="likewise, ranks on this node",
     )
     add(
         "--rewrite-slurm-env",
@@ -322,7 +352,7 @@ def _add_ending(parser: _Parser) -> None:
     add = parser.add_argument_group("how it ends").add_argument
     add(
         "--grace",
-        type=values.seconds,
+        type=_reader(values.seconds),
         default=GRACE_S,
         metavar="SECONDS",
         help="for workers that are told to end (SIGTERM), before they are killed; default "
@@ -330,7 +360,7 @@ def _add_ending(parser: _Parser) -> None:
     )
     add(
         "--max-restarts",
-        type=values.whole,
+        type=_reader(values.whole),
         default=0,
         metavar="N",
         help="when a worker fails, stop all and start all anew, up to N times, with another "
@@ -338,7 +368,7 @@ def _add_ending(parser: _Parser) -> None:
     )
     add(
         "--restart-window",
-        type=values.seconds,
+        type=_reader(values.seconds),
         default=RESTART_WINDOW_S,
         metavar="SECONDS",
         help="workers that fail after so long have all N restarts again; default "
@@ -346,7 +376,7 @@ def _add_ending(parser: _Parser) -> None:
     )
     add(
         "--no-restart-status",
-        type=values.statuses,
+        type=_reader(values.statuses),
         default=NO_RESTART,
         metavar="LIST",
         help="a first failure with one of these ends the launch; default "
@@ -354,14 +384,14 @@ def _add_ending(parser: _Parser) -> None:
     )
     add(
         "--timeout",
-        type=values.seconds,
+        type=_reader(values.seconds),
         default=0.0,
         metavar="SECONDS",
         help="for the whole launch, which then ends as by SIGTERM, with status 124",
     )
     add(
         "--hang-timeout",
-        type=values.seconds,
+        type=_reader(values.seconds),
         default=0.0,
         metavar="SECONDS",
         help="when no rank has written anything for so long, show the stacks of all threads",
@@ -385,13 +415,13 @@ def _add_output(parser: _Parser) -> None:
     add = parser.add_argument_group("output").add_argument
     add(
         "--redirects",
-        type=values.streams,
+        type=_reader(values.streams),
         default=StreamsByRank(),
         metavar="HOW",
         help="to files in --log-dir only: 1 stdout, 2 stderr, 3 both, 0 neither; 0:3,1:1 by local "
         "rank, r9:3 by global rank",
     )
-    add("--tee", type=values.streams, metavar="HOW", help="likewise, and shown as well")
+    add("--tee", type=_reader(values.streams), metavar="HOW", help="likewise, and shown as well")
     add(
         "--log-dir",
         metavar="DIR",
@@ -400,14 +430,14 @@ def _add_output(parser: _Parser) -> None:
     )
     add(
         "--local-ranks-filter",
-        type=values.ranks,
+        type=_reader(values.ranks),
         default=frozenset(),
         metavar="LIST",
         help="show these local ranks only: 0,4-7",
     )
     add(
         "--ranks-filter",
-        type=values.ranks,
+        type=_reader(values.ranks),
         default=frozenset(),
         metavar="LIST",
         help="likewise, by global rank",
@@ -428,7 +458,7 @@ def _add_output(parser: _Parser) -> None:
     add("--sysfs-root", default="/", metavar="DIR", help="with --explain: another machine's files")
     add(
         "--allowed-cpus",
-        type=values.cpus,
+        type=_reader(cpuset.parse),
         metavar="LIST",
         help="with --explain: as if these were the allowed CPUs",
     )

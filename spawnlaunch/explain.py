@@ -5,11 +5,12 @@ from __future__ import annotations
 import sys
 from shlex import join
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding.decide import Seats
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.report import report_line, srun_line
 from spawnlaunch.errors import one_line
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import once
 from spawnlaunch.run.environment import changes

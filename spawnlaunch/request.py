@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from spawnlaunch.binding.mempolicy import PREFERRED_MEM
-from spawnlaunch.binding.policy import Policy
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.streams import StreamsByRank
+from spawnlaunch.values import PREFERRED_MEM, Endpoint, Policy, StreamsByRank
 
 # Spellings of the word that tells a script its local rank: torch.distributed.launch of torch 2
 # writes a hyphen, that of torch 1 an underscore.
@@ -17,7 +15,6 @@ RESTART_WINDOW_S = 3600.0
 # Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
 # is for whoever has preempted us.
 NO_RESTART = frozenset({2, 75})
-MOST_LOCAL = 32768  # workers on a machine: as many as it has pids, by default (proc(5), pid_max)
 DUMP, KILL = "dump", "kill"  # what --on-hang may say
 
 
@@ -27,13 +24,6 @@ class Program(NamedTuple):
     kind: str  # "script", "module", "program" (no Python in front) or "bundled"
     target: str  # path of the script or program, or name of the module; "" for the bundled loop
     args: tuple[str, ...]  # passed on verbatim
-
-
-class Endpoint(NamedTuple):
-    """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
-
-    host: str
-    port: int
 
 
 class Request(NamedTuple):

@@ -1,23 +1,104 @@
-"""The values of flags, from their text; what cannot be one is told what to type instead."""
+"""What the values of flags mean: a reader for each kind of value, and the records that they make.
 
-from argparse import ArgumentTypeError
+A reader takes the text and raises ValueError, in whose message is what to type instead.
 
-from spawnlaunch.binding import policy
-from spawnlaunch.node import cpuset
+    --bind auto (default)           a share of the cores next to the device, L3-aligned
+    --bind exclusive                the same without regard to L3 groups
+    --bind node                     all CPUs of the device's NUMA node
+    --bind socket                   all CPUs of the device's package
+    --bind core-complex             one L3 group
+    --bind none                     no binding
+    --bind 48-55:56-63              a list for each local rank
+    --bind 0xff,0xff00              a mask for each local rank, as srun --cpu-bind=mask_cpu takes it
+
+`node`, `socket`, `exclusive` and `core-complex` mean what they mean to torchrun --numa-binding.
+
+    --tee 3                         both streams of all ranks
+    --tee 0:3,11:1                  by local rank
+    --tee r9:3                      by global rank
+
+The same as torchrun's value of --redirects and --tee, without its limits.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch import cpuset
+from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.reading import MAX_DIGITS, excerpt, is_number
-from spawnlaunch.request import MOST_LOCAL, Endpoint
-from spawnlaunch.streams import StreamsByRank
+from spawnlaunch.records import NamedTuple
 
 ENDPOINT_PORT = 29400  # torchrun's, of a --rdzv-endpoint that names none
 MAX_PORT = 65535
 MAX_DIGITS_OF_TIME = 30  # longer than any clock runs, and far below a float's infinity
+MOST_LOCAL = 32768  # workers on a machine: as many as it has pids, by default (proc(5), pid_max)
+
+AUTO, EXCLUSIVE, NODE, SOCKET = "auto", "exclusive", "node", "socket"
+CORE_COMPLEX, NONE, LIST = "core-complex", "none", "list"
+NAMES = (AUTO, NODE, SOCKET, EXCLUSIVE, CORE_COMPLEX, NONE)
+FIRST_PER_L3 = "first-per-l3"
+_MASKS = "mask_cpu:"
+
+PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
+MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
+
+STDOUT, STDERR = 1, 2
+
+
+class Endpoint(NamedTuple):
+    """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
+
+    host: str
+    port: int
+
+
+class Policy(NamedTuple):
+    """How to bind."""
+
+    name: str = AUTO
+    lists: tuple[CpuSet, ...] = ()  # with the name "list": the CPUs of each local rank
+    reserve: CpuSet = EMPTY  # CPUs that no rank gets
+    reserve_first_per_l3: bool = False  # no rank gets the first core of an L3 group
+    smt: bool = True  # False: one hardware thread of each core
+    threads: int | None = None  # physical cores for each rank; None: as many as there are
+
+    def with_reserve(self, text: str) -> Policy:
+        """This policy with `--reserve-cpus`: a CPU list or first-per-l3. Raises CpuSetError."""
+        if text == FIRST_PER_L3:
+            return self._replace(reserve_first_per_l3=True)
+        return self._replace(reserve=self.reserve | cpuset.parse(text))
+
+
+DEFAULT = Policy()
+
+
+class StreamsByRank(NamedTuple):
+    """A set of streams (0 none, 1 stdout, 2 stderr, 3 both) for all local ranks, or for each."""
+
+    for_all: int = 0
+    by_rank: tuple[tuple[str, int], ...] = ()  # ("9" or "r9", streams); the others have none
+
+    def of(self, rank: int, local_rank: int) -> int:
+        """The streams of one rank.
+
+        >>> streams("3").of(23, 7), streams("0:3,10:1").of(26, 10)
+        (3, 1)
+        >>> streams("r23:2").of(23, 7), streams("r23:2").of(7, 7)
+        (2, 0)
+        """
+        by_rank = dict(self.by_rank)
+        return by_rank.get(f"r{rank}", by_rank.get(str(local_rank), self.for_all))
+
+    @property
+    def used(self) -> bool:
+        """Whether any stream of any rank is meant."""
+        return bool(self.for_all or any(streams for _, streams in self.by_rank))
 
 
 def nproc(text: str) -> int | str:
     if text in ("auto", "gpu", "cpu"):
         return text
     if is_number(text) and int(text) > MOST_LOCAL:
-        raise ArgumentTypeError(
+        raise ValueError(
             f"{text} workers are more than the {MOST_LOCAL} processes that a machine has by "
             "default; type --nproc 2 for two, or --nproc auto, gpu or cpu"
         )
@@ -41,14 +122,14 @@ def port(text: str) -> int:
 def _number(text: str, least: int, what: str, most: int = 10**MAX_DIGITS) -> int:
     if is_number(text) and least <= int(text) <= most:
         return int(text)
-    raise ArgumentTypeError(f"{excerpt(text)} is not {what}")
+    raise ValueError(f"{excerpt(text)} is not {what}")
 
 
 def nnodes(text: str) -> int:
     """N, or torchrun's MIN:MAX where both are equal: membership does not change while we run."""
     least, colon, most = text.partition(":")
     if colon and least != most:
-        raise ArgumentTypeError(
+        raise ValueError(
             f"{excerpt(text)} asks for a number of nodes that changes, which there is not; type "
             "one number"
         )
@@ -64,57 +145,73 @@ def endpoint(text: str) -> Endpoint:
     if not colon or number.endswith("]"):
         host, number = text, str(ENDPOINT_PORT)
     if not host.strip("[]"):
-        raise ArgumentTypeError(f"{excerpt(text)} names no host; type HOST:PORT")
+        raise ValueError(f"{excerpt(text)} names no host; type HOST:PORT")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
-        raise ArgumentTypeError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
+        raise ValueError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
     return Endpoint(host.strip("[]"), port(number))
 
 
 def backend(text: str) -> str:
     if text in ("static", "c10d"):
         return text
-    raise ArgumentTypeError(
-        f"{excerpt(text)} is not served; leave the flag out, or type static or c10d"
-    )
+    raise ValueError(f"{excerpt(text)} is not served; leave the flag out, or type static or c10d")
 
 
 def seconds(text: str) -> float:
     """With a fraction, or without."""
     if is_number(text.replace(".", "", 1), MAX_DIGITS_OF_TIME):
         return float(text)
-    raise ArgumentTypeError(
-        f"{excerpt(text)} is not a time in seconds; type a number, as 30 or 2.5"
-    )
+    raise ValueError(f"{excerpt(text)} is not a time in seconds; type a number, as 30 or 2.5")
 
 
 def streams(text: str) -> StreamsByRank:
-    try:
-        return StreamsByRank.parse(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+    if text in ("0", "1", "2", "3"):
+        return StreamsByRank(for_all=int(text))
+    by_rank = []
+    for entry in text.split(","):
+        rank, _, which = entry.partition(":")
+        number = rank.removeprefix("r")
+        if not (is_number(number) and which in ("0", "1", "2", "3")):
+            raise ValueError(
+                f"{excerpt(text)} is not a choice of streams; type 1 for stdout, 2 for stderr, "
+                "3 for both, or by local rank: 0:3,1:1, or by global rank: r9:3"
+            )
+        by_rank.append((rank[: -len(number)] + str(int(number)), int(which)))
+    return StreamsByRank(by_rank=tuple(by_rank))
 
 
-def bind(text: str) -> policy.Policy:
-    try:
-        return policy.parse(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
+def bind(text: str) -> Policy:
+    if text in NAMES:
+        return Policy(text)
+    if text.startswith((_MASKS, "0x", "0X")):
+        masks = text.removeprefix(_MASKS).split(",")
+        return Policy(LIST, tuple(cpuset.parse_mask(mask) for mask in masks))
+    if not text[:1].isdigit():
+        raise ValueError(
+            f"{text!r} is no way to bind; choose one of {', '.join(NAMES)}, or give each local "
+            "rank its CPUs, as in 48-55:56-63"
+        )
+    return Policy(LIST, tuple(cpuset.parse(item) for item in _lists(text)))
+
+
+def _lists(text: str) -> list[str]:
+    """The lists between the colons; a colon before `2/8` belongs to a stride, as in 0-31:2/8."""
+    lists: list[str] = []
+    for piece in text.split(":"):
+        if lists and "/" in piece:
+            lists[-1] += f":{piece}"
+        else:
+            lists.append(piece)
+    return lists
 
 
 def reserve(text: str) -> str:
     """A CPU list, or first-per-l3; checked here, and taken by Policy.with_reserve."""
     try:
-        policy.DEFAULT.with_reserve(text)
+        DEFAULT.with_reserve(text)
     except ValueError as error:
-        raise ArgumentTypeError(f"{error}; or type {policy.FIRST_PER_L3}") from None
+        raise ValueError(f"{error}; or type {FIRST_PER_L3}") from None
     return text
-
-
-def cpus(text: str) -> cpuset.CpuSet:
-    try:
-        return cpuset.parse(text)
-    except ValueError as error:
-        raise ArgumentTypeError(str(error)) from None
 
 
 def ranks(text: str) -> frozenset[int]:
@@ -125,9 +222,7 @@ def ranks(text: str) -> frozenset[int]:
     try:
         return cpuset.parse(text)  # the same notation
     except ValueError:
-        raise ArgumentTypeError(
-            f"{excerpt(text)} is no list of ranks; type numbers: 0,4-7"
-        ) from None
+        raise ValueError(f"{excerpt(text)} is no list of ranks; type numbers: 0,4-7") from None
 
 
 def statuses(text: str) -> frozenset[int]:
@@ -138,14 +233,12 @@ def statuses(text: str) -> frozenset[int]:
     numbers = [number for number in text.split(",") if number]
     if all(is_number(number) and int(number) < 256 for number in numbers):
         return frozenset(map(int, numbers))
-    raise ArgumentTypeError(
-        f"{excerpt(text)} is no list of exit statuses; type numbers to 255: 2,75"
-    )
+    raise ValueError(f"{excerpt(text)} is no list of exit statuses; type numbers to 255: 2,75")
 
 
 def modules(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ArgumentTypeError(f"{excerpt(name)} is no module; type names such as torch,numpy")
+            raise ValueError(f"{excerpt(name)} is no module; type names such as torch,numpy")
     return names

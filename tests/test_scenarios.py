@@ -4,8 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from tests.binding import scenarios
 from tests.binding.rules import Placed
 from tests.binding.scenarios import Scenario

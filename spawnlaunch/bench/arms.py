@@ -12,19 +12,20 @@ auto, ...  the policies of --bind, by name
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from spawnlaunch.binding import plan, policy
+from spawnlaunch import cpuset, values
+from spawnlaunch.binding import plan
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.binding.seats import Seat
-from spawnlaunch.node import Node, cpuset
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import Node
 
-UNPINNED, CONTROL, FAR, PACKED, AUTO = "unpinned", "control", "far", "packed", policy.AUTO
+UNPINNED, CONTROL, FAR, PACKED, AUTO = "unpinned", "control", "far", "packed", values.AUTO
 POLICIES = {
-    UNPINNED: policy.NONE,
-    CONTROL: policy.NONE,
-    **{name: name for name in policy.NAMES if name != policy.NONE},
+    UNPINNED: values.NONE,
+    CONTROL: values.NONE,
+    **{name: name for name in values.NAMES if name != values.NONE},
 }
-NAMES = (UNPINNED, CONTROL, FAR, PACKED, *(name for name in POLICIES if name in policy.NAMES))
+NAMES = (UNPINNED, CONTROL, FAR, PACKED, *(name for name in POLICIES if name in values.NAMES))
 DEFAULT = (UNPINNED, FAR, PACKED, AUTO)
 
 

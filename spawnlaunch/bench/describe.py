@@ -12,14 +12,13 @@ from typing import Any
 import numpy
 import torch
 
-from spawnlaunch import __version__
+from spawnlaunch import __version__, cpuset
 from spawnlaunch.bench.options import PROG, Options
 from spawnlaunch.bench.place import Place
 from spawnlaunch.bench.result import Seat
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.binding.report import device_name
-from spawnlaunch.node import cpuset
 
 
 def about(options: Options, device: int | None) -> dict[str, Any]:

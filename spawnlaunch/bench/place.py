@@ -9,13 +9,13 @@ from spawnlaunch import node as nodes
 from spawnlaunch.bench import arms
 from spawnlaunch.binding import decide
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.binding.policy import Policy
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import Node
-from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.request import Program, Request
 from spawnlaunch.run.environment import MARK
+from spawnlaunch.values import Policy
 from spawnlaunch.world import World
 
 OWN_DEVICES = (

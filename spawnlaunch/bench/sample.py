@@ -21,9 +21,9 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
-from spawnlaunch.binding.mempolicy import PREFERRED_MEM
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.run import blas, kernel
+from spawnlaunch.values import PREFERRED_MEM
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
 TAIL_CHARS = 4000  # of what went wrong

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.node import Node, cpuset
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import Node
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False

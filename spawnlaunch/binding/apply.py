@@ -6,9 +6,10 @@ DataLoader workers. Nothing here is fatal: what the system refuses is a line to 
 
 import os
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding import mempolicy
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.node import cpuset
+from spawnlaunch.values import BIND_MEM, NO_MEM
 
 
 def pin(binding: Binding) -> str | None:
@@ -28,8 +29,8 @@ def pin(binding: Binding) -> str | None:
 
 def place_memory(binding: Binding, mem_bind: str) -> str | None:
     """Set the memory policy: "preferred", "bind" or "none"; the result is a refusal, if any."""
-    if mem_bind == mempolicy.NO_MEM or not binding.cpus:
+    if mem_bind == NO_MEM or not binding.cpus:
         return None
-    if mem_bind == mempolicy.BIND_MEM:
+    if mem_bind == BIND_MEM:
         return mempolicy.bind(binding.memory_nodes)
     return mempolicy.prefer(binding.memory_nodes)

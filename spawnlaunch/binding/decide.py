@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from spawnlaunch.binding import advice, openmp
 from spawnlaunch.binding.plan import Binding, plan
-from spawnlaunch.binding.policy import BindingError
 from spawnlaunch.binding.seats import Task
-from spawnlaunch.errors import UsageError
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import Node
-from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.visible import Visible, step_devices
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request
@@ -45,12 +43,7 @@ def decide(
         allowed, refusal = advice.widened(node)
         warnings += [refusal] if refusal else []
     task = _task(node, world, environ, allowed) if world.mode == "task" else None
-    try:
-        planned = plan(
-            node, seen, world.local_world_size, request.policy, allowed=allowed, task=task
-        )
-    except BindingError as error:
-        raise UsageError(str(error)) from None
+    planned = plan(node, seen, world.local_world_size, request.policy, allowed=allowed, task=task)
     narrow = advice.mask_advice(node, planned.bindings, world.local_world_size, allowed)
     warnings += [*planned.warnings, *([narrow] if narrow else [])]
     return Seats(planned.bindings, allowed, tuple(dict.fromkeys(warnings)))

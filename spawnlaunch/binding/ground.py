@@ -6,10 +6,11 @@ a cut between two runs is best where the NUMA node or the L3 group ends.
 
 from __future__ import annotations
 
-from spawnlaunch.binding.policy import Policy
-from spawnlaunch.node import Node, cpuset
-from spawnlaunch.node.cpuset import EMPTY, CpuSet
+from spawnlaunch import cpuset
+from spawnlaunch.cpuset import EMPTY, CpuSet
+from spawnlaunch.node import Node
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.values import Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,9 +18,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-PREFERRED_MEM, BIND_MEM, NO_MEM = "preferred", "bind", "none"
-MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
-
 _PREFERRED, _BIND, _PREFERRED_MANY = 1, 2, 5
 _MODES = ("default", "preferred", "bind", "interleave", "local", "preferred-many")
 

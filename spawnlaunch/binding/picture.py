@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from itertools import groupby, zip_longest
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.binding.report import device_name
-from spawnlaunch.node import Node, cpuset
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding import ground as grounds
 from spawnlaunch.binding import seats, territory, wide
 from spawnlaunch.binding.ground import Core, Ground
-from spawnlaunch.binding.policy import AUTO, DEFAULT, LIST, NONE, BindingError, Policy
 from spawnlaunch.binding.seats import Seat, Seating, Task
-from spawnlaunch.node import Node, cpuset
-from spawnlaunch.node.cpuset import EMPTY, CpuSet
+from spawnlaunch.cpuset import EMPTY, CpuSet
+from spawnlaunch.errors import UsageError
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.values import AUTO, DEFAULT, LIST, NONE, Policy
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,7 +52,7 @@ def plan(
     """Bind the `local_size` ranks of this node, or with `task` that one of them.
 
     Rank r uses the r-th visible device. `allowed` are the CPUs that may be used, by default those
-    of the node's record; nothing outside them is ever bound. Raises BindingError for lists of CPUs
+    of the node's record; nothing outside them is ever bound. Raises UsageError for lists of CPUs
     that do not fit the ranks or the allowed CPUs.
     """
     allowed = node.cpus_allowed if allowed is None else allowed & node.cpus_online
@@ -103,14 +105,14 @@ def _listed(
     warnings = []
     for seat in seating.seats:
         if seat.local_rank >= len(policy.lists):
-            raise BindingError(
+            raise UsageError(
                 f"--bind lists CPUs for {len(policy.lists)} local ranks and there is a rank "
                 f"{seat.local_rank}; give one list for each, separated by colons"
             )
         asked = policy.lists[seat.local_rank]
         cpus = asked & allowed
         if not cpus:
-            raise BindingError(
+            raise UsageError(
                 f"--bind gives local rank {seat.local_rank} the CPUs {cpuset.format(asked)!r} and "
                 f"allowed are {cpuset.format(allowed)}; choose among these"
             )

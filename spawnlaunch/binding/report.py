@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

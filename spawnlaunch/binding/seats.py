@@ -8,8 +8,9 @@ sysfs shows: every task computes the same claims without a word to the others.
 
 from __future__ import annotations
 
-from spawnlaunch.node import Node, cpuset
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch import cpuset
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.records import NamedTuple
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from spawnlaunch.binding.divide import divide
 from spawnlaunch.binding.ground import Core
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False

@@ -6,9 +6,9 @@ domain without allowed CPUs, the rank keeps the domain of its own share.
 
 from __future__ import annotations
 
-from spawnlaunch.binding.policy import CORE_COMPLEX, NODE, SOCKET
+from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.node import Node
-from spawnlaunch.node.cpuset import EMPTY, CpuSet
+from spawnlaunch.values import CORE_COMPLEX, NODE, SOCKET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

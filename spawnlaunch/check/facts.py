@@ -4,8 +4,9 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding import mempolicy
-from spawnlaunch.node import Node, cpuset, files
+from spawnlaunch.node import Node, files
 from spawnlaunch.node.visible import visible
 
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from spawnlaunch import cpuset
 from spawnlaunch.check.facts import Facts
-from spawnlaunch.node import cpuset
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.cpuset import CpuSet
 
 LAUNCH = "start with python -m spawnlaunch, which gives every rank its own cores"
 

@@ -6,8 +6,8 @@ and a line in `Node.warnings` says so.
 
 import os
 
+from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.node import cpus, devices, limits, nics, numa, pci
-from spawnlaunch.node.cpuset import EMPTY, CpuSet
 from spawnlaunch.node.model import Device, Nic, Node, Numa
 
 __all__ = ["Device", "Nic", "Node", "Numa", "read"]

@@ -7,8 +7,8 @@ the others. Names before Linux 5.3: `thread_siblings` for a core, `core_siblings
 
 from __future__ import annotations
 
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import files
-from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 

@@ -4,8 +4,8 @@ Display adapters of other vendors (the ASPEED or Matrox part of a server's manag
 are not devices, whatever their PCI class says.
 """
 
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import amd, files, intel, nvidia, pci
-from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.model import Device, Numa
 from spawnlaunch.node.nvidia import Found
 

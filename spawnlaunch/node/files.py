@@ -6,8 +6,8 @@ one read or two, and one close, without a file object around them.
 
 import os
 
-from spawnlaunch.node import cpuset
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch import cpuset
+from spawnlaunch.cpuset import CpuSet
 
 _CHUNK = 1 << 16  # more than a sysfs file can hold, which is a page
 _MOST_CHUNKS = 256  # 16 MiB: below --sysfs-root there may be anything, as a link to /dev/zero

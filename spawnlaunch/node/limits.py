@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.node import cpuset, files
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch import cpuset
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import files
 from spawnlaunch.records import NamedTuple
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has

@@ -5,7 +5,7 @@ An empty tuple or None means "not known" and never "none of them", except where 
 
 from __future__ import annotations
 
-from spawnlaunch.node.cpuset import CpuSet
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.records import NamedTuple
 
 

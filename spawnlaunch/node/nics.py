@@ -6,8 +6,8 @@ PCI bus where their class or vendor leaves no doubt, under their address.
 
 import os
 
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import files, pci
-from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.model import Nic, Numa
 
 CLASSES = ("/sys/class/infiniband", "/sys/class/cxi")

@@ -5,8 +5,8 @@ HBM beside a Xeon Max, CXL memory, or the memory of a GPU that is coherent with 
 V100, Grace with Hopper), which `numa_status` of the NVIDIA driver names.
 """
 
+from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.node import files
-from spawnlaunch.node.cpuset import EMPTY, CpuSet
 from spawnlaunch.node.model import Numa
 from spawnlaunch.reading import is_number
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import files
-from spawnlaunch.node.cpuset import CpuSet
 from spawnlaunch.node.model import Numa
 from spawnlaunch.records import NamedTuple
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from spawnlaunch.node import cpuset, masks
+from spawnlaunch import cpuset
+from spawnlaunch.node import masks
 from spawnlaunch.node.masks import Slot
 from spawnlaunch.node.model import Device, Node
 from spawnlaunch.reading import is_number

@@ -15,12 +15,12 @@ import errno
 import os
 import stat
 
+from spawnlaunch import cpuset
 from spawnlaunch.errors import UsageError
-from spawnlaunch.node import cpuset
 from spawnlaunch.reading import absolute
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request
-from spawnlaunch.streams import STDERR, STDOUT, StreamsByRank
+from spawnlaunch.values import STDERR, STDOUT, StreamsByRank
 from spawnlaunch.world import World
 
 TYPE_CHECKING = False

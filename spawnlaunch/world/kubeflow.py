@@ -9,8 +9,6 @@ Source: kubeflow/trainer pkg/constants/constants.go; torch/distributed/argparse_
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
-
 from spawnlaunch import values
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.facts import Environ, Fact, Reader, number, port, text
@@ -35,7 +33,7 @@ def flag(name: str, read: Callable[[str], int | str]) -> Reader:
             return None
         try:
             return Fact(read(environ[name]), name)
-        except ArgumentTypeError as error:
+        except ValueError as error:
             raise UsageError(f"{name}: {error}") from None
 
     return reader

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import MOST_LOCAL, Request
+from spawnlaunch.request import Request
+from spawnlaunch.values import MOST_LOCAL
 from spawnlaunch.world import slurm
 from spawnlaunch.world.facts import UNKNOWN, Environ, Fact, first
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager

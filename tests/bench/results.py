@@ -3,16 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from spawnlaunch import cpuset
 from spawnlaunch.bench import arms
 from spawnlaunch.bench.result import Arm, Measured, Result, Seat
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.binding.policy import Policy
 from spawnlaunch.binding.report import device_name
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
+from spawnlaunch.values import Policy
 from tests.bench.synthetic import rounds
 
 

@@ -2,12 +2,13 @@
 
 import pytest
 
+from spawnlaunch import cpuset
 from spawnlaunch.bench import arms
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.binding.policy import Policy, parse
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
+from spawnlaunch.values import Policy, bind
 from tests.node import machines
 from tests.node.tree import Machine, cores, node_of
 
@@ -73,7 +74,7 @@ def test_the_flag_of_an_arm_seats_the_ranks_as_the_arm_does():
     seen = visible(node, {})
     for name in ("unpinned", "far", "packed", "auto", "socket"):
         typed = arms.flag(name, made[name].bindings).removeprefix("--bind ")
-        again = plan.plan(node, seen, 8, parse(typed)).bindings
+        again = plan.plan(node, seen, 8, bind(typed)).bindings
         assert [b.cpus for b in again] == [b.cpus for b in made[name].bindings], name
 
 

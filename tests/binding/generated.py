@@ -5,8 +5,8 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import Device, Node, Numa
-from spawnlaunch.node.cpuset import CpuSet
 
 
 class Situation(NamedTuple):

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch import cpuset
+from spawnlaunch.node import Node
 from tests.binding.rules import Expected, Group, Placed, violations
 
 HERE = Path(__file__).resolve().parents[2]

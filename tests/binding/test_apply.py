@@ -18,8 +18,9 @@ needs_two_cpus = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs")
 SIT = """
 import os, sys
 from spawnlaunch import node
-from spawnlaunch.binding import apply, plan, policy
-from spawnlaunch.node import cpuset
+from spawnlaunch import values
+from spawnlaunch.binding import apply, plan
+from spawnlaunch import cpuset
 from spawnlaunch.node.visible import Visible
 machine = node.read()
 ranks, rank, mem = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]

@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.binding.plan import Binding, Plan, plan
-from spawnlaunch.binding.policy import NAMES, NONE, Policy
 from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible
+from spawnlaunch.values import NAMES, NONE, Policy
 from tests.binding.generated import Situation, situations
 from tests.binding.rules import Expected, Group, Placed, violations
 

@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
-from spawnlaunch.binding import policy as policies
 from spawnlaunch.binding.plan import Plan, plan
-from spawnlaunch.binding.policy import DEFAULT, NAMES, BindingError, Policy
 from spawnlaunch.binding.seats import Task
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.errors import UsageError
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.values import DEFAULT, NAMES, Policy, bind
 from tests.node import machines
 from tests.node.tree import Gpu, build, node_of
 
@@ -26,7 +27,7 @@ def dgx() -> Node:
 
 
 def planned(node: Node, policy: Policy | str, ranks: int | None = None) -> Plan:
-    asked = policies.parse(policy) if isinstance(policy, str) else policy
+    asked = bind(policy) if isinstance(policy, str) else policy
     seen = visible(node, {})
     return plan(node, seen, ranks or len(seen.devices), asked)
 
@@ -37,7 +38,7 @@ def lists(plan: Plan) -> list[str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_names_are_policies(name: str) -> None:
-    assert policies.parse(name) == Policy(name)
+    assert bind(name) == Policy(name)
 
 
 @pytest.mark.parametrize(
@@ -49,24 +50,24 @@ def test_names_are_policies(name: str) -> None:
     ],
 )
 def test_lists_and_masks_are_the_same_thing(text: str) -> None:
-    assert [cpuset.format(cpus) for cpus in policies.parse(text).lists] == ["48-55", "56-63"]
+    assert [cpuset.format(cpus) for cpus in bind(text).lists] == ["48-55", "56-63"]
 
 
 def test_strides_are_part_of_a_list() -> None:
-    assert [cpuset.format(c) for c in policies.parse("0-7:2/4:8").lists] == ["0-1,4-5", "8"]
+    assert [cpuset.format(c) for c in bind("0-7:2/4:8").lists] == ["0-1,4-5", "8"]
 
 
 @pytest.mark.parametrize("text", ["cores", "", "ldoms", ":0"])
 def test_what_is_neither_names_the_choices(text: str) -> None:
     with pytest.raises(
-        BindingError, match=r"auto, node, socket, exclusive, core-complex, none.*48-55:56-63"
+        ValueError, match=r"auto, node, socket, exclusive, core-complex, none.*48-55:56-63"
     ):
-        policies.parse(text)
+        bind(text)
 
 
 def test_a_wrong_list_says_what_a_list_is() -> None:
     with pytest.raises(cpuset.CpuSetError, match="0-3,8"):
-        policies.parse("0-3:x")
+        bind("0-3:x")
 
 
 def test_node_binds_to_the_numa_node(lumi: Node) -> None:
@@ -119,12 +120,12 @@ def test_lists_do_not_leave_what_is_allowed(lumi: Node) -> None:
     seats = planned(narrow, "48-51", 1)
     assert lists(seats) == ["48-49"]
     assert "only 48-49 are allowed" in seats.warnings[0]
-    with pytest.raises(BindingError, match="allowed are 48-49; choose among these"):
+    with pytest.raises(UsageError, match="allowed are 48-49; choose among these"):
         planned(narrow, "0-3", 1)
 
 
 def test_a_rank_without_a_list_is_an_error(lumi: Node) -> None:
-    with pytest.raises(BindingError, match="for 2 local ranks and there is a rank 2"):
+    with pytest.raises(UsageError, match="for 2 local ranks and there is a rank 2"):
         planned(lumi, "0-3:4-7", 3)
 
 

@@ -2,11 +2,12 @@
 
 import pytest
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding.plan import Plan, plan
-from spawnlaunch.binding.policy import DEFAULT, Policy
 from spawnlaunch.binding.seats import Task
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
+from spawnlaunch.values import DEFAULT, Policy
 from tests.node import machines
 from tests.node.tree import Machine, node_of
 

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import Plan, plan
-from spawnlaunch.binding.policy import NAMES, Policy
 from spawnlaunch.binding.seats import Task
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.values import NAMES, Policy
 from tests.binding import scenarios
 from tests.binding.rules import Placed
 from tests.binding.scenarios import Scenario

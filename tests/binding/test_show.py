@@ -2,15 +2,16 @@
 
 import pytest
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding.advice import mask_advice, own_mask, widened
 from spawnlaunch.binding.openmp import hazards
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.binding.policy import Policy
 from spawnlaunch.binding.report import report_line, srun_line
 from spawnlaunch.binding.seats import Task
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.values import Policy
 from tests.node import machines
 from tests.node.tree import Gpu, Machine, node_of
 

@@ -4,8 +4,8 @@ from itertools import islice, product
 from random import Random
 from typing import NamedTuple
 
-from spawnlaunch.node import cpuset
-from spawnlaunch.node.cpuset import CpuSetError
+from spawnlaunch import cpuset
+from spawnlaunch.cpuset import CpuSetError
 from spawnlaunch.world import hostlist, tasks_per_node
 from spawnlaunch.world.hostlist import HostlistError
 from spawnlaunch.world.tasks_per_node import TasksPerNodeError

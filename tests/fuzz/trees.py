@@ -14,11 +14,12 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.binding.policy import FIRST_PER_L3, NAMES, NONE, Policy
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.values import FIRST_PER_L3, NAMES, NONE, Policy
 from tests.binding import scenarios
 from tests.binding.test_generated import check, near
 from tests.fuzz.engine import Subject, explained, once_in

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
 from tests.binding import scenarios
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.node import cpuset
+from spawnlaunch import cpuset
 
 CPUS = st.frozensets(st.integers(0, 2000), max_size=300)
 

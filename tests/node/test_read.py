@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.node import Device, Node, amd, cpuset, nvidia, pci
+from spawnlaunch.node import Device, Node, amd, nvidia, pci
 from spawnlaunch.node.visible import visible
 from tests.node import machines
 from tests.node.tree import AMD, ASPEED, INTEL, MELLANOX, Gpu, Machine, add_tiles, build, write

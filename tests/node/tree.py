@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
-from spawnlaunch.node import Node, cpuset
+from spawnlaunch.node import Node
 
 NVIDIA, AMD, INTEL, ASPEED, MELLANOX = 0x10DE, 0x1002, 0x8086, 0x1A03, 0x15B3
 CLASSES = {NVIDIA: 0x030200, AMD: 0x038000, INTEL: 0x038000, ASPEED: 0x030000, MELLANOX: 0x020700}

@@ -11,7 +11,7 @@ from spawnlaunch import world
 MODULES = [f"spawnlaunch.world.{info.name}" for info in pkgutil.iter_modules(world.__path__)]
 
 
-@pytest.mark.parametrize("name", ["spawnlaunch.values", "spawnlaunch.streams", *MODULES])
+@pytest.mark.parametrize("name", ["spawnlaunch.values", *MODULES])
 def test_the_examples_are_true(name: str):
     module = importlib.import_module(name)
     assert doctest.testmod(module, optionflags=doctest.ELLIPSIS).failed == 0

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import torch
 
+from spawnlaunch import cpuset
 from spawnlaunch.bench.gang import Gang, steps_per_second
-from spawnlaunch.node import cpuset
 
 ARRAYS = 3
 TIMES_CACHE = 4  # the size of all arrays of a node, in L3 caches
