@@ -6,11 +6,11 @@
 
 From the flags to the advice, each file having one subject:
 
-    options ──> Options     what was asked for
-    rank    ──> the ranks meet (meeting), each says where it is (place), they agree on the arms
-                (arms, agree) and walk the rounds (rounds): a sample is a fresh process per rank
-                (sample), which runs a workload (gang, workloads/) or the user's command (command)
-    result  ──> Result      everything measured: what --json writes, --show and --compare read
-    stats   ──> Comparison  one arm against another: ratio, interval, verdict; pure
-    advice, table, plot     what a person sees
+    flags    ──> BenchRequest  what was asked for
+    rounds   ──> every rank joins the others (rank_group), agrees with them on the arms (agree,
+                 arms) and walks the rounds: a sample is a fresh process per rank (sample), which
+                 runs a workload (workloads/) or the user's command
+    result   ──> Result        everything measured: what --json writes, --show and --compare read
+    stats    ──> Comparison    one arm against another: ratio, interval, verdict; pure
+    advice, table, compare, plot   what a person sees
 """

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from spawnlaunch.bench.options import Options, parse
+from spawnlaunch.bench.flags import BenchRequest, parse
 from spawnlaunch.binding import openmp
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world import detect
@@ -27,7 +27,7 @@ def main() -> int:
         if options.compare or options.show:
             return _look_back(options)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
-            from spawnlaunch.bench.rank import run
+            from spawnlaunch.bench.rounds import run
 
             return run(options, os.environ)
     except UsageError as error:
@@ -36,7 +36,7 @@ def main() -> int:
     return _launch(options, argv)
 
 
-def _launch(options: Options, argv: Sequence[str]) -> NoReturn:
+def _launch(options: BenchRequest, argv: Sequence[str]) -> NoReturn:
     """Become the launcher, which starts this again in every rank, not pinned.
 
     So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
@@ -66,7 +66,7 @@ def _refuse_hazards() -> None:
         raise UsageError(f"{hazards[0]}; so all arms would sit there")
 
 
-def _look_back(options: Options) -> int:
+def _look_back(options: BenchRequest) -> int:
     """--compare and --show."""
     from spawnlaunch.bench import compare, result, table
 

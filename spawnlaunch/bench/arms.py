@@ -1,8 +1,8 @@
-"""The arms: ways to seat the ranks of a node that are measured against each other. Pure.
+"""The arms: ways to bind the ranks of a node that are measured against each other. Pure.
 
 unpinned   no binding: what a launcher without one leaves
 control    the same again: whatever it differs by from `unpinned` is noise
-far        spread as `auto`, with each rank in the seat of another, away from its own device:
+far        spread as `auto`, with each rank on the CPUs of another, away from its own device:
            what it loses against `auto` is due to locality, and not to spreading
 packed     all ranks on one domain, as under a bad default: the smallest of NUMA node, L3 group
            and core that is the first of several
@@ -29,7 +29,7 @@ NAMES = (UNPINNED, CONTROL, FAR, PACKED, *(name for name in POLICIES if name in 
 DEFAULT = (UNPINNED, FAR, PACKED, AUTO)
 
 
-class Seats(NamedTuple):
+class Planned(NamedTuple):
     """An arm on one node, or why there is no such arm there."""
 
     bindings: tuple[Binding, ...]  # of the local ranks that are planned, in their order
@@ -43,25 +43,25 @@ def flag(name: str, bindings: Sequence[Binding]) -> str:
     return f"--bind {':'.join(cpuset.format(binding.cpus) for binding in bindings)}"
 
 
-def far(node: Node, best: Sequence[Binding]) -> Seats:
-    """The seats of `auto`, moved on by as many ranks as take the most ranks from their devices."""
+def far(node: Node, best: Sequence[Binding]) -> Planned:
+    """The bindings of `auto`, moved on so far that the most ranks are away from their devices."""
     if all(binding.device is None for binding in best):
-        return Seats((), "no rank has a device here that it could be far from")
+        return Planned((), "no rank has a device here that it could be far from")
     moved = [_moved(node, best, by) for by in range(1, len(best))]
     score = max(map(_remote, moved), default=0)
     if score <= _remote(best):
-        return Seats((), "no seat is further from the devices than those of auto")
-    return Seats(max(moved, key=lambda seats: (_remote(seats), _way(node, seats))))
+        return Planned((), "no binding is further from the devices than those of auto")
+    return Planned(max(moved, key=lambda bindings: (_remote(bindings), _way(node, bindings))))
 
 
 def _moved(node: Node, best: Sequence[Binding], by: int) -> tuple[Binding, ...]:
-    """Rank r in the seat of rank r + by, with its own device."""
-    seats = []
+    """Rank r with the CPUs of rank r + by and its own device."""
+    bindings = []
     for r, own in enumerate(best):
         there = best[(r + by) % len(best)]
         how = _locality(node, own, there.cpus)
-        seats.append(there._replace(local_rank=r, device=own.device, locality=how))
-    return tuple(seats)
+        bindings.append(there._replace(local_rank=r, device=own.device, locality=how))
+    return tuple(bindings)
 
 
 def _locality(node: Node, own: Binding, cpus: CpuSet) -> str:
@@ -85,15 +85,15 @@ def _way(node: Node, bindings: Sequence[Binding]) -> int:
     return total
 
 
-def packed(node: Node, best: Sequence[Binding], allowed: CpuSet) -> Seats:
+def packed(node: Node, best: Sequence[Binding], allowed: CpuSet) -> Planned:
     """All ranks in one domain, with as many threads each as `auto` gives them."""
     if not allowed:
-        return Seats((), "this system has no CPU masks")
+        return Planned((), "this system has no CPU masks")
     domain = _first_domain(node, allowed)
     if len(best) < 2 or domain is None:
-        return Seats((), "there is one rank" if domain else "there is one core to sit on")
+        return Planned((), "there is one rank" if domain else "there is one core to share")
     memory = plan.memory_beside(node, domain)
-    return Seats(
+    return Planned(
         tuple(
             own._replace(
                 cpus=domain,
@@ -120,16 +120,16 @@ def on_node(
     allowed: CpuSet,
     names: Sequence[str],
     planned: Callable[[str], tuple[Binding, ...]],
-) -> dict[str, Seats]:
-    """The seats of all ranks of a node under each arm; `planned` makes the plan of a policy."""
-    made: dict[str, Seats] = {}
+) -> dict[str, Planned]:
+    """The bindings of all ranks of a node under each arm; `planned` makes the plan of a policy."""
+    made: dict[str, Planned] = {}
     for name in names:
         if name == FAR:
             made[name] = far(node, planned(AUTO))
         elif name == PACKED:
             made[name] = packed(node, planned(AUTO), allowed)
         else:
-            made[name] = Seats(planned(POLICIES[name]))
+            made[name] = Planned(planned(POLICIES[name]))
     return made
 
 
@@ -168,7 +168,7 @@ def left_out(effects: Mapping[str, Sequence[Effect | str]]) -> dict[str, str]:
         if why is not None:
             out[name] = why
         elif twin is not None and name != CONTROL:
-            out[name] = f"it makes no difference here: every rank sits as under {twin}"
+            out[name] = f"it makes no difference here: every rank is bound as under {twin}"
         else:
             kept[name] = ranks
     return out

@@ -73,8 +73,10 @@ def _differences(old: Result, new: Result) -> Iterator[str]:
     yield from (f"{name}: {before}, now {now}" for name, before, now in pairs if before != now)
     for arm in new.arms:
         twin = next((each for each in old.arms if each.name == arm.name), None)
-        if twin is not None and [s[4:7] for s in twin.seats] != [s[4:7] for s in arm.seats]:
-            yield f"{arm.name}: the ranks sit elsewhere than before"
+        if twin is not None and [each[4:7] for each in twin.ranks] != [
+            each[4:7] for each in arm.ranks
+        ]:
+            yield f"{arm.name}: the ranks are bound otherwise than before"
 
 
 def _nodes(result: Result) -> str:
@@ -84,4 +86,4 @@ def _nodes(result: Result) -> str:
 
 
 def _ranks(result: Result) -> int:
-    return len(result.arms[0].seats) if result.arms else 0
+    return len(result.arms[0].ranks) if result.arms else 0

@@ -1,4 +1,4 @@
-"""A result as a picture: samples by arm and rank, and under them the node with its seats.
+"""A result as a picture: samples by arm and rank, and under them the node with the bindings.
 
 It has to read in black and white: ranks are told apart by their place and their number, never by
 colour. A rank's samples are a thin line from least to most, a thick one between the quartiles, and
@@ -70,7 +70,7 @@ def _panel(axes: Any, result: Result, measured: Measured, series: str) -> None:
     """The samples of one series, a group for each arm and a place in it for each rank."""
     workload, samples = measured.workload, measured.series[series]
     names = [arm.name for arm in result.arms]
-    ranks = len(result.arms[0].seats)
+    ranks = len(result.arms[0].ranks)
     width = ranks + GAP
     for group, name in enumerate(names):
         for rank in range(ranks):

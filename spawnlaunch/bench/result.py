@@ -11,15 +11,15 @@ from spawnlaunch.bench.stats import Comparison
 from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.errors import UsageError
 
-FORMAT = 2
+FORMAT = 3
 MEAN = "geometric mean"  # the series that sums up several
 
 # For each arm, for each round, the value of each rank; None: the rank printed no metric.
 Samples = dict[str, list[list[float | None]]]
 
 
-class Seat(NamedTuple):
-    """Where a rank sat. CPU and node lists are as the kernel writes them; empty: not bound."""
+class BoundRank(NamedTuple):
+    """A rank and its binding. CPU and node lists are the kernel's notation; empty: not bound."""
 
     rank: int
     host: str
@@ -36,7 +36,7 @@ class Arm(NamedTuple):
 
     name: str
     flag: str  # what to type for it, as on the node of rank 0
-    seats: tuple[Seat, ...]  # by rank
+    ranks: tuple[BoundRank, ...]  # in their order
 
 
 class Measured(NamedTuple):
@@ -132,7 +132,7 @@ def write(result: Result, path: str) -> None:
             "format": FORMAT,
             **result._asdict(),
             "arms": [
-                {**arm._asdict(), "seats": [s._asdict() for s in arm.seats]} for arm in result.arms
+                {**arm._asdict(), "ranks": [s._asdict() for s in arm.ranks]} for arm in result.arms
             ],
             "measured": [
                 {"workload": each.workload._asdict(), "series": each.series}
@@ -172,7 +172,7 @@ def read(path: str) -> Result:
         if said["format"] != FORMAT:
             raise KeyError("format")
         arms = [
-            Arm(arm["name"], arm["flag"], tuple(Seat(**seat) for seat in arm["seats"]))
+            Arm(arm["name"], arm["flag"], tuple(BoundRank(**rank) for rank in arm["ranks"]))
             for arm in said["arms"]
         ]
         measured = [

@@ -4,25 +4,29 @@ All ranks walk them in step. What a rank measured goes to rank 0 after every sam
 word of a sample that failed, upon which all of them end.
 """
 
+import contextlib
 import gc
+import os
 import random
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from spawnlaunch.bench import command, sample, table, workloads
-from spawnlaunch.bench import gang as gangs
-from spawnlaunch.bench.agree import Agreed
-from spawnlaunch.bench.meeting import Meeting, connect
-from spawnlaunch.bench.options import Options
-from spawnlaunch.bench.place import Place
-from spawnlaunch.bench.result import Measured, Result, Samples
+from spawnlaunch.bench import sample, table, workloads
+from spawnlaunch.bench.advice import advice
+from spawnlaunch.bench.agree import Agreed, RankOnNode, agree, look
+from spawnlaunch.bench.flags import BenchRequest
+from spawnlaunch.bench.rank_group import RankGoneError, RankGroup, connect, join
+from spawnlaunch.bench.result import Measured, Result, Samples, write
 from spawnlaunch.bench.sample import STOPPED, FailedError, Sample
 from spawnlaunch.bench.workloads import Workload
+from spawnlaunch.bench.workloads.timing import Rank
 from spawnlaunch.binding.plan import Binding
+from spawnlaunch.errors import UsageError
 from spawnlaunch.world.ports import hold_free_port
 
 PROGRESS_CHARS = 60
@@ -31,23 +35,23 @@ COMMAND = "command"  # the workload that is the user's own
 Round = dict[str, list[Sample]]  # by arm, the samples of all ranks
 
 
-class Part(NamedTuple):
+class Participant(NamedTuple):
     """What this rank takes part with."""
 
-    options: Options
-    here: Place
-    meeting: Meeting
+    options: BenchRequest
+    here: RankOnNode
+    group: RankGroup
     agreed: Agreed
 
 
-def measure_all(part: Part) -> tuple[Result, str]:
+def measure_all(part: Participant) -> tuple[Result, str]:
     """Every workload, its table printed as soon as it is done, and what ended it early if it was.
 
     The result has the workloads before the one that failed, on rank 0.
     """
     gc.collect()
     gc.freeze()  # the children of this process shall not copy what they never use
-    result, tells = part.agreed.result, part.meeting.rank == 0
+    result, tells = part.agreed.result, part.group.rank == 0
     if tells:
         print("\n".join(table.header(result)), flush=True)
     for workload in _workloads(part.options):
@@ -64,7 +68,7 @@ def measure_all(part: Part) -> tuple[Result, str]:
     return result, ""
 
 
-def _workloads(options: Options) -> list[Workload]:
+def _workloads(options: BenchRequest) -> list[Workload]:
     if not options.command:
         return [workloads.NAMES[name] for name in options.workloads]
     about = " ".join(options.command)
@@ -73,19 +77,21 @@ def _workloads(options: Options) -> list[Workload]:
     return [Workload(COMMAND, options.metric, not options.lower_is_better, about)]
 
 
-def measure(workload: Workload, part: Part) -> list[Round]:
+def measure(workload: Workload, part: Participant) -> list[Round]:
     """The rounds that count, on rank 0. Raises FailedError on all ranks together."""
-    options, meeting, names = part.options, part.meeting, part.agreed.names
+    options, group, names = part.options, part.group, part.agreed.names
+    if workload.name != COMMAND:
+        workloads.measure_of(workload.name)  # imported before the first fork
     rounds: list[Round] = []
     for number in range(-options.warm_up, options.rounds):
         taken: Round = {}
         for name in order(names, options.seed, workload.name, number):
             _progress(part, workload, number, name)
-            mine = _take(workload, part, part.agreed.seats[name])
+            mine = _take(workload, part, part.agreed.bindings[name])
             if mine.error:
-                meeting.report_failure()
-            taken[name] = meeting.gather(mine)
-            failure = meeting.tell(_failure(workload, options.metric, taken[name]))
+                group.report_failure()
+            taken[name] = group.gather(mine)
+            failure = group.tell(_failure(workload, options.metric, taken[name]))
             if failure:
                 raise FailedError(failure)
         if number >= 0:
@@ -101,48 +107,56 @@ def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[s
     return shuffled
 
 
-def _take(workload: Workload, part: Part, seat: Binding) -> Sample:
+def _take(workload: Workload, part: Participant, binding: Binding) -> Sample:
     """This rank's part of a sample, which all ranks begin together."""
-    meeting, environ = part.meeting, part.here.environ
+    group, environ = part.group, part.here.environ
     if workload.name != COMMAND:
-        key = f"sample {meeting.count}"
-        meeting.tell(None)
-        return sample.measured(
-            seat, lambda: _bundled(workload, part, seat, key), meeting.has_failed
+        key = f"sample {group.count}"
+        group.tell(None)
+        return sample.of_workload(
+            binding, lambda: _bundled(workload, part, binding, key), group.has_failed
         )
-    held = hold_free_port() if meeting.rank == 0 else None
-    port = meeting.tell(held.port if held else 0)
+    held = hold_free_port() if group.rank == 0 else None
+    port = group.tell(held.port if held else 0)
     options = part.options
-    mine = command.run(
+    mine = sample.of_command(
         options.command,
-        seat,
-        command.environment(seat, port, environ),
+        binding,
+        sample.command_environment(binding, port, environ),
         options.metric,
-        meeting.has_failed,
+        group.has_failed,
     )
     if held:
         held.lock.close()
     return mine
 
 
-def _bundled(workload: Workload, part: Part, seat: Binding, key: str) -> dict[str, float]:
+def _bundled(workload: Workload, part: Participant, binding: Binding, key: str) -> dict[str, float]:
     """In the process of the sample: meet the other ranks' for this sample alone, and measure."""
     environ = part.here.environ
     device = part.agreed.device if workload.name in workloads.ON_DEVICES else None
-    gang = gangs.of_rank(part.here, seat, device, part.options.seconds)
-    on_device = gang.device.type == "cuda"
+    rank = Rank(
+        rank=part.here.view.rank,
+        size=part.here.size,
+        local_rank=part.here.view.local_rank,
+        local_size=part.here.local_size,
+        threads=binding.threads,
+        device=torch.device("cpu") if device is None else torch.device("cuda", device),
+        seconds=part.options.seconds,
+    )
+    on_device = device is not None
     if on_device:
-        torch.cuda.set_device(gang.device)
-    if gang.size > 1:
+        torch.cuda.set_device(rank.device)
+    if rank.size > 1:
         dist.init_process_group(
             "nccl" if on_device else "gloo",
             store=connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key),
-            rank=gang.rank,
-            world_size=gang.size,
-            device_id=gang.device if on_device else None,
+            rank=rank.rank,
+            world_size=rank.size,
+            device_id=rank.device if on_device else None,
         )
-    values: dict[str, float] = workloads.module_of(workload.name).measure(gang)
-    gang.barrier()  # who leaves first would cut the others off
+    values: dict[str, float] = workloads.measure_of(workload.name)(rank)
+    rank.barrier()  # who leaves first would cut the others off
     return values
 
 
@@ -175,11 +189,58 @@ def _by_series(rounds: Sequence[Round], names: Sequence[str]) -> dict[str, Sampl
     }
 
 
-def _progress(part: Part, workload: Workload, number: int, arm: str) -> None:
+def _progress(part: Participant, workload: Workload, number: int, arm: str) -> None:
     """One line that is written over; without an arm it is taken away."""
-    if part.meeting.rank != 0 or not part.options.progress:
+    if part.group.rank != 0 or not part.options.progress:
         return
     what = "warm-up" if number < 0 else f"round {number + 1} of {part.options.rounds}"
     line = f"{workload.name}: {what}, {arm}" if arm else ""
     sys.stderr.write(f"\r{line:{PROGRESS_CHARS}}" + ("" if arm else "\r"))
     sys.stderr.flush()
+
+
+def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
+    """Take part; the result is the exit status of every rank."""
+    for signum in (signal.SIGINT, signal.SIGPIPE):  # Ctrl-C, `| head`: no traceback of every rank
+        signal.signal(signum, signal.SIG_DFL)
+    here = look(environ)
+    group = join()
+    try:
+        agreed = agree(options, here, group)
+        done, error = measure_all(Participant(options, here, group, agreed))
+        status = 1 if error else 0
+        if done.measured:
+            _finish(options, done)
+    except UsageError as refusal:
+        status, error = 2, str(refusal)
+    except FailedError as failure:
+        status, error = 1, str(failure)
+    except RankGoneError:
+        return 1
+    except Exception as fault:
+        group.report_death()
+        if environ.get("SPAWNLAUNCH_DEBUG"):
+            raise
+        print(
+            f"spawnlaunch.bench: internal error on rank {group.rank}: {type(fault).__name__}: "
+            f"{fault}; this is a fault of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
+            file=sys.stderr,
+            flush=True,
+        )
+        return os.EX_SOFTWARE
+    if error and group.rank == 0:
+        print(f"spawnlaunch.bench: error: {error}", file=sys.stderr, flush=True)
+    with contextlib.suppress(RankGoneError):  # who is gone need not be waited for
+        group.leave()
+    return status
+
+
+def _finish(options: BenchRequest, result: Result) -> None:
+    """The files first: whoever reads the page may stop before its end."""
+    if options.json:
+        write(result, options.json)
+    if options.plot:
+        from spawnlaunch.bench.plot import draw
+
+        draw(result, options.plot)
+    print(f"\nadvice: {advice(result)}", flush=True)

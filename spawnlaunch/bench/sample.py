@@ -1,24 +1,30 @@
-"""A sample: a fresh process that sits down as the arm says, before it has touched anything.
+"""A sample: a fresh process that is bound as the arm says, before it has touched anything.
 
 The process of a rank has imported torch and the workloads, and done nothing else. For every sample
-it forks, and the child takes its seat by the same two calls as a worker of the launcher, before it
+it forks, and the child is bound by the same two calls as a worker of the launcher, before it
 starts a thread, allocates an array or makes a DataLoader worker. So masks, memory and threads are
 what they would be in a worker, and a sample costs a fork in place of a start of Python and an
-import. To move one process from seat to seat would leave it the memory and the threads of the seat
+import. One process that is bound again and again would keep the memory and the threads of the arm
 before.
+
+A sample of the user's own command is a child that becomes the command. Measured is the wall time
+from the start, which all ranks make together, to its end; or a number that the command prints
+itself, as a JSON line such as {"tokens_per_s": 812.5}.
 
 The only other thread of a rank's process is that of rank 0's store, which no child uses.
 """
 
 import contextlib
 import json
+import math
 import os
 import select
 import signal
+import tempfile
 import time
 import traceback
-from collections.abc import Callable
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Any, NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
@@ -31,6 +37,7 @@ STOPPED = "another rank failed"
 POLL_S = 0.02  # where there are no pidfds
 
 Stopped = Callable[[], bool]
+Environ = Mapping[str, str]
 
 
 class FailedError(Exception):
@@ -44,15 +51,15 @@ class Sample(NamedTuple):
     error: str = ""
 
 
-def fork(seat: Binding, run: Callable[[], NoReturn]) -> int:
-    """A child in this seat that does `run`; the result is its pid."""
+def fork(binding: Binding, run: Callable[[], NoReturn]) -> int:
+    """A child with this binding that does `run`; the result is its pid."""
     parent = os.getpid()
     pid = os.fork()
     if pid == 0:
         try:
             kernel.die_with_parent(parent)
             os.setpgid(0, 0)
-            _sit_down(seat)
+            _bind(binding)
             run()
         except BaseException:
             traceback.print_exc()
@@ -61,20 +68,22 @@ def fork(seat: Binding, run: Callable[[], NoReturn]) -> int:
     return pid
 
 
-def _sit_down(seat: Binding) -> None:
-    refusal = apply.pin(seat)
+def _bind(binding: Binding) -> None:
+    refusal = apply.pin(binding)
     if refusal:
-        raise OSError(refusal)  # a sample from another seat would be a lie
-    apply.place_memory(seat, PREFERRED_MEM)
+        raise OSError(refusal)  # a sample that is bound otherwise would be a lie
+    apply.place_memory(binding, PREFERRED_MEM)
 
 
-def measured(seat: Binding, measure: Callable[[], dict[str, Any]], stopped: Stopped) -> Sample:
-    """What a child in this seat measures, or finds out; it goes through JSON."""
+def of_workload(
+    binding: Binding, measure: Callable[[], dict[str, Any]], stopped: Stopped
+) -> Sample:
+    """What a child with this binding measures, or finds out; it goes through JSON."""
     reading, writing = os.pipe()
 
     def run() -> NoReturn:
-        os.environ["OMP_NUM_THREADS"] = str(seat.threads)
-        blas.set_threads(seat.threads)
+        os.environ["OMP_NUM_THREADS"] = str(binding.threads)
+        blas.set_threads(binding.threads)
         try:
             said = json.dumps({"values": measure()})
         except Exception:
@@ -82,7 +91,7 @@ def measured(seat: Binding, measure: Callable[[], dict[str, Any]], stopped: Stop
         os.write(writing, said.encode())  # less than a pipe holds: nobody reads yet
         os._exit(0)
 
-    pid = fork(seat, run)
+    pid = fork(binding, run)
     os.close(writing)
     status = wait(pid, stopped)
     if status is None:
@@ -93,6 +102,58 @@ def measured(seat: Binding, measure: Callable[[], dict[str, Any]], stopped: Stop
     if not said:
         return Sample({}, f"the process of the sample ended with {describe(status)}")
     return Sample(**{"values": {}, **json.loads(said)})
+
+
+def command_environment(binding: Binding, port: int, environ: Environ) -> dict[str, str]:
+    """That of the rank, with a port of the sample's own: the bench listens on the rank's."""
+    own = {"MASTER_PORT": port, "OMP_NUM_THREADS": binding.threads}
+    own |= {"TORCHELASTIC_USE_AGENT_STORE": False}
+    return {**environ, **{name: str(value) for name, value in own.items()}}
+
+
+def of_command(
+    words: Sequence[str],
+    binding: Binding,
+    environ: Environ,
+    metric: str | None,
+    stopped: Stopped,
+) -> Sample:
+    """Run the command to its end. A rank that prints no metric has no value."""
+    with tempfile.TemporaryFile() as output:
+        began = time.perf_counter()
+        pid = fork(binding, lambda: _become(words, environ, output))
+        status = wait(pid, stopped)
+        took_s = time.perf_counter() - began
+        output.seek(0)
+        said = output.read().decode(errors="replace")
+    if status is None:
+        return Sample({}, STOPPED)
+    if status != 0:
+        return Sample({}, f"{words[0]} ended with {describe(status)}:\n{said[-TAIL_CHARS:]}")
+    if metric is None:
+        return Sample({"": took_s})
+    value = last_number(said, metric)
+    return Sample({} if value is None else {"": value})
+
+
+def _become(words: Sequence[str], environ: Environ, output: IO[bytes]) -> NoReturn:
+    null = os.open(os.devnull, os.O_RDONLY)
+    for source, target in ((null, 0), (output.fileno(), 1), (output.fileno(), 2)):
+        os.dup2(source, target)
+    os.execvpe(words[0], list(words), environ)
+
+
+def last_number(said: str, key: str) -> float | None:
+    """The number with this key in the last JSON line that has it; None: there is none."""
+    for line in reversed(said.splitlines()):
+        try:
+            found = json.loads(line)
+        except ValueError:
+            continue
+        value = found.get(key) if isinstance(found, dict) else None
+        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+            return float(value)
+    return None
 
 
 def wait(pid: int, stopped: Stopped) -> int | None:

@@ -8,7 +8,7 @@ from spawnlaunch.bench.result import Arm, Measured, Result, Row, rows_of, summed
 from spawnlaunch.bench.stats import MIN_ROUNDS, NOISY_SPAN, Comparison, middle
 from spawnlaunch.bench.workloads import Workload
 
-SEATS_CHARS = 60
+CPUS_CHARS = 60
 COLUMNS = ("arm", "median", "least to most", "against", "ratio", "95 %", "p", "verdict")
 
 
@@ -16,24 +16,24 @@ def header(result: Result) -> Iterator[str]:
     """What is compared, where, and what is left out."""
     about = result.about
     hosts = ", ".join(node["host"] for node in result.nodes)
-    ranks = len(result.arms[0].seats) if result.arms else 0
+    ranks = len(result.arms[0].ranks) if result.arms else 0
     count = "1 rank" if ranks == 1 else f"{ranks} ranks"
     device = f", computing on {about['device']}" if about["device"] else ""
     yield f"{count} on {hosts}{device}; {about['rounds']} rounds, seed {about['seed']}"
     for arm in result.arms:
-        yield f"  {arm.name:12} {_seats(arm)}"
+        yield f"  {arm.name:12} {_cpus(arm)}"
     for name, why in result.left_out.items():
         yield f"  {name:12} left out: {why}"
     for name, why in result.not_run.items():
         yield f"{name} left out: {why}"
 
 
-def _seats(arm: Arm) -> str:
+def _cpus(arm: Arm) -> str:
     """The CPUs of the ranks of the first node, as `0-7 | 8-15`."""
-    first = [seat for seat in arm.seats if seat.host == arm.seats[0].host]
-    cpus = [seat.cpus or "any" for seat in first]
+    first = [rank for rank in arm.ranks if rank.host == arm.ranks[0].host]
+    cpus = [rank.cpus or "any" for rank in first]
     text = f"any CPU for {len(cpus)} ranks" if set(cpus) == {"any"} else " | ".join(cpus)
-    return textwrap.shorten(text, SEATS_CHARS, placeholder=" ...")
+    return textwrap.shorten(text, CPUS_CHARS, placeholder=" ...")
 
 
 def title(workload: Workload) -> str:

@@ -1,11 +1,11 @@
-"""Results of benches that nobody ran: seats from a plan, samples from a ratio."""
+"""Results of benches that nobody ran: bindings from a plan, samples from a ratio."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spawnlaunch import cpuset
 from spawnlaunch.bench import arms
-from spawnlaunch.bench.result import Arm, Measured, Result, Seat
+from spawnlaunch.bench.result import Arm, BoundRank, Measured, Result
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.picture import picture
@@ -46,16 +46,16 @@ def on(node: Node, ranks: int, ratios: Mapping[str, Mapping[str, float]]) -> Res
         about=_about(),
         nodes=[{"host": "node0", "processor": "a processor", "kernel": "6.1", "pictures": drawn}],
         against=arms.UNPINNED,
-        arms=[Arm(name, arms.flag(name, its), _seats(node, its)) for name, its in kept.items()],
+        arms=[Arm(name, arms.flag(name, its), _ranks(node, its)) for name, its in kept.items()],
         left_out={name: its.missing for name, its in made.items() if its.missing},
         not_run={},
         measured=[_measured(name, worth, ranks, list(kept)) for name, worth in ratios.items()],
     )
 
 
-def _seats(node: Node, bindings: Sequence[Binding]) -> tuple[Seat, ...]:
+def _ranks(node: Node, bindings: Sequence[Binding]) -> tuple[BoundRank, ...]:
     return tuple(
-        Seat(
+        BoundRank(
             rank,
             "node0",
             rank,

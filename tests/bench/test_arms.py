@@ -1,4 +1,4 @@
-"""Which seats the arms have on machines of all kinds, and which of them make no difference."""
+"""Which bindings the arms have on machines of all kinds, and which of them make no difference."""
 
 import pytest
 
@@ -16,7 +16,9 @@ LAPTOP = Machine("laptop", "", cores(4), {0: "0-3"}, ("0-3",), ("0-3",))
 ONE_CORE = Machine("one core", "", cores(1), {0: "0"}, ("0",), ("0",))
 
 
-def seats(machine: Machine, ranks: int, names=arms.NAMES) -> tuple[Node, dict[str, arms.Seats]]:
+def planned_on(
+    machine: Machine, ranks: int, names=arms.NAMES
+) -> tuple[Node, dict[str, arms.Planned]]:
     node = node_of(machine)
     seen = visible(node, {})
 
@@ -27,8 +29,8 @@ def seats(machine: Machine, ranks: int, names=arms.NAMES) -> tuple[Node, dict[st
 
 
 @pytest.mark.parametrize("machine", machines.ALL, ids=lambda machine: machine.name)
-def test_far_uses_the_seats_of_auto_and_no_rank_sits_nearer_to_its_device(machine: Machine):
-    node, made = seats(machine, max(1, len(machine.gpus)))
+def test_far_uses_the_cpus_of_auto_and_no_rank_is_nearer_to_its_device(machine: Machine):
+    node, made = planned_on(machine, max(1, len(machine.gpus)))
     near, far = made["auto"].bindings, made["far"].bindings
     if not far:
         assert made["far"].missing
@@ -42,14 +44,14 @@ def test_far_uses_the_seats_of_auto_and_no_rank_sits_nearer_to_its_device(machin
 
 
 def test_on_lumi_every_rank_of_far_is_away_from_its_device():
-    _, made = seats(machines.LUMI, 8)
+    _, made = planned_on(machines.LUMI, 8)
     assert {b.locality for b in made["auto"].bindings} == {plan.LOCAL}
     assert {b.locality for b in made["far"].bindings} == {plan.REMOTE}
 
 
 @pytest.mark.parametrize("machine", machines.ALL, ids=lambda machine: machine.name)
 def test_packed_has_all_ranks_on_one_domain_with_the_threads_of_auto(machine: Machine):
-    node, made = seats(machine, max(2, len(machine.gpus)))
+    node, made = planned_on(machine, max(2, len(machine.gpus)))
     packed = made["packed"].bindings
     assert len({b.cpus for b in packed}) == 1
     assert packed[0].cpus < node.cpus_allowed
@@ -58,19 +60,19 @@ def test_packed_has_all_ranks_on_one_domain_with_the_threads_of_auto(machine: Ma
 
 
 def test_packed_is_one_core_where_there_is_nothing_larger_than_a_core():
-    _, made = seats(LAPTOP, 2)
+    _, made = planned_on(LAPTOP, 2)
     assert [cpuset.format(b.cpus) for b in made["packed"].bindings] == ["0", "0"]
 
 
 def test_arms_that_there_cannot_be_say_why():
-    _, made = seats(LAPTOP, 2)
+    _, made = planned_on(LAPTOP, 2)
     assert made["far"] == ((), "no rank has a device here that it could be far from")
-    assert seats(LAPTOP, 1)[1]["packed"] == ((), "there is one rank")
-    assert seats(ONE_CORE, 2)[1]["packed"] == ((), "there is one core to sit on")
+    assert planned_on(LAPTOP, 1)[1]["packed"] == ((), "there is one rank")
+    assert planned_on(ONE_CORE, 2)[1]["packed"] == ((), "there is one core to share")
 
 
-def test_the_flag_of_an_arm_seats_the_ranks_as_the_arm_does():
-    node, made = seats(machines.LUMI, 8)
+def test_the_flag_of_an_arm_binds_the_ranks_as_the_arm_does():
+    node, made = planned_on(machines.LUMI, 8)
     seen = visible(node, {})
     for name in ("unpinned", "far", "packed", "auto", "socket"):
         typed = arms.flag(name, made[name].bindings).removeprefix("--bind ")
@@ -79,15 +81,15 @@ def test_the_flag_of_an_arm_seats_the_ranks_as_the_arm_does():
 
 
 def test_arms_with_the_same_effect_are_left_out_and_named():
-    node, made = seats(LAPTOP, 2)
+    node, made = planned_on(LAPTOP, 2)
     effects = {
         name: [arms.effect(node, b, node.cpus_allowed) for b in its.bindings] or [its.missing]
         for name, its in made.items()
     }
     out = arms.left_out(effects)
     assert set(effects) - set(out) == {"unpinned", "control", "packed", "auto"}
-    assert out["exclusive"] == "it makes no difference here: every rank sits as under auto"
-    assert out["node"] == "it makes no difference here: every rank sits as under unpinned"
+    assert out["exclusive"] == "it makes no difference here: every rank is bound as under auto"
+    assert out["node"] == "it makes no difference here: every rank is bound as under unpinned"
 
 
 def test_of_arms_that_are_one_the_default_is_kept_unless_it_is_the_first_of_all():

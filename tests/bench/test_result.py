@@ -10,7 +10,7 @@ from matplotlib.image import imread
 from spawnlaunch.bench import compare, result, table
 from spawnlaunch.bench.advice import advice
 from spawnlaunch.bench.plot import draw
-from spawnlaunch.bench.workloads import triad
+from spawnlaunch.bench.workloads import cpu
 from spawnlaunch.errors import UsageError
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
@@ -41,7 +41,7 @@ def test_an_arm_that_beats_the_default_is_advised_in_its_place():
 
 def test_where_the_default_is_what_there_is_anyway_nothing_is_to_be_typed():
     found = laptop(compute={"packed": 0.5})
-    same = "it makes no difference here: every rank sits as under unpinned"
+    same = "it makes no difference here: every rank is bound as under unpinned"
     kept = [arm for arm in found.arms if arm.name != "auto"]
     said = advice(found._replace(arms=kept, left_out={"auto": same}))
     assert said == f"leave the flags as they are: auto, the default: {same}"
@@ -96,7 +96,7 @@ def test_a_result_survives_its_file(tmp_path: Path):
     assert len(said["comparisons"]) == len(result.rows(found))
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"format": 0}', '{"format": 1}'])
+@pytest.mark.parametrize("text", ["", "[]", '{"format": 0}', '{"format": 2}'])
 def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str):
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(UsageError, match="is not what --json of this version writes"):
@@ -155,5 +155,5 @@ def test_two_commands_or_two_metrics_are_not_compared():
 def test_all_caches_of_a_node_count_for_the_size_of_triads_arrays(tmp_path: Path):
     (tmp_path / "size").write_text("32768K\n")
     (tmp_path / "shared_cpu_list").write_text("0-7,96-103\n")
-    assert triad.cache_bytes(tmp_path, 192) == 12 * 32 * 2**20
-    assert triad.cache_bytes(tmp_path / "none", 192) == 0
+    assert cpu.cache_bytes(tmp_path, 192) == 12 * 32 * 2**20
+    assert cpu.cache_bytes(tmp_path / "none", 192) == 0

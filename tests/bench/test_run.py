@@ -13,8 +13,8 @@ import psutil
 import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented there
 
-from spawnlaunch.bench import meeting, result, stats
-from spawnlaunch.bench.meeting import LostError, Meeting
+from spawnlaunch.bench import rank_group, result, stats
+from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
 from spawnlaunch.bench.rounds import order
 from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
@@ -25,7 +25,7 @@ TWO_RANKS = (*BENCH, "--nproc", "2")
 SHORT = ("--seconds", "0.05", "--warm-up", "0")
 
 pytestmark = pytest.mark.skipif(
-    len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs: on one, no seat differs"
+    len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs: on one, no binding differs"
 )
 
 
@@ -50,12 +50,12 @@ def one(found: result.Result, arm: str, against: str) -> stats.Comparison:
     return row.comparison
 
 
-def test_two_ranks_sit_as_the_arms_say(tmp_path: Path):
+def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
     file, picture = tmp_path / "found.json", tmp_path / "found.png"
     arms = ("--arms", "auto,packed,exclusive", "--workloads", "compute", "--rounds", "2")
     found, _ = bench(file, *arms, *SHORT, "--plot", picture)
-    assert found.left_out["exclusive"].endswith("every rank sits as under auto")
-    assert [seat.cpus for seat in found.arms[1].seats] == ["0", "0"]
+    assert found.left_out["exclusive"].endswith("every rank is bound as under auto")
+    assert [rank.cpus for rank in found.arms[1].ranks] == ["0", "0"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -197,19 +197,19 @@ def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
     assert [node["host"] for node in found.nodes] == ["node0", "node1"]
     assert [set(node["pictures"]) for node in found.nodes] == [{"unpinned", "packed", "auto"}] * 2
     for arm in found.arms:
-        assert [seat.rank for seat in arm.seats] == [0, 1, 2, 3]
-        assert [seat.host for seat in arm.seats] == ["node0", "node0", "node1", "node1"]
+        assert [rank.rank for rank in arm.ranks] == [0, 1, 2, 3]
+        assert [rank.host for rank in arm.ranks] == ["node0", "node0", "node1", "node1"]
     for measured in found.measured:
         for samples in measured.series.values():
             assert [len(ranks) for rounds in samples.values() for ranks in rounds] == [4] * 3
 
 
 def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(meeting, "LOOK_AGAIN", timedelta(seconds=0.2))
+    monkeypatch.setattr(rank_group, "LOOK_AGAIN", timedelta(seconds=0.2))
     store = HashStore()
-    first, second = (Meeting(store, rank, 2) for rank in range(2))
+    first, second = (RankGroup(store, rank, 2) for rank in range(2))
     threading.Timer(0.5, second.report_death).start()
-    with pytest.raises(LostError):
+    with pytest.raises(RankGoneError):
         first.gather("waits for the second")
 
 
@@ -224,7 +224,7 @@ def test_where_one_arm_is_left_there_is_nothing_to_advise():
     words = ("--rounds", "1", "--workloads", "compute", *SHORT)
     done = run("taskset", "-c", "0", *TWO_RANKS, *words)
     assert done.returncode == 0, done.stderr
-    assert "packed       left out: there is one core to sit on" in done.stdout
+    assert "packed       left out: there is one core to share" in done.stdout
     assert "advice: nothing to advise: there is one arm" in done.stdout
 
 
@@ -233,7 +233,7 @@ def test_without_a_number_there_is_a_rank_for_each_cpu(tmp_path: Path):
     words = ("--arms", "auto", "--rounds", "1", "--workloads", "compute", *SHORT)
     done = run(*BENCH, *words, "--json", file)
     assert done.returncode == 0, done.stderr
-    assert len(result.read(str(file)).arms[0].seats) == len(os.sched_getaffinity(0))
+    assert len(result.read(str(file)).arms[0].ranks) == len(os.sched_getaffinity(0))
 
 
 def test_the_order_of_the_arms_is_a_function_of_the_seed():

@@ -1,7 +1,7 @@
 """The bundled workloads: what each measures, and in which unit.
 
-A module here has `missing(gang)`, why it cannot run, or None; and `measure(gang)`, the values of
-its series on this rank, in a fresh process that sits where the arm says.
+For each of them a module here has a function of its name, which gives the values of its series on
+this rank, in a fresh process that is bound as the arm says. It is imported late, with torch.
 """
 
 from importlib import import_module
@@ -28,9 +28,21 @@ BUNDLED = (
 )
 NAMES = {workload.name: workload for workload in BUNDLED}
 ON_DEVICES = frozenset({"copies", "allreduce", "train"})  # the others compute on the CPU
+MODULES = {
+    **dict.fromkeys(("compute", "triad", "jitter"), "cpu"),
+    **dict.fromkeys(("copies", "allreduce"), "device"),
+    **dict.fromkeys(("loader", "train"), "training"),
+}
 HELP = "\n".join(f"  {each.name:11} {each.about}, {each.unit}" for each in BUNDLED)
 
 
-def module_of(name: str) -> Any:
-    """The module of a bundled workload."""
-    return import_module(f"{__name__}.{name}")
+def measure_of(name: str) -> Any:
+    """The function that measures a bundled workload on a rank."""
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+
+
+def missing(name: str, ranks: int, has_devices: bool) -> str:
+    """Why a bundled workload cannot run; empty where it can."""
+    if name == "copies" and not has_devices:
+        return "PyTorch sees no CUDA or ROCm device of its own for each rank"
+    return "there is one rank" if name == "allreduce" and ranks == 1 else ""

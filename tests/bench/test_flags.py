@@ -2,7 +2,7 @@
 
 import pytest
 
-from spawnlaunch.bench.options import parse
+from spawnlaunch.bench.flags import parse
 from spawnlaunch.errors import UsageError
 
 
@@ -33,7 +33,7 @@ def test_omp_num_threads_of_the_user_holds_in_all_arms_and_the_launchers_does_no
         ("--lower-is-better -- sh", "--lower-is-better is of a --metric; wall time is so"),
         ("--workloads triad -- sh", "--workloads are ours and -- begins a command of yours"),
         ("-- no-such-program", "program 'no-such-program' behind the -- is not found"),
-        ("--plot seats.pdf", "--plot seats.pdf ends in neither .png nor .svg"),
+        ("--plot ranks.pdf", "--plot ranks.pdf ends in neither .png nor .svg"),
         ("--show nowhere.json", "there is no file 'nowhere.json'"),
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--seconds 0", "--seconds: '0' leaves no time to measure"),

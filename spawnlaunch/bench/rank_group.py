@@ -1,7 +1,7 @@
-"""Where the ranks of a bench meet between samples: rank 0's TCP store, and nothing that runs.
+"""The rank group: how the ranks of a bench exchange records, over rank 0's TCP store.
 
-Collectives would need threads in this process, and it has to be forked for every sample. What is
-exchanged are our own records, pickled, as torch.distributed does with objects.
+Collectives would need threads in this process, and it has to be forked for every sample. The
+records are our own, pickled, as torch.distributed does with objects.
 """
 
 import pickle
@@ -22,11 +22,11 @@ FAILED, DIED = "failed", "died"
 LOOK_AGAIN = timedelta(seconds=5)  # a user's command may take its time, but who waits looks around
 
 
-class LostError(Exception):
+class RankGoneError(Exception):
     """Another rank has ended, and said why itself."""
 
 
-class Meeting:
+class RankGroup:
     """All ranks, each of which calls the same methods in the same order."""
 
     def __init__(self, store: Store, rank: int, size: int) -> None:
@@ -57,7 +57,7 @@ class Meeting:
         return list(self.tell(everyone))
 
     def leave(self) -> None:
-        """Part: the others stay until rank 0 is done, and it stays until they have heard of that.
+        """Leave: the others stay until rank 0 is done, and it stays until they have heard of that.
 
         For the store ends with rank 0, and a launcher may end all ranks when the first has failed.
         """
@@ -99,16 +99,16 @@ class Meeting:
                 self._store.wait([key], LOOK_AGAIN)
                 return self._store.get(key)
             except DistNetworkError:  # rank 0 keeps the store
-                raise LostError from None
+                raise RankGoneError from None
             except DistStoreError:  # the time is over
                 if self._store.check([DIED]):
-                    raise LostError from None
+                    raise RankGoneError from None
 
 
-def join() -> Meeting:
-    """Meet as the launcher's variables say: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
+def join() -> RankGroup:
+    """Join as the launcher's variables say: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
     store, rank, size = next(rendezvous("env://"))
-    return Meeting(store, rank, size)
+    return RankGroup(store, rank, size)
 
 
 def connect(address: str, port: int, key: str) -> Store:

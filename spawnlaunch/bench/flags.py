@@ -35,7 +35,7 @@ workloads:
 exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this command."""
 
 
-class Options(NamedTuple):
+class BenchRequest(NamedTuple):
     """What the user asked for."""
 
     nproc: int | str | None  # workers on this machine; None: the launcher's default
@@ -62,7 +62,7 @@ class _Parser(argparse.ArgumentParser):
         raise UsageError(message.removeprefix("argument "))
 
 
-def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
+def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
     """Read the command line; raises UsageError, and SystemExit for --help."""
     ours, command = _cut(argv)
     given = vars(_parser().parse_args(ours))
@@ -71,8 +71,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str]) -> Options:
         given["omp_threads"] = int(threads)  # in a rank the variable is the launcher's, not yours
     given["against"] = given["against"] or given["arms"][0]
     names = given.pop("workloads")
-    options = Options(
-        **{name: given[name] for name in Options._fields if name in given},
+    options = BenchRequest(
+        **{name: given[name] for name in BenchRequest._fields if name in given},
         workloads=() if command else names or tuple(workloads.NAMES),
         command=command,
     )
@@ -88,7 +88,7 @@ def _cut(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     return list(argv[:at]), tuple(argv[at + 1 :])
 
 
-def _check(options: Options, workloads_given: tuple[str, ...] | None) -> None:
+def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> None:
     if options.against not in options.arms:
         raise UsageError(
             f"--against {options.against} is not among the arms {','.join(options.arms)}; add it "
@@ -201,8 +201,12 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("output").add_argument
-    add("--json", metavar="FILE", help="write everything: samples, seats, nodes, versions, seed")
-    add("--plot", metavar="FILE", help="draw samples by arm and rank, and the seats: .png or .svg")
+    add("--json", metavar="FILE", help="write everything: samples, bindings, nodes, versions, seed")
+    add(
+        "--plot",
+        metavar="FILE",
+        help="draw samples by arm and rank, and the bindings: .png or .svg",
+    )
     add(
         "--show", metavar="FILE", help="measure nothing: show such a JSON file, with --plot draw it"
     )

@@ -1,4 +1,4 @@
-"""What a workload knows of the ranks that run it together, and how they are timed."""
+"""What a workload knows of the ranks that run it together, and how it is timed."""
 
 import math
 import time
@@ -8,15 +8,12 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from spawnlaunch.bench.place import Place
-from spawnlaunch.binding.plan import Binding
-
 WARM_UP_S = 0.05
 WARM_UP_STEPS = 2
 
 
-class Gang(NamedTuple):
-    """One of `size` ranks; `local_size` of them are on this node."""
+class Rank(NamedTuple):
+    """This rank as a workload sees it: one of `size`; `local_size` of them are on this node."""
 
     rank: int
     size: int
@@ -44,48 +41,23 @@ class Gang(NamedTuple):
             torch.cuda.synchronize(self.device)
 
 
-def device_index(here: Place, is_own: bool) -> int | None:
-    """The number of this rank's own CUDA or ROCm device; None where it has none of its own.
-
-    `is_own` says that no other rank sees the devices that this one sees. To be asked in the process
-    of a sample: no fork may follow the start of a driver.
-    """
-    devices = torch.cuda.device_count()
-    if devices and is_own:
-        return here.view.local_rank % devices
-    return here.view.local_rank if devices >= here.local_size else None
-
-
-def of_rank(here: Place, seat: Binding, device: int | None, seconds: float) -> Gang:
-    """This rank's, with the number of its device."""
-    return Gang(
-        rank=here.view.rank,
-        size=here.size,
-        local_rank=here.view.local_rank,
-        local_size=here.local_size,
-        threads=seat.threads,
-        device=torch.device("cpu") if device is None else torch.device("cuda", device),
-        seconds=seconds,
-    )
-
-
-def steps_per_second(gang: Gang, step: Callable[[], object]) -> float:
+def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
     """How often this rank alone can do `step`, while all other ranks do the same.
 
     All are timed for the same time, not for the same work: who is done early would leave the
     others a quieter machine.
     """
-    _warm_up(gang, step)
-    gang.barrier()
+    _warm_up(rank, step)
+    rank.barrier()
     began, done = time.perf_counter(), 0
-    while (now := time.perf_counter()) - began < gang.seconds:
+    while (now := time.perf_counter()) - began < rank.seconds:
         step()
-        gang.wait_for_device()
+        rank.wait_for_device()
         done += 1
     return done / (now - began)
 
 
-def steps_together_per_second(gang: Gang, step: Callable[[], object]) -> float:
+def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
     """How often all ranks can do `step`, in which they wait for each other.
 
     So all have to do it equally often; rank 0 says how often.
@@ -94,21 +66,21 @@ def steps_together_per_second(gang: Gang, step: Callable[[], object]) -> float:
     for _ in range(WARM_UP_STEPS):
         began = time.perf_counter()
         step()
-        gang.wait_for_device()
+        rank.wait_for_device()
         step_s = time.perf_counter() - began
-    count = gang.from_rank_0(max(1, math.ceil(gang.seconds / step_s)))
-    gang.barrier()
+    count = rank.from_rank_0(max(1, math.ceil(rank.seconds / step_s)))
+    rank.barrier()
     began = time.perf_counter()
     for _ in range(count):
         step()
-    gang.wait_for_device()
+    rank.wait_for_device()
     return count / (time.perf_counter() - began)
 
 
-def _warm_up(gang: Gang, step: Callable[[], object]) -> None:
+def _warm_up(rank: Rank, step: Callable[[], object]) -> None:
     """First touch of the memory, the threads of the library, the clock of the core."""
     began, done = time.perf_counter(), 0
     while done < WARM_UP_STEPS or time.perf_counter() - began < WARM_UP_S:
         step()
-        gang.wait_for_device()
+        rank.wait_for_device()
         done += 1

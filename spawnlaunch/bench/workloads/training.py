@@ -1,0 +1,61 @@
+"""Workloads of training: reading samples, and a step of the bundled loop."""
+
+import itertools
+import zlib
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from spawnlaunch.bench.workloads.timing import Rank, steps_per_second, steps_together_per_second
+from spawnlaunch.train.commandline import parse
+from spawnlaunch.train.distributed import World
+from spawnlaunch.train.learner import Learner
+from spawnlaunch.train.tasks.language import Language
+
+SHAPE = (3, 128, 128)
+BATCH = 16
+MOST_WORKERS = 8
+
+
+class Compressed(Dataset[Tensor]):
+    """Samples of shape SHAPE, float32, each decompressed anew."""
+
+    def __init__(self) -> None:
+        numbers = torch.arange(SHAPE[0] * SHAPE[1] * SHAPE[2]) // 7 % 251
+        self.packed = zlib.compress(bytes(numbers.to(torch.uint8).tolist()))
+
+    def __len__(self) -> int:
+        return 2**20  # more than are read while it is timed
+
+    def __getitem__(self, _index: int) -> Tensor:
+        pixels = torch.frombuffer(bytearray(zlib.decompress(self.packed)), dtype=torch.uint8)
+        return pixels.reshape(SHAPE).float().div_(255.0)
+
+
+def loader(rank: Rank) -> dict[str, float]:
+    """Samples per second of a DataLoader whose workers decompress them, as reading images does.
+
+    There is a worker for each thread of the rank; they inherit its binding.
+    """
+    workers = min(rank.threads, MOST_WORKERS)
+    data = DataLoader(Compressed(), BATCH, num_workers=workers)
+    batches: Iterator[Tensor] = iter(data)
+    queued = workers * data.prefetch_factor if data.prefetch_factor else 0
+    for _ in itertools.repeat(None, queued):  # what the workers have ready says nothing
+        next(batches)
+    return {"": BATCH * steps_per_second(rank, lambda: next(batches))}
+
+
+def train(rank: Rank) -> dict[str, float]:
+    """Steps per second of the bundled loop: forward, backward, gradients of all ranks, update."""
+    config, _ = parse([])
+    task = Language()
+    world = World(rank.rank, rank.size, rank.local_rank, rank.local_size)
+    learner = Learner(task, config, world, rank.device, config.batch_size)
+    samples = task.dataset("train")
+    pairs = [samples[rank.rank * config.batch_size + i] for i in range(config.batch_size)]
+    batch = tuple(torch.stack(part).to(rank.device) for part in zip(*pairs, strict=True))
+    batches = itertools.repeat(batch)
+    return {"": steps_together_per_second(rank, lambda: learner.step(batches, lambda: False))}
