@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from spawnlaunch.bench import stats
-from spawnlaunch.bench.result import Measured, Result, summed_up
+from spawnlaunch.bench.result import Arm, Measured, Result, summed_up
 from spawnlaunch.bench.table import aligned, notes, short, title, verdict
 from spawnlaunch.bench.workloads import Workload
 
@@ -73,10 +73,12 @@ def _differences(old: Result, new: Result) -> Iterator[str]:
     yield from (f"{name}: {before}, now {now}" for name, before, now in pairs if before != now)
     for arm in new.arms:
         twin = next((each for each in old.arms if each.name == arm.name), None)
-        if twin is not None and [each[4:7] for each in twin.ranks] != [
-            each[4:7] for each in arm.ranks
-        ]:
+        if twin is not None and _bindings(twin) != _bindings(arm):
             yield f"{arm.name}: the ranks are bound otherwise than before"
+
+
+def _bindings(arm: Arm) -> list[tuple[str, str, int]]:
+    return [(rank.cpus, rank.memory_nodes, rank.threads) for rank in arm.ranks]
 
 
 def _nodes(result: Result) -> str:
