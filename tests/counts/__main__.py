@@ -1,0 +1,88 @@
+"""Show the counts."""
+
+import shutil
+import sys
+import tempfile
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from tests import counts
+from tests.counts import rooms
+from tests.counts.imported import imported
+from tests.counts.lines import launcher_proper, lines_of_code
+from tests.counts.lookups import Lookups, lookups, traced
+from tests.counts.walked import Function, entered
+from tests.counts.ways import WAYS, Way
+
+
+def main() -> int:
+    """Print them all; the status is 1 where the rooms import each other as they may not."""
+    parser = ArgumentParser(
+        "python -m tests.counts",
+        description=counts.__doc__,
+        formatter_class=RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--each", action="store_true", help="every function, by its file")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for name, way in WAYS.items():
+            functions = entered(way, Path(folder))
+            print(f"{name}:")
+            print("\n".join(f"  {line}" for line in of_a_launch(way, Path(folder), functions)))
+            if options.each:
+                print("\n".join(f"    {line}" for line in by_file(functions)))
+    files = launcher_proper()
+    print(f"the launcher proper: {lines_of_code(files)} lines of code in {len(files)} files")
+    return of_the_rooms()
+
+
+def of_a_launch(way: Way, directory: Path, functions: set[Function]) -> Iterator[str]:
+    """A line for each count."""
+    words = way.words("nothing.py")
+    yield f"{len(functions)} functions in {len({each.file for each in functions})} files entered"
+    modules = imported(way, directory, *words)
+    ours = sum(name.startswith("spawnlaunch") for name in modules)
+    alone = len(modules - imported(way, directory, "-c", "pass"))
+    yield f"{ours} modules of spawnlaunch imported, and {alone - ours} of Python's library"
+    if shutil.which("strace"):
+        here, bare = (lookups(traced(way, directory, *each)) for each in (words, ("-c", "pass")))
+        beyond = Lookups(here.stats - bare.stats, here.opens - bare.opens)
+        yield f"{beyond.stats} stat and {beyond.opens} open beyond {bare.stats} and {bare.opens}"
+
+
+def by_file(functions: set[Function]) -> Iterator[str]:
+    """`run/worker.py: plan, renewed`."""
+    files: dict[str, list[str]] = {}
+    for each in sorted(functions):
+        files.setdefault(each.file, []).append(each.name)
+    for file, names in files.items():
+        yield f"{file}: {', '.join(names)}"
+
+
+def of_the_rooms() -> int:
+    """Which imports which; the result is the exit status."""
+    found = [arrow for arrow in rooms.arrows() if rooms.is_ours(arrow.imported)]
+    between = Counter((rooms.room(each.importer), rooms.room(each.imported)) for each in found)
+    print("\n".join(_table(between)))
+    wrong = [*map(str, rooms.upwards(found)), *map(" <-> ".join, rooms.circles(found))]
+    print("\n".join(wrong) or "no arrow upwards, no circle")
+    return 1 if wrong else 0
+
+
+def _table(between: Mapping[tuple[str, str], int]) -> Iterator[str]:
+    """A line for each room: what it imports, and how often."""
+    number = rooms.order()
+    importers = sorted({importer for importer, _ in between}, key=lambda each: number.get(each, 0))
+    for importer in importers:
+        others = [
+            f"{imported} {n}"
+            for (each, imported), n in sorted(between.items())
+            if each == importer != imported
+        ]
+        yield f"  {importer:14} imports {', '.join(others) or 'nothing'}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,45 @@
+"""The imports obey the table of rooms in docs/architecture.md."""
+
+import pytest
+
+from tests.counts import rooms
+
+ARROWS = rooms.arrows()
+OURS = [arrow for arrow in ARROWS if rooms.is_ours(arrow.imported)]
+OF_THE_LOOP = [arrow for arrow in OURS if rooms.room(arrow.importer) == "train"]
+# Where torch may be imported: in workers, and in what is started as one.
+WITH_TORCH = ("spawnlaunch.bench", "spawnlaunch.check", "spawnlaunch.train", "spawnlaunch.run")
+
+
+def test_no_room_imports_a_later_one():
+    assert list(map(str, rooms.upwards(OURS))) == []
+
+
+def test_every_file_is_in_a_room():
+    rooms_there = {rooms.room(module) for module in rooms.modules()}
+    assert rooms_there == set(rooms.order())
+
+
+@pytest.mark.xfail(reason="some still do")
+def test_no_files_import_each_other_in_a_circle():
+    assert rooms.circles(OURS) == []
+
+
+def test_the_training_loop_imports_nothing_of_the_launcher():
+    assert [str(arrow) for arrow in OF_THE_LOOP if rooms.room(arrow.imported) != "train"] == []
+
+
+def test_only_what_runs_in_workers_imports_torch():
+    importers = {arrow.importer for arrow in ARROWS if arrow.imported.split(".")[0] == "torch"}
+    assert [name for name in importers if not name.startswith(WITH_TORCH)] == []
+    assert [n for n in importers if n.startswith("spawnlaunch.run") and "preload" not in n] == []
+
+
+@pytest.mark.parametrize(
+    ("importer", "imported"), [("walk", "run.kernel"), ("node.cpus", "binding"), ("errors", "cli")]
+)
+def test_an_arrow_upwards_would_be_seen(importer: str, imported: str):
+    importer, imported = f"spawnlaunch.{importer}", f"spawnlaunch.{imported}"
+    there = [rooms.Arrow(importer, imported, 1, True), rooms.Arrow(imported, importer, 1, True)]
+    assert len(rooms.upwards(there)) == 1
+    assert rooms.circles(there) == [sorted([importer, imported])]
