@@ -1,14 +1,24 @@
-"""What the user asked for, as the command line said it: the value that `cli` hands to `world`."""
+"""The table of flags, and what the user asked for with them: the value that `cli` hands on.
+
+A row of the table is a field of Request: the name of the flag, what stands for its value in --help,
+the reader of that value, the default, and the help. The command line, its errors, --help and the
+check of what needs a launcher that stays all go by these rows; a new flag is one row, and its use.
+"""
 
 from __future__ import annotations
 
-from spawnlaunch.cpuset import CpuSet
+from spawnlaunch import cpuset, values
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import PREFERRED_MEM, Endpoint, Policy, StreamsByRank
+from spawnlaunch.values import MEM_BINDS, PREFERRED_MEM, Endpoint, Policy, StreamsByRank
 
-# Spellings of the word that tells a script its local rank: torch.distributed.launch of torch 2
-# writes a hyphen, that of torch 1 an underscore.
-LOCAL_RANK_ARGS = {"none": "", "hyphen": "--local-rank", "underscore": "--local_rank"}
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from typing import Any, TypeVar
+
+    from spawnlaunch.cpuset import CpuSet
+
+    T = TypeVar("T")
 
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
 RESTART_WINDOW_S = 3600.0
@@ -16,6 +26,74 @@ RESTART_WINDOW_S = 3600.0
 # is for whoever has preempted us.
 NO_RESTART = frozenset({2, 75})
 DUMP, KILL = "dump", "kill"  # what --on-hang may say
+# How a script is told its local rank: torch.distributed.launch of torch 2 writes a hyphen, that of
+# torch 1 an underscore.
+LOCAL_RANK_ARGS = {"none": "", "hyphen": "--local-rank", "underscore": "--local_rank"}
+
+# The sections of --help
+WORKERS, BINDING, NODES = "workers", "binding", "several nodes"
+ENDING, OUTPUT = "how it ends", "output"
+
+
+class Flag(NamedTuple):
+    """A row of the table."""
+
+    section: str
+    name: str
+    shown: str  # what stands for its value in --help; empty: it takes none
+    read: Callable[[str], Any] | Mapping[str, Any] | None  # of its value, or what each word means
+    default: Any
+    alone: Any  # what it means without a value; None: it needs one, which may be the next word
+    help: str
+    also: tuple[str, ...]  # other spellings; in all of them an underscore is as good as a hyphen
+    needs_parent: bool  # only a launcher that stays above its workers can serve it
+
+    @property
+    def field(self) -> str:
+        """The field of Request that has its value; that of a time ends in its unit."""
+        return self.name.strip("-").replace("-", "_") + ("_s" if self.shown == "SECONDS" else "")
+
+
+_rows: list[Flag] = []
+
+
+def _flag(
+    section: str,
+    name: str,
+    shown: str,
+    read: Callable[[str], T] | Mapping[str, T],
+    default: T,
+    help: str,
+    *,
+    alone: T | None = None,
+    also: tuple[str, ...] = (),
+    needs_parent: bool = False,
+) -> T:
+    """A row; the result is the default of the field."""
+    _rows.append(Flag(section, name, shown, read, default, alone, help, also, needs_parent))
+    return default
+
+
+def _switch(
+    section: str, name: str, help: str, *, also: tuple[str, ...] = (), needs_parent: bool = False
+) -> bool:
+    """The row of a flag without a value."""
+    _rows.append(Flag(section, name, "", None, False, True, help, also, needs_parent))
+    return False
+
+
+def _words(*words: str) -> dict[str, str]:
+    """Words that mean themselves."""
+    return {word: word for word in words}
+
+
+# Those that are no field of Request: the first two ask for a page, the others are part of the
+# worker's command.
+_switch("", "--help", "show this page", also=("-h",))
+_switch("", "--version", "show the version")
+_switch(WORKERS, "-m", "the script is a module, as in python -m", also=("--module",))
+_switch(WORKERS, "--no-python",
+        "the script is a program to run by itself, without Python in front")  # fmt: skip
 
 
 class Program(NamedTuple):
@@ -26,52 +104,167 @@ class Program(NamedTuple):
     args: tuple[str, ...]  # passed on verbatim
 
 
+# fmt: off
 class Request(NamedTuple):
     """What the user asked for; nothing here is derived from the machine."""
 
-    nproc: int | str | None  # workers on this machine; "auto", "gpu" or "cpu"; None: not said
     program: Program
     python: str  # interpreter of the workers
     flags: tuple[str, ...] = ()  # as typed, each `--name=value`: for errors that repeat them
-    oversubscribe: bool = False
-    virtual_local_rank: bool = False
-    local_rank_arg: str = "none"  # a key of LOCAL_RANK_ARGS
-    standalone: bool = False
-    nnodes: int | None = None
-    node_rank: int | None = None
-    world_size: int | None = None
-    local_world_size: int | None = None
-    master_addr: str | None = None
-    master_port: int | None = None
-    master_suffix: str | None = None
-    rdzv_backend: str | None = None
-    rdzv_endpoint: Endpoint | None = None
-    rdzv_id: str | None = None
-    rewrite_slurm_env: bool = False
-    policy: Policy = Policy()
-    mem_bind: str = PREFERRED_MEM
-    widen: bool = False
-    quiet: bool = False
-    sysfs_root: str = "/"
-    allowed_cpus: CpuSet | None = None
-    preload: tuple[str, ...] = ()  # modules
-    redirects: StreamsByRank = StreamsByRank()
-    tee: StreamsByRank | None = None
-    log_dir: str | None = None
-    local_ranks_filter: frozenset[int] = frozenset()  # those that are shown
-    ranks_filter: frozenset[int] = frozenset()  # likewise, by global rank; both empty: all are
-    no_prefix: bool = False
-    grace_s: float = GRACE_S
-    max_restarts: int = 0
-    restart_window_s: float = RESTART_WINDOW_S  # after which the budget is full again; 0: never
-    no_restart_status: frozenset[int] = NO_RESTART  # of a first failure
-    timeout_s: float = 0.0  # for the whole launch; 0: none
-    hang_timeout_s: float = 0.0  # without output of any rank; 0: for ever
-    on_hang: str = DUMP
-    stack_on_usr2: bool = False
-    result: str | None = None  # file for the outcome of all ranks
-    explain: str | None = None  # "text" or "json"
-    need_parent: tuple[str, ...] = ()  # flags given that only a launcher that stays can serve
+
+    nproc: int | str | None = _flag(
+        WORKERS, "--nproc", "N", values.nproc, None,
+        "workers on this machine: a number, gpu (one per visible GPU), cpu (one per allowed CPU) "
+        "or auto (gpu where there is one, else cpu); default 1", also=("--nproc-per-node",))
+    preload: tuple[str, ...] = _flag(
+        WORKERS, "--preload", "MODULES", values.modules, (),
+        "import these once (torch,numpy), and fork the workers from there: they share the import "
+        "and its memory", needs_parent=True)
+    oversubscribe: bool = _switch(
+        WORKERS, "--oversubscribe", "allow more workers than visible GPUs")
+    virtual_local_rank: bool = _switch(
+        WORKERS, "--virtual-local-rank",
+        "LOCAL_RANK=0 in every worker, and one visible GPU each")
+    local_rank_arg: str = _flag(
+        WORKERS, "--local-rank-arg", "", LOCAL_RANK_ARGS, "",
+        "for scripts written for torch.distributed.launch: put --local-rank=N (hyphen) or "
+        "--local_rank=N (underscore) before the script's own arguments; default none")
+
+    bind: Policy = _flag(
+        BINDING, "--bind", "HOW", values.bind, Policy(),
+        "auto (default): exclusive shares of whole cores next to the rank's device; node, socket, "
+        "exclusive, core-complex, none (torchrun's words); or CPUs for each local rank: "
+        "48-55:56-63, or masks: 0xff,0xff00", also=("--numa-binding",))
+    reserve_cpus: str | None = _flag(
+        BINDING, "--reserve-cpus", "LIST", values.reserve, None,
+        "CPUs that no rank gets: a list, or first-per-l3")
+    smt: bool = _flag(
+        BINDING, "--smt", "", {"on": True, "off": False}, True,
+        "off: one hardware thread of each core")
+    threads: int | None = _flag(
+        BINDING, "--threads", "N", values.positive, None, "at most N cores for each rank")
+    mem_bind: str = _flag(
+        BINDING, "--mem-bind", "", _words(*MEM_BINDS), PREFERRED_MEM,
+        "memory next to the rank's CPUs: preferred (default), bind (never elsewhere), none")
+    widen: bool = _switch(
+        BINDING, "--widen",
+        "use all CPUs of the job's control group, those too that an inherited mask (taskset, srun) "
+        "leaves out; where that group has the whole machine, the mask stays")
+    quiet: bool = _switch(BINDING, "--quiet", "no line for each rank at the start")
+
+    nnodes: int | None = _flag(
+        NODES, "--nnodes", "N", values.nnodes, None, "number of nodes, one launcher on each")
+    node_rank: int | None = _flag(
+        NODES, "--node-rank", "N", values.whole, None, "which of them this is, from 0")
+    master_addr: str | None = _flag(
+        NODES, "--master-addr", "HOST", str, None, "where rank 0 runs (MASTER_ADDR)")
+    master_port: int | None = _flag(
+        NODES, "--master-port", "PORT", values.port, None,
+        "where it listens (MASTER_PORT); by hand the default is 29500")
+    master_suffix: str | None = _flag(
+        NODES, "--master-suffix", "TEXT", str, None,
+        "put behind the derived host name: i makes node7 node7i, .hsn makes it node7.hsn")
+    standalone: bool = _switch(
+        NODES, "--standalone", "this machine alone, whatever surrounds it")
+    rdzv_endpoint: Endpoint | None = _flag(
+        NODES, "--rdzv-endpoint", "HOST[:PORT]", values.endpoint, None,
+        "torchrun's way to say --master-addr and --master-port; default port 29400")
+    rdzv_backend: str | None = _flag(
+        NODES, "--rdzv-backend", "NAME", values.backend, None, "torchrun's: static or c10d, alike")
+    rdzv_id: str | None = _flag(
+        NODES, "--rdzv-id", "ID", str, None, "name of the run (TORCHELASTIC_RUN_ID)")
+    world_size: int | None = _flag(
+        NODES, "--world-size", "N", values.positive, None, "where a resource manager hides it")
+    local_world_size: int | None = _flag(
+        NODES, "--local-world-size", "N", values.positive, None, "likewise, ranks on this node")
+    rewrite_slurm_env: bool = _switch(
+        NODES, "--rewrite-slurm-env",
+        "give each worker Slurm's variables as a task of srun in its place would have them")
+
+    grace_s: float = _flag(
+        ENDING, "--grace", "SECONDS", values.seconds, GRACE_S,
+        "for workers that are told to end (SIGTERM), before they are killed; default "
+        f"{GRACE_S:g}, under Slurm at most what KillWait leaves",
+        also=("--shutdown-timeout",), needs_parent=True)
+    max_restarts: int = _flag(
+        ENDING, "--max-restarts", "N", values.whole, 0,
+        "when a worker fails, stop all and start all anew, up to N times, with another MASTER_PORT "
+        "unless you named one; for one machine", needs_parent=True)
+    restart_window_s: float = _flag(
+        ENDING, "--restart-window", "SECONDS", values.seconds, RESTART_WINDOW_S,
+        "workers that fail after so long have all N restarts again; default "
+        f"{RESTART_WINDOW_S:g}, 0: never", needs_parent=True)
+    no_restart_status: frozenset[int] = _flag(
+        ENDING, "--no-restart-status", "LIST", values.statuses, NO_RESTART,
+        "a first failure with one of these ends the launch; default "
+        f"{','.join(map(str, sorted(NO_RESTART)))} (wrong use, and: saved, start me again)",
+        needs_parent=True)
+    timeout_s: float = _flag(
+        ENDING, "--timeout", "SECONDS", values.seconds, 0.0,
+        "for the whole launch, which then ends as by SIGTERM, with status 124", needs_parent=True)
+    hang_timeout_s: float = _flag(
+        ENDING, "--hang-timeout", "SECONDS", values.seconds, 0.0,
+        "when no rank has written anything for so long, show the stacks of all threads",
+        needs_parent=True)
+    on_hang: str = _flag(
+        ENDING, "--on-hang", "", _words(DUMP, KILL), DUMP,
+        "and go on (default: dump), or end the workers, with status 124 (kill; --max-restarts "
+        "starts them anew)", needs_parent=True)
+    stack_on_usr2: bool = _switch(
+        ENDING, "--stack-on-usr2",
+        "SIGUSR2 to the launcher shows the stacks, and does not go to the workers",
+        needs_parent=True)
+    result: str | None = _flag(
+        ENDING, "--result", "FILE", str, None, "how every rank ended, as JSON", needs_parent=True)
+
+    redirects: StreamsByRank = _flag(
+        OUTPUT, "--redirects", "HOW", values.streams, StreamsByRank(),
+        "to files in --log-dir only: 1 stdout, 2 stderr, 3 both, 0 neither; 0:3,1:1 by local rank, "
+        "r9:3 by global rank", also=("-r",))
+    tee: StreamsByRank | None = _flag(
+        OUTPUT, "--tee", "HOW", values.streams, None,
+        "likewise, and shown as well", also=("-t",), needs_parent=True)
+    log_dir: str | None = _flag(
+        OUTPUT, "--log-dir", "DIR", str, None,
+        "where files of the ranks go: DIR/RUN/attempt_0/RANK/, or a template with {rank}, "
+        "{local_rank}, {node_rank}, {host}, {run}, {restart}; by itself it means --tee 3")
+    local_ranks_filter: frozenset[int] = _flag(
+        OUTPUT, "--local-ranks-filter", "LIST", values.ranks, frozenset(),
+        "show these local ranks only: 0,4-7", needs_parent=True)
+    ranks_filter: frozenset[int] = _flag(
+        OUTPUT, "--ranks-filter", "LIST", values.ranks, frozenset(),
+        "likewise, by global rank", needs_parent=True)
+    no_prefix: bool = _switch(
+        OUTPUT, "--no-prefix",
+        "no [RANK] before each line; with several nodes it is [HOST:RANK]")
+    explain: str | None = _flag(
+        OUTPUT, "--explain", "[=json]", _words("text", "json"), None,
+        "start nothing; print every derived value and where it came from; =json for programs",
+        alone="text")
+    sysfs_root: str = _flag(
+        OUTPUT, "--sysfs-root", "DIR", str, "/", "with --explain: another machine's files")
+    allowed_cpus: CpuSet | None = _flag(
+        OUTPUT, "--allowed-cpus", "LIST", cpuset.parse, None,
+        "with --explain: as if these were the allowed CPUs")
+    # fmt: on
+
+    @property
+    def policy(self) -> Policy:
+        """How to bind, with all that was said about it."""
+        policy = self.bind._replace(smt=self.smt, threads=self.threads)
+        return policy if self.reserve_cpus is None else policy.with_reserve(self.reserve_cpus)
+
+    @property
+    def need_parent(self) -> list[str]:
+        """The flags that ask for what only a launcher that stays above its workers can serve.
+
+        --max-restarts=0 asks for nothing.
+        """
+        return [
+            flag.name
+            for flag in FLAGS
+            if flag.needs_parent and getattr(self, flag.field) != flag.default
+        ]
 
     @property
     def is_standalone(self) -> bool:
@@ -88,6 +281,9 @@ class Request(NamedTuple):
         """Whether a flag was given that makes sense for a launcher of workers only."""
         said = (self.nproc, self.nnodes, self.node_rank, self.rdzv_backend, self.rdzv_endpoint)
         return self.standalone or any(value is not None for value in said)
+
+
+FLAGS = tuple(_rows)
 
 
 def words_of(program: Program) -> tuple[str, ...]:

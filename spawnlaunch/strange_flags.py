@@ -11,12 +11,13 @@ from difflib import get_close_matches
 from itertools import chain
 from shlex import join, quote
 
-from spawnlaunch.cli import ALIASES, HERE
+from spawnlaunch.cli import HERE, SPELLINGS, spelt
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.request import FLAGS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 # What a flag of others is called here; all of them take a value. Long names have two hyphens in
 # these tables, and may be typed with one.
@@ -62,14 +63,12 @@ class Sorted(NamedTuple):
         return any(typed in HOSTS or f"-{typed}" in HOSTS for typed, *_ in self.mpirun)
 
 
-def advice(
-    word: str, argv: Sequence[str], flags: Mapping[str, bool], canonical: Callable[[str], str]
-) -> str:
-    """The error for the flag `word` of `argv`; `flags` are ours, and whether each takes a value."""
-    name = _split(word, canonical)[0]
-    near = [] if name in KNOWN else _near(name, flags)
+def advice(word: str, argv: Sequence[str]) -> str:
+    """The error for the flag `word` of `argv`."""
+    name = _split(word)[0]
+    near = [] if name in KNOWN else _near(name)
     called = {**OF_OTHERS, **({name: near[0]} if near else {})}
-    found = _sort(argv, flags, called, canonical)
+    found = _sort(argv, called)
     line = f"type {_line(found)}"
     if near:
         return f"unknown flag {word}; did you mean {near[0]}? {line}"
@@ -93,33 +92,31 @@ def advice(
     )
 
 
-def _near(name: str, flags: Mapping[str, bool]) -> list[str]:
+def _near(name: str) -> list[str]:
     """The flag of ours that was meant, if any; the script's --model is not our --module."""
-    spelt = get_close_matches(name, ALIASES, n=1, cutoff=0.9)
-    return [ALIASES[each] for each in spelt] or get_close_matches(name, flags, n=1, cutoff=0.75)
+    other = [each for flag in FLAGS for each in flag.also]
+    names = [flag.name for flag in FLAGS]
+    near = get_close_matches(name, other, n=1, cutoff=0.9)
+    return [SPELLINGS[each].name for each in near] or get_close_matches(name, names, 1, 0.75)
 
 
-def _split(word: str, canonical: Callable[[str], str]) -> tuple[str, str, str]:
+def _split(word: str) -> tuple[str, str, str]:
     """A flag's name as the tables have it, what is between it and its value, and the value.
 
-    >>> _split("-np2", str)
+    >>> _split("-np2")
     ('--np', ' ', '2')
     """
     if glued := re.fullmatch("(-n|-np|-N)([0-9]+)", word):
         name, between, value = glued[1], " ", glued[2]
     else:
         name, between, value = word.partition("=")
-    name = canonical(name)
+    flag = spelt(name)
+    name = flag.name if flag else name.replace("_", "-")
     is_long = len(name) > 2 and not name.startswith("--")
     return (f"-{name}" if is_long else name), between, value
 
 
-def _sort(
-    argv: Sequence[str],
-    flags: Mapping[str, bool],
-    called: Mapping[str, str],
-    canonical: Callable[[str], str],
-) -> Sorted:
+def _sort(argv: Sequence[str], called: Mapping[str, str]) -> Sorted:
     found = Sorted([], [], [], [], [])
     totals: list[list[str]] = []
     words = iter(argv)
@@ -127,13 +124,15 @@ def _sort(
         if word == "--" or _begins_the_command(word, found):
             found.command.extend([word, *words])
             break
-        name, between, value = _split(word, canonical)
+        name, between, value = _split(word)
         ours = called.get(name, name)
-        takes = flags.get(ours, name in HOSTS or ENVIRON.get(name) or NEEDLESS.get(name, False))
+        flag = SPELLINGS.get(ours)
+        other = name in HOSTS or ENVIRON.get(name) or NEEDLESS.get(name, False)
+        takes = other if flag is None else flag.alone is None
         values = [value] if between else [next(words, "1") for _ in range(takes)]  # 1: forgotten
         if name in FOR_MPIRUN:
             found.mpirun.append([word.partition("=")[0].rstrip("0123456789"), *values])
-        if ours in flags:
+        if flag is not None:
             found.ours.append([f"{ours}={value}"] if between == "=" else [ours, *values])
             totals += found.ours[-1:] if name in TOTALS else []
         elif name in ENVIRON:

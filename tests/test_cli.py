@@ -1,7 +1,9 @@
 """The command line: what is ours, what is the worker's, and what wrong use is told."""
 
 import os
+import re
 import signal
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -278,26 +280,55 @@ def test_the_training_loop_runs_without_a_word_where_its_flags_are_given():
     assert "no script" not in done.stdout
 
 
-def test_help_is_a_page_on_stdout():
-    done = launch("--help")
+@pytest.mark.parametrize(("columns", "widest"), [("", 80), ("40", 80), ("93", 93), ("300", 100)])
+def test_help_is_a_page_on_stdout_as_wide_as_the_terminal(columns: str, widest: int):
+    done = launch("--help", environ=clean_environ(COLUMNS=columns), stdin=subprocess.DEVNULL)
     assert done.returncode == 0
     assert done.stderr == ""
-    assert max(map(len, done.stdout.splitlines())) <= 100
+    assert widest - 3 <= max(map(len, done.stdout.splitlines())) <= widest
+
+
+def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
+    said = launch("--help").stdout
+    words = set(re.findall(r"-[-\w]+", said))
+    assert set(cli.SPELLINGS) <= words
+    for program in ("spawnlaunch.check", "spawnlaunch.bench", "spawnlaunch.train"):
+        assert f"-m {program}" in said
 
 
 FLAGS = """
 -h --help --version
---nproc -m --no-python --oversubscribe --virtual-local-rank --local-rank-arg
---bind --reserve-cpus --smt --threads --mem-bind --widen --quiet
+--nproc --nproc-per-node -m --module --no-python
+--oversubscribe --virtual-local-rank --local-rank-arg
+--bind --numa-binding --reserve-cpus --smt --threads --mem-bind --widen --quiet
 --nnodes --node-rank --master-addr --master-port --master-suffix --standalone
 --rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size --rewrite-slurm-env
---grace --redirects --log-dir --local-ranks-filter --ranks-filter --no-prefix
+--grace --shutdown-timeout --redirects -r --log-dir --local-ranks-filter --ranks-filter --no-prefix
 --explain --sysfs-root --allowed-cpus
---tee --preload --result --max-restarts --restart-window --no-restart-status
+--tee -t --preload --result --max-restarts --restart-window --no-restart-status
 --timeout --hang-timeout --on-hang --stack-on-usr2
 """
 
 
 def test_no_flag_appears_unnoticed():
-    _, flags = cli._build()
-    assert sorted(flags) == sorted(FLAGS.split())
+    assert sorted(cli.SPELLINGS) == sorted(FLAGS.split())
+
+
+def test_each_row_of_the_table_is_a_field_of_the_request():
+    no_field = {"help", "version", "m", "no_python"}
+    assert {flag.field for flag in cli.FLAGS} - no_field == {*cli.Request._field_defaults} - {
+        "flags"
+    }
+
+
+def test_no_library_for_command_lines_or_patterns_is_loaded_to_read_one():
+    code = (
+        "import sys; before = set(sys.modules)\n"
+        "from spawnlaunch import cli; cli.parse(['--nproc=2', '--bind=0-1', 'sh'], {}, 'python')\n"
+        "loaded = set(sys.modules) - before\n"
+        "print(*loaded & {'argparse', 're', 'shlex', 'difflib', 'typing'})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd="/bin"
+    )
+    assert done.stdout == "\n"

@@ -122,7 +122,7 @@ def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
 
 def _plan(here: RankOnNode, policy: str, mode: str) -> tuple[Binding, ...]:
     """As the launcher plans in this mode."""
-    request = Request(None, Program("bundled", "", ()), sys.executable, policy=Policy(policy))
+    request = Request(Program("bundled", "", ()), sys.executable, bind=Policy(policy))
     rank, local_rank = (here.view.rank, here.view.local_rank) if mode == "task" else (0, 0)
     world = World(
         mode=mode,

@@ -41,7 +41,7 @@ def _derive_world() -> None:
     from spawnlaunch.request import Program, Request
     from spawnlaunch.world.place import Capacity
 
-    request = Request(nproc=None, program=Program("bundled", "", ()), python=sys.executable)
+    request = Request(program=Program("bundled", "", ()), python=sys.executable)
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
     one = Capacity(devices=0, cpus=1)  # who is no launcher is one rank
     resolution = world.resolve(request, told, os.uname().nodename, one)

@@ -9,7 +9,7 @@ import signal
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import LOCAL_RANK_ARGS, Program, Request
+from spawnlaunch.request import Program, Request
 from spawnlaunch.run import signals
 from spawnlaunch.run.environment import (
     COLUMNS,
@@ -150,7 +150,7 @@ def _error_file(
 
 def _told_local_rank(request: Request, told: Mapping[str, str]) -> Program:
     """The program with its local rank as first argument, where --local-rank-arg asks for it."""
-    flag, program = LOCAL_RANK_ARGS[request.local_rank_arg], request.program
+    flag, program = request.local_rank_arg, request.program
     if not flag:
         return program
     return program._replace(args=(f"{flag}={told['LOCAL_RANK']}", *program.args))

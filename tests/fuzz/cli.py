@@ -10,8 +10,7 @@ from spawnlaunch.request import Request
 from tests.fuzz.engine import Subject, explained, once_in, plain_line, some
 from tests.fuzz.values import slip, text
 
-FLAGS = cli._build()[1]  # every flag, and whether it takes a value
-NAMES = [*FLAGS, *cli.ALIASES]
+NAMES = [*cli.SPELLINGS]
 PROGRAMS = [
     *([], [], ["--"], ["--", "--steps", "1"], [__file__], [__file__, "--nproc", "x"]),
     *(["-m", "json.tool"], ["--no-python", "true"], ["missing.py"], ["--no-python", "no such"]),
@@ -39,9 +38,14 @@ def flag(random: Random) -> list[str]:
         name = name.replace("-", "_").replace("_", "-", 2)
     if once_in(random, 15):
         name = slip(random, name)
-    if once_in(random, 12) or not FLAGS.get(cli._canonical(name), True):
+    if once_in(random, 12) or takes_none(name):
         return [name] if random.random() < 0.9 else [f"{name}={text(random)}"]
     return random.choice([[name, text(random)], [f"{name}={text(random)}"]])
+
+
+def takes_none(name: str) -> bool:
+    flag = cli.spelt(name)
+    return flag is not None and flag.alone is not None
 
 
 def judge(words: list[str]) -> None:
@@ -62,7 +66,8 @@ def judge(words: list[str]) -> None:
 def shows(message: str, words: list[str]) -> bool:
     """Whether it shows a flag, or the beginning of another word."""
     pieces = [piece for word in words for piece in (word, *word.split("=", 1))]
-    names = {cli._canonical(piece) for piece in pieces if piece.startswith("-")}
+    flags = {piece: cli.spelt(piece) for piece in pieces if piece.startswith("-")}
+    names = {flag.name if flag else piece.replace("_", "-") for piece, flag in flags.items()}
     starts = {piece[:SEEN_CHARS] for piece in pieces}
     shown = {one_line(start) for start in starts if start} | {
         repr(start)[1:-1] for start in starts if start

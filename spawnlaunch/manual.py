@@ -1,0 +1,125 @@
+"""The page of --help, from the table of flags. Nothing else imports this."""
+
+from __future__ import annotations
+
+import os
+from textwrap import fill
+
+from spawnlaunch import __version__
+from spawnlaunch.request import BINDING, ENDING, FLAGS, NODES, OUTPUT, WORKERS, Flag
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
+INDENT = 26  # of what a flag does
+
+USAGE = """\
+usage: python -m spawnlaunch [flags] [script | -m module] [args...]
+       python -m spawnlaunch [flags] [-- flags of the bundled training loop]"""
+
+SECTIONS = {
+    "": (
+        "Start one PyTorch worker per device on this machine, each pinned to its own CPUs, and "
+        "watch them: when one fails the others are stopped, and its exit status becomes the "
+        "launcher's. Everything after the script or module goes to it verbatim. With neither, the "
+        "bundled training loop runs. In names of flags _ is as good as -."
+    ),
+    WORKERS: "",
+    BINDING: "",
+    NODES: (
+        "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux, jsrun and Kubeflow none of these is "
+        "needed: rank, sizes, address and port are derived."
+    ),
+    ENDING: "",
+    OUTPUT: "",
+}
+
+EXAMPLES = """\
+examples:
+  spawnlaunch --nproc 2                        the bundled model, on two workers
+  spawnlaunch --nproc 2 -- --steps 100         with flags of the training loop
+  spawnlaunch --nproc gpu train.py --lr 3e-4   a script of yours, on all GPUs
+  spawnlaunch --nproc 8 -m my_package.train    a module of yours
+  spawnlaunch --nproc 4 --no-python ./a.out    any program
+
+other programs, each with a --help of its own:
+  python -m spawnlaunch -m spawnlaunch.check   what each rank really got
+  python -m spawnlaunch.bench                  what pinning is worth here
+  python -m spawnlaunch.train                  the training loop, as one process
+"""
+
+STATUS = (
+    "exit status: 0 when every worker ended with 0, else that of the first worker that failed "
+    "(128 + n when signal n ended it). When signal n told the launcher to end: 128 + n, unless all "
+    "workers ended by themselves with one same status, then that. 124 after --timeout and "
+    "--on-hang kill. 74 when all went well, and output could not be written, as on a full disk. "
+    "2 for wrong use of this command."
+)
+
+
+def version() -> str:
+    """The line of --version."""
+    return f"spawnlaunch {__version__}\n"
+
+
+def page() -> str:
+    """The page of --help, as wide as the terminal within bounds."""
+    width = min(max(_columns(), NARROWEST), WIDEST)
+    return "\n".join(_lines(width)) + "\n"
+
+
+def _columns() -> int:
+    """COLUMNS, or the width of the terminal that any of our streams is."""
+    told = os.environ.get("COLUMNS", "")
+    if told.isdecimal() and len(told) < 6:
+        return int(told)
+    for fd in (1, 2, 0):
+        try:
+            return os.get_terminal_size(fd).columns
+        except OSError:
+            pass
+    return NARROWEST
+
+
+def _lines(width: int) -> Iterator[str]:
+    yield USAGE
+    for section, said in SECTIONS.items():
+        yield ""
+        if section:
+            yield f"{section}:"
+        if said:
+            margin = "  " if section else ""
+            yield _wrapped(said, width, margin, margin)
+            yield ""
+        if not section:
+            yield "options:"
+        for flag in FLAGS:
+            if flag.section == section:
+                yield _row(flag, width)
+    yield ""
+    yield EXAMPLES
+    yield _wrapped(STATUS, width)
+
+
+def _row(flag: Flag, width: int) -> str:
+    """A flag, and behind it or below what it does."""
+    between = "" if flag.shown.startswith("[=") else " "
+    words = "" if flag.read is None or callable(flag.read) else f"{{{','.join(flag.read)}}}"
+    short = [name for name in flag.also if len(name) == 2]
+    head = f"  {', '.join([*short, flag.name])}{between}{flag.shown or words}".rstrip()
+    long = "".join(f"; also {name}" for name in flag.also if len(name) > 2)
+    body = _wrapped(flag.help + long, width, " " * INDENT, " " * INDENT)
+    return f"{head:{INDENT}}{body[INDENT:]}" if len(head) < INDENT - 1 else f"{head}\n{body}"
+
+
+def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
+    return fill(
+        text,
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
