@@ -2,12 +2,18 @@
 
 import os
 import sys
+
+# With -m the working directory comes first, and a signal.py there would be taken for Python's.
+if sys.path[0] in ("", os.getcwd()):
+    sys.path.append(sys.path.pop(0))
+
 from collections.abc import Sequence
 from typing import NoReturn
 
-from spawnlaunch.bench.flags import BenchRequest, parse
+from spawnlaunch.bench.flags import NAME, BenchRequest, parse
 from spawnlaunch.binding import openmp
 from spawnlaunch.errors import UsageError
+from spawnlaunch.printing import print_error, print_page
 from spawnlaunch.world import detect
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -16,6 +22,9 @@ RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 def main() -> int:
     """Run the command line of this process; the result is its exit status."""
     argv = sys.argv[1:]
+    if sys.stdout is None:
+        print_error("stdout is closed; type --json FILE >/dev/null to keep a file alone", NAME)
+        return os.EX_IOERR
     try:
         options = parse(argv, os.environ)
         if not (options.compare or options.show):
@@ -31,7 +40,7 @@ def main() -> int:
 
             return run(options, os.environ)
     except UsageError as error:
-        print(f"spawnlaunch.bench: error: {error}", file=sys.stderr)
+        print_error(str(error), NAME)
         return 2
     return _launch(options, argv)
 
@@ -72,16 +81,14 @@ def _look_back(options: BenchRequest) -> int:
 
     if options.compare:
         old, new = map(result.read, options.compare)
-        print("\n".join(compare.page(old, new)))
-        return 0
+        return print_page("\n".join(compare.page(old, new)), NAME)
     assert options.show is not None
     shown = result.read(options.show)
-    print("\n".join(table.page(shown)))
     if options.plot:
         from spawnlaunch.bench.plot import draw
 
         draw(shown, options.plot)
-    return 0
+    return print_page("\n".join(table.page(shown)), NAME)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,10 @@ from typing import NamedTuple, NoReturn
 from spawnlaunch import values
 from spawnlaunch.bench import arms, workloads
 from spawnlaunch.errors import UsageError
+from spawnlaunch.printing import print_page
 
-PROG = "python -m spawnlaunch.bench"
+NAME = "spawnlaunch.bench"
+PROG = f"python -m {NAME}"
 ROUNDS = 12
 WINDOW_S = 0.3
 
@@ -60,6 +62,9 @@ class BenchRequest(NamedTuple):
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message.removeprefix("argument "))
+
+    def print_help(self, _: object = None) -> NoReturn:
+        raise SystemExit(print_page(self.format_help(), NAME))
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:

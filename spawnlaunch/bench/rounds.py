@@ -9,8 +9,7 @@ import gc
 import os
 import random
 import signal
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -19,7 +18,7 @@ import torch.distributed as dist
 from spawnlaunch.bench import sample, table, workloads
 from spawnlaunch.bench.advice import advice
 from spawnlaunch.bench.agree import Agreed, RankOnNode, agree, look
-from spawnlaunch.bench.flags import BenchRequest
+from spawnlaunch.bench.flags import NAME, BenchRequest
 from spawnlaunch.bench.rank_group import RankGoneError, RankGroup, connect, join
 from spawnlaunch.bench.result import Measured, Result, Samples, write
 from spawnlaunch.bench.sample import STOPPED, FailedError, Sample
@@ -27,6 +26,7 @@ from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.bench.workloads.timing import Rank
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.errors import UsageError
+from spawnlaunch.printing import print_error, print_page
 from spawnlaunch.world.ports import hold_free_port
 
 PROGRESS_CHARS = 60
@@ -53,7 +53,7 @@ def measure_all(part: Participant) -> tuple[Result, str]:
     gc.freeze()  # the children of this process shall not copy what they never use
     result, tells = part.agreed.result, part.group.rank == 0
     if tells:
-        print("\n".join(table.header(result)), flush=True)
+        _print(table.header(result))
     for workload in _workloads(part.options):
         if workload.name in result.not_run:
             continue
@@ -64,7 +64,7 @@ def measure_all(part: Participant) -> tuple[Result, str]:
         if tells:
             measured = Measured(workload, _by_series(rounds, part.agreed.names))
             result = result._replace(measured=[*result.measured, measured])
-            print("\n".join(table.block(measured, result)), flush=True)
+            _print(table.block(measured, result))
     return result, ""
 
 
@@ -195,8 +195,17 @@ def _progress(part: Participant, workload: Workload, number: int, arm: str) -> N
         return
     what = "warm-up" if number < 0 else f"round {number + 1} of {part.options.rounds}"
     line = f"{workload.name}: {what}, {arm}" if arm else ""
-    sys.stderr.write(f"\r{line:{PROGRESS_CHARS}}" + ("" if arm else "\r"))
-    sys.stderr.flush()
+    with contextlib.suppress(OSError):  # nobody may read it
+        os.write(2, (f"\r{line:{PROGRESS_CHARS}}" + ("" if arm else "\r")).encode())
+
+
+class OutputError(Exception):
+    """Nothing can be printed any more, and stderr has been told; the other ranks do not know."""
+
+
+def _print(lines: Iterable[str]) -> None:
+    if print_page("\n".join(lines), NAME):
+        raise OutputError
 
 
 def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
@@ -217,19 +226,21 @@ def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
         status, error = 1, str(failure)
     except RankGoneError:
         return 1
+    except OutputError:
+        group.report_death()
+        return os.EX_IOERR
     except Exception as fault:
         group.report_death()
         if environ.get("SPAWNLAUNCH_DEBUG"):
             raise
-        print(
-            f"spawnlaunch.bench: internal error on rank {group.rank}: {type(fault).__name__}: "
-            f"{fault}; this is a fault of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
-            file=sys.stderr,
-            flush=True,
+        print_error(
+            f"on rank {group.rank}: {type(fault).__name__}: {fault}; this is a fault of "
+            "spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
+            f"{NAME}: internal",
         )
         return os.EX_SOFTWARE
     if error and group.rank == 0:
-        print(f"spawnlaunch.bench: error: {error}", file=sys.stderr, flush=True)
+        print_error(error, NAME)
     with contextlib.suppress(RankGoneError):  # who is gone need not be waited for
         group.leave()
     return status
@@ -243,4 +254,4 @@ def _finish(options: BenchRequest, result: Result) -> None:
         from spawnlaunch.bench.plot import draw
 
         draw(result, options.plot)
-    print(f"\nadvice: {advice(result)}", flush=True)
+    _print(["", f"advice: {advice(result)}"])

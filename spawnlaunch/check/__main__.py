@@ -1,36 +1,51 @@
 """Run on every rank; rank 0 prints the table and what is wrong. See the package's docstring."""
 
-import argparse
-import json
 import os
 import sys
+
+# With -m the working directory comes first, and a json.py there would be taken for Python's.
+if sys.path[0] in ("", os.getcwd()):
+    sys.path.append(sys.path.pop(0))
+
+import argparse
+import json
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
 
 from spawnlaunch import node as nodes
 from spawnlaunch.check.facts import Facts, look, mask
 from spawnlaunch.check.findings import Finding, findings
 from spawnlaunch.errors import UsageError
+from spawnlaunch.printing import print_error, print_page
 
+NAME = "spawnlaunch.check"
 COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory", "omp", "loader")
 
 
 def main() -> int:
     """The exit status: 1 where something is wrong, on every rank."""
     at_start = mask()
-    parser = argparse.ArgumentParser(prog="python -m spawnlaunch.check", description=__doc__)
+    parser = _Parser(prog=f"python -m {NAME}", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     options = parser.parse_args()
     try:
         _derive_world()
     except UsageError as error:
-        print(f"spawnlaunch.check: error: {error}", file=sys.stderr)
+        print_error(str(error), NAME)
         return 2
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     everyone = _gather(look(nodes.read(), rank, local_rank, at_start, os.environ))
     found = findings(everyone)
     if rank == 0:
-        print(_as_json(everyone, found) if options.json else "\n".join(_page(everyone, found)))
+        said = _as_json(everyone, found) if options.json else "\n".join(_page(everyone, found))
+        if status := print_page(said, NAME):
+            return status
     return 1 if found else 0
+
+
+class _Parser(argparse.ArgumentParser):
+    def print_help(self, _: object = None) -> NoReturn:
+        raise SystemExit(print_page(self.format_help(), NAME))
 
 
 def _derive_world() -> None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import subprocess
 import sys
 import threading
@@ -19,6 +20,7 @@ from spawnlaunch.bench.rounds import order
 from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
 from tests.support.processes import nothing_left_behind
+from tests.train.ranks import free_port
 
 BENCH = (sys.executable, "-m", "spawnlaunch.bench")
 TWO_RANKS = (*BENCH, "--nproc", "2")
@@ -168,6 +170,32 @@ def test_a_number_that_is_not_above_0_is_refused():
     done = run(*TWO_RANKS, "--metric", "loss", "--", "echo", '{"loss": -0.5}')
     assert done.returncode == 1
     assert "rank 0 measured -0.5; ratios are of numbers above 0 alone" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "where", "said"),
+    [
+        ("--help", ">/dev/full", "cannot write to stdout: No space left on device"),
+        ("--help", ">&-", "stdout is closed; type --json FILE >/dev/null"),
+        ("--nproc 1 --rounds 1", ">/dev/full", "cannot write to stdout: No space left on device"),
+    ],
+)
+def test_where_it_cannot_print_it_says_so_once_and_fails(words: str, where: str, said: str):
+    done = run("sh", "-c", f"{shlex.join(BENCH)} {words} {where}")
+    assert done.returncode == os.EX_IOERR
+    (line,) = (line for line in done.stderr.splitlines() if "spawnlaunch: " not in line)
+    assert line.startswith(f"spawnlaunch.bench: error: {said}")
+
+
+def test_modules_of_the_user_are_not_taken_for_those_of_python(tmp_path: Path):
+    for name in ("train", "signal", "json", "random", "argparse"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')\n")
+    environ = clean_environ(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+    environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+    words = ("--arms", "auto", "--rounds", "1", "--workloads", "train", *SHORT)
+    done = run(*BENCH, *words, environ=environ, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout
+    assert "train (steps/s" in done.stdout
 
 
 def test_ranks_that_the_launcher_pinned_are_refused_with_the_command_to_type():

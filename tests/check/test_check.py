@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,14 @@ def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
     assert done.returncode == 1
     assert "OMP_PROC_BIND=true binds the worker's main thread" in done.stderr
     assert "drift: rank 0" in done.stdout
+
+
+@pytest.mark.parametrize("words", [(), ("--json",), ("--help",)])
+def test_where_it_cannot_print_it_says_so_and_fails(words: tuple[str, ...]):
+    done = run("sh", "-c", f"exec {shlex.join([sys.executable, *CHECK, *words])} >/dev/full")
+    assert done.returncode == os.EX_IOERR
+    said = "spawnlaunch.check: error: cannot write to stdout: No space left on device\n"
+    assert done.stderr.endswith(said)
 
 
 def test_a_person_reads_a_table():

@@ -1,0 +1,32 @@
+"""What the programs beside the launcher print: a page on stdout, or one line of what is wrong."""
+
+import contextlib
+import os
+import signal
+import sys
+
+
+def print_page(text: str, program: str) -> int:
+    """Write the text and a line break to stdout; the result is the exit status.
+
+    Where nobody reads it to the end we die of SIGPIPE, as other programs do.
+    """
+    if sys.stdout is None:  # descriptor 1 was closed at our start, and may be anything by now
+        print_error("cannot write to stdout: it is closed", program)
+        return os.EX_IOERR
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    data = f"{text}\n".encode(sys.stdout.encoding, "backslashreplace")
+    try:
+        while data:
+            data = data[os.write(1, data) :]
+    except OSError as error:
+        print_error(f"cannot write to stdout: {error.strerror}", program)
+        return os.EX_IOERR
+    return 0
+
+
+def print_error(message: str, program: str) -> None:
+    """A message on stderr, which may be closed or full as well: then there is the status alone."""
+    if sys.stderr is not None:
+        with contextlib.suppress(OSError):
+            os.write(2, f"{program}: error: {message}\n".encode(errors="backslashreplace"))
