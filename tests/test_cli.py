@@ -249,7 +249,7 @@ def test_a_file_of_hosts_is_for_mpirun_which_starts_us(words: str, kept: str, tm
     hosts = tmp_path / "hosts"
     hosts.write_text("localhost slots=2\n")
     script = tmp_path / "rank.py"
-    script.write_text("import os\nprint('rank', os.environ['RANK'])\n")
+    script.write_text("import os\nos.write(1, f\"rank {os.environ['RANK']}\\n\".encode())\n")
     done = launch(*words.replace("HOSTS", str(hosts)).replace("SCRIPT", str(script)).split())
     assert done.returncode == 2
     line = done.stderr.partition(" type ")[2].partition(", or on each host ")[0].strip()
