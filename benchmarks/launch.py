@@ -19,13 +19,14 @@ from statistics import median
 from benchmarks import report
 from benchmarks.launchers import Launcher, launchers
 from benchmarks.processes import ENOUGH_S, finish, lines, seconds_to, start
-from benchmarks.report import Section, cell
+from benchmarks.report import Goal, Section, cell
 from benchmarks.turns import turns
 
 ROUNDS = 7
 WORKER = Path(__file__).with_name("launched_worker.py")
 SETTLED_S = 0.5  # what a launcher frees after the start has been freed by then
 HOW = "BENCH_WORKER"
+OF_A_SHELL_LOOP = {8: 1.7, 64: 1.3}  # the most, by the number of workers
 
 Times = dict[tuple[str, str], list[float]]  # by launcher and column
 
@@ -93,7 +94,16 @@ def measure(options: Namespace) -> Section:
         memory (PSS) of the launcher and its helpers with 8 workers.""",
         ["launcher", *columns],
         list(rows([one.name for one in rivals], columns, times)),
+        list(goals(times)),
     )
+
+
+def goals(times: Times) -> Iterator[Goal]:
+    """How much longer than a loop that pins and watches nothing."""
+    for n, most in OF_A_SHELL_LOOP.items():
+        ours, loop = times.get(("spawnlaunch", _start(n))), times.get(("shell loop", _start(n)))
+        if ours and loop:
+            yield Goal(f"Start of {n}, of a shell loop's", median(ours) / median(loop), most)
 
 
 DEATH, MEMORY = "death to end, ms", "memory, MiB"

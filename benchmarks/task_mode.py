@@ -1,31 +1,53 @@
-"""What the launcher costs each rank in task mode: CPU time up to the worker's first line.
+"""What the launcher costs each rank in task mode: CPU time, and look-ups in file systems.
 
     python -m benchmarks.task_mode [--rounds 9] [--write]
 
 `srun -n 32 python -m spawnlaunch worker.py` against `srun -n 32 python worker.py`, in turn, in a
-real Slurm on this machine. The worker prints time.process_time(), in which exec changes nothing:
-it is the CPU time, of user and system, of the process that srun has started. The goal is at most
-40 ms more.
+real Slurm on this machine. Bare Python is shown twice, so that nothing hides in it: the one of the
+environment, and `python -I -S` of the installation below, which reads no site-packages.
+
+CPU time is what the worker prints, time.process_time(), in which exec changes nothing: it is that
+of the process that srun has started, of user and system, the launcher's own start included. The
+goal is at most 40 ms more than bare Python.
+
+Look-ups are stat(2) and open(2) up to the exec of the worker, as strace(1) sees them in one task of
+four; each is a question to the file system that a cluster shares, times all ranks. The goal is at
+most 350 more than those of bare Python's start.
 """
 
+import os
 import sys
 import tempfile
 from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
 from benchmarks import report
 from benchmarks.report import Goal, Section, cell
+from benchmarks.turns import turns
 from tests.cluster.slurm import Slurm, require_slurm, start
+from tests.counts.lookups import Lookups, calls_in, lookups, strace
 
 TASKS = 32
 ROUNDS = 9
 GOAL_MS = 40.0
+GOAL_LOOKUPS = 350.0
 STEP = ["srun", "-N4", f"-n{TASKS}", "--overcommit"]
+FEW = ["srun", "-N2", "-n4", "--overcommit"]
 WORKER = "import time; spent = time.process_time(); print(f'{1e3 * spent:.3f}', flush=True)\n"
+BASE = str(Path(sys.base_prefix, "bin", os.path.basename(os.path.realpath(sys.executable))))
+
+# By what precedes the name of the script.
+LAUNCHED, BARE, BARER = "python -m spawnlaunch", "python", "python -I -S of the installation"
+COMMANDS = {
+    LAUNCHED: [sys.executable, "-m", "spawnlaunch"],
+    BARE: [sys.executable],
+    BARER: [BASE, "-I", "-S"],
+}
 
 
-def cpu_ms(slurm: Slurm, command: list[str]) -> list[float]:
+def cpu_ms(slurm: Slurm, command: Sequence[str]) -> list[float]:
     """Milliseconds of CPU time of every rank."""
     done = slurm.run([*STEP, *command], env={"SLURM_KILL_BAD_EXIT": "1"})
     spent = [float(line) for line in done.stdout.split()]
@@ -34,35 +56,69 @@ def cpu_ms(slurm: Slurm, command: list[str]) -> list[float]:
     return spent
 
 
+def looked_up(slurm: Slurm, command: Sequence[str], folder: str) -> Lookups:
+    """By rank 1 of a step of four, the launcher's own or all that bare Python does."""
+    traces = f"{folder}/trace.$SLURM_PROCID"
+    traced = f'exec {" ".join(strace("TRACES"))} "$@"'.replace("TRACES", traces)
+    done = slurm.run([*FEW, "sh", "-c", traced, "sh", *command])
+    if done.returncode != 0:
+        raise RuntimeError(f"{done.returncode}: {done.stdout}{done.stderr}")
+    return lookups(calls_in(Path(folder, "trace.1").read_text()))
+
+
 def measure(options: Namespace) -> Section:
-    """Both in turn, in a cluster of the tests."""
+    """All in turn, in a cluster of the tests."""
     require_slurm()
     cluster = start()
+    times: dict[str, list[float]] = {name: [] for name in COMMANDS}
     with tempfile.TemporaryDirectory() as folder:
-        worker = Path(folder, "worker.py")
+        worker, nothing = Path(folder, "worker.py"), Path(folder, "nothing.py")
         worker.write_text(WORKER)
-        alone = [sys.executable, str(worker)]
-        launched = [sys.executable, "-m", "spawnlaunch", str(worker)]
+        nothing.write_text("")
         try:
-            cpu_ms(cluster, launched)  # warms the caches, and compiles
-            pairs = [
-                (median(cpu_ms(cluster, alone)), median(cpu_ms(cluster, launched)))
-                for _ in range(options.rounds)
-            ]
+            cpu_ms(cluster, [*COMMANDS[LAUNCHED], str(worker)])  # warms the caches, and compiles
+            found = {
+                name: looked_up(cluster, [*command, str(nothing)], folder)
+                for name, command in COMMANDS.items()
+            }
+            for name in turns(options.rounds, list(COMMANDS)):
+                times[name].append(median(cpu_ms(cluster, [*COMMANDS[name], str(worker)])))
         finally:
             cluster.stop()
-    first, second = (list(column) for column in zip(*pairs, strict=True))
+    return section(options.rounds, times, found)
+
+
+def section(
+    rounds: int, times: Mapping[str, Sequence[float]], found: Mapping[str, Lookups]
+) -> Section:
+    """What is shown of it."""
+    spent = {name: median(each) for name, each in times.items()}
     return Section(
         "task_mode",
         "One task per rank, under Slurm",
         f"""CPU time of each rank up to the worker's first line, in ms, of {TASKS} tasks on four
-        nodes of a Slurm on this machine; the median rank, {options.rounds} rounds.""",
-        ["command", "CPU time of a rank, ms"],
+        nodes of a Slurm on this machine; the median rank, {rounds} rounds. stat and open of one
+        rank up to the worker's exec.""",
+        ["srun ...", "CPU time of a rank, ms", "beyond bare Python", "stat", "open", "beyond"],
         [
-            [f"srun -n {TASKS} python worker.py", cell(first)],
-            [f"srun -n {TASKS} python -m spawnlaunch worker.py", cell(second)],
+            [
+                f"{name} worker.py",
+                cell(times[name]),
+                f"{spent[name] - spent[BARE]:+.1f}",
+                f"{found[name].stats}",
+                f"{found[name].opens}",
+                f"{found[name].both - found[BARE].both:+d}",
+            ]
+            for name in COMMANDS
         ],
-        [Goal("Difference in ms", median(second) - median(first), GOAL_MS)],
+        [
+            Goal("CPU time beyond bare Python, ms", spent[LAUNCHED] - spent[BARE], GOAL_MS),
+            Goal(
+                "stat and open beyond bare Python",
+                found[LAUNCHED].both - found[BARE].both,
+                GOAL_LOOKUPS,
+            ),
+        ],
     )
 
 

@@ -16,7 +16,6 @@ from tests.support.launching import run
 
 STATS = ("stat", "lstat", "fstat", "newfstatat", "statx")  # one or the other, by C library
 OPENS = ("open", "openat", "openat2", "creat")
-STRACE = ("strace", "-f", "-qq", "-e", "signal=none", "-e")
 CALL = re.compile(r'(\w+)\((?:[^"]*?"(.*?)")?.*= (-?\d+)')
 
 
@@ -53,10 +52,14 @@ def traced(way: Way, directory: Path, *words: str) -> list[Call]:
     environ = way.environ(**compiled)
     run(sys.executable, *words, environ=environ, cwd=directory, check=True)
     trace = directory / "trace"
-    calls = f"trace=execve,?{',?'.join((*STATS, *OPENS))}"
-    strace = (*STRACE, calls, "-o", trace, sys.executable)
-    run(*strace, *words, environ=environ, cwd=directory, check=True)
+    run(*strace(trace), sys.executable, *words, environ=environ, cwd=directory, check=True)
     return list(calls_in(trace.read_text()))
+
+
+def strace(trace: object) -> tuple[str, ...]:
+    """What precedes a command whose calls are to be written to a file."""
+    calls = f"trace=execve,?{',?'.join((*STATS, *OPENS))}"
+    return ("strace", "-f", "-qq", "-e", "signal=none", "-e", calls, "-o", str(trace))
 
 
 def lookups(calls: Iterable[Call]) -> Lookups:
