@@ -12,17 +12,12 @@ import sys
 
 from spawnlaunch.errors import FlagsError, UsageError
 from spawnlaunch.reading import absolute, excerpt
-from spawnlaunch.request import FLAGS, KILL, Flag, Program, Request
+from spawnlaunch.request import HERE, KILL, Flag, Program, Request, spelt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
-
-HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does
-
-# Flags by all their spellings, in which underscores are written as hyphens.
-SPELLINGS = {name: flag for flag in FLAGS for name in (flag.name, *flag.also)}
 
 
 class Page(Exception):
@@ -85,11 +80,6 @@ def _cut(argv: Sequence[str]) -> tuple[list[tuple[Flag, str | None]], Sequence[s
             )
         given.append((flag, text if equals else None))
     return given, argv[at:]
-
-
-def spelt(name: str) -> Flag | None:
-    """The flag of ours that is typed so; None: it is none."""
-    return SPELLINGS.get(name.replace("_", "-"))
 
 
 def _value(flag: Flag, text: str | None) -> Any:

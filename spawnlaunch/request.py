@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     T = TypeVar("T")
 
+HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
 RESTART_WINDOW_S = 3600.0
 # Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
@@ -284,6 +285,13 @@ class Request(NamedTuple):
 
 
 FLAGS = tuple(_rows)
+# Flags by all their spellings, in which underscores are written as hyphens.
+SPELLINGS = {name: flag for flag in FLAGS for name in (flag.name, *flag.also)}
+
+
+def spelt(name: str) -> Flag | None:
+    """The flag of ours that is typed so; None: it is none."""
+    return SPELLINGS.get(name.replace("_", "-"))
 
 
 def words_of(program: Program) -> tuple[str, ...]:

@@ -11,9 +11,8 @@ from difflib import get_close_matches
 from itertools import chain
 from shlex import join, quote
 
-from spawnlaunch.cli import HERE, SPELLINGS, spelt
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import FLAGS
+from spawnlaunch.request import FLAGS, HERE, SPELLINGS, spelt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -66,7 +66,7 @@ def walk(
     workers = worker.plan(launch)
     of_the_job, of_this_node = _warnings(launch, seats.warnings, closed)
     if request.explain:
-        from spawnlaunch.explain import Explanation, explained
+        from spawnlaunch.explaining import Explanation, explained
 
         warnings = (*of_the_job, *of_this_node)
         explanation = Explanation(resolution, machine, seats, workers, warnings, environ)

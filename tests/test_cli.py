@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch import cli
+from spawnlaunch import cli, request
 from spawnlaunch.cli import Program
 from spawnlaunch.errors import UsageError
 from tests.support.launching import AS_ROOT, WORKERS, clean_environ, launch, run
@@ -291,7 +291,7 @@ def test_help_is_a_page_on_stdout_as_wide_as_the_terminal(columns: str, widest: 
 def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
     said = launch("--help").stdout
     words = set(re.findall(r"-[-\w]+", said))
-    assert set(cli.SPELLINGS) <= words
+    assert set(request.SPELLINGS) <= words
     for program in ("spawnlaunch.check", "spawnlaunch.bench", "spawnlaunch.train"):
         assert f"-m {program}" in said
 
@@ -311,12 +311,12 @@ FLAGS = """
 
 
 def test_no_flag_appears_unnoticed():
-    assert sorted(cli.SPELLINGS) == sorted(FLAGS.split())
+    assert sorted(request.SPELLINGS) == sorted(FLAGS.split())
 
 
 def test_each_row_of_the_table_is_a_field_of_the_request():
     no_field = {"help", "version", "m", "no_python"}
-    assert {flag.field for flag in cli.FLAGS} - no_field == {*cli.Request._field_defaults} - {
+    assert {flag.field for flag in request.FLAGS} - no_field == {*cli.Request._field_defaults} - {
         "flags"
     }
 
