@@ -51,9 +51,9 @@ def _closed_streams() -> tuple[str, ...]:
     """The names of the standard streams that are closed; from here on they are /dev/null."""
     if None not in (sys.stdin, sys.stdout, sys.stderr):
         return ()
-    from spawnlaunch.run import standard
+    from spawnlaunch.run import terminal
 
-    return standard.hold()
+    return terminal.hold_closed()
 
 
 def _print(text: str, closed: tuple[str, ...]) -> int:

@@ -117,7 +117,7 @@ def _cpus(cpus: frozenset[int] | None) -> str | None:
 
 
 def _worker(worker: Worker, it: Explanation) -> dict[str, Any]:
-    seat = worker.seat
+    seat = worker.binding
     device = None if seat.device is None else it.node.devices[seat.device]
     return {
         "rank": worker.rank,
@@ -148,7 +148,7 @@ def as_text(it: Explanation, colour: bool) -> Iterator[str]:
     for worker in it.workers:
         yield ""
         omp = worker.environ["OMP_NUM_THREADS"]
-        yield report_line(worker.rank, worker.seat, it.node, omp)
+        yield report_line(worker.rank, worker.binding, it.node, omp)
         yield f"    {join(worker.command)}"
         for name, value in changes(worker.environ, it.environ).items():
             yield f"    {name}={value}"
@@ -165,7 +165,7 @@ def as_lines(it: Explanation, host: str) -> Iterator[str]:
     """What the launchers of other ranks add to rank 0's text: lines that may come in any order."""
     for worker in it.workers:
         omp = worker.environ["OMP_NUM_THREADS"]
-        yield report_line(worker.rank, worker.seat, it.node, omp, host)
+        yield report_line(worker.rank, worker.binding, it.node, omp, host)
     if it.resolution.world.local_rank == 0:
         for warning in (*it.resolution.of_this_node, *it.seats.warnings):
             yield f"warning: {host}: {warning}"

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 
-from spawnlaunch import cli, node, run, world
+from spawnlaunch import cli, node, world
 from spawnlaunch.binding import decide
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import FlagsError
 from spawnlaunch.node.visible import Visible, named, visible
-from spawnlaunch.run import worker
+from spawnlaunch.run import routes, worker
 from spawnlaunch.run.say import say
 from spawnlaunch.run.worker import Launch
 from spawnlaunch.world.place import Capacity
@@ -59,8 +59,7 @@ def walk(
         bindings=seats.bindings,
         environ=environ,
         hostname=hostname,
-        scratch=run.scratch.path(environ),
-        columns=run.terminal.columns(),
+        scratch=worker.scratch_path(environ),
         held_port=held_port,
     )
     workers = worker.plan(launch)
@@ -71,16 +70,18 @@ def walk(
         warnings = (*of_the_job, *of_this_node)
         explanation = Explanation(resolution, machine, seats, workers, warnings, environ)
         raise cli.Page(explained(explanation, request.explain, hostname))
-    host = run.short(hostname) if _has_several_nodes(resolution) else ""
+    host = routes.short(hostname) if _has_several_nodes(resolution) else ""
     say(f"warning: {line}" for line in _mine(resolution, of_the_job, of_this_node, host))
     if not request.quiet:
         say(
-            report_line(each.rank, each.seat, machine, each.environ["OMP_NUM_THREADS"], host)
+            report_line(each.rank, each.binding, machine, each.environ["OMP_NUM_THREADS"], host)
             for each in workers
         )
     if resolution.world.mode == "task":
-        run.in_place(workers[0], mask)
-    return run.launch(launch, workers, mask)
+        worker.exec_in_place(workers[0], mask)
+    from spawnlaunch.run import launcher  # no task needs it
+
+    return launcher.run(launch, workers, mask)
 
 
 def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capacity:
@@ -132,7 +133,7 @@ def _warnings(
     request, resolution = launch.request, launch.resolution
     of_the_job = [
         *cli.warnings(request, _has_several_nodes(resolution)),
-        *run.own_files(request, resolution.world, launch.environ),
+        *routes.own_files(request, resolution.world, launch.environ),
         *resolution.warnings,
     ]
     of_this_node = [*resolution.of_this_node, *of_the_bindings]

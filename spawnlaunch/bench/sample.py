@@ -28,7 +28,8 @@ from typing import IO, Any, NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.run import blas, kernel
+from spawnlaunch.run import kernel
+from spawnlaunch.run.preload import libraries
 from spawnlaunch.values import PREFERRED_MEM
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
@@ -83,7 +84,7 @@ def of_workload(
 
     def run() -> NoReturn:
         os.environ["OMP_NUM_THREADS"] = str(binding.threads)
-        blas.set_threads(binding.threads)
+        libraries.set_threads(binding.threads)
         try:
             said = json.dumps({"values": measure()})
         except Exception:

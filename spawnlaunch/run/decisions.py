@@ -1,25 +1,25 @@
-"""What to do when something happens to a gang of workers: a pure function of state and event.
+"""What to do when something happens to the workers of a launch: pure functions.
 
     decide(state, event) -> (state, actions)
 
-No process, clock or file is looked at here. A gang is in one of four stages, and only goes down:
+No process, clock or file is looked at here. A launch is in one of four stages, and only goes down:
 
     RUNNING      nothing has gone wrong
     INTERRUPTED  Ctrl-C was typed, and the one worker that has the terminal has had it as well
     STOPPING     the workers were told to end (SIGTERM) and have the grace
     KILLING      SIGKILL was sent
 
-(A worker that answers Ctrl-C with a prompt, as a debugger does, takes the gang from INTERRUPTED
-back to RUNNING.)
+(A worker that answers Ctrl-C with a prompt, as a debugger does, takes it from INTERRUPTED back to
+RUNNING.)
+
+When all have ended, `restarted` decides whether they are started once more.
 """
 
 from __future__ import annotations
 
-import signal
-
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import signals
-from spawnlaunch.run.signals import exit_status
+from spawnlaunch.run.signals import exit_status, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ TIMED_OUT = 124  # exit status of timeout(1) (coreutils)
 
 # After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
 STUCK_S = 10.0
+LAST_S = 1.0  # for what has had its time, and may still end
 
 LOOK_S = 0.1  # how often a worker that was interrupted is looked at for a prompt
 
@@ -133,7 +134,7 @@ Action = Send | Forward | Kill | Leave | TellStacks | Deadline | Announce
 
 
 class Cause(NamedTuple):
-    """Why the gang is being ended."""
+    """Why the workers are being ended."""
 
     kind: str  # "failure", "signal", "timeout", "hang", "preload" or "gone"
     number: int = 0  # the rank that failed first, or the signal
@@ -141,7 +142,7 @@ class Cause(NamedTuple):
 
 
 class State(NamedTuple):
-    """A gang, as far as decisions go."""
+    """A launch, as far as decisions go."""
 
     running: frozenset[int]  # ranks
     grace_s: float
@@ -304,3 +305,37 @@ def _stacks_told(state: State) -> Decision:
     if hung and state.running and state.stage == RUNNING:
         return _stop(state, Cause("hang"))
     return state, []
+
+
+# Restarts
+
+
+class Budget(NamedTuple):
+    """The restarts that the user allows; it is full again after `window_s` of health.
+
+    What fails once a day is worth another start, what fails at once is not.
+    """
+
+    most: int = 0
+    window_s: float = 0.0  # of health, after which nothing of the budget is used; 0: never
+    final: frozenset[int] = frozenset()  # exit statuses of a first failure that end the launch
+
+
+class Tally(NamedTuple):
+    """The restarts so far."""
+
+    total: int = 0  # TORCHELASTIC_RESTART_COUNT
+    used: int = 0  # of the budget
+
+
+def restarted(tally: Tally, budget: Budget, state: State, healthy_s: float) -> Tally | None:
+    """The tally with one more restart; None: the launch ends with what it has.
+
+    `state` is that of workers none of whom runs any more, and who were healthy for so long.
+    """
+    if state.cause is None or state.cause.kind not in ("failure", "hang") or state.told_to_end:
+        return None
+    if state.status in budget.final:
+        return None
+    used = 0 if 0 < budget.window_s <= healthy_s else tally.used
+    return Tally(tally.total + 1, used + 1) if used < budget.most else None

@@ -6,27 +6,35 @@ what Composer and Lightning read.
 
 from __future__ import annotations
 
-from spawnlaunch.binding.plan import Binding
-from spawnlaunch.request import Request
-from spawnlaunch.world import World
+from spawnlaunch.reading import is_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from spawnlaunch.binding.plan import Binding
+    from spawnlaunch.request import Request
+    from spawnlaunch.world import World
 
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher
 STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads, on stderr
 TASK_PID = "SLURM_TASK_PID"
 ITS_OWN = "its own pid"  # what stands there until the worker has one
+ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+# The masks that Slurm gave the launcher; a worker's is another.
+OF_THE_MASK = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")
+# What a task has of the node's, where the launcher was given all of it; how else it says so.
+SHARED = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK")
+SHARED_IN_WORDS = ("SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")
 
 
 def environment(
     request: Request,
     world: World,
     i: int,
-    seat: Binding,
+    binding: Binding,
     exports: Mapping[str, str],
     own: Mapping[str, object],
     environ: Mapping[str, str],
@@ -38,14 +46,12 @@ def environment(
     """
     ours = {**_contract(world, i), **own}
     if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and world.mode != "task":
-        from spawnlaunch.run.slurm_variables import rewritten
-
-        ours |= rewritten(world, i, environ)
+        ours |= _as_task_of_slurm(world, i, environ)
     if request.virtual_local_rank:
         ours |= _virtual_local_rank(world, i, environ)
     unless_set = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
-        "OMP_NUM_THREADS": seat.threads,
+        "OMP_NUM_THREADS": binding.threads,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         **exports,
     }
@@ -90,3 +96,46 @@ def _virtual_local_rank(world: World, i: int, environ: Mapping[str, str]) -> dic
     if len(entries) == 1:
         return {"LOCAL_RANK": 0}
     return {"LOCAL_RANK": 0, mask: entries[index] if index < len(entries) else ""}
+
+
+def _as_task_of_slurm(world: World, i: int, environ: Mapping[str, str]) -> dict[str, object]:
+    """--rewrite-slurm-env: Slurm's variables as worker `i` would have them as a task of srun.
+
+    They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's one
+    task and as many tasks as it has workers. None: it has none of that name.
+    """
+    first, n = world.rank, world.local_world_size
+    per_node = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
+    ours: dict[str, object] = {
+        "SLURM_PROCID": first + i,
+        "SLURM_LOCALID": i,
+        "SLURM_NTASKS": world.world_size,
+        "SLURM_NPROCS": world.world_size,
+        "SLURM_STEP_NUM_TASKS": world.world_size,
+        "SLURM_NTASKS_PER_NODE": n,
+        "SLURM_TASKS_PER_NODE": per_node,
+        "SLURM_STEP_TASKS_PER_NODE": per_node,
+        "SLURM_GTIDS": ",".join(map(str, range(first, first + n))),
+    }
+    others: dict[str, object] = {
+        TASK_PID: ITS_OWN,
+        "SLURM_DISTRIBUTION": "block",
+        **dict.fromkeys((*OF_THE_MASK, *SHARED_IN_WORDS)),
+        **{name: _share(environ.get(name, ""), n) for name in SHARED},
+    }
+    if world.mode == "local":
+        others |= _one_node(environ)
+    return ours | {name: value for name, value in others.items() if name in environ}
+
+
+def _share(count: str, n: int) -> int | None:
+    """What each of `n` tasks would be given; None where that is no whole number."""
+    return int(count) // n if is_number(count) and int(count) >= n else None
+
+
+def _one_node(environ: Mapping[str, str]) -> dict[str, object]:
+    """A job on this machine alone, in a step that may have other nodes."""
+    here = environ.get("SLURMD_NODENAME")
+    alone = dict.fromkeys(("SLURM_NNODES", "SLURM_STEP_NUM_NODES"), 1)
+    lists = dict.fromkeys(("SLURM_NODELIST", "SLURM_STEP_NODELIST"), here)
+    return {"SLURM_NODEID": 0, **alone, **(lists if here else {})}

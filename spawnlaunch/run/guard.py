@@ -17,18 +17,25 @@ A guard that is stopped is continued: by the launcher, and by the kernel if the 
 from __future__ import annotations
 
 import os
-import signal
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import job, kernel, signals
+from spawnlaunch.run import attempts, kernel, signals
 from spawnlaunch.run.decisions import GuardSignalled
-from spawnlaunch.run.job import Crew
 from spawnlaunch.run.loop import SignalPipe
-from spawnlaunch.run.options import Options
-from spawnlaunch.run.processtree import Tree, is_proc_ours
+from spawnlaunch.run.proc import is_proc_ours
 from spawnlaunch.run.say import say
-from spawnlaunch.run.supervisor import Gang, Place
+from spawnlaunch.run.signals import signal
+from spawnlaunch.run.supervisor import Supervisor
+from spawnlaunch.run.tree import Tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spawnlaunch.run.options import LaunchOptions
+    from spawnlaunch.run.starting import Origin
+    from spawnlaunch.run.worker import Worker
 
 BLIND = (
     "warning: /proc does not show our PID namespace: what a worker leaves outside its process "
@@ -46,7 +53,7 @@ class Guard(NamedTuple):
     channel: int  # descriptor to write signals to
 
 
-def start(crew: Crew, options: Options, place: Place) -> Guard:
+def start(workers: Sequence[Worker], options: LaunchOptions, origin: Origin) -> Guard:
     """Fork the guard; the signals that the launcher watches are blocked by now.
 
     Raises OSError where there can be no other process.
@@ -58,7 +65,7 @@ def start(crew: Crew, options: Options, place: Place) -> Guard:
         status = None
         try:
             os.close(outlet)
-            status = _guard(crew, options, place, launcher, inlet)
+            status = _guard(workers, options, origin, launcher, inlet)
         except UsageError as error:
             say([f"error: {error}"])
             status = 2
@@ -71,8 +78,8 @@ def start(crew: Crew, options: Options, place: Place) -> Guard:
                  "of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where"])  # fmt: skip
         finally:
             if status is None:
-                signal.signal(FAULT, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {FAULT})
+                signals.set_default([FAULT])
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [FAULT])
                 os.kill(os.getpid(), FAULT)
             os._exit(os.EX_SOFTWARE if status is None else status)  # no second launcher returns
     os.close(inlet)
@@ -80,28 +87,26 @@ def start(crew: Crew, options: Options, place: Place) -> Guard:
     return Guard(pid, outlet)
 
 
-def _guard(crew: Crew, options: Options, place: Place, launcher: int, inlet: int) -> int:
-    """Be the guard; the result is the exit status, for the launcher to have as well."""
+def _guard(
+    workers: Sequence[Worker], options: LaunchOptions, origin: Origin, launcher: int, inlet: int
+) -> int:
+    """Be the guard; the result is the exit status, for the launcher to have as well.
+
+    What is typed on the terminal, or sent to the launcher's group, is for the launcher: the guard
+    has a group of its own, and a session of its own but for a worker that is to have the terminal.
+    """
     kernel.rename("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    _leave_group(stay_in_session=not crew.first[0].own_session)
+    if workers[0].own_session:
+        os.setsid()
+    else:
+        os.setpgid(0, 0)
     kernel.go_on_without_parent()
     tree = Tree(options.mark, adopts=kernel.adopt_orphans())
     if not is_proc_ours():
         say([BLIND])
     signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
-    gang = Gang(options, place, tree, pipe)
-    gang.watch_signals(GuardSignalled)
-    gang.watch_launcher(inlet)
-    return job.carry_out(gang, tree, crew, options)
-
-
-def _leave_group(stay_in_session: bool) -> None:
-    """What is typed on the terminal, or sent to the launcher's group, is for the launcher.
-
-    A worker that is to have the terminal can come from a guard in its session only.
-    """
-    if stay_in_session:
-        os.setpgid(0, 0)
-    else:
-        os.setsid()
+    supervisor = Supervisor(options, origin, tree, pipe)
+    supervisor.watch_signals(GuardSignalled)
+    supervisor.watch_launcher(inlet)
+    return attempts.carry_out(supervisor, tree, workers, options)

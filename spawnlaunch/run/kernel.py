@@ -5,10 +5,14 @@ to 51 of "/proc/pid/stat"). The numbers of the pidfd calls are the same on every
 ctypes takes 1.5 ms to import, so it is loaded once, before the first fork.
 """
 
+from __future__ import annotations
+
 import os
-import signal
 import sys
 from contextlib import suppress
+
+from spawnlaunch.run import proc
+from spawnlaunch.run.signals import signal
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -41,32 +45,12 @@ def adopt_orphans() -> bool:
     return _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
-def has_children() -> bool:
-    """Whether this process has children, zombies included; where that cannot be asked, it may."""
-    if not hasattr(os, "waitid"):
-        return True
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
-def is_stopped(child: int) -> bool:
-    """Whether a child of this process is stopped by a signal."""
-    with suppress(ChildProcessError):
-        return bool(os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT))
-    return False
-
-
-def is_unread(pipe: int) -> bool:
-    """Whether a pipe holds anything."""
-    import fcntl  # rarely needed
-    import struct
+def size_of(pipe: int) -> int:
+    """How many bytes a pipe holds."""
+    import fcntl  # needed when a worker has ended
     import termios
 
-    (size,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
-    return bool(size > 0)
+    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def go_on_without_parent() -> None:
@@ -90,11 +74,9 @@ def rename(name: str, title: str) -> None:
         return
     _prctl(PR_SET_NAME, ctypes.c_char_p(os.fsencode(name)[:15]))
     try:
-        with open("/proc/self/stat", "rb") as file:
-            fields = file.read().rpartition(b") ")[2].split()
+        start, end = map(int, proc.stat("self")[47:49])
     except OSError:
         return
-    start, end = int(fields[48 - 3]), int(fields[49 - 3])
     if 0 < start < end:
         # The words of the command line lie here, each with its NUL. Python has copied them.
         room = end - start

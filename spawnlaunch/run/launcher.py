@@ -1,49 +1,63 @@
 """The launcher's own part: start the guard, pass on signals, and take over if the guard dies."""
 
+from __future__ import annotations
+
 import os
-import signal
 import time
 from contextlib import suppress
 
-from spawnlaunch.run import guard, job, kernel, scratch, signals
-from spawnlaunch.run.decisions import Cause, Signalled
-from spawnlaunch.run.guard import Guard
-from spawnlaunch.run.job import Crew
+from spawnlaunch.errors import UsageError
+from spawnlaunch.run import attempts, files, guard, kernel, proc, signals
+from spawnlaunch.run.decisions import LAST_S, Cause, Signalled
 from spawnlaunch.run.loop import SignalPipe
-from spawnlaunch.run.options import Options
-from spawnlaunch.run.outcome import Ending
-from spawnlaunch.run.processtree import Tree, children, is_held, reap
+from spawnlaunch.run.options import launch_options
 from spawnlaunch.run.say import say
-from spawnlaunch.run.signals import exit_status, how_it_ended
-from spawnlaunch.run.supervisor import TYPED, Gang, Place
+from spawnlaunch.run.signals import exit_status, how_it_ended, signal
+from spawnlaunch.run.starting import Origin
+from spawnlaunch.run.supervisor import TYPED, Supervisor
+from spawnlaunch.run.tree import Tree, reap
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spawnlaunch.run.guard import Guard
+    from spawnlaunch.run.options import LaunchOptions
+    from spawnlaunch.run.worker import Launch, Worker
+
+# Open files of a guard: of each worker a pidfd, and of each stream that is shown a pipe; and with
+# its own those of a look into /proc and of a module that is imported.
+OF_A_WORKER, OF_THE_GUARD = 3, 32
+OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
 
 # A job that is suspended is stopped as a whole, one process after the other: the guard is continued
 # only if this one still runs so much later.
 STOPPED_S = 1.0
 DEAF_S = 10.0  # for the guard to hear a signal that means to end the job
 
-LATE_S = 1.0  # for what has just come from the guard, which has named what it could not kill
-
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
 
 
-def launch(crew: Crew, options: Options, mask: frozenset[int]) -> int:
-    """Run the workers, started with `mask`, to their end; the result is the exit status.
+def run(launch: Launch, workers: Sequence[Worker], mask: frozenset[int]) -> int:
+    """Start the workers and see them to their end; the result is the exit status.
 
-    The signals that end, stop or continue the launch stay blocked, so that none cuts in while the
-    interpreter ends.
+    `workers` are those of the first attempt, `mask` is the signals that all are started with
+    blocked. The signals that end, stop or continue the launch stay blocked, so that none cuts in
+    while the interpreter ends. Raises UsageError where the workers cannot all be watched.
     """
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # ignored, nobody's end could be waited for
+    options = launch_options(launch)
+    _check_open_files(workers)
+    signals.set_default([signal.SIGCHLD])  # ignored, nobody's end could be waited for
     watched = signals.watched()
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    place = Place(os.getpgrp(), mask)
+    origin = Origin(os.getpgrp(), mask)
     if not kernel.IS_LINUX:
-        return _without_guard(crew, options, place, watched)
-    foreign = children(os.getpid()) if kernel.has_children() else ()
+        return _without_guard(workers, options, origin, watched)
+    foreign = proc.children(os.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
     tree = Tree(options.mark, adopts=kernel.adopt_orphans(), foreign=foreign)
     try:
-        watcher = guard.start(crew, options, place)
+        watcher = guard.start(workers, options, origin)
     except OSError as error:
         say([f"cannot start a guard: {error.strerror}; see ulimit -u, and the pids limit of the "
              "cgroup"])  # fmt: skip
@@ -51,7 +65,26 @@ def launch(crew: Crew, options: Options, mask: frozenset[int]) -> int:
     return _watch(watcher, watched, tree, options)
 
 
-def _watch(watcher: Guard, watched: frozenset[int], tree: Tree, options: Options) -> int:
+def _check_open_files(workers: Sequence[Worker]) -> None:
+    """A guard that may open no more files cannot even end the workers that it has."""
+    kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
+    several = len(workers) > 1
+    needed = len(workers) * OF_A_WORKER + kept + (OF_THE_GUARD if several else OF_THE_GUARD_OF_ONE)
+    if needed <= os.sysconf("SC_OPEN_MAX"):
+        return
+    import resource  # the soft limit can be raised to the hard one
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if needed > most != resource.RLIM_INFINITY:
+        fits = max(1, (most - OF_THE_GUARD) * len(workers) // (needed - OF_THE_GUARD))
+        fewer = f"--nproc {fits}, or raise the limit: " if several else ""
+        who = f"{len(workers)} workers need" if several else "one worker needs"
+        raise UsageError(
+            f"{who} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
+        )
+
+
+def _watch(watcher: Guard, watched: frozenset[int], tree: Tree, options: LaunchOptions) -> int:
     """Pass on signals until the guard has ended."""
     status, look_at = None, None
     while status is None:
@@ -67,17 +100,17 @@ def _watch(watcher: Guard, watched: frozenset[int], tree: Tree, options: Options
                 look_at = time.monotonic() + STOPPED_S
         else:
             status = _reap(watcher.pid)
-            if status is None and kernel.is_stopped(watcher.pid):
+            if status is None and proc.is_stopped(watcher.pid):
                 look_at = _earlier(look_at, STOPPED_S)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return _take_over(code, watcher, tree, options)
-    if kernel.has_children() and os.getpid() != 1:  # all others end with PID 1
-        tree.end(LATE_S)
+    if proc.has_children() and os.getpid() != 1:  # all others end with PID 1
+        tree.end(LAST_S)  # the guard has named what it could not kill
     return code
 
 
-def _next_signal(watched: frozenset[int], until: float | None) -> "signal.struct_siginfo | None":
+def _next_signal(watched: frozenset[int], until: float | None) -> signal.struct_siginfo | None:
     """Wait for it; None: the time has come."""
     if until is None:
         return signal.sigwaitinfo(watched)
@@ -101,7 +134,7 @@ def _reap(guard: int) -> int | None:
             return status if pid else None
 
 
-def _pass_on(watcher: Guard, info: "signal.struct_siginfo") -> None:
+def _pass_on(watcher: Guard, info: signal.struct_siginfo) -> None:
     typed = TYPED if info.si_code == SI_KERNEL else 0
     with suppress(OSError):  # the guard may have ended, which we are about to hear
         os.write(watcher.channel, bytes([info.si_signo | typed]))
@@ -116,10 +149,10 @@ def _set_going(watcher: Guard) -> int | None:
     is the status of one that was killed: the kernel tells it to the debugger first, which may not
     ask for it.
     """
-    if kernel.is_stopped(watcher.pid):
+    if proc.is_stopped(watcher.pid):
         say([f"the guard (pid {watcher.pid}) was stopped: continued it"])
         os.kill(watcher.pid, signal.SIGCONT)
-    elif kernel.is_unread(watcher.channel) and is_held(watcher.pid):
+    elif kernel.size_of(watcher.channel) and proc.is_held(watcher.pid):
         say([f"a debugger holds the guard (pid {watcher.pid}), which cannot end the workers: "
              "killing it"])  # fmt: skip
         os.kill(watcher.pid, signal.SIGKILL)
@@ -127,26 +160,30 @@ def _set_going(watcher: Guard) -> int | None:
     return None
 
 
-def _take_over(code: int, watcher: Guard, tree: Tree, options: Options) -> int:
+def _take_over(code: int, watcher: Guard, tree: Tree, options: LaunchOptions) -> int:
     """End what a guard has left that was killed, or had a fault."""
-    job.end(tree)
-    scratch.remove(options.scratch)
+    attempts.end(tree)
+    files.remove_scratch(options.launch.scratch)
     failed = code == -guard.FAULT
     status = os.EX_SOFTWARE if failed else exit_status(code)
     if options.result:
-        ending = Ending(status, Cause("guard"), (), options.hostname, options.run_id, None)
-        job.write_result(ending, options.result)
+        from spawnlaunch.run import report
+
+        result = attempts.launch_result(status, Cause("guard"), options)
+        report.write_result(result, options.result)
     how = "had a fault" if failed else how_it_ended(code)
     say([f"the guard (pid {watcher.pid}) {how}: ended the workers"])
     return status
 
 
-def _without_guard(crew: Crew, options: Options, place: Place, watched: frozenset[int]) -> int:
+def _without_guard(
+    workers: Sequence[Worker], options: LaunchOptions, origin: Origin, watched: frozenset[int]
+) -> int:
     """Where the kernel has no subreapers, the launcher itself starts and watches the workers.
 
     Then nobody is there to end them if it is killed with SIGKILL.
     """
     tree = Tree(options.mark, adopts=False)
-    gang = Gang(options, place, tree, SignalPipe(watched))
-    gang.watch_signals(Signalled)
-    return job.carry_out(gang, tree, crew, options)
+    supervisor = Supervisor(options, origin, tree, SignalPipe(watched))
+    supervisor.watch_signals(Signalled)
+    return attempts.carry_out(supervisor, tree, workers, options)

@@ -12,6 +12,8 @@ A line goes out when its newline has come. Three kinds are not as simple:
 Nothing is written twice, and no more than MOST_BYTES and a chunk are kept of a stream.
 """
 
+from __future__ import annotations
+
 import re
 
 MOST_BYTES = 1 << 20

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import os
 import select
-import signal
 import time
+
+from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

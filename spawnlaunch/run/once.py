@@ -13,14 +13,16 @@ every attempt, from what another attempt may mend. Where there is no daemon all 
 that is repeated than one that is lost.
 """
 
+from __future__ import annotations
+
 import _socket as socket  # its module socket is slow to import: see ports
 import os
-import signal
 import time
 from zlib import crc32
 
 from spawnlaunch.errors import FlagsError, UsageError
 from spawnlaunch.run.say import say
+from spawnlaunch.run.signals import signal
 from spawnlaunch.world import detect
 from spawnlaunch.world.ancestors import nearest
 from spawnlaunch.world.copies import STARTERS

@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 
-from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.loop import Loop
+from spawnlaunch.run.pipes import UNREAD_S, Sink, Source
+from spawnlaunch.run.proc import open_fds
 from spawnlaunch.run.routes import Route
-from spawnlaunch.run.say import PATIENCE_S, say, worded, write
-from spawnlaunch.run.sink import UNREAD_S, Sink
-from spawnlaunch.run.source import Source
+from spawnlaunch.run.say import PATIENCE_S, failures, say, worded, write
 from spawnlaunch.run.worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
@@ -31,19 +29,11 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 OF_A_WORKER, SPARE = 5, 24
 
 
-class Dropped(NamedTuple):
-    """What nobody read in time, or what could not be written."""
-
-    stream: str
-    size: int  # bytes
-    why: str | None  # the error; None: nobody read it
-
-
 class Output:
     """The streams of all workers of a launch."""
 
     def __init__(self, loop: Loop, hears_all: bool = False) -> None:
-        self.has_failed = False  # something could not be written, here or in a file
+        self._has_failed = False  # something could not be written, here or in a file
         self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
         self._loop = loop
         self._sinks: dict[int, Sink] = {}  # by our descriptor
@@ -103,25 +93,24 @@ class Output:
 
     def _open(self, fd: int) -> Sink:
         def failed(error: OSError) -> None:
-            self.has_failed = True
-            why = error.strerror
-            self._tell(f"cannot write to our {NAMES[fd]}: {why}; what workers write there is lost")
+            words = f"cannot write to our {NAMES[fd]}: {error.strerror}"
+            self._lost(f"{words}; what workers write there is lost")
 
         def unread() -> None:
             if self.is_held_up:
-                self._tell(f"nobody has read our {NAMES[fd]} for {UNREAD_S:g} s; workers wait")
+                self.say([f"nobody has read our {NAMES[fd]} for {UNREAD_S:g} s; workers wait"])
 
         return Sink(fd, self._loop, failed, unread)
 
     def _lost(self, words: str) -> None:
-        """A file cannot be written any more."""
-        self.has_failed = True
-        self._tell(words)
+        """A file, or a stream of ours, cannot be written any more."""
+        self._has_failed = True
+        self.say([words])
 
-    def _tell(self, words: str) -> None:
-        text = worded([words])
-        if not self.say(text):
-            write(text)
+    @property
+    def has_lost_something(self) -> bool:
+        """Whether something could not be written: what workers said, or words of our own."""
+        return self._has_failed or bool(failures)
 
     def take(self) -> None:
         """In the worker: have the pipes for its streams."""
@@ -147,13 +136,17 @@ class Output:
         source.read_all()
         return source.tail.decode(errors="replace")
 
-    def say(self, text: str) -> bool:
-        """Write something of our own between the workers' lines; False where there are none."""
+    def say(self, lines: Iterable[str]) -> None:
+        """Say something of our own between the workers' lines."""
+        self.show(worded(lines))
+
+    def show(self, text: str) -> None:
+        """The same, of whole lines."""
         sink = self._sinks.get(2)
         if sink is None:
-            return False
-        sink.put(sink.screen.leave_bar() + text.encode(errors="backslashreplace"))
-        return True
+            write(text)
+        else:
+            sink.put(sink.screen.leave_bar() + text.encode(errors="backslashreplace"))
 
     def stderr_of(self, rank: int) -> Source | None:
         """The stderr of a worker, where it comes through here."""
@@ -175,58 +168,41 @@ class Output:
         Whoever reads is waited for; who has taken nothing for the grace, or for PAUSE_S where that
         is longer, is not. A launch that was told to end waits for the grace in all.
         """
-        self.close()
+        for fd, source in self._sources:
+            self._unshown[fd] += source.close()
+        self._sources.clear()
         since = time.monotonic()
-        while self.is_flowing:
+        sinks = self._sinks.values()
+        while any(sink.size > 0 for sink in sinks):
             pause_s = PAUSE_S
             if was_told_to_end():
                 pause_s = PATIENCE_S
             else:
-                since = max(since, self.last_write)
+                since = max(since, *(sink.last_write for sink in sinks))
             left_s = since + max(grace_s, pause_s) - time.monotonic()
             if left_s <= 0:
                 break
             self._loop.turn(left_s)
-        for dropped in self.give_up():
-            lost = f"the last {dropped.size} bytes that workers wrote"
-            if dropped.why:
-                say([f"cannot write to our {dropped.stream}: {dropped.why}; lost {lost}"])
-            else:
-                say([f"nobody read our {dropped.stream}: dropped {lost}"])
-
-    def close(self) -> None:
-        """Read what workers that have ended have left in their pipes, and no more."""
-        for fd, source in self._sources:
-            self._unshown[fd] += source.close()
-        self._sources.clear()
-
-    @property
-    def is_flowing(self) -> bool:
-        """Whether something that was read is not written yet."""
-        return any(sink.size > 0 for sink in self._sinks.values())
-
-    @property
-    def last_write(self) -> float:
-        """When a reader of ours last took something; monotonic clock, seconds."""
-        return max((sink.last_write for sink in self._sinks.values()), default=0.0)
-
-    def give_up(self) -> list[Dropped]:
-        """Drop what nobody reads, and tell what was lost."""
-        dropped = []
         for fd, sink in self._sinks.items():
-            left = self._unshown[fd] + sink.give_up()
-            if left and not sink.reader_gone:
-                why = sink.error.strerror if sink.error else None
-                dropped.append(Dropped(NAMES[fd], left, why))
-        return dropped
+            self._give_up(fd, sink)
+
+    def _give_up(self, fd: int, sink: Sink) -> None:
+        """Drop what nobody has read in time, or what could not be written, and tell what it was."""
+        left = self._unshown[fd] + sink.give_up()
+        if not left or sink.reader_gone:
+            return
+        lost = f"the last {left} bytes that workers wrote"
+        if sink.error:
+            say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {lost}"])
+        else:
+            say([f"nobody read our {NAMES[fd]}: dropped {lost}"])
 
 
 def _close_on_exec() -> None:
     """Close what exec would close: beside all that its guard has a worker could open nothing."""
-    for fd in map(int, os.listdir("/dev/fd")):
-        with suppress(OSError):  # the one that listed the directory
-            if fd > 2 and not os.get_inheritable(fd):
-                os.close(fd)
+    for fd in open_fds():
+        if fd > 2 and not os.get_inheritable(fd):
+            os.close(fd)
 
 
 def _painted(worker: Worker, sink: Sink) -> bytes:

@@ -1,161 +1,263 @@
-"""The words for what happened: one line when it happens, a report of all ranks at the end.
+"""The words for what happened, and the files that tell of it to programs.
 
-The report ends with the first failure's own traceback, so that it is what a person sees last.
+One line is said when something happens, and a report of all ranks at the end. The report ends with
+the first failure's own traceback, so that it is what a person sees last. Few launches come to this.
+
+A worker's error file has the format of torch.distributed.elastic.multiprocessing.errors:
+
+    {"message": {"message": "ValueError: bad", "extraInfo": {"py_callstack": "Traceback ...",
+                                                             "timestamp": "1760000000"}}}
+
+where older versions, and programs of the user's, write a plain string as the outer "message".
+
+The file of --result is:
+
+    {"status": 7, "cause": "failure", "signal": null, "first_failure": 1, "host": "node0",
+     "run_id": "local-4711-1c9e04f2", "oom": null,
+     "restarts": [{"cause": "failure", "rank": 3, "status": 139, "signal": "SIGSEGV",
+                   "seconds": 8.5}, ...],
+     "ranks": [{"rank": 0, "local_rank": 0, "pid": 4713, "status": 143, "signal": "SIGTERM",
+                "told": "SIGTERM", "seconds": 1.25}, ...]}
+
+`status` is an exit status as the shell has it; 74 without a cause means that output was lost.
+`signal` names what ended a rank (above: the launch), `told` what the launcher had sent it before;
+both are null where there was nothing. `restarts` has one entry for each attempt that was followed
+by another, with the rank that failed first; all else is about the last attempt.
 """
 
 from __future__ import annotations
 
-from spawnlaunch.run.decisions import STUCK_S, Cause, State
-from spawnlaunch.run.options import Hang, Options
-from spawnlaunch.run.outcome import Ending, Outcome
-from spawnlaunch.run.restarts import Budget, Tally
-from spawnlaunch.run.signals import how_it_ended, name
+import time
+
+from spawnlaunch import reading
+from spawnlaunch.run import files
+from spawnlaunch.run.decisions import STUCK_S
+from spawnlaunch.run.environment import ERROR_FILE
+from spawnlaunch.run.say import say
+from spawnlaunch.run.signals import exit_status, how_it_ended, name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from typing import Any
+
+    from spawnlaunch.request import Request
+    from spawnlaunch.run.attempts import LaunchResult, WorkerExit
+    from spawnlaunch.run.decisions import Budget, Cause, State, Tally
+    from spawnlaunch.run.options import LaunchOptions
+
+TAIL_BYTES = 16384
+TAIL_LINES = 60
 
 
 def announced(
-    what: str, number: int, state: State, outcomes: Sequence[Outcome], options: Options
+    what: str, number: int, state: State, exits: Sequence[WorkerExit], options: LaunchOptions
 ) -> str:
-    """The line for a decision's Announce; `outcomes` are those so far."""
-    ranks, grace_s = sorted(state.running), options.grace_s
+    """The line for a decision's Announce; `exits` are those so far."""
+    grace, host, request = f"{options.grace_s:g} s", options.hostname, options.request
+    ranks, stopping = sorted(state.running), f"stopping the workers, which have {grace}"
     match what:
         case "failure":
-            return failed(outcomes[-1], len(ranks), options.hostname)
+            how = f"{_who(exits[-1], host)} {how_it_ended(exits[-1].code)}"
+            return f"{how}; stopping the other {len(ranks)}"
         case "signal":
-            return told(number, grace_s, options.grace_why)
+            return f"{name(number)}: {stopping}{options.grace_why}"
         case "interrupt":
-            return interrupted(grace_s)
+            return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
         case "again":
-            return again(number)
+            return f"{name(number)} again: killing the workers"
         case "silent":
-            return silent(options.hang)
+            limit = f"{request.hang_timeout_s:g} s"
+            return f"no output from any rank for {limit}; this is where they are:"
         case "hang":
-            return hung(grace_s)
+            return f"--on-hang kill: {stopping}"
         case "timeout":
-            return timed_out(options.timeout_s, grace_s)
+            return f"{_timed_out(request)}; {stopping}"
         case "overdue":
-            return overdue(ranks, grace_s, options.hostname)
+            return f"{_ranks(ranks)} on {host} still ran after {grace}: killed"
         case "stuck":
-            return stuck(ranks, STUCK_S, options.hostname)
+            return (
+                f"{_ranks(ranks)} on {host} did not die of SIGKILL within {STUCK_S:g} s and must "
+                "be stuck in the kernel (a lost file system, a wedged driver); waiting for it"
+            )
     return "the launcher is gone: ended the workers"
 
 
-def failed(outcome: Outcome, others: int, hostname: str) -> str:
-    """Said at once when the first worker fails."""
-    return f"{_who(outcome, hostname)} {how_it_ended(outcome.code)}; stopping the other {others}"
-
-
-def told(signum: int, grace_s: float, why: str = "") -> str:
-    """Said at once when a signal ends the job; `why` it is so many seconds, where that is odd."""
-    return f"{name(signum)}: {_stopping(grace_s)}{why}"
-
-
-def interrupted(grace_s: float) -> str:
-    """Said when Ctrl-C was typed for a worker that has the terminal."""
-    return f"Ctrl-C: the worker has {grace_s:g} s to end; Ctrl-C again kills it"
-
-
-def again(signum: int) -> str:
-    """Said when the user has lost patience."""
-    return f"{name(signum)} again: killing the workers"
-
-
-def timed_out(timeout_s: float, grace_s: float) -> str:
-    """Said at once when the time of the launch is over."""
-    return f"--timeout: {timeout_s:g} s are over; {_stopping(grace_s)}"
-
-
-def ended_early(cause: Cause, options: Options) -> str:
+def ended_early(cause: Cause, request: Request) -> str:
     """Said when the launch is to end while modules are imported for workers to come."""
-    what = {"signal": name(cause.number), "timeout": f"--timeout: {options.timeout_s:g} s are over"}
+    what = {"signal": name(cause.number), "timeout": _timed_out(request)}
     why = what.get(cause.kind, "the launcher is gone")
-    return f"{why}: --preload {','.join(options.preload)} was still being imported"
+    return f"{why}: --preload {','.join(request.preload)} was still being imported"
 
 
-def silent(hang: Hang) -> str:
-    """Said before the stacks."""
-    return f"no output from any rank for {hang.timeout_s:g} s; this is where they are:"
+def _timed_out(request: Request) -> str:
+    return f"--timeout: {request.timeout_s:g} s are over"
 
 
-def hung(grace_s: float) -> str:
-    """Said after them."""
-    return f"--on-hang kill: {_stopping(grace_s)}"
-
-
-def _stopping(grace_s: float) -> str:
-    return f"stopping the workers, which have {grace_s:g} s"
-
-
-def restart(ending: Ending, tally: Tally, budget: Budget) -> str:
+def restart(result: LaunchResult, tally: Tally, budget: Budget) -> str:
     """Said when all have ended and are about to start anew."""
     in_all = "" if tally.total == tally.used else f" (in all {tally.total})"
-    return f"{_why(ending)}: restart {tally.used} of {budget.most}{in_all}"
+    return f"{_why(result)}: restart {tally.used} of {budget.most}{in_all}"
 
 
-def _why(ending: Ending) -> str:
-    first = ending.first_failure
+def _why(result: LaunchResult) -> str:
+    first = result.first_failure
     if first is None:
-        return f"the workers hung after {ending.healthy_s:.1f} s"
-    who = _who(first, ending.hostname)
+        return f"the workers hung after {result.healthy_s:.1f} s"
+    who = _who(first, result.hostname)
     return f"{who} {how_it_ended(first.code)} after {first.after_s:.1f} s"
 
 
-def overdue(ranks: Sequence[int], grace_s: float, hostname: str) -> str:
-    """Said when the grace has ended."""
-    return f"{_ranks(ranks)} on {hostname} still ran after {grace_s:g} s: killed"
-
-
-def stuck(ranks: Sequence[int], seconds: float, hostname: str) -> str:
-    """Said when even SIGKILL did not help."""
-    return (
-        f"{_ranks(ranks)} on {hostname} did not die of SIGKILL within {seconds:g} s and must be "
-        "stuck in the kernel (a lost file system, a wedged driver); waiting for it"
-    )
-
-
-def summary(ending: Ending) -> Iterator[str]:
+def summary(result: LaunchResult) -> Iterator[str]:
     """How a launch ended that failed, the first failure first, or that was told to end."""
-    first = ending.first_failure
-    listed = [outcome for outcome in ending.outcomes if outcome != first]
+    first = result.first_failure
+    listed = [one for one in result.exits if one != first]
     if first:
-        restarts = len(ending.restarted)
+        restarts = len(result.restarted)
         before = f", and {restarts} restart{'s' if restarts > 1 else ''}" if restarts else ""
-        yield f"failed{' first' if listed else ''}: {_why(ending)}{before}"
-    elif len({outcome.code for outcome in listed}) > 1:
-        listed = [outcome for outcome in listed if not _as_told(outcome)]
+        yield f"failed{' first' if listed else ''}: {_why(result)}{before}"
+    elif len({one.code for one in listed}) > 1:
+        # Who ended as workers do that are told to is not listed; who had to be killed was named.
+        listed = [one for one in listed if one.code not in (0, -one.told)]
     else:
         listed = []
-    width = len(str(max((outcome.rank for outcome in ending.outcomes), default=0)))
-    for outcome in sorted(listed):
-        yield f"  {_who(outcome, ending.hostname, width)} {_how(outcome)}"
-    if ending.oom:
-        yield ending.oom
+    width = len(str(max((one.rank for one in result.exits), default=0)))
+    for one in sorted(listed):
+        yield f"  {_who(one, result.hostname, width)} {_how(one)}"
+    if result.oom:
+        yield result.oom
 
 
-def _as_told(outcome: Outcome) -> bool:
-    """Whether a worker ended as workers do that are told to; who had to be killed was named."""
-    return outcome.code in (0, -outcome.told)
-
-
-def _how(outcome: Outcome) -> str:
+def _how(one: WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
-    if outcome.left:
+    if one.left:
         return "could not be killed"
-    told = f" after {name(outcome.told)} from the launcher" if outcome.told else ""
-    if outcome.told and outcome.code == -outcome.told:
+    told = f" after {name(one.told)} from the launcher" if one.told else ""
+    if one.told and one.code == -one.told:
         told = " from the launcher"
-    return how_it_ended(outcome.code) + told
+    return how_it_ended(one.code) + told
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    listed = ", ".join(map(str, sorted(ranks)))
+    listed = ", ".join(map(str, ranks))
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
-def _who(outcome: Outcome, hostname: str, width: int = 0) -> str:
+def _who(one: WorkerExit, hostname: str, width: int = 0) -> str:
     """`rank 3 on node1 (pid 25342)`: where to look for it."""
-    pid = f"pid {outcome.pid}" if outcome.pid is not None else "not started"
-    return f"rank {outcome.rank:{width}} on {hostname} ({pid})"
+    pid = f"pid {one.pid}" if one.pid is not None else "not started"
+    return f"rank {one.rank:{width}} on {hostname} ({pid})"
+
+
+# What a worker left about its failure
+
+
+def last_words(failure: WorkerExit) -> str | None:
+    """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
+    words = traceback_in(_read(failure.error_file))
+    return words[-TAIL_BYTES:] if words else _said_last(failure)
+
+
+def traceback_in(record: Any) -> str | None:
+    """The traceback in the content of an error file, else its message."""
+    message = record.get("message") if isinstance(record, dict) else None
+    if isinstance(message, str):
+        return message
+    if not isinstance(message, dict):
+        return None
+    extra = message.get("extraInfo")
+    stack = extra.get("py_callstack") if isinstance(extra, dict) else None
+    text = stack or message.get("message")
+    return text if isinstance(text, str) else None
+
+
+def _read(path: str | None) -> Any:
+    """The content of an error file; None where there is none, or nothing that makes sense.
+
+    A worker may have left anything there, which a parser may fail of in any way.
+    """
+    text = path and reading.file_text(path)
+    if not text:
+        return None
+    import json
+
+    try:
+        return json.loads(text)
+    except Exception:  # also RecursionError and MemoryError
+        return None
+
+
+def _said_last(failure: WorkerExit) -> str | None:
+    """The last lines that a worker wrote to its stderr, wherever that went."""
+    if failure.tail:
+        lines = failure.tail.splitlines()
+    else:
+        found = reading.end_of_file(failure.stderr, TAIL_BYTES) if failure.stderr else None
+        text, is_all = found or ("", True)
+        lines = text.splitlines()[not is_all :]
+    return "\n".join(lines[-TAIL_LINES:]) or None
+
+
+# Files for programs
+
+
+def copy_error_file(failure: WorkerExit, path: str) -> None:
+    """Leave the first failure in the error file that the user named, or say why not."""
+    record = _read(failure.error_file)
+    if not isinstance(record, dict):
+        stack, now = _said_last(failure) or "", str(int(time.time()))
+        words = f"rank {failure.rank} {how_it_ended(failure.code)}"
+        extra = {"py_callstack": stack, "timestamp": now}
+        record = {"message": {"message": words, "extraInfo": extra}}
+    if isinstance(record.get("message"), dict):
+        record["message"].setdefault("errorCode", exit_status(failure.code))
+    _write(record, path, f"{ERROR_FILE} {path}")
+
+
+def write_result(result: LaunchResult, path: str) -> bool:
+    """Write the file of --result, ranks in their order, or say why not."""
+    cause, failure = result.cause, result.first_failure
+    record = {
+        "status": result.status,
+        "cause": cause.kind if cause else None,
+        "signal": name(cause.number) if cause and cause.kind == "signal" else None,
+        "first_failure": failure.rank if failure else None,
+        "host": result.hostname,
+        "run_id": result.run_id,
+        "oom": result.oom,
+        "restarts": [
+            {
+                "cause": cause.kind,
+                "rank": cause.number if cause.kind == "failure" else None,
+                "status": status,
+                "signal": name(-cause.code) if cause.code < 0 else None,
+                "seconds": round(healthy_s, 3),
+            }
+            for cause, status, healthy_s in result.restarted
+        ],
+        "ranks": [
+            {
+                "rank": one.rank,
+                "local_rank": one.local_rank,
+                "pid": one.pid,
+                "status": exit_status(one.code),
+                "signal": name(-one.code) if one.code < 0 else None,
+                "told": name(one.told) if one.told else None,
+                "seconds": round(one.after_s, 3),
+            }
+            for one in sorted(result.exits)
+        ],
+    }
+    return _write(record, path, f"--result {path}", indent=1)
+
+
+def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
+    """The file, whole or not at all."""
+    import json  # takes 2 ms, and is needed at the end only
+
+    try:
+        files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
+    except OSError as error:
+        say([f"cannot write {what}: {error.strerror}"])
+        return False
+    return True

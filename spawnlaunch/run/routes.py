@@ -11,25 +11,25 @@ flag                    of the ranks it names                       files
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 
 from spawnlaunch import cpuset
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import Request
+from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.values import STDERR, STDOUT, StreamsByRank
-from spawnlaunch.world import World
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+    from typing import Any
+
+    from spawnlaunch.request import Request
+    from spawnlaunch.world import World
 
 FILES = {STDOUT: "stdout.log", STDERR: "stderr.log"}  # torchrun's names
 DIRECTORY = "{run}/attempt_{restart}/{rank}"  # torchrun's, but by the global rank
-ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
 
 
@@ -43,34 +43,6 @@ class Route(NamedTuple):
     def is_redirected(self) -> bool:
         """Whether it goes to the file only, which the worker then writes by itself."""
         return self.file is not None and not self.shown
-
-    def open(self) -> int:
-        """The file, to add to it. Raises OSError.
-
-        Others may be able to write to the directory: a link of theirs is not followed, and a FIFO
-        not waited for.
-        """
-        assert self.file is not None
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOCTTY | os.O_NONBLOCK
-        try:
-            fd = os.open(self.file, flags | os.O_NOFOLLOW, 0o666)
-        except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-            _check_link(self.file)
-            fd = os.open(self.file, flags, 0o666)
-        os.set_blocking(fd, True)
-        if stat.S_ISFIFO(os.fstat(fd).st_mode):
-            os.close(fd)
-            raise OSError(errno.ESPIPE, "it is a FIFO, which keeps nothing")
-        return fd
-
-
-def _check_link(path: str) -> None:
-    """Raises OSError where a link is not ours, nor root's."""
-    owner = os.lstat(path).st_uid
-    if owner not in (0, os.geteuid()):
-        raise OSError(errno.ELOOP, f"it is a link of another user's (uid {owner})")
 
 
 class Routes(NamedTuple):
@@ -136,10 +108,19 @@ def directories(
     if log_dir is None:
         return [None] * nproc
     template = log_dir if "{" in log_dir else os.path.join(log_dir, DIRECTORY)
-    ours = [_Place(world.rank + i, world.local_rank + i, world.node_rank, short(hostname))
-            for i in range(nproc)]  # fmt: skip
-    run = world.run_id.replace(os.sep, "_")
-    paths = [_filled_in(template, place, run, restart) for place in (*ours, *_others(ours, world))]
+    run = {"run": world.run_id.replace(os.sep, "_"), "restart": restart}
+    node = {"node_rank": world.node_rank, "host": short(hostname)}
+    ours = [
+        {**run, **node, "rank": world.rank + i, "local_rank": world.local_rank + i}
+        for i in range(nproc)
+    ]
+    try:
+        paths = [template.format(**words) for words in (*ours, *_others(ours[-1], nproc, world))]
+    except (KeyError, ValueError, IndexError, AttributeError):
+        raise UsageError(
+            f"--log-dir {template}: not a template of {PLACEHOLDERS}; mend it, or write {{{{ for "
+            "a {"
+        ) from None
     found = [absolute(path, "--log-dir") for path in paths]
     if len(set(found)) < len(found):
         raise UsageError(
@@ -149,34 +130,16 @@ def directories(
     return [*found[:nproc]]
 
 
-class _Place(NamedTuple):
-    """What of a rank its directory may be named after."""
-
-    rank: int
-    local_rank: int
-    node_rank: int | None
-    host: str
-
-
-def _others(ours: list[_Place], world: World) -> Iterator[_Place]:
+def _others(last: dict[str, Any], nproc: int, world: World) -> Iterator[dict[str, Any]]:
     """A rank of another launcher on this node, and one on another node, where there are any."""
-    last = ours[-1]
-    if world.local_world_size > len(ours):
-        yield last._replace(rank=last.rank + 1, local_rank=last.local_rank + 1)
+    rank, local_rank = last["rank"], last["local_rank"]
+    if world.local_world_size > nproc:
+        yield {**last, "rank": rank + 1, "local_rank": local_rank + 1}
     if world.world_size > world.local_world_size:
-        rank = last.rank + world.local_world_size
-        node_rank = None if last.node_rank is None else last.node_rank + 1
-        yield _Place(rank, ours[0].local_rank, node_rank, f"not-{last.host}")
-
-
-def _filled_in(template: str, place: _Place, run: str, restart: int) -> str:
-    try:
-        return template.format(**place._asdict(), run=run, restart=restart)
-    except (KeyError, ValueError, IndexError, AttributeError):
-        raise UsageError(
-            f"--log-dir {template}: not a template of {PLACEHOLDERS}; mend it, or write {{{{ for "
-            "a {"
-        ) from None
+        node_rank = None if world.node_rank is None else world.node_rank + 1
+        elsewhere = {"node_rank": node_rank, "host": f"not-{last['host']}"}
+        rank += world.local_world_size
+        yield {**last, **elsewhere, "rank": rank, "local_rank": local_rank - nproc + 1}
 
 
 def own_file(path: str, world: World) -> str:

@@ -15,12 +15,13 @@ workers.
 from __future__ import annotations
 
 import os
-import signal
-from contextlib import suppress
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    import signal as signal
+    from collections.abc import Callable, Iterable
+else:
+    import _signal as signal  # Python's `signal` makes enums of it, which takes a millisecond
 
 STOP = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 FORWARD = frozenset({signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH})
@@ -38,29 +39,31 @@ def watched() -> frozenset[int]:
     Those that its parent had it ignore (nohup does that with SIGHUP, a shell with SIGINT and
     SIGQUIT of a background job) stay ignored, for the workers too.
     """
-    kept = {n for n in STOP - {signal.SIGTERM} if signal.getsignal(n) is signal.SIG_IGN}
+    kept = {n for n in STOP - {signal.SIGTERM} if signal.getsignal(n) == signal.SIG_IGN}
     return frozenset((STOP | FORWARD | JOB_CONTROL | {signal.SIGCHLD}) - kept)
 
 
-def default_in_child(caught: Iterable[int]) -> None:
-    """Give up the handlers that a forked child has inherited, but not what is ignored."""
-    for signum in caught:
+def set_default(signums: Iterable[int]) -> None:
+    """Give up the handlers that a forked child has inherited, or what Python ignores."""
+    for signum in signums:
         signal.signal(signum, signal.SIG_DFL)
 
 
-def send(pid: int, signum: int) -> None:
-    """Signal a worker; one that has become another user may not be ours to signal (kill(2))."""
-    with suppress(PermissionError):
-        os.kill(pid, signum)
+def send(pid: int, signum: int, to: Callable[[int, int], None] = os.kill) -> bool:
+    """Signal a process; False where it is gone, or another user's and not ours to signal."""
+    try:
+        to(pid, signum)
+    except (ProcessLookupError, PermissionError):  # kill(2)
+        return False
+    return True
 
 
 def send_group(pid: int, signum: int) -> bool:
-    """Signal a process group, by the number of its first process; False where there is none."""
-    try:
-        os.killpg(pid, signum)
-    except (ProcessLookupError, PermissionError):  # macOS says EPERM where all are zombies
-        return False
-    return True
+    """Signal a process group, by the number of its first process; False where there is none.
+
+    macOS says EPERM where all of them are zombies.
+    """
+    return send(pid, signum, to=os.killpg)
 
 
 def exit_status(code: int) -> int:
@@ -73,8 +76,10 @@ def name(signum: int) -> str:
     >>> name(9), name(40)
     ('SIGKILL', 'signal 40')
     """
+    from signal import Signals
+
     try:
-        return signal.Signals(signum).name
+        return Signals(signum).name
     except ValueError:
         return f"signal {signum}"
 

@@ -9,36 +9,38 @@ from __future__ import annotations
 
 import gc
 import os
-import signal
 import time
 from functools import partial
 
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import decisions, kernel, oom, signals, terminal
-from spawnlaunch.run.decisions import Action, Event, State
-from spawnlaunch.run.loop import Loop, SignalPipe
-from spawnlaunch.run.options import Options
-from spawnlaunch.run.outcome import Ending, Outcome
+from spawnlaunch.run import decisions, kernel, oom, proc, signals, starting, terminal
+from spawnlaunch.run.attempts import WorkerExit, launch_result
+from spawnlaunch.run.decisions import LAST_S, State
+from spawnlaunch.run.environment import ERROR_FILE
+from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.output import Output
-from spawnlaunch.run.processtree import Tree, catches
-from spawnlaunch.run.say import failures, worded, write
-from spawnlaunch.run.worker import Worker, become, refused, start
+from spawnlaunch.run.signals import signal
+from spawnlaunch.run.tree import exit_code, not_reaped, why_it_stays
+from spawnlaunch.run.worker import exec_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
-    from typing import NoReturn
+
+    from spawnlaunch.run.attempts import LaunchResult
+    from spawnlaunch.run.decisions import Action, Event
+    from spawnlaunch.run.hang import HangHelp
+    from spawnlaunch.run.loop import SignalPipe
+    from spawnlaunch.run.options import LaunchOptions
+    from spawnlaunch.run.preload import Image
+    from spawnlaunch.run.starting import BecomeWorker, Origin
+    from spawnlaunch.run.tree import Tree
+    from spawnlaunch.run.worker import Worker
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 
 SETTLED_S = 1.0  # in which the workers need the processors to start
-LAST_S = 1.0  # for what has had its time, and may still end
 AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # few launches want it
-    from spawnlaunch.run.hang import HangHelp
-    from spawnlaunch.run.image import Image
 
 
 class Running(NamedTuple):
@@ -50,52 +52,47 @@ class Running(NamedTuple):
     since: float  # monotonic clock, seconds
 
 
-class Place(NamedTuple):
-    """Where the workers come from, and what they inherit from there."""
+class Supervisor:
+    """The workers of one launch: the state of the decisions, and the processes behind it."""
 
-    group: int  # process group of the launcher, which a lone worker shares
-    mask: frozenset[int]  # signal mask of the launcher when it was started
-
-
-class Gang:
-    """The workers of one launcher: the state of the decisions, and the processes behind it."""
-
-    def __init__(self, options: Options, place: Place, tree: Tree, pipe: SignalPipe) -> None:
+    def __init__(
+        self, options: LaunchOptions, origin: Origin, tree: Tree, pipe: SignalPipe
+    ) -> None:
+        request = options.request
         self._options = options
-        self._place = place
+        self._origin = origin
         self._tree = tree
         self._pipe = pipe
-        self._turn_into: Callable[[Worker, Iterable[int]], NoReturn] = become
+        self._become: BecomeWorker = exec_worker
         self._image: Image | None = None  # of --preload
         self._loop = Loop()
-        self._output = Output(self._loop, hears_all=options.hang.timeout_s > 0)
+        self.output = Output(self._loop, hears_all=request.hang_timeout_s > 0)
         self._hang_help: HangHelp | None = None
-        if options.hang.is_wanted:
+        if request.hang_timeout_s or request.stack_on_usr2:
             from spawnlaunch.run import hang
 
-            self._hang_help = hang.HangHelp(
-                options.hang, self._loop, self._output, self._show, self.happened
-            )
+            limit_s = request.hang_timeout_s
+            self._hang_help = hang.HangHelp(limit_s, self._loop, self.output, self.happened)
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._dead: list[tuple[Running, int | None]] = []  # of those, with status if it is known
         self._told: dict[int, int] = {}  # by rank, the last signal sent to end it
-        self._outcomes: list[Outcome] = []
+        self._exits: list[WorkerExit] = []
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
         self.patience_s = decisions.STUCK_S  # with what the workers have left
         self._again_s = AGAIN_S
         self.state = State(frozenset(), options.grace_s)
 
-    def run(self, workers: Sequence[Worker]) -> Ending:
+    def run(self, workers: Sequence[Worker]) -> LaunchResult:
         """Start the workers and see them to their end; then others may be run."""
-        self._ended, self._told, self._outcomes, self._zombies = set(), {}, [], []
-        hang = self._options.hang
+        self._ended, self._told, self._exits, self._zombies = set(), {}, [], []
+        request = self._options.request
         self.state = State(
-            frozenset(w.rank for w in workers),
+            frozenset(worker.rank for worker in workers),
             self._options.grace_s,
             lone=len(workers) == 1 and not workers[0].own_session,
-            stack_signal=signal.SIGUSR2 if hang.stack_on_usr2 else 0,
-            ends_hung=hang.ends,
+            stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
+            ends_hung=request.on_hang == "kill",
         )
         self._start(workers)
         if self._hang_help:
@@ -105,22 +102,15 @@ class Gang:
         before = oom.count()
         while self.state.running:
             self._loop.turn()
-        for call in (self._time_up, self._reap_dead, self._clear_again, _import_the_rest):
+        for call in (self._time_up, self._reap_dead, self._look_again, _import_the_rest):
             self._loop.alarm(call, None)
         if self._hang_help:
             self._hang_help.cancel()
         if self._zombies:
-            from spawnlaunch.run import unkillable
-
-            self.say(unkillable.zombies(self._zombies, LAST_S))
-        return Ending(
-            status=self.state.status,
-            cause=self.state.cause,
-            outcomes=tuple(self._outcomes),
-            hostname=self._options.hostname,
-            run_id=self._options.run_id,
-            oom=oom.evidence(before, oom.count()) if self.state.status else None,
-        )
+            self.output.say(not_reaped(self._zombies, LAST_S))
+        state, exits = self.state, tuple(self._exits)
+        why = oom.evidence(before, oom.count()) if state.status else None
+        return launch_result(state.status, state.cause, self._options, exits, why)
 
     def end_after(self, seconds: float) -> None:
         """Bound the time of the launch, from now on."""
@@ -142,13 +132,13 @@ class Gang:
         Raises UsageError where they cannot be imported, or not be forked then.
         """
         if not kernel.IS_LINUX:  # without subreapers this process is the image itself
-            from spawnlaunch.run import preload
+            from spawnlaunch.run.preload import forked
 
-            self._turn_into = preload.worker_maker(modules)
+            self._become = forked.worker_maker(modules)
             return None
-        from spawnlaunch.run.image import Image  # few launches want it
+        from spawnlaunch.run.preload import Image
 
-        self._image = Image(modules, self._place, self._pipe.caught)
+        self._image = Image(modules, self._origin, self._pipe.caught)
         self._tree.kept.add(self._image.pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
         self._image.listen(self._loop, lambda: self.state)
@@ -158,23 +148,6 @@ class Gang:
         """SIGKILL for every worker that still runs, and for what is below it."""
         self._tree.kept.clear()
         self._act(decisions.Kill(frozenset(self._by_rank)))
-
-    def drain(self) -> None:
-        """Write out what the workers have said, now that all have ended."""
-        self._output.drain(self._options.grace_s, lambda: self.state.was_told_to_end)
-
-    @property
-    def has_lost_output(self) -> bool:
-        """Whether something could not be written: what workers said, or words of our own."""
-        return self._output.has_failed or bool(failures)
-
-    def say(self, lines: Iterable[str]) -> None:
-        """Speak between the lines of the workers."""
-        self._show(worded(lines))
-
-    def _show(self, text: str) -> None:
-        if not self._output.say(text):
-            write(text)
 
     def happened(self, event: Event) -> None:
         """Decide about an event, and act."""
@@ -213,12 +186,10 @@ class Gang:
         self._loop.watch(fd, read)
 
     def _time_up(self) -> None:
-        stays: Iterable[int] = ()
-        if self.state.stage == decisions.KILLING:
-            from spawnlaunch.run import unkillable  # few launches come this far
-
-            stays = (rank for rank, one in self._by_rank.items() if unkillable.reason(one.pid))
-        self.happened(decisions.TimeUp(self._prompt(), frozenset(stays)))
+        killing = self.state.stage == decisions.KILLING
+        running = self._by_rank.items() if killing else ()
+        stay = frozenset(rank for rank, one in running if why_it_stays(one.pid))
+        self.happened(decisions.TimeUp(self._prompt(), stay))
 
     def _prompt(self) -> bool:
         return self.state.lone and terminal.prompt_is_open()
@@ -227,17 +198,14 @@ class Gang:
         """A worker, where the kernel has no pidfds; else an orphan that we have adopted."""
         for running in list(self._by_rank.values()):
             if running.pidfd is None:
-                self._look_after(running)
+                pid, status = os.waitpid(running.pid, os.WNOHANG)
+                if pid:
+                    self._has_ended(running, status)
         if self._by_rank:  # else it is of no worker: of what an import has started
             self._loop.alarm(self._reap_dead, 0)
 
-    def _look_after(self, running: Running) -> None:
-        """Take note of the end of a worker, if it is one."""
-        status = None
-        if running.pidfd is None:
-            pid, status = os.waitpid(running.pid, os.WNOHANG)
-            if not pid:
-                return
+    def _has_ended(self, running: Running, status: int | None = None) -> None:
+        """Take note of the end of a worker; its status is known where it has been reaped."""
         del self._by_rank[running.worker.rank]
         self._ended.add(running.pid)
         if running.worker.own_session:
@@ -251,19 +219,18 @@ class Gang:
         In this order: while a zombie keeps its number, no other process can have it. And together:
         each look takes as long as there are orphans.
         """
-        self._clear()
+        self._kill_orphans()
         dead, self._dead = self._dead, []
         for running, status in dead:
-            code = os.waitstatus_to_exitcode(self._reap(running) if status is None else status)
-            self._note(running.worker, running.pid, code, running.since)
+            if status is None:
+                status = self._reap(running)
+            self._note(running, os.waitstatus_to_exitcode(status))
 
     def _reap(self, running: Running) -> int:
         """The status of a worker that has ended, as waitpid(2) has it."""
         pid, status = os.waitpid(running.pid, os.WNOHANG)
         if not pid:  # its tracer has not waited for it yet, and may never do
-            from spawnlaunch.run import unkillable
-
-            status = unkillable.exit_code(running.pid)
+            status = exit_code(running.pid)
             self._zombies.append(running.pid)
         self._forget(running)
         return status
@@ -280,9 +247,9 @@ class Gang:
             del self._by_rank[running.worker.rank]
             self._ended.add(running.pid)
             self._forget(running)
-            self._note(running.worker, running.pid, -signal.SIGKILL, running.since, left=True)
+            self._note(running, -signal.SIGKILL, left=True)
 
-    def _clear(self, again_s: float = AGAIN_S) -> None:
+    def _kill_orphans(self, again_s: float = AGAIN_S) -> None:
         """Kill what ended workers have left.
 
         While a process begins another program it shows no environment, and so seems to be nobody's.
@@ -290,27 +257,27 @@ class Gang:
         """
         pids = {running.pid for running in self._by_rank.values()}
         pids |= {running.pid for running, _ in self._dead} | self._tree.kept
-        nobodys = self._tree.clear(pids, self._by_rank.keys(), self._ended)
+        nobodys = self._tree.kill_orphans(pids, self._by_rank.keys(), self._ended)
         self._again_s = again_s
-        self._loop.alarm(self._clear_again, again_s if nobodys else None)
+        self._loop.alarm(self._look_again, again_s if nobodys else None)
 
-    def _clear_again(self) -> None:
-        self._clear(again_s=min(2 * self._again_s, RARELY_S))
+    def _look_again(self) -> None:
+        self._kill_orphans(again_s=min(2 * self._again_s, RARELY_S))
 
-    def _note(
-        self, worker: Worker, pid: int | None, code: int, since: float, left: bool = False
-    ) -> None:
-        self._outcomes.append(
-            Outcome(
+    def _note(self, running: Running, code: int, left: bool = False) -> None:
+        """Take down how a worker has ended; one without a pid could not be started."""
+        worker = running.worker
+        self._exits.append(
+            WorkerExit(
                 rank=worker.rank,
                 local_rank=worker.local_rank,
-                pid=pid,
+                pid=running.pid or None,
                 code=code,
-                after_s=time.monotonic() - since,
+                after_s=time.monotonic() - running.since,
                 told=self._told.get(worker.rank, 0),
-                error_file=worker.environ.get("TORCHELASTIC_ERROR_FILE"),
+                error_file=worker.environ.get(ERROR_FILE),
                 stderr=worker.routes.stderr.file,
-                tail=self._output.tail(worker.rank) if code else None,
+                tail=self.output.tail(worker.rank) if code else None,
                 left=left,
             )
         )
@@ -321,17 +288,17 @@ class Gang:
     def _start(self, workers: Sequence[Worker]) -> None:
         """Fork the workers. Caught signals wait until all are there."""
         signal.pthread_sigmask(signal.SIG_BLOCK, self._pipe.caught)
-        self._output.make_room(len(workers))
+        self.output.make_room(len(workers))
         started, failed = self._forked(workers)
         for worker, (pid, since) in zip(workers, started, strict=False):
             running = Running(worker, pid, kernel.open_pidfd(pid), since)
             self._by_rank[worker.rank] = running
             if running.pidfd is not None:
-                self._loop.watch(running.pidfd, partial(self._look_after, running))
+                self._loop.watch(running.pidfd, partial(self._has_ended, running))
         if failed:
-            self.say([refused(workers[len(started)], failed)])
+            self.output.say([starting.refused(workers[len(started)], failed)])
             for missing in workers[len(started) :]:
-                self._note(missing, None, os.EX_OSERR, time.monotonic())
+                self._note(Running(missing, 0, None, time.monotonic()), os.EX_OSERR)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
 
     def _forked(self, workers: Sequence[Worker]) -> tuple[list[tuple[int, float]], OSError | None]:
@@ -340,37 +307,27 @@ class Gang:
         failed = None
         for worker in workers:
             try:
-                self._output.connect(worker)
+                self.output.connect(worker)
                 if self._image:
-                    self._image.ask(worker, self._output.theirs)
+                    self._image.ask(worker, self.output.theirs)
                 else:
-                    started.append((self._fork(worker), time.monotonic()))
+                    pid = starting.fork_worker(
+                        worker, self._origin, self._pipe.caught, self.output, self._become
+                    )
+                    started.append((pid, time.monotonic()))
             except OSError as error:
                 failed = error
                 break
             finally:
-                self._output.let_go()
+                self.output.let_go()
         return self._image.deliver(failed) if self._image else (started, failed)
-
-    def _fork(self, worker: Worker) -> int:
-        """The pid of a process that becomes the worker. Raises OSError."""
-        guard = os.getpid()
-
-        def prepare(worker: Worker) -> None:
-            signals.default_in_child(self._pipe.caught)
-            kernel.die_with_parent(guard)
-            self._output.take()
-            if not worker.own_session:
-                terminal.join(self._place.group)
-
-        return start(worker, self._place.mask, prepare, self._turn_into)
 
     def _act(self, action: Action) -> None:
         match action:
             case decisions.Send(signum, ranks):
                 self._send(signum, ranks)
             case decisions.Forward(signum, ranks):
-                caught = (r for r in self._of(ranks) if catches(r.pid, signum))
+                caught = (one for one in self._of(ranks) if proc.catches(one.pid, signum))
                 for running in caught:
                     signals.send(running.pid, signum)
             case decisions.Kill(ranks):
@@ -380,14 +337,15 @@ class Gang:
                 self._leave(ranks)
             case decisions.TellStacks(ranks):
                 if self._hang_help:
-                    self._hang_help.tell_stacks((r.worker, r.pid) for r in self._of(ranks))
+                    self._hang_help.stacks.tell((r.worker, r.pid) for r in self._of(ranks))
             case decisions.Deadline(after_s):
                 self._loop.alarm(self._time_up, after_s)
             case decisions.Announce(what, number):
                 from spawnlaunch.run import report  # most launches have nothing to report
 
-                words = report.announced(what, number, self.state, self._outcomes, self._options)
-                self.say([words])
+                exits = self._exits
+                words = report.announced(what, number, self.state, exits, self._options)
+                self.output.say([words])
 
     def _of(self, ranks: Iterable[int]) -> list[Running]:
         return [self._by_rank[rank] for rank in sorted(ranks) if rank in self._by_rank]
@@ -412,4 +370,4 @@ def _import_the_rest() -> None:
     """What the end will need, before somebody replaces what is installed."""
     import json  # noqa: F401
 
-    from spawnlaunch.run import errorfile, report, result, unkillable  # noqa: F401
+    from spawnlaunch.run import report  # noqa: F401

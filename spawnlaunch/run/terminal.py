@@ -1,17 +1,30 @@
-"""Our terminal: how wide it is, and whether somebody waits at a prompt there."""
+"""Our terminal and our standard streams: who waits at a prompt there, and which are closed."""
+
+from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
 
-UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
+NAMES = ("stdin", "stdout", "stderr")
 
 
-def columns() -> int | None:
-    """The width of the terminal that our stdout is; None where it is none."""
-    try:
-        return os.get_terminal_size(1).columns or UNKNOWN_COLUMNS
-    except OSError:
-        return None
+def hold_closed() -> tuple[str, ...]:
+    """Put /dev/null where a standard stream was closed at our start, as by `>&-`; their names.
+
+    The next descriptor that anybody opens would take their number, and what is written to "stdout"
+    would end in a pipe of ours. Python has None in place of such a stream.
+    """
+    closed = tuple(name for name in NAMES if getattr(sys, name) is None)
+    for name in closed:
+        fd, mode = NAMES.index(name), "r" if name == "stdin" else "w"
+        null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free (open(2))
+        if null != fd:
+            os.dup2(null, fd)
+            os.close(null)
+        os.set_inheritable(fd, True)
+        setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115  it stays open to the end
+    return closed
 
 
 def prompt_is_open() -> bool:

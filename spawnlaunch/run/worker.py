@@ -1,46 +1,32 @@
-"""One worker: its environment, its command, and the steps from fork to exec."""
+"""One worker: its environment, its command, and how a process becomes it."""
 
 from __future__ import annotations
 
-import errno
 import os
-import signal
 
 from spawnlaunch.binding import apply
-from spawnlaunch.binding.plan import Binding
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import Program, Request
-from spawnlaunch.run import signals
-from spawnlaunch.run.environment import (
-    COLUMNS,
-    ITS_OWN,
-    MARK,
-    STACK_SIGNAL,
-    TASK_PID,
-    environment,
-)
-from spawnlaunch.run.routes import (
-    ERROR_FILE,
-    Route,
-    Routes,
-    check_filters,
-    directories,
-    own_file,
-    prefix,
-    routes,
-)
+from spawnlaunch.run import routes
+from spawnlaunch.run.environment import COLUMNS, ERROR_FILE, MARK, STACK_SIGNAL, environment
 from spawnlaunch.run.say import say
-from spawnlaunch.world import Resolution, World, anew
+from spawnlaunch.run.signals import STACKS, set_default, signal
+from spawnlaunch.world import anew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import NoReturn
 
+    from spawnlaunch.binding.plan import Binding
+    from spawnlaunch.request import Program, Request
+    from spawnlaunch.run.routes import Route, Routes
+    from spawnlaunch.world import Resolution, World
     from spawnlaunch.world.ports import HeldPort
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
+IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by our interpreter, not by the user
+UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
 
 # The bundled loop is part of this package, and is started by its path: a train.py or train/ of the
 # user's is never taken for it.
@@ -55,7 +41,7 @@ class Worker(NamedTuple):
     local_rank: int
     command: tuple[str, ...]
     environ: Mapping[str, str]  # complete: nothing else is inherited
-    seat: Binding
+    binding: Binding
     mem_bind: str  # "preferred", "bind" or "none"
     own_session: bool
     routes: Routes
@@ -75,9 +61,14 @@ class Launch(NamedTuple):
     bindings: Sequence[Binding]  # of the workers, in the order of their local ranks
     environ: Mapping[str, str]  # what the launcher inherited
     hostname: str
-    scratch: str  # a directory for files that need not outlive the launch
-    columns: int | None  # the width of the terminal that our stdout is
+    scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
+
+
+def scratch_path(environ: Mapping[str, str]) -> str:
+    """A name that no other launch on this machine has, nor in a container that shares /tmp."""
+    name = f"spawnlaunch-{os.getpid()}-{os.urandom(4).hex()}"
+    return os.path.join(environ.get("TMPDIR") or "/tmp", name)
 
 
 def renewed(launch: Launch) -> Launch:
@@ -96,46 +87,49 @@ def plan(launch: Launch, restart: int = 0) -> list[Worker]:
     launcher's session, so that it has the terminal. Raises UsageError for flags that do not fit
     the ranks that there are.
     """
-    request, resolution, seats, environ, hostname, scratch, columns, _ = launch
-    check_filters(request, resolution.world)
-    world, exports = resolution.world, resolution.exports
-    run = os.path.basename(scratch)  # unique, so it is the mark of this run as well
+    request, resolution, bindings, environ, hostname, scratch, _ = launch
+    world, several = resolution.world, len(bindings) > 1
+    routes.check_filters(request, world)
+    logs = routes.directories(request.log_dir, world, len(bindings), hostname, restart)
+    columns = _columns() if several else None
+    wants_stacks = request.hang_timeout_s or request.stack_on_usr2
     workers = []
-    logs = directories(request.log_dir, world, len(seats), hostname, restart)
-    for i, (seat, files) in enumerate(zip(seats, logs, strict=True)):
+    for i, (binding, files) in enumerate(zip(bindings, logs, strict=True)):
         rank = world.rank + i
-        streams, before_lines = (
-            routes(request, world, i, files),
-            prefix(request, world, i, hostname),
-        )
-        several = len(seats) > 1
+        streams = routes.routes(request, world, i, files)
+        prefix = routes.prefix(request, world, i, hostname)
         own: dict[str, object] = {
             "TORCHELASTIC_RESTART_COUNT": restart,
             "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
             ERROR_FILE: _error_file(world, rank, files, environ, scratch),
-            COLUMNS: columns - len(before_lines)
-            if columns and several and streams.stdout.shown
-            else None,
+            COLUMNS: columns - len(prefix) if columns and streams.stdout.shown else None,
+            STACK_SIGNAL: STACKS or None if wants_stacks else None,
         }
-        wants_stacks = request.hang_timeout_s or request.stack_on_usr2
-        own[STACK_SIGNAL] = signals.STACKS or None if wants_stacks else None
         if world.mode != "task":
-            own[MARK] = f"{run}.{rank}"
-        told = environment(request, world, i, seat, exports, own, environ)
+            own[MARK] = f"{os.path.basename(scratch)}.{rank}"
+        told = environment(request, world, i, binding, resolution.exports, own, environ)
         workers.append(
             Worker(
                 rank=rank,
                 local_rank=world.local_rank + i,
                 command=command(_told_local_rank(request, told), request.python),
                 environ=told,
-                seat=seat,
+                binding=binding,
                 mem_bind=request.mem_bind,
                 own_session=several,
                 routes=streams,
-                prefix=before_lines,
+                prefix=prefix,
             )
         )
     return workers
+
+
+def _columns() -> int | None:
+    """The width of the terminal that our stdout is; None where it is none."""
+    try:
+        return os.get_terminal_size(1).columns or UNKNOWN_COLUMNS
+    except OSError:
+        return None
 
 
 def _error_file(
@@ -144,7 +138,7 @@ def _error_file(
     """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
     if world.mode == "task":
         given = environ.get(ERROR_FILE)
-        return own_file(given, world) if given else None
+        return routes.own_file(given, world) if given else None
     return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")
 
 
@@ -166,55 +160,24 @@ def command(program: Program, python: str) -> tuple[str, ...]:
     return (python, "-u", target, *program.args)
 
 
-def start(
-    worker: Worker,
-    signal_mask: Iterable[int],
-    prepare: Callable[[Worker], None],
-    turn_into: Callable[[Worker, Iterable[int]], NoReturn],
-) -> int:
-    """Fork a process that becomes the worker; the result is its pid.
+def exec_in_place(worker: Worker, mask: Iterable[int]) -> NoReturn:
+    """Task mode: signals and exit status are the resource manager's own business.
 
-    It first does what `prepare` says, then `turn_into` does not return; `signal_mask` is the mask
-    that the worker starts with. Raises OSError where there can be no other process.
+    `mask` is the signals that the worker is started with blocked.
     """
-    pid = os.fork()
-    if pid == 0:
-        try:
-            prepare(worker)
-            turn_into(with_pid(worker), signal_mask)
-        except Exception as error:
-            say([f"{worker.name}: cannot start: {error!r}"])
-        finally:
-            os._exit(CANNOT_EXECUTE)  # whatever happened: never run on as a second parent
-    return pid
+    if worker.environ.get(ERROR_FILE) or any(route.file for route in worker.routes):
+        from spawnlaunch.run import files
+
+        files.make_places([worker])
+    exec_worker(worker, mask)
 
 
-def with_pid(worker: Worker) -> Worker:
-    """The worker as this process is to be it: Slurm tells each task its own pid."""
-    if worker.environ.get(TASK_PID) != ITS_OWN:
-        return worker
-    return worker._replace(environ={**worker.environ, TASK_PID: str(os.getpid())})
-
-
-def refused(worker: Worker, error: OSError) -> str:
-    """Why the worker could not be started: no more processes or descriptors, or no file for it."""
-    what = f"cannot start {worker.name}: {error.strerror}"
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return f"{what}; see ulimit -n"
-    if error.filename:
-        return f"{what}: {error.filename}"
-    if error.errno in (errno.EAGAIN, errno.ENOMEM):  # of fork(2)
-        return f"{what}; see ulimit -u, and the pids limit of the cgroup"
-    return what
-
-
-def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
+def exec_worker(worker: Worker, mask: Iterable[int]) -> NoReturn:
     """Turn this process into the worker. Pinned before exec, so all its threads inherit it."""
     try:
         settle(worker)
-        for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by our interpreter, not by the user
-            signal.signal(ignored, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+        set_default(IGNORED)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(worker.command[0], worker.command, worker.environ)
     except OSError as error:
         say([f"{worker.name}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
@@ -223,18 +186,17 @@ def become(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
 
 
 def settle(worker: Worker) -> None:
-    """Session, files, mask and memory policy of the worker. Raises OSError."""
+    """Session, files, mask and memory policy of the worker. Raises OSError.
+
+    What the machine refuses to all is said by its first rank alone.
+    """
     if worker.own_session:
         os.setsid()
-    _redirect(worker.routes.stdout, 1)
-    _redirect(worker.routes.stderr, 2)
-    _sit_down(worker)
-
-
-def _sit_down(worker: Worker) -> None:
-    """Mask and memory policy. What the machine refuses to all is said by its first rank alone."""
-    refusals = [apply.pin(worker.seat)]
-    memory = apply.place_memory(worker.seat, worker.mem_bind)
+    for fd, route in enumerate(worker.routes, start=1):
+        if route.is_redirected:
+            _redirect(route, fd)
+    refusals = [apply.pin(worker.binding)]
+    memory = apply.place_memory(worker.binding, worker.mem_bind)
     if worker.local_rank == 0:
         refusals.append(memory)
     say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
@@ -242,7 +204,8 @@ def _sit_down(worker: Worker) -> None:
 
 def _redirect(route: Route, fd: int) -> None:
     """Open the file in place of the stream."""
-    if route.file is not None and not route.shown:
-        file = route.open()
-        os.dup2(file, fd)
-        os.close(file)
+    from spawnlaunch.run import files  # few launches keep files
+
+    file = files.open_log(route)
+    os.dup2(file, fd)
+    os.close(file)

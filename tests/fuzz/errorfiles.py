@@ -7,8 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from spawnlaunch.run import errorfile
-from spawnlaunch.run.outcome import Outcome
+from spawnlaunch.run import report
+from spawnlaunch.run.attempts import WorkerExit
 from tests.fuzz.engine import Subject, once_in
 from tests.fuzz.values import slip
 
@@ -66,12 +66,12 @@ def judge(case: Case) -> None:
         make(path, case)
         if case.stderr is not None:
             stderr.write_bytes(case.stderr)
-        outcome = Outcome(0, 0, 1, 1, 0.0, 0, str(path), str(stderr))
-        words = errorfile.last_words(outcome)
+        failure = WorkerExit(0, 0, 1, 1, 0.0, 0, str(path), str(stderr))
+        words = report.last_words(failure)
         assert words is None or isinstance(words, str)
         assert words is None or len(words) <= 2 * max(len(case.content), len(case.stderr or b""))
         copied = Path(directory, "copied.json")
-        errorfile.copy(outcome, str(copied))
+        report.copy_error_file(failure, str(copied))
         assert isinstance(json.loads(copied.read_text()), dict)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run.errorfile import TAIL_BYTES, last_words, traceback_in
-from spawnlaunch.run.outcome import Outcome
+from spawnlaunch.run.attempts import WorkerExit
+from spawnlaunch.run.report import TAIL_BYTES, last_words, traceback_in
 from tests.support.watching import launched
 
 STACK = "Traceback (most recent call last):\n  ...\nValueError: bad\n"
@@ -34,16 +34,16 @@ def test_a_broken_record_gives_way_to_the_tail_of_stderr(tmp_path):
     error_file, stderr = tmp_path / "error.json", tmp_path / "stderr.log"
     error_file.write_text('{"message": {"mess')
     stderr.write_bytes(b"old\n" * 10000 + b"\xff last words\n")
-    outcome = Outcome(0, 0, 1, 1, 0.0, 0, str(error_file), str(stderr))
-    words = last_words(outcome)
+    failure = WorkerExit(0, 0, 1, 1, 0.0, 0, str(error_file), str(stderr))
+    words = last_words(failure)
     assert words is not None
     assert words.splitlines()[-1] == "\ufffd last words"
     assert len(words.splitlines()) == 60
 
 
 def test_nothing_kept_is_nothing_said(tmp_path):
-    outcome = Outcome(0, 0, 1, 1, 0.0, 0, str(tmp_path / "none"), str(tmp_path / "neither"))
-    assert last_words(outcome) is None
+    failure = WorkerExit(0, 0, 1, 1, 0.0, 0, str(tmp_path / "none"), str(tmp_path / "neither"))
+    assert last_words(failure) is None
 
 
 BAD = {
@@ -83,15 +83,15 @@ def test_whatever_a_worker_makes_of_its_error_file_its_failure_is_told(kind: str
 
 
 def test_a_log_that_has_become_a_pipe_is_not_waited_for(tmp_path: Path):
-    outcome = Outcome(0, 0, 1, 1, 0.0, 0, None, str(tmp_path / "stderr.log"))
+    failure = WorkerExit(0, 0, 1, 1, 0.0, 0, None, str(tmp_path / "stderr.log"))
     os.mkfifo(tmp_path / "stderr.log")
-    assert last_words(outcome) is None
+    assert last_words(failure) is None
 
 
 def test_of_endless_words_the_last_are_told(tmp_path: Path):
     error_file = tmp_path / "error.json"
     error_file.write_text(json.dumps({"message": "x" * 10**6 + "the end"}))
-    words = last_words(Outcome(0, 0, 1, 1, 0.0, 0, str(error_file), None))
+    words = last_words(WorkerExit(0, 0, 1, 1, 0.0, 0, str(error_file), None))
     assert words is not None
     assert words.endswith("xthe end")
     assert len(words) <= TAIL_BYTES

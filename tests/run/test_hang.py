@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run import pyspy, threads
 from spawnlaunch.run.decisions import TIMED_OUT
+from spawnlaunch.run.hang.sources import find_py_spy, kernel_view
 from spawnlaunch.run.signals import STACKS
 from tests.support.launching import WITHOUT_GUARD, WORKERS, launch, reports
 from tests.support.processes import state, until
@@ -64,7 +64,7 @@ def test_a_worker_that_registered_tells_all_its_threads_by_itself(
 @pytest.fixture
 def py_spy() -> None:
     """Only where it is installed, and may look at a process that is not below it."""
-    program = pyspy.find()
+    program = find_py_spy()
     if program is None:
         pytest.skip("py-spy is not installed")
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
@@ -237,6 +237,6 @@ def test_threads_that_do_the_same_share_a_line():
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        until(lambda: any("3 threads" in line for line in threads.lines(process.pid)), "all sleep")
+        until(lambda: any("3 threads" in line for line in kernel_view(process.pid)), "all sleep")
         process.kill()
-    assert threads.lines(process.pid) == []
+    assert kernel_view(process.pid) == []

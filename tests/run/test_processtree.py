@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run.environment import MARK
-from spawnlaunch.run.processtree import below, everything, kill, look, mark_of, marked
+from spawnlaunch.run.proc import below, everything, look, mark_of, marked
+from spawnlaunch.run.tree import kill
 from tests.support.processes import state, until
 
 FAMILY = """

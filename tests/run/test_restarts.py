@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.run.decisions import Cause, State
-from spawnlaunch.run.restarts import Budget, Tally, restarted
+from spawnlaunch.run.decisions import Budget, Cause, State, Tally, restarted
 from tests.support.launching import MPICH_RANK, WITHOUT_GUARD, WORKERS, clean_environ, launch
 from tests.support.processes import children, until
 from tests.support.watching import KILLED, launched

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run import links, scratch
+from spawnlaunch.errors import UsageError
+from spawnlaunch.run import files, worker
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch, run
 
 SOMEBODY = 1234
@@ -196,9 +197,9 @@ def test_links_lead_where_the_kernel_takes_them(tmp_path: Path):
     names = ("up/a/b", "a/far/far/b/..", "a/far/b/../../up", "no/such", "/", "/dev/null", ".")
     for base, name in product((str(tmp_path), os.path.relpath(tmp_path)), names):
         path = os.path.join(base, name)
-        assert links.resolved(path) == os.path.realpath(path)
+        assert files.resolved(path) == os.path.realpath(path)
     with pytest.raises(OSError, match="Too many levels"):
-        links.resolved(f"{tmp_path}/loop/x")
+        files.resolved(f"{tmp_path}/loop/x")
 
 
 def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
@@ -206,17 +207,17 @@ def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
     theirs.mkdir()
     (theirs / "file").touch()
     name.symlink_to(theirs)
-    with pytest.raises(scratch.UsageError):
-        scratch.make(str(name))
-    scratch.remove(str(name))
+    with pytest.raises(UsageError):
+        files.make_scratch(str(name))
+    files.remove_scratch(str(name))
     os.chown(theirs, SOMEBODY, SOMEBODY)
-    scratch.remove(str(theirs))
+    files.remove_scratch(str(theirs))
     assert (theirs / "file").exists()
-    ours = Path(scratch.path({"TMPDIR": str(tmp_path)}))
-    scratch.make(str(ours))
+    ours = Path(worker.scratch_path({"TMPDIR": str(tmp_path)}))
+    files.make_scratch(str(ours))
     assert ours.stat().st_mode & 0o777 == 0o700
     (ours / "a" / "b").mkdir(parents=True)
     (ours / "a" / "link").symlink_to(theirs)
-    scratch.remove(str(ours))
+    files.remove_scratch(str(ours))
     assert not ours.exists()
     assert (theirs / "file").exists()

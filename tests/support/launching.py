@@ -19,9 +19,9 @@ LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--no-prefix")
 
 # As a Python without ctypes, or one on macOS, sees the kernel: then there is no guard.
 BARE = (
-    "import os, signal, select, sys\n"
-    "del os.pidfd_open, signal.pidfd_send_signal, select.epoll, os.waitid\n"
-    "del signal.sigwaitinfo, signal.struct_siginfo\n"
+    "import os, _signal, select, sys\n"
+    "del os.pidfd_open, _signal.pidfd_send_signal, select.epoll, os.waitid\n"
+    "del _signal.sigwaitinfo, _signal.struct_siginfo\n"
     "from spawnlaunch.run import kernel\n"
     "kernel.IS_LINUX = False\n"
     "from spawnlaunch.__main__ import main\n"

@@ -4,7 +4,7 @@ A forked worker is to find itself as if it had been started: its own argv, envir
 fresh __main__, unbuffered output, thread counts of its own share of the machine, and an end that
 runs exit handlers and flushes. What it shares with the others is memory that nobody has written.
 
-Where the import has done what no fork may follow (forkable.py), it is refused.
+Where the import has done what no fork may follow (libraries.py), it is refused.
 """
 
 from __future__ import annotations
@@ -15,36 +15,41 @@ import gc
 import io
 import os
 import random
-import signal
 import sys
 import threading
 from importlib import import_module
-from types import CodeType, ModuleType, TracebackType
+from types import ModuleType
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Program
-from spawnlaunch.run import blas, entropy, kernel
+from spawnlaunch.run import kernel
 from spawnlaunch.run.environment import STACK_SIGNAL
-from spawnlaunch.run.forkable import objections, open_fds
-from spawnlaunch.run.worker import Worker, settle
+from spawnlaunch.run.preload import libraries
+from spawnlaunch.run.proc import open_fds
+from spawnlaunch.run.signals import signal
+from spawnlaunch.run.worker import IGNORED, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
+    from types import CodeType, TracebackType
     from typing import Any, NoReturn
 
+    from spawnlaunch.run.starting import BecomeWorker
+    from spawnlaunch.run.worker import Worker
 
-class Image(NamedTuple):
+
+class Loaded(NamedTuple):
     """A process that has imported the modules."""
 
     own_fds: frozenset[int]  # descriptors of ours that were open before, which no worker inherits
     fds: frozenset[int]  # all that were open when the modules had been imported
-    seeded: entropy.Seeded
+    seeded: libraries.Seeded
 
 
-def load(modules: Sequence[str]) -> Image:
+def load(modules: Sequence[str]) -> Loaded:
     """Import the modules into this process. Raises UsageError where it must not be forked then."""
     own = frozenset(fd for fd in open_fds() if not os.get_inheritable(fd))
     before = random.getstate()
@@ -57,27 +62,27 @@ def load(modules: Sequence[str]) -> Image:
             raise UsageError(
                 f"--preload {name}: cannot be imported: {error}; install it, or leave it out"
             ) from None
-    reason = next(objections(), None)
+    reason = next(libraries.objections(), None)
     if reason:
         raise UsageError(
             f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
             "leave the module out, and import it in the script"
         )
-    return Image(own, frozenset(open_fds()), entropy.seeded_since(before))
+    return Loaded(own, frozenset(open_fds()), libraries.seeded_since(before))
 
 
-def worker_maker(modules: Sequence[str]) -> Callable[[Worker, Iterable[int]], NoReturn]:
+def worker_maker(modules: Sequence[str]) -> BecomeWorker:
     """Import the modules; the result turns a fork of this process into a worker.
 
     Raises UsageError where it must not be forked.
     """
-    image = load(modules)
+    loaded = load(modules)
     gc.freeze()  # what is here stays where it is, on pages that all workers share
 
     def turn_into(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
         settle(worker)
         kernel.rename(os.path.basename(worker.command[0]), " ".join(worker.command))
-        _take_on(worker, image)
+        _take_on(worker, loaded)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         status = _call(_program(worker.command))
         if status == -signal.SIGINT:  # as Python ends that nobody has caught a Ctrl-C in
@@ -88,9 +93,9 @@ def worker_maker(modules: Sequence[str]) -> Callable[[Worker, Iterable[int]], No
     return turn_into
 
 
-def _take_on(worker: Worker, image: Image) -> None:
+def _take_on(worker: Worker, loaded: Loaded) -> None:
     """What a new process would have had from its start."""
-    _forget_the_launcher(image)
+    _forget_the_launcher(loaded)
     gc.enable()
     os.environ.clear()
     os.environ.update(worker.environ)
@@ -102,8 +107,8 @@ def _take_on(worker: Worker, image: Image) -> None:
         faulthandler.register(int(number), file=2, all_threads=True)
     count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if is_number(count, digits=9) and int(count) > 0:
-        blas.set_threads(int(count))
-    entropy.draw_anew(image.seeded)
+        libraries.set_threads(int(count))
+    libraries.draw_anew(loaded.seeded)
 
 
 def _program(command: Sequence[str]) -> Program:
@@ -114,15 +119,15 @@ def _program(command: Sequence[str]) -> Program:
     return Program("script", words[0], tuple(words[1:]))
 
 
-def _forget_the_launcher(image: Image) -> None:
+def _forget_the_launcher(loaded: Loaded) -> None:
     """Close what the launcher has opened for itself, and give signals back to Python."""
     for fd in open_fds():
-        if fd > 2 and (fd in image.own_fds or fd not in image.fds):
+        if fd > 2 and (fd in loaded.own_fds or fd not in loaded.fds):
             os.close(fd)
     signal.set_wakeup_fd(-1)
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):
+    for ignored in IGNORED:
         signal.signal(ignored, signal.SIG_IGN)  # as Python has them
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

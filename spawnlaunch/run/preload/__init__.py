@@ -14,23 +14,27 @@ from __future__ import annotations
 import os
 import pickle
 import select
-import signal
 import socket
 import time
 import traceback
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.run import kernel, preload, signals, terminal
-from spawnlaunch.run.decisions import State
-from spawnlaunch.run.loop import Loop
-from spawnlaunch.run.signals import exit_status, how_it_ended
-from spawnlaunch.run.supervisor import LAST_S, Place
-from spawnlaunch.run.worker import CANNOT_EXECUTE, Worker, with_pid
+from spawnlaunch.run import kernel, proc, signals
+from spawnlaunch.run.decisions import LAST_S
+from spawnlaunch.run.preload import forked
+from spawnlaunch.run.signals import exit_status, how_it_ended, signal
+from spawnlaunch.run.starting import become_worker
+from spawnlaunch.run.worker import CANNOT_EXECUTE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, NoReturn
+
+    from spawnlaunch.run.decisions import State
+    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run.starting import BecomeWorker, Origin
+    from spawnlaunch.run.worker import Worker
 
 ANSWER_S = 60.0  # for a fork, which takes milliseconds unless the machine is very busy
 HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed over
@@ -39,7 +43,7 @@ HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed ove
 class Image:
     """The guard's side. Raises UsageError where there can be no other process."""
 
-    def __init__(self, modules: Sequence[str], place: Place, caught: Iterable[int]) -> None:
+    def __init__(self, modules: Sequence[str], origin: Origin, caught: Iterable[int]) -> None:
         self.modules = ",".join(modules)
         self._socket, theirs = socket.socketpair()
         self._is_asked = False
@@ -53,8 +57,8 @@ class Image:
             ) from None
         if self.pid == 0:
             signal.set_wakeup_fd(-1)
-            signals.default_in_child(caught)
-            _be(theirs, modules, guard, place)
+            signals.set_default(caught)
+            _be(theirs, modules, guard, origin)
         theirs.close()
         self._socket.settimeout(ANSWER_S)
 
@@ -67,8 +71,7 @@ class Image:
         loop.forget(fd)
 
     def _has_answered(self) -> bool:
-        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        return ended is not None or _is_readable(self._socket)
+        return proc.has_ended(self.pid) or _is_readable(self._socket)
 
     def failure(self) -> tuple[int, str] | None:
         """How the import failed, once it has answered: an exit status, and the words for it.
@@ -146,15 +149,15 @@ class Image:
 # The image
 
 
-def _be(ours: socket.socket, modules: Sequence[str], guard: int, place: Place) -> NoReturn:
+def _be(ours: socket.socket, modules: Sequence[str], guard: int, origin: Origin) -> NoReturn:
     """Import, and fork whatever is asked for; never return as a second guard."""
     status = 1
     try:
         kernel.die_with_parent(guard)
         kernel.rename("spawnlaunch img", f"spawnlaunch image of {guard}")
-        signal.pthread_sigmask(signal.SIG_SETMASK, place.mask | signals.TERMINAL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, origin.mask | signals.TERMINAL)
         try:
-            turn_into = preload.worker_maker(modules)
+            become = forked.worker_maker(modules)
         except UsageError as error:
             _send(ours, str(error))
             os._exit(2)
@@ -162,14 +165,14 @@ def _be(ours: socket.socket, modules: Sequence[str], guard: int, place: Place) -
         while _receive(ours)[0]:
             forker = os.fork()
             if forker == 0:
-                _deliver(ours, guard, place, turn_into)
+                _deliver(ours, guard, origin, become)
             os.waitpid(forker, 0)
             _send(ours, 0)
         status = 0
     except SystemExit as leaving:
-        status = preload.status_of(leaving)
+        status = forked.status_of(leaving)
     except BaseException as error:
-        preload.print_exception(error)
+        forked.print_exception(error)
     finally:
         os._exit(status)
 
@@ -177,8 +180,8 @@ def _be(ours: socket.socket, modules: Sequence[str], guard: int, place: Place) -
 def _deliver(
     ours: socket.socket,
     guard: int,
-    place: Place,
-    turn_into: Callable[[Worker, Iterable[int]], NoReturn],
+    origin: Origin,
+    become: BecomeWorker,
 ) -> NoReturn:
     """Fork the workers of one attempt."""
     try:
@@ -195,9 +198,7 @@ def _deliver(
                 os.close(held)
                 _await_hand_over(forker, its_end)
                 kernel.die_with_parent(guard)
-                if not worker.own_session:
-                    terminal.join(place.group)
-                turn_into(with_pid(worker), place.mask)
+                become_worker(worker, origin, become)
             for fd in fds:
                 os.close(fd)
             pids.append(pid)

@@ -21,24 +21,18 @@ import time
 from collections import deque
 
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import pyspy, signals, threads
-from spawnlaunch.run.loop import Loop
-from spawnlaunch.run.output import Output
-from spawnlaunch.run.processtree import (
-    Process,
-    below,
-    catches,
-    is_alive,
-    is_proc_ours,
-    look,
-    send,
-)
-from spawnlaunch.run.say import worded
-from spawnlaunch.run.worker import Worker
+from spawnlaunch.run import signals
+from spawnlaunch.run.hang.sources import Spying, find_py_spy, kernel_view
+from spawnlaunch.run.proc import Process, below, catches, is_alive, is_proc_ours, look
+from spawnlaunch.run.tree import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run.output import Output
+    from spawnlaunch.run.worker import Worker
 
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
 QUIET_S = 0.1  # without another word: it has told all
@@ -60,27 +54,24 @@ class Target(NamedTuple):
 
 
 class Stacks:
-    """Asks processes for their stacks, and writes them with `write`; calls `done` at the end."""
+    """Asks processes for their stacks, and shows them; calls `done` at the end."""
 
-    def __init__(
-        self, loop: Loop, output: Output, write: Callable[[str], None], done: Callable[[], None]
-    ) -> None:
+    def __init__(self, loop: Loop, output: Output, done: Callable[[], None]) -> None:
         self._loop = loop
         self._output = output
-        self._write = write
         self._done = done
         self._targets: deque[Target] = deque()
         self._busy = False
         self._end_at = 0.0  # monotonic clock, seconds
         self._asking: Asking | None = None
-        self._spying: pyspy.Spying | None = None
+        self._spying: Spying | None = None
 
     def tell(self, workers: Iterable[tuple[Worker, int]]) -> None:
         """Ask these workers, each with its pid, and what they have started."""
         if self._busy:
             return
         if not is_proc_ours():
-            self._write(worded(["no stacks can be told: /proc does not show our PID namespace"]))
+            self._output.say(["no stacks can be told: /proc does not show our PID namespace"])
             workers = ()
         for worker, pid in workers:
             for process in below(filter(None, [look(pid)])):
@@ -118,7 +109,7 @@ class Stacks:
     # The process itself
 
     def _ask(self, target: Target) -> None:
-        self._write(worded([f"stacks of {target.name}, told by itself:"]))
+        self._output.say([f"stacks of {target.name}, told by itself:"])
         self._asking = Asking(target, self._output)
         send(signals.STACKS, [target.process])
         self._loop.alarm(self._listen, QUIET_S)
@@ -131,7 +122,7 @@ class Stacks:
             return
         self._asking = None
         if asking.told:
-            self._write(asking.unseen())
+            self._output.show(asking.unseen())
             self._next()
         else:
             self._spy(asking.target)
@@ -139,7 +130,7 @@ class Stacks:
     # py-spy
 
     def _spy(self, target: Target) -> None:
-        program = pyspy.find()
+        program = find_py_spy()
         if program is None:
             self._ask_the_kernel(target, "")
             return
@@ -147,24 +138,25 @@ class Stacks:
         def told(text: str, why: str) -> None:
             self._spying = None
             if text:
-                self._write(worded([f"stacks of {target.name}, by py-spy:"]) + text)
+                self._output.say([f"stacks of {target.name}, by py-spy:"])
+                self._output.show(text)
                 self._next()
             else:
                 self._ask_the_kernel(target, f" (py-spy: {why})")
 
         try:
-            self._spying = pyspy.Spying(program, target.process.pid, self._loop, told)
+            self._spying = Spying(program, target.process.pid, self._loop, told)
         except OSError as error:
             self._ask_the_kernel(target, f" (py-spy: {error.strerror})")
 
     # The kernel
 
     def _ask_the_kernel(self, target: Target, why: str) -> None:
-        found = threads.lines(target.process.pid)
+        found = kernel_view(target.process.pid)
         if found:
             name = _command(target.process.pid)
-            head = f"{target.name}: {name}, as the kernel sees it{why}:"
-            self._write(worded([head]) + "".join(f"    {line}\n" for line in found))
+            self._output.say([f"{target.name}: {name}, as the kernel sees it{why}:"])
+            self._output.show("".join(f"    {line}\n" for line in found))
         self._loop.alarm(self._next, 0)
 
 

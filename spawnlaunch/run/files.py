@@ -1,0 +1,343 @@
+"""Files and directories that a launch makes where others may write too.
+
+A directory that everybody may write to, as /tmp, may have a link of anybody's under any name. Who
+follows it writes where somebody else wants it, with rights that the other has not. So we follow a
+link there as a kernel does whose fs.protected_symlinks is 1, whatever ours has (its
+Documentation/admin-guide/sysctl/fs.rst): if it is ours, or the owner's of the directory. Beyond
+that we follow root's, and distrust a directory without the sticky bit alike.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+from contextlib import suppress
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.run.environment import ERROR_FILE
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from spawnlaunch.run.routes import Route
+    from spawnlaunch.run.worker import Worker
+
+MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
+PATIENCE_S = 5.0  # for the reader of a FIFO: to come, and then to take something
+LOOK_AGAIN_S = 0.02
+ELSEWHERE = "name another directory with --log-dir"
+FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+TO_ADD = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+
+
+def resolved(path: str) -> str:
+    """The path without links; what is not there, or cannot be seen, stands as it is.
+
+    Raises OSError for the first link that is not to be followed.
+    """
+    here, names, links = "", _names(path), 0
+    if not path.startswith("/"):
+        names += _names(os.getcwd())
+    while names:
+        name = names.pop()
+        if name == "..":
+            here = os.path.dirname(here).rstrip("/")
+            continue
+        below = f"{here}/{name}"
+        target = _target(below, here or "/")
+        if target is None:
+            here = below
+            continue
+        links += 1
+        if links > MOST_LINKS:
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        here = "" if target.startswith("/") else here
+        names += _names(target)
+    return here or "/"
+
+
+def _names(path: str) -> list[str]:
+    """Those on the way, the last one first."""
+    return [name for name in reversed(path.split("/")) if name not in ("", ".")]
+
+
+def _target(path: str, directory: str) -> str | None:
+    """Where a link leads; None: there is none. Raises OSError if it is not to be followed."""
+    try:
+        found = os.lstat(path)
+        if not stat.S_ISLNK(found.st_mode):
+            return None
+        around, target = os.stat(directory), os.readlink(path)
+    except OSError:
+        return None
+    trusted = (0, os.geteuid(), around.st_uid)
+    if around.st_mode & stat.S_IWOTH and found.st_uid not in trusted:
+        raise OSError(
+            errno.EACCES,
+            f"{path} is a link of another user's (uid {found.st_uid}), where everybody may write",
+        )
+    return target
+
+
+def open_log(route: Route) -> int:
+    """The file of a worker's stream, to add to it. Raises OSError.
+
+    Others may be able to write to the directory: a link of theirs is not followed, and a FIFO not
+    waited for.
+    """
+    path, flags = route.file or "", TO_ADD | os.O_CREAT
+    try:
+        fd = os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        owner = os.lstat(path).st_uid
+        if owner not in (0, os.geteuid()):
+            raise OSError(errno.ELOOP, f"it is a link of another user's (uid {owner})") from None
+        fd = os.open(path, flags, 0o666)
+    os.set_blocking(fd, True)
+    if stat.S_ISFIFO(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise OSError(errno.ESPIPE, "it is a FIFO, which keeps nothing")
+    return fd
+
+
+# The places of the ranks' files. They are made before anybody is started, so that a place that
+# cannot be written to is said once and costs nothing.
+
+
+def make_places(workers: Iterable[Worker], scratch: str | None = None) -> None:
+    """Raises UsageError where one cannot be made.
+
+    `scratch` is a directory that is ours alone, and there already; in task mode there is none.
+    """
+    for worker in workers:
+        for directory, elsewhere in _directories(worker, scratch).items():
+            _make(directory, elsewhere)
+        _try_logs(worker)
+        _remove_error_file(worker)
+
+
+def _make(directory: str, elsewhere: str) -> None:
+    try:
+        os.makedirs(resolved(directory), exist_ok=True)
+        resolved(directory)  # nor has somebody been quicker
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the directory {directory}: {error.strerror}; {elsewhere}"
+        ) from None
+
+
+def _try_logs(worker: Worker) -> None:
+    for route in worker.routes:
+        try:
+            if route.file:
+                os.close(open_log(route))
+        except OSError as error:
+            raise UsageError(
+                f"cannot write to {route.file}: {error.strerror}; remove it, or {ELSEWHERE}"
+            ) from None
+
+
+def _remove_error_file(worker: Worker) -> None:
+    """What cannot be removed may be a link of somebody else's, which the worker would follow."""
+    path = worker.environ.get(ERROR_FILE)
+    try:
+        if path:
+            os.unlink(path)
+    except FileNotFoundError:
+        pass
+    except OSError as error:
+        raise UsageError(
+            f"cannot remove {path}, where rank {worker.rank} is to tell of its failure: "
+            f"{error.strerror}; remove it yourself, or {ELSEWHERE}"
+        ) from None
+
+
+def _directories(worker: Worker, scratch: str | None) -> dict[str, str]:
+    """Those to be made, each with what to type where it cannot be."""
+    files = [route.file for route in worker.routes if route.file != os.devnull]
+    found = {os.path.dirname(path): ELSEWHERE for path in files if path}
+    error_file = worker.environ.get(ERROR_FILE)
+    if error_file and os.path.dirname(error_file) != scratch:
+        elsewhere = ELSEWHERE if scratch else f"name another file in {ERROR_FILE}"
+        found.setdefault(os.path.dirname(error_file), elsewhere)
+    return found
+
+
+def write(path: str, text: str) -> None:
+    """Leave a small file where the user named a place: whole, or not at all. Raises OSError.
+
+    | what is there              | what happens                                                  |
+    |----------------------------|---------------------------------------------------------------|
+    | nothing, or a regular file | another file takes its place at once (rename(2)): with the    |
+    |                            | mode and, where that is allowed, the owner of the old one     |
+    | a symbolic link            | the same where it leads; the link stays                       |
+    | our own stdout or stderr   | the text is added to it                                       |
+    | a device, a FIFO           | the text is written to it, as far as somebody reads           |
+
+    What goes wrong leaves nothing behind.
+    """
+    data = text.encode(errors="backslashreplace")
+    target = resolved(path)
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        found = None
+    if found is None:
+        _replace(target, None, data)
+    elif stat.S_ISREG(found.st_mode) and _leads_to(target, found) and not _is_ours(found):
+        _replace(target, found, data)
+    else:
+        _write_into(path, data)
+
+
+def refusal(path: str) -> str | None:
+    """Why there can be no such file, in words; None: there can, as far as one sees before."""
+    try:
+        target = resolved(path)
+    except OSError as error:
+        return f"{error.strerror}; name another"
+    if os.path.isdir(path):
+        return "is a directory; name a file"
+    if os.path.exists(path) and not os.path.isfile(path):
+        return None if os.access(path, os.W_OK) else "cannot be written to; name another"
+    if os.access(os.path.dirname(target), os.W_OK):
+        return None
+    return "no directory that can be written to is there; make it, or name another"
+
+
+def _leads_to(target: str, found: os.stat_result) -> bool:
+    """Whether the name is that of the file: /dev/fd/3 may lead to one that has none."""
+    try:
+        return os.path.samestat(os.stat(target), found)
+    except OSError:
+        return False
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Whether our stdout or stderr goes there: it would go on in the file that is replaced."""
+    return any(os.path.samestat(os.fstat(fd), found) for fd in (1, 2))
+
+
+def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
+    """Whoever may write to the directory cannot have the file ready: its name is random."""
+    unfinished = os.path.join(os.path.dirname(target), f".spawnlaunch-{os.urandom(8).hex()}.tmp")
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    try:
+        try:
+            if found:
+                _take_after(fd, found)
+            while data:
+                data = data[os.write(fd, data) :]
+            os.fsync(fd)  # a disk may be found full only now
+        finally:
+            os.close(fd)
+        os.replace(unfinished, target)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(unfinished)
+        raise
+
+
+def _take_after(fd: int, found: os.stat_result) -> None:
+    """Owner and mode of the file that was there, before anything is in the new one."""
+    with suppress(PermissionError):
+        os.fchown(fd, found.st_uid, found.st_gid)
+    os.fchmod(fd, found.st_mode & 0o777)
+
+
+def _write_into(path: str, data: bytes) -> None:
+    fd = _open_for(path, time.monotonic() + PATIENCE_S)
+    try:
+        poller = select.poll()
+        poller.register(fd, select.POLLOUT)
+        while data:
+            if not poller.poll(PATIENCE_S * 1000):
+                raise OSError(errno.ETIMEDOUT, "nobody reads it to the end")
+            data = data[os.write(fd, data[: select.PIPE_BUF]) :]
+    finally:
+        os.close(fd)
+
+
+def _open_for(path: str, until: float) -> int:
+    """Open what is there; a FIFO has no end to write to before somebody reads it (fifo(7))."""
+    while True:
+        try:
+            return os.open(path, TO_ADD)
+        except OSError as error:
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(os.stat(path).st_mode):
+                raise
+        if time.monotonic() > until:
+            raise OSError(errno.ENXIO, "nobody reads it")
+        time.sleep(LOOK_AGAIN_S)
+
+
+# The directory for files that need not outlive the launch: the workers' error files. Whoever starts
+# the workers makes it and removes it; if that is a guard that was killed, the launcher removes it.
+
+
+def make_scratch(directory: str) -> None:
+    """Make it, new and for ourselves alone. Raises UsageError where nothing can be written."""
+    try:
+        os.mkdir(directory, mode=0o700)  # refuses whatever is there, a link too (mkdir(2))
+    except OSError as error:
+        raise UsageError(
+            f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
+            "can be written"
+        ) from None
+
+
+def remove_scratch(directory: str) -> None:
+    """Remove the directory, if it is there, with whatever the workers left in it.
+
+    Only ours: where others may rename what is in TMPDIR, the name may lead elsewhere by now.
+    """
+    try:
+        fd = os.open(directory, FOR_LISTING)
+    except OSError:
+        return  # gone already, or no directory
+    try:
+        if os.fstat(fd).st_uid == os.geteuid():
+            _empty(fd)
+            os.rmdir(directory)
+    except OSError:
+        pass  # somebody has made it unremovable
+    finally:
+        os.close(fd)
+
+
+def _empty(top: int) -> None:
+    """Remove what is in an open directory. Raises OSError.
+
+    Directories may be nested deeper than a path or a recursion can be: one is open at a time.
+    """
+    fd = os.dup(top)
+    try:
+        levels = [_unlink_files(fd)]  # from the top down to `fd`: directories to be removed
+        while levels[-1] or len(levels) > 1:
+            below = levels[-1][-1] if levels[-1] else None
+            beside = os.open(below or "..", FOR_LISTING, dir_fd=fd)
+            os.close(fd)
+            fd = beside
+            if below:
+                levels.append(_unlink_files(fd))
+            else:
+                levels.pop()
+                os.rmdir(levels[-1].pop(), dir_fd=fd)
+    finally:
+        os.close(fd)
+
+
+def _unlink_files(fd: int) -> list[str]:
+    """Remove what is no directory from an open one; the names of the directories in it."""
+    with os.scandir(fd) as entries:
+        found = list(entries)
+    for entry in found:
+        if not entry.is_dir(follow_symlinks=False):
+            os.unlink(entry.name, dir_fd=fd)
+    return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]

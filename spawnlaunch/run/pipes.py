@@ -1,0 +1,300 @@
+"""What workers write, on its way from their pipes (Source) to the launcher's own outputs (Sink).
+
+Writing never waits. Where nobody reads, what is to be written waits in a queue, and those who fill
+it are told to stop until there is room again; so a slow reader slows the workers, and the launcher
+goes on watching. An output that cannot be written to (a full disk) is given up, and the workers go
+on.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import stat
+import time
+from collections import deque
+from contextlib import suppress
+
+from spawnlaunch.run.files import open_log
+from spawnlaunch.run.kernel import size_of
+from spawnlaunch.run.lines import Screen, Stream
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run.routes import Route
+
+UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
+HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on
+CHUNK_BYTES = 1 << 16  # the size of a pipe
+TAIL_BYTES = 1 << 14  # of what a worker said last, for the report of a failure
+STOPPED_S = 10.0  # without taking anything, while too much waits: such a reader has stopped
+
+
+class Sink:
+    """A descriptor to write to, and the queue before it."""
+
+    def __init__(
+        self, fd: int, loop: Loop, failed: Callable[[OSError], None], unread: Callable[[], None]
+    ) -> None:
+        self.screen = Screen()
+        self.reader_gone = False  # nobody will ever read again
+        self.error: OSError | None = None  # why nothing can be written any more
+        self.size = 0  # bytes that wait to be written
+        self.lost = 0  # bytes that an error has cost
+        self.last_write = time.monotonic()
+        self.is_terminal = os.isatty(fd)
+        self._fd, self._write = _without_waiting(fd)
+        self._loop = loop
+        self._failed = failed
+        self._unread = unread
+        self._queue: deque[bytes] = deque()
+        self._waiting = False
+        self._calls: list[Callable[[bool], None]] = []
+
+    def tell(self, call: Callable[[bool], None]) -> None:
+        """Call `call` with False when too much waits, and with True when there is room again."""
+        self._calls.append(call)
+
+    def tell_no_more(self, call: Callable[[bool], None]) -> None:
+        """Forget a call of `tell`."""
+        self._calls.remove(call)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too much waits."""
+        return self.size > HIGH_BYTES
+
+    def put(self, data: bytes) -> None:
+        """Write, now or later; in the order of the calls."""
+        if self.error:
+            self.lost += len(data)
+        if not data or self.error or self.reader_gone:
+            return
+        was_full = self.is_full
+        self._queue.append(data)
+        self.size += len(data)
+        if not self._waiting:
+            self._pump()
+        if self.is_full and not was_full:
+            self._tell(False)
+
+    def _pump(self) -> None:
+        before = self.size
+        while self._queue:
+            try:
+                written = self._write(self._queue[0])
+            except BlockingIOError:
+                break
+            except OSError as error:
+                self._end(error)
+                return
+            self.size -= written
+            rest = self._queue.popleft()[written:]
+            if rest:
+                self._queue.appendleft(rest)
+        if self.size < before:
+            self.last_write = time.monotonic()
+        self._wait(bool(self._queue))
+        if self.size <= LOW_BYTES < before:
+            self._tell(True)
+
+    def _end(self, error: OSError) -> None:
+        """The reader has gone, as readers do, or something is wrong."""
+        if error.errno in (errno.EPIPE, errno.ECONNRESET):
+            self.reader_gone = True
+            self.give_up()
+        else:
+            self.error = error
+            self.lost = self.give_up()
+            self._failed(error)
+
+    def _wait(self, wait: bool) -> None:
+        if wait and not self._waiting:
+            self._loop.watch(self._fd, self._pump, select.POLLOUT)
+        elif self._waiting and not wait:
+            self._loop.forget(self._fd)
+        self._waiting = wait
+
+    def give_up(self) -> int:
+        """Forget what waits; the result is the number of bytes that were to be written so far."""
+        dropped = self.size + self.lost
+        self.size = self.lost = 0
+        self._queue.clear()
+        self._wait(False)
+        self._tell(True)
+        return dropped
+
+    def _tell(self, go_on: bool) -> None:
+        self._loop.alarm(self._look, None if go_on else UNREAD_S)
+        for call in list(self._calls):
+            if not (go_on and self.is_full):  # by an earlier one
+                call(go_on)
+
+    def _look(self) -> None:
+        """Whether anybody reads."""
+        left_s = self.last_write + UNREAD_S - time.monotonic()
+        if left_s > 0:
+            self._loop.alarm(self._look, left_s)
+        else:
+            self._unread()
+
+
+def _without_waiting(fd: int) -> tuple[int, Callable[[bytes], int]]:
+    """The same output without waiting, and without changing it for others who have it.
+
+    The result is a descriptor to wait for, and how to write to it. A pipe or a terminal is opened
+    once more; where that is refused, what we have must do. A regular file never waits.
+    """
+    kind = os.fstat(fd).st_mode
+    if stat.S_ISSOCK(kind):
+        import socket  # few outputs are one
+
+        connection = socket.socket(fileno=os.dup(fd))
+        return connection.fileno(), lambda data: connection.send(data, socket.MSG_DONTWAIT)
+    if stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
+        with suppress(OSError):
+            fd = os.open(f"/dev/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    return fd, lambda data: os.write(fd, data)
+
+
+class Source:
+    """The pipe, as far as it has been read.
+
+    Without a sink nobody is shown what comes; a file gets it as it is, and whole: where the sink's
+    reader has stopped, what comes goes to the file alone. Where the reader has gone and no file is
+    kept, the pipe is closed, so that the worker hears of it as it would without us.
+
+    `lost` is called with words for what a file has lost.
+    """
+
+    def __init__(
+        self, fd: int, loop: Loop, sink: Sink | None, prefix: bytes, route: Route,
+        lost: Callable[[str], None],
+    ) -> None:  # fmt: skip
+        self.tail = b""
+        self.received = 0  # bytes, since the beginning
+        self.last_read = time.monotonic()
+        self._fd: int | None = fd
+        self._loop = loop
+        self._sink = sink
+        self._stream = Stream(prefix, sink.screen) if sink else None
+        self._path = route.file
+        self._file = None if route.file is None else open_log(route)
+        self._lost = lost
+        self._unshown: int | None = None  # bytes for the file alone; None: all is shown
+        self._watched = False
+        if sink:
+            sink.tell(self._go_on)
+        self._go_on(not (sink and sink.is_full))
+
+    @property
+    def is_open(self) -> bool:
+        """Whether more may come."""
+        return self._fd is not None
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether what comes is seen by our own reader."""
+        return self._sink is not None
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether the worker may wait for our own reader."""
+        return self._fd is not None and not self._watched
+
+    def read_all(self) -> None:
+        """Read what the pipe holds now: of a worker that has ended, its last words."""
+        end = self.received + (0 if self._fd is None else size_of(self._fd))
+        while self._fd is not None and self.received < end:
+            self._read()
+
+    def close(self) -> int:
+        """Read what the pipe holds, and no more; the result is how many bytes were not shown."""
+        self.read_all()
+        if self._fd is not None:
+            self._end()
+        return self._unshown or 0
+
+    def _read(self) -> None:
+        assert self._fd is not None
+        chunk = os.read(self._fd, CHUNK_BYTES)
+        if not chunk:
+            self._end()
+            return
+        self.last_read = time.monotonic()
+        self.received += len(chunk)
+        self.tail = (self.tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
+        self._keep(chunk)
+        if self._unshown is not None:
+            self._unshown += len(chunk)
+        elif self._stream and self._sink:
+            self._sink.put(self._stream.feed(chunk))
+            if self._sink.reader_gone and self._path is None:
+                self._end()
+
+    def _keep(self, chunk: bytes) -> None:
+        """Add to the file; one that cannot be written is given up, and the worker goes on."""
+        data = memoryview(chunk)
+        while self._file is not None and data:
+            try:
+                data = data[os.write(self._file, data) :]
+            except OSError as error:
+                os.close(self._file)
+                self._file = None
+                self._lost(f"cannot write to {self._path}: {error.strerror}; it ends here")
+
+    def _go_on(self, go_on: bool) -> None:
+        """Whether to read on, as the sink wishes."""
+        if self._fd is None:
+            return
+        if self._file is not None:
+            self._loop.alarm(self._skip, None if go_on else STOPPED_S)
+        if go_on and self._unshown is not None:
+            self._show_again()
+        self._watch(go_on)
+
+    def _watch(self, watch: bool) -> None:
+        if watch == self._watched or self._fd is None:
+            return
+        self._watched = watch
+        if watch:
+            self._loop.watch(self._fd, self._read)
+        else:
+            self._loop.forget(self._fd)
+
+    def _skip(self) -> None:
+        """Show nothing for now, where the reader has stopped."""
+        assert self._sink
+        stopped_s = time.monotonic() - self._sink.last_write
+        if stopped_s < STOPPED_S:
+            self._loop.alarm(self._skip, STOPPED_S - stopped_s)
+        else:
+            self._unshown = 0
+            self._watch(True)
+
+    def _show_again(self) -> None:
+        """Go on after a gap, and name it."""
+        assert self._stream
+        assert self._sink
+        note = f"spawnlaunch: {self._unshown} bytes are not shown; they are in {self._path}\n"
+        self._unshown = None
+        whole = self._stream.finish() + self._stream.feed(note.encode(errors="backslashreplace"))
+        self._sink.put(whole)
+
+    def _end(self) -> None:
+        """The last line may have no newline."""
+        assert self._fd is not None
+        self._watch(False)
+        self._loop.alarm(self._skip, None)
+        os.close(self._fd)
+        self._fd = None
+        if self._file is not None:
+            os.close(self._file)
+            self._file = None
+        if self._stream and self._sink:
+            self._sink.tell_no_more(self._go_on)
+            self._sink.put(self._stream.finish())
