@@ -5,15 +5,22 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: run test full clients stress bench lint clean
+.DEFAULT_GOAL := help
+.PHONY: help run test full clients stress bench counts lint clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo
+	@echo "Each makes the virtual environment that it needs. One test alone:"
+	@echo "$(BIN)/python -m pytest tests/run/test_signals.py -k grace"
 
 run: $(READY)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2 -- --task language
 
-test: $(READY)  ## the tests: real processes, sockets, and Slurm where it is installed
+test: $(READY)  ## the tests, in ten minutes: real processes, sockets, and Slurm where it is installed
 	$(BIN)/python -m pytest
 
-full: $(READY)  ## the same, and the large matrices
+full: $(READY)  ## the same, and the large matrices, as continuous integration does
 	$(BIN)/python -m pytest -m 'not stress and not clients'
 
 clients: $(READY)  ## scripts of other training libraries, which are installed for it
@@ -26,6 +33,9 @@ stress: $(READY)  ## kill launches and training runs, and let workers write, at 
 	$(BIN)/python -m tests.stress.saying
 	$(BIN)/python -m pytest -m stress
 
+counts: $(READY)  ## what a launch costs: functions, files, modules, look-ups, lines; the rooms
+	$(BIN)/python -m tests.counts
+
 bench: $(READY)  ## the launcher and the training loop against others; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
 
@@ -34,7 +44,7 @@ lint: $(READY)  ## style, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-clean:
+clean:  ## remove what the others have made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(READY): pyproject.toml constraints.txt
