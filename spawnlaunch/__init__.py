@@ -1,3 +1,3 @@
 """spawnlaunch: start one pinned PyTorch worker per device."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
