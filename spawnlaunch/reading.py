@@ -23,9 +23,12 @@ def is_number(text: str, digits: int = MAX_DIGITS) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= digits
 
 
-def excerpt(text: str) -> str:
-    """The text, quoted and cut."""
-    return repr(text[:EXCERPT_CHARS]) + ("..." if len(text) > EXCERPT_CHARS else "")
+def excerpt(text: str, position: int = 0) -> str:
+    """The text, quoted; of a long one what stands around `position`."""
+    start = max(0, position - EXCERPT_CHARS // 2)
+    end = start + EXCERPT_CHARS
+    before, after = "..." if start else "", "..." if end < len(text) else ""
+    return f"{before}{text[start:end]!r}{after}"
 
 
 def file_text(path: str) -> str | None:

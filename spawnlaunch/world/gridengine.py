@@ -8,7 +8,7 @@ Source: qsub(1), "Environmental variables"; sge_pe(5), "$pe_hostfile".
 """
 
 from spawnlaunch.world.facts import Environ, Fact, number
-from spawnlaunch.world.hostfiles import unique_hosts
+from spawnlaunch.world.lists import unique_hosts
 from spawnlaunch.world.manager import HOSTS, Manager
 
 JOB = "JOB_ID"

@@ -11,7 +11,7 @@ environment variables.
 """
 
 from spawnlaunch.world.facts import Environ, Fact, number
-from spawnlaunch.world.hostfiles import unique_hosts
+from spawnlaunch.world.lists import unique_hosts
 from spawnlaunch.world.manager import TASKS, Manager
 
 RANK = "JSM_NAMESPACE_RANK"

@@ -6,7 +6,7 @@ Source: qsub(1B), "Environment Variables"; pbsdsh(1B).
 """
 
 from spawnlaunch.world.facts import Environ, Fact, text
-from spawnlaunch.world.hostfiles import unique_hosts
+from spawnlaunch.world.lists import unique_hosts
 from spawnlaunch.world.manager import HOSTS, Manager
 
 JOB = "PBS_JOBID"

@@ -24,7 +24,7 @@ from itertools import islice
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import excerpt, is_number
-from spawnlaunch.world import hostfiles, hostlist, tasks_per_node
+from spawnlaunch.world import lists
 from spawnlaunch.world.ancestors import above, environ_below, nearest
 from spawnlaunch.world.facts import MAX_PORT, Environ, Fact, Reader, first, number, text
 from spawnlaunch.world.manager import HOSTS, TASKS, Manager
@@ -137,7 +137,7 @@ def tasks_of_this_node(environ: Environ) -> Fact | None:
     counts, node = environ.get(STEP_TASKS_PER_NODE), _place_in_nodelist(environ)
     if not counts or node is None:
         return None
-    tasks = _readable(tasks_per_node.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
+    tasks = _readable(lists.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
     return Fact(tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})")
 
 
@@ -145,7 +145,7 @@ def _place_in_nodelist(environ: Environ) -> Fact | None:
     """SLURM_NODEID; but the list of a heterogeneous step is sorted, and its node ids are not."""
     if not _groups(environ):
         return number(NODEID)(environ)
-    nodes = _readable(hostlist.expand, STEP_NODELIST, environ)
+    nodes = _readable(lists.expand, STEP_NODELIST, environ)
     name = environ.get(NODENAME)
     return Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
 
@@ -172,11 +172,11 @@ def _first_in_hostfile(environ: Environ) -> str | None:
     path, tasks = environ.get(HOSTFILE), number(STEP_TASKS)(environ)
     if not path or tasks is None:
         return None
-    names = hostfiles.hosts_of(path, min(tasks.value, hostlist.MAX_HOSTS))
+    names = lists.hosts_of_tasks(path, min(tasks.value, lists.MAX_HOSTS))
     in_file: dict[str, int] = {}
     for name in names:
         in_file[name] = in_file.get(name, 0) + 1
-    nodes = _readable(hostlist.expand, STEP_NODELIST, environ)
+    nodes = _readable(lists.expand, STEP_NODELIST, environ)
     runs = _runs(STEP_TASKS_PER_NODE, environ)
     each = (tasks for tasks, times in runs for _ in range(times))
     return names[0] if names and in_file == dict(zip(nodes, each, strict=False)) else None
@@ -192,17 +192,17 @@ def node_0_host(environ: Environ) -> Fact | None:
         return None
     for fact in _first_hosts(environ):
         return fact
-    host = _readable(hostlist.first_host, STEP_NODELIST, environ)
+    host = _readable(lists.first_host, STEP_NODELIST, environ)
     return Fact(host, f"first host of {STEP_NODELIST}={nodes}")
 
 
 def _first_hosts(environ: Environ) -> list[Fact]:
     """The first host of each of a heterogeneous job's components that takes part in this step."""
     groups, nodes = of_components(JOB_NODELIST, environ), environ.get(STEP_NODELIST, "")
-    in_step = set(_readable(hostlist.expand, STEP_NODELIST, environ)) if groups else set()
+    in_step = set(_readable(lists.expand, STEP_NODELIST, environ)) if groups else set()
     found = []
     for name in groups.values():
-        hosts = (host for host in _readable(hostlist.expand, name, environ) if host in in_step)
+        hosts = (host for host in _readable(lists.expand, name, environ) if host in in_step)
         why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
         found += [Fact(host, why) for host in islice(hosts, 1)]
     return found
@@ -217,7 +217,7 @@ def first_node(environ: Environ) -> Fact | None:
     """The first node of the job, by which an mpirun inside it begins; not of one that is het."""
     if not environ.get(JOB_ID) or not environ.get(JOB_NODELIST) or environ.get(HET_SIZE):
         return None
-    host = _readable(hostlist.first_host, JOB_NODELIST, environ)
+    host = _readable(lists.first_host, JOB_NODELIST, environ)
     return Fact(host, f"first host of {JOB_NODELIST}={environ[JOB_NODELIST]}")
 
 
@@ -289,7 +289,7 @@ def cpus(environ: Environ) -> Fact | None:
 
 
 def _runs(name: str, environ: Environ) -> list[tuple[int, int]]:
-    return _readable(lambda counts: [*tasks_per_node.runs(counts)], name, environ)
+    return _readable(lambda counts: [*lists.runs(counts)], name, environ)
 
 
 def shell_nodes(environ: Environ) -> Fact | None:
@@ -310,14 +310,14 @@ def _in_all(name: str, environ: Environ) -> Fact | None:
 
 def listed_nodes(environ: Environ) -> Fact:
     """The length of the job's list of nodes."""
-    return Fact(_readable(hostlist.count, JOB_NODELIST, environ), f"length of {JOB_NODELIST}")
+    return Fact(_readable(lists.count, JOB_NODELIST, environ), f"length of {JOB_NODELIST}")
 
 
 def is_outside(environ: Environ, hostname: str) -> bool:
     """Whether a shell of the job is not on one of its nodes, as that of salloc on a login node."""
     if environ.get(NODENAME):
         return False
-    nodes = _readable(hostlist.expand, JOB_NODELIST, environ)
+    nodes = _readable(lists.expand, JOB_NODELIST, environ)
     return hostname.partition(".")[0] not in (node.partition(".")[0] for node in nodes)
 
 
@@ -333,8 +333,8 @@ def _readable(read: Callable[..., T], name: str, environ: Environ, *arguments: A
     try:
         return read(environ.get(name, ""), *arguments)
     except ValueError as error:
-        why = str(error).replace("\nhint: ", "; ")
-        raise UsageError(f"{name} cannot be read: {why}; type unset {name}, or mend it") from None
+        line = f"{name} cannot be read: {error}; type unset {name}, or mend it"
+        raise UsageError(line) from None
 
 
 def _srun(n: int, environ: Environ, command: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.world import hostlist, slurm, tasks_per_node
+from spawnlaunch.world import lists, slurm
 from spawnlaunch.world.facts import Environ
 
 CPUS_HERE = "SLURM_CPUS_ON_NODE"
@@ -97,15 +97,15 @@ def _of_job(environ: Environ) -> list[Part]:
 
 def _of_step(environ: Environ) -> list[Part]:
     """The tasks of a step's nodes, which are listed without regard to the components."""
-    names = hostlist.expand(environ[slurm.STEP_NODELIST])
+    names = lists.expand(environ[slurm.STEP_NODELIST])
     counts = environ[slurm.STEP_TASKS_PER_NODE]
-    tasks = {name: tasks_per_node.tasks_on(counts, i) for i, name in enumerate(names)}
-    lists = slurm.of_components(slurm.JOB_NODELIST, environ)
+    tasks = {name: lists.tasks_on(counts, i) for i, name in enumerate(names)}
+    groups = slurm.of_components(slurm.JOB_NODELIST, environ)
     found = {}
-    for group, name in lists.items():
-        hosts = [host for host in hostlist.expand(environ[name]) if host in tasks]
+    for group, name in groups.items():
+        hosts = [host for host in lists.expand(environ[name]) if host in tasks]
         if hosts:
             found[group] = Part("", len(hosts), sum(tasks[host] for host in hosts))
-    if len(found) == len(lists):
+    if len(found) == len(groups):
         return list(found.values())
     return [part._replace(group=f"--het-group={group} ") for group, part in found.items()]

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from spawnlaunch.world.hostlist import HostlistError, expand
+from spawnlaunch.world.lists import ListError, expand
 from tests.support.required import require_programs
 from tests.world.random_lists import random_list
 
@@ -36,7 +36,7 @@ def test_loose_separators_mean_what_they_mean_to_scontrol(scontrol, hostlist):
 @pytest.mark.parametrize("hostlist", ["n[3-1]", "n[]", "n[1,,2]", "n[a]", "n[1-2-3]", "n[-1]"])
 def test_what_scontrol_refuses_is_refused(scontrol, hostlist):
     assert scontrol([hostlist]) == [[]]
-    with pytest.raises(HostlistError):
+    with pytest.raises(ListError):
         expand(hostlist)
 
 

@@ -1,0 +1,224 @@
+"""Lists of hosts and of tasks, read without ``scontrol``, which containers often lack.
+
+A host list of Slurm is entries separated by commas or white space. An entry is a name in which
+every pair of brackets holds numbers and ranges of numbers:
+
+    gpu7                     gpu7
+    gpu[1-3]                 gpu1 gpu2 gpu3
+    gpu[1,5-6]               gpu1 gpu5 gpu6
+    gpu[08-10]               gpu08 gpu09 gpu10            padded as the range's first number is
+    gpu[0-8:4]               gpu0 gpu4 gpu8               every fourth
+    gpu[1-2]-ib              gpu1-ib gpu2-ib              Slurm 23.11 and later
+    rack[1-2]node[3-4]       rack1node3 rack1node4 rack2node3 rack2node4
+    login,gpu[1-2],gpu1      login gpu1 gpu2 gpu1         a host may come twice
+
+The order is that of ``scontrol show hostnames``, because SLURM_NODEID counts in it: the last
+bracket of a name turns fastest, then the first, the second and so on.
+
+The tasks per node follow the node list, not the ranks, with equal neighbours folded:
+
+    2(x3),1                  2 tasks on nodes 0, 1 and 2; 1 task on node 3
+
+The file of SLURM_HOSTFILE has a host for each task, in the order of ranks:
+
+    # who sits where         a comment, to the end of the line
+    node3*2                  the next two ranks
+    node1,node[4-5]          one each
+
+Sources: slurm.conf(5), NodeName; scontrol(1), "show hostnames"; srun(1), SLURM_HOSTFILE and
+SLURM_STEP_TASKS_PER_NODE; Slurm's src/common/proc_args.c and its 23.11 changelog for suffixes.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch.reading import excerpt, file_text, is_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import TypeAlias, TypeVar
+
+    T = TypeVar("T")
+    Bracket: TypeAlias = tuple[int, str]  # what stands between two brackets, and where
+    Entry: TypeAlias = tuple[list[str], list[Bracket]]  # the texts around the brackets: one more
+
+MAX_HOSTS = 1_000_000  # beyond any machine; expand() of a mistyped range must not eat the memory
+MAX_BRACKETS = 32  # in one name; Slurm itself nests far fewer
+WHITE_SPACE = str.maketrans(" \t\n", ",,,")
+
+
+class ListError(ValueError):
+    """A list that cannot be read; the message says what stands where, and what to write."""
+
+
+def first_host(text: str) -> str:
+    """The first host of a list. Reads no further than it takes. Raises ListError."""
+    return next(hosts(text))
+
+
+def expand(text: str) -> list[str]:
+    """Every host in order, repetitions kept. Raises ListError, also above MAX_HOSTS."""
+    if (total := count(text)) > MAX_HOSTS:
+        raise ListError(
+            f"host list {excerpt(text)} names {total} hosts, more than {MAX_HOSTS}; look for a "
+            "range with a digit too many"
+        )
+    return list(hosts(text))
+
+
+def count(text: str) -> int:
+    """How many hosts the list names, from the ends of its ranges. Raises ListError."""
+    total = 0
+    for _, brackets in _entries(text):
+        product = 1
+        for bracket in brackets:
+            product *= sum(len(numbers) for numbers, _ in _ranges(text, bracket))
+        total += product
+    return total
+
+
+def hosts(text: str) -> Iterator[str]:
+    """The hosts one by one, each read when it is asked for. Raises ListError."""
+    for entry in _entries(text):
+        yield from _hosts_of(text, entry)
+
+
+def _hosts_of(text: str, entry: Entry) -> Iterator[str]:
+    (name, *rest), brackets = entry
+    for numbers in _combinations(text, _turned(brackets)):
+        yield name + "".join(map(str.__add__, _turned(numbers), rest))
+
+
+def _turned(items: list[T]) -> list[T]:
+    """All but the last in reverse: from the order in the name to that of turning, and back."""
+    return [*items[-2::-1], *items[-1:]]
+
+
+def _combinations(text: str, brackets: list[Bracket]) -> Iterator[list[str]]:
+    """Every choice of one number per bracket, the last turning fastest; nothing is stored."""
+    if not brackets:
+        yield []
+        return
+    for slower in _combinations(text, brackets[:-1]):
+        for numbers, width in _ranges(text, brackets[-1]):
+            for number in numbers:
+                yield [*slower, f"{number:0{width}d}"]
+
+
+def _entries(text: str) -> Iterator[Entry]:
+    """Cut the list at commas and spaces outside brackets; like Slurm, skip empty entries."""
+    flat, position, is_empty = text.translate(WHITE_SPACE) + ",", 0, True
+    while position < len(flat):
+        entry, position = _entry(text, flat, position)
+        if entry != ([""], []):
+            is_empty = False
+            yield entry
+    if is_empty:
+        raise ListError(
+            f"host list {excerpt(text)} names no host; a host list reads like gpu7 or gpu[1-3,5]"
+        )
+
+
+def _entry(text: str, flat: str, position: int) -> tuple[Entry, int]:
+    """The entry at `position`, and where the next begins. `flat` has commas for white space."""
+    outside: list[str] = []
+    brackets: list[Bracket] = []
+    while True:
+        comma = flat.index(",", position)
+        opening = flat.find("[", position, comma)
+        end = comma if opening < 0 else opening
+        if (stray := flat.find("]", position, end)) >= 0:
+            raise _error(text, stray, "this ] closes no [; remove it, or open it: gpu[1-3]")
+        outside.append(flat[position:end])
+        if opening < 0:
+            return (outside, brackets), comma + 1
+        closing = flat.find("]", opening)
+        if closing < 0 or "[" in flat[opening + 1 : closing]:
+            raise _error(text, opening, "this [ is not closed; close it: gpu[1-3]")
+        if len(brackets) == MAX_BRACKETS:
+            raise _error(text, opening, "too many brackets in a name; put commas between hosts")
+        brackets.append((opening + 1, text[opening + 1 : closing]))
+        position = closing + 1
+
+
+def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
+    """The numbers between two brackets, range by range, each with the digits it is padded to."""
+    position, inside = bracket
+    for item in inside.split(","):
+        ends, colon, step = item.partition(":")
+        first, dash, last = ends.partition("-")
+        digits = (first, last if dash else first, step if colon else "1")
+        if not all(map(is_number, digits)) or not int(digits[2]) or (colon and not dash):
+            raise _error(
+                text,
+                position,
+                f"{excerpt(item)} is no number, of at most 18 digits, and no range of numbers; "
+                "write gpu[1-3,5], or gpu[0-8:4] for every fourth",
+            )
+        low, high, stride = map(int, digits)
+        if high < low:
+            raise _error(text, position, f"{item} runs backwards; write [{last}-{first}]")
+        yield range(low, high + 1, stride), len(first)
+        position += len(item) + 1
+
+
+def tasks_on(counts: str, node: int) -> int:
+    """Tasks on node number `node` (SLURM_NODEID). Raises ListError."""
+    first = 0
+    for tasks, nodes in runs(counts):
+        if first <= node < first + nodes:
+            return tasks
+        first += nodes
+    raise ListError(
+        f"tasks per node {excerpt(counts)}: there is no node number {node}, only 0 to {first - 1}"
+    )
+
+
+def runs(counts: str) -> Iterator[tuple[int, int]]:
+    """(tasks on each, number of nodes) per entry; never unfolded. Raises ListError."""
+    position = 0
+    for entry in counts.split(","):
+        tasks, bracket, nodes = entry.partition("(x")
+        nodes = (nodes[:-1] if nodes.endswith(")") else "") if bracket else "1"
+        if not (is_number(tasks) and is_number(nodes) and int(nodes)):
+            why = f"{excerpt(entry)} is neither a count nor a repeated count; write 2(x3),1 for "
+            why += "2 tasks on each of three nodes, then 1"
+            raise _error(counts, position, why, "tasks per node")
+        yield int(tasks), int(nodes)
+        position += len(entry) + 1
+
+
+def _error(text: str, position: int, why: str, what: str = "host list") -> ListError:
+    """`position` counts from 0; people count characters from 1."""
+    return ListError(f"{what} {excerpt(text, position)}, character {position + 1}: {why}")
+
+
+def hosts_of_tasks(path: str, tasks: int) -> list[str]:
+    """The hosts of the first `tasks` ranks in a SLURM_HOSTFILE; none where it is unreadable.
+
+    >>> hosts_of_tasks("/no/such/file", 2)
+    []
+    """
+    found: list[str] = []
+    try:
+        for line in (file_text(path) or "").splitlines():
+            text = line.partition("#")[0]
+            for outside, brackets in _entries(text) if text.strip() else ():
+                outside[-1], _, times = outside[-1].partition("*")
+                for host in _hosts_of(text, (outside, brackets)):
+                    found += [host] * min(int(times) if is_number(times) else 1, tasks)
+                    if len(found) >= min(tasks, MAX_HOSTS):
+                        return found[:tasks]
+    except ListError:
+        return []
+    return found
+
+
+def unique_hosts(path: str) -> tuple[str, ...]:
+    """The first word of each line, each once, as PBS, Grid Engine and LSF write a line a slot.
+
+    >>> unique_hosts("/no/such/file")
+    ()
+    """
+    lines = (file_text(path) or "").splitlines() if path else []
+    return tuple(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
