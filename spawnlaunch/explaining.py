@@ -16,8 +16,7 @@ from spawnlaunch.run import once
 from spawnlaunch.run.environment import changes
 from spawnlaunch.run.routes import short
 from spawnlaunch.run.worker import Worker
-from spawnlaunch.world import Resolution
-from spawnlaunch.world.facts import Fact
+from spawnlaunch.world.model import Fact, Resolution
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def _source(fact: Fact) -> dict[str, Any]:
     return {
         "value": fact.value,
         "source": fact.source,
-        "lost": [lost._asdict() for lost in fact.lost],
+        "lost": [each._asdict() for each in fact.rejected],
     }
 
 
@@ -140,8 +139,8 @@ def as_text(it: Explanation, colour: bool) -> Iterator[str]:
     for name, fact in it.resolution.sources.items():
         value = "unknown" if fact.value is None else fact.value
         yield f"{name:16}  {value!s:20}  {fact.source}"
-        for lost in fact.lost:
-            yield f"{'':16}    not {lost.value} from {lost.source}: {lost.why}"
+        for each in fact.rejected:
+            yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
     yield ""
     yield picture(it.node, it.seats.bindings, it.seats.allowed, colour)
     yield from _same_with_srun(it)

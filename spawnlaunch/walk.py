@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-from spawnlaunch import cli, node, world
+from spawnlaunch import cli, node
 from spawnlaunch.binding import decide
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import FlagsError
@@ -17,7 +17,8 @@ from spawnlaunch.node.visible import Visible, named, visible
 from spawnlaunch.run import routes, worker
 from spawnlaunch.run.say import say
 from spawnlaunch.run.worker import Launch
-from spawnlaunch.world.place import Capacity
+from spawnlaunch.world.model import Capacity
+from spawnlaunch.world.resolve import refuse_copies, resolve_world, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from spawnlaunch.node import Node
     from spawnlaunch.request import Request
-    from spawnlaunch.world import Resolution
+    from spawnlaunch.world.model import Resolution
 
 
 def walk(
@@ -46,10 +47,10 @@ def walk(
     machine = node.read(request.sysfs_root, request.allowed_cpus)
     seen = visible(machine, environ)
 
-    resolution = world.resolve(request, environ, hostname, _capacity(machine, seen, environ))
-    world.refuse_copies(request, resolution)
+    resolution = resolve_world(request, environ, hostname, _capacity(machine, seen, environ))
+    refuse_copies(request, resolution)
     _refuse_what_needs_a_parent(request, resolution, environ)
-    resolution, held_port = world.settle(resolution, environ, hostname)
+    resolution, held_port = settle(resolution, environ, hostname)
 
     seats = decide.decide(request, machine, seen, resolution.world, environ)
 
@@ -100,24 +101,24 @@ def _refuse_what_needs_a_parent(
     """What no launcher can do in this mode, or none of several. Raises FlagsError."""
     me = resolution.world
     if request.max_restarts and _has_several_nodes(resolution):
-        from spawnlaunch.world import advised
+        from spawnlaunch.world import advice
 
         raise FlagsError(
             "--max-restarts starts the workers of one machine anew, and this job has "
             f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave it "
             "out, and have Slurm start the whole job anew: #SBATCH --requeue, and behind srun: "
-            + advised.requeue(request.max_restarts)
+            + advice.requeue(request.max_restarts)
         )
     if me.mode != "task":
         return
     if request.need_parent:
-        from spawnlaunch.world import advised
+        from spawnlaunch.world import advice
 
         manager, n = resolution.managers[0], me.local_world_size
         raise FlagsError(
             f"{request.need_parent[0]} needs a launcher that stays above its workers, and in task "
             "mode there is none; type (all other options as they were) one launcher per node: "
-            + advised.launcher_per_node(request, manager, environ, n)
+            + advice.launcher_per_node(request, manager, environ, n)
         )
     if request.log_dir and not request.redirects.used:
         raise FlagsError(

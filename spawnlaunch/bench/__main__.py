@@ -14,7 +14,7 @@ from spawnlaunch.bench.flags import NAME, BenchRequest, parse
 from spawnlaunch.binding import openmp
 from spawnlaunch.errors import UsageError
 from spawnlaunch.printing import print_error, print_page
-from spawnlaunch.world import detect
+from spawnlaunch.world import managers
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
@@ -51,7 +51,7 @@ def _launch(options: BenchRequest, argv: Sequence[str]) -> NoReturn:
     So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
     else says how many ranks there are, there is one for each device, or else for each CPU.
     """
-    nproc = options.nproc or (None if detect.managers(os.environ) else "auto")
+    nproc = options.nproc or (None if managers.detect(os.environ) else "auto")
     count = [] if nproc is None else ["--nproc", str(nproc)]
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's

@@ -35,7 +35,7 @@ from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.request import Program, Request
 from spawnlaunch.run.environment import MARK
 from spawnlaunch.values import Policy
-from spawnlaunch.world import World
+from spawnlaunch.world.model import World
 
 OWN_DEVICES = (
     "each rank sees other devices; start one launcher per node, which sees them all: srun "

@@ -27,7 +27,7 @@ from spawnlaunch.bench.workloads.timing import Rank
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.errors import UsageError
 from spawnlaunch.printing import print_error, print_page
-from spawnlaunch.world.ports import hold_free_port
+from spawnlaunch.world.host import hold_free_port
 
 PROGRESS_CHARS = 60
 COMMAND = "command"  # the workload that is the user's own

@@ -14,7 +14,7 @@ from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, step_devices
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request
-from spawnlaunch.world import World
+from spawnlaunch.world.model import World
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -52,15 +52,15 @@ def _derive_world() -> None:
     """Without a launcher of workers, under srun or mpirun alone, find out who we are ourselves."""
     if all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return
-    from spawnlaunch import world
     from spawnlaunch.request import Program, Request
-    from spawnlaunch.world.place import Capacity
+    from spawnlaunch.world.model import Capacity
+    from spawnlaunch.world.resolve import resolve_world, settle
 
     request = Request(program=Program("bundled", "", ()), python=sys.executable)
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
     one = Capacity(devices=0, cpus=1)  # who is no launcher is one rank
-    resolution = world.resolve(request, told, os.uname().nodename, one)
-    resolution, _ = world.settle(resolution, os.environ, os.uname().nodename)
+    resolution = resolve_world(request, told, os.uname().nodename, one)
+    resolution, _ = settle(resolution, os.environ, os.uname().nodename)
     me = resolution.world
     os.environ.update(
         RANK=str(me.rank),

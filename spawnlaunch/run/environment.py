@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from spawnlaunch.binding.plan import Binding
     from spawnlaunch.request import Request
-    from spawnlaunch.world import World
+    from spawnlaunch.world.model import World
 
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher

@@ -3,7 +3,7 @@
 It matters where the outputs of all come together: below a daemon of the resource manager. Flags
 that cannot be are the same in every task, and rank 0 speaks of them. Any other error may be one
 node's, so the first task of each node that comes to it says it: it holds a lock that is named after
-the daemon and the error, an abstract socket as those of `world.ports`, and who finds it taken is
+the daemon and the error, an abstract socket as those of `world.host`, and who finds it taken is
 silent.
 
 Who is silent waits before it ends. srun --kill-on-bad-exit ends all tasks with the first, and the
@@ -23,11 +23,10 @@ from zlib import crc32
 from spawnlaunch.errors import FlagsError, UsageError
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import signal
-from spawnlaunch.world import detect
-from spawnlaunch.world.ancestors import nearest
-from spawnlaunch.world.copies import STARTERS
-from spawnlaunch.world.facts import Environ
-from spawnlaunch.world.manager import TASKS
+from spawnlaunch.world import managers
+from spawnlaunch.world.managers import STARTERS
+from spawnlaunch.world.model import TASKS, Environ
+from spawnlaunch.world.processes import nearest
 
 WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
 NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
@@ -41,7 +40,7 @@ def daemon_of_many(environ: Environ) -> int | None:
 
     None where nothing has started tasks, for the only task, and in a batch script or a shell.
     """
-    found = detect.managers(environ)
+    found = managers.detect(environ)
     is_alone = bool(found) and (found[0].kind != TASKS or _answer("world_size", environ) == 1)
     return None if is_alone else nearest(STARTERS)
 
@@ -67,7 +66,7 @@ def refuse(error: UsageError, environ: Environ) -> None:
 def _answer(question: str, environ: Environ) -> int | None:
     """The rank of this task, or the number of tasks; None where it cannot be read."""
     try:
-        found = detect.managers(environ)
+        found = managers.detect(environ)
         fact = found[0].answer(question, environ) if found else None
     except UsageError:
         return None

@@ -72,9 +72,9 @@ def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str]:
     """The grace, cut where Slurm kills us before it is over, and why."""
     if not environ.get("SLURM_JOB_ID"):
         return request.grace_s, ""
-    from spawnlaunch.world import slurm_conf
+    from spawnlaunch.world import slurm_site
 
-    most_s = slurm_conf.longest_grace_s(environ)
+    most_s = slurm_site.longest_grace_s(environ)
     if most_s is None or request.grace_s <= most_s:
         return request.grace_s, ""
-    return most_s, f" (Slurm's KillWait is {slurm_conf.kill_wait_s(environ)} s)"
+    return most_s, f" (Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s)"

@@ -17,7 +17,7 @@ from functools import cache
 from spawnlaunch.reading import file_text
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.environment import MARK
-from spawnlaunch.world.ancestors import are_numbers_ours
+from spawnlaunch.world.processes import are_numbers_ours
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

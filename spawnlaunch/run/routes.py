@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spawnlaunch.request import Request
-    from spawnlaunch.world import World
+    from spawnlaunch.world.model import World
 
 FILES = {STDOUT: "stdout.log", STDERR: "stderr.log"}  # torchrun's names
 DIRECTORY = "{run}/attempt_{restart}/{rank}"  # torchrun's, but by the global rank

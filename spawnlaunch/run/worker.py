@@ -10,7 +10,6 @@ from spawnlaunch.run import routes
 from spawnlaunch.run.environment import COLUMNS, ERROR_FILE, MARK, STACK_SIGNAL, environment
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import STACKS, set_default, signal
-from spawnlaunch.world import anew
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from spawnlaunch.binding.plan import Binding
     from spawnlaunch.request import Program, Request
     from spawnlaunch.run.routes import Route, Routes
-    from spawnlaunch.world import Resolution, World
-    from spawnlaunch.world.ports import HeldPort
+    from spawnlaunch.world.host import HeldPort
+    from spawnlaunch.world.model import Resolution, World
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
@@ -76,7 +75,9 @@ def renewed(launch: Launch) -> Launch:
 
     Raises UsageError where none is free.
     """
-    resolution, held_port = anew(launch.resolution, launch.environ)
+    from spawnlaunch.world.host import renew_port
+
+    resolution, held_port = renew_port(launch.resolution, launch.environ)
     return launch._replace(resolution=resolution, held_port=held_port)
 
 

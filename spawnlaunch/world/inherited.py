@@ -14,26 +14,25 @@ below it is one task's own, and is not taken.
 from __future__ import annotations
 
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.world.facts import Environ, Fact, Lost, port
+from spawnlaunch.world.model import (
+    AGENT_STORE,
+    LOCAL,
+    MASTER,
+    MAX_PORT,
+    OUTER,
+    RANKS,
+    RUN_ID,
+    Fact,
+    Rejected,
+    number,
+    text,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-RANKS = {
-    "RANK": "rank",
-    "WORLD_SIZE": "world_size",
-    "LOCAL_RANK": "local_rank",
-    "LOCAL_WORLD_SIZE": "local_world_size",
-    "NODE_RANK": "node_rank",
-    "GROUP_RANK": "node_rank",
-    "GROUP_WORLD_SIZE": "nnodes",
-}
-RUN_ID = "TORCHELASTIC_RUN_ID"  # every launcher sets it in all its workers, and no user does
-# TORCHELASTIC_ERROR_FILE is not among them: a user may name the file that receives the error.
-OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
-AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
-MASTER = {"MASTER_ADDR": "master_addr", "MASTER_PORT": "master_port"}
+    from spawnlaunch.world.model import Environ, Evidence, Facts
 
 LEFT = "left by an outer launcher: what stands beside it contradicts"
 BELOW = (
@@ -46,46 +45,65 @@ class Inherited(NamedTuple):
     """What is taken of MASTER_ADDR and MASTER_PORT, and what is not."""
 
     kept: Mapping[str, Fact] = {}  # by variable
-    left: tuple[str, ...] = ()  # variables that an outer launcher left, as NAME=value
-    lost: Mapping[str, str] = {}  # why the master's other variables are not taken
-    own: Mapping[str, str] = {}  # likewise, of what this task may have and no other
+    stale: tuple[str, ...] = ()  # variables that an outer launcher left, as NAME=value
+    rejected: Mapping[str, str] = {}  # why the master's other variables are not taken
+    own: tuple[str, ...] = ()  # those of them that this task may have and no other
 
 
-def has_master(environ: Environ) -> bool:
-    """Whether there is anything that launchers could disagree about."""
-    return any(environ.get(name) for name in MASTER)
-
-
-def of_one_launcher(environ: Environ, facts: dict[str, Fact]) -> Inherited:
-    """For the launcher of all ranks."""
-    left = stale(environ, facts)
-    if not left:
-        return Inherited(_master(environ))
-    return Inherited({}, left, {name: LEFT for name in MASTER if environ.get(name)})
-
-
-def of_several(
-    environ: Environ, given: Environ, facts: dict[str, Fact], host: str | None
+def read_inherited(
+    mode: str,
+    it: Evidence,
+    facts: Facts,
+    host: Fact | None,
+    given: Callable[[], Environ | None] | None,
 ) -> Inherited:
-    """For launchers that cannot ask each other. `host` is that of rank 0, where it is certain.
+    """What is taken, by the rule of those who must agree.
 
-    Only what is equal in all of them counts: what was `given` to all, the sizes, and the host.
+    `host` is that of rank 0, as far as it is known; the manager in the evidence is the authority,
+    and `given` tells what it gave to all ranks. Of what several launchers inherit only that counts
+    which is equal in all of them: what all were given, the sizes, and the host where it is certain.
     """
-    left = stale(environ, facts)
-    if given.get(RUN_ID):
-        return Inherited({}, left, {name: LEFT for name in MASTER if environ.get(name)})
-    alone = facts["world_size"].value == facts["local_world_size"].value
-    kept, lost = _master(given), {}
-    why = _why_useless(kept["MASTER_ADDR"].value, host, alone) if "MASTER_ADDR" in kept else ""
-    if why:
-        del kept["MASTER_ADDR"]
-        lost["MASTER_ADDR"] = why
-    own = {
-        name: BELOW.format(name=name, value=environ[name], flag=f"--{question.replace('_', '-')}")
-        for name, question in MASTER.items()
-        if environ.get(name) and environ[name] != given.get(name)
-    }
-    return Inherited(kept, left, {**lost, **own}, own)
+    environ, manager = it.environ, it.manager
+    if manager is not None and manager.gives_ranks:
+        return Inherited()
+    stale, common, certain = _find_stale(environ, facts), environ, None
+    if manager is not None and manager.given:
+        certain = host.value if host else None
+        if any(environ.get(name) for name in MASTER):
+            seen = (given or manager.given)()
+            common = environ if seen is None else seen
+    if stale if mode == LOCAL else common.get(RUN_ID):
+        return Inherited({}, stale, {name: LEFT for name in MASTER if environ.get(name)})
+    addr, port = text("MASTER_ADDR", common), number("MASTER_PORT", common, MAX_PORT)
+    rejected = {}
+    if addr is not None and mode != LOCAL:
+        alone = facts["world_size"].value == facts["local_world_size"].value
+        if why := _why_useless(addr.value, certain, alone):
+            rejected["MASTER_ADDR"] = why
+            addr = None
+    own = []
+    for name, question in MASTER.items():
+        value = environ.get(name)
+        if value and value != common.get(name):
+            flag = f"--{question.replace('_', '-')}"
+            rejected[name] = BELOW.format(name=name, value=value, flag=flag)
+            own.append(name)
+    found = {"MASTER_ADDR": addr, "MASTER_PORT": port}
+    kept = {name: fact for name, fact in found.items() if fact is not None}
+    return Inherited(kept, stale, rejected, tuple(own))
+
+
+def _find_stale(environ: Environ, facts: Facts) -> tuple[str, ...]:
+    """The inherited variables, as NAME=value, that contradict what was derived."""
+    names = [
+        name
+        for name, question in RANKS.items()
+        if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
+    ]
+    names += [name for name in OUTER if environ.get(name)]
+    if environ.get(AGENT_STORE) == "False":
+        names.remove(AGENT_STORE)
+    return tuple(f"{name}={environ[name]}" for name in names)
 
 
 def _why_useless(addr: str, host: str | None, alone: bool) -> str:
@@ -123,60 +141,34 @@ def _names(addr: str, host: str) -> bool:
     return found == short and not before[-1:].isalnum() and not after[:1].isdigit()
 
 
-def with_lost(facts: dict[str, Fact], it: Inherited, environ: Environ) -> dict[str, Fact]:
-    """The facts, with what was replaced among their lost candidates."""
+def add_rejected(facts: Facts, it: Inherited, environ: Environ) -> Facts:
+    """The facts, with what was replaced among their rejected candidates."""
     result = dict(facts)
-    ranks = {name: LEFT for name in RANKS if it.left and name in environ}
-    for name, why in {**ranks, **it.lost}.items():
+    ranks = {name: LEFT for name in RANKS if it.stale and name in environ}
+    for name, why in {**ranks, **it.rejected}.items():
         question = RANKS.get(name) or MASTER[name]
         fact = result[question]
-        result[question] = fact._replace(lost=(*fact.lost, Lost(environ[name], name, why)))
+        rejected = (*fact.rejected, Rejected(environ[name], name, why))
+        result[question] = fact._replace(rejected=rejected)
     return result
 
 
-def warnings(facts: dict[str, Fact], it: Inherited, environ: Environ) -> list[str]:
-    """What is to be said of what all have."""
-    lost = _replaced(it.lost, facts, environ)
-    left = [*it.left, *(f"{name}={environ[name]}" for name, why in lost.items() if why == LEFT)]
-    said = [f"replaced what an outer launcher or a profile left: {' '.join(left)}"] if left else []
-    return said + [
-        f"replaced {name}={environ[name]}, {why}"
-        for name, why in lost.items()
-        if why != LEFT and name not in it.own
-    ]
-
-
-def own_warnings(facts: dict[str, Fact], it: Inherited, environ: Environ) -> tuple[str, ...]:
-    """What is to be said of what this task may have and no other."""
-    own = _replaced(it.own, facts, environ)
-    return tuple(f"replaced {name}={environ[name]}, {why}" for name, why in own.items())
-
-
-def _replaced(lost: Mapping[str, str], facts: dict[str, Fact], environ: Environ) -> dict[str, str]:
-    """Those of the lost variables that have another value now, and not by a flag."""
-    return {
-        name: why
-        for name, why in lost.items()
-        if not facts[MASTER[name]].source.startswith("--")
-        and str(facts[MASTER[name]].value) != environ[name]
-    }
-
-
-def stale(environ: Environ, facts: dict[str, Fact]) -> tuple[str, ...]:
-    """The inherited variables, as NAME=value, that contradict what was derived."""
-    names = [
-        name
-        for name, question in RANKS.items()
-        if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
-    ]
-    names += [name for name in OUTER if environ.get(name)]
-    if environ.get(AGENT_STORE, "False") != "False":
-        names.append(AGENT_STORE)
-    return tuple(f"{name}={environ[name]}" for name in names)
-
-
-def _master(environ: Environ) -> dict[str, Fact]:
-    """MASTER_ADDR and MASTER_PORT, where they are set. Raises UsageError where the port is none."""
-    addr, number = environ.get("MASTER_ADDR"), port("MASTER_PORT")(environ)
-    kept = {"MASTER_ADDR": Fact(addr, "MASTER_ADDR") if addr else None, "MASTER_PORT": number}
-    return {name: fact for name, fact in kept.items() if fact}
+def find_warnings(
+    facts: Facts, it: Inherited, environ: Environ
+) -> tuple[list[str], tuple[str, ...]]:
+    """What is to be said of what all have, and of what this task may have and no other."""
+    stale = list(it.stale)
+    of_all: list[str] = []
+    own: list[str] = []
+    for name, why in it.rejected.items():
+        fact = facts[MASTER[name]]
+        if fact.source.startswith("--") or str(fact.value) == environ[name]:
+            continue  # a flag has replaced it, or nothing
+        if why == LEFT:
+            stale.append(f"{name}={environ[name]}")
+        else:
+            said = own if name in it.own else of_all
+            said.append(f"replaced {name}={environ[name]}, {why}")
+    if stale:
+        of_all.insert(0, f"replaced what an outer launcher or a profile left: {' '.join(stale)}")
+    return of_all, tuple(own)

@@ -11,15 +11,16 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from spawnlaunch import cli, world
+from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world import detect
-from spawnlaunch.world.place import Capacity
+from spawnlaunch.world import managers
+from spawnlaunch.world.model import Capacity, Resolution
+from spawnlaunch.world.resolve import resolve_world
 from tests.fuzz.engine import Subject, explained, once_in, plain_line, some
 from tests.fuzz.values import slip, text
 from tests.support.launching import FOREIGN, REPORTER
 
-HERE = Path(world.__path__[0]).parent
+HERE = Path(cli.__file__).parent
 HET_GROUPS = [f"SLURM_JOB_NODELIST_{word}_GROUP_{i}" for word in ("HET", "PACK") for i in (0, 1)]
 HOSTS = [
     *("node0", "node[0-1]", "node[0-3],login", "node[0-", "a[1-3]b[2,4]", "x[1-999999999999]"),
@@ -66,7 +67,7 @@ class Case(NamedTuple):
 def draw(random: Random) -> Case:
     """All that a manager or two need, mostly readable, and anything beside it."""
     environ = {}
-    for manager in some(random, detect.every(), 2):
+    for manager in some(random, managers.every(), 2):
         environ |= {name: plausible(random) for name in manager.needs}
     for name in some(random, [*NAMES, *OTHERS] if once_in(random, 3) else NAMES, 12):
         environ[name] = value(random)
@@ -116,9 +117,9 @@ def judge_world(words: list[str], environ: Mapping[str, str]) -> None:
     json.dumps([*found.sources.values(), *found.warnings])
 
 
-def resolve(words: list[str], environ: Mapping[str, str]) -> world.Resolution:
+def resolve(words: list[str], environ: Mapping[str, str]) -> Resolution:
     request = cli.parse([*words, str(REPORTER)], environ, "python")
-    return world.resolve(request, environ, "node1.cluster", Capacity(devices=0, cpus=2))
+    return resolve_world(request, environ, "node1.cluster", Capacity(devices=0, cpus=2))
 
 
 def made(case: Case, directory: str) -> dict[str, str]:

@@ -8,9 +8,9 @@ import socket
 import subprocess
 import sys
 
-from spawnlaunch.world.ports import RANGE
+from spawnlaunch.world.master import FREE_PORTS
 
 _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, len(RANGE) + 100), most))
-taken = [socket.create_server(("", port)) for port in RANGE]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, len(FREE_PORTS) + 100), most))
+taken = [socket.create_server(("", port)) for port in FREE_PORTS]
 sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from spawnlaunch.world.ports import hold_free_port
+from spawnlaunch.world.host import hold_free_port
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row, typed
 from tests.messages.sites import Site, sites

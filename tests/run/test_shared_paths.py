@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world.ports import hold_free_port
+from spawnlaunch.world.host import hold_free_port
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, explain, launch, start
 
 TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",

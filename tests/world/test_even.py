@@ -2,9 +2,10 @@
 
 import pytest
 
-from spawnlaunch import cli, world
+from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world.place import Capacity
+from spawnlaunch.world.model import Capacity, World
+from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import REPORTER
 
 COUNTED = 4
@@ -34,10 +35,10 @@ KUBEFLOW = {
 }
 
 
-def derived(flags: list[str], environ: dict[str, str]) -> world.World:
+def derived(flags: list[str], environ: dict[str, str]) -> World:
     """The world of a node on which there are COUNTED of anything."""
     request = cli.parse([*flags, str(REPORTER)], environ, "python")
-    return world.resolve(request, environ, "node1", Capacity(COUNTED, COUNTED)).world
+    return resolve_world(request, environ, "node1", Capacity(COUNTED, COUNTED)).world
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from spawnlaunch import world
 
-MODULES = [f"spawnlaunch.world.{info.name}" for info in pkgutil.iter_modules(world.__path__)]
+MODULES = [info.name for info in pkgutil.walk_packages(world.__path__, "spawnlaunch.world.")]
 
 
 @pytest.mark.parametrize("name", ["spawnlaunch.values", *MODULES])

@@ -5,27 +5,27 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from spawnlaunch.world import ports
+from spawnlaunch.world import host
 from tests.support.launching import WORKERS, launch, reports
 
 
 def test_a_held_port_is_given_to_nobody_else_until_it_is_let_go():
-    first = ports.hold_free_port(seed=0)
-    second = ports.hold_free_port(seed=0)
+    first = host.hold_free_port(seed=0)
+    second = host.hold_free_port(seed=0)
     assert first.port != second.port
     first.lock.close()
     second.lock.close()
-    third = ports.hold_free_port(seed=0)
+    third = host.hold_free_port(seed=0)
     third.lock.close()
     assert third.port == first.port
 
 
 def test_a_port_with_a_listener_is_passed_over():
-    held = ports.hold_free_port(seed=17)
+    held = host.hold_free_port(seed=17)
     held.lock.close()
     with socket.create_server(("127.0.0.1", held.port)):
-        assert not ports.is_free(held.port)
-        other = ports.hold_free_port(seed=17)
+        assert not host.is_free(held.port)
+        other = host.hold_free_port(seed=17)
         other.lock.close()
     assert other.port != held.port
 
@@ -34,7 +34,7 @@ def test_a_port_with_a_listener_is_passed_over():
     ("low", "high"), [(32768, 60999), (1024, 28000), (20000, 65535), (1024, 65535), (0, -1)]
 )
 def test_candidates_lie_outside_the_ephemeral_range_where_there_are_any(low, high):
-    candidates = ports._candidates(low, high)
+    candidates = host._candidates(low, high)
     assert len(candidates) > 0
     if (low, high) != (1024, 65535):
         assert not [port for port in candidates if low <= port <= high]
@@ -44,6 +44,6 @@ def test_eight_launches_at_once_get_eight_ports():
     with ThreadPoolExecutor(8) as pool:
         done = list(pool.map(lambda _: launch("--nproc", 1, WORKERS / "report.py"), range(8)))
     found = [int(reports(d.stdout)[0]["environ"]["MASTER_PORT"]) for d in done]
-    low, high = ports.ephemeral_range()
+    low, high = host.ephemeral_range()
     assert len(set(found)) == 8
     assert not [port for port in found if low <= port <= high]

@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from spawnlaunch import cli, world
+from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
-from spawnlaunch.world.place import Capacity
+from spawnlaunch.world.model import Capacity, World
+from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import WORKERS
 from tests.world.slurm_jobs import Job, Task, random_job
 
@@ -39,7 +40,7 @@ def outcome(job: Job, says: str) -> str:
     request = cli.parse(words, {}, "python")
     found = [derived(task, request) for task in job.tasks]
     refusals = [each for each in found if isinstance(each, str)]
-    worlds = [each for each in found if isinstance(each, world.World)]
+    worlds = [each for each in found if isinstance(each, World)]
     if not worlds:
         return "all refuse"
     first = found[ranks(job).index(0)]
@@ -63,13 +64,13 @@ def ranks(job: Job) -> list[int]:
     return [int(task.environ[name]) for task in job.tasks]
 
 
-def derived(task: Task, request: Request) -> world.World | str:
+def derived(task: Task, request: Request) -> World | str:
     """The world of a task, or the line that refuses it."""
 
     devices = 0 if isinstance(request.nproc, int) else task.devices
     capacity = Capacity(devices, task.devices)
     try:
-        found = world.resolve(request, task.environ, task.hostname, capacity, lambda: task.given)
+        found = resolve_world(request, task.environ, task.hostname, capacity, lambda: task.given)
     except UsageError as error:
         return str(error)
     return found.world

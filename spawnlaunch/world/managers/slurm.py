@@ -18,26 +18,23 @@ Source: srun(1), "Output environment variables"; Slurm's src/common/env.c.
 
 from __future__ import annotations
 
-import itertools
 import os
-from itertools import islice
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import excerpt, is_number
-from spawnlaunch.world import lists
-from spawnlaunch.world.ancestors import above, environ_below, nearest
-from spawnlaunch.world.facts import MAX_PORT, Environ, Fact, Reader, first, number, text
-from spawnlaunch.world.manager import HOSTS, TASKS, Manager
+from spawnlaunch.world import lists, processes
+from spawnlaunch.world.model import HOSTS, MAX_PORT, TASKS, Fact, Manager, first, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
 
+    from spawnlaunch.world.model import Environ, Reader
+
     T = TypeVar("T")
 
 JOB_ID = "SLURM_JOB_ID"
-HET_JOB_ID = "SLURM_HET_JOB_ID"  # the first component's job, the same in all of them
 HET_SIZE = "SLURM_HET_SIZE"  # number of components
 STEP_ID = "SLURM_STEP_ID"
 PROCID = "SLURM_PROCID"
@@ -51,10 +48,8 @@ GLOBAL_IDS = "SLURM_GTIDS"  # the ranks of the tasks on this node
 JOB_TASKS = "SLURM_NTASKS"
 JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
-TASK_CPUS = "SLURM_CPUS_PER_TASK"
 JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE"  # noted as the tasks per node are
 NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
-DISTRIBUTION = "SLURM_DISTRIBUTION"
 HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
@@ -70,7 +65,7 @@ def is_shell(environ: Environ) -> bool:
     A person's is `srun --pty`, or salloc's interactive step.
     """
     of_a_person = PTY_PORT in environ and (environ.get(STEP_TASKS) == "1" or _is_typed())
-    return of_a_person or _has_foreign_step(environ)
+    return of_a_person or not is_step(environ)
 
 
 def _is_typed() -> bool:
@@ -81,30 +76,35 @@ def _is_typed() -> bool:
     session = os.getsid(0)
     if os.getpgrp() == session:
         return False
-    below = itertools.takewhile(lambda each: each[1] != DAEMON, above())
-    return session in (pid for pid, _ in below)
+    for pid, name in processes.above():
+        if name == DAEMON:
+            return False
+        if pid == session:
+            return True
+    return False
 
 
 def is_step(environ: Environ) -> bool:
-    """Whether this is within a step with ranks, be it as one of them or in a person's shell."""
-    return STEP_ID in environ and not _has_foreign_step(environ)
+    """Whether this is within a step with ranks, be it as one of them or in a person's shell.
 
-
-def _has_foreign_step(environ: Environ) -> bool:
-    """Whether the STEP variables are not those of a step with ranks that we are in."""
-    return environ.get(STEP_ID) == INTERACTIVE_STEP or _is_elsewhere(environ, started_by())
+    The STEP variables may be those of another step, which a task has inherited.
+    """
+    if environ.get(STEP_ID) in (None, INTERACTIVE_STEP):
+        return False
+    job, _, step = started_by().partition(".")
+    if not step:
+        return True
+    if step in NO_STEPS:
+        return False
+    # The tasks of all components of a heterogeneous step have the first component's job.
+    return bool(environ.get(HET_SIZE)) or (job, step) == (environ.get(JOB_ID), environ[STEP_ID])
 
 
 def started_by() -> str:
     """`JOB.STEP` of the slurmstepd above us, from its title `slurmstepd: [7.batch]`; else ""."""
-    pid = nearest((DAEMON,))
-    if pid is None:
-        return ""
-    try:
-        with open(f"/proc/{pid}/cmdline", errors="replace") as file:
-            return file.read().partition("[")[2].partition("]")[0]
-    except OSError:
-        return ""
+    pid = processes.nearest((DAEMON,))
+    title = processes.read(pid, "cmdline") if pid else ""
+    return title.partition("[")[2].partition("]")[0]
 
 
 def given() -> Environ | None:
@@ -112,24 +112,14 @@ def given() -> Environ | None:
 
     The parent may be a container's runtime that begins with an environment of its own.
     """
-    found = environ_below((DAEMON,))
+    found = processes.environ_below((DAEMON,))
     return found if found is not None and PROCID in found else None
-
-
-def _is_elsewhere(environ: Environ, job_and_step: str) -> bool:
-    """Whether the task started by `job_and_step` has inherited another one's STEP variables."""
-    job, _, step = job_and_step.partition(".")
-    if step in NO_STEPS:
-        return True
-    if not step or environ.get(HET_SIZE):  # whose tasks all have the first component's job
-        return False
-    return (job, step) != (environ.get(JOB_ID), environ.get(STEP_ID))
 
 
 def tasks_listed(environ: Environ) -> Fact | None:
     """The number of ranks that are listed as this node's."""
     ids = environ.get(GLOBAL_IDS, "")
-    return Fact(len(ids.split(",")), f"number of {GLOBAL_IDS}={ids}") if ids else None
+    return Fact(ids.count(",") + 1, f"number of {GLOBAL_IDS}={ids}") if ids else None
 
 
 def tasks_of_this_node(environ: Environ) -> Fact | None:
@@ -137,15 +127,15 @@ def tasks_of_this_node(environ: Environ) -> Fact | None:
     counts, node = environ.get(STEP_TASKS_PER_NODE), _place_in_nodelist(environ)
     if not counts or node is None:
         return None
-    tasks = _readable(lists.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
+    tasks = _read(lists.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
     return Fact(tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})")
 
 
 def _place_in_nodelist(environ: Environ) -> Fact | None:
     """SLURM_NODEID; but the list of a heterogeneous step is sorted, and its node ids are not."""
-    if not _groups(environ):
-        return number(NODEID)(environ)
-    nodes = _readable(lists.expand, STEP_NODELIST, environ)
+    if not of_components(JOB_NODELIST, environ):
+        return number(NODEID, environ)
+    nodes = _read(lists.expand, STEP_NODELIST, environ)
     name = environ.get(NODENAME)
     return Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
 
@@ -156,12 +146,11 @@ def rank_0_host(environ: Environ) -> Fact | None:
     A heterogeneous step's components have each their own distribution, so that of task 0 is not
     known to all. They all go by node 0; and task 0, which knows where it is, is asked by `master`.
     """
-    arbitrary = environ.get(DISTRIBUTION, "").startswith("arbitrary")
-    if not arbitrary or _is_heterogeneous(environ):
+    arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
+    if not arbitrary or _has_several_components(environ):
         return node_0_host(environ)
-    why = f"first host of {HOSTFILE} (arbitrary distribution)"
     name = _first_in_hostfile(environ)
-    return Fact(name, why) if name else None
+    return Fact(name, f"first host of {HOSTFILE} (arbitrary distribution)") if name else None
 
 
 def _first_in_hostfile(environ: Environ) -> str | None:
@@ -169,16 +158,15 @@ def _first_in_hostfile(environ: Environ) -> str | None:
 
     All tasks must find the same, so each compares the whole file with the whole step.
     """
-    path, tasks = environ.get(HOSTFILE), number(STEP_TASKS)(environ)
+    path, tasks = environ.get(HOSTFILE), number(STEP_TASKS, environ)
     if not path or tasks is None:
         return None
     names = lists.hosts_of_tasks(path, min(tasks.value, lists.MAX_HOSTS))
     in_file: dict[str, int] = {}
     for name in names:
         in_file[name] = in_file.get(name, 0) + 1
-    nodes = _readable(lists.expand, STEP_NODELIST, environ)
-    runs = _runs(STEP_TASKS_PER_NODE, environ)
-    each = (tasks for tasks, times in runs for _ in range(times))
+    nodes = _read(lists.expand, STEP_NODELIST, environ)
+    each = (n for n, times in _read_runs(STEP_TASKS_PER_NODE, environ) for _ in range(times))
     return names[0] if names and in_file == dict(zip(nodes, each, strict=False)) else None
 
 
@@ -192,38 +180,52 @@ def node_0_host(environ: Environ) -> Fact | None:
         return None
     for fact in _first_hosts(environ):
         return fact
-    host = _readable(lists.first_host, STEP_NODELIST, environ)
-    return Fact(host, f"first host of {STEP_NODELIST}={nodes}")
+    return _first_of(STEP_NODELIST, environ)
+
+
+def _first_of(name: str, environ: Environ) -> Fact:
+    host = _read(lists.first_host, name, environ)
+    return Fact(host, f"first host of {name}={environ[name]}")
 
 
 def _first_hosts(environ: Environ) -> list[Fact]:
     """The first host of each of a heterogeneous job's components that takes part in this step."""
     groups, nodes = of_components(JOB_NODELIST, environ), environ.get(STEP_NODELIST, "")
-    in_step = set(_readable(lists.expand, STEP_NODELIST, environ)) if groups else set()
+    in_step = set(_read(lists.expand, STEP_NODELIST, environ)) if groups else set()
     found = []
     for name in groups.values():
-        hosts = (host for host in _readable(lists.expand, name, environ) if host in in_step)
-        why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
-        found += [Fact(host, why) for host in islice(hosts, 1)]
+        hosts = (host for host in _read(lists.expand, name, environ) if host in in_step)
+        host = next(hosts, None)
+        if host is not None:
+            why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
+            found.append(Fact(host, why))
     return found
 
 
-def _is_heterogeneous(environ: Environ) -> bool:
+def _has_several_components(environ: Environ) -> bool:
     """Whether several components of a heterogeneous job are in this step."""
     return len(_first_hosts(environ)) > 1
 
 
-def first_node(environ: Environ) -> Fact | None:
-    """The first node of the job, by which an mpirun inside it begins; not of one that is het."""
-    if not environ.get(JOB_ID) or not environ.get(JOB_NODELIST) or environ.get(HET_SIZE):
-        return None
-    host = _readable(lists.first_host, JOB_NODELIST, environ)
-    return Fact(host, f"first host of {JOB_NODELIST}={environ[JOB_NODELIST]}")
+def first_node_of_mpirun(size: str, local_size: str) -> Reader:
+    """A reader of the host of an mpirun's rank 0, by the variables with its sizes, in all and here.
+
+    Inside a Slurm job it begins with the job's first node, unless it was told otherwise. Every rank
+    has the job's list of nodes, so all derive the same host of rank 0. Whether rank 0 is there, as
+    it is not under --rankfile or --host with another order, rank 0 sees.
+    """
+
+    def first_node(environ: Environ) -> Fact | None:
+        is_known = environ.get(JOB_ID) and environ.get(JOB_NODELIST) and not environ.get(HET_SIZE)
+        is_alone = environ[size] == environ[local_size]  # its ranks may be on any node
+        return _first_of(JOB_NODELIST, environ) if is_known and not is_alone else None
+
+    return first_node
 
 
-def _groups(environ: Environ) -> list[str]:
-    """The variables with the node lists of a heterogeneous job's components, in their order."""
-    return list(of_components(JOB_NODELIST, environ).values())
+def own_host_of_mpirun(_: Environ) -> Fact:
+    """SLURMD_NODENAME may be that of mpirun, whose environment Hydra hands on."""
+    return Fact(os.uname().nodename, "its host name")
 
 
 def of_components(name: str, environ: Environ) -> dict[int, str]:
@@ -231,13 +233,12 @@ def of_components(name: str, environ: Environ) -> dict[int, str]:
 
     srun of Slurm 22.05 writes PACK where the manual page says HET.
     """
-    size = number(HET_SIZE)(environ)
+    size = number(HET_SIZE, environ)
     found = {}
     for i in range(min(size.value, MOST_GROUPS) if size else 0):
-        names = (f"{name}_{word}_GROUP_{i}" for word in ("HET", "PACK"))
-        there = next((each for each in names if environ.get(each)), None)
-        if there:
-            found[i] = there
+        for word in ("PACK", "HET"):
+            if environ.get(f"{name}_{word}_GROUP_{i}"):
+                found[i] = f"{name}_{word}_GROUP_{i}"
     return found
 
 
@@ -249,10 +250,12 @@ def is_heterogeneous(environ: Environ) -> bool:
 
 def job_and_step(environ: Environ) -> Fact | None:
     """`JOB.STEP`, the same in every task of a step, also across heterogeneous components."""
-    for name in (HET_JOB_ID, f"{JOB_ID}_HET_GROUP_0", f"{JOB_ID}_PACK_GROUP_0", JOB_ID):
-        if environ.get(name):
-            return Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
-    return None
+    if not environ.get(JOB_ID) or not environ.get(STEP_ID):
+        return None
+    # The first component's job is the same in all of them.
+    names = ("SLURM_HET_JOB_ID", f"{JOB_ID}_HET_GROUP_0", f"{JOB_ID}_PACK_GROUP_0", JOB_ID)
+    name = next(name for name in names if environ.get(name))
+    return Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
 
 
 def reserved_port(environ: Environ) -> Fact | None:
@@ -265,119 +268,114 @@ def reserved_port(environ: Environ) -> Fact | None:
     return Fact(int(port), RESERVED_PORTS)
 
 
-def gpus(name: str) -> Reader:
-    """A reader of `4`, `a100:4` or `a100:2,v100:2`, as srun's --gpus-per-node has it.
+def gpus(environ: Environ) -> Fact | None:
+    """`4`, `a100:4` or `a100:2,v100:2`, as srun's --gpus-per-node has it.
 
     With one task on each node --gpus-per-task says the same.
     """
-
-    def read(environ: Environ) -> Fact | None:
+    found = []
+    for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"):
         counts = [entry.rpartition(":")[2] for entry in environ.get(name, "").split(",")]
-        known = all(map(is_number, counts)) and not _is_heterogeneous(environ)
-        return Fact(sum(map(int, counts)), name) if known else None
-
-    return read
+        if all(map(is_number, counts)):
+            found.append(Fact(sum(map(int, counts)), name))
+    return None if _has_several_components(environ) else first(found)
 
 
 def cpus(environ: Environ) -> Fact | None:
     """The CPUs of the one task on each node, or of each node of the job, where they are as many."""
-    if _is_heterogeneous(environ):
+    if _has_several_components(environ):
         return None
-    runs = _runs(JOB_CPUS_PER_NODE, environ) if environ.get(JOB_CPUS_PER_NODE) else []
+    runs = _read_runs(JOB_CPUS_PER_NODE, environ) if environ.get(JOB_CPUS_PER_NODE) else []
     each = Fact(runs[0][0], JOB_CPUS_PER_NODE) if len(runs) == 1 else None
-    return first([number(TASK_CPUS)(environ), each])
-
-
-def _runs(name: str, environ: Environ) -> list[tuple[int, int]]:
-    return _readable(lambda counts: [*lists.runs(counts)], name, environ)
+    return first([number("SLURM_CPUS_PER_TASK", environ), each])
 
 
 def shell_nodes(environ: Environ) -> Fact | None:
     """The nodes that a shell could use: the job's; of `srun --pty` those of its step."""
-    if is_step(environ):
-        return number(STEP_NODES)(environ)
-    return _in_all(JOB_NODES, environ)
+    return number(STEP_NODES, environ) if is_step(environ) else _sum(JOB_NODES, environ)
 
 
-def _in_all(name: str, environ: Environ) -> Fact | None:
+def shell_tasks(environ: Environ) -> Fact | None:
+    """The tasks that the job or, of `srun --pty`, the step was asked for."""
+    return number(STEP_TASKS, environ) if is_step(environ) else _sum(JOB_TASKS, environ)
+
+
+def _sum(name: str, environ: Environ) -> Fact | None:
     """The job's number; of a heterogeneous job the sum over its components."""
     if not is_heterogeneous(environ):
-        return number(name)(environ)
+        return number(name, environ)
     names = of_components(name, environ).values()
-    numbers = [fact.value for fact in (number(each)(environ) for each in names) if fact]
+    numbers = [fact.value for each in names if (fact := number(each, environ))]
     return Fact(sum(numbers), f"sum of {' '.join(names)}") if numbers else None
 
 
 def listed_nodes(environ: Environ) -> Fact:
     """The length of the job's list of nodes."""
-    return Fact(_readable(lists.count, JOB_NODELIST, environ), f"length of {JOB_NODELIST}")
+    return Fact(_read(lists.count, JOB_NODELIST, environ), f"length of {JOB_NODELIST}")
 
 
 def is_outside(environ: Environ, hostname: str) -> bool:
     """Whether a shell of the job is not on one of its nodes, as that of salloc on a login node."""
     if environ.get(NODENAME):
         return False
-    nodes = _readable(lists.expand, JOB_NODELIST, environ)
+    nodes = _read(lists.expand, JOB_NODELIST, environ)
     return hostname.partition(".")[0] not in (node.partition(".")[0] for node in nodes)
 
 
-def shell_tasks(environ: Environ) -> Fact | None:
-    """The tasks that the job or, of `srun --pty`, the step was asked for."""
-    if is_step(environ):
-        return number(STEP_TASKS)(environ)
-    return _in_all(JOB_TASKS, environ)
+def _read_runs(name: str, environ: Environ) -> list[tuple[int, int]]:
+    return _read(lambda counts: list(lists.runs(counts)), name, environ)
 
 
-def _readable(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) -> T:
+def _read(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) -> T:
     """Call a reader of Slurm's notations, whose complaint is the user's to see."""
     try:
         return read(environ.get(name, ""), *arguments)
-    except ValueError as error:
+    except lists.ListError as error:
         line = f"{name} cannot be read: {error}; type unset {name}, or mend it"
         raise UsageError(line) from None
 
 
-def _srun(n: int, environ: Environ, command: str) -> str:
-    from spawnlaunch.world import srun  # errors only
+def start_line(n: int, environ: Environ, command: str) -> str:
+    """The srun line that starts a command `n` times on each node."""
+    from spawnlaunch.world import advice  # errors only
 
-    return srun.per_node(environ, command) if n == 1 else srun.per_rank(environ, command)
+    srun = advice.srun_per_node if n == 1 else advice.srun_per_rank
+    return srun(environ, command)
 
 
 STEP = Manager(
-    name="Slurm",
-    kind=TASKS,
+    "Slurm",
+    TASKS,
     needs=(JOB_ID, STEP_ID, STEP_TASKS, PROCID, LOCALID),
     unless=is_shell,
-    table={
-        "rank": (number(PROCID),),
-        "world_size": (number(STEP_TASKS), number(JOB_TASKS)),
-        "local_rank": (number(LOCALID),),
-        "local_world_size": (tasks_listed, tasks_of_this_node),
-        "node_rank": (number(NODEID),),
-        "nnodes": (number(STEP_NODES), number(JOB_NODES)),
-        "rank_0_host": (rank_0_host,),
-        "node_0_host": (node_0_host,),
-        "own_host": (text(NODENAME),),
-        "job": (job_and_step,),
-        "reserved_port": (reserved_port,),
-        "gpus_per_node": (gpus("SLURM_GPUS_PER_NODE"), gpus("SLURM_GPUS_PER_TASK")),
-        "cpus_per_node": (cpus,),
-    },
+    given=given,
+    starter=start_line,
+    rank=PROCID,
+    world_size=(STEP_TASKS, JOB_TASKS),
+    local_rank=LOCALID,
+    local_world_size=(tasks_listed, tasks_of_this_node),
+    node_rank=NODEID,
+    nnodes=(STEP_NODES, JOB_NODES),
+    rank_0_host=rank_0_host,
+    node_0_host=node_0_host,
+    own_host=NODENAME,
+    job=job_and_step,
+    reserved_port=reserved_port,
+    gpus_per_node=gpus,
+    cpus_per_node=cpus,
     silent={
-        "rank_0_host": f"with {DISTRIBUTION}=arbitrary rank 0 may be on any host of the step, "
+        "rank_0_host": "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step, "
         f"and no {HOSTFILE} that fits it can be read here"
     },
-    starter=_srun,
 )
 
 SHELL = Manager(
-    name="a shell of a Slurm job",
-    kind=HOSTS,
+    "a shell of a Slurm job",
+    HOSTS,
     needs=(JOB_ID, JOB_NODELIST),
-    table={
-        "nnodes": (shell_nodes, listed_nodes),
-        "world_size": (shell_tasks,),
-        "job": (text(JOB_ID),),
-    },
-    starter=_srun,
+    has_steps=True,
+    starter=start_line,
+    nnodes=(shell_nodes, listed_nodes),
+    world_size=shell_tasks,
+    job=JOB_ID,
 )

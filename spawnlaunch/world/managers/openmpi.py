@@ -11,30 +11,30 @@ OMPI_COMM_WORLD_NODE_RANK is a rank on the node, not the number of the node.
 Source: openmpi/openpmix src/mca/pmdl/ompi/pmdl_ompi.c; mpirun(1), "Exported environment".
 """
 
-from spawnlaunch.world import mpirun
-from spawnlaunch.world.facts import number, text
-from spawnlaunch.world.manager import TASKS, Manager
+from __future__ import annotations
+
+from spawnlaunch.world.managers.slurm import first_node_of_mpirun, own_host_of_mpirun
+from spawnlaunch.world.model import TASKS, Manager
 
 RANK = "OMPI_COMM_WORLD_RANK"
 SIZE = "OMPI_COMM_WORLD_SIZE"
 LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
-NAMESPACE = "PMIX_NAMESPACE"
-JOB_ID = "OMPI_MCA_ess_base_jobid"
-NODES = "OMPI_MCA_orte_num_nodes"
+
+FIRST_NODE = first_node_of_mpirun(SIZE, LOCAL_SIZE)
 
 MANAGER = Manager(
-    name="Open MPI",
-    kind=TASKS,
+    "Open MPI",
+    TASKS,
     needs=(RANK, SIZE, LOCAL_RANK, LOCAL_SIZE),
-    table={
-        "rank": (number(RANK),),
-        "world_size": (number(SIZE),),
-        "local_rank": (number(LOCAL_RANK),),
-        "local_world_size": (number(LOCAL_SIZE),),
-        "nnodes": (number(NODES),),
-        "job": (text(NAMESPACE), text(JOB_ID)),
-        **mpirun.table(SIZE, LOCAL_SIZE),
-    },
-    starter=lambda n, _, command: f"mpirun --map-by ppr:{n}:node {command}",
+    starter="mpirun --map-by ppr:{n}:node {command}",
+    rank=RANK,
+    world_size=SIZE,
+    local_rank=LOCAL_RANK,
+    local_world_size=LOCAL_SIZE,
+    nnodes="OMPI_MCA_orte_num_nodes",
+    job=("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid"),
+    rank_0_host=FIRST_NODE,
+    node_0_host=FIRST_NODE,
+    own_host=own_host_of_mpirun,
 )

@@ -1,15 +1,12 @@
-"""The processes above this one, as /proc shows them (proc(5), "/proc/pid/status")."""
+"""The processes above this one, as /proc shows them (proc(5))."""
 
 from __future__ import annotations
 
 import os
-from itertools import islice
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-HEAD_LINES = 7  # Name, Umask (since Linux 4.7), State, Tgid, Ngid, Pid, PPid
 
 
 def are_numbers_ours() -> bool:
@@ -24,22 +21,33 @@ def are_numbers_ours() -> bool:
         return False
 
 
+def read(pid: int | str, file: str) -> str:
+    """What /proc says of a process; nothing where it has ended, or is another user's."""
+    try:
+        with open(f"/proc/{pid}/{file}", "rb", buffering=0) as opened:
+            return os.fsdecode(opened.read())
+    except OSError:
+        return ""
+
+
 def above() -> Iterator[tuple[int, str]]:
     """(pid, command name) of the parent, its parent and so on; the name has at most 15 bytes."""
     pid = os.getppid() if are_numbers_ours() else 0
     while pid > 1:
-        try:
-            with open(f"/proc/{pid}/status", errors="replace") as file:
-                said = dict(line.rstrip("\n").split(":\t", 1) for line in islice(file, HEAD_LINES))
-        except OSError:
-            return  # no /proc, or it has just ended
-        yield pid, said["Name"]
-        pid = int(said["PPid"])
+        # "pid (name) state parent ...", and anything may stand in a name.
+        head, _, rest = read(pid, "stat").rpartition(") ")
+        if not rest:
+            return
+        yield pid, head.partition(" (")[2]
+        pid = int(rest.split(maxsplit=2)[1])
 
 
 def nearest(names: Collection[str]) -> int | None:
     """The pid of the nearest ancestor with one of these names; None where there is none."""
-    return next((pid for pid, name in above() if name in names), None)
+    for pid, name in above():
+        if name in names:
+            return pid
+    return None
 
 
 def environ_below(names: Collection[str]) -> dict[str, str] | None:
@@ -51,16 +59,7 @@ def environ_below(names: Collection[str]) -> dict[str, str] | None:
     child = os.getpid()
     for pid, name in above():
         if name in names:
-            return None if child == os.getpid() else _initial_environ(child)
+            entries = read(child, "environ").split("\0") if child != os.getpid() else []
+            return dict(entry.split("=", 1) for entry in entries if "=" in entry) or None
         child = pid
     return None
-
-
-def _initial_environ(pid: int) -> dict[str, str] | None:
-    """The environment of a process as it was when its program began (proc(5))."""
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().split(b"\0")
-    except OSError:
-        return None
-    return dict(os.fsdecode(entry).split("=", 1) for entry in entries if b"=" in entry)

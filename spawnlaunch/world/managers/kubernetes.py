@@ -6,16 +6,15 @@ Source: kubernetes.io, "Jobs", completion mode Indexed. The number of pods and t
 one (job-0.subdomain, with a headless service) are known to the job's manifest only.
 """
 
-from spawnlaunch.world.facts import number
-from spawnlaunch.world.manager import NODES, Manager
+from __future__ import annotations
 
-INDEX = "JOB_COMPLETION_INDEX"
+from spawnlaunch.world.model import NODES, Manager
 
 MANAGER = Manager(
-    name="Kubernetes Indexed Job",
-    kind=NODES,
-    needs=(INDEX,),
-    table={"node_rank": (number(INDEX),)},
+    "Kubernetes Indexed Job",
+    NODES,
+    needs=("JOB_COMPLETION_INDEX",),
+    node_rank="JOB_COMPLETION_INDEX",
     silent={
         "nnodes": "a Kubernetes Indexed Job exports no number of pods, and with --standalone each "
         "pod is a job of its own",

@@ -12,9 +12,14 @@ Innermost first, because the innermost is the one that started us:
 5. Jobs that give nothing but hosts: they surround every one of the above.
 """
 
+from __future__ import annotations
+
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world.facts import Environ
-from spawnlaunch.world.manager import HOSTS, Manager
+from spawnlaunch.world.model import HOSTS
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.world.model import Environ, Manager
 
 # A variable that the manager needs, its module and the name in it. A module is imported where its
 # variable is set: a launch opens the files of the managers that may be there, and no others.
@@ -32,24 +37,39 @@ ORDER = (
     ("PBS_JOBID", "pbs", "MANAGER"),
     ("JOB_ID", "gridengine", "MANAGER"),
 )
-IDENTITY = ("rank", "world_size", "local_rank")
+
+# What starts the tasks on a node: whose it is, the prefixes of what it gives them, and which of
+# that is their number. Names of commands have at most 15 characters (proc(5), comm).
+OPEN_MPI = ("Open MPI", "OMPI|PMIX", "OMPI_COMM_WORLD_SIZE")
+STARTERS = {
+    "slurmstepd": ("Slurm", "SLURM", "SLURM_STEP_NUM_TASKS"),
+    **dict.fromkeys(("mpirun", "mpirun.openmpi", "mpiexec", "mpiexec.openmpi"), OPEN_MPI),
+    **dict.fromkeys(("orterun", "prterun", "orted", "prted"), OPEN_MPI),
+    "hydra_pmi_proxy": ("Hydra", "PMI|MPI", "PMI_SIZE"),
+    "flux-shell": ("Flux", "FLUX", "FLUX_JOB_SIZE"),
+    "palsd": ("HPE PALS", "PALS|PMI", "PMI_SIZE"),
+}
 
 
-def managers(environ: Environ) -> list[Manager]:
+def detect(environ: Environ) -> list[Manager]:
     """All managers that are present, the innermost first."""
-    possible = (_imported(*where) for name, *where in ORDER if environ.get(name))
-    return [manager for manager in possible if manager.is_present(environ)]
+    found = []
+    for variable, module, name in ORDER:
+        if environ.get(variable):
+            manager = _load(module, name)
+            if manager.is_present(environ):
+                found.append(manager)
+    return found
 
 
 def every() -> list[Manager]:
     """All managers that are known, in the order of detection."""
-    return [_imported(*where) for _, *where in ORDER]
+    return [_load(module, name) for _, module, name in ORDER]
 
 
-def _imported(module: str, name: str) -> Manager:
+def _load(module: str, name: str) -> Manager:
     """The manager of this name; importlib would be one more file to open."""
-    package = __name__.rpartition(".")[0]
-    manager: Manager = getattr(__import__(f"{package}.{module}", fromlist=(name,)), name)
+    manager: Manager = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
     return manager
 
 
@@ -62,15 +82,16 @@ def disagreeing(found: list[Manager], environ: Environ) -> list[Manager]:
     return [
         outer
         for outer in found[1:]
-        if not outer.gives_ranks
-        and outer.kind != HOSTS
-        and any(_differ(found[0], outer, question, environ) for question in IDENTITY)
+        if outer.kind != HOSTS and not outer.gives_ranks and _differ(found[0], outer, environ)
     ]
 
 
-def _differ(inner: Manager, outer: Manager, question: str, environ: Environ) -> bool:
-    try:
-        ours, theirs = inner.answer(question, environ), outer.answer(question, environ)
-    except UsageError:
-        return True  # it cannot be read, and nobody needs it
-    return ours is not None and theirs is not None and ours.value != theirs.value
+def _differ(inner: Manager, outer: Manager, environ: Environ) -> bool:
+    for question in ("rank", "world_size", "local_rank"):
+        try:
+            ours, theirs = inner.answer(question, environ), outer.answer(question, environ)
+        except UsageError:
+            return True  # it cannot be read, and nobody needs it
+        if ours is not None and theirs is not None and ours.value != theirs.value:
+            return True
+    return False

@@ -5,11 +5,15 @@
 Source: qsub(1B), "Environment Variables"; pbsdsh(1B).
 """
 
-from spawnlaunch.world.facts import Environ, Fact, text
-from spawnlaunch.world.lists import unique_hosts
-from spawnlaunch.world.manager import HOSTS, Manager
+from __future__ import annotations
 
-JOB = "PBS_JOBID"
+from spawnlaunch.world.lists import unique_hosts
+from spawnlaunch.world.model import HOSTS, Fact, Manager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.world.model import Environ
+
 NODEFILE = "PBS_NODEFILE"
 
 
@@ -20,9 +24,10 @@ def hosts(environ: Environ) -> Fact | None:
 
 
 MANAGER = Manager(
-    name="PBS",
-    kind=HOSTS,
-    needs=(JOB, NODEFILE),
-    table={"hosts": (hosts,), "job": (text(JOB),)},
+    "PBS",
+    HOSTS,
+    needs=("PBS_JOBID", NODEFILE),
+    hosts=hosts,
+    job="PBS_JOBID",
     silent={"nnodes": f"{NODEFILE} cannot be read here"},
 )

@@ -7,14 +7,15 @@ NSLOTS counts slots, which a site may mean as cores or as anything else: it is n
 Source: qsub(1), "Environmental variables"; sge_pe(5), "$pe_hostfile".
 """
 
-from spawnlaunch.world.facts import Environ, Fact, number
-from spawnlaunch.world.lists import unique_hosts
-from spawnlaunch.world.manager import HOSTS, Manager
+from __future__ import annotations
 
-JOB = "JOB_ID"
-ARRAY_TASK = "SGE_TASK_ID"
-SLOTS = "NSLOTS"
-HOSTS_COUNT = "NHOSTS"
+from spawnlaunch.world.lists import unique_hosts
+from spawnlaunch.world.model import HOSTS, Fact, Manager
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.world.model import Environ
+
 HOSTFILE = "PE_HOSTFILE"
 
 
@@ -31,16 +32,18 @@ def one_host(environ: Environ) -> Fact | None:
 
 def job(environ: Environ) -> Fact:
     """The tasks of an array have one job's number."""
-    task = environ.get(ARRAY_TASK, "undefined")
+    task = environ.get("SGE_TASK_ID", "")
     if task in ("", "undefined"):
-        return Fact(environ[JOB], JOB)
-    return Fact(f"{environ[JOB]}.{task}", f"{JOB}.{ARRAY_TASK}")
+        return Fact(environ["JOB_ID"], "JOB_ID")
+    return Fact(f"{environ['JOB_ID']}.{task}", "JOB_ID.SGE_TASK_ID")
 
 
 MANAGER = Manager(
-    name="Grid Engine",
-    kind=HOSTS,
-    needs=(JOB, SLOTS),
-    table={"hosts": (hosts,), "nnodes": (number(HOSTS_COUNT), one_host), "job": (job,)},
-    silent={"nnodes": f"{HOSTFILE} cannot be read here, and {HOSTS_COUNT} is not set"},
+    "Grid Engine",
+    HOSTS,
+    needs=("JOB_ID", "NSLOTS"),
+    hosts=hosts,
+    nnodes=("NHOSTS", one_host),
+    job=job,
+    silent={"nnodes": f"{HOSTFILE} cannot be read here, and NHOSTS is not set"},
 )

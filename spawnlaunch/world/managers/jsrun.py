@@ -10,23 +10,26 @@ Source: Lightning's LSF environment; hydra's lsf_query_node_list.c; IBM Spectrum
 environment variables.
 """
 
-from spawnlaunch.world.facts import Environ, Fact, number
-from spawnlaunch.world.lists import unique_hosts
-from spawnlaunch.world.manager import TASKS, Manager
+from __future__ import annotations
 
-RANK = "JSM_NAMESPACE_RANK"
+from spawnlaunch.world.lists import unique_hosts
+from spawnlaunch.world.model import TASKS, Fact, Manager, number, text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.world.model import Environ
+
 SIZE = "JSM_NAMESPACE_SIZE"
-LOCAL_RANK = "JSM_NAMESPACE_LOCAL_RANK"
 LOCAL_SIZE = "JSM_NAMESPACE_LOCAL_SIZE"
 JOB = "LSB_JOBID"
 NAMESPACE = "JSM_NAMESPACE_ID"
 RANKFILE = "LSB_DJOB_RANKFILE"
 
 
-def rank_0_host(environ: Environ) -> Fact | None:
+def first_host(environ: Environ) -> Fact | None:
     """The first compute host, where this jsrun uses them all: the launch node is above them."""
     hosts = unique_hosts(environ.get(RANKFILE, ""))[1:]
-    size, each = number(SIZE)(environ), number(LOCAL_SIZE)(environ)
+    size, each = number(SIZE, environ), number(LOCAL_SIZE, environ)
     if not hosts or size is None or each is None or size.value != each.value * len(hosts):
         return None
     return Fact(hosts[0], f"second host of {RANKFILE}")
@@ -34,29 +37,25 @@ def rank_0_host(environ: Environ) -> Fact | None:
 
 def job(environ: Environ) -> Fact | None:
     """The job's number, and that of the jsrun in it."""
-    if not environ.get(JOB):
-        return None
-    if not environ.get(NAMESPACE):
-        return Fact(environ[JOB], JOB)
+    if not environ.get(JOB) or not environ.get(NAMESPACE):
+        return text(JOB, environ)
     return Fact(f"{environ[JOB]}.{environ[NAMESPACE]}", f"{JOB}.{NAMESPACE}")
 
 
 MANAGER = Manager(
-    name="LSF jsrun",
-    kind=TASKS,
-    needs=(RANK, SIZE, LOCAL_RANK),
-    table={
-        "rank": (number(RANK),),
-        "world_size": (number(SIZE),),
-        "local_rank": (number(LOCAL_RANK),),
-        "local_world_size": (number(LOCAL_SIZE),),
-        "rank_0_host": (rank_0_host,),
-        "node_0_host": (rank_0_host,),
-        "job": (job,),
-    },
+    "LSF jsrun",
+    TASKS,
+    needs=("JSM_NAMESPACE_RANK", SIZE, "JSM_NAMESPACE_LOCAL_RANK"),
+    starter="jsrun --rs_per_host 1 --tasks_per_rs {n} {command}",
+    rank="JSM_NAMESPACE_RANK",
+    world_size=SIZE,
+    local_rank="JSM_NAMESPACE_LOCAL_RANK",
+    local_world_size=LOCAL_SIZE,
+    rank_0_host=first_host,
+    node_0_host=first_host,
+    job=job,
     silent={
         "rank_0_host": f"{RANKFILE} names no host of rank 0 here: it cannot be read, or this jsrun "
         "uses some of its hosts only"
     },
-    starter=lambda n, _, command: f"jsrun --rs_per_host 1 --tasks_per_rs {n} {command}",
 )

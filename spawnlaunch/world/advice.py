@@ -1,0 +1,169 @@
+"""Lines for errors to advise: what the user typed, but for what has to be otherwise.
+
+srun takes what its job was asked for as its defaults, and ignores an --ntasks-per-node that does
+not fit the job's --ntasks: so a line for one launcher per node says nodes, tasks and tasks per
+node. A step of a heterogeneous job has options for each component, with colons between them
+(srun(1), "HETEROGENEOUS JOB SUPPORT"). Only errors need this, so only they import it.
+"""
+
+from __future__ import annotations
+
+import sys
+from shlex import join
+
+from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
+from spawnlaunch.request import words_of
+from spawnlaunch.world import lists
+from spawnlaunch.world.managers import slurm
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from spawnlaunch.request import Request
+    from spawnlaunch.world.model import Environ, Manager
+
+# What the flags of one machine, or of nodes by hand, say, a manager says for each launcher.
+PLACES = ("--standalone", "--nnodes", "--node-rank")
+OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
+
+
+def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
+    """The command line as it was typed, with other flags."""
+    # How this launcher was called: `python -m spawnlaunch`, with the interpreter's path.
+    launcher = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
+    kept = [flag for flag in request.flags if flag.partition("=")[0] not in without]
+    return join([*launcher, *more, *kept, *words_of(request.program)])
+
+
+def alone(request: Request) -> str:
+    """For this machine alone."""
+    return typed(request, "--standalone", without=PLACES)
+
+
+def as_tasks(request: Request) -> str:
+    """For a task that is a rank."""
+    return typed(request, without=OF_A_LAUNCHER)
+
+
+def can_be_tasks(request: Request) -> bool:
+    """Whether no flag asks for what needs a launcher above the workers."""
+    return not request.need_parent and (request.log_dir is None or bool(request.redirects.used))
+
+
+def started(manager: Manager, n: int, environ: Environ, command: str) -> str:
+    """The line by which a manager starts a command `n` times on each node."""
+    if isinstance(manager.starter, str):
+        return manager.starter.format(n=n, command=command)
+    return manager.starter(n, environ, command)
+
+
+def launcher_per_node(request: Request, manager: Manager, environ: Environ, n: int) -> str:
+    """For one launcher on each node, with `n` workers unless the user said how many."""
+    nproc = () if request.nproc is not None else (f"--nproc={n}",)
+    return started(manager, 1, environ, typed(request, *nproc, without=PLACES))
+
+
+def requeue(most: int) -> str:
+    """What a batch script says behind srun to be started anew, up to `most` times.
+
+    Not after status 2: what was typed wrong stays wrong. SLURM_RESTART_COUNT is not set in the
+    first attempt (sbatch(1)).
+    """
+    return (
+        "status=$?; [ $status -ne 0 ] && [ $status -ne 2 ] && "
+        f'[ "${{SLURM_RESTART_COUNT:-0}}" -lt {most} ] && scontrol requeue $SLURM_JOB_ID; '
+        "exit $status"
+    )
+
+
+class Part(NamedTuple):
+    """A component of the job, as far as it is to run the command."""
+
+    group: str  # the option that names it, and a space, where not all take part
+    nodes: int
+    tasks: int
+
+
+def srun_as_the_job(environ: Environ, command: str) -> str:
+    """The line for as many tasks as the job was asked for, in all its components."""
+    last = len(slurm.of_components(slurm.JOB_ID, environ)) - 1
+    groups = [f"--het-group=0-{last}"] if slurm.is_heterogeneous(environ) else []
+    return " ".join([*_srun(environ), *groups, command])
+
+
+def srun_per_rank(environ: Environ, command: str) -> str:
+    """The line for as many tasks as this step has."""
+    sizes = [f"{p.group}--nodes={p.nodes} --ntasks={p.tasks}" for p in _parts(environ)]
+    return _line(environ, sizes, command)
+
+
+def srun_per_node(environ: Environ, command: str) -> str:
+    """The line for one launcher on each node, with all CPUs and devices that it has here."""
+    sizes = [
+        f"{part.group}--nodes={part.nodes} --ntasks={part.nodes} --ntasks-per-node=1"
+        for part in _parts(environ)
+    ]
+    if len(sizes) == 1:
+        sizes = [" ".join([*sizes, *_all_of_a_node(environ)])]
+    return _line(environ, sizes or ["--ntasks-per-node=1"], command)
+
+
+def _line(environ: Environ, sizes: list[str], command: str) -> str:
+    steps = " : ".join(f"{size} {command}" for size in sizes)
+    return " ".join([*_srun(environ), steps or command])
+
+
+def _srun(environ: Environ) -> list[str]:
+    """In the shell of a step, which holds all that the job has, another step has to share it."""
+    return ["srun", "--overlap"] if slurm.PTY_PORT in environ else ["srun"]
+
+
+def _all_of_a_node(environ: Environ) -> list[str]:
+    words = []
+    cpus, gpus = environ.get("SLURM_CPUS_ON_NODE", ""), environ.get("SLURM_GPUS_ON_NODE", "")
+    # With one of these a task may not ask for all the CPUs that Slurm counts.
+    is_hinted = environ.get("SLURM_HINT") or environ.get("SLURM_THREADS_PER_CORE")
+    is_everywhere = "," not in environ.get(slurm.JOB_CPUS_PER_NODE, ",")
+    if is_everywhere and not is_hinted and is_number(cpus):
+        words.append(f"--cpus-per-task={cpus}")
+    # Of --gpus, in all, one node may have more than another.
+    if is_number(gpus) and int(gpus) and not environ.get("SLURM_GPUS"):
+        words.append(f"--gpus-per-node={gpus}")
+    return words
+
+
+def _parts(environ: Environ) -> list[Part]:
+    """In the order of the components; none where Slurm does not say."""
+    if slurm.is_heterogeneous(environ):
+        try:
+            return _of_step(environ) if slurm.is_step(environ) else _of_job(environ)
+        except (KeyError, ValueError):  # the error that is on its way matters more
+            return []
+    nodes, tasks = slurm.shell_nodes(environ), slurm.shell_tasks(environ)
+    return [Part("", nodes.value, tasks.value if tasks else nodes.value)] if nodes else []
+
+
+def _of_job(environ: Environ) -> list[Part]:
+    nodes = slurm.of_components(slurm.JOB_NODES, environ)
+    tasks = slurm.of_components(slurm.JOB_TASKS, environ)
+    return [
+        Part("", int(environ[name]), int(environ[tasks.get(i, name)])) for i, name in nodes.items()
+    ]
+
+
+def _of_step(environ: Environ) -> list[Part]:
+    """The tasks of a step's nodes, which are listed without regard to the components."""
+    names = lists.expand(environ[slurm.STEP_NODELIST])
+    counts = environ[slurm.STEP_TASKS_PER_NODE]
+    tasks = {name: lists.tasks_on(counts, i) for i, name in enumerate(names)}
+    groups = slurm.of_components(slurm.JOB_NODELIST, environ)
+    found = {}
+    for group, name in groups.items():
+        hosts = [host for host in lists.expand(environ[name]) if host in tasks]
+        if hosts:
+            found[group] = Part("", len(hosts), sum(tasks[host] for host in hosts))
+    if len(found) == len(groups):
+        return list(found.values())
+    return [part._replace(group=f"--het-group={group} ") for group, part in found.items()]

@@ -1,0 +1,261 @@
+"""This machine in the network: a port for rank 0, and a name by which other nodes can reach it.
+
+A port that was free when it was looked at can be gone when rank 0 listens on it. Two causes, two
+measures. The kernel hands ports of its ephemeral range to any outgoing connection: so none of
+those is taken. And a second launch may look at the same moment: so a launch that has chosen a port
+holds a lock named after it, an abstract Unix socket, until its process ends. Such a socket lives
+in the network namespace, as ports do, and leaves nothing in the file system (unix(7)).
+
+gloo takes the address of the host's own name. Many distributions map that to 127.0.1.1, and some
+clusters to an interface that is not there: then the ranks of other nodes never arrive. The
+interface that leads to MASTER_ADDR is the one to use, and it is known where the route to it is.
+"""
+
+from __future__ import annotations
+
+import _socket as socket  # the module socket adds enums and selectors, 5 ms of every launch
+import os
+import sys
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.records import NamedTuple
+from spawnlaunch.world.master import FREE, FREE_PORTS, LOOPBACK
+from spawnlaunch.world.model import LOCAL, Fact, Rejected, is_named
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spawnlaunch.world.model import Environ, Resolution, World
+
+EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"  # ip(7)
+
+INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+SIOCGIFCONF = 0x8912  # netdevice(7): all IPv4 addresses, the second of an interface as well
+MOST_ADDRESSES = 1024
+NAME_BYTES = 16  # IFNAMSIZ
+IFREQ_BYTES = 40  # sizeof(struct ifreq)
+
+
+class HeldPort(NamedTuple):
+    """A port that no other launch on this machine chooses while `lock` is open."""
+
+    port: int
+    lock: socket.socket
+
+
+def listen(resolution: Resolution) -> tuple[Resolution, HeldPort]:
+    """Rank 0 listens here: hold its port, or a free one. Raises UsageError where it is in use."""
+    resolution = _check_address(resolution)
+    port = resolution.world.master_port
+    if port == FREE:
+        return _with_free_port(resolution, "local mode")
+    held = hold_port(port)
+    if held is None:
+        raise UsageError(
+            f"port {port} ({resolution.sources['master_port'].source}) is in use on this machine, "
+            "so rank 0 cannot listen there; end what uses it, or type --master-port N"
+        )
+    return resolution, held
+
+
+def renew_port(resolution: Resolution, environ: Environ) -> tuple[Resolution, HeldPort | None]:
+    """For workers of one machine that start once more: another port, unless somebody named this.
+
+    What listened on the old one may not be quite gone. Hold the old port until this has returned,
+    and the new one differs from it. Raises UsageError where no port is free.
+    """
+    if is_named(resolution.sources["master_port"], environ):
+        return resolution, None
+    return _with_free_port(resolution, "restart")
+
+
+def _with_free_port(resolution: Resolution, why: str) -> tuple[Resolution, HeldPort]:
+    held = hold_free_port()
+    why = f"free port outside the ephemeral range ({why})"
+    fact = resolution.sources["master_port"]._replace(value=held.port, source=why)
+    return _replace(resolution, "master_port", fact), held
+
+
+def _replace(resolution: Resolution, field: str, fact: Fact) -> Resolution:
+    """The same, but for a field of the world."""
+    return resolution._replace(
+        world=resolution.world._replace(**{field: fact.value}),
+        sources={**resolution.sources, field: fact},
+    )
+
+
+def _check_address(resolution: Resolution) -> Resolution:
+    """In local mode an inherited MASTER_ADDR of elsewhere was not meant, else it is said."""
+    world, fact = resolution.world, resolution.sources["master_addr"]
+    if fact.source != "MASTER_ADDR" or _is_this_machine(fact.value):
+        return resolution
+    if world.mode == LOCAL:
+        why = "is another machine's, and all workers are on this one"
+        fact = Fact(LOOPBACK, "local mode", (Rejected(fact.value, fact.source, why),))
+        said = f"replaced MASTER_ADDR={world.master_addr}, which {why}"
+        resolution = _replace(resolution, "master_addr", fact)
+    else:
+        said = (
+            f"MASTER_ADDR={fact.value} is no address of this machine, where rank 0 listens; unless "
+            "something between forwards to it, type --master-addr HOST"
+        )
+    return resolution._replace(warnings=(*resolution.warnings, said))
+
+
+def hold_free_port(seed: int | None = None) -> HeldPort:
+    """Choose a free TCP port and hold it against other launches; `seed` says where to begin.
+
+    Raises UsageError where every candidate is taken.
+    """
+    if seed is None:
+        seed = int.from_bytes(os.urandom(4), "little")
+    candidates = _candidates(*ephemeral_range())
+    for i in range(len(candidates)):
+        held = hold_port(candidates[(seed + i) % len(candidates)])
+        if held is not None:
+            return held
+    raise UsageError("found no free port for MASTER_PORT; end what listens on this machine")
+
+
+def _candidates(low: int, high: int) -> Sequence[int]:
+    """Ports outside the ephemeral range `low` to `high`: FREE_PORTS, else all unprivileged ones.
+
+    Where a site made the ephemeral range that wide that nothing is left, FREE_PORTS itself.
+    """
+    for ports in (FREE_PORTS, range(1024, 65536)):
+        outside = [port for port in ports if not low <= port <= high]
+        if outside:
+            return outside
+    return FREE_PORTS
+
+
+def ephemeral_range() -> tuple[int, int]:
+    """First and last port that the kernel gives to outgoing connections; (0, -1) if unknown."""
+    try:
+        with open(EPHEMERAL) as file:
+            low, high = file.read().split()
+        return int(low), int(high)
+    except OSError:
+        return 0, -1
+
+
+def hold_port(port: int) -> HeldPort | None:
+    """Hold this port against other launches; None where one has it, or somebody listens there."""
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        if sys.platform == "linux":  # the only system with abstract sockets
+            lock.bind(f"\0spawnlaunch-port-{port}")
+        if is_free(port):
+            return HeldPort(port, lock)
+    except OSError:
+        pass  # another launch has the lock
+    lock.close()
+    return None
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on `port` of this machine now (TIME_WAIT does not matter)."""
+    probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind(("", port))
+        probe.listen(1)
+    except OSError:
+        return False
+    finally:
+        probe.close()
+    return True
+
+
+def find_interface(
+    world: World, environ: Environ, hostname: str
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """What is to be exported to this node's workers and said, where others cannot reach its name.
+
+    Only where there are several nodes, and the user has not chosen an interface.
+    """
+    alone = world.world_size == world.local_world_size
+    if alone or all(environ.get(name) for name in INTERFACES):
+        return {}, ()
+    here = _interfaces()
+    trap = _find_trap(hostname, here)
+    if trap is None:
+        return {}, ()
+    name = _interface_towards(world.master_addr, here)
+    if name is None:
+        lines = " ".join(f"{variable}=INTERFACE" for variable in INTERFACES)
+        names = ", ".join(sorted(set(here.values()) - {""}))
+        return {}, (f"{trap}; type export {lines}, one of: {names}",)
+    exports = {variable: name for variable in INTERFACES if not environ.get(variable)}
+    said = " ".join(f"{variable}={value}" for variable, value in exports.items())
+    return exports, (f"{trap}; set {said}, the interface towards {world.master_addr}",)
+
+
+def _find_trap(hostname: str, here: dict[str, str]) -> str | None:
+    """What is wrong with the address of this host's name, if anything."""
+    found = addresses(hostname)
+    if not found and addresses(hostname, socket.AF_INET6):
+        return None  # of the interfaces, only IPv4 addresses are known here
+    if not found:
+        return f"host name {hostname} has no address, so other nodes may not reach this one"
+    if all(address.startswith("127.") for address in found):
+        return f"host name {hostname} is {found[0]}, which other nodes cannot reach"
+    if here.keys().isdisjoint(found):
+        return f"host name {hostname} is {found[0]}, which is no interface of this machine"
+    return None
+
+
+def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
+    """The IPv4 addresses of a name; none where it has none, or can be no name."""
+    try:
+        infos = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return [str(info[4][0]) for info in infos]
+
+
+def _interface_towards(host: str, here: dict[str, str]) -> str | None:
+    """The interface with our address on the route to a host; None where it is not certain."""
+    found = addresses(host)
+    if not found or found[0].startswith("127."):
+        return None
+    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        probe.connect((found[0], 9))  # chooses a route, and sends nothing: udp(7)
+        return here.get(probe.getsockname()[0]) or None
+    except OSError:
+        return None
+    finally:
+        probe.close()
+
+
+def _interfaces() -> dict[str, str]:
+    """The interface of every IPv4 address of this machine, loopback aside; "" where two have it."""
+    from array import array
+    from fcntl import ioctl
+    from struct import pack, unpack
+
+    answers = array("B", bytes(MOST_ADDRESSES * IFREQ_BYTES))
+    request = pack("iP", len(answers), answers.buffer_info()[0])  # struct ifconf
+    any_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        length, _ = unpack("iP", ioctl(any_socket.fileno(), SIOCGIFCONF, request))
+    except OSError:
+        return {}  # no Linux
+    finally:
+        any_socket.close()
+    found: dict[str, str] = {}
+    for start in range(0, length, IFREQ_BYTES):
+        answer = answers[start : start + IFREQ_BYTES].tobytes()
+        label, address = answer[:NAME_BYTES].partition(b"\0")[0], socket.inet_ntoa(answer[20:24])
+        if not address.startswith("127."):
+            name = label.partition(b":")[0].decode(errors="replace")
+            found[address] = name if found.get(address, name) == name else ""
+    return found
+
+
+def _is_this_machine(host: str) -> bool:
+    """Whether an address of the host is one of this machine's."""
+    ours = _interfaces()
+    return any(address.startswith("127.") or address in ours for address in addresses(host))

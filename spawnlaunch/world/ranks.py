@@ -1,0 +1,307 @@
+"""Mode, rank, sizes and node rank: what the flags and the manager say.
+
+Every function takes the evidence and comes to facts, or raises a UsageError that ends in the
+command to type. Nothing else is looked at.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.values import MOST_LOCAL
+from spawnlaunch.world.model import HOSTS, LOCAL, NODE, TASK, TASKS, UNKNOWN, Fact, first
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.request import Request
+    from spawnlaunch.world.model import Evidence, Facts
+
+
+def choose_mode(it: Evidence) -> Fact:
+    """Which of the three modes this launch is in, and why. Raises UsageError on a contradiction."""
+    request, manager = it.request, it.manager
+    among_tasks = manager is not None and manager.kind == TASKS
+    if manager and among_tasks and request.wants_launcher and not request.standalone:
+        several = several_tasks(it)
+        if several is not None:
+            from spawnlaunch.world import refusals
+
+            refusals.refuse_several_launchers(it, manager, several)
+    if request.is_standalone:
+        return _standalone(it)
+    if manager is None:
+        return _mode_by_hand(request)
+    if manager.kind == HOSTS:
+        return _mode_among_hosts(it)
+    if among_tasks and not request.wants_launcher:
+        return Fact(TASK, f"{manager.name} started one process per rank")
+    return Fact(NODE, f"{manager.name} started one launcher per node")
+
+
+def _mode_by_hand(request: Request) -> Fact:
+    if request.nnodes is not None:
+        return Fact(NODE, "--nnodes")
+    if request.node_rank is not None:
+        raise UsageError("--node-rank without --nnodes says nothing; type --nnodes N as well")
+    return Fact(LOCAL, "no resource manager found")
+
+
+def _standalone(it: Evidence) -> Fact:
+    """This machine alone; --nnodes 1 in each of several nodes would make as many jobs of one."""
+    request = it.request
+    if request.standalone:
+        said = (("--nnodes", request.nnodes, 1), ("--node-rank", request.node_rank, 0))
+        for flag, value, of_one_node in said:
+            if value is not None and value > of_one_node:
+                raise UsageError(
+                    f"--standalone is one machine, and {flag} {value} says that there are several; "
+                    "leave one of the two out"
+                )
+        return Fact(LOCAL, "--standalone")
+    nnodes = _nodes_of_the_manager(it) if it.manager and it.manager.kind != HOSTS else None
+    if nnodes is not None and nnodes.value > 1:
+        raise UsageError(
+            f"--nnodes 1, but {nnodes.source} says {nnodes.value} nodes, each with a launcher; "
+            "leave --nnodes out, or type --standalone for a job of its own on each node"
+        )
+    return Fact(LOCAL, "--nnodes 1")
+
+
+def several_tasks(it: Evidence) -> Fact | None:
+    """The tasks on a node, this one or another, where there are several."""
+    here, local_rank = it.ask("local_world_size"), it.ask("local_rank")
+    if here is not None and here.value > 1:
+        return here
+    if local_rank is not None and local_rank.value > 0:
+        return Fact(local_rank.value + 1, f"{local_rank.source} is {local_rank.value}")
+    tasks, nodes = it.ask("world_size"), it.ask("nnodes")
+    if tasks is not None and nodes is not None and tasks.value > nodes.value > 0:
+        source = f"{tasks.value} tasks ({tasks.source}) on {nodes.value} nodes ({nodes.source})"
+        return Fact(-(-tasks.value // nodes.value), source)
+    return None
+
+
+def _mode_among_hosts(it: Evidence) -> Fact:
+    """Inside a job that gives hosts only: one host is local mode, several need a launcher each."""
+    request, manager = it.request, it.manager
+    assert manager is not None
+    nnodes, tasks = _nodes_of_the_manager(it), it.ask("world_size")
+    if request.is_by_hand:
+        return Fact(NODE, "--nnodes and --node-rank")
+    has_several = nnodes is not None and nnodes.value > 1
+    if manager.has_steps:
+        if has_several or (tasks is not None and tasks.value > 1 and not request.wants_launcher):
+            from spawnlaunch.world import refusals
+
+            refusals.refuse_idle_shell(it, manager, nnodes, tasks)
+    elif nnodes is None:
+        raise UsageError(
+            f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
+            "hosts; type --standalone if it is this one alone, else --nnodes N --node-rank N "
+            "--master-addr HOST"
+        )
+    elif has_several:
+        return Fact(NODE, f"{manager.name} lists {nnodes.value} hosts ({nnodes.source})")
+    return Fact(LOCAL, f"{manager.name}, on one node")
+
+
+def find_ranks(mode: str, it: Evidence) -> Facts:
+    """Rank, sizes and node rank in this mode. Raises UsageError."""
+    if mode == TASK:
+        return _ranks_of_a_task(it)
+    return _ranks_of_a_node(it) if mode == NODE else _ranks_of_one_machine(it)
+
+
+def _ranks_of_a_task(it: Evidence) -> Facts:
+    """One process per rank: everything is the manager's answer, or asked for by a flag."""
+    facts = {
+        "rank": _ask("rank", it),
+        "world_size": _ask("world_size", it, it.request.world_size),
+        "local_rank": _ask("local_rank", it),
+        "local_world_size": _ask("local_world_size", it, it.request.local_world_size),
+    }
+    one_node = facts["world_size"].value == facts["local_world_size"].value
+    for question, alone in (("node_rank", 0), ("nnodes", 1)):
+        derived = Fact(alone, "all ranks are on this node") if one_node else None
+        facts[question] = first([it.ask(question), derived]) or UNKNOWN
+    _check_ranks(facts)
+    return facts
+
+
+def _ask(question: str, it: Evidence, given: int | None = None) -> Fact:
+    flag = f"--{question.replace('_', '-')}"
+    by_flag = None if given is None else Fact(given, flag)
+    by_manager = it.ask(question)
+    _check_same(by_flag, by_manager)
+    fact = first([by_flag, by_manager])
+    if fact is None:
+        assert it.manager is not None
+        has_flag = question in ("world_size", "local_world_size")
+        what = f"type {flag} N" if has_flag else f"type export {question.upper()}=N for each"
+        raise UsageError(f"{it.manager.why_silent(question)}; {what}")
+    return fact
+
+
+def _check_same(by_flag: Fact | None, derived: Fact | None) -> None:
+    """A size that is known by two is a contradiction, or superfluous."""
+    if by_flag and derived and by_flag.value != derived.value:
+        raise UsageError(
+            f"{by_flag.source} {by_flag.value}, but it is {derived.value} ({derived.source}); "
+            f"leave {by_flag.source} out"
+        )
+
+
+def _check_ranks(facts: Facts) -> None:
+    """What is counted from 0 lies below its number, and a part is not larger than the whole."""
+    here = facts["local_world_size"]
+    if here.value > MOST_LOCAL:
+        raise UsageError(
+            f"{here.source} says {here.value} ranks on this node, more than the {MOST_LOCAL} "
+            "processes that a machine has by default; unset what an outer launcher left"
+        )
+    for part, whole, least in (
+        ("rank", "world_size", 1),
+        ("local_rank", "local_world_size", 1),
+        ("node_rank", "nnodes", 1),
+        ("local_world_size", "world_size", 0),
+        ("nnodes", "world_size", 0),
+    ):
+        one, other = facts[part], facts[whole]
+        if None not in (one.value, other.value) and one.value + least > other.value:
+            raise UsageError(
+                f"{one.source} says {part.replace('_', ' ')} {one.value} and {other.source} says "
+                f"{whole.replace('_', ' ')} {other.value}, which cannot both be; unset what an "
+                "outer launcher left"
+            )
+
+
+def _ranks_of_a_node(it: Evidence) -> Facts:
+    """One launcher per node: its node rank and the number of nodes make its workers' ranks."""
+    nnodes = _count_nodes(it)
+    node_rank = _find_node_rank(it, nnodes)
+    nproc = _count_workers(it)
+    if node_rank.value >= nnodes.value:
+        raise UsageError(
+            f"node rank {node_rank.value} ({node_rank.source}) cannot be with {nnodes.value} nodes "
+            f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
+        )
+    if nnodes.value > 1 and isinstance(it.request.nproc, str):
+        from spawnlaunch.world import refusals
+
+        refusals.refuse_uneven(it, nproc, nnodes)
+    rank = Fact(node_rank.value * nproc.value, f"node rank x {nproc.source}")
+    world_size = Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
+    return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
+
+
+def _ranks_of_one_machine(it: Evidence) -> Facts:
+    nproc, alone = _count_workers(it), "local mode"
+    rank = Fact(0, "first worker of this launcher")
+    return _of_a_launcher(it, rank, nproc, nproc, Fact(0, alone), Fact(1, alone))
+
+
+def _of_a_launcher(
+    it: Evidence, rank: Fact, world_size: Fact, nproc: Fact, node_rank: Fact, nnodes: Fact
+) -> Facts:
+    """--world-size and --local-world-size may be typed, where --nproc has said both already."""
+    for flag, given, derived in (
+        ("--world-size", it.request.world_size, world_size),
+        ("--local-world-size", it.request.local_world_size, nproc),
+    ):
+        _check_same(None if given is None else Fact(given, flag), derived)
+    return {
+        "rank": rank,
+        "world_size": world_size,
+        "local_rank": Fact(0, "first worker of this launcher"),
+        "local_world_size": nproc,
+        "node_rank": node_rank,
+        "nnodes": nnodes,
+    }
+
+
+def _count_workers(it: Evidence) -> Fact:
+    """The number of workers that this launcher starts. Raises UsageError."""
+    by_flag = None if it.request.nproc is None else Fact(it.request.nproc, "--nproc")
+    fact = first([by_flag, it.ask("nproc")]) or Fact(1, "one worker: --nproc is not given")
+    nproc, source = fact.value, fact.source
+    devices, cpus, devices_by = it.capacity
+    if nproc == "gpu" and devices == 0:
+        raise UsageError("--nproc gpu: no GPU is visible here; type --nproc N, or --nproc cpu")
+    if isinstance(nproc, str):
+        count = cpus if nproc == "cpu" else devices or cpus
+        return fact._replace(value=count, source=f"{source} {nproc}")
+    if 0 < devices < nproc and not it.request.oversubscribe:
+        by = f" ({devices_by})" if devices_by else ""
+        raise UsageError(
+            f"--nproc {nproc}, but {devices} visible devices{by}; type --nproc {devices}, or "
+            f"--oversubscribe for several ranks on one device, or --nproc cpu"
+        )
+    return fact
+
+
+def _nodes_of_the_manager(it: Evidence) -> Fact | None:
+    hosts = it.ask("hosts")
+    by_list = Fact(len(hosts.value), hosts.source) if hosts else None
+    by_tasks = it.ask("world_size") if it.manager and it.manager.kind == TASKS else None
+    return first([it.ask("nnodes"), by_list, by_tasks])
+
+
+def _count_nodes(it: Evidence) -> Fact:
+    by_flag = None if it.request.nnodes is None else Fact(it.request.nnodes, "--nnodes")
+    by_manager = _nodes_of_the_manager(it)
+    if by_flag and by_manager and by_flag.value != by_manager.value and not it.request.is_by_hand:
+        raise UsageError(
+            f"--nnodes {by_flag.value}, but {by_manager.source} says {by_manager.value} nodes; "
+            "leave --nnodes out, or give --node-rank and --master-addr too"
+        )
+    fact = first([by_flag, by_manager])
+    if fact is None:
+        why = "nothing says how many nodes there are"
+        if it.manager:
+            why = it.manager.why_silent("nnodes")
+        raise UsageError(f"{why}; type --nnodes N")
+    if fact.value < 1:
+        raise UsageError(f"{fact.source} says {fact.value} nodes; type --nnodes N")
+    return fact
+
+
+def _find_node_rank(it: Evidence, nnodes: Fact) -> Fact:
+    by_flag = None if it.request.node_rank is None else Fact(it.request.node_rank, "--node-rank")
+    fact = first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
+    if fact is None:
+        raise UsageError(
+            f"nothing here says which of the {nnodes.value} nodes this is; "
+            f"type --node-rank N, from 0 to {nnodes.value - 1}, on each"
+        )
+    return fact
+
+
+def _node_rank_of_the_manager(it: Evidence) -> Fact | None:
+    """The number of this node: where there is one launcher on each, their ranks are as good."""
+    by_rank = it.ask("rank") if it.manager and it.manager.kind == TASKS else None
+    return first([it.ask("node_rank"), by_rank])
+
+
+def _position(it: Evidence) -> Fact | None:
+    """This host's place in a list of hosts, with or without the domain."""
+    hosts = it.ask("hosts")
+    if hosts is None:
+        return None
+    short = [name.partition(".")[0] for name in hosts.value]
+    mine = it.hostname.partition(".")[0]
+    if short.count(mine) != 1:
+        return None
+    return Fact(short.index(mine), f"place of {it.hostname} in {hosts.source}")
+
+
+def is_overruled(it: Evidence) -> bool:
+    """Whether --nnodes and --node-rank make another job than the manager's.
+
+    Then nothing that it says is the same on all nodes: as where each node's launcher is a step of
+    its own, or a list of hosts was walked by ssh.
+    """
+    if it.manager is None or not it.request.is_by_hand:
+        return False
+    nnodes, node_rank = _nodes_of_the_manager(it), _node_rank_of_the_manager(it)
+    if it.manager.kind == HOSTS or nnodes is None or node_rank is None:
+        return True
+    return (nnodes.value, node_rank.value) != (it.request.nnodes, it.request.node_rank)

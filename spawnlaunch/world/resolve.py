@@ -1,0 +1,137 @@
+"""Who am I among how many: rank, size, local rank, and where rank 0 listens.
+
+`resolve_world` walks: which manager started us, which mode that makes, the ranks it gives us, what
+the environment has inherited, and from all that the address and port of rank 0. Each value is a
+Fact, which knows its source. Nothing is started and nobody asked here, so every launcher of a job
+comes to the same result by itself; `settle` then looks at this machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+from spawnlaunch.world import managers, master, ranks
+from spawnlaunch.world.model import (
+    LOCAL,
+    MASTER,
+    OUTER,
+    RANKS,
+    TASKS,
+    Evidence,
+    Fact,
+    Resolution,
+    World,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from spawnlaunch.request import Request
+    from spawnlaunch.world.host import HeldPort
+    from spawnlaunch.world.inherited import Inherited
+    from spawnlaunch.world.model import Capacity, Environ
+
+LEFT_BY_OTHERS = frozenset((*RANKS, *MASTER, *OUTER))
+
+
+def resolve_world(
+    request: Request,
+    environ: Environ,
+    hostname: str,
+    capacity: Capacity,
+    given: Callable[[], Environ | None] | None = None,
+) -> Resolution:
+    """Derive the world.
+
+    `given` says what the resource manager gave to all ranks; by default the manager itself is
+    asked. Raises UsageError on a contradiction, or where something is known to the user only.
+    """
+    found = managers.detect(environ)
+    it = Evidence(request, environ, hostname, capacity, found[0] if found else None)
+    mode = ranks.choose_mode(it)
+    facts = ranks.find_ranks(mode.value, it)
+    # Whose word counts for where rank 0 listens: nobody's, or the manager's.
+    is_its_own = mode.value == LOCAL or ranks.is_overruled(it)
+    authority = it._replace(manager=None) if is_its_own else it
+    job = authority.ask("job")
+    host = master.find_host(mode.value, authority, facts)
+    left: Inherited | None = None
+    kept: Mapping[str, Fact] = {}
+    if not LEFT_BY_OTHERS.isdisjoint(environ):
+        from spawnlaunch.world import inherited
+
+        left = inherited.read_inherited(mode.value, authority, facts, host, given)
+        kept = left.kept
+    addr, port = kept.get("MASTER_ADDR"), kept.get("MASTER_PORT")
+    facts = {
+        "mode": mode,
+        **facts,
+        "master_addr": master.choose_address(mode.value, authority, facts, host, addr),
+        "master_port": master.choose_port(mode.value, authority, job, port),
+        "run_id": _name_run(mode.value, it, job),
+    }
+    warnings: list[str] = []
+    of_this_node: tuple[str, ...] = ()
+    if left is not None:
+        facts = inherited.add_rejected(facts, left, environ)
+        warnings, of_this_node = inherited.find_warnings(facts, left, environ)
+    world = World(**{name: fact.value for name, fact in facts.items()})
+    if world.rank == 0 or request.explain:  # who says them
+        from spawnlaunch.world.warnings import find_warnings
+
+        warnings += find_warnings(it, world, found)
+    return Resolution(world, facts, tuple(warnings), tuple(found), of_this_node)
+
+
+def _name_run(mode: str, it: Evidence, job: Fact | None) -> Fact:
+    """The same in all launchers of a run; so where nothing names it, it has no name of its own."""
+    if it.request.rdzv_id is not None:
+        return Fact(it.request.rdzv_id, "--rdzv-id")
+    if mode != LOCAL:
+        return job or Fact("none", "torchrun's default: nothing here names the run")
+    # A pid is given anew, and is 1 in every container: files of earlier runs may be there.
+    name = f"local-{os.getpid()}-{os.urandom(4).hex()}"
+    job = it.ask("job") or Fact(name, "pid of the launcher, and chance")
+    if it.manager is None or it.manager.kind != TASKS:
+        return job
+    tasks, rank = it.ask("world_size"), it.ask("rank")
+    if tasks is None or tasks.value == 1 or rank is None:
+        return job
+    # Each of several tasks is a job of its own.
+    return Fact(f"{job.value}-{rank.value}", f"{job.source}, and {rank.source} of this task")
+
+
+def refuse_copies(request: Request, resolution: Resolution) -> None:
+    """Raise UsageError where this is one of several tasks, and has lost all that says so.
+
+    Nobody has started several of what reads a terminal.
+    """
+    alone = resolution.world.mode == LOCAL and not resolution.managers
+    if alone and not request.standalone and not os.isatty(0):
+        from spawnlaunch.world.processes import above
+
+        for pid, name in above():
+            if name in managers.STARTERS:
+                from spawnlaunch.world import refusals
+
+                refusals.refuse_copies(request, pid, name)
+                return
+
+
+def settle(
+    resolution: Resolution, environ: Environ, hostname: str
+) -> tuple[Resolution, HeldPort | None]:
+    """Look at this machine: whether rank 0 can listen here, and others can reach it.
+
+    Raises UsageError where the port is in use.
+    """
+    me = resolution.world
+    if me.rank != 0 and me.world_size == me.local_world_size:
+        return resolution, None
+    from spawnlaunch.world import host
+
+    resolution, held = host.listen(resolution) if me.rank == 0 else (resolution, None)
+    exports, said = host.find_interface(resolution.world, environ, hostname)
+    of_this_node = (*resolution.of_this_node, *said)
+    return resolution._replace(exports=exports, of_this_node=of_this_node), held

@@ -1,0 +1,136 @@
+"""Traps that bite on real clusters, each named in one line with its remedy.
+
+They are the same on every node of the job, so rank 0 looks for them, and no other.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch.request import GRACE_S
+from spawnlaunch.world import managers
+from spawnlaunch.world.model import LOCAL, NODE, TASK, TASKS
+from spawnlaunch.world.ranks import several_tasks
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spawnlaunch.world.model import Evidence, Manager, World
+
+KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"  # srun(1)
+MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[str]:
+    """What is to be said of the job, given all managers that are there."""
+    manager, environ = it.manager, it.environ
+    for outer in managers.disagreeing(found, environ):
+        yield (
+            f"{found[0].name} and {outer.name} disagree about the ranks; those of "
+            f"{found[0].name}, the inner one, are taken"
+        )
+    if manager is not None and environ.get("SLURM_JOB_ID"):
+        yield from _of_slurm(it, world, manager)
+    if manager is not None and manager.kind == TASKS and world.mode == LOCAL:
+        yield from _of_jobs_side_by_side(it, manager)
+    if world.mode == TASK and world.local_world_size > 1 and not it.request.virtual_local_rank:
+        masks = [name for name in MASKS if environ.get(name) and "," not in environ[name]]
+        if masks:
+            yield (
+                f"each task sees one device ({masks[0]}={environ[masks[0]]} here), so "
+                "cuda:LOCAL_RANK fails where LOCAL_RANK is not 0; --virtual-local-rank makes "
+                "LOCAL_RANK 0 in every task"
+            )
+
+
+def _of_slurm(it: Evidence, world: World, manager: Manager) -> Iterator[str]:
+    from spawnlaunch.world.managers import slurm
+
+    if manager.gives_ranks:
+        yield from _of_exports(it, world)
+    if manager not in (slurm.STEP, slurm.SHELL):
+        return
+    is_shell = manager is slurm.SHELL
+    if world.mode != LOCAL:
+        yield from _of_step(it, world)
+    elif is_shell and slurm.is_outside(it.environ, it.hostname):
+        from spawnlaunch.world import advice
+
+        n = world.local_world_size
+        line = advice.launcher_per_node(it.request, manager, it.environ, n)
+        yield (
+            f"this shell is on {it.hostname}, which is no node of its job "
+            f"({slurm.JOB_NODELIST}={it.environ[slurm.JOB_NODELIST]}); to run there, type {line}"
+        )
+    if world.mode != TASK:
+        yield from _of_kill_wait(it)
+
+
+def _of_kill_wait(it: Evidence) -> Iterator[str]:
+    """A grace that Slurm does not give; of the defaults of both, which fit almost, not a word."""
+    from spawnlaunch.world import slurm_site
+
+    grace_s = it.request.grace_s
+    wait_s, most_s = slurm_site.kill_wait_s(it.environ), slurm_site.longest_grace_s(it.environ)
+    defaults = grace_s == GRACE_S and wait_s == slurm_site.KILL_WAIT_S
+    if most_s is not None and grace_s > most_s and not defaults:
+        yield (
+            f"workers that are told to end have {most_s:g} s, not {grace_s:g} (--grace): "
+            f"Slurm kills all after {wait_s} s (KillWait in {slurm_site.path(it.environ)}), and "
+            "the report is to come before that"
+        )
+
+
+def _of_jobs_side_by_side(it: Evidence, manager: Manager) -> Iterator[str]:
+    """--standalone in each of several tasks; the first of them speaks of it."""
+    several, rank, tasks = several_tasks(it), it.ask("rank"), it.ask("world_size")
+    if rank is None or rank.value or tasks is None or tasks.value == 1:
+        return
+    if it.request.result:
+        yield (
+            f"--standalone makes a job of each of the {tasks.value} tasks ({tasks.source}), and "
+            f"each writes --result {it.request.result}: name one that each has of its own, such as "
+            "/tmp on each node, or leave it out"
+        )
+    if several is None:
+        return
+    from spawnlaunch.world import advice
+
+    line = advice.launcher_per_node(it.request, manager, it.environ, several.value)
+    yield (
+        f"--standalone makes a job of each of the {several.value} tasks on a node "
+        f"({several.source}), with ports of its own; CPUs, devices and files that flags name are "
+        f"the same for all unless {manager.name} gave each its own; for one job of all, type {line}"
+    )
+
+
+def _of_exports(it: Evidence, world: World) -> Iterator[str]:
+    """A batch script's RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS, and no srun behind them."""
+    from spawnlaunch.world.managers import slurm
+
+    tasks = slurm.shell_tasks(it.environ) if slurm.SHELL.is_present(it.environ) else None
+    if tasks is not None and tasks.value == world.world_size > 1 and world.rank == 0:
+        from spawnlaunch.world import advice
+
+        line = advice.srun_as_the_job(it.environ, advice.as_tasks(it.request))
+        yield (
+            f"this is a shell of a Slurm job with {tasks.value} tasks ({tasks.source}), not a step "
+            f"of it, and rank 0 waits here for {tasks.value - 1} others that nobody has started: "
+            f"srun is missing; type {line}"
+        )
+
+
+def _of_step(it: Evidence, world: World) -> Iterator[str]:
+    if world.world_size > 1 and it.environ.get(KILL_ON_BAD_EXIT) in (None, "", "0"):
+        from spawnlaunch.world import slurm_site  # most jobs export it
+
+        if not slurm_site.kills_on_bad_exit(it.environ, KILL_ON_BAD_EXIT):
+            yield (
+                "nothing on this node says that srun ends the step when one rank dies (flags of "
+                "an srun on another machine cannot be seen); without it the others wait for ever: "
+                f"type export {KILL_ON_BAD_EXIT}=1 before srun, which is seen"
+            )
+    if world.mode == NODE and not it.request.rewrite_slurm_env:
+        yield (
+            "the workers inherit SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS of their "
+            "launcher's one task; for a script that reads those, type --rewrite-slurm-env"
+        )
