@@ -54,9 +54,9 @@ def can_be_tasks(request: Request) -> bool:
 
 def started(manager: Manager, n: int, environ: Environ, command: str) -> str:
     """The line by which a manager starts a command `n` times on each node."""
-    if isinstance(manager.starter, str):
-        return manager.starter.format(n=n, command=command)
-    return manager.starter(n, environ, command)
+    if manager in (slurm.STEP, slurm.SHELL):
+        return _srun_per_node(environ, command) if n == 1 else _srun_per_rank(environ, command)
+    return manager.starter.format(n=n, command=command)
 
 
 def launcher_per_node(request: Request, manager: Manager, environ: Environ, n: int) -> str:
@@ -93,13 +93,13 @@ def srun_as_the_job(environ: Environ, command: str) -> str:
     return " ".join([*_srun(environ), *groups, command])
 
 
-def srun_per_rank(environ: Environ, command: str) -> str:
+def _srun_per_rank(environ: Environ, command: str) -> str:
     """The line for as many tasks as this step has."""
     sizes = [f"{p.group}--nodes={p.nodes} --ntasks={p.tasks}" for p in _parts(environ)]
     return _line(environ, sizes, command)
 
 
-def srun_per_node(environ: Environ, command: str) -> str:
+def _srun_per_node(environ: Environ, command: str) -> str:
     """The line for one launcher on each node, with all CPUs and devices that it has here."""
     sizes = [
         f"{part.group}--nodes={part.nodes} --ntasks={part.nodes} --ntasks-per-node=1"

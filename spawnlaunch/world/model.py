@@ -137,7 +137,7 @@ class Manager:
         needs: tuple[str, ...],
         unless: Callable[[Environ], bool] | None = None,
         silent: Mapping[str, str] | None = None,
-        starter: str | Callable[[int, Environ, str], str] = "{command}",
+        starter: str = "{command}",
         has_steps: bool = False,
         gives_ranks: bool = False,
         given: Callable[[], Environ | None] | None = None,

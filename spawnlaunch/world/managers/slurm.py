@@ -335,21 +335,13 @@ def _read(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) 
         raise UsageError(line) from None
 
 
-def start_line(n: int, environ: Environ, command: str) -> str:
-    """The srun line that starts a command `n` times on each node."""
-    from spawnlaunch.world import advice  # errors only
-
-    srun = advice.srun_per_node if n == 1 else advice.srun_per_rank
-    return srun(environ, command)
-
-
 STEP = Manager(
     "Slurm",
     TASKS,
     needs=(JOB_ID, STEP_ID, STEP_TASKS, PROCID, LOCALID),
     unless=is_shell,
     given=given,
-    starter=start_line,
+    starter="srun {command}",
     rank=PROCID,
     world_size=(STEP_TASKS, JOB_TASKS),
     local_rank=LOCALID,
@@ -374,7 +366,7 @@ SHELL = Manager(
     HOSTS,
     needs=(JOB_ID, JOB_NODELIST),
     has_steps=True,
-    starter=start_line,
+    starter="srun {command}",
     nnodes=(shell_nodes, listed_nodes),
     world_size=shell_tasks,
     job=JOB_ID,
