@@ -52,4 +52,7 @@ else:
             return dict(zip(self._fields, self, strict=True))
 
         def _replace(self, **kwargs):
-            return type(self)(**{**self._asdict(), **kwargs})
+            values = tuple(map(kwargs.pop, self._fields, self))
+            if kwargs:
+                raise TypeError(f"{type(self).__name__}: no field: {', '.join(kwargs)}")
+            return tuple.__new__(type(self), values)

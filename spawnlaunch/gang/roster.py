@@ -1,0 +1,128 @@
+"""Who is in the gang, who of them works in the next epoch, and as which node rank. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from spawnlaunch.gang.messages import VERSION, Hello
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+IDLE, BUSY, DONE = "idle", "busy", "done"
+
+MUST_AGREE = frozenset({"--nnodes", "--spares", "--max-restarts"})
+
+
+class Node(NamedTuple):
+    """A launcher that has said hello."""
+
+    hello: Hello
+    addr: str  # of this node for others
+    local: bool  # it is the hub's own
+    heard: float  # when it was heard last
+    came: int  # a number that grows: the order of arrival
+    state: str = IDLE  # of its workers
+    rank: int = -1  # node rank in the last epoch; -1: it is a spare, or has just come
+    leaving: int = 0  # the signal that told it to end
+    silent: bool = False
+    stacked: bool = False
+
+
+def natural(host: str) -> tuple[tuple[int, int, str], ...]:
+    """A key that has node2 before node10.
+
+    >>> sorted(["node10", "node2", "b", "10"], key=natural)
+    ['10', 'b', 'node2', 'node10']
+    """
+    parts = re.findall(r"[0-9]+|[^0-9]+", host)
+    return tuple((0, int(p), "") if p.isascii() and p.isdigit() else (1, 0, p) for p in parts)
+
+
+def _key(node: Node) -> tuple[object, ...]:
+    """The order of nodes that have no node rank yet: as they were given, else by host name."""
+    given = node.hello.rank if node.hello.rank >= 0 else 2**53
+    return given, natural(node.hello.host), node.came
+
+
+def ready(nodes: Mapping[int, Node]) -> dict[int, Node]:
+    """Those that could work in the next epoch, by connection."""
+    return {c: node for c, node in nodes.items() if node.state == IDLE and not node.leaving}
+
+
+def chosen(nodes: Mapping[int, Node], most: int) -> list[int]:
+    """The connections of those that work in the next epoch; the place is the node rank.
+
+    Who has worked keeps its node rank; spares and newcomers take the holes.
+    """
+    here = ready(nodes)
+    order = sorted(here, key=lambda c: (here[c].rank < 0, here[c].rank, _key(here[c])))[:most]
+    place: dict[int, int] = {}
+    for conn in order:
+        if 0 <= here[conn].rank < len(order):
+            place.setdefault(here[conn].rank, conn)
+    kept = set(place.values())
+    holes = (n for n in range(len(order)) if n not in place)
+    rest = sorted((c for c in order if c not in kept), key=lambda c: _key(here[c]))
+    place.update(zip(holes, rest, strict=True))
+    return [place[n] for n in range(len(order))]
+
+
+def first_ranks(nodes: Mapping[int, Node], order: Iterable[int]) -> list[int]:
+    """The first rank of each of these nodes, and at last the world size."""
+    firsts = [0]
+    for conn in order:
+        firsts.append(firsts[-1] + nodes[conn].hello.nproc)
+    return firsts
+
+
+def refusal(
+    hello: Hello, nodes: Mapping[int, Node], total: int, told: Mapping[str, str]
+) -> str | None:
+    """Why a launcher cannot be part of the gang; None: it can."""
+    if hello.version != VERSION:
+        return (
+            f"{hello.host} speaks version {hello.version} of the launchers' protocol, the hub "
+            f"{VERSION}; install the same spawnlaunch on all nodes"
+        )
+    if hello.nproc < 1:
+        return f"{hello.host} has {hello.nproc} workers; type --nproc N, 1 or more"
+    if hello.rank >= total:
+        return (
+            f"{hello.host} has node rank {hello.rank}, of {total} nodes; type --node-rank N, "
+            f"from 0 to {total - 1}, on each"
+        )
+    for flag, value in hello.told:
+        if flag in MUST_AGREE and told.get(flag, value) != value:
+            return f"{hello.host} has {flag} {value}, the hub {told[flag]}; type the same on all"
+    for node in nodes.values():
+        if hello.rank >= 0 and node.hello.rank == hello.rank and node.hello.who != hello.who:
+            return (
+                f"{hello.host} and {node.hello.host} both have node rank {hello.rank}; type "
+                "another --node-rank on each"
+            )
+    return None
+
+
+def differences(hello: Hello, told: Mapping[str, str]) -> tuple[str, ...]:
+    """What a launcher was told otherwise than the hub, whose word counts."""
+    return tuple(
+        f"{flag} {value}, the hub {told[flag]}"
+        for flag, value in hello.told
+        if flag in told and told[flag] != value
+    )
+
+
+def absent(nodes: Mapping[int, Node], expected: tuple[str, ...], total: int) -> tuple[str, ...]:
+    """Who is missing: by name where the hosts are known, by node rank where those are given."""
+    here = {node.hello.host for node in nodes.values() if not node.leaving}
+    if expected:
+        return tuple(host for host in expected if host not in here)
+    ranks = {node.hello.rank for node in nodes.values() if not node.leaving}
+    missing = max(0, total - len(here if -1 in ranks else ranks))
+    if missing and ranks and -1 not in ranks:
+        return tuple(f"node rank {n}" for n in range(total) if n not in ranks)
+    count = sum(not node.leaving for node in nodes.values())
+    return (f"{total - count} of {total} nodes",) if count < total else ()

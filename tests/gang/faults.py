@@ -1,0 +1,232 @@
+"""What breaks in a simulation, and when; and how its launches are set."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import TYPE_CHECKING
+
+from spawnlaunch.gang import member_records as m
+from spawnlaunch.gang.settings import Settings
+
+if TYPE_CHECKING:
+    from tests.gang.simulation import Connection, Host, Simulation
+
+
+def plan(random: Random) -> tuple[Settings, bool, int]:
+    """Settings, whether node ranks are given, and how many launchers there are."""
+    count = random.randint(2, 6)
+    spares = random.choice((0, 0, 0, 1, 2)) if count > 2 else 0
+    spares = min(spares, count - 1)
+    most = count - spares
+    least = random.randint(1, most) if not spares and random.random() < 0.5 else most
+    settings = Settings(
+        least=least,
+        most=most,
+        spares=spares,
+        max_restarts=random.choice((0, 1, 2, 3)),
+        window_s=random.choice((0.0, 0.0, 30.0)),
+        final=frozenset({3}) if random.random() < 0.2 else frozenset(),
+        returns=random.random() < 0.4,
+        expected=tuple(f"node{n}" for n in range(count)) if random.random() < 0.3 else (),
+        join_s=random.uniform(35, 90),
+        last_call_s=random.uniform(0.5, 10),
+        lost_after_s=random.uniform(3, 12),
+        grace_s=random.uniform(0.5, 15),
+        failure_grace_s=random.uniform(0.5, 10),
+        timeout_s=random.choice((0.0, 0.0, 0.0, 40.0)),
+        ends_hung=random.random() < 0.5,
+    )
+    return settings, random.random() < 0.5, count
+
+
+class Faults:
+    """Faults of one schedule. `hurt` are hosts that had one of their own, so may end otherwise."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        self.sim = simulation
+        self.random = simulation.random
+        self.hurt: set[int] = set()
+        self.frozen: set[int] = set()
+        self.pending = 0
+        self.doubled = self.random.choice((0.0, 0.0, 0.1))
+        self.kinds = (
+            self.worker, self.worker, self.worker, self.launcher, self.power, self.cut, self.cut,
+            self.reset, self.freeze, self.jump, self.signal, self.signal_all, self.hang, self.echo,
+        )  # fmt: skip
+
+    def schedule(self) -> None:
+        for _ in range(self.random.choice((0, 1, 1, 2, 2, 3, 5))):
+            kind = self.random.choice(self.kinds)
+            self.after(self.random.uniform(0, self.random.choice((5, 40, 120))), kind)
+
+    def after(self, seconds: float, kind: object) -> None:
+        self.pending += 1
+
+        def happens() -> None:
+            self.pending -= 1
+            self.sim.seen[f"fault {kind.__name__}"] += 1  # type: ignore[attr-defined]
+            kind()  # type: ignore[operator]
+
+        self.sim.at(seconds, happens)
+
+    def host(self) -> Host:
+        return self.random.choice(self.sim.hosts)
+
+    # Faults
+
+    def worker(self) -> None:
+        busy = [host for host in self.sim.hosts if host.workers and not host.workers.told]
+        if busy:
+            code = self.random.choice((1, 1, 3, 7, -9, -11, -6))
+            self.sim.worlds.worker_fails(self.random.choice(busy), code)
+
+    def launcher(self) -> None:
+        """Killed with its guard; in a pod it may be started again."""
+        host = self.host()
+        if host.member is None:
+            return
+        self.sim.say(f"FAULT {host.name}: launcher killed")
+        self.hurt.add(host.number)
+        if host.number == 0:
+            self.hub_lost()
+        self.sim.worlds.killed(host, self.random.uniform(0, 0.3))
+        self.sim.end(host)
+        if self.random.random() < 0.6:
+            self.comes_back(host, self.random.uniform(0.4, 30))
+
+    def comes_back(self, host: Host, after: float) -> None:
+        def back() -> None:
+            self.pending -= 1
+            host.powered = True
+            self.sim.start(host)
+
+        self.pending += 1
+        self.sim.at(after, back)
+
+    def hub_lost(self) -> None:
+        self.hurt |= {host.number for host in self.sim.hosts}
+
+    def power(self) -> None:
+        """The machine goes off, and says nothing."""
+        host = self.host()
+        if host.member is None or not host.powered:
+            return
+        self.sim.say(f"FAULT {host.name}: power lost")
+        self.hurt.add(host.number)
+        host.powered = False
+        host.boots += 1
+        connections = [host.connection] if host.connection else []
+        if host.number == 0:
+            self.hub_lost()
+            connections = list(self.sim.hub.connections.values()) if self.sim.hub else []
+        for connection in connections:
+            self.unreachable(connection, dead_end="there" if host.number == 0 else "here")
+        self.sim.worlds.killed(host, 0.0)
+        if host.number == 0 and self.sim.hub:
+            self.sim.hub.alive = False
+            self.sim.hub = None
+        host.member, host.connection = None, None
+        host.life += 1
+        if self.random.random() < 0.6:
+            self.comes_back(host, self.random.uniform(5, 60))
+
+    def unreachable(self, connection: Connection, dead_end: str) -> None:
+        notice = self.sim.settings.lost_after_s + self.random.uniform(0, 1.5)
+        if dead_end == "here":
+            connection.open_here = False
+            self.sim.at(notice, lambda: self.sim.lost_there(connection, False))
+        else:
+            connection.open_there = False
+            self.sim.at(notice, lambda: self.sim.lost_here(connection))
+
+    def cut(self) -> None:
+        """A cable is out for a while; each end finds out for itself, if it is long enough."""
+        host = self.host()
+        lasts = self.random.choice((self.random.uniform(0.1, 4), self.random.uniform(1, 60)))
+        self.sim.say(f"FAULT {host.name}: cut for {lasts:.3f} s")
+        begun, over = self.sim.now, self.sim.now + lasts
+        host.cuts.append((begun, over))
+        others = self.sim.hosts if host.number == 0 else [host]
+        if lasts > self.sim.settings.lost_after_s:
+            self.hurt |= {other.number for other in others}
+        connections = [other.connection for other in others if other.connection and other.number]
+        for connection in connections:
+            here, there = (
+                self.sim.settings.lost_after_s + self.random.uniform(0, 1.5) for _ in range(2)
+            )
+            if min(here, there) < lasts:
+                # who has not noticed before the end gets a reset then, which is not certain
+                self.sim.at(min(here, lasts + 0.1), lambda c=connection: self.sim.lost_here(c))  # type: ignore[misc]
+                self.sim.at(
+                    min(there, lasts + 0.1),
+                    lambda c=connection: self.sim.lost_there(c, False),  # type: ignore[misc]
+                )
+
+    def reset(self) -> None:
+        """A connection breaks, and what was under way is lost."""
+        host = self.host()
+        connection = host.connection
+        if connection and host.number:
+            self.sim.say(f"FAULT {host.name}: connection reset")
+            self.hurt.add(host.number)
+            self.sim.at(self.random.uniform(0, 1), lambda: self.sim.lost_here(connection))
+            self.sim.at(self.random.uniform(0, 1), lambda: self.sim.lost_there(connection, False))
+
+    def freeze(self) -> None:
+        """A launcher is stopped for a while; its workers are not."""
+        host = self.host()
+        lasts = self.random.choice((self.random.uniform(0.5, 30), self.random.uniform(30, 150)))
+        self.sim.say(f"FAULT {host.name}: frozen for {lasts:.3f} s")
+        host.frozen_until = self.sim.now + lasts
+        if lasts > 30 or host.number in self.frozen:
+            self.hurt.add(host.number)
+            if host.number == 0:
+                self.hub_lost()
+        if lasts > 1:
+            self.frozen.add(host.number)
+
+    def jump(self) -> None:
+        """A clock that should not does."""
+        host = self.host()
+        seconds = self.random.uniform(-50, 300)
+        self.sim.say(f"FAULT {host.name}: clock jumps by {seconds:.1f} s")
+        host.offset += seconds
+        self.frozen.add(host.number)
+
+    def signal(self) -> None:
+        host = self.host()
+        self.told(host)
+        if self.random.random() < 0.3:
+            self.sim.at(self.random.uniform(0.01, 3), lambda: self.told(host))
+
+    def signal_all(self) -> None:
+        for host in self.sim.hosts:
+            self.sim.at(self.random.uniform(0, 0.5), lambda host=host: self.told(host))  # type: ignore[misc]
+
+    def told(self, host: Host) -> None:
+        if host.member is not None:
+            self.sim.say(f"FAULT {host.name}: told to end")
+            # before it has a hub, it is alone
+            if self.sim.settings.is_elastic or host.member.state in (m.SEEKING, m.GREETING):
+                self.hurt.add(host.number)
+                if host.number == 0:
+                    self.hub_lost()
+            self.sim.step_member(host, m.Told(15))
+
+    def hang(self) -> None:
+        self.sim.worlds.hang()
+
+    def echo(self) -> None:
+        """What was said in earlier epochs is heard again."""
+        for _ in range(20):
+            if self.sim.said:
+                connection, way, message = self.random.choice(self.sim.said)
+                epoch = getattr(message, "epoch", None)
+                host, hub = connection.host, self.sim.hub
+                if hub is None or host.member is None or epoch is None or way == "hello":
+                    continue
+                if type(message).__name__ == "Hello":
+                    continue
+                if epoch < (hub.state.epoch if way == "up" else host.member.hello.epoch):
+                    self.sim.seen["stale"] += 1
+                    self.sim.arrive(connection, way, message)
