@@ -34,6 +34,7 @@ def plan(random: Random) -> tuple[Settings, bool, int]:
         grace_s=random.uniform(0.5, 15),
         failure_grace_s=random.uniform(0.5, 10),
         timeout_s=random.choice((0.0, 0.0, 0.0, 40.0)),
+        beat_s=random.choice((5.0, 15.0)),
         ends_hung=random.random() < 0.5,
     )
     return settings, random.random() < 0.5, count

@@ -27,8 +27,8 @@ from types import ModuleType
 from typing import Any
 
 from spawnlaunch.gang import hub as real_hub
-from spawnlaunch.gang import member as real_member
 from spawnlaunch.gang import hub_records as h
+from spawnlaunch.gang import member as real_member
 from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang import messages
 from spawnlaunch.gang.messages import Cause, Hello, Start, Welcome
@@ -151,7 +151,9 @@ class Simulation:
 
     def run(self) -> None:
         for host in self.hosts:
-            arrival = self.random.choice((0.0, self.random.uniform(0, 3), self.random.uniform(0, 30)))
+            arrival = self.random.choice(
+                (0.0, self.random.uniform(0, 3), self.random.uniform(0, 30))
+            )
             self.at(arrival, lambda host=host: self.start(host))  # type: ignore[misc]
         self.faults.schedule()
         while self.queue:
@@ -160,9 +162,9 @@ class Simulation:
             if self.now > LONGEST_S or self.events > MOST_EVENTS:
                 raise Broken(f"no end: {self.now:.0f} s, {self.events} events, {self.state()}")
             call()
-            if all(host.member is None and host.starts for host in self.hosts) and not self.hub:
-                if not self.faults.pending:
-                    break
+            are_gone = all(host.member is None and host.starts for host in self.hosts)
+            if are_gone and not self.hub and not self.faults.pending:
+                break
         self.worlds.at_the_end()
 
     def state(self) -> str:
@@ -219,22 +221,25 @@ class Simulation:
         if hub is None:
             return
         if host.frozen_until > self.now:
-            self.at(host.frozen_until - self.now, lambda: self.step_hub(event) if hub is self.hub else None)
+            self.at(
+                host.frozen_until - self.now,
+                lambda: self.step_hub(event) if hub is self.hub else None,
+            )
             return
         before = hub.state
         hub.state, actions = self.hub_rules.step(hub.state, event, self.clock(host))
         self.seen[f"hub {before.phase} {_name(event)}"] += 1
-        self.worlds.after_hub(before, event, hub.state)
+        self.worlds.after_hub(before, hub.state)
         self.act_hub(hub, actions)
         hub.tick += 1
         tick = hub.tick
         if hub.state.phase == h.ENDED and before.phase != h.ENDED:
             self.say(f"hub: ended with {hub.state.status}, {hub.state.cause}")
             self.at(20.0, lambda: self.end(host) if self.hub is hub else None)
-        if hub is self.hub and hub.state.phase == h.ENDED and not hub.connections:
-            if host.member is None or host.exit:
-                self.end(host)
-                return
+        is_over = hub is self.hub and hub.state.phase == h.ENDED and not hub.connections
+        if is_over and (host.member is None or host.exit):
+            self.end(host)
+            return
         wait = self.hub_rules.due(hub.state, self.clock(host)) / host.rate
         if hub.state.phase != h.ENDED:
             self.at(wait + 1e-6, lambda: self.step_hub(h.Tick()) if hub.tick == tick else None)
@@ -266,8 +271,9 @@ class Simulation:
             return
         if host.frozen_until > self.now:
             life = host.life
-            self.at(host.frozen_until - self.now,
-                    lambda: self.step_member(host, event, over) if host.life == life else None)  # fmt: skip
+            wait = host.frozen_until - self.now
+            is_same = lambda: host.life == life  # noqa: E731
+            self.at(wait, lambda: self.step_member(host, event, over) if is_same() else None)
             return
         before = host.member
         host.member, actions = self.member_rules.step(host.member, event, self.clock(host))
@@ -293,22 +299,33 @@ class Simulation:
             case m.Say(message):
                 if host.connection:
                     self.send(host.connection, "up", message)
+            case m.Exit(status, cause):
+                self.exit(host, status, cause)
+            case _:
+                self.act_workers(host, action)
+
+    def act_workers(self, host: Host, action: Any) -> None:
+        match action:
             case m.Launch(start):
                 self.worlds.launched(host, start)
-            case m.Halt(cause, grace_s):
-                self.worlds.halted(host, cause, grace_s)
+            case m.Halt(_, grace_s):
+                self.worlds.halted(host, grace_s)
             case m.ShowStacks():
                 life = host.life
-                self.at(self.random.uniform(0, 5), lambda: self.of_life(host, life, m.StacksShown()))
-            case m.Exit(status, cause):
-                self.worlds.exited(host, status, cause)
-                if host.number == 0 and self.hub and self.hub.state.phase == h.ENDED:
-                    host.member = None
-                    host.life += 1
-                    if not self.hub.connections:
-                        self.end(host)
-                else:
-                    self.end(host)
+                self.at(
+                    self.random.uniform(0, 5), lambda: self.of_life(host, life, m.StacksShown())
+                )
+
+    def exit(self, host: Host, status: int, cause: Cause | None) -> None:
+        """Its launcher ends; one that has the hub waits until all others have heard the end."""
+        self.worlds.exited(host, status, cause)
+        if host.number == 0 and self.hub and self.hub.state.phase == h.ENDED:
+            host.member = None
+            host.life += 1
+            if not self.hub.connections:
+                self.end(host)
+        else:
+            self.end(host)
 
     def of_life(self, host: Host, life: int, event: Any) -> None:
         if host.life == life:

@@ -49,7 +49,9 @@ class Worlds:
         world = (hub.number, one.epoch)
         self.sim.say(f"hub: world {world} of {one.nnodes} nodes, {one.world_size} ranks")
         self.check(world not in self.told, f"agree: {world} begins twice")
-        self.check(all(one.epoch > e for n, e in self.told if n == hub.number), "agree: epochs grow")
+        self.check(
+            all(one.epoch > e for n, e in self.told if n == hub.number), "agree: epochs grow"
+        )
         ranks: list[int] = []
         for connection, start in starts:
             if connection is None:
@@ -69,10 +71,12 @@ class Worlds:
         self.told[world] = {c.host.number: start for c, start in starts if c}
         self.lasts[world] = self.random.uniform(2, 50)
 
-    def after_hub(self, before: h.Hub, event: Any, hub: h.Hub) -> None:
+    def after_hub(self, before: h.Hub, hub: h.Hub) -> None:
         self.check(hub.epoch >= before.epoch, "agree: epochs grow")
         if before.phase == h.STOPPING and hub.phase == h.ENDED and hub.cause:
-            self.check(all(n.state == "idle" for n in hub.nodes.values()), "alone: all have stopped")
+            self.check(
+                all(n.state == "idle" for n in hub.nodes.values()), "alone: all have stopped"
+            )
             self.reported(hub.epoch, hub.cause)
         if before.phase != h.ENDED and hub.phase == h.ENDED:
             self.sim.seen[f"end {hub.cause.kind if hub.cause else 'well'}"] += 1
@@ -108,7 +112,12 @@ class Worlds:
         """What is said of an earlier epoch changes nothing."""
         hub = self.sim.hub
         epoch = getattr(message, "epoch", None)
-        if hub is None or epoch is None or epoch >= hub.state.epoch or number not in hub.state.nodes:
+        if (
+            hub is None
+            or epoch is None
+            or epoch >= hub.state.epoch
+            or number not in hub.state.nodes
+        ):
             return
         if self.sim.hosts[0].frozen_until > self.sim.now:
             return
@@ -136,12 +145,14 @@ class Worlds:
         for other in self.sim.hosts:
             if other.workers and other.workers.world != world:
                 frozen = other.number in self.sim.faults.frozen
-                self.check(frozen, f"alone: {world} begins, {other.name} runs {other.workers.world}")
+                self.check(
+                    frozen, f"alone: {world} begins, {other.name} runs {other.workers.world}"
+                )
         host.workers = workers = Workers(world)
         lasts = self.lasts[world] + self.random.uniform(0, 3)
         self.sim.at(lasts, lambda: self.ends(host, workers, well=True))
 
-    def halted(self, host: Host, cause: Cause, grace_s: float) -> None:
+    def halted(self, host: Host, grace_s: float) -> None:
         workers = host.workers
         if workers is None:
             return
@@ -187,7 +198,9 @@ class Worlds:
         start = self.told[workers.world][host.number]
         rank = start.first_rank + self.random.randrange(host.nproc)
         age = self.random.choice((0.0, self.random.uniform(0, 2)))
-        self.sim.say(f"FAULT {host.name}: rank {rank} fails, {code}, victim {victim}, told {age:.3f}")
+        self.sim.say(
+            f"FAULT {host.name}: rank {rank} fails, {code}, victim {victim}, told {age:.3f}"
+        )
         fact = Fact(self.sim.now, host.number, rank, victim or code == -6)
         self.failures.setdefault(workers.world, []).append(fact)
         life = host.life
@@ -196,7 +209,7 @@ class Worlds:
         def tell() -> None:
             workers.tell = lambda: None
             if host.workers is workers:
-                self.halted(host, Cause("failure"), self.sim.settings.failure_grace_s)
+                self.halted(host, self.sim.settings.failure_grace_s)
                 failed = m.WorkerFailed(rank, code, age_s=age * host.rate, words=words)
                 self.sim.of_life(host, life, failed)
 

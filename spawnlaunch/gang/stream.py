@@ -1,0 +1,198 @@
+"""A connection in a Loop: what is read goes through a Wire, what is said waits to be sent.
+
+A peer that is dead or unreachable is noticed by the kernel, whatever this process is busy with:
+keepalive where nothing is under way, TCP_USER_TIMEOUT where something is (tcp(7)).
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from contextlib import suppress
+
+from spawnlaunch.gang.wire import Foreign, Wire
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from spawnlaunch.gang.messages import Message
+    from spawnlaunch.run.loop import Loop
+
+MOST_READ = 65536
+MOST_WAITING = 2**23  # bytes that a peer may leave unread
+LINGER_S = 5.0  # for the peer to read what was said last
+
+
+class End(Exception):
+    """A connection has ended; certain: the other end has closed it."""
+
+    def __init__(self, why: str, certain: bool = False, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.certain = certain
+        self.is_final = is_final
+
+
+class Stream:
+    """One connection. `heard` is called with the messages of a turn, `ended` once, at its end."""
+
+    def __init__(
+        self,
+        loop: Loop,
+        sock: socket.socket,
+        wire: Wire,
+        heard: Callable[[list[Any]], None],
+        ended: Callable[[End], None],
+    ) -> None:
+        self._loop, self._sock, self.wire = loop, sock, wire
+        self._heard, self._ended = heard, ended
+        self._waiting = bytearray()
+        self._events = 0
+        self._is_closing = False
+        self._is_ready = False
+        # called once both ends have proved themselves
+        self.ready: Callable[[], None] = lambda: None
+        self._watch(select.POLLIN)
+
+    def begin(self) -> None:
+        """Send what the handshake begins with; the connection is there."""
+        self._send(self.wire.take())
+
+    def say(self, message: Message) -> None:
+        """Send a message, now or as soon as the peer reads."""
+        if self._sock.fileno() >= 0 and not self._is_closing:
+            self._send(self.wire.encode(message))
+
+    def refuse(self, why: str) -> None:
+        """Say in plain words, to one that has not proved itself, why it is not heard."""
+        words = "".join(c if " " <= c <= "~" else "?" for c in why)
+        self._send(f"no {words[:500]}\n".encode())
+
+    def close(self) -> None:
+        """End it, once all is sent. `ended` is not called any more."""
+        if self._sock.fileno() < 0 or self._is_closing:
+            return
+        self._is_closing = True
+        self._heard, self._ended = _nothing, _nothing
+        self._loop.alarm(self.drop, LINGER_S)
+        self._flush()
+
+    def drop(self) -> None:
+        """End it at once."""
+        if self._sock.fileno() >= 0:
+            self._loop.alarm(self.drop, None)
+            self._watch(0)
+            self._sock.close()
+
+    def _watch(self, events: int) -> None:
+        if events != self._events:
+            if self._events:
+                self._loop.forget(self._sock.fileno())
+            if events:
+                self._loop.watch(self._sock.fileno(), self._turn, events)
+            self._events = events
+
+    def _send(self, data: bytes) -> None:
+        self._waiting += data
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._sock.fileno() < 0:
+            return
+        with suppress(BlockingIOError, InterruptedError):
+            while self._waiting:
+                try:
+                    sent = self._sock.send(self._waiting)
+                except BlockingIOError:
+                    raise
+                except OSError:  # reading tells what it is, after all that the peer has said
+                    self._waiting.clear()
+                    break
+                del self._waiting[:sent]
+        if len(self._waiting) > MOST_WAITING:
+            self._waiting.clear()
+            self._end(End("it does not read"))
+            return
+        self._watch(select.POLLIN | (select.POLLOUT if self._waiting else 0))
+        if self._is_closing and not self._waiting:
+            with suppress(OSError):
+                self._sock.shutdown(socket.SHUT_WR)
+
+    def _turn(self) -> None:
+        if self._waiting:
+            self._flush()
+        data, end = self._read()
+        if self._sock.fileno() < 0 or (self._is_closing and end):
+            self.drop()
+            return
+        if self._is_closing:
+            return
+        messages: list[Any] = []
+        try:
+            messages = self.wire.feed(data)
+        except Foreign as error:
+            end = End(str(error), is_final=error.is_final)
+        if self.wire.out:
+            self._send(self.wire.take())
+        if self.wire.is_ready and not self._is_ready:
+            self._is_ready = True
+            self.ready()
+        if messages:
+            if end:
+                messages = [m for m in messages if not _is_start(m)]
+            self._heard(messages)
+        if end:
+            self._end(end)
+
+    def _read(self) -> tuple[bytes, End | None]:
+        """All that is there, and whether that is the end.
+
+        A start that comes together with the end is not obeyed: it is of a hub that has gone.
+        """
+        data = bytearray()
+        while len(data) <= 16 * MOST_READ:
+            try:
+                read = self._sock.recv(MOST_READ)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError as error:
+                return bytes(data), End(error.strerror or str(error))
+            if not read:
+                return bytes(data), End("closed", certain=True)
+            data += read
+        return bytes(data), None
+
+    def _end(self, end: End) -> None:
+        ended, self._ended, self._heard = self._ended, _nothing, _nothing
+        ended(end)
+        if not end.certain and not self.wire.is_ready:  # refused: it shall read why
+            self.close()
+        else:
+            self.drop()
+
+
+def _nothing(_: object) -> None:
+    pass
+
+
+def _is_start(message: object) -> bool:
+    return type(message).__name__ == "Start"
+
+
+def tune(sock: socket.socket, lost_after_s: float) -> None:
+    """Have the kernel notice within this time that the other machine is dead or out of reach."""
+    sock.setblocking(False)
+    options: list[tuple[int, str, int]] = [
+        (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
+        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", max(1, int(lost_after_s / 5))),
+        (socket.IPPROTO_TCP, "TCP_KEEPALIVE", max(1, int(lost_after_s / 5))),  # macOS
+        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", max(1, int(lost_after_s / 5))),
+        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 5),
+        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", int(lost_after_s * 1000)),
+    ]
+    for level, name, value in options:
+        if hasattr(socket, name):
+            with suppress(OSError):
+                sock.setsockopt(level, getattr(socket, name), value)

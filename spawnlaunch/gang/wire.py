@@ -1,0 +1,176 @@
+"""Messages as lines of bytes that nobody else can write, repeat, reflect or reorder.
+
+    member  spawnlaunch/1 RUN NONCE           RUN: digest of the run's id
+    hub     spawnlaunch/1 NONCE PROOF         or: no WHY
+    member  PROOF
+    both    MAC JSON                          from here on
+
+Proofs and MACs are HMAC-SHA256 (RFC 2104) of both nonces, or of direction, number and text. So each
+end has proved that it knows the secret before it is heard, and each line is good once, in its
+place. Before that a line may have 4 KiB. What is read is JSON only (see messages).
+
+No socket is looked at here: bytes come in through `feed`, and go out through `out`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+
+from spawnlaunch.gang.messages import (
+    TO_HUB,
+    TO_MEMBER,
+    VERSION,
+    Malformed,
+    from_json,
+    to_json,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from spawnlaunch.gang.messages import Message
+
+MOST_FIRST = 4096  # bytes of a line before the other end has proved itself
+MOST_LINE = 2**20  # and after
+NAME = f"spawnlaunch/{VERSION}"
+MAC_HEX = 32  # 16 bytes
+NONCE_HEX = 32
+
+
+class Foreign(Exception):
+    """The other end is not one of this gang. `is_final`: nor will it be one."""
+
+    def __init__(self, why: str, is_final: bool = False) -> None:
+        super().__init__(why)
+        self.is_final = is_final
+
+
+def secret_of(token: bytes | None, run: str) -> bytes:
+    """What both ends must know; without a token it keeps accidents out, and nobody else."""
+    return hmac.digest(token or b"spawnlaunch", b"run " + run.encode(), "sha256")
+
+
+def digest_of(run: str) -> str:
+    """Tells runs apart, and not their ids."""
+    return hashlib.sha256(run.encode()).hexdigest()[:16]
+
+
+class Wire:
+    """One end of a connection."""
+
+    def __init__(self, secret: bytes, run: str, is_hub: bool) -> None:
+        self._secret = secret
+        self._run = digest_of(run)
+        self._is_hub = is_hub
+        self._mine = os.urandom(NONCE_HEX // 2).hex()
+        self._theirs = ""
+        self._key = b""
+        self._sent, self._heard = 0, 0
+        self._rest = b""
+        self.is_ready = False  # the other end has proved itself, and so has this one
+        self.out = b"" if is_hub else f"{NAME} {self._run} {self._mine}\n".encode()
+
+    def encode(self, message: Message) -> bytes:
+        """The line of a message, the next one in this direction."""
+        text = json.dumps(to_json(message), separators=(",", ":")).encode()
+        mac = self._mac(self._is_hub, self._sent, text)
+        self._sent += 1
+        return mac + b" " + text + b"\n"
+
+    def feed(self, read: bytes) -> list[Any]:
+        """The messages that are complete with these bytes. Raises Foreign."""
+        *lines, self._rest = (self._rest + read).split(b"\n")
+        messages = []
+        for line in lines:
+            self._limit(line)
+            if self.is_ready:
+                messages.append(self._decode(line))
+            elif self._is_hub:
+                self._shake_as_hub(line)
+            else:
+                self._shake_as_member(line)
+        self._limit(self._rest)
+        return messages
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the other end has spoken as one of this gang would."""
+        return bool(self._theirs)
+
+    def take(self) -> bytes:
+        """What the handshake wants sent now."""
+        out, self.out = self.out, b""
+        return out
+
+    def _limit(self, line: bytes) -> None:
+        if len(line) > (MOST_LINE if self.is_ready else MOST_FIRST):
+            raise Foreign("a line that is too long")
+
+    def _shake_as_hub(self, line: bytes) -> None:
+        if self._theirs:
+            if not hmac.compare_digest(line, self._proof(b"member")):
+                raise Foreign("another token", is_final=True)
+            self._begin()
+            return
+        name, run, nonce = self._words(line, 3)
+        if name != NAME:
+            why = f"another version of spawnlaunch: {name} there, {NAME} at the hub"
+            raise Foreign(why, is_final=True)
+        if run != self._run:
+            raise Foreign("another --rdzv-id", is_final=True)
+        self._theirs = self._nonce(nonce)
+        self.out += f"{NAME} {self._mine} ".encode() + self._proof(b"hub") + b"\n"
+
+    def _shake_as_member(self, line: bytes) -> None:
+        if line.startswith(b"no "):
+            raise Foreign(line[3:].decode("ascii", "replace"), is_final=True)
+        name, nonce, proof = self._words(line, 3)
+        if name != NAME:
+            raise Foreign(f"another version of spawnlaunch: {name} there, {NAME} here", True)
+        self._theirs = self._nonce(nonce)
+        if not hmac.compare_digest(proof.encode(), self._proof(b"hub")):
+            raise Foreign("another token", is_final=True)
+        self.out += self._proof(b"member") + b"\n"
+        self._begin()
+
+    def _words(self, line: bytes, count: int) -> list[str]:
+        words = line.decode("ascii", "replace").split(" ")
+        if not words[0].startswith("spawnlaunch/") or (words[0] == NAME and len(words) != count):
+            raise Foreign("no launcher of spawnlaunch")
+        return (words + [""] * count)[:count]
+
+    def _nonce(self, nonce: str) -> str:
+        if len(nonce) != NONCE_HEX or not nonce.isalnum():
+            raise Foreign("no launcher of spawnlaunch")
+        return nonce
+
+    def _nonces(self) -> bytes:
+        """The member's first."""
+        pair = (self._theirs, self._mine) if self._is_hub else (self._mine, self._theirs)
+        return " ".join(pair).encode()
+
+    def _proof(self, who: bytes) -> bytes:
+        text = b" ".join((who, NAME.encode(), self._nonces()))
+        return hmac.digest(self._secret, text, "sha256").hex().encode()
+
+    def _begin(self) -> None:
+        self._key = hmac.digest(self._secret, b"key " + self._nonces(), "sha256")
+        self.is_ready = True
+
+    def _mac(self, from_hub: bool, number: int, text: bytes) -> bytes:
+        what = (b"hub %d " if from_hub else b"member %d ") % number + text
+        return hmac.digest(self._key, what, "sha256").hex().encode()[:MAC_HEX]
+
+    def _decode(self, line: bytes) -> Any:
+        mac, _, text = line.partition(b" ")
+        if not hmac.compare_digest(mac, self._mac(not self._is_hub, self._heard, text)):
+            raise Foreign("a line that it cannot have written")
+        self._heard += 1
+        try:
+            return from_json(json.loads(text), TO_HUB if self._is_hub else TO_MEMBER)
+        except (Malformed, ValueError, RecursionError) as error:
+            raise Foreign(f"a message that is none: {error}") from error

@@ -1,0 +1,45 @@
+"""The rules hold in generated schedules of faults; simulation names what must hold."""
+
+import pytest
+
+from spawnlaunch.gang import messages
+from tests.gang.mutants import MUTANTS, Mutant, rules
+from tests.gang.simulation import Simulation
+
+SEEDS = 2000
+PARTS = 8
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_rules_hold(part: int) -> None:
+    for seed in range(part, SEEDS, PARTS):
+        Simulation(seed).run()
+
+
+def test_a_seed_replays_exactly() -> None:
+    first: list[str] = []
+    second: list[str] = []
+    Simulation(7, trace=first.append).run()
+    Simulation(7, trace=second.append).run()
+    assert first == second
+
+
+def test_each_message_is_sent_and_each_end_is_reached() -> None:
+    seen: set[str] = set()
+    for seed in range(600):
+        simulation = Simulation(seed)
+        simulation.run()
+        seen |= simulation.seen.keys()
+    kinds = {kind.__name__ for kind in (*messages.TO_HUB, *messages.TO_MEMBER)} - {"Refused"}
+    assert {f"message {kind}" for kind in kinds} <= seen
+    causes = ("failure", "hang", "lost", "signal", "timeout", "absent", "well")
+    assert {f"end {kind}" for kind in causes} <= seen
+    assert {f"again {kind}" for kind in ("failure", "hang", "lost", "signal", "join")} <= seen
+
+
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.rule)
+def test_each_mutant_is_of_a_line_that_is_there(mutant: Mutant) -> None:
+    """`python -m tests.gang --mutants` tells whether it is found."""
+    hub, member = rules(mutant)
+    assert hub.step
+    assert member.step
