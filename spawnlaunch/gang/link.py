@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from spawnlaunch.gang.member_records import Event
     from spawnlaunch.gang.messages import ToHub
-    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.gang.stream import Loop
 
 CONNECT_S = 5.0  # for a connection to be there, and for the handshake
 

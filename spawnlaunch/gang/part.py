@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.link import Endpoint
     from spawnlaunch.gang.member_records import Action, Event
     from spawnlaunch.gang.messages import Cause, Hello, Start
-    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.gang.stream import Loop
 
     class Launcher(Protocol):
         """What a launcher does for the gang."""

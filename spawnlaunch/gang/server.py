@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.hub_records import Event
     from spawnlaunch.gang.link import Endpoint
     from spawnlaunch.gang.settings import Settings
-    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.gang.stream import Loop
 
 MOST_STRANGERS = 64  # at a time
 PROVE_S = 10.0  # for a stranger to say hello

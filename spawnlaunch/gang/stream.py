@@ -15,10 +15,17 @@ from spawnlaunch.gang.wire import Foreign, Wire
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
+    from typing import Any, Protocol
 
     from spawnlaunch.gang.messages import Message
-    from spawnlaunch.run.loop import Loop
+
+    class Loop(Protocol):
+        """The launcher's own event loop, as far as a gang needs it."""
+
+        def watch(self, fd: int, call: Callable[[], None], events: int = ...) -> None: ...
+        def forget(self, fd: int) -> None: ...
+        def alarm(self, call: Callable[[], None], after_s: float | None) -> None: ...
+
 
 MOST_READ = 65536
 MOST_WAITING = 2**23  # bytes that a peer may leave unread
