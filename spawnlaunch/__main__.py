@@ -1,7 +1,13 @@
 """The launcher's entry: what comes first in its process, and how its errors are told."""
 
 import gc
-import signal
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+else:
+    import _signal as signal  # its module signal is slow to import, and a user's may be found first
 
 # Signals that are for the workers wait until there is somebody to pass them on: they would end us.
 WORKERS_MASK = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGUSR2)))
@@ -9,16 +15,20 @@ gc.disable()  # nothing is garbage yet, and looking for it is a tenth of what a 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C from here on without a traceback of ours
 
+# The working directory, which `python -m` puts first, or that of the script `spawnlaunch`: modules
+# in it are the user's, whose names may be those of Python's. What is above is built in.
+if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
+    del sys.path[0]
+
 import os
-import sys
 
 if os.getpid() == 1:  # of a container: for that process the kernel has no default actions
     for _stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        if signal.getsignal(_stop) is signal.SIG_DFL:
+        if signal.getsignal(_stop) == signal.SIG_DFL:
             signal.signal(_stop, lambda signum, _: os._exit(128 + signum))
 
-from spawnlaunch.cli import Page
 from spawnlaunch.errors import UsageError
+from spawnlaunch.request import Page
 from spawnlaunch.run.say import say
 from spawnlaunch.walk import walk
 
@@ -34,7 +44,12 @@ def main() -> int:
         once.refuse(error, os.environ)
         return 2
     except Page as page:
-        return _print(str(page), closed)
+        from spawnlaunch.printing import print_error, print_page
+
+        if "stdout" not in closed:
+            return print_page(str(page), "spawnlaunch")
+        print_error("cannot write to stdout: it is closed", "spawnlaunch")
+        return os.EX_IOERR
     except Exception as error:
         if os.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
@@ -54,25 +69,6 @@ def _closed_streams() -> tuple[str, ...]:
     from spawnlaunch.run import terminal
 
     return terminal.hold_closed()
-
-
-def _print(text: str, closed: tuple[str, ...]) -> int:
-    """Write to stdout; the result is the exit status.
-
-    Where nobody reads it to the end we die of SIGPIPE, as other programs do.
-    """
-    if "stdout" in closed:
-        say(["error: cannot write to stdout: it is closed"])
-        return os.EX_IOERR
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    data = text.encode(sys.stdout.encoding, "backslashreplace")  # a variable may be in any encoding
-    try:
-        while data:
-            data = data[os.write(1, data) :]
-    except OSError as error:
-        say([f"error: cannot write to stdout: {error.strerror}"])
-        return os.EX_IOERR
-    return 0
 
 
 if __name__ == "__main__":

@@ -12,16 +12,12 @@ import sys
 
 from spawnlaunch.errors import FlagsError, UsageError
 from spawnlaunch.reading import absolute, excerpt
-from spawnlaunch.request import HERE, KILL, Flag, Program, Request, spelt
+from spawnlaunch.request import HERE, KILL, Flag, Page, Program, Request, spelt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
-
-
-class Page(Exception):
-    """What --help, --version or --explain asks to be printed, and nothing else to be done."""
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Request:

@@ -40,10 +40,10 @@ def explained(it: Explanation, how: str, hostname: str) -> str:
     if how == "json":
         import json
 
-        return json.dumps(as_json(it)) + "\n"
+        return json.dumps(as_json(it))
     if it.resolution.world.rank > 0 and once.daemon_of_many(it.environ):
-        return "\n".join(as_lines(it, short(hostname))) + "\n"
-    return "\n".join(as_text(it, colour=sys.stdout.isatty())) + "\n"
+        return "\n".join(as_lines(it, short(hostname)))
+    return "\n".join(as_text(it, colour=sys.stdout.isatty()))
 
 
 def as_json(it: Explanation) -> dict[str, Any]:

@@ -61,13 +61,13 @@ STATUS = (
 
 def version() -> str:
     """The line of --version."""
-    return f"spawnlaunch {__version__}\n"
+    return f"spawnlaunch {__version__}"
 
 
 def page() -> str:
     """The page of --help, as wide as the terminal within bounds."""
     width = min(max(_columns(), NARROWEST), WIDEST)
-    return "\n".join(_lines(width)) + "\n"
+    return "\n".join(_lines(width))
 
 
 def _columns() -> int:

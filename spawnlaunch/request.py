@@ -97,6 +97,10 @@ _switch(WORKERS, "--no-python",
         "the script is a program to run by itself, without Python in front")  # fmt: skip
 
 
+class Page(Exception):
+    """What --help, --version or --explain asks to be printed, and nothing else to be done."""
+
+
 class Program(NamedTuple):
     """What every worker runs."""
 

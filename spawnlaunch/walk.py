@@ -14,6 +14,7 @@ from spawnlaunch.binding import decide
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import FlagsError
 from spawnlaunch.node.visible import Visible, named, visible
+from spawnlaunch.request import Page
 from spawnlaunch.run import routes, worker
 from spawnlaunch.run.say import say
 from spawnlaunch.run.worker import Launch
@@ -39,7 +40,7 @@ def walk(
 
     `closed` names the standard streams that nobody can write to, `mask` is the signals that the
     workers are started with blocked. In task mode, and where all goes well, this does not return.
-    Raises UsageError, and cli.Page for what is only to be printed.
+    Raises UsageError, and Page for what is only to be printed.
     """
     hostname = os.uname().nodename
     request = cli.parse(argv, environ, sys.executable)
@@ -70,7 +71,7 @@ def walk(
 
         warnings = (*of_the_job, *of_this_node)
         explanation = Explanation(resolution, machine, seats, workers, warnings, environ)
-        raise cli.Page(explained(explanation, request.explain, hostname))
+        raise Page(explained(explanation, request.explain, hostname))
     host = routes.short(hostname) if _has_several_nodes(resolution) else ""
     say(f"warning: {line}" for line in _mine(resolution, of_the_job, of_this_node, host))
     if not request.quiet:

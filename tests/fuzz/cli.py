@@ -52,12 +52,12 @@ def judge(words: list[str]) -> None:
     found: Request | BaseException
     try:
         found = cli.parse(words, {}, sys.executable)
-    except (UsageError, cli.Page) as ended:
+    except (UsageError, request.Page) as ended:
         found = ended
     if isinstance(found, UsageError):
         plain_line(str(found))
         assert shows(str(found), words), f"{found} shows no word"
-    elif isinstance(found, cli.Page):
+    elif isinstance(found, request.Page):
         assert str(found).startswith(("usage: ", "spawnlaunch "))
     else:
         assert isinstance(found, Request)

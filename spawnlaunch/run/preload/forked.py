@@ -53,6 +53,26 @@ def load(modules: Sequence[str]) -> Loaded:
     """Import the modules into this process. Raises UsageError where it must not be forked then."""
     own = frozenset(fd for fd in open_fds() if not os.get_inheritable(fd))
     before = random.getstate()
+    _import(modules)
+    reason = next(libraries.objections(), None)
+    if reason:
+        raise UsageError(
+            f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
+            "leave the module out, and import it in the script"
+        )
+    return Loaded(own, frozenset(open_fds()), libraries.seeded_since(before))
+
+
+def _import(modules: Sequence[str]) -> None:
+    """Import them, last from the working directory: a json.py there is not what torch looks for.
+
+    Raises UsageError.
+    """
+    try:
+        here = os.getcwd()
+    except FileNotFoundError:  # it has been deleted
+        here = os.devnull
+    sys.path.append(here)
     for name in modules:
         try:
             import_module(name)
@@ -62,13 +82,7 @@ def load(modules: Sequence[str]) -> Loaded:
             raise UsageError(
                 f"--preload {name}: cannot be imported: {error}; install it, or leave it out"
             ) from None
-    reason = next(libraries.objections(), None)
-    if reason:
-        raise UsageError(
-            f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
-            "leave the module out, and import it in the script"
-        )
-    return Loaded(own, frozenset(open_fds()), libraries.seeded_since(before))
+    sys.path[:] = [entry for entry in sys.path if entry is not here]
 
 
 def worker_maker(modules: Sequence[str]) -> BecomeWorker:
@@ -177,18 +191,24 @@ def _execute(program: Program, main: ModuleType) -> None:
 
     if program.kind == "module":
         sys.argv = ["-m", *program.args]
-        sys.path[0] = os.getcwd()
+        _look_first_in(os.getcwd())
         runpy._run_module_as_main(program.target)  # type: ignore[attr-defined]  # as python -m
         return
     sys.argv = [program.target, *program.args]
     if not program.target.endswith(".py") and _has_main(program.target):
-        sys.path[0] = program.target
+        sys.path.insert(0, program.target)
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
     path = os.path.abspath(program.target)  # as __main__.__file__ is since Python 3.9
-    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    _look_first_in(os.path.dirname(os.path.realpath(path)))
     main.__dict__.update(__file__=path, __cached__=None, __loader__=None)
     exec(_compiled(path), main.__dict__)
+
+
+def _look_first_in(directory: str) -> None:
+    """Import from here first, as Python does where nobody has asked it not to (python -P)."""
+    if sys.version_info < (3, 11) or not os.environ.get("PYTHONSAFEPATH"):
+        sys.path.insert(0, directory)
 
 
 def _has_main(path: str) -> bool:

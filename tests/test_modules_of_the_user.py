@@ -1,0 +1,100 @@
+"""A launch in a directory whose modules have the names of Python's, of torch's and of ours."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run
+
+# Whatever the launcher, its guard or the image of --preload might import, sooner or later; but what
+# `python -m` imports itself before it runs any module: contextlib, collections, functools.
+NAMES = """
+signal json typing train re enum select struct ctypes socket random pickle shlex textwrap traceback
+threading difflib shutil resource zlib datetime argparse
+"""
+# A worker may have it, as it has with plain Python; whoever has no rank is one of ours.
+MODULE = """
+import os
+if "RANK" not in os.environ:
+    raise SystemExit("the launcher has imported {name}.py of the user")
+OF_THE_USER = True
+"""
+SAID = "import signal, json, typing, train\nfor each in (signal, json, typing, train):\n" \
+    "    print(each.__name__, hasattr(each, 'OF_THE_USER'))\n"  # fmt: skip
+
+
+@pytest.fixture
+def crowded(tmp_path: Path) -> Path:
+    for name in NAMES.split():
+        (tmp_path / f"{name}.py").write_text(MODULE.format(name=name))
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train/__init__.py").write_text(MODULE.format(name="train/__init__"))
+    (tmp_path / "mine.py").write_text(SAID)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--nproc", "2", WORKERS / "report.py"],
+        ["--nproc", "2", "--tee", "3", "--log-dir", "logs", "--result", "r", WORKERS / "report.py"],
+        ["--nproc", "1", "--no-python", "true"],
+        ["--nproc", "2", "--preload", "decimal", "--no-prefix", WORKERS / "report.py"],
+        ["--explain", WORKERS / "report.py"],
+        ["--explain=json", WORKERS / "report.py"],
+        ["--help"],
+    ],
+    ids=str,
+)
+def test_the_launcher_imports_none_of_them(words: list[object], crowded: Path):
+    done = launch(*words, cwd=crowded)
+    assert (done.returncode, done.stderr.count("of the user")) == (0, 0), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["--nprocs", "2", "mine.py"], 2, "did you mean --nproc?"),
+        (["--nproc", "2", "--max-restarts", "1", "--result", "r", "--no-python", "false"], 1, ""),
+    ],
+)
+def test_nor_where_something_goes_wrong(words: list[str], status: int, said: str, crowded: Path):
+    done = launch(*words, cwd=crowded)
+    assert done.returncode == status, done.stderr
+    assert said in done.stderr
+    assert "of the user" not in done.stderr
+
+
+@pytest.mark.parametrize("command", [["mine.py"], ["-m", "mine"]], ids=" ".join)
+@pytest.mark.parametrize("safe", ["", "1"], ids=["", "PYTHONSAFEPATH"])
+def test_a_worker_imports_what_it_would_with_plain_python(
+    command: list[str], safe: str, crowded: Path
+):
+    environ = clean_environ(PYTHONSAFEPATH=safe)
+    plain = run(sys.executable, *command, cwd=crowded, environ={**environ, "RANK": "0"})
+    launched = launch("--nproc", 1, *command, cwd=crowded, environ=environ)
+    assert (launched.returncode, launched.stdout) == (plain.returncode, plain.stdout)
+
+
+@pytest.mark.parametrize("command", [["mine.py"], ["-m", "mine"]], ids=" ".join)
+def test_a_worker_of_preload_finds_the_modules_beside_it(command: list[str], crowded: Path):
+    launched = launch("--nproc", 1, "--preload", "decimal", *command, cwd=crowded)
+    assert "train True\n" in launched.stdout, launched.stderr
+
+
+def test_a_module_of_the_working_directory_can_be_preloaded(crowded: Path):
+    loud = "import json\nprint(hasattr(json, 'OF_THE_USER'), flush=True)\n"
+    (crowded / "loud.py").write_text(loud)
+    script = WORKERS / "report.py"
+    launched = launch("--nproc", 1, "--preload", "loud", script, cwd=crowded)
+    assert launched.stdout.startswith("False\n"), launched.stderr
+
+
+def test_a_launcher_without_a_name_is_none_of_the_users_business(crowded: Path):
+    """The console script's own directory is not searched for modules either."""
+    beside = Path(LAUNCHER[0]).parent / "spawnlaunch"
+    if not beside.exists():
+        pytest.skip("the console script is not installed")
+    done = run(beside, "--nproc", 1, WORKERS / "report.py", cwd=crowded)
+    assert done.returncode == 0, done.stderr
