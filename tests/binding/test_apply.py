@@ -56,7 +56,7 @@ def sit(
         text=True,
         check=True,
         cwd=REPOSITORY,
-        timeout=60,
+        timeout=100,
     )
     return done.stdout.splitlines()
 

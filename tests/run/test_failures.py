@@ -235,7 +235,7 @@ def test_nobody_who_reads_stderr_does_not_keep_the_workers_alive(tmp_path: Path)
             text=False,
         ) as launcher,
     ):
-        assert launcher.wait(60) == 6
+        assert launcher.wait(100) == 6
         assert launcher.stdout
         assert b"ready 0" not in launcher.stdout.read()
     os.close(inlet)

@@ -96,7 +96,7 @@ def test_a_FIFO_is_written_to_its_reader(by: str, tmp_path: Path):
     os.mkfifo(path)
     reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
     assert filed(path, by=by).returncode == 7
-    assert is_whole(reader.communicate(timeout=60)[0])
+    assert is_whole(reader.communicate(timeout=100)[0])
     assert path.is_fifo()
 
 
@@ -106,7 +106,7 @@ def test_a_FIFO_keeps_its_name_on_several_nodes(tmp_path: Path):
     reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
     node = ["--nnodes", 2, "--node-rank", 1, "--master-addr", "localhost", "--nproc", 1]
     assert launch(*node, "--result", path, "--no-python", "true").returncode == 0
-    assert is_whole(reader.communicate(timeout=60)[0])
+    assert is_whole(reader.communicate(timeout=100)[0])
     assert os.listdir(tmp_path) == ["fifo"]
 
 

@@ -116,19 +116,19 @@ def test_a_child_of_a_worker_is_asked_too():
 @pytest.mark.parametrize("flags", [(), ("--redirects", "3"), ("--ranks-filter", "1")])
 def test_a_rank_that_is_heard_from_anywhere_is_no_hang(flags: tuple[str, ...], tmp_path: Path):
     """Rank 0 speaks all the time, wherever that goes; rank 1 never does."""
-    speak = "if [ $RANK = 0 ]; then for i in 1 2 3 4 5 6; do echo $i; sleep 0.3; done; fi"
+    speak = "if [ $RANK = 0 ]; then for i in $(seq 30); do echo $i; sleep 0.1; done; fi"
     place = ("--log-dir", tmp_path) if "--redirects" in flags else ()
-    words = ("--nproc", 2, *flags, *place, "--hang-timeout", "1.2", "--on-hang", "kill")
+    words = ("--nproc", 2, *flags, *place, "--hang-timeout", "2.5", "--on-hang", "kill")
     done = launch("--quiet", *words, "--no-python", "sh", "-c", speak)
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_a_reader_that_reads_nothing_is_not_the_workers_hang(tmp_path: Path):
-    words = ("--nproc", 2, "--hang-timeout", "0.5", WORKERS / "chatter.py", 30_000, "1")
+    words = ("--nproc", 2, "--hang-timeout", "3", WORKERS / "chatter.py", 30_000, "1")
     with launched(*words, directory=tmp_path) as one:
         one.read_until(1, "rank")
         while_they_started = hangs(one)
-        time.sleep(1.2)
+        time.sleep(4)
         assert one.launcher.poll() is None
         assert one.status() == 0, one.stderr
         assert hangs(one) == while_they_started

@@ -150,7 +150,7 @@ def test_a_signal_to_the_launcher_ends_the_workers(signum, nproc):
         for _ in range(nproc):
             assert launcher.stdout.readline().startswith("ready")
         launcher.send_signal(signum)
-        _, stderr = launcher.communicate(timeout=30)
+        _, stderr = launcher.communicate(timeout=100)
     assert launcher.returncode == 128 + signum
     assert "Traceback" not in stderr
 

@@ -118,7 +118,7 @@ def test_children_that_the_launcher_had_before_are_not_touched():
             assert launcher.stdout.readline().startswith("ready")
             (guard,) = (pid for pid in children(launcher.pid) if pid != before)
             os.kill(guard, signal.SIGKILL)
-            launcher.wait(30)
+            launcher.wait(100)
             assert state(before) == "S"
         finally:
             os.killpg(launcher.pid, signal.SIGKILL)

@@ -89,7 +89,7 @@ def test_workers_that_became_another_user_are_named_and_left(nproc: int, tmp_pat
             assert len(workers) == nproc
             one.send(signal.SIGUSR1)  # forwarded to nobody who does not catch it
             one.send(signal.SIGTERM)
-            assert one.status(within_s=60) == 128 + signal.SIGTERM, one.stderr
+            assert one.status() == 128 + signal.SIGTERM, one.stderr
             for pid in workers:
                 assert f"pid {pid}" in one.stderr
             assert one.stderr.count("runs as nobody, whom root may not signal") == nproc
@@ -113,7 +113,7 @@ def test_a_launcher_of_a_plain_user_names_a_worker_that_became_root(
         one.read_until(2)
         with killed_at_the_end(one) as workers:
             one.send(signal.SIGTERM)
-            assert one.status(within_s=60) == 128 + signal.SIGTERM, one.stderr
+            assert one.status() == 128 + signal.SIGTERM, one.stderr
             assert one.stderr.count("runs as root, whom nobody may not signal") == 2, one.stderr
             assert len(workers) == 2
 
@@ -165,7 +165,7 @@ def test_what_has_become_root_and_is_hidden_is_named_and_left(open_path: Path, p
     command = (*HIDEPID, python_of_all, *LAUNCHER[1:])
     words = ("--nproc", 1, script, 0, become_root)
     with launched(*words, directory=open_path, command=command) as launch:
-        assert launch.status(within_s=60) == 0
+        assert launch.status() == 0
         left = re.findall(r"could not kill pid (\d+), which is left: it runs as", launch.stderr)
         for pid in left:
             os.kill(int(pid), signal.SIGKILL)
@@ -226,7 +226,7 @@ def test_a_worker_held_by_its_tracer_does_not_hold_the_launch(threads, options, 
         held = one.workers[1]
         with traced(held, options) as tracer:
             one.send(signal.SIGTERM)
-            assert one.status(within_s=60) == 128 + signal.SIGTERM, one.stderr
+            assert one.status() == 128 + signal.SIGTERM, one.stderr
             assert f"pid {held} (python" in one.stderr
             assert f"held by its tracer, pid {tracer} (python" in one.stderr
 
@@ -237,5 +237,5 @@ def test_how_a_worker_ended_is_known_though_its_tracer_does_not_wait(tmp_path: P
     with launched("--nproc", 1, script, directory=tmp_path) as one:
         one.read_until(1)
         with traced(*one.workers, NO_STOP):
-            assert one.status(within_s=60) == 7, one.stderr
+            assert one.status() == 7, one.stderr
             assert "exited with status 7" in one.stderr

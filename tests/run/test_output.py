@@ -100,7 +100,7 @@ def test_a_slow_reader_loses_nothing(fd: int):
     )
     time.sleep(1)  # the pipe and what may wait are full by now
     assert launcher.poll() is None
-    outputs = launcher.communicate(timeout=60)
+    outputs = launcher.communicate(timeout=100)
     assert chatter(outputs[fd - 1]) == {str(rank): list(range(30000)) for rank in range(2)}
 
 
@@ -122,7 +122,7 @@ def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
     theirs.close()
     time.sleep(1)
     launcher.terminate()
-    _, stderr = launcher.communicate(timeout=30)
+    _, stderr = launcher.communicate(timeout=100)
     ours.close()
     assert launcher.returncode == 128 + 15
     assert "nobody read our stdout: dropped the last " in stderr
@@ -137,7 +137,7 @@ def test_a_reader_that_never_reads_does_not_keep_the_launch_beyond_the_grace(fd:
     )
     os.close(theirs)
     try:
-        _, stderr = launcher.communicate(timeout=30)
+        _, stderr = launcher.communicate(timeout=100)
         assert launcher.returncode == 0
         if fd == 1:
             written = 2 * sum(len(f"rank 0 line {n} {'x' * (n % 90)} end\n") for n in range(3000))
@@ -166,7 +166,7 @@ def test_a_reader_that_goes_away_is_felt_by_the_workers():
     assert launcher.stdout
     assert launcher.stdout.readline() == b"y\n"
     launcher.stdout.close()
-    assert launcher.wait(timeout=30) == 128 + 13  # SIGPIPE, as without a launcher
+    assert launcher.wait(timeout=100) == 128 + 13  # SIGPIPE, as without a launcher
 
 
 @pytest.mark.parametrize("nproc", [2, 3])

@@ -128,7 +128,7 @@ def test_nothing_of_a_preloaded_launch_survives_its_launcher(signum: signal.Sign
         for _ in range(2):
             assert launcher.stdout.readline().startswith("ready")
         launcher.send_signal(signum)
-        launcher.communicate(timeout=30)
+        launcher.communicate(timeout=100)
 
 
 def test_arguments_in_any_encoding_arrive_as_they_are(tmp_path: Path):

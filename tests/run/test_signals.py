@@ -35,14 +35,16 @@ def test_a_signal_to_the_guard_ends_the_job_as_one_to_the_launcher(signum, tmp_p
 
 
 def test_a_second_SIGINT_kills_at_once(tmp_path: Path):
-    with launched("--nproc", 2, FAMILY, "stubborn", "--", "stay", directory=tmp_path) as launch:
+    with launched(
+        "--nproc", 2, "--grace", "1000", FAMILY, "stubborn", "--", "stay", directory=tmp_path
+    ) as launch:
         launch.read_until(2)
         launch.send(signal.SIGINT)
         until(lambda: "stopping the workers" in launch.stderr, "the first one is understood")
         time.sleep(0.1)
         assert launch.launcher.poll() is None
         launch.send(signal.SIGINT)
-        assert launch.status(within_s=10) == 128 + signal.SIGINT
+        assert launch.status() == 128 + signal.SIGINT
         assert "SIGINT again: killing the workers" in launch.stderr
 
 
@@ -53,7 +55,7 @@ def test_the_grace_ends_with_SIGKILL_for_whole_trees(tmp_path: Path):
     ) as launch:  # fmt: skip
         launch.read_until(2)
         launch.send(signal.SIGTERM)
-        assert launch.status(within_s=10) == 128 + signal.SIGTERM
+        assert launch.status() == 128 + signal.SIGTERM
         assert f"ranks 0, 1 on {HOST} still ran after 0.3 s: killed" in launch.stderr
 
 
@@ -88,7 +90,7 @@ def test_SIGTSTP_stops_the_workers_and_SIGCONT_continues_them(nproc, tmp_path: P
         until(lambda: all(state(pid) == "T" for pid in [launch.pid, *workers]), "all are stopped")
         launch.send(signal.SIGTERM)
         launch.send(signal.SIGCONT)
-        assert launch.status(within_s=10) == 128 + signal.SIGTERM
+        assert launch.status() == 128 + signal.SIGTERM
 
 
 @pytest.mark.parametrize("signum", [signal.SIGHUP, signal.SIGINT])
@@ -157,7 +159,7 @@ def test_a_worker_killed_from_outside_is_a_failure(tmp_path: Path):
 
 def test_CTRL_C_while_the_launcher_is_imported_leaves_no_traceback_of_ours(tmp_path: Path):
     """A module that takes its time stands in for one of the standard library."""
-    (tmp_path / "argparse.py").write_text(
+    (tmp_path / "__future__.py").write_text(
         "import os, time\nos.write(1, b'ready\\n')\ntime.sleep(600)\n"
     )
     environ = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}

@@ -54,7 +54,7 @@ def test_closed_streams_lose_what_goes_there_and_nothing_else(
             script,
         ],
         env=environ,
-        timeout=60,
+        timeout=100,
         check=False,
     )
     assert done.returncode == 0, err.read_text()

@@ -90,7 +90,7 @@ def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_pa
             until(lambda: state(guard) == "t", "it is held")
             launch.send(signal.SIGTERM)
             try:
-                assert launch.status(within_s=60) == KILLED
+                assert launch.status() == KILLED
             finally:
                 gdb.kill()
         assert launch.all_gone()

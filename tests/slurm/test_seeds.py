@@ -221,7 +221,7 @@ class TestSpeechBrain:
             )
             for node in (0, 1)
         ]
-        assert [process.wait(60) for process in started] == [0, 0]
+        assert [process.wait(100) for process in started] == [0, 0]
         check(filed_reports(tmp_path), 4)
         assert set(told(tmp_path, "MASTER_PORT")) == {("5555",)}
 

@@ -44,7 +44,7 @@ def end(launcher: subprocess.Popen, victim: str, signum: int) -> None:
     (guard,) = children(launcher.pid)
     worker = children(guard)[0]
     os.kill({"launcher": launcher.pid, "guard": guard, "worker": worker}[victim], signum)
-    launcher.wait(60)
+    launcher.wait(100)
 
 
 def others(ours: set[int]) -> list[int]:
