@@ -21,10 +21,7 @@ from spawnlaunch.run.environment import ERROR_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from spawnlaunch.run.routes import Route
-    from spawnlaunch.run.worker import Worker
+    from spawnlaunch.run.routes import Route, Routes
 
 MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
 PATIENCE_S = 5.0  # for the reader of a FIFO: to come, and then to take something
@@ -110,30 +107,17 @@ def open_log(route: Route) -> int:
 # cannot be written to is said once and costs nothing.
 
 
-def make_places(workers: Iterable[Worker], scratch: str | None = None) -> None:
-    """Raises UsageError where one cannot be made.
-
-    `scratch` is a directory that is ours alone, and there already; in task mode there is none.
-    """
-    for worker in workers:
-        for directory, elsewhere in _directories(worker, scratch).items():
-            _make(directory, elsewhere)
-        _try_logs(worker)
-        _remove_error_file(worker)
-
-
-def _make(directory: str, elsewhere: str) -> None:
-    try:
-        os.makedirs(resolved(directory), exist_ok=True)
-        resolved(directory)  # nor has somebody been quicker
-    except OSError as error:
-        raise UsageError(
-            f"cannot make the directory {directory}: {error.strerror}; {elsewhere}"
-        ) from None
-
-
-def _try_logs(worker: Worker) -> None:
-    for route in worker.routes:
+def make_places(rank: int, routes: Routes, error_file: str | None, scratch: str | None) -> None:
+    """Those of one worker. Raises UsageError where one cannot be made."""
+    for directory, elsewhere in _directories(routes, error_file, scratch).items():
+        try:
+            os.makedirs(resolved(directory), exist_ok=True)
+            resolved(directory)  # nor has somebody been quicker
+        except OSError as error:
+            raise UsageError(
+                f"cannot make the directory {directory}: {error.strerror}; {elsewhere}"
+            ) from None
+    for route in routes:
         try:
             if route.file:
                 os.close(open_log(route))
@@ -141,28 +125,22 @@ def _try_logs(worker: Worker) -> None:
             raise UsageError(
                 f"cannot write to {route.file}: {error.strerror}; remove it, or {ELSEWHERE}"
             ) from None
-
-
-def _remove_error_file(worker: Worker) -> None:
-    """What cannot be removed may be a link of somebody else's, which the worker would follow."""
-    path = worker.environ.get(ERROR_FILE)
     try:
-        if path:
-            os.unlink(path)
+        if error_file:
+            os.unlink(error_file)
     except FileNotFoundError:
         pass
-    except OSError as error:
+    except OSError as error:  # it may be a link of somebody else's, which the worker would follow
         raise UsageError(
-            f"cannot remove {path}, where rank {worker.rank} is to tell of its failure: "
+            f"cannot remove {error_file}, where rank {rank} is to tell of its failure: "
             f"{error.strerror}; remove it yourself, or {ELSEWHERE}"
         ) from None
 
 
-def _directories(worker: Worker, scratch: str | None) -> dict[str, str]:
+def _directories(routes: Routes, error_file: str | None, scratch: str | None) -> dict[str, str]:
     """Those to be made, each with what to type where it cannot be."""
-    files = [route.file for route in worker.routes if route.file != os.devnull]
+    files = [route.file for route in routes if route.file != os.devnull]
     found = {os.path.dirname(path): ELSEWHERE for path in files if path}
-    error_file = worker.environ.get(ERROR_FILE)
     if error_file and os.path.dirname(error_file) != scratch:
         elsewhere = ELSEWHERE if scratch else f"name another file in {ERROR_FILE}"
         found.setdefault(os.path.dirname(error_file), elsewhere)
@@ -277,36 +255,18 @@ def _open_for(path: str, until: float) -> int:
         time.sleep(LOOK_AGAIN_S)
 
 
-# The directory for files that need not outlive the launch: the workers' error files. Whoever starts
-# the workers makes it and removes it; if that is a guard that was killed, the launcher removes it.
-
-
-def make_scratch(directory: str) -> None:
-    """Make it, new and for ourselves alone. Raises UsageError where nothing can be written."""
-    try:
-        os.mkdir(directory, mode=0o700)  # refuses whatever is there, a link too (mkdir(2))
-    except OSError as error:
-        raise UsageError(
-            f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
-            "can be written"
-        ) from None
-
-
-def remove_scratch(directory: str) -> None:
-    """Remove the directory, if it is there, with whatever the workers left in it.
-
-    Only ours: where others may rename what is in TMPDIR, the name may lead elsewhere by now.
-    """
+def remove_tree(directory: str) -> None:
+    """Remove a directory of ours with whatever is in it; somebody may have made it unremovable."""
     try:
         fd = os.open(directory, FOR_LISTING)
     except OSError:
-        return  # gone already, or no directory
+        return
     try:
         if os.fstat(fd).st_uid == os.geteuid():
             _empty(fd)
             os.rmdir(directory)
     except OSError:
-        pass  # somebody has made it unremovable
+        pass
     finally:
         os.close(fd)
 

@@ -33,7 +33,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.run.options import LaunchOptions
+    from spawnlaunch.run.model import LaunchOptions
     from spawnlaunch.run.starting import Origin
     from spawnlaunch.run.worker import Worker
 
@@ -101,7 +101,7 @@ def _guard(
     else:
         os.setpgid(0, 0)
     kernel.go_on_without_parent()
-    tree = Tree(options.mark, adopts=kernel.adopt_orphans())
+    tree = Tree(options.launch.mark, adopts=kernel.adopt_orphans())
     if not is_proc_ours():
         say([BLIND])
     signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)

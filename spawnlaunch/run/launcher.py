@@ -7,10 +7,10 @@ import time
 from contextlib import suppress
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.run import attempts, files, guard, kernel, proc, signals
+from spawnlaunch.run import attempts, guard, kernel, proc, signals
 from spawnlaunch.run.decisions import LAST_S, Cause, Signalled
 from spawnlaunch.run.loop import SignalPipe
-from spawnlaunch.run.options import launch_options
+from spawnlaunch.run.model import LaunchResult, launch_options
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import exit_status, how_it_ended, signal
 from spawnlaunch.run.starting import Origin
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from spawnlaunch.run.guard import Guard
-    from spawnlaunch.run.options import LaunchOptions
+    from spawnlaunch.run.model import LaunchOptions
     from spawnlaunch.run.worker import Launch, Worker
 
 # Open files of a guard: of each worker a pidfd, and of each stream that is shown a pipe; and with
@@ -55,7 +55,7 @@ def run(launch: Launch, workers: Sequence[Worker], mask: frozenset[int]) -> int:
         return _without_guard(workers, options, origin, watched)
     foreign = proc.children(os.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
-    tree = Tree(options.mark, adopts=kernel.adopt_orphans(), foreign=foreign)
+    tree = Tree(launch.mark, adopts=kernel.adopt_orphans(), foreign=foreign)
     try:
         watcher = guard.start(workers, options, origin)
     except OSError as error:
@@ -163,14 +163,13 @@ def _set_going(watcher: Guard) -> int | None:
 def _take_over(code: int, watcher: Guard, tree: Tree, options: LaunchOptions) -> int:
     """End what a guard has left that was killed, or had a fault."""
     attempts.end(tree)
-    files.remove_scratch(options.launch.scratch)
+    attempts.remove_scratch(options.launch.scratch)
     failed = code == -guard.FAULT
     status = os.EX_SOFTWARE if failed else exit_status(code)
     if options.result:
         from spawnlaunch.run import report
 
-        result = attempts.launch_result(status, Cause("guard"), options)
-        report.write_result(result, options.result)
+        report.write_result(LaunchResult(status, Cause("guard")), options)
     how = "had a fault" if failed else how_it_ended(code)
     say([f"the guard (pid {watcher.pid}) {how}: ended the workers"])
     return status
@@ -183,7 +182,7 @@ def _without_guard(
 
     Then nobody is there to end them if it is killed with SIGKILL.
     """
-    tree = Tree(options.mark, adopts=False)
+    tree = Tree(options.launch.mark, adopts=False)
     supervisor = Supervisor(options, origin, tree, SignalPipe(watched))
     supervisor.watch_signals(Signalled)
     return attempts.carry_out(supervisor, tree, workers, options)

@@ -43,8 +43,14 @@ class Output:
         self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
-    def make_room(self, workers: int) -> None:
-        """Raise our soft limit on descriptors, and not the workers', where so many need it."""
+    def begin(self, workers: int) -> None:
+        """Forget workers of an earlier attempt, and make room for descriptors of so many others.
+
+        Where so many need it our soft limit is raised, and not the workers'.
+        """
+        for fd, source in self._sources:
+            self._unshown[fd] += 0 if source.is_open else source.close()
+        self._sources = [each for each in self._sources if each[1].is_open]
         if 0 <= os.sysconf("SC_OPEN_MAX") < workers * OF_A_WORKER + SPARE:
             import resource  # needed by a hundred workers and more
 
@@ -60,16 +66,9 @@ class Output:
             sink = self._sink(fd) if route.shown else None
             prefix = _painted(worker, sink) if sink else b""
             source = Source(ours, self._loop, sink, prefix, route, self._lost)
-            self._forget_closed()
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
-
-    def _forget_closed(self) -> None:
-        """The sources of workers of an earlier attempt."""
-        for fd, source in self._sources:
-            self._unshown[fd] += 0 if source.is_open else source.close()
-        self._sources = [each for each in self._sources if each[1].is_open]
 
     def _needs_pipe(self, worker: Worker, fd: int, route: Route) -> bool:
         """Whether a stream must come through here.

@@ -16,7 +16,6 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from spawnlaunch.run.files import open_log
 from spawnlaunch.run.kernel import size_of
 from spawnlaunch.run.lines import Screen, Stream
 
@@ -53,15 +52,7 @@ class Sink:
         self._unread = unread
         self._queue: deque[bytes] = deque()
         self._waiting = False
-        self._calls: list[Callable[[bool], None]] = []
-
-    def tell(self, call: Callable[[bool], None]) -> None:
-        """Call `call` with False when too much waits, and with True when there is room again."""
-        self._calls.append(call)
-
-    def tell_no_more(self, call: Callable[[bool], None]) -> None:
-        """Forget a call of `tell`."""
-        self._calls.remove(call)
+        self.sources: list[Source] = []  # told when too much waits, and when there is room again
 
     @property
     def is_full(self) -> bool:
@@ -130,9 +121,9 @@ class Sink:
 
     def _tell(self, go_on: bool) -> None:
         self._loop.alarm(self._look, None if go_on else UNREAD_S)
-        for call in list(self._calls):
+        for source in list(self.sources):
             if not (go_on and self.is_full):  # by an earlier one
-                call(go_on)
+                source.go_on(go_on)
 
     def _look(self) -> None:
         """Whether anybody reads."""
@@ -183,13 +174,13 @@ class Source:
         self._sink = sink
         self._stream = Stream(prefix, sink.screen) if sink else None
         self._path = route.file
-        self._file = None if route.file is None else open_log(route)
+        self._file = None if route.file is None else _opened(route)
         self._lost = lost
         self._unshown: int | None = None  # bytes for the file alone; None: all is shown
         self._watched = False
         if sink:
-            sink.tell(self._go_on)
-        self._go_on(not (sink and sink.is_full))
+            sink.sources.append(self)
+        self.go_on(not (sink and sink.is_full))
 
     @property
     def is_open(self) -> bool:
@@ -247,7 +238,7 @@ class Source:
                 self._file = None
                 self._lost(f"cannot write to {self._path}: {error.strerror}; it ends here")
 
-    def _go_on(self, go_on: bool) -> None:
+    def go_on(self, go_on: bool) -> None:
         """Whether to read on, as the sink wishes."""
         if self._fd is None:
             return
@@ -296,5 +287,11 @@ class Source:
             os.close(self._file)
             self._file = None
         if self._stream and self._sink:
-            self._sink.tell_no_more(self._go_on)
+            self._sink.sources.remove(self)
             self._sink.put(self._stream.finish())
+
+
+def _opened(route: Route) -> int:
+    from spawnlaunch.run.files import open_log  # few launches keep files
+
+    return open_log(route)

@@ -42,9 +42,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spawnlaunch.request import Request
-    from spawnlaunch.run.attempts import LaunchResult, WorkerExit
     from spawnlaunch.run.decisions import Budget, Cause, State, Tally
-    from spawnlaunch.run.options import LaunchOptions
+    from spawnlaunch.run.model import LaunchOptions, LaunchResult, WorkerExit
 
 TAIL_BYTES = 16384
 TAIL_LINES = 60
@@ -54,7 +53,8 @@ def announced(
     what: str, number: int, state: State, exits: Sequence[WorkerExit], options: LaunchOptions
 ) -> str:
     """The line for a decision's Announce; `exits` are those so far."""
-    grace, host, request = f"{options.grace_s:g} s", options.hostname, options.request
+    grace, host = f"{options.grace_s:g} s", options.launch.hostname
+    request = options.launch.request
     ranks, stopping = sorted(state.running), f"stopping the workers, which have {grace}"
     match what:
         case "failure":
@@ -94,28 +94,27 @@ def _timed_out(request: Request) -> str:
     return f"--timeout: {request.timeout_s:g} s are over"
 
 
-def restart(result: LaunchResult, tally: Tally, budget: Budget) -> str:
+def restart(result: LaunchResult, hostname: str, tally: Tally, budget: Budget) -> str:
     """Said when all have ended and are about to start anew."""
     in_all = "" if tally.total == tally.used else f" (in all {tally.total})"
-    return f"{_why(result)}: restart {tally.used} of {budget.most}{in_all}"
+    return f"{_why(result, hostname)}: restart {tally.used} of {budget.most}{in_all}"
 
 
-def _why(result: LaunchResult) -> str:
+def _why(result: LaunchResult, hostname: str) -> str:
     first = result.first_failure
     if first is None:
         return f"the workers hung after {result.healthy_s:.1f} s"
-    who = _who(first, result.hostname)
-    return f"{who} {how_it_ended(first.code)} after {first.after_s:.1f} s"
+    return f"{_who(first, hostname)} {how_it_ended(first.code)} after {first.after_s:.1f} s"
 
 
-def summary(result: LaunchResult) -> Iterator[str]:
+def summary(result: LaunchResult, hostname: str) -> Iterator[str]:
     """How a launch ended that failed, the first failure first, or that was told to end."""
     first = result.first_failure
     listed = [one for one in result.exits if one != first]
     if first:
         restarts = len(result.restarted)
         before = f", and {restarts} restart{'s' if restarts > 1 else ''}" if restarts else ""
-        yield f"failed{' first' if listed else ''}: {_why(result)}{before}"
+        yield f"failed{' first' if listed else ''}: {_why(result, hostname)}{before}"
     elif len({one.code for one in listed}) > 1:
         # Who ended as workers do that are told to is not listed; who had to be killed was named.
         listed = [one for one in listed if one.code not in (0, -one.told)]
@@ -123,7 +122,7 @@ def summary(result: LaunchResult) -> Iterator[str]:
         listed = []
     width = len(str(max((one.rank for one in result.exits), default=0)))
     for one in sorted(listed):
-        yield f"  {_who(one, result.hostname, width)} {_how(one)}"
+        yield f"  {_who(one, hostname, width)} {_how(one)}"
     if result.oom:
         yield result.oom
 
@@ -211,19 +210,19 @@ def copy_error_file(failure: WorkerExit, path: str) -> None:
         record = {"message": {"message": words, "extraInfo": extra}}
     if isinstance(record.get("message"), dict):
         record["message"].setdefault("errorCode", exit_status(failure.code))
-    _write(record, path, f"{ERROR_FILE} {path}")
+    _write(record, path, ERROR_FILE)
 
 
-def write_result(result: LaunchResult, path: str) -> bool:
+def write_result(result: LaunchResult, options: LaunchOptions) -> bool:
     """Write the file of --result, ranks in their order, or say why not."""
-    cause, failure = result.cause, result.first_failure
+    cause, failure, launch = result.cause, result.first_failure, options.launch
     record = {
         "status": result.status,
         "cause": cause.kind if cause else None,
         "signal": name(cause.number) if cause and cause.kind == "signal" else None,
         "first_failure": failure.rank if failure else None,
-        "host": result.hostname,
-        "run_id": result.run_id,
+        "host": launch.hostname,
+        "run_id": launch.resolution.world.run_id,
         "oom": result.oom,
         "restarts": [
             {
@@ -248,7 +247,7 @@ def write_result(result: LaunchResult, path: str) -> bool:
             for one in sorted(result.exits)
         ],
     }
-    return _write(record, path, f"--result {path}", indent=1)
+    return _write(record, options.result or "", "--result", indent=1)
 
 
 def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
@@ -258,6 +257,6 @@ def _write(record: dict[str, Any], path: str, what: str, indent: int | None = No
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:
-        say([f"cannot write {what}: {error.strerror}"])
+        say([f"cannot write {what} {path}: {error.strerror}"])
         return False
     return True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
 
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import kernel, terminal
+from spawnlaunch.run import kernel
 from spawnlaunch.run.environment import ITS_OWN, TASK_PID
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import set_default
@@ -56,7 +57,8 @@ def fork_worker(
 def become_worker(worker: Worker, origin: Origin, become: BecomeWorker) -> NoReturn:
     """Slurm tells each task its own pid; a worker that shares the terminal is in its group."""
     if not worker.own_session:
-        terminal.join(origin.group)
+        with suppress(OSError):  # in another session, or ended: there is no terminal to share
+            os.setpgid(0, origin.group)
     if worker.environ.get(TASK_PID) == ITS_OWN:
         worker = worker._replace(environ={**worker.environ, TASK_PID: str(os.getpid())})
     become(worker, origin.mask)

@@ -13,11 +13,11 @@ import time
 from functools import partial
 
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import decisions, kernel, oom, proc, signals, starting, terminal
-from spawnlaunch.run.attempts import WorkerExit, launch_result
+from spawnlaunch.run import decisions, kernel, oom, proc, signals, starting
 from spawnlaunch.run.decisions import LAST_S, State
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.loop import Loop
+from spawnlaunch.run.model import LaunchResult, WorkerExit
 from spawnlaunch.run.output import Output
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.tree import exit_code, not_reaped, why_it_stays
@@ -27,11 +27,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from spawnlaunch.run.attempts import LaunchResult
     from spawnlaunch.run.decisions import Action, Event
     from spawnlaunch.run.hang import HangHelp
     from spawnlaunch.run.loop import SignalPipe
-    from spawnlaunch.run.options import LaunchOptions
+    from spawnlaunch.run.model import LaunchOptions
     from spawnlaunch.run.preload import Image
     from spawnlaunch.run.starting import BecomeWorker, Origin
     from spawnlaunch.run.tree import Tree
@@ -58,7 +57,7 @@ class Supervisor:
     def __init__(
         self, options: LaunchOptions, origin: Origin, tree: Tree, pipe: SignalPipe
     ) -> None:
-        request = options.request
+        request = options.launch.request
         self._options = options
         self._origin = origin
         self._tree = tree
@@ -86,7 +85,7 @@ class Supervisor:
     def run(self, workers: Sequence[Worker]) -> LaunchResult:
         """Start the workers and see them to their end; then others may be run."""
         self._ended, self._told, self._exits, self._zombies = set(), {}, [], []
-        request = self._options.request
+        request = self._options.launch.request
         self.state = State(
             frozenset(worker.rank for worker in workers),
             self._options.grace_s,
@@ -110,7 +109,7 @@ class Supervisor:
             self.output.say(not_reaped(self._zombies, LAST_S))
         state, exits = self.state, tuple(self._exits)
         why = oom.evidence(before, oom.count()) if state.status else None
-        return launch_result(state.status, state.cause, self._options, exits, why)
+        return LaunchResult(state.status, state.cause, exits, why)
 
     def end_after(self, seconds: float) -> None:
         """Bound the time of the launch, from now on."""
@@ -147,7 +146,12 @@ class Supervisor:
     def kill(self) -> None:
         """SIGKILL for every worker that still runs, and for what is below it."""
         self._tree.kept.clear()
-        self._act(decisions.Kill(frozenset(self._by_rank)))
+        if self._by_rank:
+            self._act(decisions.Kill(frozenset(self._by_rank)))
+
+    def drain(self) -> None:
+        """Write out what the workers have said, now that all have ended."""
+        self.output.drain(self._options.grace_s, lambda: self.state.was_told_to_end)
 
     def happened(self, event: Event) -> None:
         """Decide about an event, and act."""
@@ -192,7 +196,11 @@ class Supervisor:
         self.happened(decisions.TimeUp(self._prompt(), stay))
 
     def _prompt(self) -> bool:
-        return self.state.lone and terminal.prompt_is_open()
+        if not self.state.lone:
+            return False
+        from spawnlaunch.run import terminal
+
+        return terminal.prompt_is_open()
 
     def _a_child_ended(self) -> None:
         """A worker, where the kernel has no pidfds; else an orphan that we have adopted."""
@@ -288,7 +296,7 @@ class Supervisor:
     def _start(self, workers: Sequence[Worker]) -> None:
         """Fork the workers. Caught signals wait until all are there."""
         signal.pthread_sigmask(signal.SIG_BLOCK, self._pipe.caught)
-        self.output.make_room(len(workers))
+        self.output.begin(len(workers))
         started, failed = self._forked(workers)
         for worker, (pid, since) in zip(workers, started, strict=False):
             running = Running(worker, pid, kernel.open_pidfd(pid), since)

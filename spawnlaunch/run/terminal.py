@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 
 NAMES = ("stdin", "stdout", "stderr")
 
@@ -45,9 +44,3 @@ def prompt_is_open() -> bool:
         return False
     finally:
         os.close(fd)
-
-
-def join(group: int) -> None:
-    """Enter the process group that has the terminal."""
-    with suppress(OSError):  # in another session, or ended: then there is no terminal to share
-        os.setpgid(0, group)

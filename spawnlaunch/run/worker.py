@@ -63,6 +63,11 @@ class Launch(NamedTuple):
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
 
+    @property
+    def mark(self) -> str:
+        """The unique id of the run, which the workers' environments bear."""
+        return os.path.basename(self.scratch)
+
 
 def scratch_path(environ: Mapping[str, str]) -> str:
     """A name that no other launch on this machine has, nor in a container that shares /tmp."""
@@ -107,7 +112,7 @@ def plan(launch: Launch, restart: int = 0) -> list[Worker]:
             STACK_SIGNAL: STACKS or None if wants_stacks else None,
         }
         if world.mode != "task":
-            own[MARK] = f"{os.path.basename(scratch)}.{rank}"
+            own[MARK] = f"{launch.mark}.{rank}"
         told = environment(request, world, i, binding, resolution.exports, own, environ)
         workers.append(
             Worker(
@@ -166,11 +171,22 @@ def exec_in_place(worker: Worker, mask: Iterable[int]) -> NoReturn:
 
     `mask` is the signals that the worker is started with blocked.
     """
-    if worker.environ.get(ERROR_FILE) or any(route.file for route in worker.routes):
-        from spawnlaunch.run import files
-
-        files.make_places([worker])
+    make_places([worker])
     exec_worker(worker, mask)
+
+
+def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: int = 0) -> None:
+    """Make the places of the workers' files. Raises UsageError where one cannot be.
+
+    `scratch` is a directory that is ours alone, and new; in task mode there is none.
+    """
+    for worker in workers:
+        error_file = worker.environ.get(ERROR_FILE)
+        is_elsewhere = error_file and os.path.dirname(error_file) != scratch
+        if is_elsewhere or restart or any(route.file for route in worker.routes):
+            from spawnlaunch.run import files  # few launches keep files
+
+            files.make_places(worker.rank, worker.routes, error_file, scratch)
 
 
 def exec_worker(worker: Worker, mask: Iterable[int]) -> NoReturn:

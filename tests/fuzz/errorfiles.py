@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from spawnlaunch.run import report
-from spawnlaunch.run.attempts import WorkerExit
+from spawnlaunch.run.model import WorkerExit
 from tests.fuzz.engine import Subject, once_in
 from tests.fuzz.values import slip
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.run import files, worker
+from spawnlaunch.run import attempts, files, worker
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch, run
 
 SOMEBODY = 1234
@@ -208,16 +208,16 @@ def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
     (theirs / "file").touch()
     name.symlink_to(theirs)
     with pytest.raises(UsageError):
-        files.make_scratch(str(name))
-    files.remove_scratch(str(name))
+        attempts.make_scratch(str(name))
+    attempts.remove_scratch(str(name))
     os.chown(theirs, SOMEBODY, SOMEBODY)
-    files.remove_scratch(str(theirs))
+    attempts.remove_scratch(str(theirs))
     assert (theirs / "file").exists()
     ours = Path(worker.scratch_path({"TMPDIR": str(tmp_path)}))
-    files.make_scratch(str(ours))
+    attempts.make_scratch(str(ours))
     assert ours.stat().st_mode & 0o777 == 0o700
     (ours / "a" / "b").mkdir(parents=True)
     (ours / "a" / "link").symlink_to(theirs)
-    files.remove_scratch(str(ours))
+    attempts.remove_scratch(str(ours))
     assert not ours.exists()
     assert (theirs / "file").exists()

@@ -1,8 +1,6 @@
-"""What a launch needs to know besides its workers."""
+"""What a launch needs to know besides its workers, and what is known of its end."""
 
 from __future__ import annotations
-
-import os
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
@@ -15,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spawnlaunch.request import Request
+    from spawnlaunch.run.decisions import Cause
     from spawnlaunch.run.worker import Launch
 
 
@@ -27,20 +26,51 @@ class LaunchOptions(NamedTuple):
     result: str | None  # file for the ends of all ranks
     error_file: str | None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
 
-    @property
-    def request(self) -> Request:
-        """The flags."""
-        return self.launch.request
+
+class WorkerExit(NamedTuple):
+    """How one worker ended."""
+
+    rank: int
+    local_rank: int
+    pid: int | None  # None: it could not be started
+    code: int  # exit status, or -n for death by signal n
+    after_s: float  # from its start to its end, in seconds
+    told: int  # the last signal that the launcher sent to end it; 0: it ended by itself
+    error_file: str | None  # where torch's @record writes
+    stderr: str | None  # the file that its stderr goes to
+    tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
+    left: bool = False  # SIGKILL did not end it, and nobody waits for it any more
+
+
+class Attempt(NamedTuple):
+    """Workers that failed, and were followed by others."""
+
+    cause: Cause
+    status: int  # what the launcher's exit status would have been
+    healthy_s: float  # from their start to the failure, in seconds
+
+
+class LaunchResult(NamedTuple):
+    """How the launch ended, or one attempt of it."""
+
+    status: int  # the launcher's exit status
+    cause: Cause | None  # None: every worker ended with 0
+    exits: tuple[WorkerExit, ...] = ()  # in the order in which the workers ended
+    oom: str | None = None  # evidence of the out-of-memory killer, in words
+    restarted: tuple[Attempt, ...] = ()  # those before, in their order
 
     @property
-    def hostname(self) -> str:
-        """Of this machine."""
-        return self.launch.hostname
+    def first_failure(self) -> WorkerExit | None:
+        """The worker whose failure ended the launch."""
+        if self.cause is None or self.cause.kind != "failure":
+            return None
+        return next(one for one in self.exits if one.rank == self.cause.number)
 
     @property
-    def mark(self) -> str:
-        """The unique id that the workers' environments bear."""
-        return os.path.basename(self.launch.scratch)
+    def healthy_s(self) -> float:
+        """For how long it went well, in seconds."""
+        first = self.first_failure
+        return first.after_s if first else max(one.after_s for one in self.exits)
 
 
 def launch_options(launch: Launch) -> LaunchOptions:
