@@ -14,11 +14,13 @@ Nothing is written twice, and no more than MOST_BYTES and a chunk are kept of a 
 
 from __future__ import annotations
 
-import re
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import re
 
 MOST_BYTES = 1 << 20
 
-_RETURN = re.compile(rb"\r+(?![\r\n]|\Z)")  # one that something follows on the same line
+_RETURN = rb"\r+(?![\r\n]|\Z)"  # one that something follows on the same line
 
 
 class Screen:
@@ -97,11 +99,17 @@ class Stream:
         """What comes before `text`: nothing where it continues the bar on the last line."""
         if self._screen.bar is self:
             return b""
-        anew = text.startswith(b"\r") and _RETURN.match(text)  # then the prefix comes after it
+        anew = text.startswith(b"\r") and _returns().match(text)  # then the prefix comes after it
         return self._screen.leave_bar() + (b"" if anew else self._prefix)
 
     def _prefixed(self, text: bytes) -> bytes:
         """A prefix at the beginning of each further line, and wherever a line is written anew."""
         if b"\r" in text:
-            text = _RETURN.sub(lambda found: found[0] + self._prefix, text)
+            text = _returns().sub(lambda found: found[0] + self._prefix, text)
         return text.replace(b"\n", b"\n" + self._prefix)
+
+
+def _returns() -> re.Pattern[bytes]:
+    import re  # takes 2 ms and eight files, and only bars need it
+
+    return re.compile(_RETURN)

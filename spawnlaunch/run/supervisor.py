@@ -377,5 +377,6 @@ class Supervisor:
 def _import_the_rest() -> None:
     """What the end will need, before somebody replaces what is installed."""
     import json  # noqa: F401
+    import re  # noqa: F401
 
     from spawnlaunch.run import report  # noqa: F401
