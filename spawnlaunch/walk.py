@@ -13,7 +13,7 @@ from spawnlaunch import cli, node
 from spawnlaunch.binding import decide
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import FlagsError
-from spawnlaunch.node.visible import Visible, named, visible
+from spawnlaunch.node.visible import Visible, count_named, visible
 from spawnlaunch.request import Page
 from spawnlaunch.run import routes, worker
 from spawnlaunch.run.say import say
@@ -45,7 +45,7 @@ def walk(
     hostname = os.uname().nodename
     request = cli.parse(argv, environ, sys.executable)
 
-    machine = node.read(request.sysfs_root, request.allowed_cpus)
+    machine = node.read(request.sysfs_root, request.allowed_cpus, nics=bool(request.explain))
     seen = visible(machine, environ)
 
     resolution = resolve_world(request, environ, hostname, _capacity(machine, seen, environ))
@@ -88,7 +88,7 @@ def walk(
 
 def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capacity:
     """What the world needs to know of the machine."""
-    devices = len(seen.devices) or (0 if machine.devices else named(environ))
+    devices = len(seen.devices) or (0 if machine.devices else count_named(environ))
     return Capacity(devices, len(machine.cpus_allowed or machine.cpus_online), seen.source)
 
 

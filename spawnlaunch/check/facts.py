@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding import mempolicy
-from spawnlaunch.node import Node, files
+from spawnlaunch.node import Node, sysfs
 from spawnlaunch.node.visible import visible
 
 
@@ -116,7 +116,7 @@ def _thread_masks(main: frozenset[int]) -> tuple[str, ...]:
         return tuple(masks)
     for thread in threads:
         # Not asked of the kernel by number: /proc may be that of another PID namespace.
-        allowed = files.fields(f"/proc/self/task/{thread}/status", ":").get("Cpus_allowed_list")
+        allowed = sysfs.fields(f"/proc/self/task/{thread}/status", ":").get("Cpus_allowed_list")
         if allowed:  # or it has just ended
             masks[cpuset.format(cpuset.parse(allowed))] = None
     return tuple(masks)

@@ -4,51 +4,58 @@ Read from /sys and /proc alone. Any file may be missing: then what it would have
 and a line in `Node.warnings` says so.
 """
 
+from __future__ import annotations
+
 import os
 
 from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.node import cpus, devices, limits, nics, numa, pci
+from spawnlaunch.node import cgroup, cpus, devices, numa, pci
 from spawnlaunch.node.model import Device, Nic, Node, Numa
 
 __all__ = ["Device", "Nic", "Node", "Numa", "read"]
 
 
-def read(root: str = "/", allowed: CpuSet | None = None) -> Node:
+def read(root: str = "/", allowed: CpuSet | None = None, nics: bool = True) -> Node:
     """Read this machine, or a snapshot of another one below the directory `root`.
 
     `allowed` narrows the CPUs that the process may use. Without it they are the process's mask;
-    for a snapshot, the mask or cpuset that was kept in it, else every CPU online.
+    for a snapshot, the mask or cpuset that was kept in it, else every CPU online. `nics` is False
+    where nobody will look at network adapters.
     """
     root = root.rstrip("/")
     warnings: list[str] = []
-    bounds = limits.read(root)
-    found = cpus.read(root, warnings)
-    if found is None:
-        return _without_sysfs(root, allowed, bounds)
-    nodes = numa.read(root, found.online, warnings)
-    functions = pci.functions(root)
-    dev = "/dev" if root == "" else None
+    online = cpus.read_online(root)
+    limits = cgroup.read(root, online)
+    if not online:
+        return _without_sysfs(root, allowed, limits)
+    cores = cpus.read_cores(root, online, warnings)
+    l3 = cpus.read_l3(root, online, warnings)
+    nodes = numa.read(root, online, warnings)
+    bus = pci.Bus(root, pci.read_functions(root, nics), online, nodes)
+    with_memory = frozenset(node.id for node in nodes if node.memory != 0)
     return Node(
-        cpus_allowed=_allowed(root, allowed, bounds, found.online, warnings),
-        cpus_online=found.online,
-        cpus_present=found.present,
-        cpus_cgroup=bounds.cgroup & found.online if bounds.cgroup else None,
-        cores=found.cores,
-        l3=found.l3,
-        dies=found.dies,
-        packages=found.packages,
+        cpus_allowed=_allowed(root, allowed, limits, online, warnings),
+        cpus_online=online,
+        cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
+        cores=cores,
+        l3=l3,
+        packages=cpus.read_packages(root, online),
         numa=nodes,
-        memory_nodes=_memory_nodes(bounds.memory_nodes, nodes),
-        devices=devices.read(root, functions, found.online, nodes, dev, warnings),
-        nics=nics.read(root, functions, found.online, nodes),
+        memory_nodes=with_memory & (limits.memory_nodes or with_memory),
+        devices=devices.read(bus, None if root else "/dev", warnings),
+        nics=devices.read_nics(bus) if nics else (),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 
 
 def _allowed(
-    root: str, asked: CpuSet | None, bounds: limits.Limits, online: CpuSet, warnings: list[str]
+    root: str,
+    asked: CpuSet | None,
+    limits: cgroup.Limits,
+    online: CpuSet,
+    warnings: list[str],
 ) -> CpuSet:
-    known = [cpus & online for cpus in (bounds.mask, bounds.cgroup) if cpus is not None]
+    known = [each & online for each in (limits.mask, limits.cgroup) if each is not None]
     given = EMPTY.union(*known[:1]) or online
     if root and len(known) > 1:  # a snapshot may keep a mask from before the cpuset
         given = given & known[1] or given
@@ -57,36 +64,28 @@ def _allowed(
     within = asked & (online if root else given)
     if not within:
         warnings.append("none of the CPUs asked for is there: all that are allowed are taken")
-        return given
-    return within
+    return within or given
 
 
-def _memory_nodes(allowed: frozenset[int] | None, nodes: tuple[Numa, ...]) -> frozenset[int]:
-    present = frozenset(node.id for node in nodes if node.memory != 0)
-    return present & allowed if allowed else present
-
-
-def _without_sysfs(root: str, allowed: CpuSet | None, bounds: limits.Limits) -> Node:
+def _without_sysfs(root: str, allowed: CpuSet | None, limits: cgroup.Limits) -> Node:
     """macOS, or a container without /sys: the mask if there is one, else the number of CPUs."""
-    there = bounds.mask or allowed or EMPTY
-    narrowed = there & allowed if allowed else there
+    there = limits.mask or allowed or EMPTY
     count = os.cpu_count() or 1 if root == "" else 0
     online = there or frozenset(range(count))
+    missing = (
+        f"there is no {cpus.CPU_DIR}{' below ' + root if root else ''}: of this machine "
+        "nothing is known but its CPUs"
+    )
     return Node(
-        cpus_allowed=narrowed or there,
+        cpus_allowed=there & (allowed or there) or there,
         cpus_online=online,
-        cpus_present=online,
         cpus_cgroup=None,
         cores=tuple(frozenset({cpu}) for cpu in sorted(online)),
         l3=(),
-        dies=(),
         packages=(),
         numa=(),
         memory_nodes=EMPTY,
         devices=(),
         nics=(),
-        warnings=(
-            f"there is no {cpus.CPU_DIR}{' below ' + root if root else ''}: of this machine "
-            "nothing is known but its CPUs",
-        ),
+        warnings=(missing,),
     )

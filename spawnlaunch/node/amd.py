@@ -16,78 +16,73 @@ on the PCI bus alone. Without KFD (a snapshot of sysfs may lack it) the compute 
 bus are taken; a display adapter of class 0300 is not, for KFD alone knows whether ROCm can use it.
 """
 
-from spawnlaunch.node import files, pci
-from spawnlaunch.node.nvidia import Found
+from __future__ import annotations
+
+from spawnlaunch.node import pci, sysfs
+from spawnlaunch.node.devices import KFD_NODES, may_open
+from spawnlaunch.node.model import Device
 from spawnlaunch.reading import is_number
 
 VENDOR = "amd"
-KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"
 
 
-def read(
-    root: str, functions: list[pci.Function], dev: str | None, warnings: list[str]
-) -> list[Found]:
+def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[Device]:
     """The AMD devices that ROCm can see, in ROCm's order; then those that it cannot.
 
     `dev` is /dev, None for a snapshot.
     """
-    on_bus = [f for f in functions if pci.is_graphics(f) and f.vendor in (pci.AMD, None)]
-    addresses = [function.address for function in on_bus]
-    names = [name for name in files.names(root + KFD_NODES) if is_number(name)]
-    driven = _kfd_devices(root, sorted(names, key=int), addresses, dev)
+    on_bus = [f for f in bus.graphics if f.vendor in (pci.AMD, None)]
+    nodes = sysfs.numbers(bus.root + KFD_NODES, "")
+    driven = _driven(bus.root, nodes, {f.address for f in on_bus}, dev)
     seen = {device.address for device in driven}
     apart = [
-        Found(f.address, VENDOR, "gpu", None, None, None, False if names else None)
+        Device(0, f.address, VENDOR, usable=False if nodes else None)
         for f in on_bus
         if f.vendor == pci.AMD and f.pci_class != pci.VGA and f.address not in seen
     ]
-    if apart and names:
+    if apart and nodes:
         hidden = ", ".join(device.address for device in apart)
         warnings.append(f"AMD devices that this process may not use: {hidden}")
     return driven + apart
 
 
-def _kfd_devices(root: str, nodes: list[str], addresses: list[str], dev: str | None) -> list[Found]:
-    on_address: dict[str, list[dict[str, int]]] = {}
-    in_order: list[tuple[str, int, dict[str, int]]] = []
+def _driven(root: str, nodes: list[int], addresses: set[str], dev: str | None) -> list[Device]:
+    """What KFD shows; several devices on one address are its partitions."""
+    found: list[Device] = []
     for node in nodes:
         properties = _properties(f"{root}{KFD_NODES}/{node}/properties")
         if not properties.get("simd_count"):
             continue
+        minor, unique = properties.get("drm_render_minor") or None, properties.get("unique_id")
         address = _address(properties, addresses)
-        partitions = on_address.setdefault(address, [])
-        in_order.append((address, len(partitions), properties))
-        partitions.append(properties)
+        found.append(
+            Device(
+                number=0,
+                address=address,
+                vendor=VENDOR,
+                uuid=f"GPU-{unique:016x}" if unique else None,
+                minor=minor,
+                partition=sum(1 for other in found if other.address == address),
+                usable=may_open(dev, minor),
+            )
+        )
+    several = {device.address for device in found if device.partition}
     return [
-        _device(dev, address, partition if len(on_address[address]) > 1 else None, properties)
-        for address, partition, properties in in_order
+        device._replace(kind="partition")
+        if device.address in several
+        else device._replace(partition=None)
+        for device in found
     ]
 
 
 def _properties(path: str) -> dict[str, int]:
     """Those that are numbers, of 64 bits without a sign at most."""
-    return {name: int(value) for name, value in files.fields(path).items() if is_number(value, 20)}
+    return {name: int(value) for name, value in sysfs.fields(path).items() if is_number(value, 20)}
 
 
-def _address(properties: dict[str, int], addresses: list[str]) -> str:
+def _address(properties: dict[str, int], addresses: set[str]) -> str:
     location = properties.get("location_id", 0)
     bus, device, function = location >> 8 & 0xFF, location >> 3 & 0x1F, location & 7
     slot = f"{properties.get('domain', 0):04x}:{bus:02x}:{device:02x}"
     exact = f"{slot}.{function}"
     return exact if exact in addresses else f"{slot}.0"
-
-
-def _device(
-    dev: str | None, address: str, partition: int | None, properties: dict[str, int]
-) -> Found:
-    minor = properties.get("drm_render_minor") or None
-    unique = properties.get("unique_id")
-    return Found(
-        address=address,
-        vendor=VENDOR,
-        kind="gpu" if partition is None else "partition",
-        uuid=f"GPU-{unique:016x}" if unique else None,
-        minor=minor,
-        partition=partition,
-        usable=pci.may_open(dev, minor),
-    )

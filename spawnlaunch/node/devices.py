@@ -1,65 +1,103 @@
-"""The devices of a node, of all vendors, in one order: that of their addresses.
+"""The devices of a node, of all vendors, in one order: that of their addresses; and its adapters.
 
 Display adapters of other vendors (the ASPEED or Matrox part of a server's management controller)
 are not devices, whatever their PCI class says.
 """
 
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import amd, files, intel, nvidia, pci
-from spawnlaunch.node.model import Device, Numa
-from spawnlaunch.node.nvidia import Found
+from __future__ import annotations
+
+import os
+
+from spawnlaunch.node import pci, sysfs
+from spawnlaunch.node.model import Device, Nic
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+VENDORS = ("nvidia", "amd", "intel")
+KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # devices of AMD that the kernel can compute on
+
+# High-speed adapters: InfiniBand, RoCE and EFA by the first, Slingshot by the second.
+_NIC_CLASSES = ("/sys/class/infiniband", "/sys/class/cxi")
 
 
-def read(
-    root: str,
-    functions: list[pci.Function],
-    online: CpuSet,
-    numa: tuple[Numa, ...],
-    dev: str | None,
-    warnings: list[str],
-) -> tuple[Device, ...]:
+def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[Device, ...]:
     """The devices with their places; partitions of one address keep their runtime's order.
 
-    `dev` is the directory of device files, None for a snapshot.
+    `dev` is the directory of device files, None for a snapshot. The runtime's numbers count the
+    devices of its vendor that it may open.
     """
-    found = [
-        *nvidia.read(root, functions, dev, warnings),
-        *amd.read(root, functions, dev, warnings),
-        *intel.read(root, functions, dev),
-    ]
-    ordinals = _ordinals(found)
-    by_address = sorted(range(len(found)), key=lambda i: pci.order(found[i].address))
-    places = {
-        address: pci.place(root, address, online, numa)
-        for address in {device.address for device in found}
-    }
-    lost = sorted(address for address, place in places.items() if place.local_cpus is None)
+    found: list[Device] = []
+    counts = dict.fromkeys(VENDORS, 0)
+    for device in _of_all_vendors(bus, dev, warnings):
+        can_be_seen = device.usable is not False
+        found.append(device._replace(ordinal=counts[device.vendor] if can_be_seen else None))
+        counts[device.vendor] += can_be_seen
+    found.sort(key=lambda device: pci.order(device.address))
+    places = {address: bus.place(address) for address in dict.fromkeys(d.address for d in found)}
+    models = {a: sysfs.text(f"{bus.root}{pci.DEVICES}/{a}/device") for a in places}
+    lost = sorted(address for address, (_, local_cpus) in places.items() if local_cpus is None)
     if lost:
         warnings.append(
             f"the firmware does not say which CPUs are next to {', '.join(lost)} "
             "(numa_node is -1 or missing): their locality is unknown"
         )
-    models = {a: files.text(f"{root}{pci.DEVICES}/{a}/device") for a in places}
     return tuple(
-        Device(
+        device._replace(
             number=number,
-            ordinal=ordinals[i],
-            model=models[found[i].address],
-            **places[found[i].address]._asdict(),
-            **found[i]._asdict(),
+            numa=places[device.address][0],
+            local_cpus=places[device.address][1],
+            model=models[device.address],
         )
-        for number, i in enumerate(by_address)
+        for number, device in enumerate(found)
     )
 
 
-def _ordinals(found: list[Found]) -> list[int | None]:
-    """The runtime's numbers: it counts the devices of its vendor that it may open."""
-    counters: dict[str, int] = {}
-    ordinals: list[int | None] = []
-    for device in found:
-        if device.usable is False:
-            ordinals.append(None)
-            continue
-        ordinals.append(counters.get(device.vendor, 0))
-        counters[device.vendor] = counters.get(device.vendor, 0) + 1
-    return ordinals
+def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Iterator[Device]:
+    """Each vendor's in its runtime's order. A function may not say its vendor, in a snapshot."""
+    vendors = {function.vendor for function in bus.graphics}
+    if vendors & {pci.NVIDIA, None}:
+        from spawnlaunch.node import nvidia
+
+        yield from nvidia.read(bus, dev, warnings)
+    if pci.AMD in vendors or os.path.isdir(bus.root + KFD_NODES):
+        from spawnlaunch.node import amd
+
+        yield from amd.read(bus, dev, warnings)
+    if pci.INTEL in vendors:
+        from spawnlaunch.node import intel
+
+        yield from intel.read(bus, dev)
+
+
+def may_open(dev: str | None, minor: int | None) -> bool | None:
+    """Whether this process may open the render node below `dev`; None where nobody can tell.
+
+    access(2) asks the control group too (inode_permission in fs/namei.c of the kernel).
+    """
+    if dev is None or minor is None:
+        return None
+    return os.access(f"{dev}/dri/renderD{minor}", os.R_OK | os.W_OK)
+
+
+def read_nics(bus: pci.Bus) -> tuple[Nic, ...]:
+    """The high-speed network adapters in the order of their addresses.
+
+    Those that no driver has named yet (or whose class directory a snapshot lacks) are taken from
+    the PCI bus where their class or vendor leaves no doubt, under their address.
+    """
+    named = {
+        os.path.basename(os.path.realpath(f"{bus.root}{directory}/{name}/device")): name
+        for directory in _NIC_CLASSES
+        for name in sorted(sysfs.names(bus.root + directory), reverse=True)
+    }
+    fast = {address for address in named if address.count(":") == 2}
+    for each in bus.functions:
+        slingshot = (each.vendor, each.pci_class) == (pci.HPE, pci.ETHERNET)
+        if slingshot or each.pci_class == pci.INFINIBAND:
+            fast.add(each.address)
+    return tuple(
+        Nic(named.get(address, address), address, *bus.place(address))
+        for address in sorted(fast, key=pci.order)
+    )

@@ -10,53 +10,39 @@ drivers show tiles as
     <PCI function>/drm/card0/gt/gt0, gt1     i915
 """
 
-from spawnlaunch.node import files, pci
-from spawnlaunch.node.nvidia import Found
-from spawnlaunch.reading import is_number
+from __future__ import annotations
 
-VENDOR = "intel"
+from spawnlaunch.node import pci, sysfs
+from spawnlaunch.node.devices import may_open
+from spawnlaunch.node.model import Device
+
 PROCESSOR_GRAPHICS = "0000:00:02."
 
 
-def read(root: str, functions: list[pci.Function], dev: str | None) -> list[Found]:
+def read(bus: pci.Bus, dev: str | None) -> list[Device]:
     """The Intel devices in the order of their addresses, each tile a device.
 
     `dev` is /dev, None for a snapshot.
     """
-    return [
-        device
-        for function in functions
-        if pci.is_graphics(function)
-        and function.vendor == pci.INTEL
-        and not function.address.startswith(PROCESSOR_GRAPHICS)
-        for device in _tiles(root, function.address, dev)
-    ]
+    found = []
+    for function in bus.graphics:
+        address = function.address
+        if function.vendor != pci.INTEL or address.startswith(PROCESSOR_GRAPHICS):
+            continue
+        directory = f"{bus.root}{pci.DEVICES}/{address}"
+        minor = next(iter(sysfs.numbers(f"{directory}/drm", "renderD")), None)
+        whole = Device(0, address, "intel", minor=minor, usable=may_open(dev, minor))
+        tiles = _tiles(directory)
+        found += [whole._replace(kind="tile", partition=i) for i in range(tiles)] or [whole]
+    return found
 
 
-def _tiles(root: str, address: str, dev: str | None) -> list[Found]:
-    directory = f"{root}{pci.DEVICES}/{address}"
-    minor = _render_minor(directory)
-    usable = pci.may_open(dev, minor)
-    count = _tile_count(directory)
-    if count < 2:
-        return [Found(address, VENDOR, "gpu", None, minor, None, usable)]
-    return [Found(address, VENDOR, "tile", None, minor, tile, usable) for tile in range(count)]
-
-
-def _tile_count(directory: str) -> int:
-    count = _numbered(files.names(directory), "tile")
-    for card in files.names(f"{directory}/drm"):
-        if not count and card.startswith("card"):
-            count = _numbered(files.names(f"{directory}/drm/{card}/gt"), "gt")
-    return count
-
-
-def _numbered(names: list[str], prefix: str) -> int:
-    return sum(1 for name in names if name.startswith(prefix) and is_number(name[len(prefix) :]))
-
-
-def _render_minor(directory: str) -> int | None:
-    for name in files.names(f"{directory}/drm"):
-        if name.startswith("renderD") and is_number(name[7:]):
-            return int(name[7:])
-    return None
+def _tiles(directory: str) -> int:
+    """How many tiles there are; 0 where the device is not divided."""
+    counts = [len(sysfs.numbers(directory, "tile"))]
+    if not counts[0]:
+        drm = f"{directory}/drm"
+        cards = [name for name in sysfs.names(drm) if name.startswith("card")]
+        counts += [len(sysfs.numbers(f"{drm}/{card}/gt", "gt")) for card in cards]
+    most = max(counts)
+    return most if most > 1 else 0

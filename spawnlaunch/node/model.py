@@ -5,8 +5,11 @@ An empty tuple or None means "not known" and never "none of them", except where 
 
 from __future__ import annotations
 
-from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.cpuset import CpuSet
 
 
 class Numa(NamedTuple):
@@ -25,15 +28,15 @@ class Device(NamedTuple):
     number: int  # among all devices of the node, in the order of their addresses
     address: str  # PCI, as sysfs writes it: 0000:c1:00.0; shared by partitions and by tiles
     vendor: str  # "nvidia", "amd" or "intel"
-    kind: str  # "gpu", "partition" or "tile"
-    ordinal: int | None  # the number that the vendor's runtime gives it; None: it cannot see it
-    numa: int | None  # NUMA node; None where the firmware did not say
-    local_cpus: CpuSet | None  # online CPUs next to the device; None where nobody said
-    uuid: str | None  # "GPU-..." as CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES take it
-    minor: int | None  # /dev/nvidia<minor> or /dev/dri/renderD<minor>
-    partition: int | None  # which partition or tile of its address
-    model: str | None  # PCI device id, such as 0x20b0
-    usable: bool | None  # whether this process may open it; None where that cannot be told
+    kind: str = "gpu"  # or "partition" or "tile"
+    ordinal: int | None = None  # the number that the vendor's runtime gives it; None: not seen
+    numa: int | None = None  # NUMA node; None where the firmware did not say
+    local_cpus: CpuSet | None = None  # online CPUs next to the device; None where nobody said
+    uuid: str | None = None  # "GPU-..." as CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES take it
+    minor: int | None = None  # /dev/nvidia<minor> or /dev/dri/renderD<minor>
+    partition: int | None = None  # which partition or tile of its address
+    model: str | None = None  # PCI device id, such as 0x20b0
+    usable: bool | None = None  # whether this process may open it; None where that cannot be told
 
 
 class Nic(NamedTuple):
@@ -48,17 +51,14 @@ class Nic(NamedTuple):
 class Node(NamedTuple):
     """One machine, as far as it could be read; `warnings` has a line for each thing that could not.
 
-    `cores`, `l3`, `dies` and `packages` are disjoint groups of online CPUs, each ordered by the
-    lowest CPU.
+    `cores`, `l3` and `packages` are disjoint groups of online CPUs, each ordered by the lowest CPU.
     """
 
-    cpus_allowed: CpuSet  # what this process may use; empty where there are no masks, as on macOS
+    cpus_allowed: CpuSet  # what may be used; empty where there are no masks, as on macOS
     cpus_online: CpuSet
-    cpus_present: CpuSet
-    cpus_cgroup: CpuSet | None  # what the cpuset of its control group would let it use
+    cpus_cgroup: CpuSet | None  # what the cpuset of the control group allows; None: the mask is all
     cores: tuple[CpuSet, ...]  # the hardware threads of each physical core
     l3: tuple[CpuSet, ...]
-    dies: tuple[CpuSet, ...]
     packages: tuple[CpuSet, ...]
     numa: tuple[Numa, ...]  # ordered by id
     memory_nodes: frozenset[int]  # NUMA nodes that this process may allocate from

@@ -15,42 +15,25 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.node import files, pci
+from spawnlaunch.node import pci, sysfs
+from spawnlaunch.node.model import Device
 from spawnlaunch.node.numa import NVIDIA_GPUS
 from spawnlaunch.reading import is_number
-from spawnlaunch.records import NamedTuple
 
-VENDOR = "nvidia"
 NVIDIA_DRIVER = "/proc/driver/nvidia"
 
 
-class Found(NamedTuple):
-    """A device before its place is known."""
-
-    address: str
-    vendor: str
-    kind: str
-    uuid: str | None
-    minor: int | None
-    partition: int | None
-    usable: bool | None
-
-
-def read(
-    root: str, functions: list[pci.Function], dev: str | None, warnings: list[str]
-) -> list[Found]:
+def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[Device]:
     """The NVIDIA devices in the order of their addresses; `dev` is /dev, None for a snapshot."""
-    base = root + NVIDIA_GPUS
+    base = bus.root + NVIDIA_GPUS
     # The driver may write an address in capitals, and sysfs never does.
-    driven = {name.lower(): f"{base}/{name}/information" for name in files.names(base)}
-    addresses = [
-        function.address
-        for function in functions
-        if pci.is_graphics(function)
-        and (function.vendor == pci.NVIDIA or function.address in driven)
+    driven = {name.lower(): f"{base}/{name}/information" for name in sysfs.names(base)}
+    nodes = None if dev is None else _device_nodes(bus.root, dev)
+    found = [
+        _device(function.address, driven, nodes)
+        for function in bus.graphics
+        if function.vendor == pci.NVIDIA or function.address in driven
     ]
-    nodes = None if dev is None else _device_nodes(root, dev)
-    found = [_device(address, driven, nodes) for address in addresses]
     if found and all(device.usable is False for device in found):
         warnings.append(
             f"no /dev/nvidia<N> can be opened for the {len(found)} NVIDIA devices on the PCI bus: "
@@ -59,29 +42,24 @@ def read(
     return found
 
 
-def _device(address: str, driven: dict[str, str], nodes: dict[int, str] | None) -> Found:
-    lines = files.fields(driven[address], ":") if address in driven else {}
+def _device(address: str, driven: dict[str, str], nodes: dict[int, str] | None) -> Device:
+    lines = sysfs.fields(driven[address], ":") if address in driven else {}
     minor = lines.get("Device Minor", "")
     known = int(minor) if is_number(minor) else None
     uuid = lines.get("GPU UUID", "")
-    return Found(
+    return Device(
+        number=0,
         address=address,
-        vendor=VENDOR,
-        kind="gpu",
+        vendor="nvidia",
         uuid=uuid if uuid.startswith("GPU-") and "?" not in uuid else None,
         minor=known,
-        partition=None,
         usable=None if nodes is None else _usable(known, bool(driven), nodes),
     )
 
 
 def _device_nodes(root: str, dev: str) -> dict[int, str] | None:
     """The device files by minor; None where the driver is loaded and has made none yet."""
-    nodes = {
-        int(name[6:]): f"{dev}/{name}"
-        for name in files.names(dev)
-        if name.startswith("nvidia") and is_number(name[6:])
-    }
+    nodes = {minor: f"{dev}/nvidia{minor}" for minor in sysfs.numbers(dev, "nvidia")}
     return None if not nodes and os.path.isdir(root + NVIDIA_DRIVER) else nodes
 
 

@@ -2,33 +2,43 @@
 
 A worker's runtime is CUDA, ROCm or Level Zero; which one PyTorch was built for is not looked at. On
 a node with devices of several vendors NVIDIA's are taken before AMD's before Intel's, and a line
-says so.
+says so. CUDA and ROCm take lists from the environment:
+
+    CUDA_VISIBLE_DEVICES=2,0              positions, in the order in which the worker counts them
+    CUDA_VISIBLE_DEVICES=GPU-029490c8     the beginning of a UUID that no other device has
+    CUDA_VISIBLE_DEVICES=MIG-3f2a...      a slice of a device, by its own UUID
+    CUDA_VISIBLE_DEVICES=MIG-GPU-0294.../1/0    the older form, which names the device
+    CUDA_VISIBLE_DEVICES=0,-1,2           an entry that is no device ends the list
+
+Sources: "CUDA Environment Variables" in the CUDA programming guide; amd_filter_device.cpp of ROCm's
+runtime (ROCR), which takes the same but ends the list at an entry that was there before, where
+CUDA takes the whole list for empty; the Level Zero specification.
 """
 
 from __future__ import annotations
 
-from itertools import takewhile
-
 from spawnlaunch import cpuset
-from spawnlaunch.node import masks
-from spawnlaunch.node.masks import Slot
-from spawnlaunch.node.model import Device, Node
+from spawnlaunch.node.devices import VENDORS
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from typing import TypeAlias
+
+    from spawnlaunch.node.model import Device, Node
+
+    Slot: TypeAlias = "Device | None"  # None: a device is there, but it is not known which
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"
+HIP = "HIP_VISIBLE_DEVICES"
 ROCR = "ROCR_VISIBLE_DEVICES"  # acts first, on the devices that KFD shows
-WITHIN_ROCR = ("HIP_VISIBLE_DEVICES", CUDA, "GPU_DEVICE_ORDINAL")  # the first that is set, on these
-ZE_MASK = "ZE_AFFINITY_MASK"
+WITHIN_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")  # the first that is set, on these
+ZE_MASK = "ZE_AFFINITY_MASK"  # a set: the order stays the driver's
 ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a device
 SLURM_STEP_DEVICES = "SLURM_STEP_GPUS"
-
-VENDORS = ("nvidia", "amd", "intel")
 
 
 class Visible(NamedTuple):
@@ -39,133 +49,165 @@ class Visible(NamedTuple):
     warnings: tuple[str, ...]
 
 
-class _Choice(NamedTuple):
-    slots: Sequence[Slot]
-    sources: tuple[str, ...]
-    warnings: tuple[str | None, ...]
-
-
 def visible(node: Node, environ: Mapping[str, str]) -> Visible:
     """The devices that a worker with this environment sees on this node."""
-    base = [device for device in node.devices if device.usable is not False]
-    vendors = [vendor for vendor in VENDORS if any(d.vendor == vendor for d in base)]
+    usable = [device for device in node.devices if device.usable is not False]
+    vendors = [vendor for vendor in VENDORS if any(d.vendor == vendor for d in usable)]
+    warnings: list[str] = []
     if not vendors:
-        return Visible((), *_nothing_there(environ, bool(node.devices)))
-    mine = sorted((d for d in base if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
-    choose = {"nvidia": _nvidia, "amd": _amd, "intel": _intel}[vendors[0]]
-    choice = choose(mine, environ)
-    return Visible(
-        devices=tuple(None if slot is None else slot.number for slot in choice.slots),
-        source=", ".join(choice.sources),
-        warnings=tuple(w for w in (_several(vendors), *choice.warnings) if w),
-    )
+        value = environ.get(CUDA, "")
+        if value[:1].isdigit() and not node.devices:
+            warnings.append(f"{CUDA}={value} names devices, and /sys shows none on this node")
+        return Visible((), CUDA if CUDA in environ else "", tuple(warnings))
+    if len(vendors) > 1:
+        warnings.append(f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken")
+    mine = sorted((d for d in usable if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
+    see = {"nvidia": _by_cuda, "amd": _by_rocm, "intel": _by_level_zero}[vendors[0]]
+    slots, sources = see(mine, environ, warnings)
+    numbers = tuple(None if slot is None else slot.number for slot in slots)
+    return Visible(numbers, ", ".join(sources), tuple(warnings))
 
 
-def _nothing_there(environ: Mapping[str, str], hidden: bool) -> tuple[str, tuple[str, ...]]:
-    """Source and warnings where no device can be used."""
-    value = environ.get(CUDA, "")
-    if not value[:1].isdigit() or hidden:
-        return CUDA if CUDA in environ else "", ()
-    return CUDA, (f"{CUDA}={value} names devices, and /sys shows none on this node",)
-
-
-def _several(vendors: Sequence[str]) -> str | None:
-    if len(vendors) == 1:
-        return None
-    return f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken"
-
-
-def _nvidia(base: Sequence[Device], environ: Mapping[str, str]) -> _Choice:
-    slots, order_warning = _cuda_order(base, environ.get(CUDA_ORDER))
+def _by_cuda(
+    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+) -> tuple[Sequence[Slot], list[str]]:
+    slots = _in_cuda_order(base, environ.get(CUDA_ORDER), warnings)
     if CUDA not in environ:
-        return _Choice(slots, (), (order_warning,))
-    chosen, complaint = masks.select(CUDA, environ[CUDA], slots, repeat_empties=True)
-    return _Choice(chosen, (CUDA,), (order_warning, complaint, _slices(environ[CUDA])))
+        return slots, []
+    slots = _listed(CUDA, environ[CUDA], slots, warnings)
+    # A process enumerates one slice, however many it is given (NVIDIA MIG user guide).
+    if environ[CUDA].upper().count("MIG-") > 1:
+        warnings.append(
+            f"{CUDA} lists several MIG slices and a process sees the first alone: give each rank "
+            "one"
+        )
+    return slots, [CUDA]
 
 
-def _cuda_order(base: Sequence[Device], order: str | None) -> tuple[Sequence[Slot], str | None]:
+def _in_cuda_order(
+    base: Sequence[Device], order: str | None, warnings: list[str]
+) -> Sequence[Slot]:
     """The devices as CUDA numbers them: by address, as workers are told, unless the user differs.
 
     CUDA's own default puts the fastest first, which matters where the devices are not all alike.
     """
     if len({device.model for device in base}) == 1:
-        return base, None
+        return base
     if order in (None, "PCI_BUS_ID"):
-        return base, (
+        warnings.append(
             "the devices are not all of one model: they are numbered by PCI address "
             f"({CUDA_ORDER}=PCI_BUS_ID), not the fastest first"
         )
-    return [None] * len(base), (
+        return base
+    warnings.append(
         f"{CUDA_ORDER}={order} numbers devices of several models in an order that is not known "
         "here; set it to PCI_BUS_ID"
     )
+    return [None] * len(base)
 
 
-def _slices(value: str) -> str | None:
-    """A process enumerates one MIG slice, however many it is given (NVIDIA MIG user guide)."""
-    if value.upper().count("MIG-") < 2:
-        return None
-    return f"{CUDA} lists several MIG slices and a process sees the first alone: give each rank one"
-
-
-def _amd(base: Sequence[Device], environ: Mapping[str, str]) -> _Choice:
+def _by_rocm(
+    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+) -> tuple[Sequence[Slot], list[str]]:
+    outer = [ROCR] if ROCR in environ else []
+    inner = [name for name in WITHIN_ROCR if name in environ][:1]
     slots: Sequence[Slot] = base
-    sources: list[str] = []
-    warnings: list[str | None] = []
-    if ROCR in environ:
-        slots, complaint = masks.select(ROCR, environ[ROCR], slots, repeat_empties=False)
-        sources.append(ROCR)
-        warnings.append(complaint)
-    inner = next((name for name in WITHIN_ROCR if name in environ), None)
-    if inner is not None:
-        within, complaint = masks.select(inner, environ[inner], slots, repeat_empties=True)
-        sources.append(inner)
-        warnings.append(_double(inner, environ, slots) if slots and not within else complaint)
+    for name in outer:
+        slots = _listed(name, environ[name], slots, warnings)
+    for name in inner:
+        said: list[str] = []
+        within = _listed(name, environ[name], slots, said)
+        if outer and slots and not within and environ[name] not in ("", "-1"):
+            said = [
+                f"{ROCR}={environ[ROCR]} leaves {len(slots)}, of which {name}={environ[name]} "
+                "selects none, for it counts from 0 within them: no device is visible; unset "
+                f"{name}"
+            ]
         slots = within
-    return _Choice(slots, tuple(sources), tuple(warnings))
+        warnings += said
+    return slots, outer + inner
 
 
-def _double(inner: str, environ: Mapping[str, str], slots: Sequence[Slot]) -> str | None:
-    """Two masks that together leave no device: the inner one counts within the outer one."""
-    if ROCR not in environ or environ[inner] in ("", "-1"):
-        return None
-    return (
-        f"{ROCR}={environ[ROCR]} leaves {len(slots)}, of which {inner}={environ[inner]} selects "
-        f"none, for it counts from 0 within them: no device is visible; unset {inner}"
-    )
-
-
-def _intel(base: Sequence[Device], environ: Mapping[str, str]) -> _Choice:
-    """Level Zero: the mask is a set, the order stays the driver's (Level Zero specification)."""
+def _by_level_zero(
+    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+) -> tuple[Sequence[Slot], list[str]]:
     composite = environ.get(ZE_HIERARCHY, "FLAT").upper() == "COMPOSITE"
     cards = list({device.address: device for device in reversed(base)}.values())[::-1]
     whole = cards if composite else list(base)
     if not environ.get(ZE_MASK):
-        return _Choice(whole, (), ())
+        return whole, []
     chosen: set[Device] = set()
     bad: list[str] = []
     for token in (entry.strip() for entry in environ[ZE_MASK].split(",")):
-        device = _tile(token, base, cards) if "." in token else _nth(token, whole)
-        if device is None:
-            bad.append(token)
-        else:
+        number, dot, tile = token.partition(".")
+        device = _nth(number, cards if dot else whole)
+        if dot and device:
+            of_card = [d for d in base if d.address == device.address]
+            device = _nth(tile.split(".")[0], of_card)
+        if device:
             chosen.add(device)
+        else:
+            bad.append(token)
     if composite:  # a card with several tiles chosen is one device
         chosen = set({device.address: device for device in sorted(chosen, reverse=True)}.values())
-    complaint = f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}" if bad else None
-    return _Choice(sorted(chosen), (ZE_MASK,), (complaint,))
+    if bad:
+        warnings.append(f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}")
+    return sorted(chosen), [ZE_MASK]
 
 
 def _nth(token: str, devices: Sequence[Device]) -> Device | None:
     return devices[int(token)] if is_number(token) and int(token) < len(devices) else None
 
 
-def _tile(token: str, base: Sequence[Device], cards: Sequence[Device]) -> Device | None:
-    number, _, tile = token.partition(".")
-    card = _nth(number, cards)
-    if card is None:
-        return None
-    return _nth(tile.split(".")[0], [d for d in base if d.address == card.address])
+def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]) -> Sequence[Slot]:
+    """Those of the devices `base`, in their runtime's order, that the variable's value lists."""
+    chosen: list[Slot] = []
+    for token in (entry.strip() for entry in value.split(",")):
+        found = _named(token, base)
+        if not found:
+            if token not in ("", "-1"):  # the usual ways to ask for no device
+                are = "is one device" if len(base) == 1 else f"are {len(base)} devices"
+                there = f"there {are} to choose from" if base else "there is no device"
+                warnings.append(
+                    f"{variable}={value}: {token!r} names no device and ends the list; {there}"
+                )
+            return chosen
+        if found[0] is not None and found[0] in chosen:
+            fate = "ends there" if variable == ROCR else "selects no device"
+            warnings.append(f"{variable}={value} names a device twice and {fate}")
+            return chosen if variable == ROCR else []
+        chosen += found
+    return chosen
+
+
+def _named(token: str, base: Sequence[Slot]) -> Sequence[Slot]:
+    """The device that an entry of a list names, alone; nothing where it names none.
+
+    A MIG slice is part of a device, and its own UUID does not say of which.
+    """
+    upper = token.upper()
+    is_slice = upper.startswith("MIG-")
+    uuid = upper.removeprefix("MIG-").split("/")[0] if is_slice else upper
+    if uuid.startswith("GPU-"):
+        known = [device for device in base if device is not None and device.uuid is not None]
+        matches = [device for device in known if (device.uuid or "").upper().startswith(uuid)]
+        if len(matches) == 1:
+            return matches
+        unknown = not matches and len(known) < len(base)
+    elif is_slice:
+        unknown = bool(base)
+    else:
+        position = _leading_number(token)
+        return base[position : position + 1] if position is not None and position >= 0 else ()
+    return (base if len(base) == 1 else [None]) if unknown else ()
+
+
+def _leading_number(token: str) -> int | None:
+    """The number at the beginning, as the C library's strtoul would read it."""
+    sign = -1 if token.startswith("-") else 1
+    rest = token[1:] if token[:1] in ("-", "+") else token
+    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    return sign * int(digits) if is_number(digits) else None
 
 
 def step_devices(
@@ -182,23 +224,18 @@ def step_devices(
     except cpuset.CpuSetError:
         return None
     vendor = next((v for v in VENDORS if any(d.vendor == v for d in node.devices)), None)
-    devices = [device for device in node.devices if device.vendor == vendor]
+    devices = [device.number for device in node.devices if device.vendor == vendor]
     if not numbers or len(numbers) < local_tasks or numbers[-1] >= len(devices):
         return None
-    return tuple(devices[number].number for number in numbers)
+    return tuple(devices[number] for number in numbers)
 
 
-def named(environ: Mapping[str, str]) -> int:
+def count_named(environ: Mapping[str, str]) -> int:
     """How many devices the masks name, for a node whose /sys shows none.
 
     A resource manager may hand out devices that are not there to be read, as in some containers.
     """
-    for variable in (CUDA, "HIP_VISIBLE_DEVICES", ROCR):
-        if variable in environ:
-            tokens = [token.strip() for token in environ[variable].split(",")]
-            return len(list(takewhile(_names_a_device, tokens)))
-    return 0
-
-
-def _names_a_device(token: str) -> bool:
-    return token.isdigit() or token.upper().startswith(("GPU-", "MIG-"))
+    names = [name for name in (CUDA, HIP, ROCR) if name in environ]
+    tokens = [token.strip() for token in environ[names[0]].split(",")] if names else []
+    devices = [token.isdigit() or token.upper().startswith(("GPU-", "MIG-")) for token in tokens]
+    return [*devices, False].index(False)

@@ -35,11 +35,9 @@ def situations(draw: DrawFn) -> Situation:
     node = Node(
         cpus_allowed=allowed,
         cpus_online=online,
-        cpus_present=frozenset(everything),
         cpus_cgroup=None,
         cores=tuple(sorted((core & online for core in cores if core & online), key=min)),
         l3=tuple(sorted((group & online for group in l3 if group & online), key=min)),
-        dies=(),
         packages=(online,),
         numa=numa,
         memory_nodes=frozenset(each.id for each in numa),

@@ -33,6 +33,10 @@ def function(root: Path, address: str) -> Path:
     return root / "sys/bus/pci/devices" / address
 
 
+def bus_of(root: Path) -> pci.Bus:
+    return pci.Bus(str(root), pci.read_functions(str(root)), frozenset(), ())
+
+
 def test_lumi_is_read_as_its_table_says(tmp_path: Path) -> None:
     node = read(tmp_path, machines.LUMI)
     assert lists(node.cores)[:2] == ["0,64", "1,65"]
@@ -61,7 +65,6 @@ def test_this_machine_agrees_with_the_system() -> None:
 def test_offline_cpus_are_in_no_group(tmp_path: Path) -> None:
     node = read(tmp_path, TWO_NODES._replace(offline="0,5"))
     assert cpuset.format(node.cpus_online) == "1-4,6-7"
-    assert cpuset.format(node.cpus_present) == "0-7"
     assert lists(node.cores) == ["1", "2,6", "3,7", "4"]
     assert cpuset.format(node.numa[0].cpus) == "1,4"
 
@@ -124,6 +127,23 @@ def test_a_group_without_a_cpuset_of_its_own_has_its_parents(tmp_path: Path) -> 
     write(root / "cg/job/step/cpuset.cpus.effective", "2-3")
     write(root / "cg/job/cpuset.cpus.effective", "0-3")
     assert nodes.read(str(root)).cpus_cgroup == {2, 3}
+
+
+def test_the_newer_names_of_groups_are_read_where_the_older_ones_are_gone(tmp_path: Path) -> None:
+    root = build(tmp_path, DESK)
+    for older, newer in (("thread_siblings", "core_cpus"), ("core_siblings", "package_cpus")):
+        for file in root.rglob(f"{older}_list"):
+            file.rename(file.with_name(f"{newer}_list"))
+    node = nodes.read(str(root))
+    assert lists(node.cores) == list(DESK.cores)
+    assert lists(node.packages) == list(DESK.packages)
+
+
+def test_nobody_who_does_not_look_at_adapters_pays_for_them(tmp_path: Path) -> None:
+    root = str(build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=MELLANOX),))))
+    full, short = effort(lambda: nodes.read(root)), effort(lambda: nodes.read(root, nics=False))
+    assert nodes.read(root, nics=False) == nodes.read(root)._replace(nics=())
+    assert short.opened < full.opened
 
 
 def test_missing_caches_are_named_and_absent_l3_is_not(tmp_path: Path) -> None:
@@ -220,7 +240,7 @@ def test_a_container_may_use_the_devices_that_it_has_files_of(
     if files == "0":  # the one that is shown is the first of the container
         write(root / "proc/driver/nvidia/gpus/0000:11:00.0/information", "Device Minor: \t 0")
     warnings: list[str] = []
-    found = nvidia.read(str(root), pci.functions(str(root)), str(root / "dev"), warnings)
+    found = nvidia.read(bus_of(root), str(root / "dev"), warnings)
     assert [device.usable for device in found] == usable
     assert bool(warnings) == warned
 
@@ -230,7 +250,7 @@ def test_a_render_node_that_may_not_be_opened_is_not_counted(tmp_path: Path) -> 
     for minor in range(129, 137):
         if minor != 131:
             write(root / f"dev/dri/renderD{minor}", "")
-    found = amd.read(str(root), pci.functions(str(root)), str(root / "dev"), [])
+    found = amd.read(bus_of(root), str(root / "dev"), [])
     assert [device.usable for device in found] == [True, True, False, *[True] * 5]
 
 

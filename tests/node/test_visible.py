@@ -136,6 +136,14 @@ def test_level_zero_masks(intel: Node, environ: dict[str, str], devices: tuple[i
     assert visible(intel, environ).devices == devices
 
 
+def test_a_list_that_selects_nothing_says_so_of_rocm_too(amd: Node) -> None:
+    for name in ("HIP_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        seen = visible(amd, {name: "9"})
+        assert seen.devices == ()
+        assert f"{name}=9: '9' names no device" in seen.warnings[0]
+    assert visible(amd, {"HIP_VISIBLE_DEVICES": "-1"}).warnings == ()
+
+
 def test_level_zero_entries_that_are_no_device_are_named(intel: Node) -> None:
     seen = visible(intel, {"ZE_AFFINITY_MASK": "0,6.0,12"})
     assert seen.devices == (0,)

@@ -90,8 +90,8 @@ def _cpus(base: Path, machine: Machine, online: frozenset[int], every: frozenset
     write(base / "online", cpuset.format(online))
     write(base / "present", cpuset.format(every))
     for kind, groups in (
-        ("topology/core_cpus_list", machine.cores),
-        ("topology/package_cpus_list", machine.packages),
+        ("topology/thread_siblings_list", machine.cores),
+        ("topology/core_siblings_list", machine.packages),
         ("cache/index3/shared_cpu_list", machine.l3),
     ):
         for group in groups:

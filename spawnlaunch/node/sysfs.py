@@ -4,10 +4,20 @@ Reading is the launcher's cost: a large node has a thousand of these files, so e
 one read or two, and one close, without a file object around them.
 """
 
+from __future__ import annotations
+
 import os
 
 from spawnlaunch import cpuset
-from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.reading import is_number
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.cpuset import CpuSet
+
+# How the names of files end that hold a mask: thread_siblings, shared_cpu_map, cpumap, local_cpus.
+# The others hold lists; what a few old kernels and captured trees have are the masks alone.
+_MASKS = ("_siblings", "map", "local_cpus")
 
 _CHUNK = 1 << 16  # more than a sysfs file can hold, which is a page
 _MOST_CHUNKS = 256  # 16 MiB: below --sysfs-root there may be anything, as a link to /dev/zero
@@ -40,30 +50,17 @@ def number(path: str) -> int | None:
         return None
 
 
-def names(path: str) -> list[str]:
-    """The entries of a directory, unordered; none where there is no such directory."""
-    try:
-        return os.listdir(path)
-    except OSError:
-        return []
-
-
-def cpus(path: str) -> CpuSet | None:
-    """A list of CPUs or of NUMA nodes."""
-    content = text(path)
-    try:
-        return None if content is None else cpuset.parse(content)
-    except cpuset.CpuSetError:
-        return None
-
-
-def mask(path: str) -> CpuSet | None:
-    """A mask of CPUs."""
-    content = text(path)
-    try:
-        return None if content is None else cpuset.parse_mask(content)
-    except cpuset.CpuSetError:
-        return None
+def cpus(*paths: str) -> CpuSet | None:
+    """The CPUs, or NUMA nodes, of the first file that names any, in a list or a mask."""
+    for path in paths:
+        content = text(path)
+        try:
+            parse = cpuset.parse_mask if path.endswith(_MASKS) else cpuset.parse
+            if content and (found := parse(content)):
+                return found
+        except cpuset.CpuSetError:
+            continue
+    return None
 
 
 def fields(path: str, separator: str | None = None) -> dict[str, str]:
@@ -74,3 +71,18 @@ def fields(path: str, separator: str | None = None) -> dict[str, str]:
         if len(parts) == 2:
             found[parts[0].strip()] = parts[1].strip()
     return found
+
+
+def names(path: str) -> list[str]:
+    """The entries of a directory, unordered; none where there is no such directory."""
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def numbers(path: str, prefix: str) -> list[int]:
+    """The numbers behind the prefix in the entries of a directory, ascending: 0, 1 for gt0, gt1."""
+    start = len(prefix)
+    ends = (name[start:] for name in names(path) if name.startswith(prefix))
+    return sorted(int(end) for end in ends if is_number(end))

@@ -11,9 +11,12 @@ from __future__ import annotations
 import os
 
 from spawnlaunch import cpuset
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import files
+from spawnlaunch.node import sysfs
 from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.cpuset import CpuSet
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
 # cpuset.effective_cpus too, which can lag behind CPUs that came back online: hwloc passes it by.
@@ -29,74 +32,70 @@ class Limits(NamedTuple):
     memory_nodes: frozenset[int] | None
 
 
-def read(root: str) -> Limits:
-    """The limits of this process, or of the one that took the snapshot below `root`."""
-    status = files.fields(f"{root}/proc/self/status", ":")
-    directories = _cpuset_directories(root)
-    mems = _list(status, "Mems_allowed_list")
-    return Limits(
-        mask=_mask(root, status),
-        cgroup=_first(directories, CPUS),
-        memory_nodes=_first(directories, MEMS) if mems is None else mems,
-    )
+def read(root: str, online: CpuSet) -> Limits:
+    """The limits of this process, or of the one that took the snapshot below `root`.
 
-
-def _mask(root: str, status: dict[str, str]) -> CpuSet | None:
+    The cpuset is not looked for where the mask shows that it takes no CPU away.
+    """
+    status = sysfs.fields(f"{root}/proc/self/status", ":")
+    mask, mems = _listed(status, "Cpus_allowed_list"), _listed(status, "Mems_allowed_list")
     if root == "" and hasattr(os, "sched_getaffinity"):
-        return frozenset(os.sched_getaffinity(0))
-    return _list(status, "Cpus_allowed_list")
+        mask = frozenset(os.sched_getaffinity(0))
+    if root == "" and mask and mask >= online and mems is not None:
+        return Limits(mask, None, mems)
+    places = directories(root, "cpuset")
+    cpus = _first(places, CPUS)
+    return Limits(mask, cpus, _first(places, MEMS) if mems is None else mems)
 
 
-def _list(status: dict[str, str], name: str) -> frozenset[int] | None:
+def _listed(status: dict[str, str], name: str) -> frozenset[int] | None:
     try:
         return cpuset.parse(status[name]) if name in status else None
     except cpuset.CpuSetError:
         return None
 
 
-def _first(directories: list[str], candidates: tuple[str, ...]) -> CpuSet | None:
-    """What the first of the files says that says anything."""
-    for directory in directories:
-        for name in candidates:
-            cpus = files.cpus(f"{directory}/{name}")
-            if cpus:  # version 2 leaves a file empty, or out, where the parent decides
-                return cpus
-    return None
+def _first(places: list[str], names: tuple[str, ...]) -> CpuSet | None:
+    """Version 2 leaves a file empty, or out, where the parent decides."""
+    return sysfs.cpus(*[f"{place}/{name}" for place in places for name in names])
 
 
-def _cpuset_directories(root: str) -> list[str]:
-    """Where the cpuset of the process may be read: its group's directory, then its parents'.
+def directories(root: str, controller: str) -> list[str]:
+    """Where the files of a controller may be read: the process's group, then its parents.
 
     In a container the path in /proc/self/cgroup may be the host's, which is not there: what is
     mounted, at the end of the parents, is the container's own group.
     """
-    path = (_group(root) or "").rstrip("/")
+    path = (_group(root, controller) or "").rstrip("/")
     paths = [path]
     while path.startswith("/"):
         path = path.rpartition("/")[0]
         paths.append(path)
-    return [f"{root}{mount}{path}" for mount in _mounts(root) for path in paths]
+    return [f"{root}{mount}{path}" for mount in _mounts(root, controller) for path in paths]
 
 
-def _group(root: str) -> str | None:
+def _group(root: str, controller: str) -> str | None:
     """The process's group; lines read `3:cpuset:/slurm/job_1` (version 1) or `0::/slurm/job_1`."""
-    lines = (files.text(f"{root}/proc/self/cgroup") or "").splitlines()
+    lines = (sysfs.text(f"{root}/proc/self/cgroup") or "").splitlines()
     entries = [line.split(":", 2) for line in lines if line.count(":") >= 2]
     for _, controllers, path in entries:
-        if "cpuset" in controllers.split(","):
+        if controller in controllers.split(","):
             return path
     for number, _, path in entries:
         if number == "0":
             return path
-    return files.text(f"{root}/proc/self/cpuset")
+    return sysfs.text(f"{root}/proc/self/cpuset") if controller == "cpuset" else None
 
 
-def _mounts(root: str) -> list[str]:
-    """Where cpusets are mounted, version 1 before version 2: one of a kind has the controller."""
+def _mounts(root: str, controller: str) -> list[str]:
+    """Where its groups are mounted, version 1 before version 2: one of a kind has the controller.
+
+    The file system that cpusets had before control groups is of the kind "cpuset".
+    """
     first, second = [], []
-    for line in (files.text(f"{root}/proc/mounts") or "").splitlines():
+    for line in (sysfs.text(f"{root}/proc/mounts") or "").splitlines():
         _, mount, kind, options, *_ = (*line.split(), "", "", "", "")
-        if kind == "cpuset" or (kind == "cgroup" and "cpuset" in options.split(",")):
+        if kind == controller or (kind == "cgroup" and controller in options.split(",")):
             first.append(mount)
         elif kind == "cgroup2":
             second.append(mount)
