@@ -106,9 +106,9 @@ def due(member: Member, now: float) -> float:
     """How many seconds from now the next Tick is wanted, if nothing else happens."""
     at = now - _slept(member.clock, member.slept, now)
     later = [TURN_S]
-    if member.state == SEEKING and member.retry is not None:
+    if member.retry is not None:
         later.append(member.retry - at)
-    if member.is_linked:
+    if member.is_linked and member.state not in (GREETING, FENCED):
         later += [member.beat + member.rules.beat_s - at, member.heard + member.rules.dead_s - at]
     return max(0.01, min(later))
 
@@ -124,13 +124,13 @@ def _slept(clock: float | None, slept: float, now: float) -> float:
 
 def _on_time(member: Member, at: float, actions: list[Action]) -> Member:
     """What is due: to connect, to give up, to say that this end lives."""
-    if member.state == SEEKING and member.since is not None:
-        if at >= member.since + member.join_s:
+    if member.state in (SEEKING, GREETING) and member.since is not None:
+        if at >= member.since + member.join_s:  # a hub that is frozen takes connections as well
             return _exit(member, LOST, Cause("absent", words="the hub"), actions)
         if member.retry is not None and at >= member.retry:
             actions.append(Connect())
             return member._replace(retry=None)
-    if member.is_linked and member.state != FENCED:
+    elif member.is_linked and member.state != FENCED:
         if at >= member.heard + member.rules.dead_s:
             return _fenced(member, at, actions)
         if at >= member.beat + member.rules.beat_s:
@@ -203,7 +203,10 @@ def _heard(member: Member, message: ToMember, at: float, actions: list[Action]) 
         return member
     match message:
         case Beat(number=number):
-            return member._replace(trip_s=at - member.beat) if number == member.number else member
+            if number != member.number:
+                return member
+            trip_s = at - member.beat
+            return member._replace(trip_s=min(trip_s, member.trip_s or trip_s))
         case Welcome():
             return _welcomed(member, message, actions)
         case Waiting(absent=absent):

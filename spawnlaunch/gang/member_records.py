@@ -140,7 +140,7 @@ class Member(NamedTuple):
     heard: float = 0.0
     beat: float = 0.0  # when the last one was sent
     number: int = 0
-    trip_s: float = 0.0  # the last round trip
+    trip_s: float = 0.0  # the least round trip
     left: float | None = None  # when the hub was lost
     leaving: int = 0  # the signal that it got
     cause: Cause | None = None

@@ -53,6 +53,7 @@ class Faults:
         self.kinds = (
             self.worker, self.worker, self.worker, self.launcher, self.power, self.cut, self.cut,
             self.reset, self.freeze, self.jump, self.signal, self.signal_all, self.hang, self.echo,
+            self.echo, self.stuck, self.hub_in_a_cut,
         )  # fmt: skip
 
     def schedule(self) -> None:
@@ -81,18 +82,18 @@ class Faults:
             code = self.random.choice((1, 1, 3, 7, -9, -11, -6))
             self.sim.worlds.worker_fails(self.random.choice(busy), code)
 
-    def launcher(self) -> None:
+    def launcher(self, host: Host | None = None, returns: float = 0.6) -> None:
         """Killed with its guard; in a pod it may be started again."""
-        host = self.host()
-        if host.member is None:
+        host = host or self.host()
+        if host.member is None or host.is_stuck:
             return
         self.sim.say(f"FAULT {host.name}: launcher killed")
         self.hurt.add(host.number)
         if host.number == 0:
             self.hub_lost()
-        self.sim.worlds.killed(host, self.random.uniform(0, 0.3))
+        self.sim.worlds.killed(host, self.random.uniform(0, 0.45))
         self.sim.end(host)
-        if self.random.random() < 0.6:
+        if self.random.random() < returns:
             self.comes_back(host, self.random.uniform(0.4, 30))
 
     def comes_back(self, host: Host, after: float) -> None:
@@ -110,7 +111,7 @@ class Faults:
     def power(self) -> None:
         """The machine goes off, and says nothing."""
         host = self.host()
-        if host.member is None or not host.powered:
+        if host.member is None or not host.powered or host.is_stuck:
             return
         self.sim.say(f"FAULT {host.name}: power lost")
         self.hurt.add(host.number)
@@ -140,10 +141,12 @@ class Faults:
             connection.open_there = False
             self.sim.at(notice, lambda: self.sim.lost_here(connection))
 
-    def cut(self) -> None:
+    def cut(self, host: Host | None = None, lasts: float = 0.0) -> None:
         """A cable is out for a while; each end finds out for itself, if it is long enough."""
-        host = self.host()
-        lasts = self.random.choice((self.random.uniform(0.1, 4), self.random.uniform(1, 60)))
+        host = host or self.host()
+        lasts = lasts or self.random.choice(
+            (self.random.uniform(0.1, 4), self.random.uniform(1, 60))
+        )
         self.sim.say(f"FAULT {host.name}: cut for {lasts:.3f} s")
         begun, over = self.sim.now, self.sim.now + lasts
         host.cuts.append((begun, over))
@@ -176,6 +179,8 @@ class Faults:
     def freeze(self) -> None:
         """A launcher is stopped for a while; its workers are not."""
         host = self.host()
+        if host.is_stuck:
+            return
         lasts = self.random.choice((self.random.uniform(0.5, 30), self.random.uniform(30, 150)))
         self.sim.say(f"FAULT {host.name}: frozen for {lasts:.3f} s")
         host.frozen_until = self.sim.now + lasts
@@ -185,6 +190,26 @@ class Faults:
                 self.hub_lost()
         if lasts > 1:
             self.frozen.add(host.number)
+
+    def stuck(self) -> None:
+        """A launcher is stopped for good."""
+        host = self.host()
+        if host.member is not None and self.random.random() < 0.5:
+            self.sim.say(f"FAULT {host.name}: frozen for good")
+            host.is_stuck = True
+            host.frozen_until = 1e9
+            self.frozen.add(host.number)
+            self.hurt.add(host.number)
+            if host.number == 0:
+                self.hub_lost()
+
+    def hub_in_a_cut(self) -> None:
+        """The hub is killed while a node is cut off, and comes back before that has noticed."""
+        hub, other = self.sim.hosts[0], self.random.choice(self.sim.hosts[1:])
+        if hub.member is None or hub.is_stuck:
+            return
+        self.cut(other, self.random.uniform(10, 40))
+        self.sim.at(self.random.uniform(0, 3), lambda: self.launcher(hub, 1.0))
 
     def jump(self) -> None:
         """A clock that should not does."""
@@ -218,16 +243,24 @@ class Faults:
         self.sim.worlds.hang()
 
     def echo(self) -> None:
-        """What was said in earlier epochs is heard again."""
-        for _ in range(20):
-            if self.sim.said:
-                connection, way, message = self.random.choice(self.sim.said)
-                epoch = getattr(message, "epoch", None)
-                host, hub = connection.host, self.sim.hub
-                if hub is None or host.member is None or epoch is None or way == "hello":
-                    continue
-                if type(message).__name__ == "Hello":
-                    continue
-                if epoch < (hub.state.epoch if way == "up" else host.member.hello.epoch):
-                    self.sim.seen["stale"] += 1
-                    self.sim.arrive(connection, way, message)
+        """What was said in earlier epochs is heard again, now and then while the launch lasts."""
+        if self.sim.hub is None:
+            return
+        told = [
+            (connection, way, m)
+            for connection, way, m in self.sim.said
+            if self.is_stale(connection, way, m)
+        ]
+        for connection, way, message in self.random.sample(told, min(20, len(told))):
+            if self.is_stale(connection, way, message):
+                self.sim.seen["stale"] += 1
+                self.sim.arrive(connection, way, message)
+        if self.random.random() < 0.9:
+            self.after(self.random.uniform(1, 20), self.echo)
+
+    def is_stale(self, connection: Connection, way: str, message: object) -> bool:
+        epoch = getattr(message, "epoch", None)
+        member, hub = connection.host.member, self.sim.hub
+        if epoch is None or type(message).__name__ == "Hello" or hub is None or member is None:
+            return False
+        return bool(epoch < (hub.state.epoch if way == "up" else member.hello.epoch))

@@ -38,8 +38,7 @@ MUTANTS = (
     Mutant("victims are not first", "verdict", "(failure.is_victim, failure.when)", "failure.when"),
     Mutant("a time to join", "phases", "if at >= hub.since + hub.settings.join_s:", "if False:"),
     Mutant("a time to seek", "member", "if at >= member.since + member.join_s:", "if False:"),
-    Mutant("a start is begun once", "member", "or start.epoch <= member.hello.epoch", ""),
-    Mutant("a start only where nothing runs", "member", "member.state != JOINED or start", "start"),
+    Mutant("a start is begun once, where nothing runs", "member", "if member.state != JOINED or start.epoch <= member.hello.epoch:", "if False:"),
     Mutant("stale stops", "member", "if stop.epoch != member.hello.epoch:", "if False:"),
     Mutant("orphans of another hub", "phases",
            "if hub.orphans is not None and not are_all_back and at < hub.orphans:", "if False:"),
@@ -56,7 +55,6 @@ MUTANTS = (
     Mutant("a port of its own", "hub", "hello._replace(port=port)", "hello"),
     Mutant("told to end while it stops", "phases",
            "        if any(node.leaving for node in hub.nodes.values()):\n            can_go_on = can_go_on and settings.is_elastic and _is_enough(hub)\n", ""),
-    Mutant("the end of the signalled", "phases", "        if node.leaving:\n            signal", "        if False:\n            signal"),
     Mutant("a newcomer restarts", "phases", "newcomers and hub.size < hub.settings.most", "False"),
 )  # fmt: skip
 

@@ -92,6 +92,7 @@ class Host:
         self.connection: Connection | None = None
         self.workers: Workers | None = None
         self.frozen_until = 0.0
+        self.is_stuck = False  # frozen for good
         self.cuts: list[tuple[float, float]] = []
         self.tick = 0
         self.port = 0
@@ -162,8 +163,8 @@ class Simulation:
             if self.now > LONGEST_S or self.events > MOST_EVENTS:
                 raise Broken(f"no end: {self.now:.0f} s, {self.events} events, {self.state()}")
             call()
-            are_gone = all(host.member is None and host.starts for host in self.hosts)
-            if are_gone and not self.hub and not self.faults.pending:
+            are_gone = all(h.is_stuck or (h.member is None and h.starts) for h in self.hosts)
+            if are_gone and (not self.hub or self.hosts[0].is_stuck) and not self.faults.pending:
                 break
         self.worlds.at_the_end()
 
@@ -384,6 +385,7 @@ class Simulation:
     def arrive(self, connection: Connection, way: str, message: Any) -> None:
         if way == "down":
             if connection.open_here and connection.host.connection is connection:
+                self.worlds.before_member_hears(connection.host, message)
                 self.step_member(connection.host, m.Heard(message), connection)
             return
         number = self.number_of(connection)

@@ -130,6 +130,18 @@ class Worlds:
             ticked = ticked._replace(nodes={**ticked.nodes, number: node})
         self.check(heard == ticked and not actions, f"stale: {message} changed {ticked} to {heard}")
 
+    def before_member_hears(self, host: Host, message: Any) -> None:
+        """The same for a member."""
+        epoch = getattr(message, "epoch", None)
+        member = host.member
+        if member is None or epoch is None or epoch >= member.hello.epoch:
+            return
+        clock = self.sim.clock(host)
+        ticked, _ = self.sim.member_rules.step(member, m.Tick(), clock)
+        heard, actions = self.sim.member_rules.step(ticked, m.Heard(message), clock)
+        heard = heard._replace(heard=ticked.heard)
+        self.check(heard == ticked and not actions, f"stale: {message} changed {ticked} to {heard}")
+
     # Workers
 
     def launched(self, host: Host, start: Start) -> None:
@@ -248,6 +260,8 @@ class Worlds:
 
     def at_the_end(self) -> None:
         for host in self.sim.hosts:
+            if host.is_stuck:
+                continue
             self.check(host.member is None, f"an end: {host.name} has none, {self.sim.state()}")
         sound = {n: (s, c) for n, s, c in self.exits if n not in self.sim.faults.hurt}
         self.check(len(set(sound.values())) <= 1, f"one end: {sound}")
