@@ -222,7 +222,9 @@ class Worlds:
             workers.tell = lambda: None
             if host.workers is workers:
                 self.halted(host, self.sim.settings.failure_grace_s)
-                failed = m.WorkerFailed(rank, code, age_s=(self.sim.now - fact.when) * host.rate, words=words)
+                failed = m.WorkerFailed(
+                    rank, code, age_s=(self.sim.now - fact.when) * host.rate, words=words
+                )
                 self.sim.of_life(host, life, failed)
 
         workers.tell = tell

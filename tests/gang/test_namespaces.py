@@ -1,0 +1,149 @@
+"""Launchers in network namespaces, whose cables can be cut: needs root and ip(8)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.gang.nodes import STARTED, Nodes
+
+LOST_AFTER_S = 3
+
+
+def ip(*words: str, check: bool = True) -> None:
+    subprocess.run(("ip", *words), check=check, capture_output=True)
+
+
+def may_make_namespaces() -> bool:
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        return False
+    name = f"sl{os.getpid()}t"
+    made = subprocess.run(("ip", "netns", "add", name), capture_output=True).returncode == 0
+    ip("netns", "delete", name, check=False)
+    return made
+
+
+pytestmark = pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns")
+
+
+class Network:
+    """Nodes a, b, c with an address each, and a bridge between them."""
+
+    def __init__(self) -> None:
+        self.mark = f"sl{os.getpid()}"
+        self.bridge = f"{self.mark}br"
+        ip("netns", "add", self.bridge)  # the switch has a namespace of its own
+        ip("-n", self.bridge, "link", "add", "name", "br0", "type", "bridge")
+        ip("-n", self.bridge, "link", "set", "dev", "br0", "up")
+        for number, host in enumerate("abc", start=1):
+            name = f"{self.mark}{host}"
+            ip("netns", "add", name)
+            ip("-n", name, "link", "add", "name", "eth", "type", "veth", "peer", "name", host,
+               "netns", self.bridge)  # fmt: skip
+            ip("-n", self.bridge, "link", "set", "dev", host, "master", "br0", "up")
+            ip("-n", name, "addr", "add", f"10.9.8.{number}/24", "dev", "eth")
+            ip("-n", name, "link", "set", "dev", "eth", "up")
+            ip("-n", name, "link", "set", "dev", "lo", "up")
+
+    def within(self, host: str) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", f"{self.mark}{host}")
+
+    def cut(self, host: str) -> None:
+        ip("-n", self.bridge, "link", "set", "dev", host, "down")
+
+    def mend(self, host: str) -> None:
+        ip("-n", self.bridge, "link", "set", "dev", host, "up")
+
+    def remove(self) -> None:
+        for host in (*"abc", "br"):
+            ip("netns", "delete", f"{self.mark}{host}", check=False)
+
+
+@pytest.fixture
+def network() -> Iterator[Network]:
+    network = Network()
+    try:
+        yield network
+    finally:
+        while STARTED:
+            process = STARTED.pop()
+            if process.poll() is None:
+                process.kill()
+                process.wait()
+        network.remove()
+
+
+def started(network: Network, directory: Path, command: str, hosts: str = "abc", **more) -> Nodes:
+    """Launchers that have begun the first epoch; a has the hub."""
+    size = {"least": 3, "most": 3, **more}
+    nodes = Nodes(directory, lost_after_s=LOST_AFTER_S, failure_grace_s=1, **size)
+    nodes.endpoint = "10.9.8.1:29500"
+    for host in hosts:
+        flags = ("--hub",) if host == "a" else ()
+        nodes.start(host, *flags, command=command, within=network.within(host))
+    for host in hosts[: nodes.settings["most"]]:
+        nodes.wait_for(host, "launch")
+    return nodes
+
+
+def test_the_master_is_an_address_that_all_reach(network: Network, directory: Path) -> None:
+    nodes = started(network, directory, "true")
+    assert set(nodes.statuses().values()) == {0}
+    assert {nodes.wait_for(host, "launch")["master_addr"] for host in "abc"} == {"10.9.8.1"}
+
+
+def test_both_sides_of_a_cut_stop(network: Network, directory: Path) -> None:
+    nodes = started(network, directory, "sleep 600")
+    network.cut("c")
+    assert nodes.statuses() == {"a": 69, "b": 69, "c": 69}
+    assert nodes.wait_for("a", "exit")["cause"] == nodes.wait_for("b", "exit")["cause"]
+    assert nodes.wait_for("b", "exit")["cause"]["host"] == "c"
+    assert nodes.wait_for("c", "exit")["line"] == "the hub was lost"
+
+
+def test_all_stop_when_the_hub_is_cut_off(network: Network, directory: Path) -> None:
+    nodes = started(network, directory, "sleep 600")
+    network.cut("a")
+    assert nodes.statuses() == {"a": 69, "b": 69, "c": 69}
+
+
+def test_a_spare_replaces_one_that_is_cut_off(network: Network, directory: Path) -> None:
+    command = "[ $EPOCH = 2 ] || sleep 600"
+    nodes = started(network, directory, command, most=2, least=2, spares=1, max_restarts=1)
+    network.cut("b")
+    assert nodes.processes["a"].wait(120) == 0
+    assert nodes.processes["c"].wait(120) == 0
+    assert nodes.wait_for("c", "launch")["node_rank"] == 1
+    stopped = nodes.wait_for("b", "halt")
+    assert stopped["kind"] == "lost"
+    nodes.processes["b"].send_signal(signal.SIGTERM)
+    assert nodes.processes["b"].wait(120) == 143
+
+
+def test_one_that_was_cut_off_joins_again(network: Network, directory: Path) -> None:
+    command = "[ $EPOCH = 1 ] && sleep 600; [ $EPOCH = 2 ] && sleep 600; true"
+    nodes = started(network, directory, command, least=2, max_restarts=1)
+    network.cut("c")
+    nodes.wait_for("a", "launch", epoch=2)
+    assert nodes.wait_for("b", "launch", epoch=2)["nnodes"] == 2
+    network.mend("c")
+    assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}
+    assert nodes.wait_for("c", "launch", epoch=3)["nnodes"] == 3
+    assert nodes.wait_for("c", "launch", epoch=3)["used"] == 1
+
+
+def test_a_short_cut_does_nothing(network: Network, directory: Path) -> None:
+    command = f"until [ -e {directory}/mended ]; do sleep 0.1; done; sleep 1"
+    nodes = started(network, directory, command)
+    network.cut("b")
+    subprocess.run(("sleep", "1"), check=True)
+    network.mend("b")
+    (directory / "mended").touch()
+    assert set(nodes.statuses().values()) == {0}
+    assert len(nodes.of("a", "launch")) == 1
