@@ -179,7 +179,7 @@ class Faults:
     def freeze(self) -> None:
         """A launcher is stopped for a while; its workers are not."""
         host = self.host()
-        if host.is_stuck:
+        if host.is_stuck or host.frozen_until > self.sim.now:
             return
         lasts = self.random.choice((self.random.uniform(0.5, 30), self.random.uniform(30, 150)))
         self.sim.say(f"FAULT {host.name}: frozen for {lasts:.3f} s")
@@ -194,7 +194,8 @@ class Faults:
     def stuck(self) -> None:
         """A launcher is stopped for good."""
         host = self.host()
-        if host.member is not None and self.random.random() < 0.5:
+        is_awake = host.frozen_until <= self.sim.now
+        if host.member is not None and is_awake and self.random.random() < 0.5:
             self.sim.say(f"FAULT {host.name}: frozen for good")
             host.is_stuck = True
             host.frozen_until = 1e9
