@@ -20,13 +20,12 @@ import sys
 from spawnlaunch.errors import UsageError
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.world.master import FREE, FREE_PORTS, LOOPBACK
-from spawnlaunch.world.model import LOCAL, Fact, Rejected, is_named
+from spawnlaunch.world.model import LOCAL, Environ, Fact, Rejected, Resolution, World, is_named
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.world.model import Environ, Resolution, World
 
 EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"  # ip(7)
 
@@ -88,7 +87,9 @@ def _replace(resolution: Resolution, field: str, fact: Fact) -> Resolution:
 def _check_address(resolution: Resolution) -> Resolution:
     """In local mode an inherited MASTER_ADDR of elsewhere was not meant, else it is said."""
     world, fact = resolution.world, resolution.sources["master_addr"]
-    if fact.source != "MASTER_ADDR" or _is_this_machine(fact.value):
+    if fact.source != "MASTER_ADDR":
+        return resolution
+    if any(each.startswith("127.") or _is_ours(each) for each in addresses(fact.value)):
         return resolution
     if world.mode == LOCAL:
         why = "is another machine's, and all workers are on this one"
@@ -178,10 +179,10 @@ def find_interface(
     alone = world.world_size == world.local_world_size
     if alone or all(environ.get(name) for name in INTERFACES):
         return {}, ()
-    here = _interfaces()
-    trap = _find_trap(hostname, here)
+    trap = _find_trap(hostname)
     if trap is None:
         return {}, ()
+    here = _interfaces()
     name = _interface_towards(world.master_addr, here)
     if name is None:
         lines = " ".join(f"{variable}=INTERFACE" for variable in INTERFACES)
@@ -192,7 +193,7 @@ def find_interface(
     return exports, (f"{trap}; set {said}, the interface towards {world.master_addr}",)
 
 
-def _find_trap(hostname: str, here: dict[str, str]) -> str | None:
+def _find_trap(hostname: str) -> str | None:
     """What is wrong with the address of this host's name, if anything."""
     found = addresses(hostname)
     if not found and addresses(hostname, socket.AF_INET6):
@@ -201,7 +202,7 @@ def _find_trap(hostname: str, here: dict[str, str]) -> str | None:
         return f"host name {hostname} has no address, so other nodes may not reach this one"
     if all(address.startswith("127.") for address in found):
         return f"host name {hostname} is {found[0]}, which other nodes cannot reach"
-    if here.keys().isdisjoint(found):
+    if not any(_is_ours(address) for address in found if not address.startswith("127.")):
         return f"host name {hostname} is {found[0]}, which is no interface of this machine"
     return None
 
@@ -213,6 +214,18 @@ def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
     except (OSError, UnicodeError):
         return []
     return [str(info[4][0]) for info in infos]
+
+
+def _is_ours(address: str) -> bool:
+    """Whether an address is this machine's: no other can be bound (ip(7))."""
+    probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        probe.bind((address, 0))
+    except OSError:
+        return False
+    finally:
+        probe.close()
+    return address != "0.0.0.0"
 
 
 def _interface_towards(host: str, here: dict[str, str]) -> str | None:
@@ -253,9 +266,3 @@ def _interfaces() -> dict[str, str]:
             name = label.partition(b":")[0].decode(errors="replace")
             found[address] = name if found.get(address, name) == name else ""
     return found
-
-
-def _is_this_machine(host: str) -> bool:
-    """Whether an address of the host is one of this machine's."""
-    ours = _interfaces()
-    return any(address.startswith("127.") or address in ours for address in addresses(host))

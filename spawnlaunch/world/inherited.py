@@ -22,7 +22,10 @@ from spawnlaunch.world.model import (
     OUTER,
     RANKS,
     RUN_ID,
+    Environ,
+    Evidence,
     Fact,
+    Facts,
     Rejected,
     number,
     text,
@@ -32,7 +35,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from spawnlaunch.world.model import Environ, Evidence, Facts
 
 LEFT = "left by an outer launcher: what stands beside it contradicts"
 BELOW = (

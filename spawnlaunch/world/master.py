@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import is_number
-from spawnlaunch.world.model import LOCAL, TASK, Fact, first
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Evidence, Facts
+from spawnlaunch.world.model import LOCAL, TASK, Evidence, Fact, Facts, first
 
 LOOPBACK = "127.0.0.1"
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand

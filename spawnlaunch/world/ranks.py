@@ -7,13 +7,20 @@ command to type. Nothing else is looked at.
 from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.request import Request
 from spawnlaunch.values import MOST_LOCAL
-from spawnlaunch.world.model import HOSTS, LOCAL, NODE, TASK, TASKS, UNKNOWN, Fact, first
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.request import Request
-    from spawnlaunch.world.model import Evidence, Facts
+from spawnlaunch.world.model import (
+    HOSTS,
+    LOCAL,
+    NODE,
+    TASK,
+    TASKS,
+    UNKNOWN,
+    Evidence,
+    Fact,
+    Facts,
+    first,
+)
 
 
 def choose_mode(it: Evidence) -> Fact:
@@ -23,9 +30,9 @@ def choose_mode(it: Evidence) -> Fact:
     if manager and among_tasks and request.wants_launcher and not request.standalone:
         several = several_tasks(it)
         if several is not None:
-            from spawnlaunch.world import refusals
+            from spawnlaunch.world import advice
 
-            refusals.refuse_several_launchers(it, manager, several)
+            advice.refuse_several_launchers(it, manager, several)
     if request.is_standalone:
         return _standalone(it)
     if manager is None:
@@ -90,9 +97,9 @@ def _mode_among_hosts(it: Evidence) -> Fact:
     has_several = nnodes is not None and nnodes.value > 1
     if manager.has_steps:
         if has_several or (tasks is not None and tasks.value > 1 and not request.wants_launcher):
-            from spawnlaunch.world import refusals
+            from spawnlaunch.world import advice
 
-            refusals.refuse_idle_shell(it, manager, nnodes, tasks)
+            advice.refuse_idle_shell(it, manager, nnodes, tasks)
     elif nnodes is None:
         raise UsageError(
             f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
@@ -185,9 +192,9 @@ def _ranks_of_a_node(it: Evidence) -> Facts:
             f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
     if nnodes.value > 1 and isinstance(it.request.nproc, str):
-        from spawnlaunch.world import refusals
+        from spawnlaunch.world import advice
 
-        refusals.refuse_uneven(it, nproc, nnodes)
+        advice.refuse_uneven(it, nproc, nnodes)
     rank = Fact(node_rank.value * nproc.value, f"node rank x {nproc.source}")
     world_size = Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
     return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)

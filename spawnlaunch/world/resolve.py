@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 
+from spawnlaunch.request import Request
 from spawnlaunch.world import managers, master, ranks
 from spawnlaunch.world.model import (
     LOCAL,
@@ -17,6 +18,8 @@ from spawnlaunch.world.model import (
     OUTER,
     RANKS,
     TASKS,
+    Capacity,
+    Environ,
     Evidence,
     Fact,
     Resolution,
@@ -27,10 +30,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from spawnlaunch.request import Request
     from spawnlaunch.world.host import HeldPort
     from spawnlaunch.world.inherited import Inherited
-    from spawnlaunch.world.model import Capacity, Environ
 
 LEFT_BY_OTHERS = frozenset((*RANKS, *MASTER, *OUTER))
 
@@ -113,9 +114,9 @@ def refuse_copies(request: Request, resolution: Resolution) -> None:
 
         for pid, name in above():
             if name in managers.STARTERS:
-                from spawnlaunch.world import refusals
+                from spawnlaunch.world import advice
 
-                refusals.refuse_copies(request, pid, name)
+                advice.refuse_copies(request, pid, name)
                 return
 
 

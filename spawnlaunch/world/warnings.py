@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from spawnlaunch.request import GRACE_S
 from spawnlaunch.world import managers
-from spawnlaunch.world.model import LOCAL, NODE, TASK, TASKS
+from spawnlaunch.world.model import LOCAL, NODE, TASK, TASKS, Evidence, Manager, World
 from spawnlaunch.world.ranks import several_tasks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spawnlaunch.world.model import Evidence, Manager, World
 
 KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"  # srun(1)
 MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")

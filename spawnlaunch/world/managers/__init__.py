@@ -15,11 +15,7 @@ Innermost first, because the innermost is the one that started us:
 from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world.model import HOSTS
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Environ, Manager
+from spawnlaunch.world.model import HOSTS, Environ, Manager
 
 # A variable that the manager needs, its module and the name in it. A module is imported where its
 # variable is set: a launch opens the files of the managers that may be there, and no others.

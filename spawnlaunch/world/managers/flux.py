@@ -8,11 +8,7 @@ Source: flux-environment(7).
 
 from __future__ import annotations
 
-from spawnlaunch.world.model import TASKS, Fact, Manager, number
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Environ
+from spawnlaunch.world.model import TASKS, Environ, Fact, Manager, number
 
 SIZE = "FLUX_JOB_SIZE"
 NODES = "FLUX_JOB_NNODES"

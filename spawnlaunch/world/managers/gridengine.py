@@ -10,18 +10,14 @@ Source: qsub(1), "Environmental variables"; sge_pe(5), "$pe_hostfile".
 from __future__ import annotations
 
 from spawnlaunch.world.lists import unique_hosts
-from spawnlaunch.world.model import HOSTS, Fact, Manager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Environ
+from spawnlaunch.world.model import HOSTS, Environ, Fact, Manager
 
 HOSTFILE = "PE_HOSTFILE"
 
 
 def hosts(environ: Environ) -> Fact | None:
     """The job's hosts, each once; without a parallel environment there is no such file."""
-    names = unique_hosts(environ.get(HOSTFILE, ""))
+    names = unique_hosts(environ.get(HOSTFILE))
     return Fact(names, HOSTFILE) if names else None
 
 

@@ -13,12 +13,8 @@ environment variables".
 from __future__ import annotations
 
 from spawnlaunch.world.managers.slurm import first_node_of_mpirun, job_and_step, own_host_of_mpirun
-from spawnlaunch.world.model import TASKS, Fact, Manager
+from spawnlaunch.world.model import TASKS, Environ, Fact, Manager
 from spawnlaunch.world.processes import nearest
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Environ
 
 SIZE = "PMI_SIZE"
 LOCAL_SIZE = "MPI_LOCALNRANKS"

@@ -13,11 +13,7 @@ environment variables.
 from __future__ import annotations
 
 from spawnlaunch.world.lists import unique_hosts
-from spawnlaunch.world.model import TASKS, Fact, Manager, number, text
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Environ
+from spawnlaunch.world.model import TASKS, Environ, Fact, Manager, number, text
 
 SIZE = "JSM_NAMESPACE_SIZE"
 LOCAL_SIZE = "JSM_NAMESPACE_LOCAL_SIZE"
@@ -28,7 +24,7 @@ RANKFILE = "LSB_DJOB_RANKFILE"
 
 def first_host(environ: Environ) -> Fact | None:
     """The first compute host, where this jsrun uses them all: the launch node is above them."""
-    hosts = unique_hosts(environ.get(RANKFILE, ""))[1:]
+    hosts = unique_hosts(environ.get(RANKFILE))[1:]
     size, each = number(SIZE, environ), number(LOCAL_SIZE, environ)
     if not hosts or size is None or each is None or size.value != each.value * len(hosts):
         return None

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from spawnlaunch import values
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world.model import NODES, Fact, Manager
+from spawnlaunch.world.model import NODES, Environ, Fact, Manager
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.world.model import Environ
 
 NNODES = "PET_NNODES"
 NPROC = "PET_NPROC_PER_NODE"

@@ -8,18 +8,14 @@ Source: qsub(1B), "Environment Variables"; pbsdsh(1B).
 from __future__ import annotations
 
 from spawnlaunch.world.lists import unique_hosts
-from spawnlaunch.world.model import HOSTS, Fact, Manager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Environ
+from spawnlaunch.world.model import HOSTS, Environ, Fact, Manager
 
 NODEFILE = "PBS_NODEFILE"
 
 
 def hosts(environ: Environ) -> Fact | None:
     """The job's hosts, each once."""
-    names = unique_hosts(environ.get(NODEFILE, ""))
+    names = unique_hosts(environ.get(NODEFILE))
     return Fact(names, NODEFILE) if names else None
 
 

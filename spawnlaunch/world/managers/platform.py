@@ -10,11 +10,7 @@ Source: torch.distributed, "Environment variable initialization"; Kubeflow's PyT
 
 from __future__ import annotations
 
-from spawnlaunch.world.model import TASKS, Fact, Manager
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.world.model import Environ
+from spawnlaunch.world.model import TASKS, Environ, Fact, Manager
 
 LOCAL_RANK = "LOCAL_RANK"
 LOCAL_SIZE = "LOCAL_WORLD_SIZE"

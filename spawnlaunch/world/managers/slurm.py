@@ -23,14 +23,22 @@ import os
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import excerpt, is_number
 from spawnlaunch.world import lists, processes
-from spawnlaunch.world.model import HOSTS, MAX_PORT, TASKS, Fact, Manager, first, number
+from spawnlaunch.world.model import (
+    HOSTS,
+    MAX_PORT,
+    TASKS,
+    Environ,
+    Fact,
+    Manager,
+    Reader,
+    first,
+    number,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
-
-    from spawnlaunch.world.model import Environ, Reader
 
     T = TypeVar("T")
 
