@@ -1,6 +1,7 @@
 """The launcher's entry: what comes first in its process, and how its errors are told."""
 
 import gc
+import os
 import sys
 
 TYPE_CHECKING = False
@@ -15,12 +16,13 @@ gc.disable()  # nothing is garbage yet, and looking for it is a tenth of what a 
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C from here on without a traceback of ours
 
-# The working directory, which `python -m` puts first, or that of the script `spawnlaunch`: modules
-# in it are the user's, whose names may be those of Python's. What is above is built in.
-if not (sys.flags.isolated or getattr(sys.flags, "safe_path", False)):
-    del sys.path[0]
-
-import os
+# The working directory, which `python -m` puts first: modules in it are the user's, whose names may
+# be those of Python's. What is above is built in, but for os, which Python has imported before.
+try:
+    if not getattr(sys.flags, "safe_path", False) and sys.path[0] in ("", os.getcwd()):
+        del sys.path[0]
+except FileNotFoundError:
+    pass  # the directory has been deleted, and Python has not put it there
 
 if os.getpid() == 1:  # of a container: for that process the kernel has no default actions
     for _stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
@@ -35,7 +37,11 @@ from spawnlaunch.walk import walk
 
 def main() -> int:
     """Run the command line of this process; the result is its exit status."""
-    closed = _closed_streams()
+    closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        from spawnlaunch.run import terminal
+
+        closed = terminal.hold_closed()
     try:
         return walk(sys.argv[1:], dict(os.environ), closed, WORKERS_MASK)
     except UsageError as error:
@@ -60,15 +66,6 @@ def main() -> int:
             ]
         )
         return os.EX_SOFTWARE
-
-
-def _closed_streams() -> tuple[str, ...]:
-    """The names of the standard streams that are closed; from here on they are /dev/null."""
-    if None not in (sys.stdin, sys.stdout, sys.stderr):
-        return ()
-    from spawnlaunch.run import terminal
-
-    return terminal.hold_closed()
 
 
 if __name__ == "__main__":

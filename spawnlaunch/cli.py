@@ -62,7 +62,7 @@ def _cut(argv: Sequence[str]) -> tuple[list[tuple[Flag, str | None]], Sequence[s
             from spawnlaunch import strange_flags  # slow to import, and only needed here
 
             raise FlagsError(strange_flags.advice(word, argv))
-        if equals and flag.read is None:
+        if equals and not flag.read:
             alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
             raise FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
         if not equals and flag.alone is None:
@@ -87,7 +87,6 @@ def _value(flag: Flag, text: str | None) -> Any:
     if text is None:
         return flag.alone
     read = flag.read
-    assert read is not None  # else there is no text
     if callable(read):
         try:
             return read(text)

@@ -106,7 +106,7 @@ def _lines(width: int) -> Iterator[str]:
 def _row(flag: Flag, width: int) -> str:
     """A flag, and behind it or below what it does."""
     between = "" if flag.shown.startswith("[=") else " "
-    words = "" if flag.read is None or callable(flag.read) else f"{{{','.join(flag.read)}}}"
+    words = "" if callable(flag.read) or not flag.read else f"{{{','.join(flag.read)}}}"
     short = [name for name in flag.also if len(name) == 2]
     head = f"  {', '.join([*short, flag.name])}{between}{flag.shown or words}".rstrip()
     long = "".join(f"; also {name}" for name in flag.also if len(name) > 2)

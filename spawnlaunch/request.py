@@ -42,17 +42,13 @@ class Flag(NamedTuple):
     section: str
     name: str
     shown: str  # what stands for its value in --help; empty: it takes none
-    read: Callable[[str], Any] | Mapping[str, Any] | None  # of its value, or what each word means
+    read: Callable[[str], Any] | Mapping[str, Any]  # of its value, or what each word means
     default: Any
     alone: Any  # what it means without a value; None: it needs one, which may be the next word
     help: str
     also: tuple[str, ...]  # other spellings; in all of them an underscore is as good as a hyphen
     needs_parent: bool  # only a launcher that stays above its workers can serve it
-
-    @property
-    def field(self) -> str:
-        """The field of Request that has its value; that of a time ends in its unit."""
-        return self.name.strip("-").replace("-", "_") + ("_s" if self.shown == "SECONDS" else "")
+    field: str  # of Request, that has its value; that of a time ends in its unit
 
 
 _rows: list[Flag] = []
@@ -71,7 +67,8 @@ def _flag(
     needs_parent: bool = False,
 ) -> T:
     """A row; the result is the default of the field."""
-    _rows.append(Flag(section, name, shown, read, default, alone, help, also, needs_parent))
+    field = name.strip("-").replace("-", "_") + ("_s" if shown == "SECONDS" else "")
+    _rows.append(Flag(section, name, shown, read, default, alone, help, also, needs_parent, field))
     return default
 
 
@@ -79,8 +76,9 @@ def _switch(
     section: str, name: str, help: str, *, also: tuple[str, ...] = (), needs_parent: bool = False
 ) -> bool:
     """The row of a flag without a value."""
-    _rows.append(Flag(section, name, "", None, False, True, help, also, needs_parent))
-    return False
+    return _flag(
+        section, name, "", {}, False, help, alone=True, also=also, needs_parent=needs_parent
+    )
 
 
 def _words(*words: str) -> dict[str, str]:

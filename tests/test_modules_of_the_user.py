@@ -1,5 +1,6 @@
 """A launch in a directory whose modules have the names of Python's, of torch's and of ours."""
 
+import shlex
 import sys
 from pathlib import Path
 
@@ -91,8 +92,17 @@ def test_a_module_of_the_working_directory_can_be_preloaded(crowded: Path):
     assert launched.stdout.startswith("False\n"), launched.stderr
 
 
-def test_a_launcher_without_a_name_is_none_of_the_users_business(crowded: Path):
-    """The console script's own directory is not searched for modules either."""
+def test_where_the_directory_has_been_deleted_the_users_path_is_kept(crowded: Path):
+    gone, there = crowded / "gone", crowded / "there"
+    there.mkdir()
+    (there / "loud.py").write_text("print('found', flush=True)\n")
+    line = f"mkdir {gone}; cd {gone}; rmdir {gone}; exec {shlex.join(LAUNCHER)} "
+    line += f"--nproc 1 --preload loud {WORKERS / 'report.py'}"
+    done = run("sh", "-c", line, environ=clean_environ(PYTHONPATH=str(there)))
+    assert done.stdout.startswith("found\n"), done.stderr
+
+
+def test_the_console_script_imports_none_of_them(crowded: Path):
     beside = Path(LAUNCHER[0]).parent / "spawnlaunch"
     if not beside.exists():
         pytest.skip("the console script is not installed")
