@@ -151,23 +151,31 @@ def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
     assert [each.workload.name for each in result.read(str(file)).measured] == ["compute"]
 
 
-def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("no/found.json", "make it first"),
+        pytest.param("directory", "is a directory", marks=pytest.mark.full),
+    ],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
+    name: str, said: str, tmp_path: Path
+):
     (tmp_path / "directory").mkdir()
-    for name, said in (("no/found.json", "make it first"), ("directory", "is a directory")):
-        done = run(*TWO_RANKS, "--json", tmp_path / name)
-        assert done.returncode == 2
-        assert done.stdout == ""
-        assert said in done.stderr
+    done = run(*TWO_RANKS, "--json", tmp_path / name)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert said in done.stderr
 
 
 def test_a_command_without_the_number_is_told_how_to_print_it():
-    done = run(*TWO_RANKS, "--metric", "speed", "--", "true")
+    done = run(*BENCH, "--nproc", "1", "--metric", "speed", "--", "true")
     assert done.returncode == 1
     assert "no rank printed a JSON line with 'speed'; print one such as" in done.stderr
 
 
 def test_a_number_that_is_not_above_0_is_refused():
-    done = run(*TWO_RANKS, "--metric", "loss", "--", "echo", '{"loss": -0.5}')
+    done = run(*BENCH, "--nproc", "1", "--metric", "loss", "--", "echo", '{"loss": -0.5}')
     assert done.returncode == 1
     assert "rank 0 measured -0.5; ratios are of numbers above 0 alone" in done.stderr
 
