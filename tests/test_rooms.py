@@ -1,5 +1,7 @@
 """The imports obey the table of rooms in docs/architecture.md."""
 
+import re
+
 import pytest
 
 from tests.counts import rooms
@@ -18,6 +20,15 @@ def test_no_room_imports_a_later_one():
 def test_every_file_is_in_a_room():
     rooms_there = {rooms.room(module) for module in rooms.modules()}
     assert rooms_there == set(rooms.order())
+
+
+def test_the_files_that_the_page_names_are_there():
+    named = set(
+        re.findall(r"`((?:spawnlaunch/|tests/|\w+/)*\w+(?:\.py|/))`", rooms.PAGE.read_text())
+    )
+    assert named
+    roots = (rooms.PACKAGE, rooms.PACKAGE.parent)
+    assert [name for name in named if not any((root / name).exists() for root in roots)] == []
 
 
 @pytest.mark.xfail(reason="some still do")
