@@ -57,8 +57,12 @@ class Loop:
         It may come back earlier, with nothing done. A call may forget descriptors that are ready
         too: they are not called any more.
         """
-        timeout = self._left(timeout_s)
-        for fd, _ in self._poller.poll(timeout if timeout is None else timeout * self._per_second):
+        now = time.monotonic()
+        lefts = [LONGEST_S, *(when - now for when in self._alarms.values())]
+        if timeout_s is not None:
+            lefts.append(timeout_s)
+        timeout = max(0.0, min(lefts)) * self._per_second
+        for fd, _ in self._poller.poll(timeout):
             call = self._calls.get(fd)
             if call:
                 call()
@@ -67,14 +71,6 @@ class Loop:
             if self._alarms.get(due, now + 1) <= now:  # an earlier one may have taken it back
                 del self._alarms[due]
                 due()
-
-    def _left(self, timeout_s: float | None) -> float | None:
-        """Seconds until the first alarm, or until `timeout_s` have passed."""
-        now = time.monotonic()
-        lefts = [when - now for when in self._alarms.values()]
-        if timeout_s is not None:
-            lefts.append(timeout_s)
-        return max(0.0, min(*lefts, LONGEST_S)) if lefts else None
 
 
 class SignalPipe:

@@ -18,7 +18,7 @@ from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.values import STDERR, STDOUT, StreamsByRank
+from spawnlaunch.values import STDERR, STDOUT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -55,33 +55,26 @@ class Routes(NamedTuple):
 def routes(request: Request, world: World, i: int, directory: str | None) -> Routes:
     """The routes of worker `i` of this launcher, whose files are in `directory`, if it has any."""
     rank, local_rank = world.rank + i, world.local_rank + i
-    shown = _is_shown(request, rank, local_rank)
+    shown = rank in request.ranks_filter or local_rank in request.local_ranks_filter
+    shown = shown or not (request.ranks_filter or request.local_ranks_filter)
     redirected = request.redirects.of(rank, local_rank)
-    teed = _tee(request, world).of(rank, local_rank)
-
-    def route(stream: int) -> Route:
+    teed = _tee(request, world, rank, local_rank)
+    found = []
+    for stream, name in FILES.items():
         kept = directory is not None and (redirected | teed) & stream
-        file = os.path.join(directory, FILES[stream]) if directory and kept else None
-        return Route(file, shown and not (redirected & ~teed & stream))
-
-    stdout, stderr = route(STDOUT), route(STDERR)
-    if stdout == Route(None, False) and not request.hang_timeout_s:
-        stdout = Route(os.devnull, False)  # of stderr the last lines are needed if it fails
-    return Routes(stdout, stderr)
+        file = os.path.join(directory, name) if directory and kept else None
+        found.append(Route(file, shown and not (redirected & ~teed & stream)))
+    if found[0] == Route(None, False) and not request.hang_timeout_s:
+        found[0] = Route(os.devnull, False)  # of stderr the last lines are needed if it fails
+    return Routes(*found)
 
 
-def _tee(request: Request, world: World) -> StreamsByRank:
+def _tee(request: Request, world: World, rank: int, local_rank: int) -> int:
     """Who names a place for files, and nothing else, wants files; but a task has nobody to tee."""
     if request.tee is not None:
-        return request.tee
+        return request.tee.of(rank, local_rank)
     alone = request.log_dir is not None and not request.redirects.used and world.mode != "task"
-    return StreamsByRank(for_all=STDOUT | STDERR if alone else 0)
-
-
-def _is_shown(request: Request, rank: int, local_rank: int) -> bool:
-    if not request.ranks_filter and not request.local_ranks_filter:
-        return True
-    return rank in request.ranks_filter or local_rank in request.local_ranks_filter
+    return STDOUT | STDERR if alone else 0
 
 
 def check_filters(request: Request, world: World) -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import NoReturn
 
     from spawnlaunch.binding.plan import Binding
-    from spawnlaunch.request import Program, Request
+    from spawnlaunch.request import Request
     from spawnlaunch.run.routes import Route, Routes
     from spawnlaunch.world.host import HeldPort
     from spawnlaunch.world.model import Resolution, World
@@ -118,7 +118,7 @@ def plan(launch: Launch, restart: int = 0) -> list[Worker]:
             Worker(
                 rank=rank,
                 local_rank=world.local_rank + i,
-                command=command(_told_local_rank(request, told), request.python),
+                command=command(request, told),
                 environ=told,
                 binding=binding,
                 mem_bind=request.mem_bind,
@@ -148,22 +148,19 @@ def _error_file(
     return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")
 
 
-def _told_local_rank(request: Request, told: Mapping[str, str]) -> Program:
-    """The program with its local rank as first argument, where --local-rank-arg asks for it."""
-    flag, program = request.local_rank_arg, request.program
-    if not flag:
-        return program
-    return program._replace(args=(f"{flag}={told['LOCAL_RANK']}", *program.args))
+def command(request: Request, told: Mapping[str, str]) -> tuple[str, ...]:
+    """The worker's argv, with its local rank as first argument where --local-rank-arg asks for it.
 
-
-def command(program: Program, python: str) -> tuple[str, ...]:
-    """The worker's argv; Python is unbuffered, so that what a worker said is never lost with it."""
+    Python is unbuffered, so that what a worker said is never lost with it.
+    """
+    program, flag = request.program, request.local_rank_arg
+    args = (f"{flag}={told['LOCAL_RANK']}", *program.args) if flag else program.args
     if program.kind == "program":
-        return (program.target, *program.args)
+        return (program.target, *args)
     if program.kind == "module":
-        return (python, "-u", "-m", program.target, *program.args)
+        return (request.python, "-u", "-m", program.target, *args)
     target = BUNDLED if program.kind == "bundled" else program.target
-    return (python, "-u", target, *program.args)
+    return (request.python, "-u", target, *args)
 
 
 def exec_in_place(worker: Worker, mask: Iterable[int]) -> NoReturn:
