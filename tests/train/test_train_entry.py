@@ -12,15 +12,7 @@ ONE_STEP = (*SMALL, "--context", "16", "--steps", "1", "--batch-size", "2")
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
     """A directory with a user's own train.py, and modules named as ours are."""
-    for name in (
-        "train.py",
-        "task.py",
-        "data.py",
-        "run.py",
-        "config.py",
-        "checkpoint.py",
-        "signal.py",
-    ):
+    for name in ("train.py", "task.py", "data.py", "run.py", "config.py", "checkpoint.py"):
         (tmp_path / name).write_text("raise SystemExit('the user module was taken')\n")
     return tmp_path
 
