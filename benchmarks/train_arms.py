@@ -95,10 +95,9 @@ def ours(work: Work) -> None:
 
     from spawnlaunch.train.commandline import parse
     from spawnlaunch.train.distributed import read_world
+    from spawnlaunch.train.log import Metrics, Trackers
     from spawnlaunch.train.loop import Place, train
-    from spawnlaunch.train.metrics import Metrics
     from spawnlaunch.train.screen import Screen
-    from spawnlaunch.train.track import Trackers
 
     class Split(Trackers):
         """Keeps where the time of a step went; data was waited for while others had their turn."""

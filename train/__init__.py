@@ -1,5 +1,6 @@
 """A small training loop for one process or for many: the same samples, the same loss, any launcher.
 
-Read it in this order: ``__main__`` and ``worker`` (how a worker starts and leaves), ``config`` (the
-flags), ``loop`` (the training itself), then ``task`` (what a task of your own has to provide).
+Read ``examples/plain_ddp.py`` first, which is the idea in sixty lines; then ``loop`` and
+``learner`` (the training itself), ``task`` (what a task of your own has to provide), ``config``
+(the flags).
 """

@@ -1,5 +1,7 @@
 """The entry: ``python -m spawnlaunch.train``, or the path of this file, as launchers start it."""
 
+from __future__ import annotations
+
 import importlib.util
 import os
 import sys
@@ -27,7 +29,41 @@ else:
     sys.modules["spawnlaunch"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(sys.modules["spawnlaunch"])
 
-from spawnlaunch.train.worker import main
+import faulthandler
+
+from spawnlaunch.train.commandline import build, parse
+from spawnlaunch.train.errors import RefusedError, StoppedError, refuse
+from spawnlaunch.train.exit import (
+    PREEMPTED,
+    crash,
+    leave,
+    leave_on_interrupt,
+    note_signals,
+    stop,
+)
+
+
+def main() -> None:
+    """Run one worker, from its flags to its exit status."""
+    leave_on_interrupt()
+    note_signals()
+    if (number := os.environ.get("SPAWNLAUNCH_STACK_SIGNAL", "")).isdecimal():
+        # With it the launcher asks where a worker hangs; the stacks go to stderr.
+        faulthandler.register(int(number), all_threads=True, chain=False)
+    try:
+        config, task_class = parse(sys.argv[1:])
+        # Only now: torch takes a second to import, and a typing error should not.
+        from spawnlaunch.train.run import run
+
+        status = run(config, build(config, task_class), PREEMPTED)
+    except RefusedError as refusal:
+        refuse(refusal)
+    except StoppedError as reason:
+        stop(reason)
+    except Exception as error:
+        crash(error)
+    leave(status)
+
 
 if __name__ == "__main__":
     main()

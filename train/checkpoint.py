@@ -17,11 +17,13 @@ import pickle
 import re
 import shutil
 import threading
+from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import torch
+from torch import Tensor
 
 from .errors import RefusedError, StoppedError
 
@@ -49,6 +51,23 @@ def all_in(out: Path) -> list[Path]:
     """The checkpoints of a run, newest first, whole or damaged."""
     found = [path for path in out.iterdir() if path.is_dir() and step_of(path) >= 0]
     return sorted(found, key=step_of, reverse=True)
+
+
+def copied(value: Any) -> Any:
+    """The value with a copy on the CPU of every tensor in it."""
+    if isinstance(value, Tensor):
+        return value.detach().to("cpu", copy=True)
+    if isinstance(value, dict):
+        items = {key: copied(item) for key, item in value.items()}
+        if not hasattr(value, "_metadata"):
+            return items
+        # A state_dict's: the versions of its modules, which load_state_dict goes by.
+        weights: Any = OrderedDict(items)
+        weights._metadata = value._metadata
+        return weights
+    if isinstance(value, (list, tuple)):
+        return type(value)(copied(item) for item in value)
+    return value
 
 
 def write(

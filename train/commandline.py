@@ -13,10 +13,13 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, NamedTuple
 
-from .config import FLAGS, Config
+from .config import FLAGS, Config, Parser, path
 from .errors import RefusedError, refuse
 from .find import task_class
-from .flags import Parser, path
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .task import Task
 
 TASKS = "language, classify; with the hf extra causal_lm, sequence_classification"
 
@@ -78,7 +81,7 @@ def _loop_parser() -> Parser:
     return parser
 
 
-def _add_task(parser: Parser, cls: type, options: list[Option]) -> None:
+def _add_task(parser: Parser, cls: type[Task], options: list[Option]) -> None:
     """Let the parser know the task's own flags, and what it has for defaults of the loop's."""
     parser.add_argument("-h", "--help", action="help", default=SUPPRESS, help=SUPPRESS)
     group: _ArgumentGroup = parser.add_argument_group(f"flags of the task {cls.__name__}")
@@ -88,7 +91,7 @@ def _add_task(parser: Parser, cls: type, options: list[Option]) -> None:
                 f"{cls.__name__} has an option {option.name}, and so has the loop; rename it"
             )
         group.add_argument(_flag(option.name), **option.how)
-    parser.set_defaults(**getattr(cls, "defaults", {}))
+    parser.set_defaults(**cls.defaults)
 
 
 def task_options(cls: type) -> list[Option]:

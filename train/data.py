@@ -1,27 +1,148 @@
-"""From a task's samples to batches on the device."""
+"""From a task's samples to batches on the device, in an order that any number of ranks shares.
+
+The samples of all epochs form one endless stream. Position p of it belongs to epoch p // length,
+and every epoch is a fresh permutation. A step takes the next stretch of the stream whatever the
+number of ranks is, so a run is described by one number, the samples consumed by all ranks together,
+and no epoch ends in a short batch.
+
+A sample is read with the generators of Python, NumPy and torch seeded from its place in the run, so
+what it draws does not depend on who reads it, nor on what was read before.
+"""
 
 from __future__ import annotations
 
 import copy
+import functools
+import hashlib
 import multiprocessing
 import os
+import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from numpy.random import mtrand
 from torch import Tensor
 from torch.utils.data import DataLoader, default_collate
 
 from . import rng
-from .distributed import World
-from .order import Batch
-from .preemption import deaf_children
+from .distributed import World, agree
+from .errors import RefusedError
+from .exit import deaf_children
 from .shipping import Shipped, end_with_rank
-from .task import Collating, Samples, Task, samples_of
+from .task import Samples, Task, has, name_of
+
+
+def permutation(length: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
+    """The order of ``length`` samples in one epoch, as an array of shape (length,).
+
+    Random keys are sorted instead of shuffling in place: NumPy promises that the raw stream of
+    PCG64 stays what it is (numpy.org, "Compatibility policy" of numpy.random), and makes no such
+    promise for ``Generator.permutation``.
+    """
+    keys = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(length)
+    return np.argsort(np.asarray(keys), kind="stable").astype(np.int64)
+
+
+def share(total: int, parts: int, part: int) -> range:
+    """The ``part``-th of ``parts`` neighbouring stretches of range(total), as even as can be."""
+    return range(part * total // parts, (part + 1) * total // parts)
+
+
+class Batch(NamedTuple):
+    """The samples of one forward pass, and the place of each in the run."""
+
+    places: range
+    indices: list[int]
+
+
+@dataclass(frozen=True)
+class Order:
+    """Which samples each forward pass of a run takes.
+
+    A step takes the next ``global_batch`` positions of the stream. The ranks share them in
+    neighbouring blocks, and a rank shares its block among its ``accumulate`` forward passes; so the
+    blocks, joined in rank order, are the batch that a single rank would have taken in one pass.
+    """
+
+    length: int  # of the data set
+    seed: int
+    global_batch: int
+    accumulate: int = 1
+    rank: int = 0
+    world_size: int = 1
+
+    def positions(self, first: int, micro: int) -> range:
+        """Where in the stream this rank's ``micro``-th pass of the step at ``first`` reads."""
+        block = share(self.global_batch, self.world_size, self.rank)
+        part = share(len(block), self.accumulate, micro)
+        begin = first + block.start + part.start
+        return range(begin, begin + len(part))
+
+    def indices(self, positions: range) -> list[int]:
+        """The samples at these positions of the stream."""
+        return [int(self._epoch(p // self.length)[p % self.length]) for p in positions]
+
+    def batch(self, first: int, micro: int) -> Batch:
+        """The samples of this rank's ``micro``-th pass of the step at ``first``."""
+        positions = self.positions(first, micro)
+        return Batch(positions, self.indices(positions))
+
+    def batches(self, first: int, steps: int) -> Iterator[Batch]:
+        """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""
+        for step in range(steps):
+            for micro in range(self.accumulate):
+                yield self.batch(first + step * self.global_batch, micro)
+
+    def _epoch(self, epoch: int) -> npt.NDArray[np.int64]:
+        return _recent_permutation(self.length, self.seed, epoch)
+
+
+# A batch touches two epochs where one ends, and seldom more.
+_recent_permutation = functools.lru_cache(maxsize=2)(permutation)
+
 
 MOST_WORKERS = 8
 NO_MORE = object()
 AHEAD = 4  # batches that each loader process keeps ready
+
+
+def seed_sample(seed: int, split: str, place: int) -> None:
+    """Let the next sample draw its own numbers, the same wherever and whenever it is read.
+
+    ``place`` tells it from all others of the split. Takes some 7 microseconds; torch.manual_seed
+    takes ten times that, because it seeds every kind of device.
+    """
+    digest = hashlib.blake2b(f"{seed} {split} {place}".encode(), digest_size=16).digest()
+    number = int.from_bytes(digest, "little")
+    random.seed(number >> 64)
+    # Different words: both are Mersenne twisters, which take 32 bits of a seed.
+    np.random.seed(number & 0xFFFFFFFF)
+    torch.default_generator.manual_seed(number >> 32 & 0xFFFFFFFF)
+
+
+_of_samples = np.random.MT19937()
+
+
+@contextmanager
+def reading() -> Iterator[None]:
+    """Read samples in here; behind it the model draws as if they had drawn nothing.
+
+    It is entered for a batch that other processes read as well: to change NumPy's generator drops
+    the second half of a pair of normal numbers, and that must not depend on who reads.
+    """
+    python, own, ours = random.getstate(), mtrand.get_bit_generator(), torch.get_rng_state()
+    mtrand.set_bit_generator(_of_samples)
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        mtrand.set_bit_generator(own)
+        torch.set_rng_state(ours)
 
 
 class Recipe(NamedTuple):
@@ -33,8 +154,30 @@ class Recipe(NamedTuple):
 
     def make(self) -> tuple[Samples, Callable[[list[Any]], Any]]:
         """The samples, and how a batch is made of them."""
-        collate = self.task.collate if isinstance(self.task, Collating) else default_collate
+        collate = self.task.collate if has(self.task, "collate") else default_collate
         return samples_of(self.task, self.split, self.seed), collate
+
+
+def samples_of(task: Task, split: str, seed: int) -> Samples:
+    """The samples of a split, made with generators that are seeded alike for all ranks and splits.
+
+    So a random split into two is the same one for both. Raises RefusedError where there are no
+    samples that can be counted, or the ranks have different numbers of them.
+    """
+    rng.seed_alike(seed)
+    samples = task.dataset(split)
+    if not hasattr(samples, "__len__") or len(samples) == 0:
+        count = "is empty" if hasattr(samples, "__len__") else "has no length"
+        raise RefusedError(
+            f"the data set {split!r} of the task {name_of(task)} {count}; give it samples that "
+            "len() counts",
+            shared=True,
+        )
+    agree(
+        {f"the length of the data set {split!r}": len(samples)},
+        "dataset() has to return all samples on every rank, for the loop shares them out",
+    )
+    return samples
 
 
 class Reader:
@@ -57,7 +200,7 @@ class Reader:
         samples, collate = self.shipped.content
         read = []
         for place, index in zip(*batch, strict=True):
-            rng.seed_sample(self.seed, self.split, place)
+            seed_sample(self.seed, self.split, place)
             read.append(samples[index])
         return collate(read)
 
@@ -95,7 +238,7 @@ class Feed:
         with deaf_children():
             batches = iter(self.loader)
         while True:
-            with rng.reading():
+            with reading():
                 batch = next(batches, NO_MORE)
             if batch is NO_MORE:
                 return

@@ -62,23 +62,6 @@ def read_world(environ: Mapping[str, str]) -> World:
     return world
 
 
-def pick_device(wanted: str, world: World, visible: int) -> torch.device:
-    """The device of this worker, of ``visible`` CUDA or ROCm devices.
-
-    A launcher either shows every worker all devices, and LOCAL_RANK counts them, or shows each
-    worker its own one. Raises RefusedError when neither is so.
-    """
-    if wanted == "cpu" or (wanted == "auto" and visible == 0):
-        return torch.device("cpu")
-    index = 0 if visible == 1 else world.local_rank
-    if index >= visible:
-        raise RefusedError(
-            f"LOCAL_RANK is {world.local_rank} but {visible} CUDA devices are visible; start as "
-            "many workers per node as it has devices, or type --device cpu"
-        )
-    return torch.device("cuda", index)
-
-
 def join(world: World, device: torch.device) -> None:
     """Meet the other workers; a world of one has nobody to meet."""
     if device.type == "cuda":

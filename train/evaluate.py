@@ -10,12 +10,11 @@ import torch
 from torch import Tensor
 
 from . import rng
-from .data import Feed, Reader, number_on
+from .data import Batch, Feed, Reader, number_on
 from .distributed import any_rank, from_every_rank, sum_over_ranks
 from .errors import StoppedError
 from .learner import Learner
-from .order import Batch
-from .task import Measuring, Task, name_of
+from .task import Task, name_of
 
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
 
@@ -73,10 +72,7 @@ class Evaluator:
         # may communicate in every forward pass, and ranks would wait for each other for ever.
         model = self.learner.bare
         with self.learner.autocast():
-            if isinstance(self.task, Measuring):
-                measured = self.task.measure(model, batch)
-            else:
-                measured = dict(zip(("loss", "count"), self.task.loss(model, batch), strict=True))
+            measured = self.task.measure(model, batch)
         if missing := (set(sums) or {"loss", "count", *measured}) ^ set(measured):
             self.wrong = (
                 f"measure() of the task {name_of(self.task)} has no {min(missing)!r} for every "

@@ -23,8 +23,8 @@ BUNDLED = {
 def task_class(name: str) -> type:
     """The class that a bundled name, ``path/to/file.py:Class`` or ``package.module:Class`` means.
 
-    Exits with status 2 when there is none. What goes wrong inside the module is raised as it is:
-    its author wants the traceback.
+    Exits with status 2 when there is none, and raises RefusedError when it lacks something. What
+    goes wrong inside the module is raised as it is: its author wants the traceback.
     """
     place, _, attribute = BUNDLED.get(name, name).rpartition(":")
     if not place or not attribute:
@@ -34,6 +34,9 @@ def task_class(name: str) -> type:
     found = getattr(module, attribute, None)
     if not isinstance(found, type):
         _refuse(f"{place} has no class {attribute}")
+    from .task import complete  # which imports torch
+
+    complete(found)
     return found
 
 

@@ -1,9 +1,9 @@
-"""The model and what changes it: everything of a run but its position."""
+"""What learns: forward, backward and update of one step, at the learning rate of that step."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -13,20 +13,23 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from . import rng
-from .clock import Clock
+from .checkpoint import copied
 from .config import Config
 from .data import number_on
 from .distributed import World, from_every_rank, start_sum_over_ranks
 from .errors import RefusedError
-from .flags import pair
-from .model import build, learning_of, named
-from .task import Optimizing, Task
+from .log import Clock
+from .model import build, learning_of, make_optimizer, named
+from .task import Task, has, name_of
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
 TINY = 1e-6  # in place of a zero that would be divided by
+ALIKE = 0.1  # of two numbers, relative: a mean of two halves is half of their sum
+
+Sums = tuple[float, float]  # of losses, and the count of terms
 
 
 class Step(NamedTuple):
@@ -40,6 +43,15 @@ class Step(NamedTuple):
     totals: Tensor
     losses: Tensor
     finite: Tensor
+
+
+def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:
+    """Whether the loss of a batch is the mean of its halves' losses, and not their sum."""
+    (loss, count), (a, n), (b, m) = whole, one, other
+    if not math.isclose(count, n + m, rel_tol=ALIKE) or n + m == 0:
+        return False  # whatever it counts, it is not the terms
+    mean = (n * a + m * b) / (n + m)
+    return math.isclose(loss, mean, rel_tol=ALIKE) and not math.isclose(loss, a + b, rel_tol=ALIKE)
 
 
 class Learner:
@@ -131,6 +143,43 @@ class Learner:
             for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
                 buffer.copy_(before)
 
+    def refuse_means(self, batches: Sequence[Any]) -> None:
+        """Raises RefusedError on all ranks where a task returns a mean in place of a sum.
+
+        ``batches`` are one and its two halves: the sum of a batch is that of its halves added up.
+        The model is in eval mode, where no sample changes what becomes of another.
+        """
+        hooks = {"loss()": self._sums_of_loss, "measure()": self._sums_of_measure}
+        self.bare.eval()
+        wrong = ""
+        for name, sums_of in hooks.items():
+            try:
+                sums = [sums_of(batch) for batch in batches]
+            except Exception:  # as of a loss that takes no half of a batch: the step will tell
+                continue
+            if not wrong and is_mean(*sums):
+                (whole, count), (one, _), (other, _) = sums
+                wrong = (
+                    f"{name} of the task {name_of(self.task)} returns a mean: {whole:.6g} for "
+                    f"{count:g} terms, of which the one half has {one:.6g} and the other "
+                    f'{other:.6g}; return the sum, as reduction="sum" does, and the count'
+                )
+        self.bare.train()
+        for told in filter(None, from_every_rank(wrong)):
+            raise RefusedError(told, shared=True)
+
+    @torch.no_grad()
+    def _sums_of_measure(self, batch: Any) -> tuple[float, float]:
+        with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
+            sums = self.task.measure(self.bare, batch)
+        return float(sums["loss"]), float(sums["count"])
+
+    @torch.no_grad()
+    def _sums_of_loss(self, batch: Any) -> tuple[float, float]:
+        with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
+            loss, count = self.task.loss(self.bare, batch)
+        return float(loss), float(count)
+
     def _without_gradient(self) -> list[str]:
         return [n for n, p in self.bare.named_parameters() if p.requires_grad and p.grad is None]
 
@@ -160,7 +209,7 @@ class Learner:
             Config.betas,
             Config.weight_decay,
         )
-        if unused and isinstance(self.task, Optimizing):
+        if unused and has(self.task, "optimizer"):
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
         return lines
 
@@ -269,8 +318,13 @@ class Learner:
     def state_bytes(self) -> int:
         """About what a checkpoint takes; of a task's own optimizer nothing is known."""
         weights = sum(v.nbytes for v in self.bare.state_dict().values() if isinstance(v, Tensor))
-        moments = 0 if isinstance(self.task, Optimizing) else 2
-        return int(weights + moments * sum(p.nbytes for p in self.stepped))
+        return int(weights + self.moments_bytes())
+
+    def moments_bytes(self) -> int:
+        """What AdamW keeps; 0 for a task's own optimizer, of which nothing is known."""
+        if has(self.task, "optimizer"):
+            return 0
+        return 2 * sum(int(p.nbytes) for p in self.stepped)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
@@ -285,36 +339,3 @@ class Learner:
             group.update(made)  # decay and the like are what this run asks for
         if rest["scaler"]:  # else the run that wrote it had another --precision
             self.scaler.load_state_dict(rest["scaler"])
-
-
-def copied(value: Any) -> Any:
-    """The value with a copy on the CPU of every tensor in it."""
-    if isinstance(value, Tensor):
-        return value.detach().to("cpu", copy=True)
-    if isinstance(value, dict):
-        items = {key: copied(item) for key, item in value.items()}
-        if not hasattr(value, "_metadata"):
-            return items
-        # A state_dict's: the versions of its modules, which load_state_dict goes by.
-        weights: Any = OrderedDict(items)
-        weights._metadata = value._metadata
-        return weights
-    if isinstance(value, (list, tuple)):
-        return type(value)(copied(item) for item in value)
-    return value
-
-
-def make_optimizer(
-    task: Task, model: nn.Module, learning: list[nn.Parameter], config: Config
-) -> torch.optim.Optimizer:
-    """The task's own, or AdamW for the parameters that are ``learning``.
-
-    Only matrices decay: a norm's scale has no reason to be near 0.
-    """
-    if isinstance(task, Optimizing):
-        return task.optimizer(model, config.lr)
-    groups = [
-        {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
-        {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)

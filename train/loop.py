@@ -2,34 +2,141 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from . import hardware, memory, rng, schedule
-from .between import collecting, profiling
-from .config import Config, to_toml
-from .data import Feed, Reader, default_workers, to_device
+from . import rng, schedule
+from .config import EPOCH, Config, aim, to_toml
+from .data import Batch, Feed, Order, Reader, default_workers, to_device
+from .device import keep_freed, peak_bytes, peak_tflops, profiling
 from .distributed import World, from_every_rank
 from .errors import RefusedError, StoppedError
 from .evaluate import Evaluator
-from .flags import aim
-from .learner import Learner
-from .metrics import Metrics
-from .order import Order
-from .out import CONFIG
-from .progress import Progress
-from .report import Log, Sizes, brief
-from .saving import Saver
+from .learner import Learner, Step
+from .log import Log, Metrics, Sizes, Trackers, brief
+from .saving import CONFIG, Saver
+from .schedule import Progress
 from .screen import Screen
-from .task import Measuring, Task, unit_of
-from .track import Trackers
-from .watch import Watch
+from .task import Task, unit_of
+
+# The scaler of half precision halves its scale after each step that is not finite, and leaves that
+# step out: so it finds the scale. When it has done so this often in a row, no scale helps.
+HALVINGS = 32
+LAG = 2  # steps that the device may be behind
+SHOWN = 64  # samples named in a message
+
+
+class _Seen(NamedTuple):
+    step: int
+    first: int  # position in the stream
+    totals: Tensor
+    losses: Tensor
+    arrived: Any  # a CUDA event, or None
+
+
+class Watch:
+    """The steps that nobody has looked at yet."""
+
+    def __init__(self, order: Order, device: torch.device, config: Config, screen: Screen) -> None:
+        self.order = order
+        self.on_gpu = device.type == "cuda"
+        self.screen = screen
+        self.scaled = config.precision == "fp16"
+        self.allowed = max(config.skip_nonfinite, HALVINGS if self.scaled else 0)
+        self.in_a_row = 0  # steps that were not finite
+        self.unseen: deque[_Seen] = deque()
+
+    def look(self, step: int, first: int, result: Step) -> bool:
+        """Whether the ranks agreed to stop; ``first`` is where in the stream the step began.
+
+        Raises StoppedError on every rank when the loss of a step was not finite on one of them, or
+        the gradient, unless ``--skip-nonfinite`` allows for it.
+        """
+        totals, arrived = result.totals, None
+        if self.on_gpu:
+            totals = torch.empty_like(totals, device="cpu", pin_memory=True)
+            totals.copy_(result.totals, non_blocking=True)
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived.record()
+        self.unseen.append(_Seen(step, first, totals, result.losses, arrived))
+        stop = False
+        while len(self.unseen) > (LAG if self.on_gpu else 0):
+            stop |= self._see(self.unseen.popleft())
+        return stop
+
+    def look_at_all(self) -> None:
+        """Wait for the device and look at every step; raises as ``look`` does."""
+        while self.unseen:
+            self._see(self.unseen.popleft())
+
+    def _see(self, seen: _Seen) -> bool:
+        if seen.arrived is not None:
+            seen.arrived.synchronize()
+        loss, _, stops, norm = seen.totals.tolist()
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.in_a_row = 0
+            return bool(stops)
+        self.in_a_row += 1
+        if self.in_a_row > self.allowed:
+            culprits = from_every_rank(self._culprits(seen))
+            raise StoppedError("; ".join(filter(None, culprits)) or _of_gradient(seen.step, norm))
+        if not self.scaled:
+            what = f"loss {loss:.3f}, norm of the gradient {norm:.3g}"
+            self.screen.line(f"step {seen.step} changed no weight: {what}")
+        return bool(stops)
+
+    def _culprits(self, seen: _Seen) -> str:
+        """What this rank has to say about a loss that is not finite; nothing if its own is."""
+        for micro, loss in enumerate(seen.losses.tolist()):
+            if not math.isfinite(loss):
+                samples = self.order.indices(self.order.positions(seen.first, micro))
+                more = f" and {len(samples) - SHOWN} more" if len(samples) > SHOWN else ""
+                return (
+                    f"rank {self.order.rank}: the loss of step {seen.step} is {loss}, on the "
+                    f"training samples {', '.join(map(str, samples[:SHOWN]))}{more}; look at them, "
+                    "or type a lower --lr or a longer --warmup"
+                )
+        return ""
+
+
+def _of_gradient(step: int, norm: float) -> str:
+    return (
+        f"the norm of the gradient of step {step} is {norm}, and its loss is finite; no weight was "
+        "changed; type a lower --lr or a longer --warmup, or --skip-nonfinite 1 to go on without "
+        "such steps"
+    )
+
+
+@contextmanager
+def collecting(every: int) -> Iterator[Callable[[int], None]]:
+    """Collect garbage after every ``every``-th step and at no other time; 0: as Python does it.
+
+    A collection takes tens of milliseconds, and Python begins it at another moment on each rank,
+    while all the others wait. Between the same two steps everywhere it costs its time once.
+    """
+    if not every:
+        yield lambda _: None
+        return
+
+    def collect(step: int) -> None:
+        if step % every == 0:
+            gc.collect(1)
+
+    gc.collect()
+    gc.disable()
+    try:
+        yield collect
+    finally:
+        gc.enable()
 
 
 class Place(NamedTuple):
@@ -82,7 +189,7 @@ def train(
                 shared=True,
             )
         return Outcome(run.learner.bare, at, True, run.at_the_end(None))
-    saver.look_for_room(run.steps)
+    saver.look_for_room(run.saves())
     if place.world.rank == 0:  # now that it is certain that the run goes on
         (place.out / CONFIG).write_text(to_toml(config), encoding="utf-8")
     if run.complete(at) or (config.eval_at_start and checkpoint is None):
@@ -94,7 +201,7 @@ def train(
         saver.wait()  # what was saved before is to be had
         raise
     saver.finish()
-    run.log.summary(from_every_rank(memory.peak_bytes(place.device)))
+    run.log.summary(from_every_rank(peak_bytes(place.device)))
     complete = run.complete(at)
     return Outcome(run.learner.bare, at, complete, run.at_the_end(last) if complete else {})
 
@@ -115,7 +222,8 @@ def steps_and_validations(run: Run, saver: Saver, at: Progress) -> tuple[Progres
             if at.evaluated:
                 at, stop = run.step(at, batches)
                 collect(at.step)
-                record()
+                if record is not None:
+                    record()
             else:
                 at, stop, last = run.validation(at)
             if stop or run.worth_saving(at):
@@ -135,7 +243,7 @@ class Run:
         self.place = place
         self.wants_stop = wants_stop
         world, device = place.world, place.device
-        memory.keep_freed(device)
+        keep_freed(device)
         self.reader = Reader(task, "train", config.task, config.seed)
         length = len(self.reader)
         batch = schedule.global_batch(config, world.size)
@@ -146,9 +254,14 @@ class Run:
         self.workers = default_workers(config.loader_workers, device, world)
 
         self.learner = Learner(task, config, world, device, batch / world.size)
+        self.learner.refuse_means(self._first_and_halves())
         first = self.reader[self.order.batch(0, 0)]
         self.learner.settle(to_device(first, device))
-        self.evaluate = Evaluator(task, config.task, self.learner, self.workers)
+        wanted = ("validation", *config.eval_splits.split(","))
+        self.evaluators = {
+            split: Evaluator(task, config.task, self.learner, self.workers, split)
+            for split in dict.fromkeys(wanted)
+        }
         # All that is alike on all ranks is made: from here on each draws numbers of its own.
         rng.seed(config.seed, world.rank)
         self.watch = Watch(self.order, device, config, place.screen)
@@ -158,17 +271,26 @@ class Run:
         for line in self.learner.describe():
             place.screen.line(line)
 
+    def _first_and_halves(self) -> list[Any]:
+        """The first batch of this rank, of two samples at least, and its two halves."""
+        place = self.order.positions(0, 0)
+        end = max(place.stop, place.start + 2)
+        middle = (place.start + end) // 2
+        parts = (range(place.start, end), range(place.start, middle), range(middle, end))
+        return [
+            to_device(self.reader[Batch(part, self.order.indices(part))], self.place.device)
+            for part in parts
+        ]
+
     def _sizes(self) -> Sizes:
-        peak = hardware.peak_tflops(
-            self.config.peak_tflops, self.place.device, self.config.precision
-        )
+        peak = peak_tflops(self.config.peak_tflops, self.place.device, self.config.precision)
         return Sizes(
             steps=self.steps,
             every=self.config.log_every,
             global_batch=self.order.global_batch,
             unit=unit_of(self.task),
-            counted=getattr(self.task, "counted", ""),
-            flops_per_sample=getattr(self.task, "flops_per_sample", None),
+            counted=self.task.counted,
+            flops_per_sample=self.task.flops_per_sample,
             peak_flops=peak and peak * 1e12 * self.place.world.size,
         )
 
@@ -185,10 +307,11 @@ class Run:
         stop = self.watch.look(step, at.samples, result)
         if unused := self.learner.unused():
             self.place.screen.line(f"without a gradient in the first step: {unused}")
-        if self._is_waited_for(step):
+        if self._is_waited_for(step, at.samples + self.order.global_batch):
             self.learner.clock.wait_for_device()
         took_s = time.perf_counter() - began
-        at = at.after_step(self.order.global_batch, took_s, self._due(self.config.eval_every, step))
+        validate = self._due(self.config.eval_every, step, at.samples + self.order.global_batch)
+        at = at.after_step(self.order.global_batch, took_s, validate)
         self.log.step(at, result, lr, took_s)
         return at, stop
 
@@ -199,19 +322,16 @@ class Run:
             if split == "validation" and last is not None:
                 found[split] = last
                 continue
-            name, learner = self.config.task, self.learner
-            evaluate = Evaluator(self.task, name, learner, self.workers, split)
-            found[split] = self._measured(evaluate(lambda: False) or {})
+            found[split] = self._measured(self.evaluators[split](lambda: False) or {})
         return found
 
     def _measured(self, sums: Mapping[str, Tensor]) -> Measured:
-        said = self.task.report(sums) if isinstance(self.task, Measuring) else {}
-        report = {name: float(value) for name, value in said.items()}
+        report = {name: float(value) for name, value in self.task.report(sums).items()}
         return Measured(float(sums["loss"] / sums["count"]), report, sums)
 
     def validation(self, at: Progress) -> tuple[Progress, bool, Measured | None]:
         """The position with its loss, false, and the rest; or that the ranks agreed to stop."""
-        sums = self.evaluate(self.wants_stop)
+        sums = self.evaluators["validation"](self.wants_stop)
         if sums is None:
             return at, True, None
         found = self._measured(sums)
@@ -253,15 +373,28 @@ class Run:
         """Whether a checkpoint is due at this position, or it is the best so far."""
         return at.evaluated and (
             at.best_step == at.step
-            or self._due(self.config.save_every, at.step)
+            or self._due(self.config.save_every, at.step, at.samples)
             or self.complete(at)
         )
 
-    def _is_waited_for(self, step: int) -> bool:
+    def _is_waited_for(self, step: int, samples: int) -> bool:
         """Whether something behind this step waits for the device: that time is the steps' own."""
         config = self.config
         each = (config.log_every, config.eval_every, config.save_every)
-        return any(self._due(every, step) for every in each)
+        return any(self._due(every, step, samples) for every in each)
 
-    def _due(self, every: int, step: int) -> bool:
-        return step == self.steps or bool(every and step % every == 0)
+    def _due(self, every: int | str, step: int, samples: int) -> bool:
+        """Whether something is due behind a step, with so many samples used up."""
+        if step == self.steps:
+            return True
+        if every == EPOCH:
+            return schedule.ends_epochs(samples, self.order.global_batch, self.order.length)
+        return bool(every) and step % int(every) == 0
+
+    def saves(self) -> int:
+        """The most checkpoints that the run may write: one at the end, the due, and the best."""
+        size = (self.steps, self.order.global_batch, self.order.length)
+        return 1 + sum(
+            schedule.times(every, *size)
+            for every in (self.config.save_every, self.config.eval_every)
+        )

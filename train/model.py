@@ -1,7 +1,8 @@
-"""The model: built alike on all ranks, and looked at before it learns."""
+"""The model: built alike on all ranks, looked at before it learns, and what changes its weights."""
 
 from __future__ import annotations
 
+import functools
 import pickle
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,55 @@ from zlib import crc32
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils import checkpoint as recomputing
 
 from . import checkpoint, rng
-from .blocks import checkpoint_activations
-from .config import Config
+from .config import Config, pair
 from .distributed import World, agree, from_every_rank
 from .errors import RefusedError
 from .task import Task
+
+
+def checkpoint_activations(model: nn.Module) -> None:
+    """Have each block of the model keep its input alone, and compute the rest a second time.
+
+    Blocks are the items of the outermost lists of modules; a model of Hugging Face transformers
+    knows its own. Raises RefusedError where there are none, or where to compute them twice would
+    count their samples twice.
+    """
+    enable: Any = getattr(model, "gradient_checkpointing_enable", None)
+    if enable is not None:
+        enable({"use_reentrant": False})
+        return
+    blocks = _blocks(model)
+    if not blocks:
+        raise RefusedError(
+            "--checkpoint-activations: the model has no nn.ModuleList or nn.Sequential of blocks; "
+            "leave it out, or keep the blocks in one",
+            shared=True,
+        )
+    for name, block in blocks:
+        if any(isinstance(module, _BatchNorm) for module in block.modules()):
+            raise RefusedError(
+                f"--checkpoint-activations: the block {name} has a BatchNorm, which would count "
+                "its samples twice; leave it out",
+                shared=True,
+            )
+        # Not a wrapper: the names of the weights stay what they are.
+        again: Any = functools.partial(recomputing.checkpoint, block.forward, use_reentrant=False)
+        block.forward = again
+
+
+def _blocks(model: nn.Module, above: str = "") -> list[tuple[str, nn.Module]]:
+    found = []
+    for name, child in model.named_children():
+        if isinstance(model, (nn.ModuleList, nn.Sequential)):
+            found.append((above + name, child))
+        else:
+            found += _blocks(child, f"{above}{name}.")
+    return found
+
 
 SHOWN = 8  # parameters named in a message
 
@@ -106,3 +149,19 @@ def named(names: list[str]) -> str:
     """The first few names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     return ", ".join(names[:SHOWN]) + more
+
+
+def make_optimizer(
+    task: Task, model: nn.Module, learning: list[nn.Parameter], config: Config
+) -> torch.optim.Optimizer:
+    """The task's own, or AdamW for the parameters that are ``learning``.
+
+    Only matrices decay: a norm's scale has no reason to be near 0.
+    """
+    if (own := task.optimizer(model, config.lr)) is not None:
+        return own
+    groups = [
+        {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
+        {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)

@@ -1,13 +1,10 @@
-"""The random generators of this process: one stream for the model, and one for each sample.
+"""The random generators of this process, from which tasks and models draw.
 
-The model draws from Python's, NumPy's and torch's generators as ``seed`` left them, which a
-checkpoint holds. A sample is read with the same generators, seeded anew from its place in the run,
-so what it draws does not depend on who reads it, nor on what was read before.
+They are Python's, NumPy's and torch's. A checkpoint holds their states.
 """
 
 from __future__ import annotations
 
-import hashlib
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.random import mtrand
 
 
 def read(device: torch.device) -> dict[str, Any]:
@@ -67,37 +63,3 @@ def aside(first: int, rank: int, device: torch.device) -> Iterator[None]:
         yield
     finally:
         write(before, device)
-
-
-def seed_sample(seed: int, split: str, place: int) -> None:
-    """Let the next sample draw its own numbers, the same wherever and whenever it is read.
-
-    ``place`` tells it from all others of the split. Takes some 7 microseconds; torch.manual_seed
-    takes ten times that, because it seeds every kind of device.
-    """
-    digest = hashlib.blake2b(f"{seed} {split} {place}".encode(), digest_size=16).digest()
-    number = int.from_bytes(digest, "little")
-    random.seed(number >> 64)
-    # Different words: both are Mersenne twisters, which take 32 bits of a seed.
-    np.random.seed(number & 0xFFFFFFFF)
-    torch.default_generator.manual_seed(number >> 32 & 0xFFFFFFFF)
-
-
-_of_samples = np.random.MT19937()
-
-
-@contextmanager
-def reading() -> Iterator[None]:
-    """Read samples in here; behind it the model draws as if they had drawn nothing.
-
-    It is entered for a batch that other processes read as well: to change NumPy's generator drops
-    the second half of a pair of normal numbers, and that must not depend on who reads.
-    """
-    python, own, ours = random.getstate(), mtrand.get_bit_generator(), torch.get_rng_state()
-    mtrand.set_bit_generator(_of_samples)
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        mtrand.set_bit_generator(own)
-        torch.set_rng_state(ours)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import json
 import os
 import sys
@@ -14,26 +15,51 @@ import torch
 
 from . import checkpoint, distributed, saving
 from .config import Config
+from .data import samples_of
+from .device import pick_device
 from .distributed import World
 from .errors import RefusedError
+from .exit import Deadline, requeue
+from .log import Metrics, Trackers, brief, known, read
 from .loop import Outcome, Place, train
-from .metrics import Metrics, known
-from .out import EVALUATION, METRICS, claim
-from .plot import PICTURE, need_matplotlib, plot
-from .preemption import Deadline, requeue
-from .report import brief
+from .saving import EVALUATION, METRICS, claim
 from .screen import Screen, printable, terminal_columns
-from .task import (
-    Exporting,
-    Preparing,
-    Sampling,
-    Showing,
-    Task,
-    description_of,
-    name_of,
-    unit_of,
-)
-from .track import Trackers
+from .task import Task, has, name_of, unit_of
+
+PICTURE = "plot.png"
+
+
+def need_matplotlib() -> None:
+    """Raises RefusedError where it is not installed: at the start, not after hours of training."""
+    try:
+        importlib.import_module("matplotlib")
+    except ImportError as error:
+        raise RefusedError(
+            "--plot needs matplotlib; type pip install 'spawnlaunch[plots]'", shared=True
+        ) from error
+
+
+def plot(metrics: Path, picture: Path, unit: str) -> None:
+    """Loss and throughput over the steps, as a PNG."""
+    figure_class = importlib.import_module("matplotlib.figure").Figure
+    lines = read(metrics)
+    figure: Any = figure_class(figsize=(8, 6), layout="constrained")
+    losses, speeds = figure.subplots(2, 1, sharex=True)
+    losses.plot(*_curve(lines, "loss"), label="training")
+    losses.plot(*_curve(lines, "validation_loss"), "o-", label="validation")
+    losses.set_title(metrics.parent.name)
+    losses.set_ylabel(f"loss ({unit.strip()})" if unit else "loss")
+    losses.legend()
+    speeds.plot(*_curve(lines, "samples_per_second"))
+    speeds.set_ylabel("samples per second")
+    speeds.set_ylim(bottom=0)
+    speeds.set_xlabel("step")
+    figure.savefig(picture)
+
+
+def _curve(lines: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
+    points = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
+    return [step for step, _ in points], [value for _, value in points]
 
 
 def run(config: Config, task: Task, preempted_status: int) -> int:
@@ -43,14 +69,21 @@ def run(config: Config, task: Task, preempted_status: int) -> int:
     """
     deadline = Deadline(config.max_time, os.environ, time.time())
     world = distributed.read_world(os.environ)
-    device = distributed.pick_device(config.device, world, torch.cuda.device_count())
+    device = pick_device(config.device, world, torch.cuda.device_count())
     if config.tf32:
         torch.set_float32_matmul_precision("high")
     distributed.join(world, device)
+    screen = Screen(None)
+    if world.rank == 0:
+        screen = Screen(sys.stdout, terminal_columns(sys.stdout, os.environ))
     try:
-        place, found = arrive(config, task, world, device)
-        identity = announce(config, task, place)
-        outcome = train(task, config, place, identity, found, lambda: bool(deadline.reason()))
+        agree_on_flags(config)
+        if config.dry_run:
+            return rehearse(task, config, world, device, screen)
+        place, found = arrive(config, task, world, device, screen)
+        identity = announce(task, config, world, device, screen)
+        screen.line(f"writing to {place.out}")
+        outcome = train(task, config, place, identity, found, deadline.is_over)
     except RefusedError:
         distributed.leave()
         raise
@@ -68,23 +101,36 @@ def run(config: Config, task: Task, preempted_status: int) -> int:
     return 0
 
 
-def arrive(
-    config: Config, task: Task, world: World, device: torch.device
-) -> tuple[Place, Path | None]:
-    """The place of the run and the checkpoint to go on from, both found by rank 0.
+def rehearse(task: Task, config: Config, world: World, device: torch.device, screen: Screen) -> int:
+    """``--dry-run``: tell what the run would be, and write nothing; returns the status 0."""
+    from . import rehearsal
 
-    What the task has to prepare is prepared. Raises RefusedError on all ranks together.
-    """
+    with rehearsal.prepared(task):
+        announce(task, config, world, device, screen)
+        rehearsal.rehearse(task, config, world, device, screen)
+    gc.collect()  # as behind a run
+    distributed.leave()
+    return 0
+
+
+def agree_on_flags(config: Config) -> None:
+    """Raises RefusedError on all ranks together unless they have the same flags."""
     said = {**vars(config), **config.options}
     for name in ("options", "loader_workers"):  # as many as each rank has CPUs for
         del said[name]
     flags = {f"--{name.replace('_', '-')}": value for name, value in said.items()}
     distributed.agree(flags, "start all of them with the same command line")
+
+
+def arrive(
+    config: Config, task: Task, world: World, device: torch.device, screen: Screen
+) -> tuple[Place, Path | None]:
+    """The place of the run and the checkpoint to go on from, both found by rank 0.
+
+    What the task has to prepare is prepared. Raises RefusedError on all ranks together.
+    """
     if config.plot:
         need_matplotlib()
-    screen = Screen(None)
-    if world.rank == 0:
-        screen = Screen(sys.stdout, terminal_columns(sys.stdout, os.environ))
     found: Path | None = None
     complaints: list[str] = []
     out, refusal = Path(), ""
@@ -99,7 +145,7 @@ def arrive(
         raise RefusedError(refusal, shared=True)
     for complaint in complaints:
         screen.line(f"{complaint}; using {found}")
-    if isinstance(task, Preparing):
+    if has(task, "prepare"):
         distributed.rank_0_alone(lambda: task.prepare(out), "prepare the data", world, device)
         task.prepared(out)
     trackers = Trackers(config, out, world)
@@ -107,9 +153,11 @@ def arrive(
     return Place(world, device, out, screen, metrics, trackers), found
 
 
-def announce(config: Config, task: Task, place: Place) -> dict[str, Any]:
-    """Say what is trained, where and on what; returns what a resumed run must have in common."""
-    world, screen, description = place.world, place.screen, description_of(task, config.seed)
+def announce(
+    task: Task, config: Config, world: World, device: torch.device, screen: Screen
+) -> dict[str, Any]:
+    """Say what is trained and on what; returns what a resumed run must have in common."""
+    description = description_of(task, config.seed)
     ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
     each = f"{config.batch_size} samples per rank and step"
     if config.global_batch is not None:
@@ -117,9 +165,16 @@ def announce(config: Config, task: Task, place: Place) -> dict[str, Any]:
     elif config.accumulate > 1:
         each = f"{config.accumulate} times {config.batch_size} samples per rank and step"
     screen.line(f"{name_of(task)}: {description}")
-    screen.line(f"{ranks} on {place.device.type}, {each}")
-    screen.line(f"writing to {place.out}")
+    screen.line(f"{ranks} on {device.type}, {each}")
     return {"task": name_of(task), "data": description, "seed": config.seed}
+
+
+def description_of(task: Task, seed: int) -> str:
+    """One line on the data."""
+    if description := task.describe():
+        return description
+    train, validation = (len(samples_of(task, split, seed)) for split in ("train", "validation"))
+    return f"{train:,} samples to train on, {validation:,} held out"
 
 
 def say_preempted(
@@ -144,8 +199,8 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
         said = "".join(f"  {name} {value:.4f}" for name, value in brief(found.report).items())
         if several:  # of one, the last line tells it
             place.screen.line(f"{split}: loss {found.loss:.3f}{unit_of(task)}{said}")
-        if isinstance(task, Showing):
-            place.screen.line(task.show(found.sums))
+        if table := task.show(found.sums):
+            place.screen.line(table)
     (place.out / EVALUATION).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
 
 
@@ -161,9 +216,9 @@ def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
         plot(place.out / METRICS, place.out / PICTURE, unit)
         screen.line(f"drew {place.out / PICTURE}")
     tell_splits(outcome, config, task, place)
-    if isinstance(task, Sampling):
+    if has(task, "sample"):
         screen.line(f"a sample:\n{printable(task.sample(outcome.model, config.seed))}\n")
-    if isinstance(task, Exporting):
+    if has(task, "export"):
         best = checkpoint.path_of(place.out, outcome.at.best_step)
         if outcome.at.best_step != outcome.at.step and best.exists():
             outcome.model.load_state_dict(checkpoint.weights_of(best))

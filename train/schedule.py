@@ -1,11 +1,12 @@
-"""How long a run is, and its learning rate on the way: pure functions of the step."""
+"""How long a run is, how far it has come, and its learning rate on the way: pure functions."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from .config import Config
+from .config import EPOCH, Config
 from .errors import RefusedError
 
 FINAL_LR_SHARE = 0.05
@@ -53,7 +54,8 @@ def schedule(config: Config, steps: int) -> Schedule:
             f"{config.lr:g} or less",
             shared=True,
         )
-    if config.patience and not 0 < config.eval_every <= steps:
+    every = config.eval_every
+    if config.patience and not (every == EPOCH or 0 < int(every) <= steps):
         raise RefusedError(
             "--patience counts validations, and there is none but the last; type --eval-every with "
             f"{steps // 10 or 1} or so",
@@ -89,3 +91,69 @@ def steps(config: Config, length: int, batch: int) -> int:
     if config.epochs is None:
         return config.steps
     return math.ceil(config.epochs * length / batch)
+
+
+def ends_epochs(samples: int, batch: int, length: int) -> bool:
+    """Whether the step that has used up ``samples`` of the stream was the last of an epoch."""
+    return samples // length > (samples - batch) // length
+
+
+def times(every: int | str, steps: int, batch: int, length: int) -> int:
+    """How often something is due in a run that is due ``every`` so many steps, or each epoch."""
+    if every == EPOCH:
+        return steps * batch // length
+    return steps // int(every) if every else 0
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The position after ``step`` steps, which have used ``samples`` samples of the stream.
+
+    ``evaluated`` is false while a validation of these weights is due. ``loss`` is the newest
+    validation loss. ``best`` is the best value so far of what --best names, ``best_step`` where it
+    was, and ``since_best`` the validations behind it. ``seconds`` of training were spent,
+    validations and interruptions aside.
+    """
+
+    step: int = 0
+    samples: int = 0
+    evaluated: bool = True
+    loss: float | None = None
+    best: float | None = None
+    best_step: int = -1
+    since_best: int = 0
+    seconds: float = 0.0
+
+    def after_step(self, samples: int, seconds: float, evaluate: bool) -> Progress:
+        """One step later."""
+        return replace(
+            self,
+            step=self.step + 1,
+            samples=self.samples + samples,
+            seconds=self.seconds + seconds,
+            evaluated=not evaluate,
+        )
+
+    def unevaluated(self) -> Progress:
+        """The same step, to be validated again."""
+        return replace(self, evaluated=False)
+
+    def after_validation(self, loss: float, value: float, more_is_better: bool) -> Progress:
+        """The same step with its validation loss, and the ``value`` that may be the best so far.
+
+        What is not a number is never the best.
+        """
+        at = replace(self, evaluated=True, loss=loss)
+        best = value if self.best is None else self.best
+        better = value > best if more_is_better else value < best
+        if better or (self.best is None and value == value):
+            return replace(at, best=value, best_step=self.step, since_best=0)
+        return replace(at, since_best=self.since_best + 1)
+
+    def without_best(self) -> Progress:
+        """The same step, before any validation."""
+        return replace(self, best=None, best_step=-1, since_best=0)
+
+    def state(self) -> dict[str, Any]:
+        """The fields by name."""
+        return dict(vars(self))

@@ -1,22 +1,27 @@
 """What a task provides; the loop knows nothing else about what it trains.
 
-Three methods make a task: ``model``, ``dataset`` and ``loss``. Everything else is optional, and a
-class has it or has it not: there is nothing to inherit from and nothing to register. The parameters
-of the class's constructor are flags of the command line.
+``Task`` has a default for every hook but three: ``model``, ``dataset`` and ``loss``. A class that
+does not inherit from it is given those defaults. The parameters of the class's constructor are
+flags of the command line.
 """
 
 from __future__ import annotations
 
+import difflib
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils.data import default_collate
 
-from . import rng
-from .distributed import agree
 from .errors import RefusedError
+
+T = TypeVar("T")
+ALIKE = 0.8  # from 0 to 1: a name so like a hook's was meant for it
+TOGETHER = (("measure", ("report", "show")), ("prepare", ("prepared",)), ("prepared", ("prepare",)))
 
 
 class Samples(Protocol):
@@ -27,26 +32,30 @@ class Samples(Protocol):
     def __getitem__(self, index: int, /) -> Any: ...
 
 
-class Task(Protocol):
-    """What every task has. It may also have these attributes:
+class Task:
+    """What is trained, on which samples; every public attribute here is a hook."""
 
-    ``name``              begins the name of the default output directory
-    ``unit``              what loss sum divided by count is called, such as "bits per byte"
-    ``counted``           what the count counts, such as "bytes"
-    ``flops_per_sample``  floating-point operations of a forward and a backward pass
-    ``defaults``          a dict of flags of the loop, such as {"lr": 5e-5}, on the class
-    """
+    #: begins the name of the default output directory; by default the class's name
+    name: str = ""
+    #: what loss sum divided by count is called, such as "bits per byte"
+    unit: str = ""
+    #: what the count counts, such as "bytes"
+    counted: str = ""
+    #: floating-point operations of a forward and a backward pass on one sample
+    flops_per_sample: float | None = None
+    #: flags of the loop, such as {"lr": 5e-5}, on the class
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
     def model(self) -> nn.Module:
         """A fresh model on the CPU; its weights come from torch's default generator alone."""
-        ...
+        raise NotImplementedError
 
     def dataset(self, split: str) -> Samples:
         """The samples of the split "train" or "validation"; no sample is in both.
 
         Others, such as "test", are asked for by ``--eval-splits`` alone.
         """
-        ...
+        raise NotImplementedError
 
     def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor | float]:
         """The SUM of the losses of a collated batch and the COUNT of terms in it, both 0-d.
@@ -55,120 +64,142 @@ class Task(Protocol):
         count may be a plain number, such as ``len(batch)``.
         ``model`` is called exactly once, because it may be wrapped for data-parallel training.
         """
-        ...
+        raise NotImplementedError
 
-
-@runtime_checkable
-class Describing(Protocol):
     def describe(self) -> str:
-        """One line on the data, with whatever identifies them; a resumed run must have the same."""
-        ...
+        """One line on the data, with whatever identifies them; a resumed run must have the same.
 
+        By default the numbers of samples.
+        """
+        return ""
 
-@runtime_checkable
-class Preparing(Protocol):
     def prepare(self, directory: Path) -> None:
         """Work that one process does for all, such as tokenizing, before anything else is asked.
 
         Rank 0 calls it alone, the others wait; what it leaves in ``directory`` all of them see.
         """
-        ...
 
     def prepared(self, directory: Path) -> None:
         """Take up what ``prepare`` left; every rank calls it."""
-        ...
 
-
-@runtime_checkable
-class Collating(Protocol):
     def collate(self, samples: list[Any]) -> Any:
-        """A batch of samples, instead of torch's default_collate."""
-        ...
+        """A batch of samples; by default torch's default_collate."""
+        return default_collate(samples)
 
-
-@runtime_checkable
-class Optimizing(Protocol):
-    def optimizer(self, model: nn.Module, lr: float) -> torch.optim.Optimizer:
-        """An optimizer instead of AdamW, of any parameters, in groups with rates of their own.
+    def optimizer(self, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
+        """An optimizer of any parameters, in groups with rates of their own; by default AdamW.
 
         ``lr`` is that of the flag. At every step the loop sets each group's rate to the share of
         it that the schedule says.
         """
-        ...
+        return None
 
-
-@runtime_checkable
-class Measuring(Protocol):
-    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor | float]:
-        """Sums over a validation batch, instead of the loss: "loss", "count", and what else.
+    def measure(self, model: nn.Module, batch: Any) -> Mapping[str, Tensor | float]:
+        """Sums over a validation batch: "loss", "count", and what else ``report`` needs.
 
         They are added up over all batches and ranks, each of a shape of its own, such as (classes,
-        classes) for a confusion matrix.
+        classes) for a confusion matrix. By default what ``loss`` returns.
         """
-        ...
+        loss, count = self.loss(model, batch)
+        return {"loss": loss, "count": count}
 
-    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        """Numbers to log, from the sums over all validation samples."""
-        ...
+    def report(self, sums: Mapping[str, Tensor]) -> Mapping[str, float | Tensor]:
+        """Numbers to log, from the sums over all validation samples; by default none."""
+        return {}
 
-
-@runtime_checkable
-class Showing(Protocol):
     def show(self, sums: Mapping[str, Tensor]) -> str:
-        """A table for a person, from the sums over all validation samples, at the end of a run."""
-        ...
+        """A table for a person, from the sums over all samples of a split, at the end of a run."""
+        return ""
 
-
-@runtime_checkable
-class Sampling(Protocol):
     def sample(self, model: nn.Module, seed: int) -> str:
         """A short text that shows what the model does, the same for the same weights and seed."""
-        ...
+        return ""
 
-
-@runtime_checkable
-class Exporting(Protocol):
     def export(self, model: nn.Module, directory: Path) -> None:
         """Write the trained model in the form that its users expect, below ``directory``."""
-        ...
+
+
+HOOKS = tuple(name for name in vars(Task) if not name.startswith("_"))
+NEEDED = ("model", "dataset", "loss")
+
+
+def complete(cls: type) -> None:
+    """Give a task's class the defaults of the hooks that it does not have.
+
+    Raises RefusedError when it lacks a hook that has no default, has half of two that go together,
+    or has one of another name or with other parameters than the loop will call.
+    """
+    for name in HOOKS:
+        if not hasattr(cls, name):
+            setattr(cls, name, vars(Task)[name])
+    own = {name for name in HOOKS if has(cls, name)}
+    for name in NEEDED:
+        if name not in own:
+            _refuse(cls, f"has no {name}(); write one, as docs/train.md shows")
+    for name, others in TOGETHER:
+        if name in own and not own.intersection(others):
+            _refuse(cls, f"has {name}() without {others[0]}(), and they go together; write both")
+    for name in sorted(own):
+        _check_parameters(cls, name)
+    _check_spelling(cls, own)
+
+
+def has(task: object, name: str) -> bool:
+    """Whether a task, or a class of tasks, has a hook of its own in place of the default."""
+    found = getattr(task, name)
+    return getattr(found, "__func__", found) is not vars(Task)[name]
+
+
+def _check_parameters(cls: type, name: str) -> None:
+    wanted, found = vars(Task)[name], inspect.getattr_static(cls, name)
+    if inspect.isfunction(wanted) and not callable(getattr(cls, name)):
+        _refuse(cls, f"has a {name} that is no method; give it another name")
+    if not inspect.isfunction(wanted) or not inspect.isfunction(found):
+        return
+    names = list(inspect.signature(wanted).parameters)
+    try:
+        inspect.signature(found).bind(*names)
+    except TypeError:
+        _refuse(
+            cls,
+            f"has {name}{inspect.signature(found)}, which the loop calls as "
+            f"{name}({', '.join(names[1:])}); give it these parameters",
+        )
+
+
+def _check_spelling(cls: type, own: set[str]) -> None:
+    free = [name for name in HOOKS if name not in own and inspect.isfunction(vars(Task)[name])]
+    for above in cls.__mro__:
+        for name, value in vars(above).items():
+            if above is Task or name in HOOKS or name[0] == "_" or not inspect.isfunction(value):
+                continue
+            if meant := difflib.get_close_matches(name, free, 1, ALIKE):
+                _refuse(
+                    cls,
+                    f"has a method {name}(), which nobody calls; rename it to {meant[0]}(), or to "
+                    f"_{name}() if it is a helper",
+                )
+
+
+def _refuse(cls: type, text: str) -> NoReturn:
+    raise RefusedError(f"--task: the class {cls.__name__} {text}", shared=True)
+
+
+def split_of(splits: Mapping[str, T], name: str) -> T:
+    """The split of this name. Raises RefusedError when a task has no such split."""
+    if name not in splits:
+        raise RefusedError(
+            f"--eval-splits: there is no split {name!r}; type some of {', '.join(splits)}",
+            shared=True,
+        )
+    return splits[name]
 
 
 def name_of(task: Task) -> str:
     """What the task is called."""
-    return str(getattr(task, "name", type(task).__name__.lower()))
+    return str(task.name or type(task).__name__.lower())
 
 
 def unit_of(task: Task) -> str:
     """What a loss is measured in, with a space before it; nothing if the task does not say."""
-    unit = getattr(task, "unit", "")
-    return f" {unit}" if unit else ""
-
-
-def description_of(task: Task, seed: int) -> str:
-    """One line on the data."""
-    if isinstance(task, Describing):
-        return task.describe()
-    train, validation = (len(samples_of(task, split, seed)) for split in ("train", "validation"))
-    return f"{train:,} samples to train on, {validation:,} held out"
-
-
-def samples_of(task: Task, split: str, seed: int) -> Samples:
-    """The samples of a split, made with generators that are seeded alike for all ranks and splits.
-
-    So a random split into two is the same one for both. Raises RefusedError where there are no
-    samples that can be counted, or the ranks have different numbers of them.
-    """
-    rng.seed_alike(seed)
-    samples = task.dataset(split)
-    if not hasattr(samples, "__len__") or len(samples) == 0:
-        count = "is empty" if hasattr(samples, "__len__") else "has no length"
-        raise RefusedError(
-            f"the data set {split!r} of the task {name_of(task)} {count}; give it samples that "
-            "len() counts",
-            shared=True,
-        )
-    agree(
-        {f"the length of the data set {split!r}": len(samples)},
-        "dataset() has to return all samples on every rank, for the loop shares them out",
-    )
-    return samples
+    return f" {task.unit}" if task.unit else ""

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.ranks import complete, finish, free_port, run
+from tests.train import warm
+from tests.train.ranks import ENTRY, complete, environment, finish, free_port, run
 
 TASK = """
 import os, random
@@ -116,9 +117,6 @@ def test_what_ranks_disagree_on_is_told_in_one_line(
 
 
 def test_ranks_with_different_flags_are_refused(cwd: Path) -> None:
-    import warm
-    from ranks import ENTRY, environment
-
     port, ranks = free_port(), []
     for rank, lr in enumerate(("0.1", "0.1", "0.2")):
         words = (*FLAGS, "--task", "task.py:Line", "--lr", lr, "--loader-workers", str(rank))

@@ -5,36 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.train.past import PAST
 from tests.train.ranks import complete, metrics, run
 
-TASK = """
-import torch
-
-
-class Past:
-    # Training drives the weight up by about 0.1 a step; validation likes it best at a half.
-    def model(self):
-        model = torch.nn.Linear(1, 1, bias=False)
-        torch.nn.init.zeros_(model.weight)
-        return model
-
-    def dataset(self, split):
-        return torch.ones(8, 1)
-
-    def loss(self, model, batch):
-        out = model(batch)
-        return (-out if model.training else (out - 0.5).square()).sum(), len(out)
-
-    def measure(self, model, batch):
-        loss, count = self.loss(model, batch)
-        return {"loss": loss, "count": count, "right": -(model(batch) - 0.8).abs().sum()}
-
-    def report(self, sums):
-        return {"score": sums["right"] / sums["count"]}
-
-    def export(self, model, directory):
-        torch.save(model.state_dict(), directory / "exported.pt")
-"""
 FLAGS = (
     *("--device", "cpu", "--task", "past.py:Past", "--lr", "0.1", "--warmup", "0", "--out", "here"),
     *("--schedule", "constant", "--weight-decay", "0", "--steps", "40", "--eval-every", "1"),
@@ -50,7 +23,7 @@ FLAGS = (
 def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     tmp_path: Path, best: str, name: str, world: int, loaders: int
 ) -> None:
-    (tmp_path / "past.py").write_text(TASK)
+    (tmp_path / "past.py").write_text(PAST)
     flags = ("--best", best, "--patience", "3", "--resume", "auto")
     more = ("--loader-workers", str(loaders))
     first, *_ = complete(world, *FLAGS, *flags, *more, cwd=tmp_path)
@@ -87,7 +60,7 @@ def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
 def test_what_cannot_be_compared_is_told(
     tmp_path: Path, flags: tuple[str, ...], status: int, said: str
 ) -> None:
-    (tmp_path / "past.py").write_text(TASK)
+    (tmp_path / "past.py").write_text(PAST)
     ranks = run(2, *FLAGS, *flags, cwd=tmp_path)
     assert [rank.status for rank in ranks] == [status, status]
     assert [rank.err for rank in ranks] == [f"train: error: {said}", ""]

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from spawnlaunch.train.blocks import checkpoint_activations
-from spawnlaunch.train.tasks.gpt import GPT
+from spawnlaunch.train.model import checkpoint_activations
+from spawnlaunch.train.tasks.language import GPT
 from tests.train.ranks import TINY_MODEL, complete, history, run
 
 FLAGS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from spawnlaunch.train.tasks import prepared
+from spawnlaunch.train.tasks import rows
 from spawnlaunch.train.tasks.language import Windows
 from tests.train.ranks import complete, metrics, run
 
@@ -96,9 +96,9 @@ def test_what_cannot_be_is_refused_by_all_ranks(
 
 
 def test_prepared_tokens_are_sent_as_the_name_of_their_file(tmp_path: Path) -> None:
-    (tmp_path / prepared.FOLDER).mkdir()
-    prepared.write_tokens(tmp_path, "train", [list(range(100_000))])
-    windows = Windows(prepared.read(tmp_path, "train-tokens"), 32, stride=32)
+    (tmp_path / rows.FOLDER).mkdir()
+    rows.write_tokens(tmp_path, "train", [list(range(100_000))])
+    windows = Windows(rows.read_prepared(tmp_path, "train-tokens"), 32, stride=32)
     sent = pickle.dumps(windows)
     assert len(sent) < 1000
     assert torch.equal(pickle.loads(sent)[7][1], windows[7][1])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.train.leaving import PREEMPTED
+from spawnlaunch.train.exit import PREEMPTED
 from tests.train.ranks import ENTRY, SMALL, run, start, until
 from tests.train.ranks import finish as finish_ranks
 
@@ -20,7 +20,7 @@ class Breaks(Language):
     steps = 0
 
     def loss(self, model, batch):
-        self.steps += 1
+        self.steps += model.training
         if self.steps == 3 and os.environ.get("RANK", "0") == os.environ["BREAKS"]:
             broken_by_the_user()
         return super().loss(model, batch)
@@ -93,7 +93,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
         "import os, runpy, signal\n"
         "signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
         f"runpy.run_path({str(ENTRY)!r}, run_name='elsewhere')\n"
-        "from spawnlaunch.train.leaving import leave_on_interrupt\n"
+        "from spawnlaunch.train.exit import leave_on_interrupt\n"
         "leave_on_interrupt()\n"
         "os.kill(os.getpid(), signal.SIGINT)\n"
         "print('still here')\n"

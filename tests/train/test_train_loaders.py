@@ -41,7 +41,7 @@ class Ends:
         return Points()
 
     def loss(self, model, batch):
-        self.passes += 1
+        self.passes += model.training
         if self.passes == 5 and os.environ["HOW"] == "raises":
             raise ValueError("the user's own")
         bad = self.passes == 5 and os.environ["HOW"] == "nan"
@@ -130,7 +130,7 @@ import json, os, pathlib
 import numpy as np
 import torch
 
-COUNT, WIDTH = 50, 1 << 20
+COUNT, WIDTH = 80, 1 << 20
 
 
 class Rows:
@@ -172,8 +172,9 @@ class Shares:
         return Rows(self.rows, self.kind)
 
     def loss(self, model, batch):
-        with open("seen", "a") as file:
-            file.writelines(f"{int(total)}\\n" for total in batch)
+        if os.path.exists("here/config.toml"):  # before, the first batch is only looked at
+            with open("seen", "a") as file:
+                file.writelines(f"{int(total)}\\n" for total in batch)
         return model(batch.float() * 1e-9).sum(), len(batch)
 """
 
@@ -183,16 +184,16 @@ class Shares:
     ["mapped", "rows", *(pytest.param(k, marks=pytest.mark.full) for k in ("array", "tensor"))],
 )
 def test_loader_processes_share_a_dataset_in_memory_or_in_a_file(tmp_path: Path, kind: str) -> None:
-    """50 MiB, all of which each process reads: no process has as much to itself."""
+    """80 MiB, all of which each process reads: no process has as much to itself."""
     (tmp_path / "shares.py").write_text(SHARES)
-    numbers = np.random.default_rng(0).integers(0, 256, (52, MIB), dtype=np.uint8)
+    numbers = np.random.default_rng(0).integers(0, 256, (82, MIB), dtype=np.uint8)
     numbers.tofile(tmp_path / "rows.bin")
     flags = ("--device", "cpu", "--task", "shares.py:Shares", "--kind", kind, "--save-every", "0")
     more = ("--epochs", "2", "--batch-size", "5", "--eval-every", "0", "--out", "here")
     complete(0, *flags, *more, "--loader-workers", "2", cwd=tmp_path)
     private = [int(file.read_text()) for file in tmp_path.glob("private-*")]
     assert len(private) >= 4  # two for training and two for validation, and the rank itself
-    assert sorted(private)[3] < 45 * 1024
+    assert sorted(private)[3] < 72 * 1024
     seen = sorted(map(int, (tmp_path / "seen").read_text().split()))
     sums = numbers[1:-1].sum(axis=1, dtype=np.int64)
     if kind == "mapped":  # each is read twice, and in one validation

@@ -8,9 +8,10 @@ import pytest
 import torch
 
 from spawnlaunch.train.config import Config
+from spawnlaunch.train.data import Order
 from spawnlaunch.train.distributed import World
 from spawnlaunch.train.learner import Learner
-from spawnlaunch.train.order import Order
+from spawnlaunch.train.task import Task
 from tests.train.ranks import complete, metrics, run
 
 STEPS, BAD, LR = 6, 3, 0.1
@@ -137,7 +138,7 @@ def reference(out: Path) -> list[float]:
 def test_the_kernel_and_the_host_leave_out_the_same(masks: bool, value: float) -> None:
     """The kernel is asked on a device only; the one of the CPU has the same switch."""
 
-    class Task:
+    class Sum(Task):
         def model(self) -> torch.nn.Module:
             return torch.nn.Linear(2, 1)
 
@@ -145,7 +146,7 @@ def test_the_kernel_and_the_host_leave_out_the_same(masks: bool, value: float) -
             return model(batch).sum(), len(batch)
 
     config = Config(device="cpu")
-    learner = Learner(Task(), config, World(), torch.device("cpu"), 1.0)  # type: ignore[arg-type]
+    learner = Learner(Sum(), config, World(), torch.device("cpu"), 1.0)
     learner.masks, learner.looks = masks, not masks
     learner.step(iter([torch.ones(1, 2)]), lambda: False)
     before, _ = learner.state()

@@ -9,8 +9,8 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from spawnlaunch.train.config import Config
+from spawnlaunch.train.data import Order
 from spawnlaunch.train.errors import RefusedError
-from spawnlaunch.train.order import Order
 from spawnlaunch.train.schedule import schedule
 from tests.train.ranks import complete, metrics, run
 

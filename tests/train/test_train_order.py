@@ -6,7 +6,7 @@ from itertools import chain
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.train.order import Order, permutation, share
+from spawnlaunch.train.data import Order, permutation, share
 
 lengths = st.integers(1, 200)
 seeds = st.integers(0, 2**31 - 1)

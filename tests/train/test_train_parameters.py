@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from spawnlaunch.train.order import Order
+from spawnlaunch.train.data import Order
 from tests.train.ranks import complete, run
 
 STEPS, BATCH = 5, 6

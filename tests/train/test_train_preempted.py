@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.train.leaving import PREEMPTED
-from spawnlaunch.train.preemption import Deadline, requeue
+from spawnlaunch.train.exit import PREEMPTED, Deadline, requeue
 from tests.train.ranks import (
     ENTRY,
     TINY_MODEL,

@@ -10,26 +10,10 @@ import pytest
 from spawnlaunch.train.errors import RefusedError
 from spawnlaunch.train.saving import find
 from tests.train.killing import FLAGS, kill_and_resume
+from tests.train.past import PAST
 from tests.train.ranks import complete, history, metrics, run
 
 LAST = "step-00000020"
-PAST = """
-import torch
-
-class Past:
-    # Training drives the weight up; validation likes it best at a half.
-    def model(self):
-        model = torch.nn.Linear(1, 1, bias=False)
-        torch.nn.init.zeros_(model.weight)
-        return model
-
-    def dataset(self, split):
-        return torch.ones(8, 1)
-
-    def loss(self, model, batch):
-        out = model(batch)
-        return (-out if model.training else (out - 0.5).square()).sum(), torch.tensor(len(out))
-"""
 
 
 @pytest.fixture(scope="module")

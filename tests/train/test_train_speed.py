@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 import pytest
 
+from spawnlaunch.train.config import seconds
 from spawnlaunch.train.data import loader_workers
 from spawnlaunch.train.distributed import World
-from spawnlaunch.train.flags import seconds
-from spawnlaunch.train.report import Split, describe, mean_splits, spread
+from spawnlaunch.train.log import Split, describe, mean_splits, spread
 from tests.train.ranks import ROOT, SMALL, complete, metrics, run
 
 FLAGS = (*SMALL, "--context", "32", "--steps", "12", "--log-every", "4", "--warmup", "5")
@@ -21,7 +21,7 @@ EXTRAS = ("--tensorboard", "--wandb", "project", "--plot", "--profile", "--peak-
 
 ALLOCATES = """
 import resource, torch
-from spawnlaunch.train.memory import keep_freed
+from spawnlaunch.train.device import keep_freed
 
 def pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

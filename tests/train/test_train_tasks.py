@@ -118,7 +118,10 @@ def test_buffers_are_those_of_rank_0_if_a_checkpoint_holds_them(
 
 
 def test_an_option_that_the_loop_has_too_is_refused(cwd: Path) -> None:
-    (cwd / "clash.py").write_text("class Clash:\n    def __init__(self, lr: float = 1): ...\n")
+    (cwd / "clash.py").write_text(
+        "from spawnlaunch.train.tasks.language import Language\n"
+        "class Clash(Language):\n    def __init__(self, lr: float = 1): ...\n"
+    )
     (ended,) = run(0, "--task", "clash.py:Clash", cwd=cwd)
     assert ended.status == 2
     assert ended.err == ("train: error: Clash has an option lr, and so has the loop; rename it\n")

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.train.distributed import World, pick_device, read_world
+from spawnlaunch.train.device import pick_device
+from spawnlaunch.train.distributed import World, read_world
 from spawnlaunch.train.errors import RefusedError
 from tests.train.ranks import run
 

@@ -11,10 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..flags import flag, whole, word
-from . import prepared, rows
-from .finetuning import FineTuning
-from .huggingface import config_of, flops_per_token, model_of, origin_of
+from ..config import flag, whole, word
+from ..task import split_of
+from . import rows
+from .huggingface import FineTuning, config_of, flops_per_token, model_of, origin_of
 from .language import NO_TARGET, Windows
 
 
@@ -37,15 +37,15 @@ class CausalLM(FineTuning):
     def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
         for split, of_split in splits.items():
             texts = (rows.fill("--text", self.text, row) for row in of_split)
-            prepared.write_tokens(directory, split, [self._encode(text) for text in texts])
+            rows.write_tokens(directory, split, [self._encode(text) for text in texts])
 
     def _encode(self, text: str) -> list[int]:
         ids: list[int] = self.tokens(text, add_special_tokens=False)["input_ids"]
         return [*ids, self.tokens.eos_token_id]
 
     def prepared(self, directory: Path) -> None:
-        for split in ("train", "validation"):
-            tokens = prepared.read(directory, f"{split}-tokens")
+        for split in rows.prepared_splits(directory):
+            tokens = rows.read_prepared(directory, f"{split}-tokens")
             self.splits[split] = Windows(tokens, self.length, stride=self.length)
 
     def describe(self) -> str:
@@ -59,7 +59,7 @@ class CausalLM(FineTuning):
         return model
 
     def dataset(self, split: str) -> Windows:
-        return self.splits[split]
+        return split_of(self.splits, split)
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         inputs, targets = batch

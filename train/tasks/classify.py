@@ -13,16 +13,19 @@ import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import flag, whole
 from ..errors import RefusedError
-from ..flags import flag, whole
+from ..task import Task, split_of
 from . import scores
 
 BYTES = 256
+SPLITS = ("train", "validation", "test")
 HELD_OUT = 5  # one file in so many
 # Not the library itself: what was installed into it, its tests, and generated data.
 SKIPPED = ("site-packages", "dist-packages", "test", "tests", "idle_test", "pydoc_data")
@@ -62,8 +65,11 @@ class ConvNet(nn.Module):
 
 
 @dataclass(frozen=True)
-class Classify:
-    """A convolutional network on windows of source code; one file in five is held out."""
+class Classify(Task):
+    """A convolutional network on windows of source code.
+
+    One file in five is held out: in turn to validate with, and to test.
+    """
 
     window: int = flag(128, whole(16, 4096), "N", "bytes the model looks at (%(default)s)")
     width: int = flag(32, whole(1, 4096), "N", "of the byte embedding (%(default)s)")
@@ -72,7 +78,7 @@ class Classify:
     name = "classify"
     unit = "nats"
     counted = "pieces"
-    defaults = {"batch_size": 32, "steps": 400, "lr": 3e-3, "eval_every": 200}  # noqa: RUF012
+    defaults: ClassVar = {"batch_size": 32, "steps": 400, "lr": 3e-3, "eval_every": 200}
 
     @functools.cached_property
     def packages(self) -> dict[str, list[Path]]:
@@ -94,11 +100,12 @@ class Classify:
     @functools.cached_property
     def splits(self) -> dict[str, Pieces]:
         """The pieces of each split; what is left at the end of a file is not used."""
-        texts: dict[str, list[bytes]] = {"train": [], "validation": []}
-        labels: dict[str, list[int]] = {"train": [], "validation": []}
+        texts: dict[str, list[bytes]] = {split: [] for split in SPLITS}
+        labels: dict[str, list[int]] = {split: [] for split in SPLITS}
         for label, paths in enumerate(self.packages.values()):
             for number, path in enumerate(paths):
-                split = "validation" if number % HELD_OUT == 0 else "train"
+                held = number % HELD_OUT == 0
+                split = ("validation", "test")[number // HELD_OUT % 2] if held else "train"
                 text = path.read_bytes()
                 count = len(text) // self.window
                 texts[split].append(text[: count * self.window])
@@ -113,19 +120,20 @@ class Classify:
         }
 
     def describe(self) -> str:
-        train, validation = self.splits["train"], self.splits["validation"]
-        everything = bytes(torch.cat((train.texts, validation.texts)).flatten().numpy())
+        texts = [pieces.texts for pieces in self.splits.values()]
+        everything = bytes(torch.cat(texts).flatten().numpy())
+        train, validation, test = map(len, self.splits.values())
         return (
             f"source of Python {platform.python_version()}, "
             f"sha256 {hashlib.sha256(everything).hexdigest()[:12]}: {len(self.packages)} packages, "
-            f"{len(train):,} pieces to train on, {len(validation):,} held out"
+            f"{train:,} pieces to train on, {validation:,} to validate with, {test:,} to test"
         )
 
     def model(self) -> ConvNet:
         return ConvNet(len(self.packages), self.width)
 
     def dataset(self, split: str) -> Pieces:
-        return self.splits[split]
+        return split_of(self.splits, split)
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         ids, labels = batch

@@ -1,15 +1,23 @@
-"""Models and tokenizers of Hugging Face transformers, from this machine only."""
+"""Models and tokenizers of Hugging Face transformers, from this machine only.
+
+And what the tasks that train them have in common: flags, defaults, and how they are saved.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import transformers
 from transformers import AutoConfig, AutoTokenizer, ByT5Tokenizer
 
+from ..config import flag, path, word
 from ..errors import RefusedError
+from ..task import Task
+from . import rows
 
 # Every rank would print its own; what matters is said by the loop.
 transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -80,3 +88,39 @@ def origin_of(model: str) -> str:
 def flops_per_token(model: Any) -> float:
     """Of a forward and a backward pass, attention aside (Kaplan et al., arXiv:2001.08361)."""
     return 6.0 * sum(int(p.numel()) for p in model.parameters())
+
+
+@dataclass
+class FineTuning(Task):
+    """A model and a tokenizer from this machine, and local rows to train on."""
+
+    data: str = field(
+        metadata={"type": path, "metavar": "FILE", "help": ".jsonl, .csv, .txt or saved data set"}
+    )
+    model_name: str = flag("gpt2", word, "MODEL", "local directory, or a type (%(default)s)")
+    model_config: str = flag("{}", word, "JSON", "changes of the model's configuration")
+    tokenizer: str | None = flag(None, path, "DIR", "local directory (the model's; else bytes)")
+    validation: str | None = flag(None, path, "FILE", "held-out data (every tenth text)")
+    test: str | None = flag(None, path, "FILE", "data for --eval-splits test")
+
+    defaults: ClassVar = {"lr": 5e-5, "weight_decay": 0.01}
+
+    def __post_init__(self) -> None:
+        self.tokens = tokenizer_of(self.model_name, self.tokenizer)
+
+    def prepare(self, directory: Path) -> None:
+        """Make tokens of the rows, unless a run that now goes on has done so."""
+        source = rows.source_of(asdict(self), self.data, self.validation, self.test)
+        if not rows.is_prepared(directory, source):
+            rows.begin_preparing(directory)
+            self.write(directory, rows.read_splits(self.data, self.validation, self.test))
+            rows.finish_preparing(directory, source)
+
+    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
+        """Write the arrays of each split; a task does it in its own way."""
+        raise NotImplementedError
+
+    def export(self, model: Any, directory: Path) -> None:
+        """In the form that from_pretrained reads."""
+        model.save_pretrained(directory / "model")
+        self.tokens.save_pretrained(directory / "model")

@@ -1,30 +1,45 @@
-"""Rows of local data: JSON lines, CSV, plain text, or a data set saved by Hugging Face datasets."""
+"""Rows of local data, and the arrays of tokens that are made of them.
+
+Rows are JSON lines, CSV, plain text, or a data set saved by Hugging Face datasets. One process
+makes the tokens of all rows; the others map them into memory.
+"""
 
 from __future__ import annotations
 
 import csv
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
 
 from ..errors import RefusedError
 
 HELD_OUT = 10  # one row in so many, where no file holds validation data
-VALIDATION_NAMES = ("validation", "valid", "dev", "test")
+SPLITS = ("train", "validation", "test")
+VALIDATION_NAMES = ("validation", "valid", "dev")
 
 Row = Mapping[str, Any]
 
 
-def read_splits(data: str, validation: str | None) -> dict[str, list[Row]]:
-    """The rows to train on and to validate with, from a second file or out of the first.
+def read_splits(data: str, validation: str | None, test: str | None) -> dict[str, list[Row]]:
+    """The rows to train on, to validate with, and to test if there are any.
 
-    Raises RefusedError when a file cannot be read or a split is empty.
+    Those to validate with are from a second file, or the test split of a saved data set that has no
+    other, or one row in ten of the first. Raises RefusedError when a file cannot be read or a split
+    is empty.
     """
     splits = _read_saved(Path(data)) if Path(data).is_dir() else {"train": _read(Path(data))}
     if validation is not None:
         splits["validation"] = _read(Path(validation))
+    if "test" in splits and "validation" not in splits:
+        splits["validation"] = splits.pop("test")
+    if test is not None:
+        splits["test"] = _read(Path(test))
     if "validation" not in splits:
         rows = splits["train"]
         splits["validation"] = rows[::HELD_OUT]
@@ -63,6 +78,8 @@ def _read_saved(path: Path) -> dict[str, list[Row]]:
         if name in saved:
             splits["validation"] = list(saved[name])
             break
+    if "test" in saved:
+        splits["test"] = list(saved["test"])
     return splits
 
 
@@ -82,3 +99,71 @@ def fill(flag: str, template: str, row: Row) -> str:
         raise RefusedError(
             f"{flag}: {template!r} is no template: {error}; type one such as '{{text}}'"
         ) from error
+
+
+FOLDER = "prepared"  # below the run's directory
+SOURCE = "source.json"
+
+
+def is_prepared(directory: Path, source: dict[str, Any]) -> bool:
+    """Whether the arrays were made from this source already, in a run that now goes on."""
+    file = directory / FOLDER / SOURCE
+    return file.exists() and json.loads(file.read_text(encoding="utf-8")) == source
+
+
+def begin_preparing(directory: Path) -> None:
+    """Forget what the arrays were made from, until all of them are there."""
+    (directory / FOLDER).mkdir(exist_ok=True)
+    (directory / FOLDER / SOURCE).unlink(missing_ok=True)
+    for file in (directory / FOLDER).glob("*.npy"):
+        file.unlink()  # as of a split that there is no more
+
+
+def finish_preparing(directory: Path, source: dict[str, Any]) -> None:
+    """Note what the arrays were made from, when all of them are there."""
+    (directory / FOLDER / SOURCE).write_text(json.dumps(source), encoding="utf-8")
+
+
+def source_of(options: dict[str, Any], *files: str | None) -> dict[str, Any]:
+    """What decides the arrays: the task's options, and size and time of its files."""
+    stats = {file: Path(file).stat() for file in files if file and Path(file).exists()}
+    return {**options, "files": {f: [s.st_size, s.st_mtime] for f, s in stats.items()}}
+
+
+def write_tokens(directory: Path, split: str, texts: Iterable[list[int]]) -> None:
+    """The tokens of all texts of a split, one after the other, and where each text ends."""
+    folder = directory / FOLDER
+    pieces = [np.asarray(text, dtype=np.int32) for text in texts]
+    np.save(folder / f"{split}-tokens.npy", np.concatenate(pieces))
+    np.save(folder / f"{split}-ends.npy", np.cumsum([len(piece) for piece in pieces]))
+
+
+def prepared_splits(directory: Path) -> list[str]:
+    """The splits that tokens were written of."""
+    return [one for one in SPLITS if (directory / FOLDER / f"{one}-tokens.npy").exists()]
+
+
+class Mapped:
+    """An array that was written, mapped: what is read of it becomes a tensor.
+
+    Another process gets the name of the file, and maps it as well.
+    """
+
+    def __init__(self, file: str) -> None:
+        self.file = file
+        # A change of it would stay in this process.
+        self.array = torch.from_numpy(np.load(file, mmap_mode="c"))
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __getitem__(self, place: int | slice) -> Tensor:
+        return self.array[place]
+
+    def __reduce__(self) -> tuple[type[Mapped], tuple[str]]:
+        return Mapped, (self.file,)
+
+
+def read_prepared(directory: Path, name: str) -> Mapped:
+    """An array that was written."""
+    return Mapped(str((directory / FOLDER / f"{name}.npy").resolve()))

@@ -12,11 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..config import flag, whole, word
 from ..errors import RefusedError
-from ..flags import flag, whole, word
-from . import prepared, rows, scores
-from .finetuning import FineTuning
-from .huggingface import config_of, flops_per_token, model_of, origin_of
+from ..task import split_of
+from . import rows, scores
+from .huggingface import FineTuning, config_of, flops_per_token, model_of, origin_of
 
 LABELS = "labels.txt"
 
@@ -24,9 +24,7 @@ LABELS = "labels.txt"
 class Texts:
     """Pairs (tokens of shape (length,), class), int64, of texts of different lengths."""
 
-    def __init__(
-        self, tokens: prepared.Mapped, ends: prepared.Mapped, labels: prepared.Mapped
-    ) -> None:
+    def __init__(self, tokens: rows.Mapped, ends: rows.Mapped, labels: rows.Mapped) -> None:
         self.tokens = tokens
         self.ends = ends
         self.labels = labels
@@ -62,14 +60,14 @@ class SequenceClassification(FineTuning):
             for split, of_split in splits.items()
         }
         labels = sorted(set(answers["train"]))
-        if unknown := set(answers["validation"]) - set(labels):
+        if unknown := set().union(*answers.values()).difference(labels):
             raise RefusedError(f"--label: {unknown.pop()!r} is among the held-out answers only")
         for split, of_split in splits.items():
             texts = (rows.fill("--text", self.text, row) for row in of_split)
-            prepared.write_tokens(directory, split, [self._encode(text) for text in texts])
+            rows.write_tokens(directory, split, [self._encode(text) for text in texts])
             numbers = np.array([labels.index(answer) for answer in answers[split]])
-            np.save(directory / prepared.FOLDER / f"{split}-labels.npy", numbers)
-        (directory / prepared.FOLDER / LABELS).write_text("\n".join(labels), encoding="utf-8")
+            np.save(directory / rows.FOLDER / f"{split}-labels.npy", numbers)
+        (directory / rows.FOLDER / LABELS).write_text("\n".join(labels), encoding="utf-8")
 
     def _encode(self, text: str) -> list[int]:
         encoded = self.tokens(text, truncation=True, max_length=self.length)
@@ -77,11 +75,11 @@ class SequenceClassification(FineTuning):
         return ids or [self.tokens.eos_token_id]
 
     def prepared(self, directory: Path) -> None:
-        text = (directory / prepared.FOLDER / LABELS).read_text(encoding="utf-8")
+        text = (directory / rows.FOLDER / LABELS).read_text(encoding="utf-8")
         self.labels = text.split("\n")
-        for split in ("train", "validation"):
+        for split in rows.prepared_splits(directory):
             parts = (f"{split}-{name}" for name in ("tokens", "ends", "labels"))
-            self.splits[split] = Texts(*(prepared.read(directory, part) for part in parts))
+            self.splits[split] = Texts(*(rows.read_prepared(directory, part) for part in parts))
 
     def describe(self) -> str:
         train, validation = (len(self.splits[name]) for name in ("train", "validation"))
@@ -107,7 +105,7 @@ class SequenceClassification(FineTuning):
         return model
 
     def dataset(self, split: str) -> Texts:
-        return self.splits[split]
+        return split_of(self.splits, split)
 
     def collate(self, samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
         """Padded to the longest text of the batch."""

@@ -1,0 +1,44 @@
+"""The examples train on two ranks of the launcher, as their first lines say."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.train.ranks import ROOT
+
+EXAMPLES = ROOT / "train" / "examples"
+
+
+def command_of(name: str, cwd: Path) -> str:
+    """Run the command that the docstring of an example shows; what it printed."""
+    (line,) = re.findall(r"^    python (-m spawnlaunch .*)$", (EXAMPLES / name).read_text(), re.M)
+    words = line.replace("train/examples", str(EXAMPLES)).split()
+    done = subprocess.run(
+        [sys.executable, *words], cwd=cwd, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_plain_script_learns(tmp_path: Path) -> None:
+    said = command_of("plain_ddp.py", tmp_path)
+    found = [float(number) for number in re.findall(r"epoch \d: accuracy (0\.\d+)", said)]
+    assert len(found) == 6
+    assert found[-1] > 0.9
+
+
+def test_the_same_as_a_task_learns_as_well(tmp_path: Path) -> None:
+    command_of("as_task.py", tmp_path)
+    (out,) = (tmp_path / "runs").iterdir()
+    found = json.loads((out / "evaluation.json").read_text())
+    assert found["step"] == 6 * 960 // 32
+    assert found["validation"]["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize("name", ["plain_ddp.py"])
+def test_the_first_script_is_short(name: str) -> None:
+    assert len((EXAMPLES / name).read_text().splitlines()) <= 75

@@ -1,0 +1,235 @@
+"""How a worker ends.
+
+    cause                    what is printed             status
+    the run is complete      its result, by rank 0       0
+    RefusedError             one line                    2
+    StoppedError             one line, by rank 0         1
+    any other exception      its whole traceback         1
+    SIGINT (Ctrl-C)          one line, by rank 0         130
+    preempted, and saved     one line, by rank 0         75
+
+It is preempted by SIGUSR1 or SIGTERM (Slurm: --signal=USR1@120, scancel, the end of the time), by
+the deadline of --max-time, or by SLURM_JOB_END_TIME, in seconds since 1970 (srun(1), "OUTPUT
+ENVIRONMENT"). A handler does nothing but note the signal, which may come twice and to every process
+of the step. The ranks compare their notes at the end of a step, so that all of them save the same
+step.
+
+After a complete or a saved run threads are waited for and exit handlers run, but Python does not
+take itself apart: gloo's threads may still be there, and then they abort the process.
+
+A worker that met an exception may have peers in a collective that will never complete, and its own
+exit handlers may wait for them. So it does not run them: os._exit leaves at once, the connections
+close, and the peers learn of it. Before that it leaves a file for the launcher, where one wants it.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
+from typing import NoReturn
+
+from .config import seconds
+from .errors import speaks
+
+SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
+MARGIN_S = 60.0  # kept for the last save, but at most
+MARGIN_SHARE = 0.1  # of the time that was given
+MOST_RESTARTS = (
+    1000  # of a Slurm job; without a bound one that is always preempted goes on for ever
+)
+
+_noted: list[str] = []
+
+
+def note_signals() -> None:
+    """From now on SIGUSR1 and SIGTERM ask for a save, however often they come."""
+    for number in SIGNALS:
+        signal.signal(number, _note)
+
+
+def _note(number: int, _frame: object) -> None:
+    _noted.append(signal.Signals(number).name)
+
+
+class Deadline:
+    """When this process has to begin its last save; ``started`` and the rest are Unix times."""
+
+    def __init__(self, max_time: str | None, environ: Mapping[str, str], started: float) -> None:
+        ends: list[tuple[float, str]] = []
+        if max_time is not None:
+            ends.append((started + seconds(max_time), "the time of --max-time"))
+        slurm = environ.get("SLURM_JOB_END_TIME", "")
+        if slurm.isdecimal():
+            ends.append((float(slurm), "the time of the Slurm job"))
+        end, self.name = min(ends, default=(float("inf"), ""))
+        self.at = end - min(MARGIN_S, MARGIN_SHARE * max(0.0, end - started))
+
+    def is_over(self) -> bool:
+        """Whether this process wants to stop."""
+        return bool(self.reason())
+
+    def reason(self) -> str:
+        """Why this process wants to stop; nothing if it does not."""
+        if _noted:
+            return _noted[0]
+        return self.name if time.time() >= self.at else ""
+
+
+@contextmanager
+def deaf_children() -> Iterator[None]:
+    """Processes started in here never see the signals: Slurm sends them to every process.
+
+    A blocked signal stays blocked in children, from their first instruction on and across exec.
+    This process hears at the end what was sent in between.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    # When multiprocessing starts its tracker, it unblocks SIGTERM and SIGINT in the starting thread
+    # whether they were blocked or not. So it comes first, and they are blocked again. The tracker
+    # cleans up what a rank left that ended in haste, and need not complain of it.
+    warnings = os.environ.get("PYTHONWARNINGS", "")
+    quiet = f"{warnings},ignore:resource_tracker:UserWarning".lstrip(",")
+    # Helpers are "python -c", which would take a signal.py of the working directory for Python's.
+    with _environment(PYTHONSAFEPATH="1"):
+        with _environment(PYTHONWARNINGS=quiet):
+            resource_tracker.ensure_running()
+        signal.pthread_sigmask(signal.SIG_SETMASK, before | SIGNALS)
+        try:
+            yield
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _environment(**changes: str) -> Iterator[None]:
+    """What starts in here has these variables."""
+    before = {name: os.environ.get(name) for name in changes}
+    os.environ.update(changes)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+def requeue(environ: Mapping[str, str], status: int) -> str:
+    """Put this Slurm job back into its queue; what came of it, in one line."""
+    job = environ.get("SLURM_JOB_ID", "")
+    if not job:
+        return "not requeued: there is no SLURM_JOB_ID, so this is no Slurm job"
+    scontrol = shutil.which("scontrol")
+    if scontrol is None:
+        return (
+            "not requeued: there is no scontrol here, as in a container; write in the batch script "
+            f'behind srun: [ $? -eq {status} ] && [ "${{SLURM_RESTART_COUNT:-0}}" -lt '
+            f"{MOST_RESTARTS} ] && scontrol requeue $SLURM_JOB_ID"
+        )
+    restarts = environ.get("SLURM_RESTART_COUNT", "")
+    if restarts.isdigit() and int(restarts) >= MOST_RESTARTS:
+        return f"not requeued: the Slurm job {job} has been started anew {MOST_RESTARTS} times"
+    done = subprocess.run([scontrol, "requeue", job], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return f"not requeued: scontrol requeue {job}: {done.stderr.strip()}"
+    return f"requeued the Slurm job {job}"
+
+
+CRASHED = 1
+# sysexits.h: EX_TEMPFAIL, "temporary failure; user is invited to retry". A launcher or a batch
+# script that sees it starts the same command again, with --resume auto.
+PREEMPTED = 75
+INTERRUPTED = 128 + signal.SIGINT
+
+TURN_S = 0.05  # for another thread to have its turn
+
+
+def leave_on_interrupt() -> None:
+    """From now on SIGINT ends this process with status 130, whatever it is doing.
+
+    Python would raise KeyboardInterrupt in the main thread once that returns from C, and one that
+    waits in a collective for a lost peer does not return. So SIGINT is blocked, in this thread and
+    in those started later, and one thread does nothing but wait for it. A child process inherits
+    the blocked signal.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        return  # as a shell has it for jobs in the background; not ours to change
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    threading.Thread(target=_wait_for_interrupt, name="interrupt", daemon=True).start()
+
+
+def _wait_for_interrupt() -> None:
+    signal.sigwait({signal.SIGINT})
+    if speaks():
+        # The terminal may show half a line: the progress bar.
+        start = "\n" if sys.stderr.isatty() else ""
+        os.write(2, f"{start}train: interrupted\n".encode())
+    os._exit(INTERRUPTED)
+
+
+def leave(status: int) -> NoReturn:
+    """Exit when all is done, with handlers for signals in place until the last moment.
+
+    An interpreter that is taken down gives them up before it ends. Slurm sends SIGTERM to the
+    rest of a step when its first task has ended with 75 (srun --kill-on-bad-exit), and that must
+    not change their status.
+    """
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon:
+            thread.join()
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def crash(error: BaseException) -> NoReturn:
+    """Print the traceback of ``error`` in one piece and leave with status 1."""
+    # An interrupt that all ranks got may have ended a peer before the thread that waits for ours
+    # had its turn: then this is no error but the interrupt.
+    time.sleep(TURN_S)
+    told = "".join(traceback.format_exception(error))
+    write_error_file(error, told)
+    sys.stdout.flush()
+    sys.stderr.write(told)
+    sys.stderr.flush()
+    os._exit(CRASHED)
+
+
+def stop(reason: Exception) -> NoReturn:
+    """Leave with status 1 for a reason that all ranks share, and that rank 0 tells."""
+    write_error_file(reason, str(reason))
+    sys.stdout.flush()
+    if speaks():
+        sys.stderr.write(f"train: error: {reason}\n")
+        sys.stderr.flush()
+    os._exit(CRASHED)
+
+
+def write_error_file(error: BaseException, told: str) -> None:
+    """Tell the launcher, as torch.distributed.elastic.multiprocessing.errors.record does.
+
+    It reads the file named by TORCHELASTIC_ERROR_FILE and shows the error of the rank that failed
+    first. A file that cannot be written is no reason to lose the traceback.
+    """
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
+    if not path:
+        return
+    extra = {"py_callstack": told, "timestamp": str(int(time.time()))}
+    message = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"message": message}, file)
+    except OSError as problem:
+        sys.stderr.write(f"train: cannot write {path}: {problem.strerror}\n")

@@ -1,0 +1,397 @@
+"""What a run tells while it goes on, and at its end: on the screen, in files, and to trackers.
+
+Communication that runs beside the backward pass costs nothing. What costs is the time from the
+moment the last gradients were handed to the network until they are back, and that is what counts
+as waiting here. On a CUDA or ROCm device the marks are events in its queue, so that looking at the
+clock makes nobody wait; they are read when a line is logged.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from operator import mul
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from .config import Config
+from .distributed import World, from_every_rank
+from .errors import RefusedError, StoppedError
+from .exit import deaf_children
+from .schedule import Progress
+from .screen import Screen
+
+if TYPE_CHECKING:
+    from .learner import Step
+
+
+class Split(NamedTuple):
+    """Mean seconds per step of this rank."""
+
+    data: float
+    compute: float
+    wait: float
+
+
+class Clock:
+    """Marks of the steps since the last ``split``."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.on_gpu = device.type == "cuda"
+        self.data_s = 0.0
+        self.steps: list[tuple[Any, Any, Any, Any]] = []
+        self.begun = self.last_sent = self.done = self.back = self._mark()
+        self.asked_at = time.perf_counter()
+
+    def _mark(self) -> Any:
+        if not self.on_gpu:
+            return time.perf_counter()
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        return event
+
+    def start(self) -> None:
+        """A step begins, and asks for its first batch."""
+        self.begun = self._mark()
+        self.asked_at = time.perf_counter()
+        self.last_sent = None
+
+    def have_data(self) -> None:
+        """A batch is there."""
+        self.data_s += time.perf_counter() - self.asked_at
+
+    def sent(self) -> None:
+        """A bucket of gradients goes to the network."""
+        self.last_sent = self._mark()
+
+    def computed(self) -> None:
+        """A backward pass is over; the next batch of the step is asked for."""
+        self.asked_at = time.perf_counter()
+        self.done = self._mark()
+
+    def received(self) -> None:
+        """Everything from the other ranks is here."""
+        self.back = self._mark()
+
+    def stop(self) -> None:
+        """The step is over."""
+        self.steps.append((self.begun, self.last_sent or self.done, self.back, self._mark()))
+
+    def wait_for_device(self) -> None:
+        """Until what was queued there is done."""
+        if self.on_gpu:
+            torch.cuda.synchronize()
+
+    def split(self) -> Split:
+        """The means since the last call; waits for the device."""
+        count = max(1, len(self.steps))
+        self.wait_for_device()
+        wait = sum(self._between(sent, back) for _, sent, back, _ in self.steps)
+        whole = sum(self._between(begun, end) for begun, _, _, end in self.steps)
+        # The device's queue may be busy while Python waits for data, so that they can overlap.
+        compute = max(0.0, whole - wait - self.data_s)
+        split = Split(self.data_s / count, compute / count, wait / count)
+        self.steps, self.data_s = [], 0.0
+        return split
+
+    def _between(self, first: Any, second: Any) -> float:
+        if self.on_gpu:
+            return float(first.elapsed_time(second)) / 1e3
+        return float(second - first)
+
+
+class Metrics:
+    """One JSON object a line, each appended in one write, so that a reader sees whole lines.
+
+    Without a path nothing is written, which is how every rank but 0 keeps its metrics.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def write(self, values: Mapping[str, Any]) -> None:
+        """Append the values; a number that is not finite becomes null, as JSON has no other way."""
+        if self.path is None:
+            return
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({name: known(value) for name, value in values.items()}) + "\n")
+
+    def go_back_to(self, step: int, evaluated: bool) -> None:
+        """Forget what came after ``step``, and its validation too where that is done again."""
+        if self.path is None:
+            return
+        kept = [line for line in read(self.path) if _before(line, step, evaluated)]
+        part = self.path.with_name(self.path.name + ".part")
+        with part.open("w", encoding="utf-8") as file:
+            file.writelines(json.dumps(line) + "\n" for line in kept)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(self.path)
+
+
+def _before(line: Mapping[str, Any], step: int, evaluated: bool) -> bool:
+    at = int(line["step"])
+    return at < step or (at == step and (evaluated or "validation_loss" not in line))
+
+
+def known(value: Any) -> Any:
+    """The value, or None for a number that JSON has no way to write."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def read(path: Path) -> list[dict[str, Any]]:
+    """The lines of a metrics file, without what a killed run or machine left half written."""
+    lines = []
+    for text in path.read_bytes().split(b"\n")[:-1]:
+        try:
+            line = json.loads(text)
+        except ValueError:
+            continue
+        if isinstance(line, dict) and "step" in line:
+            lines.append(line)
+    return lines
+
+
+class Trackers:
+    """Whatever was asked for; nothing by default."""
+
+    def __init__(self, config: Config, out: Path, world: World) -> None:
+        self.board: Any = None
+        self.run: Any = None
+        if config.tensorboard:
+            # On every rank, so that all refuse together where it is not installed.
+            tensorboard = _need("torch.utils.tensorboard")
+            if world.rank == 0:
+                self.board = tensorboard.SummaryWriter(str(out / "tensorboard"))
+        if config.wandb is not None:
+            self.run = _wandb_run(config.wandb, config, out, world)
+
+    def log(self, step: int, shared: Mapping[str, Any], own: Mapping[str, float]) -> None:
+        """Numbers of a step: those that all ranks share, and those of this rank."""
+        numbers = {name: value for name, value in shared.items() if isinstance(value, float)}
+        if self.board is not None:
+            for name, value in numbers.items():
+                self.board.add_scalar(name, value, step)
+        if self.run is not None:
+            self.run.log({**numbers, **own}, step=step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self.board is not None:
+            self.board.close()
+        if self.run is not None:
+            self.run.finish()
+
+
+def _wandb_run(project: str, config: Config, out: Path, world: World) -> Any:
+    """One run per rank in one group, so that a slow rank can be seen beside the others.
+
+    The id is the same after a resume, so that its numbers go on in the same run.
+    """
+    directory = out / "wandb" / f"rank-{world.rank}"
+    directory.mkdir(parents=True, exist_ok=True)
+    wandb = _need("wandb")
+    # Its own process has to outlive the signal that asks the training to save.
+    with deaf_children():
+        return wandb.init(
+            project=project,
+            group=out.name,
+            name=f"rank-{world.rank}",
+            id=f"{out.name}-{world.rank}",
+            dir=str(directory),
+            resume="allow",
+            config={**asdict(config), "rank": world.rank, "world_size": world.size},
+            settings={"silent": world.rank > 0},  # every rank would print the same summary
+        )
+
+
+def _need(module: str) -> Any:
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise RefusedError(
+            f"{module} is not installed; type pip install 'spawnlaunch[tracking]'", shared=True
+        ) from error
+
+
+MIB = 1 << 20
+# What lines of metrics have besides the report of a task, and throughput in its own terms.
+OWN = frozenset(
+    (
+        *("step", "samples", "loss", "lr", "gradient_norm", "validation_loss", "seconds"),
+        *("samples_per_second", "tflops", "mfu", "slowest"),
+        *(f"{part}_s" for part in Split._fields),
+    )
+)
+
+
+class Sizes(NamedTuple):
+    """What the log has to know of a run."""
+
+    steps: int
+    every: int  # steps between two lines
+    global_batch: int  # samples per step
+    unit: str  # of the loss, with a space before it
+    counted: str  # what the count of a loss counts; "" if the task does not say
+    flops_per_sample: float | None
+    peak_flops: float | None  # of all devices together, per second
+
+
+class Log:
+    """Numbers of the steps since the last line, and where they go."""
+
+    def __init__(
+        self, screen: Screen, metrics: Metrics, trackers: Trackers, sizes: Sizes, clock: Clock
+    ) -> None:
+        self.screen = screen
+        self.metrics = metrics
+        self.trackers = trackers
+        self.sizes = sizes
+        self.clock = clock
+        self.hosts = from_every_rank(socket.gethostname())
+        self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
+        self.timed = 0
+        self.timed_s = 0.0
+        self.splits: list[tuple[int, list[Split]]] = []
+
+    def step(self, at: Progress, result: Step, lr: float, took_s: float) -> None:
+        """Note the global loss sum and count of a step; tell the mean when it is due.
+
+        Until then they stay on the device: reading one makes the device wait for Python. A step
+        that changed no weight is not in the mean.
+        """
+        self.window += torch.where(result.finite, result.totals[:2], 0.0)
+        self.timed += 1
+        self.timed_s += took_s
+        if at.step % self.sizes.every and at.step != self.sizes.steps:
+            self.screen.progress(at.step, self.sizes.steps)
+            return
+        loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
+        own = self.clock.split()
+        splits = from_every_rank(own)
+        self.splits.append((self.timed, splits))
+        speed = self.timed * self.sizes.global_batch / self.timed_s
+        numbers: dict[str, Any] = {
+            "step": at.step,
+            "samples": at.samples,
+            "loss": loss_sum / count if count else math.nan,
+            "lr": lr,
+            "gradient_norm": norm,
+            "samples_per_second": round(speed, 1),
+            **self._rates(speed, count),
+            "seconds": round(at.seconds, 3),
+            **spread(splits),
+            "slowest": f"rank {slowest(splits)} on {self.hosts[slowest(splits)]}",
+        }
+        self.metrics.write(numbers)
+        self.trackers.log(at.step, numbers, own._asdict())
+        self.screen.progress(at.step, self.sizes.steps, self._note(numbers))
+        self.window.zero_()
+        self.timed, self.timed_s = 0, 0.0
+
+    def _rates(self, samples_per_s: float, count: float) -> dict[str, float]:
+        """Throughput in the task's own terms, and in operations where their number is known."""
+        rates = {}
+        if self.sizes.counted:
+            samples = self.timed * self.sizes.global_batch
+            rates[f"{self.sizes.counted}_per_second"] = round(count / samples * samples_per_s, 1)
+        if self.sizes.flops_per_sample:
+            flops = self.sizes.flops_per_sample * samples_per_s
+            rates["tflops"] = round(flops / 1e12, 4)
+            if self.sizes.peak_flops:
+                rates["mfu"] = round(flops / self.sizes.peak_flops, 4)
+        return rates
+
+    def _note(self, numbers: Mapping[str, Any]) -> str:
+        note = f"loss {numbers['loss']:.3f}{self.sizes.unit}  lr {numbers['lr']:.1e}"
+        note += f"  norm {numbers['gradient_norm']:.2g}"
+        note += f"  {numbers['samples_per_second']:.0f} samples/s"
+        if rate := numbers.get(f"{self.sizes.counted}_per_second"):
+            note += f"  {rate:,.0f} {self.sizes.counted}/s"
+        if utilisation := numbers.get("mfu"):
+            note += f"  MFU {utilisation:.0%}"
+        return note
+
+    def validation(self, at: Progress, loss: float, report: Mapping[str, float]) -> None:
+        """Tell the validation loss and what the task measured."""
+        if taken := OWN.intersection(report):
+            raise StoppedError(
+                f"report() of the task returns {min(taken)!r}, which the log has itself; give it "
+                "another name"
+            )
+        numbers = {"step": at.step, "samples": at.samples, "validation_loss": loss, **report}
+        self.metrics.write(numbers)
+        self.trackers.log(at.step, numbers, {})
+        said = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
+        if at.step < self.sizes.steps or said:
+            text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{said}"
+            self.screen.line(text)
+
+    def summary(self, peaks: list[int]) -> None:
+        """The mean step in parts, and ``peaks``, the most memory of each rank in bytes."""
+        self.screen.close()
+        if self.splits:
+            self.screen.line(describe(mean_splits(self.splits), self.hosts))
+        rank = peaks.index(max(peaks))
+        self.screen.line(f"peak memory {peaks[rank] / MIB:,.0f} MiB, on rank {rank}")
+
+    def state(self) -> dict[str, Any]:
+        """What a resumed run needs for the same next line."""
+        return {"window": self.window.cpu().clone(), "timed": self.timed, "timed_s": self.timed_s}
+
+    def load(self, state: Mapping[str, Any]) -> None:
+        """Go on from what ``state`` returned."""
+        self.window.copy_(state["window"])
+        self.timed, self.timed_s = state["timed"], state["timed_s"]
+
+
+def brief(report: Mapping[str, float]) -> dict[str, float]:
+    """The measures that fit on a line: those of single classes have a slash in their names."""
+    return {name: value for name, value in report.items() if "/" not in name}
+
+
+def spread(splits: list[Split]) -> dict[str, Any]:
+    """Minimum, median and maximum over the ranks of each part of a step."""
+    parts: dict[str, Any] = {}
+    for name in Split._fields:
+        values = [getattr(split, name) for split in splits]
+        parts[f"{name}_s"] = [round(f(values), 6) for f in (min, median, max)]
+    return parts
+
+
+def mean_splits(windows: list[tuple[int, list[Split]]]) -> list[Split]:
+    """The mean of each rank over windows of different numbers of steps."""
+    steps = sum(count for count, _ in windows)
+    per_rank = zip(*(splits for _, splits in windows), strict=True)
+    counts = [count for count, _ in windows]
+    return [
+        Split(*(sum(map(mul, counts, part)) / steps for part in zip(*splits, strict=True)))
+        for splits in per_rank
+    ]
+
+
+def slowest(splits: list[Split]) -> int:
+    """The rank that kept the others waiting: it had most to do itself."""
+    busy = [split.data + split.compute for split in splits]
+    return busy.index(max(busy))
+
+
+def describe(splits: list[Split], hosts: list[str]) -> str:
+    """The parts of a mean step as one line, in milliseconds."""
+    names = ("data", "forward and backward", "waiting for ranks")
+    parts = []
+    for name, field in zip(names, Split._fields, strict=True):
+        ms = [1e3 * getattr(split, field) for split in splits]
+        parts.append(f"{name} {median(ms):.1f} ({min(ms):.1f} to {max(ms):.1f})")
+    rank = slowest(splits)
+    return f"a step in ms: {', '.join(parts)}; slowest: rank {rank} on {hosts[rank]}"
