@@ -170,8 +170,11 @@ def bare(work: Work) -> None:
             losses.zero_()
 
 
-def trainer(work: Work) -> None:
-    """The Trainer of Hugging Face transformers as it is by default, without its checkpoints."""
+def trainer(work: Work, **settings: Any) -> None:
+    """The Trainer of Hugging Face transformers, without its checkpoints.
+
+    By default it searches in every step for parameters that were not used.
+    """
     import torch
     import torch.nn.functional as F
     from transformers import Trainer, TrainingArguments
@@ -203,15 +206,28 @@ def trainer(work: Work) -> None:
         report_to=[],
         disable_tqdm=True,
         remove_unused_columns=False,
+        **settings,
     )
     samples: Any = work.samples
     Trainer(WithLoss(), arguments, collate, samples).train()
+
+
+def quick_trainer(work: Work) -> None:
+    """The same with what it does not need for this model switched off."""
+    trainer(
+        work,
+        ddp_find_unused_parameters=False,
+        ddp_broadcast_buffers=False,
+        dataloader_pin_memory=False,
+        logging_nan_inf_filter=False,
+    )
 
 
 ARMS: dict[str, Callable[[Work], None]] = {
     "ours": ours,
     "bare": bare,
     "trainer": trainer,
+    "quick_trainer": quick_trainer,
 }
 
 

@@ -2,14 +2,15 @@
 
     python -m benchmarks.train_loop [--rounds 100] [--shapes LAYERS,WIDTH,CONTEXT ...] [--write]
 
-Two ranks on two CPUs, the same model on the same text. The three run at the same time, each in its
+Two ranks on two CPUs, the same model on the same text. They run at the same time, each in its
 own two processes, but take turns: in every round each trains for TURN steps while the others sleep,
 in another order each time. So what else the machine does, and how fast it is just then, hits all
 of them, and a ratio is taken within a round. Turns are short and many, for a machine is slow for
 seconds at a time. Each has FIRST_TURNS before the first round.
 
 What a loop costs is a time per step, so it shows on a model whose steps are short: the first shape
-is one, and has the goals. The second is the bundled model as it is by default.
+is one. The second is the bundled model as it is by default. The Trainer has two rows: by default it
+searches for unused parameters in every step; the other has that and the like switched off.
 """
 
 import json
@@ -32,14 +33,20 @@ from spawnlaunch.bench.stats import Comparison
 
 ROUNDS = 100
 SHAPES = ("3,64,64", "5,128,128")  # layers, width and context of the bundled model
-NAMES = {"ours": "train", "bare": "written by hand", "trainer": "Trainer of transformers"}
+NAMES = {
+    "ours": "train",
+    "bare": "written by hand",
+    "trainer": "Trainer of transformers",
+    "quick_trainer": "Trainer at its quickest",
+}
 TOLD_EVERY = 10  # rounds
 PARTS = ("data", "compute", "wait")
-OF_BARE, OF_TRAINER = 0.98, 1.08  # what ours is to reach
+# What the lower end of the interval is to reach, of each shape.
+OF_BARE, OF_TRAINER = (0.97, 0.97), (1.03, 0.99)
 
 
 class Arm(NamedTuple):
-    """One of the three: its processes, and the directory that rank 0 writes to."""
+    """One of them: its processes, and the directory that rank 0 writes to."""
 
     name: str
     scratch: Path
@@ -128,15 +135,16 @@ def section(shapes: list[Measured]) -> Section:
         + ", ".join(f"{part} {1e3 * seconds:.2f}" for part, seconds in one.split.items())
         for one in shapes
     )
-    goals = (("bare", OF_BARE), ("trainer", OF_TRAINER))
+    goals = (("bare", OF_BARE), ("quick_trainer", OF_TRAINER))
     return Section(
         "train_loop",
         "The training loop",
         f"""The same model (layers, width, context) on the same text, {RANKS} ranks on {RANKS} CPUs,
         {len(shapes[0].speeds["ours"])} rounds of {TURN} steps. A share is the median of the rounds'
         shares; behind it stands its 95 % interval by bootstrap. What a loop costs is a time per
-        step: it shows where steps are short, as in the first shape, which has the goals. A step of
-        ours in ms, {splits}.""",
+        step: it shows where steps are short, as in the first shape. The goals are for the lower
+        end of the interval. By default the Trainer searches for unused parameters in every step.
+        A step of ours in ms, {splits}.""",
         ["model", "loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],
         [
             [
@@ -150,8 +158,9 @@ def section(shapes: list[Measured]) -> Section:
             for name, speed in one.speeds.items()
         ],
         [
-            Goal(f"Of {NAMES[name]}", shapes[0].share_of(name).ratio, limit, at_least=True)
-            for name, limit in goals
+            Goal(f"Of {NAMES[name]}, {one.shape}", one.share_of(name).low, limit, at_least=True)
+            for name, limits in goals
+            for one, limit in zip(shapes, limits, strict=False)
         ],
     )
 

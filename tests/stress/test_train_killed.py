@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.train.killing import kill_and_resume
+from tests.train.killing import kill_and_resume, kill_one_and_resume
 
 
 @pytest.mark.stress
@@ -16,3 +16,17 @@ def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(
     hits = kill_and_resume(tmp_path, world, steps=400, kills=20, seed=world, loaders=loaders)
     print(f"{hits} of 20 kills hit a run of {world} ranks, {loaders} loaders each, under way")
     assert hits >= 18
+
+
+@pytest.mark.stress
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("world", [2, 3])
+def test_20_kills_of_ranks_and_of_the_launcher_leave_the_weights_bit_for_bit(
+    tmp_path: Path, world: int
+) -> None:
+    """With loader processes, and samples that are augmented at random."""
+    of_ranks, of_launcher = kill_one_and_resume(
+        tmp_path, world, steps=400, kills=20, seed=world, loaders=2
+    )
+    print(f"{of_ranks} kills of ranks and {of_launcher} of the launcher hit a run under way")
+    assert of_ranks + of_launcher >= 18

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import signal
+import subprocess
+import sys
 import time
+import uuid
 from pathlib import Path
 
 import torch
 
 from spawnlaunch.train.checkpoint import all_in, damage
-from tests.train.ranks import ON_TEXT, Ended, complete, finish, history, start, until
+from tests.support.processes import processes_with
+from tests.support.processes import until as wait_until
+from tests.train.ranks import (
+    ON_TEXT,
+    ROOT,
+    Ended,
+    complete,
+    environment,
+    finish,
+    history,
+    start,
+    until,
+)
 
 # Buckets of 1 MiB hold the gradients of a few layers, so that there are several of them; a
 # checkpoint every third step is being written for most of the time.
@@ -81,6 +98,73 @@ def kill_and_resume(
     assert weights(cwd / "killed") == weights(cwd / "whole")
     assert not list((cwd / "killed").glob("*.part"))
     return hits
+
+
+def kill_one_and_resume(
+    cwd: Path, world: int, steps: int, kills: int, seed: int, loaders: int
+) -> tuple[int, int]:
+    """As ``kill_and_resume``, under the launcher: each time a rank of it is killed, or itself.
+
+    Returns how many kills hit a rank, and how many the launcher, of a run under way.
+    """
+    (cwd / "noisy.py").write_text(NOISY)
+    flags = (*FLAGS, "--task", "noisy.py:Noisy", "--steps", str(steps))
+    began = time.monotonic()
+    complete(world, *flags, "--out", "whole", cwd=cwd)
+    whole_s = time.monotonic() - began
+    flags = (*flags, "--loader-workers", str(loaders), "--out", "killed")
+    moments, hits = random.Random(seed), [0, 0]
+    for number in range(kills):
+        mark = f"KILLED={uuid.uuid4().hex}"
+        launcher = launch(world, mark, *flags, cwd=cwd)
+        lines = iter(launcher.stdout.readline, "")  # type: ignore[union-attr]
+        under_way = any(line.startswith("[0] writing to") for line in lines)
+        time.sleep(moments.uniform(0, 2 * whole_s / kills))
+        ranks = ranks_of(mark)
+        of_launcher = number % 3 == 0  # a run has more ranks than launchers
+        victim = launcher.pid if of_launcher or not ranks else moments.choice(ranks)
+        hits[of_launcher] += under_way and launcher.poll() is None
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(victim, signal.SIGKILL)
+        launcher.communicate()
+        until_gone(mark)
+        assert [damage(path) for path in all_in(cwd / "killed")] == [""] * len(
+            all_in(cwd / "killed")
+        )
+    complete(world, *flags, cwd=cwd)
+    assert history(cwd / "killed") == history(cwd / "whole")
+    assert weights(cwd / "killed") == weights(cwd / "whole")
+    assert not list((cwd / "killed").glob("*.part"))
+    return hits[0], hits[1]
+
+
+def launch(world: int, mark: str, *flags: str, cwd: Path) -> subprocess.Popen[str]:
+    """The launcher with these ranks of the loop, whose processes all have the mark."""
+    name, _, value = mark.partition("=")
+    words = ("--nproc", str(world), "--quiet", "--", *flags)
+    return subprocess.Popen(
+        [sys.executable, "-m", "spawnlaunch", *words],
+        cwd=cwd,
+        env=environment(0, 0, 0, **{name: value, "PYTHONPATH": str(ROOT)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+
+
+def until_gone(mark: str) -> None:
+    wait_until(lambda: not processes_with(mark), f"all processes with {mark} have ended")
+
+
+def ranks_of(mark: str) -> list[int]:
+    """The ranks among the processes with this mark, as their command lines tell."""
+    found = []
+    for pid in processes_with(mark):
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if len(words) > 2 and words[1] == b"-u" and words[2].endswith(b"train/__main__.py"):
+                found.append(pid)
+    return found
 
 
 def weights(out: Path) -> dict[str, bytes]:

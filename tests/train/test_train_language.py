@@ -50,9 +50,10 @@ def test_a_target_is_the_byte_after_its_input() -> None:
 
 
 def test_the_held_out_tenth_is_the_end_of_the_text_and_never_trained_on(task: Language) -> None:
-    train, validation = task.texts["train"], task.texts["validation"]
-    assert bytes(torch.cat((train, validation)).tolist()) == help_topics()
-    assert len(validation) == len(help_topics()) // 10
+    train, validation, test = (task.texts[name] for name in ("train", "validation", "test"))
+    assert bytes(torch.cat((train, validation, test)).tolist()) == help_topics()
+    assert len(validation) + len(test) == len(help_topics()) // 10
+    assert len(test) == len(help_topics()) // 20
     samples = task.dataset("train")
     _, last = samples[len(samples) - 1]
     assert last[0] == train[-1]

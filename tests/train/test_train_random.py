@@ -1,5 +1,6 @@
 """What samples draw depends on the seed and their place in the run, and on nothing else."""
 
+import itertools
 import json
 import random
 from pathlib import Path
@@ -76,7 +77,8 @@ def drawn(cwd: Path, world: int, loaders: int) -> Drawn:
     model = []
     for rank in range(world):
         lines: list[Any] = [*map(json.loads, (cwd / f"rank{rank}.jsonl").read_text().splitlines())]
-        lines = lines[1:] if world > 1 else lines  # the first is the pass that arranges buckets
+        # Before the first step the first batch is looked at, and buckets are arranged.
+        lines = list(itertools.dropwhile(lambda line: not line[0], lines))[world > 1 :]
         for training, samples, _ in lines:
             rows[training] += map(tuple, samples)
         model.append([noise for training, _, noise in lines if training])

@@ -9,7 +9,7 @@ import pytest
 
 from spawnlaunch.train.errors import RefusedError
 from spawnlaunch.train.saving import find
-from tests.train.killing import FLAGS, kill_and_resume
+from tests.train.killing import FLAGS, kill_and_resume, kill_one_and_resume
 from tests.train.past import PAST
 from tests.train.ranks import complete, history, metrics, run
 
@@ -44,6 +44,17 @@ def flip_a_bit(file: Path) -> None:
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
 def test_a_killed_run_has_the_same_losses_bit_for_bit(tmp_path: Path, world: int) -> None:
     assert kill_and_resume(tmp_path, world, steps=24, kills=2, seed=world) > 0
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("world", [2, 3])
+def test_a_run_whose_rank_or_launcher_is_killed_goes_on_bit_for_bit(
+    tmp_path: Path, world: int
+) -> None:
+    of_ranks, of_launcher = kill_one_and_resume(
+        tmp_path, world, steps=60, kills=4, seed=world, loaders=1
+    )
+    assert of_ranks + of_launcher > 0
 
 
 @pytest.mark.parametrize(
