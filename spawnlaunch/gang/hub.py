@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 STRIDE_S = 10.0  # the longest time that passes between two steps; what is more, the hub slept
 TURN_S = 5.0  # so often it is asked at least
 CERTAIN_S = 0.5  # the kernel closes a guard's connection before it kills its workers
-NOTICE_S = 3.0  # between the two ends' notice of a cut
 
 
 def step(hub: Hub, event: Event, now: float) -> tuple[Hub, list[Action]]:
@@ -157,7 +156,7 @@ def _of_another_hub(hub: Hub, conn: int, node: Node, at: float) -> Hub:
         node = node._replace(rank=hello.last)
     if hub.epoch == 0 and (hello.epoch or hello.lost_s):
         settings = hub.settings
-        wait_s = settings.lost_after_s + NOTICE_S + settings.longest_grace_s - hello.lost_s
+        wait_s = settings.lost_after_s + phases.NOTICE_S + settings.longest_grace_s - hello.lost_s
         free = at + max(0.0, wait_s)
         hub = hub._replace(orphans=free if hub.orphans is None else min(free, hub.orphans))
     return hub._replace(
@@ -176,7 +175,7 @@ def _gone(hub: Hub, conn: int, certain: bool, at: float, actions: list[Action]) 
     hub = hub._replace(nodes={c: other for c, other in hub.nodes.items() if c != conn})
     if node.state != BUSY or hub.phase == ENDED:
         return hub
-    wait_s = CERTAIN_S if certain else NOTICE_S + hub.settings.longest_grace_s
+    wait_s = CERTAIN_S if certain else phases.NOTICE_S + hub.settings.longest_grace_s
     host = node.hello.host
     fence = Fence(node.hello.who, host, node.hello.boot, at + wait_s)
     hub = hub._replace(fences=(*hub.fences, fence), lost=(*hub.lost, host))

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 TELL_S = 10.0  # between two lines that name who is missing
 CALL_S = 1.0  # for others to come, where no more are expected
+NOTICE_S = 3.0  # between the two ends' notice of a cut
 STACKS_S = 30.0  # for all nodes to show their stacks
 
 
@@ -24,7 +25,7 @@ def times(hub: Hub) -> Iterator[float]:
     yield from (node.heard + settings.dead_s for node in hub.nodes.values())
     if hub.phase == JOINING:
         yield from (fence.until for fence in hub.fences)
-        yield from (hub.told + TELL_S, hub.since + settings.join_s, hub.orphans or 0.0)
+        yield from (hub.told + TELL_S, hub.since + settings.join_s, _free(hub))
         if hub.called is not None:
             yield hub.called + _call_s(hub)
     elif hub.phase == STOPPING:
@@ -121,13 +122,25 @@ def _call_s(hub: Hub) -> float:
     return hub.settings.last_call_s if is_first else CALL_S
 
 
+def _free(hub: Hub) -> float:
+    """Until when workers of an epoch of another hub may run, on nodes that have not come.
+
+    A hub that may have come back does not know whether there was one: those that could tell it may
+    be cut off.
+    """
+    settings, free = hub.settings, hub.orphans or 0.0
+    if hub.epoch == 0 and settings.returns:
+        return max(free, hub.since + settings.lost_after_s + NOTICE_S + settings.longest_grace_s)
+    return free
+
+
 def _is_time(hub: Hub, at: float) -> bool:
     """Whether nobody else is worth waiting for, with enough there."""
     ready = roster.ready(hub.nodes).values()
     if len(ready) >= hub.settings.total:
         return True
     are_all_back = hub.size > 0 and sum(node.rank >= 0 for node in ready) >= hub.size
-    if hub.orphans is not None and not are_all_back and at < hub.orphans:
+    if not are_all_back and at < _free(hub):
         return False
     is_for_newcomers = hub.cause is not None and hub.cause.kind == "join"
     if are_all_back and not is_for_newcomers:

@@ -50,7 +50,7 @@ class Settings(NamedTuple):
     def for_members(self) -> dict[str, Any]:
         """The fields of a Welcome that every member takes over."""
         return {
-            "returns": self.returns or (self.is_elastic and self.max_restarts > 0),
+            "returns": self.returns,
             "beat_s": self.beat_s,
             "dead_s": self.dead_s,
             "join_s": self.join_s,

@@ -97,6 +97,9 @@ class Faults:
             self.comes_back(host, self.random.uniform(0.4, 30))
 
     def comes_back(self, host: Host, after: float) -> None:
+        """Started again; where nobody waits for a hub, its return would be another launch."""
+        if host.number == 0 and not self.sim.settings.returns:
+            return
         def back() -> None:
             self.pending -= 1
             host.powered = True

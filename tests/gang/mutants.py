@@ -27,7 +27,7 @@ class Mutant(NamedTuple):
 MUTANTS = (
     Mutant("fence after a loss", "hub", "fences=(*hub.fences, fence)", "fences=hub.fences"),
     Mutant("a certain loss has a fence too", "hub", "CERTAIN_S = 0.5", "CERTAIN_S = 0.0"),
-    Mutant("the fence has the grace in it", "hub", "NOTICE_S + hub.settings.longest_grace_s\n", "NOTICE_S\n"),
+    Mutant("the fence has the grace in it", "hub", "phases.NOTICE_S + hub.settings.longest_grace_s\n", "phases.NOTICE_S\n"),
     Mutant("another epoch's word is ignored", "hub", "message.epoch != hub.epoch or ", ""),
     Mutant("epochs begin above what was seen", "phases", "max(hub.epoch, hub.floor) + 1", "hub.epoch + 1"),
     Mutant("all stop before others start", "phases",
@@ -41,7 +41,8 @@ MUTANTS = (
     Mutant("a start is begun once, where nothing runs", "member", "if member.state != JOINED or start.epoch <= member.hello.epoch:", "if False:"),
     Mutant("stale stops", "member", "if stop.epoch != member.hello.epoch:", "if False:"),
     Mutant("orphans of another hub", "phases",
-           "if hub.orphans is not None and not are_all_back and at < hub.orphans:", "if False:"),
+           "if not are_all_back and at < _free(hub):", "if False:"),
+    Mutant("a hub that knows of none before it", "phases", "if hub.epoch == 0 and settings.returns:", "if False:"),
     Mutant("a hub's lost time", "hub", "hello.epoch or hello.lost_s", "False"),
     Mutant("the frozen are given up", "hub", "if at - node.heard >= hub.settings.dead_s:", "if False:"),
     Mutant("a clock that jumps", "hub", "max(0.0, passed - STRIDE_S) + min(0.0, passed)", "0.0"),

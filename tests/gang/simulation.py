@@ -50,6 +50,7 @@ class Connection:
     def __init__(self, host: Host, hub: HubProcess) -> None:
         self.host = host
         self.hub = hub
+        self.is_greeted = False  # the hub has had a hello on it
         self.open_here, self.open_there = True, True  # at the member, at the hub
         self.latest = {"up": 0.0, "down": 0.0}  # when the last message arrives
 
@@ -140,6 +141,10 @@ class Simulation:
     def at(self, after: float, call: Callable[[], None]) -> None:
         heapq.heappush(self.queue, (self.now + after, next(self.order), call))
 
+    def on_waking(self, host: Host, call: Callable[[], None]) -> None:
+        """In the order in which it came."""
+        heapq.heappush(self.queue, (host.frozen_until, next(self.order), call))
+
     def say(self, text: str) -> None:
         if self.trace:
             self.trace(f"{self.now:10.4f}  {text}")
@@ -222,10 +227,7 @@ class Simulation:
         if hub is None:
             return
         if host.frozen_until > self.now:
-            self.at(
-                host.frozen_until - self.now,
-                lambda: self.step_hub(event) if hub is self.hub else None,
-            )
+            self.on_waking(host, lambda: self.step_hub(event) if hub is self.hub else None)
             return
         before = hub.state
         hub.state, actions = self.hub_rules.step(hub.state, event, self.clock(host))
@@ -272,9 +274,8 @@ class Simulation:
             return
         if host.frozen_until > self.now:
             life = host.life
-            wait = host.frozen_until - self.now
             is_same = lambda: host.life == life  # noqa: E731
-            self.at(wait, lambda: self.step_member(host, event, over) if is_same() else None)
+            self.on_waking(host, lambda: self.step_member(host, event, over) if is_same() else None)
             return
         before = host.member
         host.member, actions = self.member_rules.step(host.member, event, self.clock(host))
@@ -393,7 +394,8 @@ class Simulation:
             if isinstance(message, Hello):
                 addr = f"10.0.0.{connection.host.number}"
                 local = connection.host.number == 0
-                if number not in self.hub.state.nodes:
+                if not connection.is_greeted:
+                    connection.is_greeted = True
                     self.step_hub(h.Came(number, message, addr, local))
             else:
                 self.worlds.before_hub_hears(number, message)

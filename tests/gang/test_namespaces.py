@@ -128,7 +128,7 @@ def test_a_spare_replaces_one_that_is_cut_off(network: Network, directory: Path)
 
 def test_one_that_was_cut_off_joins_again(network: Network, directory: Path) -> None:
     command = "[ $EPOCH = 1 ] && sleep 600; [ $EPOCH = 2 ] && sleep 600; true"
-    nodes = started(network, directory, command, least=2, max_restarts=1)
+    nodes = started(network, directory, command, least=2, max_restarts=1, returns=True)
     network.cut("c")
     nodes.wait_for("a", "launch", epoch=2)
     assert nodes.wait_for("b", "launch", epoch=2)["nnodes"] == 2

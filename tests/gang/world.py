@@ -255,7 +255,10 @@ class Worlds:
         host.exit = (status, cause)
         if cause and (cause.kind, cause.words) == ("absent", "the hub"):
             missed = self.sim.hub is None and host.came > (self.sim.ended or 0.0) - 6.0
-            self.check(missed or host.number in self.sim.faults.hurt, "an end: it found no hub")
+            self.check(
+                missed or host.number in self.sim.faults.hurt | self.sim.faults.frozen,
+                "an end: it found no hub",
+            )
             self.sim.faults.hurt.add(host.number)
         self.exits.append((host.number, status, cause))
         self.sim.seen[f"exit {cause.kind if cause else 'well'}"] += 1
