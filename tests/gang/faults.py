@@ -100,6 +100,7 @@ class Faults:
         """Started again; where nobody waits for a hub, its return would be another launch."""
         if host.number == 0 and not self.sim.settings.returns:
             return
+
         def back() -> None:
             self.pending -= 1
             host.powered = True
