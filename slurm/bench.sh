@@ -1,6 +1,6 @@
 #!/bin/bash
 # Which binding is best on these nodes? Runs the same work under several, in turns, and writes
-# bench-JOBID.json, which `python -m spawnlaunch.bench --show` prints again.
+# bench-JOBID.json, which `python -m spawnlaunch.bench --show` prints again, and says what to type.
 # Differs from tasks.sh: the bench runs in place of a script, and needs the nodes for itself.
 #
 #     sbatch bench.sh                        the bundled workloads
@@ -19,4 +19,10 @@
 
 export SLURM_KILL_BAD_EXIT=1
 
-srun --cpu-bind=none python -m spawnlaunch.bench --json "bench-$SLURM_JOB_ID.json" "$@"
+result="bench-$SLURM_JOB_ID.json"
+srun --cpu-bind=none python -m spawnlaunch.bench --budget 20m --json "$result" "$@" || exit
+
+# Nothing where the default is best, and status 3 where that is undecided. A script that goes on with
+# training has these two lines; --pick train is for that workload alone.
+flags=$(python -m spawnlaunch.bench --show "$result" --pick) || echo "keep the default until decided"
+echo "srun python -m spawnlaunch $flags train.py"

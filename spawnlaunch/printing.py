@@ -25,8 +25,8 @@ def print_page(text: str, program: str) -> int:
     return 0
 
 
-def print_error(message: str, program: str) -> None:
+def print_error(message: str, program: str, kind: str = "error") -> None:
     """A message on stderr, which may be closed or full as well: then there is the status alone."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
-            os.write(2, f"{program}: error: {message}\n".encode(errors="backslashreplace"))
+            os.write(2, f"{program}: {kind}: {message}\n".encode(errors="backslashreplace"))

@@ -80,7 +80,7 @@ def _look_back(options: BenchRequest) -> int:
     from spawnlaunch.bench import compare, result, table
 
     if options.compare:
-        old, new = map(result.read, options.compare)
+        old, new = ([result.read(path) for path in side] for side in options.compare)
         return print_page("\n".join(compare.page(old, new)), NAME)
     assert options.show is not None
     shown = result.read(options.show)
@@ -88,7 +88,11 @@ def _look_back(options: BenchRequest) -> int:
         from spawnlaunch.bench.plot import draw
 
         draw(shown, options.plot)
-    return print_page("\n".join(table.page(shown)), NAME)
+    if options.pick:
+        from spawnlaunch.bench.advice import advise, print_pick
+
+        return print_pick(advise(shown, options.chosen))
+    return print_page("\n".join(table.page(shown, options.chosen)), NAME)
 
 
 if __name__ == "__main__":

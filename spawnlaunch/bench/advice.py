@@ -1,77 +1,203 @@
-"""One line: what to type. Pure.
+"""What to type, by the size of what was measured. Pure.
 
-The default stays unless something beats it: an arm replaces it when it is better in more workloads
-than it is worse in.
+An arm is advised in place of the default if, over the workloads that count, the weighted mean of
+its log ratios to the default is above 0 for sure, and if it is for sure in none of them worse by
+MARGIN or more. `for sure` is by the intervals of the page, which hold together; that of the mean
+has the squares of their distances added (Zou and Donner, Statistics in Medicine 27, 2008). Among
+several such arms it is the one with the best mean. An arm that the page shows to be worse by more
+than MARGIN in a workload that does not count is not advised either. Controls never are.
+
+The default is kept for sure if no other arm's mean can be better by DELTA, or if it may not be
+advised. Otherwise it is undecided, and the default is kept for want of knowledge.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
-from spawnlaunch.bench.arms import AUTO, CONTROL, UNPINNED
+from spawnlaunch.bench.arms import AUTO, CONTROLS
+from spawnlaunch.bench.flags import NAME
 from spawnlaunch.bench.result import Result, Row, headline, rows
-from spawnlaunch.bench.stats import FASTER, FEW, MIN_ROUNDS, SAME, SLOWER, inverse
+from spawnlaunch.bench.stats import BETTER, DELTA, EQUAL, UNDECIDED, WORSE, Comparison, turned
+from spawnlaunch.bench.workloads import WEIGHTS
+from spawnlaunch.printing import print_error, print_page
+
+MARGIN = 0.03
+STATUS_UNDECIDED = 3  # of --pick
 
 
-def advice(result: Result) -> str:
-    """What these measurements say is to be typed, and what it is worth."""
+class Advice(NamedTuple):
+    """What to do."""
+
+    arm: str  # that is best, as far as is known; "" where nothing was compared
+    flags: str  # to type for it; "" for the default
+    is_sure: bool  # False: it is undecided
+    weights: dict[str, float]  # of the workloads that count
+    text: str
+
+
+class Candidate(NamedTuple):
+    """An arm beside the default: the weighted mean of its ratios, and whether it may be advised."""
+
+    arm: str
+    ratio: float
+    low: float
+    high: float
+    harms: str  # the workload that is, or may be, worse by more than MARGIN; "" for none
+    is_harm_sure: bool
+
+    @property
+    def is_better(self) -> bool:
+        """Whether it is for sure, and does no harm."""
+        return self.low > 1 and not self.harms
+
+    @property
+    def is_out(self) -> bool:
+        """Whether it is for sure not what to advise."""
+        return self.high < 1 + DELTA or self.is_harm_sure
+
+
+def weights(measured: Sequence[str], chosen: Sequence[str]) -> dict[str, float]:
+    """What each workload counts: all of the chosen ones alike, or else WEIGHTS; together 1."""
+    counts = {name: 1 if chosen else WEIGHTS.get(name, 0) for name in chosen or measured}
+    if not any(counts.values()):  # a command, or nothing but what has no weight
+        counts = dict.fromkeys(counts, 1)
+    total = sum(counts.values())
+    return {name: count / total for name, count in counts.items() if count}
+
+
+def candidate(
+    arm: str, compared: Mapping[str, Comparison], weight: Mapping[str, float]
+) -> Candidate:
+    """An arm, from its comparisons with the default by workload."""
+    mean = sum(share * math.log(compared[name].ratio) for name, share in weight.items())
+    down = up = 0.0
+    for name, share in weight.items():
+        its = compared[name]
+        down += (share * math.log(its.ratio / its.low)) ** 2 if its.low else math.inf
+        up += (share * math.log(its.high / its.ratio)) ** 2
+    sure = [name for name, its in compared.items() if its.high < 1 - MARGIN] + [
+        name
+        for name, its in compared.items()
+        if name not in weight and its.verdict == WORSE and its.ratio < 1 - MARGIN
+    ]
+    possible = [name for name in weight if compared[name].low < 1 - MARGIN]
+    return Candidate(
+        arm,
+        math.exp(mean),
+        math.exp(mean - math.sqrt(down)),
+        math.exp(mean + math.sqrt(up)),
+        next(iter([*sure, *possible]), ""),
+        bool(sure),
+    )
+
+
+def choose(candidates: Sequence[Candidate]) -> Candidate | None:
+    """The best of those that are better than the default for sure; None: there is none."""
+    better = [each for each in candidates if each.is_better]
+    return max(better, key=lambda each: each.ratio, default=None)
+
+
+def advise(result: Result, chosen: Sequence[str] = ()) -> Advice:
+    """What these measurements say is to be typed for the chosen workloads, and its worth."""
     compared = headline(rows(result))
-    if not compared:
+    names = [arm.name for arm in result.arms]
+    measured = [each.workload.name for each in result.measured]
+    counts = weights(measured, chosen)
+    if refusal := _refusal(result, compared, [name for name in counts if name not in measured]):
+        is_sure = len(names) == 1 and bool(result.left_out)  # all arms are one on this machine
+        return Advice("", "", is_sure, counts, refusal)
+    default = AUTO if AUTO in names else names[0]  # by which auto was left out as the same
+    candidates = [
+        candidate(name, _by_workload(compared, name, default), counts)
+        for name in names
+        if name not in (*CONTROLS, default)
+    ]
+    best = choose(candidates)
+    if best is not None:
+        flags = next(arm.flag for arm in result.arms if arm.name == best.arm)
+        said = f"{flags}: {_size(best, counts)} {default}; {_worth(compared, best.arm, default)}"
+        return Advice(best.arm, flags, True, counts, said)
+    said = _kept(result, compared, default)
+    open_ones = [each for each in candidates if not each.is_out]
+    why = "; ".join(_open(each) for each in open_ones)
+    text = f"undecided, so {said}; {why}; a larger --budget may decide" if why else said
+    return Advice(default, "", not open_ones, counts, text)
+
+
+def print_pick(found: Advice) -> int:
+    """--pick: the flags alone; the result is the exit status."""
+    print_error(found.text, NAME, "advice")
+    status = print_page(found.flags, NAME) if found.flags else 0
+    return status or (0 if found.is_sure else STATUS_UNDECIDED)
+
+
+def _refusal(result: Result, compared: Sequence[Row], missing: Sequence[str]) -> str:
+    names = [arm.name for arm in result.arms]
+    if len(names) < 2:
         return "nothing to advise: there is one arm"
-    if all(row.comparison.rounds < MIN_ROUNDS for row in compared):
-        return f"no advice: {FEW}; type more --rounds"
-    names = [arm.name for arm in result.arms if arm.name != CONTROL]
-    default = AUTO if AUTO in names else result.against
-    lead = {name: _lead(compared, name, default) for name in names if name != default}
-    best = max(lead, key=lambda name: lead[name], default=default)
-    if lead.get(best, 0) > 0:
-        return f"{_flag(result, best)}: {_worth(compared, best, default)}"
+    if missing:
+        return f"no advice: {', '.join(missing)} was not measured"
+    if not compared:
+        return "no advice: nothing was measured"
+    if AUTO not in names and AUTO not in result.left_out:
+        return f"no advice: {AUTO}, the default, was not measured; add it to --arms"
+    return ""
+
+
+def _by_workload(compared: Sequence[Row], arm: str, default: str) -> dict[str, Comparison]:
+    """The comparisons of an arm with the default, also where they were made the other way."""
+    found = {}
+    for row in compared:
+        its = row.comparison
+        if (row.arm, row.against) == (default, arm):
+            its = turned(its)
+        if {row.arm, row.against} == {arm, default}:
+            found[row.workload] = its
+    return found
+
+
+def _kept(result: Result, compared: Sequence[Row], default: str) -> str:
+    """That the flags stay as they are, and what the default is worth."""
     if AUTO in result.left_out:
         return f"leave the flags as they are: {AUTO}, the default: {result.left_out[AUTO]}"
-    if default == result.against:
-        return f"{_flag(result, default)}: no other arm is better"
-    worth = _worth(compared, default, result.against)
-    if FASTER in _verdicts(compared, default, result.against):
-        return f"{_flag(result, default)}: {worth}"
-    return f"leave the flags as they are, {_flag(result, default)}: {worth}"
+    kept = "leave the flags as they are, --bind auto (the default)"
+    other = result.against
+    return f"{kept}: {_worth(compared, default, other)}" if other != default else kept
 
 
-def _flag(result: Result, name: str) -> str:
-    typed = next(arm.flag for arm in result.arms if arm.name == name)
-    if name == AUTO:
-        return f"{typed} (the default)"
-    return typed if name == UNPINNED or typed.endswith(name) else f"{typed} ({name})"
+def _size(found: Candidate, counts: Mapping[str, float]) -> str:
+    return (
+        f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f}) times as good in the mean of "
+        f"{weighted(counts)} as"
+    )
 
 
-def _lead(compared: Sequence[Row], name: str, default: str) -> int:
-    verdicts = _verdicts(compared, name, default)
-    return verdicts.count(FASTER) - verdicts.count(SLOWER)
+def weighted(counts: Mapping[str, float]) -> str:
+    """`train 67%, loader 33%`; the name alone where there is one."""
+    if len(counts) == 1:
+        return next(iter(counts))
+    return ", ".join(f"{name} {share:.0%}" for name, share in counts.items())
 
 
-def _verdicts(compared: Sequence[Row], name: str, against: str) -> list[str]:
-    return [row.comparison.verdict for row in _of(compared, name, against)]
+def _open(found: Candidate) -> str:
+    """Why an arm is undecided."""
+    if found.high == math.inf:
+        return f"{found.arm} had too few rounds"
+    if found.low > 1:
+        return f"{found.arm} may be worse in {found.harms} by more than {MARGIN:.0%}"
+    return f"{found.arm} is {found.low:.2f} to {found.high:.2f} times as good"
 
 
-def _of(compared: Sequence[Row], name: str, against: str) -> list[Row]:
-    """The comparisons of two arms, turned round where they were made the other way."""
-    turned = [
-        row._replace(arm=name, against=against, comparison=inverse(row.comparison))
-        for row in compared
-        if (row.against, row.arm) == (name, against)
-    ]
-    return [row for row in compared if (row.arm, row.against) == (name, against)] or turned
-
-
-def _worth(compared: Sequence[Row], name: str, against: str) -> str:
-    """`compute 1.98 times as good as unpinned; no measurable difference in triad, loader`."""
-    own = _of(compared, name, against)
-    clear = [row for row in own if row.comparison.verdict in (FASTER, SLOWER)]
-    parts = []
-    if clear:
-        each = ", ".join(f"{row.workload} {row.comparison.ratio:.2f}" for row in clear)
-        parts.append(f"{each} times as good as {against}")
-    same = [row.workload for row in own if row.comparison.verdict == SAME]
-    if same:
-        parts.append(f"{SAME} to {against} in {', '.join(same)}")
-    noisy = [row.workload for row in own if row.comparison.noisy]
-    if noisy:
-        parts.append(f"too noisy to tell for sure: {', '.join(noisy)}")
+def _worth(compared: Sequence[Row], arm: str, other: str) -> str:
+    """`compute 1.98 times as good as unpinned; equal within 2% in triad; undecided: loader`."""
+    found = _by_workload(compared, arm, other)
+    clear = [f"{n} {its.ratio:.2f}" for n, its in found.items() if its.verdict in (BETTER, WORSE)]
+    parts = [f"{', '.join(clear)} times as good as {other}"] if clear else []
+    equal = [name for name, its in found.items() if its.verdict == EQUAL]
+    if equal:
+        parts.append(f"equal to {other} within {DELTA:.0%} in {', '.join(equal)}")
+    unknown = [name for name, its in found.items() if its.verdict == UNDECIDED]
+    if unknown:
+        parts.append(f"undecided against {other} in {', '.join(unknown)}")
     return "; ".join(parts)

@@ -255,6 +255,7 @@ def _about_run(options: BenchRequest, device: int | None) -> dict[str, Any]:
         },
         "seed": options.seed,
         "rounds": options.rounds,
+        "budget_s": options.budget_s,
         "warm_up": options.warm_up,
         "seconds": options.seconds,
         "device": _kind(options, device),

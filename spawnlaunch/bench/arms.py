@@ -26,6 +26,7 @@ POLICIES = {
     **{name: name for name in values.NAMES if name != values.NONE},
 }
 NAMES = (UNPINNED, CONTROL, FAR, PACKED, *(name for name in POLICIES if name in values.NAMES))
+CONTROLS = (CONTROL, FAR, PACKED)  # measured for comparison, and never advised
 DEFAULT = (UNPINNED, FAR, PACKED, AUTO)
 
 

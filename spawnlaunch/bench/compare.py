@@ -1,59 +1,93 @@
-"""What changed from one result to another: --compare OLD NEW. Pure."""
+"""What changed from some benches to others: --compare OLD NEW. Pure.
 
-from collections.abc import Iterator
+Two occasions differ by themselves: the machine is warmer, its memory laid out otherwise, somebody
+else is on the node. Rounds of one bench know nothing of that, so here a bench is one number, the
+median of its rounds, and one bench a side cannot tell.
+"""
+
+from collections.abc import Iterator, Sequence
 
 from spawnlaunch.bench import stats
 from spawnlaunch.bench.result import Arm, Measured, Result, summed_up
-from spawnlaunch.bench.table import aligned, notes, short, title, verdict
+from spawnlaunch.bench.table import aligned, interval, short, title, verdict
 from spawnlaunch.bench.workloads import Workload
 
-COLUMNS = ("arm", "old", "new", "ratio", "95 %", "p", "verdict")
+COLUMNS = ("arm", "old", "new", "ratio", "interval", "verdict")
+ONE_RUN = "one bench a side cannot tell"
+
+Medians = dict[str, dict[str, float]]  # by series and arm, of one bench
 
 
-def page(old: Result, new: Result) -> Iterator[str]:
-    """For each workload and arm that both have, the new against the old."""
-    yield from _differences(old, new)
-    theirs = {each.workload.name: each for each in old.measured}
-    for measured in new.measured:
-        before = theirs.get(measured.workload.name)
-        if before is None:
-            yield f"{measured.workload.name} is only in the new one"
-        elif before.workload != measured.workload:
-            both = f"{_what(before.workload)}, now {_what(measured.workload)}"
-            yield f"{measured.workload.name} is not the same: {both}"
+def page(old: Sequence[Result], new: Sequence[Result]) -> Iterator[str]:
+    """For each workload and arm that all of them have, the new against the old."""
+    yield from dict.fromkeys(
+        line for one in (*old, *new[:-1]) for line in _differences(one, new[-1])
+    )
+    shared, absent = _shared(old, new)
+    yield from absent
+    level = stats.ERROR / max(1, sum(len(_headline(each[-1])) for each in shared.values()))
+    for workload, runs in shared.items():
+        yield from _block(workload, runs[: len(old)], runs[len(old) :], level)
+    if shared and min(len(old), len(new)) < (fewest := stats.fewest_runs(level)):
+        yield ""
+        few = min(len(old), len(new))
+        yield ONE_RUN if few == 1 else f"{few} benches a side cannot tell"
+        yield (
+            f"  two occasions differ by themselves; type {fewest} files or more a side, separated\n"
+            "  by commas; with fewer workloads and arms, fewer suffice"
+        )
+
+
+def _shared(
+    old: Sequence[Result], new: Sequence[Result]
+) -> tuple[dict[Workload, list[Medians]], list[str]]:
+    """By workload what each bench measured, old ones first; and what is not in all of them."""
+    shared: dict[Workload, list[Medians]] = {}
+    absent = []
+    sides = [[{m.workload.name: m for m in one.measured} for one in side] for side in (old, new)]
+    for name in dict.fromkeys(name for side in sides for one in side for name in one):
+        found = [[one[name] for one in side if name in one] for side in sides]
+        runs = [*found[0], *found[1]]
+        kinds = list(dict.fromkeys(each.workload for each in runs))
+        if len(runs) < len(old) + len(new):
+            where = "new" if not found[0] else "old" if not found[1] else ""
+            absent.append(f"{name} is only in {f'the {where} one' if where else 'some of them'}")
+        elif len(kinds) > 1:
+            absent.append(f"{name} is not the same: {_what(kinds[0])}, now {_what(kinds[-1])}")
         else:
-            yield from _block(before, measured, new.seed)
-    ours = {each.workload.name for each in new.measured}
-    yield from (f"{name} is only in the old one" for name in theirs if name not in ours)
+            shared[kinds[0]] = [_medians(each) for each in runs]
+    return shared, absent
 
 
-def _block(old: Measured, new: Measured, seed: int) -> Iterator[str]:
-    workload = new.workload
-    before, after = summed_up(old), summed_up(new)
-    comparisons = []
+def _medians(measured: Measured) -> Medians:
+    return {
+        series: {arm: stats.middle(values) for arm, values in arms.items()}
+        for series, arms in summed_up(measured).items()
+    }
+
+
+def _headline(medians: Medians) -> dict[str, float]:
+    """Of the only series, or of the mean of several, which is the last."""
+    return list(medians.values())[-1]
+
+
+def _block(
+    workload: Workload, old: Sequence[Medians], new: Sequence[Medians], level: float
+) -> Iterator[str]:
     yield ""
     yield title(workload)
-    for series in (name for name in after if name in before):
+    for series in (name for name in new[-1] if all(name in one for one in (*old, *new))):
         cells: list[tuple[str, ...]] = [COLUMNS]
-        for arm in (name for name in after[series] if name in before[series]):
-            values, others = after[series][arm], before[series][arm]
-            found = stats.unpaired(values, others, workload.higher_is_better, seed)
-            comparisons.append(found)
-            cells.append(
-                (
-                    arm,
-                    short(stats.middle(others)),
-                    short(stats.middle(values)),
-                    f"{found.ratio:.3f}",
-                    f"{found.low:.3f} to {found.high:.3f}",
-                    f"{found.p:.4f}",
-                    verdict(found),
-                )
-            )
+        for arm in new[-1][series]:
+            if all(arm in one[series] for one in (*old, *new)):
+                before, after = ([one[series][arm] for one in side] for side in (old, new))
+                found = stats.unpaired(after, before, workload.higher_is_better, level)
+                said = verdict(found) if found.rounds > 1 else "-"
+                middles = (short(stats.middle(before)), short(stats.middle(after)))
+                cells.append((arm, *middles, f"{found.ratio:.3f}", interval(found), said))
         if series:
             yield f"  {series}"
         yield from aligned(cells)
-    yield from notes(comparisons)
 
 
 def _what(workload: Workload) -> str:
@@ -66,7 +100,6 @@ def _differences(old: Result, new: Result) -> Iterator[str]:
         (name, old.about["versions"].get(name), version)
         for name, version in new.about["versions"].items()
     ]
-    pairs += [("date", old.about["date"], new.about["date"])]
     pairs += [(name, old.about[name], new.about[name]) for name in ("device", "seconds")]
     pairs += [("nodes", _nodes(old), _nodes(new))]
     pairs += [("ranks", _ranks(old), _ranks(new))]

@@ -63,7 +63,9 @@ def draw(result: Result, path: str) -> None:
 def _heading(result: Result) -> str:
     hosts = ", ".join(f"{node['host']}: {node['processor']}" for node in result.nodes[:2])
     more = f" and {len(result.nodes) - 2} more nodes" if len(result.nodes) > 2 else ""
-    return f"{hosts}{more}; {result.about['rounds']} rounds, {result.about['date']}"
+    counts = sorted({measured.rounds for measured in result.measured})
+    rounds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else "no"
+    return f"{hosts}{more}; {rounds} rounds, {result.about['date']}"
 
 
 def _panel(axes: Any, result: Result, measured: Measured, series: str) -> None:

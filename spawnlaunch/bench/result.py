@@ -1,6 +1,7 @@
 """Everything that was measured: what --json writes, and --show and --compare read."""
 
 import json
+import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -44,6 +45,12 @@ class Measured(NamedTuple):
 
     workload: Workload
     series: dict[str, Samples]
+    error: float  # with which probability its table may claim a difference where there is none
+
+    @property
+    def rounds(self) -> int:
+        """How many were counted."""
+        return len(next(iter(next(iter(self.series.values())).values())))
 
 
 class Result(NamedTuple):
@@ -56,11 +63,6 @@ class Result(NamedTuple):
     left_out: dict[str, str]  # arms, and why
     not_run: dict[str, str]  # workloads, and why
     measured: list[Measured]
-
-    @property
-    def seed(self) -> int:
-        """Of the bootstrap."""
-        return int(self.about["seed"])
 
 
 class Row(NamedTuple):
@@ -101,32 +103,38 @@ def rows(result: Result) -> list[Row]:
 
 def rows_of(measured: Measured, result: Result) -> list[Row]:
     """The comparisons of one workload."""
-    names = [arm.name for arm in result.arms]
-    pairs = [(name, result.against) for name in names if name != result.against]
-    if "auto" in names and result.against != "auto":
-        pairs += [(name, "auto") for name in names if name not in ("auto", result.against)]
+    compared = pairs([arm.name for arm in result.arms], result.against)
     higher = measured.workload.higher_is_better
-    return [
-        Row(
-            measured.workload.name,
-            series,
-            name,
-            against,
-            stats.paired(values[name], values[against], higher, result.seed),
-        )
-        for series, values in summed_up(measured).items()
-        for name, against in pairs
-    ]
+    found = []
+    for series, values in summed_up(measured).items():
+        logs = [stats.log_ratios(values[arm], values[other], higher) for arm, other in compared]
+        if series == MEAN or len(measured.series) == 1:
+            verdicts = stats.judge(logs, measured.error)
+        else:
+            level = measured.error / max(1, len(compared))
+            verdicts = [stats.compared(each, level)._replace(verdict="") for each in logs]
+        found += [
+            Row(measured.workload.name, series, *pair, each)
+            for pair, each in zip(compared, verdicts, strict=True)
+        ]
+    return found
+
+
+def pairs(arms: Sequence[str], against: str) -> list[tuple[str, str]]:
+    """The arms that are compared: each with that one, and then with `auto`, the default."""
+    found = [(arm, against) for arm in arms if arm != against]
+    if "auto" in arms and against != "auto":
+        found += [(arm, "auto") for arm in arms if arm not in ("auto", against)]
+    return found
 
 
 def headline(rows: Sequence[Row]) -> list[Row]:
-    """One row for each workload and pair: the only series, or the mean of several."""
-    means = {row.workload for row in rows if row.series == MEAN}
-    return [row for row in rows if row.series == MEAN or row.workload not in means]
+    """Those with a verdict, one for each workload and pair: the only series, or their mean."""
+    return [row for row in rows if row.comparison.verdict]
 
 
-def write(result: Result, path: str) -> None:
-    """As JSON, with the comparisons for whoever reads it; raises UsageError."""
+def write(result: Result, path: str, **more: object) -> None:
+    """As JSON, with the comparisons, and `more`, for whoever reads it; raises UsageError."""
     text = json.dumps(
         {
             "format": FORMAT,
@@ -135,23 +143,28 @@ def write(result: Result, path: str) -> None:
                 {**arm._asdict(), "ranks": [s._asdict() for s in arm.ranks]} for arm in result.arms
             ],
             "measured": [
-                {"workload": each.workload._asdict(), "series": each.series}
-                for each in result.measured
+                {**each._asdict(), "workload": each.workload._asdict()} for each in result.measured
             ],
             "comparisons": [
-                {
-                    **row._asdict(),
-                    "comparison": {**row.comparison._asdict(), "noisy": row.comparison.noisy},
-                }
-                for row in rows(result)
+                {**row._asdict(), "comparison": _finite(row.comparison)} for row in rows(result)
             ],
+            **more,
         },
         indent=1,
+        allow_nan=False,
     )
     try:
         Path(path).write_text(text + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}; type another name") from None
+
+
+def _finite(comparison: Comparison) -> dict[str, Any]:
+    """For JSON, which has no infinity: an end of an interval that is not known is null."""
+    known = {
+        name: None if value == math.inf else value for name, value in comparison._asdict().items()
+    }
+    return {**known, "low": comparison.low or None}
 
 
 def check_writable(path: str) -> None:
@@ -176,7 +189,8 @@ def read(path: str) -> Result:
             for arm in said["arms"]
         ]
         measured = [
-            Measured(Workload(**each["workload"]), each["series"]) for each in said["measured"]
+            Measured(Workload(**each["workload"]), each["series"], float(each["error"]))
+            for each in said["measured"]
         ]
         kept = {name: said[name] for name in Result._fields}
         return Result(**{**kept, "arms": arms, "measured": measured})

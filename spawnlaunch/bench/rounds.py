@@ -6,21 +6,23 @@ word of a sample that failed, upon which all of them end.
 
 import contextlib
 import gc
+import itertools
 import os
 import random
 import signal
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
-from spawnlaunch.bench import sample, table, workloads
-from spawnlaunch.bench.advice import advice
+from spawnlaunch.bench import sample, stats, table, workloads
+from spawnlaunch.bench.advice import advise, print_pick
 from spawnlaunch.bench.agree import Agreed, RankOnNode, agree, look
 from spawnlaunch.bench.flags import NAME, BenchRequest
 from spawnlaunch.bench.rank_group import RankGoneError, RankGroup, connect, join
-from spawnlaunch.bench.result import Measured, Result, Samples, write
+from spawnlaunch.bench.result import Measured, Result, Samples, headline, rows_of, write
 from spawnlaunch.bench.sample import STOPPED, FailedError, Sample
 from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.bench.workloads.timing import Rank
@@ -33,6 +35,13 @@ PROGRESS_CHARS = 60
 COMMAND = "command"  # the workload that is the user's own
 
 Round = dict[str, list[Sample]]  # by arm, the samples of all ranks
+
+
+class Share(NamedTuple):
+    """What a workload has of the bench."""
+
+    workloads: int  # that the probability of a false claim is divided among
+    deadline: float  # of the monotonic clock
 
 
 class Participant(NamedTuple):
@@ -53,18 +62,21 @@ def measure_all(part: Participant) -> tuple[Result, str]:
     gc.freeze()  # the children of this process shall not copy what they never use
     result, tells = part.agreed.result, part.group.rank == 0
     if tells:
-        _print(table.header(result))
-    for workload in _workloads(part.options):
-        if workload.name in result.not_run:
-            continue
+        _print(part.options, table.header(result))
+    left = [each for each in _workloads(part.options) if each.name not in result.not_run]
+    end = time.monotonic() + part.options.budget_s
+    count = len(left)
+    while left:
+        now = time.monotonic()
+        share = Share(count, now + (end - now) / len(left))
+        workload = left.pop(0)
         try:
-            rounds = measure(workload, part)
+            measured = measure(workload, part, share)
         except FailedError as failure:
             return result, str(failure)
         if tells:
-            measured = Measured(workload, _by_series(rounds, part.agreed.names))
             result = result._replace(measured=[*result.measured, measured])
-            _print(table.block(measured, result))
+            _print(part.options, table.block(measured, result))
     return result, ""
 
 
@@ -77,27 +89,65 @@ def _workloads(options: BenchRequest) -> list[Workload]:
     return [Workload(COMMAND, options.metric, not options.lower_is_better, about)]
 
 
-def measure(workload: Workload, part: Participant) -> list[Round]:
+def measure(workload: Workload, part: Participant, share: Share) -> Measured:
     """The rounds that count, on rank 0. Raises FailedError on all ranks together."""
-    options, group, names = part.options, part.group, part.agreed.names
     if workload.name != COMMAND:
         workloads.measure_of(workload.name)  # imported before the first fork
+    measured = Measured(workload, {}, 0.0)
     rounds: list[Round] = []
-    for number in range(-options.warm_up, options.rounds):
-        taken: Round = {}
-        for name in order(names, options.seed, workload.name, number):
-            _progress(part, workload, number, name)
-            mine = _take(workload, part, part.agreed.bindings[name])
-            if mine.error:
-                group.report_failure()
-            taken[name] = group.gather(mine)
-            failure = group.tell(_failure(workload, options.metric, taken[name]))
-            if failure:
-                raise FailedError(failure)
-        if number >= 0:
-            rounds.append(taken)
-    _progress(part, workload, options.rounds, "")
-    return rounds
+    for number in itertools.count(-part.options.warm_up):
+        began = time.monotonic()
+        taken = _round(workload, part, share, number)
+        if number < 0:
+            continue
+        rounds.append(taken)
+        if part.group.rank == 0:
+            measured = Measured(workload, _by_series(rounds, part.agreed.names), 0.0)
+            error = error_of_end(measured, part, share, time.monotonic() - began)
+            measured = measured._replace(error=error)
+        if part.group.tell(measured.error):
+            break
+    _progress(part, workload, "")
+    return measured
+
+
+def _round(workload: Workload, part: Participant, share: Share, number: int) -> Round:
+    """Every arm once."""
+    options, group = part.options, part.group
+    taken: Round = {}
+    for name in order(part.agreed.names, options.seed, workload.name, number):
+        what = "warm-up" if number < 0 else f"round {number + 1}"
+        if options.rounds:
+            left = f" of {options.rounds}"
+        else:
+            left = f", at most {table.lasting(max(0, share.deadline - time.monotonic()))} more"
+        _progress(part, workload, f"{what}{left}, {name}")
+        mine = _take(workload, part, part.agreed.bindings[name])
+        if mine.error:
+            group.report_failure()
+        taken[name] = group.gather(mine)
+        failure = group.tell(_failure(workload, options.metric, taken[name]))
+        if failure:
+            raise FailedError(failure)
+    return taken
+
+
+def error_of_end(measured: Measured, part: Participant, share: Share, round_s: float) -> float:
+    """With which error to judge these rounds as the last ones; 0: go on.
+
+    When the budget ends does not depend on who is better, and so the error that no look has had is
+    for the last one.
+    """
+    if part.options.rounds:
+        ended = measured.rounds >= part.options.rounds
+        return stats.ERROR / share.workloads if ended else 0.0
+    is_last = time.monotonic() + round_s > share.deadline or measured.rounds >= stats.LOOKS[-1]
+    if not is_last and measured.rounds not in stats.LOOKS:
+        return 0.0
+    error = stats.error_of_look(measured.rounds, is_last) / share.workloads
+    found = headline(rows_of(measured._replace(error=error), part.agreed.result))
+    is_decided = all(row.comparison.verdict != stats.UNDECIDED for row in found)
+    return error if is_last or is_decided else 0.0
 
 
 def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[str]:
@@ -189,22 +239,26 @@ def _by_series(rounds: Sequence[Round], names: Sequence[str]) -> dict[str, Sampl
     }
 
 
-def _progress(part: Participant, workload: Workload, number: int, arm: str) -> None:
-    """One line that is written over; without an arm it is taken away."""
+def _progress(part: Participant, workload: Workload, doing: str) -> None:
+    """One line that is written over; without what is done it is taken away."""
     if part.group.rank != 0 or not part.options.progress:
         return
-    what = "warm-up" if number < 0 else f"round {number + 1} of {part.options.rounds}"
-    line = f"{workload.name}: {what}, {arm}" if arm else ""
+    line = f"{workload.name}: {doing}" if doing else ""
     with contextlib.suppress(OSError):  # nobody may read it
-        os.write(2, (f"\r{line:{PROGRESS_CHARS}}" + ("" if arm else "\r")).encode())
+        os.write(2, (f"\r{line:{PROGRESS_CHARS}}" + ("" if doing else "\r")).encode())
 
 
 class OutputError(Exception):
     """Nothing can be printed any more, and stderr has been told; the other ranks do not know."""
 
 
-def _print(lines: Iterable[str]) -> None:
-    if print_page("\n".join(lines), NAME):
+def _print(options: BenchRequest, lines: Iterable[str]) -> None:
+    """A part of the page; where only flags may be on stdout, on stderr."""
+    text = "\n".join(lines)
+    if options.pick:
+        with contextlib.suppress(OSError):
+            os.write(2, f"{text}\n".encode())
+    elif print_page(text, NAME):
         raise OutputError
 
 
@@ -218,8 +272,8 @@ def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
         agreed = agree(options, here, group)
         done, error = measure_all(Participant(options, here, group, agreed))
         status = 1 if error else 0
-        if done.measured:
-            _finish(options, done)
+        if group.rank == 0 and (done.measured or not error):
+            status = _finish(options, done, error) or status
     except UsageError as refusal:
         status, error = 2, str(refusal)
     except FailedError as failure:
@@ -236,7 +290,8 @@ def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
         print_error(
             f"on rank {group.rank}: {type(fault).__name__}: {fault}; this is a fault of "
             "spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
-            f"{NAME}: internal",
+            NAME,
+            "internal error",
         )
         return os.EX_SOFTWARE
     if error and group.rank == 0:
@@ -246,12 +301,20 @@ def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
     return status
 
 
-def _finish(options: BenchRequest, result: Result) -> None:
-    """The files first: whoever reads the page may stop before its end."""
-    if options.json:
-        write(result, options.json)
-    if options.plot:
-        from spawnlaunch.bench.plot import draw
+def _finish(options: BenchRequest, result: Result, error: str) -> int:
+    """The files first: whoever reads the page may stop before its end. The exit status."""
+    found, refusal = advise(result, options.chosen), ""
+    try:
+        if options.json:
+            write(result, options.json, advice=found._asdict())
+        if options.plot:
+            from spawnlaunch.bench.plot import draw
 
-        draw(result, options.plot)
-    _print(["", f"advice: {advice(result)}"])
+            draw(result, options.plot)
+    except UsageError as unwritable:
+        refusal = str(unwritable)
+    if not options.pick:
+        _print(options, table.end(result, options.chosen))
+    if refusal:
+        raise UsageError(refusal)
+    return print_pick(found) if options.pick and not error else 0

@@ -3,13 +3,22 @@
 import textwrap
 from collections.abc import Iterator, Sequence
 
-from spawnlaunch.bench.advice import advice
-from spawnlaunch.bench.result import Arm, Measured, Result, Row, rows_of, summed_up
-from spawnlaunch.bench.stats import MIN_ROUNDS, NOISY_SPAN, Comparison, middle
+from spawnlaunch.bench.advice import advise, weighted
+from spawnlaunch.bench.arms import CONTROLS
+from spawnlaunch.bench.result import Arm, Measured, Result, Row, pairs, rows_of, summed_up
+from spawnlaunch.bench.stats import (
+    DELTA,
+    EQUAL,
+    UNDECIDED,
+    Comparison,
+    fewest_rounds,
+    middle,
+)
 from spawnlaunch.bench.workloads import Workload
 
 CPUS_CHARS = 60
-COLUMNS = ("arm", "median", "least to most", "against", "ratio", "95 %", "p", "verdict")
+COLUMNS = ("arm", "median", "least to most", "against", "ratio", "interval", "verdict")
+TOGETHER = "in 19 of 20 benches no verdict of the page is wrong; an interval is what it goes by"
 
 
 def header(result: Result) -> Iterator[str]:
@@ -19,9 +28,12 @@ def header(result: Result) -> Iterator[str]:
     ranks = len(result.arms[0].ranks) if result.arms else 0
     count = "1 rank" if ranks == 1 else f"{ranks} ranks"
     device = f", computing on {about['device']}" if about["device"] else ""
-    yield f"{count} on {hosts}{device}; {about['rounds']} rounds, seed {about['seed']}"
+    rounds = (
+        f"{about['rounds']} rounds" if about["rounds"] else f"up to {lasting(about['budget_s'])}"
+    )
+    yield f"{count} on {hosts}{device}; {rounds}, seed {about['seed']}"
     for arm in result.arms:
-        yield f"  {arm.name:12} {_cpus(arm)}"
+        yield f"  {arm.name:12} {_cpus(arm)}{' (a control)' if arm.name in CONTROLS else ''}"
     for name, why in result.left_out.items():
         yield f"  {name:12} left out: {why}"
     for name, why in result.not_run.items():
@@ -32,7 +44,8 @@ def _cpus(arm: Arm) -> str:
     """The CPUs of the ranks of the first node, as `0-7 | 8-15`."""
     first = [rank for rank in arm.ranks if rank.host == arm.ranks[0].host]
     cpus = [rank.cpus or "any" for rank in first]
-    text = f"any CPU for {len(cpus)} ranks" if set(cpus) == {"any"} else " | ".join(cpus)
+    ranks = "1 rank" if len(cpus) == 1 else f"{len(cpus)} ranks"
+    text = f"any CPU for {ranks}" if set(cpus) == {"any"} else " | ".join(cpus)
     return textwrap.shorten(text, CPUS_CHARS, placeholder=" ...")
 
 
@@ -56,29 +69,32 @@ def block(measured: Measured, result: Result) -> Iterator[str]:
         if series:
             yield f"  {series}"
         yield from aligned(cells)
-    yield from notes([row.comparison for row in compared])
-
-
-def notes(comparisons: Sequence[Comparison]) -> Iterator[str]:
-    """What the verdicts of a table need to be understood."""
-    if any(found.noisy for found in comparisons):
-        yield (
-            f"  noisy: the ends of the interval are more than {NOISY_SPAN - 1:.0%} apart, too far\n"
-            "  to tell what pinning is worth; try a quieter machine, or more --rounds"
-        )
-    if any(found.rounds < MIN_ROUNDS for found in comparisons):
-        yield f"  in fewer than {MIN_ROUNDS} rounds no difference is sure; type more --rounds"
+    yield f"  {measured.rounds} round{'' if measured.rounds == 1 else 's'}"
+    if compared:
+        fewest = fewest_rounds(measured.error / len(pairs(list(arms), result.against)))
+        if measured.rounds < fewest:
+            yield f"  {fewest} are needed to tell; type --rounds {fewest}, or a larger --budget"
 
 
 def verdict(found: Comparison) -> str:
-    """The verdict as a cell of a table."""
-    return f"{found.verdict} (noisy)" if found.noisy else found.verdict
+    """The verdict as a cell of a table; of an undecided one, which difference would be seen."""
+    if found.verdict == EQUAL:
+        return f"equal within {DELTA:.0%}"
+    if found.verdict == UNDECIDED:
+        seen = f"{found.seen:.1%} would be seen" if found.low else "too few to tell"
+        return f"undecided: {seen}"
+    return found.verdict
+
+
+def interval(found: Comparison) -> str:
+    """The interval as a cell of a table."""
+    return f"{found.low:.3f} to {found.high:.3f}" if found.low else "any"
 
 
 def _lines(name: str, values: Sequence[float], rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """An arm's values, and a line for each comparison; the first is on the same line."""
     spread = f"{short(min(values))} to {short(max(values))}"
-    compared = [_cells(row) for row in rows if row.arm == name] or [("",) * 5]
+    compared = [_cells(row) for row in rows if row.arm == name] or [("",) * 4]
     yield (name, short(middle(values)), spread, *compared[0])
     yield from (("", "", "", *more) for more in compared[1:])
 
@@ -88,8 +104,7 @@ def _cells(row: Row) -> tuple[str, ...]:
     return (
         row.against,
         f"{found.ratio:.3f}",
-        f"{found.low:.3f} to {found.high:.3f}",
-        f"{found.p:.4f}",
+        interval(found),
         verdict(found),
     )
 
@@ -109,10 +124,29 @@ def short(value: float) -> str:
     return f"{value:.2f}" if value >= 1 else f"{value:.3g}"
 
 
-def page(result: Result) -> Iterator[str]:
+def lasting(seconds: float) -> str:
+    """`90 s`, `5 min` or `2 h 10 min`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def end(result: Result, chosen: Sequence[str]) -> Iterator[str]:
+    """What the page says, and what is advised by it."""
+    found = advise(result, chosen)
+    yield ""
+    if found.arm:
+        yield TOGETHER
+        yield f"advice for {weighted(found.weights)}:"
+        yield f"  {found.text}"
+    else:
+        yield f"advice: {found.text}"
+
+
+def page(result: Result, chosen: Sequence[str] = ()) -> Iterator[str]:
     """All of it."""
     yield from header(result)
     for measured in result.measured:
         yield from block(measured, result)
-    yield ""
-    yield f"advice: {advice(result)}"
+    yield from end(result, chosen)

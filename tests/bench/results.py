@@ -6,6 +6,7 @@ from typing import Any
 from spawnlaunch import cpuset
 from spawnlaunch.bench import arms
 from spawnlaunch.bench.result import Arm, BoundRank, Measured, Result
+from spawnlaunch.bench.stats import ERROR
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.picture import picture
@@ -24,20 +25,26 @@ def _about() -> dict[str, Any]:
         "command": "python -m spawnlaunch.bench",
         "versions": {"torch": "2.13.0"},
         "seed": 0,
-        "rounds": 12,
+        "rounds": 20,
+        "budget_s": 300.0,
         "warm_up": 1,
         "seconds": 0.3,
         "device": "CPU",
     }
 
 
-def on(node: Node, ranks: int, ratios: Mapping[str, Mapping[str, float]]) -> Result:
+def on(
+    node: Node,
+    ranks: int,
+    ratios: Mapping[str, Mapping[str, float]],
+    names: Sequence[str] = arms.DEFAULT,
+) -> Result:
     """A result on this node; `ratios` are, by workload and arm, what an arm is worth."""
     seen = visible(node, {})
     made = arms.on_node(
         node,
         node.cpus_allowed,
-        arms.DEFAULT,
+        names,
         lambda name: plan.plan(node, seen, ranks, Policy(name)).bindings,
     )
     kept = {name: its.bindings for name, its in made.items() if its.bindings}
@@ -49,7 +56,10 @@ def on(node: Node, ranks: int, ratios: Mapping[str, Mapping[str, float]]) -> Res
         arms=[Arm(name, arms.flag(name, its), _ranks(node, its)) for name, its in kept.items()],
         left_out={name: its.missing for name, its in made.items() if its.missing},
         not_run={},
-        measured=[_measured(name, worth, ranks, list(kept)) for name, worth in ratios.items()],
+        measured=[
+            _measured(name, worth, ranks, list(kept), ERROR / len(ratios))
+            for name, worth in ratios.items()
+        ],
     )
 
 
@@ -69,15 +79,19 @@ def _ranks(node: Node, bindings: Sequence[Binding]) -> tuple[BoundRank, ...]:
     )
 
 
-def _measured(name: str, worth: Mapping[str, float], ranks: int, names: list[str]) -> Measured:
+def _measured(
+    name: str, worth: Mapping[str, float], ranks: int, names: list[str], error: float
+) -> Measured:
     workload = NAMES[name]
-    return Measured(
-        workload, {"": {arm: _samples(worth.get(arm, 1.0), ranks, workload) for arm in names}}
-    )
+    samples = {
+        arm: _samples(worth.get(arm, 1.0), ranks, workload, i) for i, arm in enumerate(names)
+    }
+    return Measured(workload, {"": samples}, error)
 
 
-def _samples(worth: float, ranks: int, workload) -> list[list[float | None]]:
+def _samples(worth: float, ranks: int, workload, which: int) -> list[list[float | None]]:
     """Rounds of ranks that are alike but for noise, and all as good as `worth` says."""
     better = worth if workload.higher_is_better else 1 / worth
-    by_rank = [rounds(better, seed, noise=0.01, drift=0.02)[0] for seed in range(ranks)]
+    seeds = range(ranks * which, ranks * which + ranks)
+    by_rank = [rounds(better, seed, noise=0.002, drift=0, count=20)[0] for seed in seeds]
     return [list(values) for values in zip(*by_rank, strict=True)]

@@ -1,9 +1,13 @@
 """What the command line of the bench takes and refuses."""
 
+import sys
+
 import pytest
 
+from spawnlaunch.bench import stats, workloads
 from spawnlaunch.bench.flags import parse
 from spawnlaunch.errors import UsageError
+from tests.support.launching import run
 
 
 def test_a_command_takes_the_place_of_the_workloads():
@@ -23,6 +27,26 @@ def test_omp_num_threads_of_the_user_holds_in_all_arms_and_the_launchers_does_no
     assert parse(["--omp-threads", "2"], {"OMP_NUM_THREADS": "3"}).omp_threads == 2
 
 
+def test_a_time_has_a_unit_or_is_in_seconds():
+    times = {text: parse(["--budget", text], {}).budget_s for text in ("90", "90s", "5m", "0.5h")}
+    assert times == {"90": 90, "90s": 90, "5m": 300, "0.5h": 1800}
+    assert parse([], {}).budget_s == 300
+
+
+def test_flags_alone_are_picked_for_all_workloads_or_some():
+    assert (parse(["--pick"], {}).pick, parse(["--pick"], {}).chosen) == (True, ())
+    options = parse(["--pick", "train,loader"], {})
+    assert (options.pick, options.chosen) == (True, ("train", "loader"))
+    assert not parse(["--for", "train"], {}).pick
+
+
+def test_the_help_says_what_the_rule_is():
+    done = run(sys.executable, "-m", "spawnlaunch.bench", "--help")
+    said = " ".join(done.stdout.split())
+    assert f"equal within {stats.DELTA:.0%}; at most {stats.LOOKS[-1]}" in said
+    assert all(f"{name} {weight}" in said for name, weight in workloads.WEIGHTS.items())
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -38,6 +62,11 @@ def test_omp_num_threads_of_the_user_holds_in_all_arms_and_the_launchers_does_no
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--seconds 0", "--seconds: '0' leaves no time to measure"),
         ("--warm 1", "unrecognized arguments: --warm 1"),
+        ("--budget soon", "--budget: 'soon' is not a time; type one as 90s, 5m or 1h"),
+        ("--for train -- sh", "--for and --pick choose among our workloads"),
+        ("--for train --workloads triad", "train is advised for and not measured"),
+        ("--for train --pick triad", "--pick names workloads and so does --for"),
+        ("--pick --compare a b", "--pick is of one bench, and --compare of several"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(words: str, said: str):

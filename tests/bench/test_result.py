@@ -8,7 +8,7 @@ import pytest
 from matplotlib.image import imread
 
 from spawnlaunch.bench import compare, result, table
-from spawnlaunch.bench.advice import advice
+from spawnlaunch.bench.advice import advise
 from spawnlaunch.bench.plot import draw
 from spawnlaunch.bench.workloads import cpu
 from spawnlaunch.errors import UsageError
@@ -18,53 +18,104 @@ from tests.node import machines
 from tests.node.tree import node_of
 from tests.support.launching import run
 
-
-def laptop(**ratios: dict[str, float]) -> result.Result:
-    return on(node_of(LAPTOP), 2, ratios)
+POLICIES = ("unpinned", "packed", "auto", "node")
 
 
-def test_the_default_is_advised_with_what_it_is_worth():
-    found = laptop(compute={"auto": 1.5, "packed": 0.5}, triad={})
-    assert advice(found).startswith("--bind auto (the default): compute 1.5")
-    assert advice(found).endswith("no measurable difference to unpinned in triad")
+def laptop(names: tuple[str, ...] = POLICIES, **ratios: dict[str, float]) -> result.Result:
+    return on(node_of(LAPTOP), 2, ratios, names)
 
 
-def test_where_nothing_differs_the_flags_stay_as_they_are():
-    said = advice(laptop(compute={}))
-    assert said.startswith("leave the flags as they are, --bind auto (the default): no measurable")
+def test_the_default_is_kept_with_what_it_is_worth():
+    every = {"auto": 1.5, "node": 1.5}
+    said = advise(laptop(compute=every, train=every, triad={}))
+    assert (said.flags, said.is_sure) == ("", True)
+    assert said.text.startswith(
+        "leave the flags as they are, --bind auto (the default): compute 1.5"
+    )
+    assert said.text.endswith("equal to unpinned within 2% in triad")
 
 
-def test_an_arm_that_beats_the_default_is_advised_in_its_place():
-    assert advice(laptop(compute={"auto": 0.8})).startswith("--bind none: compute 1.2")
-    assert advice(laptop(compute={"packed": 2.0})).startswith("--bind 0:0 (packed): compute 2.0")
+def test_an_arm_that_beats_the_default_for_sure_is_advised_in_its_place():
+    assert advise(laptop(compute={"auto": 0.8, "node": 0.8})).flags == "--bind none"
+    assert advise(laptop(compute={"node": 1.2, "unpinned": 1.1})).flags == "--bind node"
+
+
+def test_size_decides_and_not_the_number_of_workloads():
+    found = laptop(compute={"node": 1.03}, loader={"node": 1.03}, train={"node": 0.6})
+    assert advise(found)[1:3] == ("", True)
+    found = laptop(compute={"node": 0.99}, loader={"node": 0.99}, train={"node": 1.5})
+    assert advise(found).flags == "--bind node"
+
+
+def test_an_arm_that_is_much_worse_in_any_workload_is_not_advised():
+    found = laptop(train={"node": 1.5}, loader={"node": 0.9})
+    assert advise(found)[1:3] == ("", True)
+    found = laptop(train={"node": 1.5}, jitter={"node": 0.9})
+    assert advise(found)[1:3] == ("", True)
+
+
+def test_the_advice_is_for_the_workloads_that_are_chosen():
+    found = laptop(train={"node": 0.99}, compute={"node": 1.1})
+    assert advise(found, ["compute"]).flags == "--bind node"
+    assert advise(found, ["train"]).flags == ""
+    assert advise(found, ["loader"]).text == "no advice: loader was not measured"
+
+
+def test_a_control_is_never_advised_and_is_named_as_one():
+    found = laptop(train={"packed": 2.0})
+    assert advise(found)[1:3] == ("", True)
+    assert "packed       0 | 0 (a control)" in "\n".join(table.page(found))
+
+
+def test_without_the_default_there_is_no_advice():
+    said = advise(laptop(("unpinned", "node"), train={"node": 2.0}))
+    assert (said.flags, said.is_sure) == ("", False)
+    assert said.text == "no advice: auto, the default, was not measured; add it to --arms"
 
 
 def test_where_the_default_is_what_there_is_anyway_nothing_is_to_be_typed():
-    found = laptop(compute={"packed": 0.5})
+    found = laptop(("unpinned", "packed"), compute={"packed": 0.5})
     same = "it makes no difference here: every rank is bound as under unpinned"
-    kept = [arm for arm in found.arms if arm.name != "auto"]
-    said = advice(found._replace(arms=kept, left_out={"auto": same}))
-    assert said == f"leave the flags as they are: auto, the default: {same}"
-
-
-def test_more_workloads_decide_and_not_the_largest_number():
-    found = laptop(compute={"packed": 1.2}, triad={"packed": 0.5}, loader={"packed": 0.9})
-    assert "--bind auto" in advice(found)
+    said = advise(found._replace(left_out={"auto": same}))
+    assert said.text == f"leave the flags as they are: auto, the default: {same}"
+    assert said.is_sure
 
 
 def test_a_jitter_that_is_less_is_better():
-    assert "jitter 3.0" in advice(laptop(jitter={"auto": 3.0}))
+    assert "jitter 3.0" in advise(laptop(jitter={"auto": 3.0, "node": 3.0})).text
 
 
-def test_too_few_rounds_give_no_advice():
-    found = laptop(compute={"auto": 2.0})
+def test_too_few_rounds_are_undecided_and_the_number_that_is_needed_is_said():
+    found = laptop(compute={"node": 2.0})
     few = {name: rounds[:3] for name, rounds in found.measured[0].series[""].items()}
     found.measured[0].series[""].update(few)
-    assert advice(found) == "no advice: too few rounds to tell; type more --rounds"
+    said = advise(found)
+    assert (said.flags, said.is_sure) == ("", False)
+    assert "node had too few rounds" in said.text
+    text = "\n".join(table.page(found))
+    assert "undecided: too few to tell" in text
+    assert "9 are needed to tell; type --rounds 9, or a larger --budget" in text
+
+
+def test_the_flags_alone_can_be_asked_for(tmp_path: Path):
+    for name, ratios, flags, status in (
+        ("node", {"node": 1.5}, "--bind node\n", 0),
+        ("auto", {"auto": 1.5}, "", 0),
+        ("open", {"node": 1.01}, "", 3),
+    ):
+        file = tmp_path / name
+        result.write(laptop(("unpinned", "auto", "node"), train=ratios), str(file))
+        if name == "open":
+            few = file.read_text().replace('"error": 0.0333', '"error": 1e-09')
+            file.write_text(few)
+        done = run(sys.executable, "-m", "spawnlaunch.bench", "--show", file, "--pick", "train")
+        assert (done.stdout, done.returncode) == (flags, status), done.stderr
+        assert done.stderr.startswith("spawnlaunch.bench: advice: ")
 
 
 def test_the_table_tells_every_comparison_and_what_was_left_out():
-    text = "\n".join(table.page(laptop(compute={"auto": 1.5, "packed": 0.5})))
+    found = on(node_of(LAPTOP), 2, {"compute": {"auto": 1.5, "packed": 0.5}})
+    text = "\n".join(table.page(found))
     assert "far          left out: no rank has a device here" in text
     lines = [line.split() for line in text.splitlines() if line.startswith("  ")]
     against = [words[5] for words in lines if words[0] in ("packed", "auto") and len(words) > 9]
@@ -103,18 +154,26 @@ def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str):
         result.read(str(tmp_path / "other.json"))
 
 
-def test_two_results_are_compared_arm_by_arm_and_other_differences_named():
+def test_results_are_compared_arm_by_arm_and_other_differences_named():
     old, new = laptop(compute={}), laptop(compute={"auto": 1.5})
     new.about["versions"] = {"torch": "2.14.0"}
-    lines = list(compare.page(old, new))
+    lines = list(compare.page([old] * 7, [new] * 7))
     assert lines[0] == "torch: 2.13.0, now 2.14.0"
     auto, unpinned = (next(x for x in lines if x.split()[:1] == [n]) for n in ("auto", "unpinned"))
     assert auto.endswith("better")
-    assert unpinned.endswith("no measurable difference")
+    assert unpinned.endswith("equal within 2%")
 
 
-def test_what_only_one_of_two_results_has_is_named():
-    lines = list(compare.page(laptop(compute={}, triad={}), laptop(compute={}, jitter={})))
+def test_one_bench_a_side_cannot_tell_and_says_how_many_can():
+    lines = list(compare.page([laptop(compute={})], [laptop(compute={"auto": 1.5})]))
+    assert next(line for line in lines if line.startswith("  auto")).endswith("any       -")
+    assert lines[-2] == "one bench a side cannot tell"
+    assert "type 5 files or more a side" in lines[-1]
+
+
+def test_what_not_all_results_have_is_named():
+    old, new = laptop(compute={}, triad={}), laptop(compute={}, jitter={})
+    lines = list(compare.page([old], [new]))
     assert "jitter is only in the new one" in lines
     assert "triad is only in the old one" in lines
 
@@ -146,7 +205,7 @@ def test_two_commands_or_two_metrics_are_not_compared():
     old, new = laptop(compute={}), laptop(compute={})
     other = new.measured[0].workload._replace(unit="tokens_per_s")
     lines = list(
-        compare.page(old, new._replace(measured=[new.measured[0]._replace(workload=other)]))
+        compare.page([old], [new._replace(measured=[new.measured[0]._replace(workload=other)])])
     )
     about = other.about
     assert lines == [f"compute is not the same: {about} in GFLOP/s, now {about} in tokens_per_s"]

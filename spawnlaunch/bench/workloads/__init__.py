@@ -28,6 +28,8 @@ BUNDLED = (
 )
 NAMES = {workload.name: workload for workload in BUNDLED}
 ON_DEVICES = frozenset({"copies", "allreduce", "train"})  # the others compute on the CPU
+# What the advice goes by unless --for chooses: what a training run is like. Jitter only explains.
+WEIGHTS = {"train": 4, "loader": 2, "allreduce": 2, "compute": 1, "triad": 1, "copies": 1}
 MODULES = {
     **dict.fromkeys(("compute", "triad", "jitter"), "cpu"),
     **dict.fromkeys(("copies", "allreduce"), "device"),
