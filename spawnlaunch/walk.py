@@ -23,7 +23,7 @@ from spawnlaunch.world.resolve import refuse_copies, resolve_world, settle
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from spawnlaunch.node import Node
     from spawnlaunch.request import Request
@@ -39,7 +39,7 @@ def walk(
     """Launch what a command line asks for; the result is the exit status.
 
     `closed` names the standard streams that nobody can write to, `mask` is the signals that the
-    workers are started with blocked. In task mode, and where all goes well, this does not return.
+    workers are started with blocked. In task mode this process becomes the worker.
     Raises UsageError, and Page for what is only to be printed.
     """
     hostname = os.uname().nodename
@@ -65,15 +65,14 @@ def walk(
         held_port=held_port,
     )
     workers = worker.plan(launch)
-    of_the_job, of_this_node = _warnings(launch, seats.warnings, closed)
+    host = routes.short(hostname) if _has_several_nodes(resolution) else ""
+    warnings = _warnings(launch, seats.warnings, closed, host)
     if request.explain:
         from spawnlaunch.explaining import Explanation, explained
 
-        warnings = (*of_the_job, *of_this_node)
         explanation = Explanation(resolution, machine, seats, workers, warnings, environ)
         raise Page(explained(explanation, request.explain, hostname))
-    host = routes.short(hostname) if _has_several_nodes(resolution) else ""
-    say(f"warning: {line}" for line in _mine(resolution, of_the_job, of_this_node, host))
+    say(f"warning: {line}" for line in warnings)
     if not request.quiet:
         say(
             report_line(each.rank, each.binding, machine, each.environ["OMP_NUM_THREADS"], host)
@@ -129,30 +128,22 @@ def _refuse_what_needs_a_parent(
 
 
 def _warnings(
-    launch: Launch, of_the_bindings: Sequence[str], closed: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    """What is to be said about the job, and about this node."""
-    request, resolution = launch.request, launch.resolution
-    of_the_job = [
-        *cli.warnings(request, _has_several_nodes(resolution)),
-        *routes.own_files(request, resolution.world, launch.environ),
-        *resolution.warnings,
-    ]
-    of_this_node = [*resolution.of_this_node, *of_the_bindings]
-    if "stdout" in closed:
-        of_this_node.append("stdout is closed: what is written there is lost")
-    return of_the_job, of_this_node
-
-
-def _mine(
-    resolution: Resolution, of_the_job: Sequence[str], of_this_node: Sequence[str], host: str
-) -> Iterator[str]:
+    launch: Launch, of_the_bindings: Sequence[str], closed: Sequence[str], host: str
+) -> list[str]:
     """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times.
 
-    `host` is named before what is of this node, where there are several.
+    `host` is named before what is of this node, where there are several. --explain shows both.
     """
-    if resolution.world.rank == 0:
-        yield from of_the_job
-    if resolution.world.local_rank == 0:
-        for line in of_this_node:
-            yield f"{host}: {line}" if host else line
+    request, resolution = launch.request, launch.resolution
+    said: list[str] = []
+    if resolution.world.rank == 0 or request.explain:
+        said += cli.warnings(request, _has_several_nodes(resolution))
+        said += routes.own_files(request, resolution.world, launch.environ)
+        said += resolution.warnings
+    if resolution.world.local_rank == 0 or request.explain:
+        of_this_node = [*resolution.of_this_node, *of_the_bindings]
+        if "stdout" in closed:
+            of_this_node.append("stdout is closed: what is written there is lost")
+        before = f"{host}: " if host and not request.explain else ""
+        said += [before + line for line in of_this_node]
+    return said
