@@ -229,7 +229,7 @@ def refuse_uneven(it: Evidence, nproc: Fact, nnodes: Fact) -> None:
     )
 
 
-def refuse_copies(request: Request, pid: int, starter: str) -> None:
+def refuse_task_without_variables(request: Request, pid: int, starter: str) -> None:
     """Raise UsageError where a task of several, below a starter, would not know of the others.
 
     `env -i` takes a manager's variables away, and so does a container that begins with a clean

@@ -116,7 +116,7 @@ def refuse_copies(request: Request, resolution: Resolution) -> None:
             if name in managers.STARTERS:
                 from spawnlaunch.world import advice
 
-                advice.refuse_copies(request, pid, name)
+                advice.refuse_task_without_variables(request, pid, name)
                 return
 
 
