@@ -1,4 +1,4 @@
-"""A launch on one machine imports no more modules and opens no more files than it once did.
+"""A launch costs its ranks and its readers no more than it once did.
 
 Each module and each file is a look-up on a shared file system, times all ranks. What Python itself
 needs, and the modules of its library that are in LIBRARY, are measured in the same run and taken
@@ -6,17 +6,20 @@ off, so that the figures hold for other versions of Python and on other machines
 to the kernel (/sys, /proc and /dev, which differ from machine to machine) what reading the node
 opens is taken off; tests/node/test_cost.py limits that.
 
-The limits were counted at the commit that brought `make full`. Where one is too low now, save a
-module or a file elsewhere before it is raised.
+How many functions it enters, and how many lines there are, is what it costs a reader. The limits
+are in tests/counts/limits.py.
 """
 
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from spawnlaunch import node
 from tests.counts.imported import imported
-from tests.counts.lookups import opened, traced
+from tests.counts.limits import FILES, LIMITS, LINES_OF_CODE
+from tests.counts.lines import launcher_proper, lines_of_code
+from tests.counts.lookups import lookups, opened, traced
+from tests.counts.walked import entered
 from tests.counts.ways import WAYS
 from tests.support.required import require_programs
 
@@ -24,24 +27,13 @@ require_programs("strace", package="strace")
 
 # What the launch path imports of Python's library; more of it is more than these.
 LIBRARY = """
-import __future__, argparse, ctypes, gc, runpy, select, signal, zlib, _socket
-argparse.ArgumentParser()
+import __future__, ctypes, errno, gc, runpy, select, zlib, _socket
 """
 READING = "from spawnlaunch import node; node.read()"
 
-
-class Limits(NamedTuple):
-    """The most that a launch may come to."""
-
-    modules: int  # of spawnlaunch
-    opened: int  # files, and kinds of files of the kernel: what one needs can be saved in the other
-
-
-LIMITS = {
-    "two workers": Limits(86, 83 + 7),
-    "one worker": Limits(86, 83 + 6),
-    "a task": Limits(70, 66 + 1),
-}
+needs_no_device = pytest.mark.skipif(
+    bool(node.read().devices), reason="there are devices here, which are read as well"
+)
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +63,26 @@ def test_no_more_files_are_opened(name: str, directory: Path) -> None:
     files = launch.files - library.files
     of_the_kernel = launch.of_the_kernel - reading.of_the_kernel
     assert files + of_the_kernel <= LIMITS[name].opened, (launch, library, reading)
+
+
+@needs_no_device
+@pytest.mark.parametrize("name", WAYS)
+def test_no_more_functions_are_entered(name: str, directory: Path) -> None:
+    functions = entered(WAYS[name], directory)
+    assert len(functions) <= LIMITS[name].functions
+    assert len({each.file for each in functions}) <= LIMITS[name].files
+
+
+@needs_no_device
+@pytest.mark.parametrize("name", WAYS)
+def test_no_more_is_looked_up(name: str, directory: Path) -> None:
+    way = WAYS[name]
+    launch = lookups(traced(way, directory, *way.words("worker.py")))
+    bare = lookups(traced(way, directory, "-c", "pass"))
+    assert launch.both - bare.both <= LIMITS[name].lookups, (launch, bare)
+
+
+def test_no_more_is_written() -> None:
+    files = launcher_proper()
+    assert len(files) <= FILES
+    assert lines_of_code(files) <= LINES_OF_CODE
