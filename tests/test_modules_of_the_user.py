@@ -102,6 +102,15 @@ def test_where_the_directory_has_been_deleted_the_users_path_is_kept(crowded: Pa
     assert done.stdout.startswith("found\n"), done.stderr
 
 
+@pytest.mark.parametrize("program", ["spawnlaunch", "spawnlaunch.check", "spawnlaunch.bench"])
+def test_help_needs_no_directory(program: str, tmp_path: Path):
+    gone = tmp_path / "gone"
+    help = f"exec {sys.executable} -m {program} --help"
+    done = run("sh", "-c", f"mkdir {gone}; cd {gone}; rmdir {gone}; {help}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")
+
+
 def test_the_console_script_imports_none_of_them(crowded: Path):
     beside = Path(LAUNCHER[0]).parent / "spawnlaunch"
     if not beside.exists():

@@ -4,8 +4,11 @@ import os
 import sys
 
 # With -m the working directory comes first, and a json.py there would be taken for Python's.
-if sys.path[0] in ("", os.getcwd()):
-    sys.path.append(sys.path.pop(0))
+try:
+    if sys.path[0] in ("", os.getcwd()):
+        sys.path.append(sys.path.pop(0))
+except FileNotFoundError:
+    pass  # it has been deleted, and Python has not put it there
 
 import argparse
 import json
