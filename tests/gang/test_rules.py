@@ -1,0 +1,153 @@
+"""Single rules of the hub that generated schedules reach seldom, or say nothing about."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from spawnlaunch.gang import hub, words
+from spawnlaunch.gang.hub_records import RUNNING, STOPPING, Came, Gone, Heard, Hub, Say, Tick
+from spawnlaunch.gang.messages import (
+    VERSION,
+    Begun,
+    Cause,
+    Done,
+    End,
+    Failed,
+    Hello,
+    Idle,
+    Refused,
+    Start,
+)
+from spawnlaunch.gang.settings import Settings
+
+A_DAY_S = 86400.0
+
+
+class Gang:
+    """A hub, and what it has said to whom; time passes as it is told."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.now = 1000.0
+        self.hub = Hub(Settings(**settings), since=self.now, told=self.now)
+        self.said: dict[int, list[Any]] = {}
+
+    def happens(self, event: Any, after_s: float = 0.0) -> None:
+        self.now += after_s
+        self.hub, actions = hub.step(self.hub, event, self.now)
+        for action in actions:
+            if isinstance(action, Say):
+                self.said.setdefault(action.conn, []).append(action.message)
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.happens(Tick(), min(hub.due(self.hub, self.now), end - self.now))
+
+    def come(self, conn: int, host: str = "", **more: Any) -> None:
+        hello = Hello(VERSION, host or f"node{conn}", f"{conn}", **{"nproc": 1, **more})
+        self.happens(Came(conn, hello, f"10.0.0.{conn}", local=conn == 0))
+
+    def of(self, conn: int, kind: type) -> list[Any]:
+        return [message for message in self.said.get(conn, []) if isinstance(message, kind)]
+
+
+def test_less_than_half_of_the_last_nodes_begin_nothing() -> None:
+    """They could be the smaller part of a gang whose other part has a hub of its own."""
+    gang = Gang(least=1, most=4, max_restarts=1, dead_s=A_DAY_S)
+    gang.come(0, epoch=5, nodes=4, last=0, lost_s=100.0)
+    gang.wait(300)
+    assert not gang.of(0, Start)
+    gang.come(1, epoch=5, nodes=4, last=1, lost_s=100.0)
+    gang.wait(60)
+    (start,) = gang.of(0, Start)
+    assert (start.epoch, start.nnodes) == (6, 2)
+
+
+def test_a_node_keeps_its_rank_and_a_spare_takes_the_hole() -> None:
+    gang = Gang(least=3, most=3, spares=1, max_restarts=1)
+    for conn in range(4):
+        gang.come(conn)
+    assert [gang.of(conn, Start)[0].node_rank for conn in range(3)] == [0, 1, 2]
+    assert gang.of(3, Begun) == [Begun(1, 3)]
+    gang.happens(Gone(1, certain=True))
+    for conn in (0, 2):
+        gang.happens(Heard(conn, Idle(1)))
+    gang.wait(2)
+    assert {conn: gang.of(conn, Start)[-1].node_rank for conn in (0, 2, 3)} == {0: 0, 2: 2, 3: 1}
+
+
+def test_a_victim_is_not_the_cause_where_a_node_was_lost() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    words_of_a_victim = "RuntimeError: Connection closed by peer [10.0.0.1]"
+    gang.happens(Heard(0, Failed(1, 0, 1, words=words_of_a_victim)))
+    assert gang.hub.phase == STOPPING
+    gang.happens(Heard(0, Idle(1)), 1.0)
+    gang.happens(Gone(1, certain=False), 9.0)
+    (end,) = gang.of(0, End)
+    assert (end.status, end.cause.kind, end.cause.host) == (69, "lost", "node1")
+
+
+def test_all_who_are_done_end_well_though_one_is_lost_then() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Heard(1, Done(1)))
+    gang.happens(Gone(1, certain=True))
+    assert gang.hub.phase == RUNNING
+    gang.happens(Heard(0, Done(1)))
+    assert gang.of(0, End) == [End(0)]
+
+
+def test_a_frozen_hub_gives_nobody_up() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Tick(), A_DAY_S)
+    assert gang.hub.phase == RUNNING
+
+
+@pytest.mark.parametrize(
+    ("hello", "said"),
+    [
+        ({"rank": 0}, "node1 and node0 both have node rank 0"),
+        ({"rank": 2}, "node1 has node rank 2, of 2 nodes"),
+        ({"told": (("--nnodes", "3"),)}, "node1 has --nnodes 3, the hub 2"),
+        ({"nproc": 0}, "node1 has 0 workers"),
+    ],
+)
+def test_why_one_is_refused(hello: dict[str, Any], said: str) -> None:
+    gang = Gang(least=2, most=2, told=(("--nnodes", "2"),))
+    gang.come(0, rank=0)
+    gang.come(1, **hello)
+    (refused,) = gang.of(1, Refused)
+    assert said in refused.why
+
+
+def test_a_machine_that_was_started_again_is_no_second_one() -> None:
+    gang = Gang(least=2, most=2, max_restarts=1, returns=True)
+    gang.come(0, rank=0, boot="a")
+    gang.come(1, "host", rank=1, boot="b")
+    hello = Hello(VERSION, "host", "another", 1, boot="c", rank=1)
+    gang.happens(Came(2, hello, "10.0.0.1"))
+    assert not gang.of(2, Refused)
+    gang.happens(Heard(0, Idle(1)))
+    assert gang.of(2, Start)[0].node_rank == 1
+
+
+@pytest.mark.parametrize(
+    ("cause", "said"),
+    [
+        (Cause("failure", "node3", 7, 9), "rank 7 on node3 failed with status 9"),
+        (Cause("failure", "node3", 7, -9), "rank 7 on node3 was killed by signal 9"),
+        (Cause("lost", "node3"), "node3 was lost"),
+        (Cause("signal", "node3", number=15), "node3 was told to end by signal 15"),
+        (Cause("absent", words="node1, node2"), "still missing: node1, node2"),
+        (None, "all workers have ended well"),
+    ],
+)
+def test_causes_in_words(cause: Cause | None, said: str) -> None:
+    assert words.caused(cause) == said
