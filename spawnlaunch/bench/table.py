@@ -17,6 +17,7 @@ from spawnlaunch.bench.stats import (
 from spawnlaunch.bench.workloads import Workload
 
 CPUS_CHARS = 60
+PAGE_CHARS = 98
 COLUMNS = ("arm", "median", "least to most", "against", "ratio", "interval", "verdict")
 TOGETHER = "in 19 of 20 benches no verdict of the page is wrong; an interval is what it goes by"
 
@@ -139,7 +140,7 @@ def end(result: Result, chosen: Sequence[str]) -> Iterator[str]:
     if found.arm:
         yield TOGETHER
         yield f"advice for {weighted(found.weights)}:"
-        yield f"  {found.text}"
+        yield textwrap.fill(found.text, PAGE_CHARS, initial_indent="  ", subsequent_indent="  ")
     else:
         yield f"advice: {found.text}"
 
