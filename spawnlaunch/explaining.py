@@ -6,8 +6,8 @@ import sys
 from shlex import join
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding.decide import Seats
 from spawnlaunch.binding.picture import picture
+from spawnlaunch.binding.plan import Plan
 from spawnlaunch.binding.report import report_line, srun_line
 from spawnlaunch.errors import one_line
 from spawnlaunch.node import Node
@@ -29,7 +29,7 @@ class Explanation(NamedTuple):
 
     resolution: Resolution
     node: Node
-    seats: Seats
+    plan: Plan
     workers: Sequence[Worker]
     warnings: Sequence[str]
     environ: Mapping[str, str]  # what the launcher inherited
@@ -58,7 +58,7 @@ def as_json(it: Explanation) -> dict[str, Any]:
         "mode": world.pop("mode"),
         "world": world,
         "sources": {name: _source(fact) for name, fact in it.resolution.sources.items()},
-        "node": _node(it.node, it.seats),
+        "node": _node(it.node, it.plan),
         "workers": [_worker(worker, it) for worker in it.workers],
         "warnings": list(it.warnings),
     }
@@ -72,9 +72,9 @@ def _source(fact: Fact) -> dict[str, Any]:
     }
 
 
-def _node(node: Node, seats: Seats) -> dict[str, Any]:
+def _node(node: Node, plan: Plan) -> dict[str, Any]:
     return {
-        "cpus_allowed": cpuset.format(seats.allowed),
+        "cpus_allowed": cpuset.format(plan.allowed),
         "cpus_online": cpuset.format(node.cpus_online),
         "cores": len(node.cores),
         "l3": [cpuset.format(group) for group in node.l3],
@@ -142,7 +142,7 @@ def as_text(it: Explanation, colour: bool) -> Iterator[str]:
         for each in fact.rejected:
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
     yield ""
-    yield picture(it.node, it.seats.bindings, it.seats.allowed, colour)
+    yield picture(it.node, it.plan.bindings, it.plan.allowed, colour)
     yield from _same_with_srun(it)
     for worker in it.workers:
         yield ""
@@ -166,13 +166,13 @@ def as_lines(it: Explanation, host: str) -> Iterator[str]:
         omp = worker.environ["OMP_NUM_THREADS"]
         yield report_line(worker.rank, worker.binding, it.node, omp, host)
     if it.resolution.world.local_rank == 0:
-        for warning in (*it.resolution.of_this_node, *it.seats.warnings):
+        for warning in (*it.resolution.of_this_node, *it.plan.warnings):
             yield f"warning: {host}: {warning}"
 
 
 def _same_with_srun(it: Explanation) -> Iterator[str]:
     """The line that makes srun bind alike, where all ranks of the node are known here."""
-    line = srun_line(it.seats.bindings, it.resolution.world.nnodes or 1)
+    line = srun_line(it.plan.bindings, it.resolution.world.nnodes or 1)
     if line and it.resolution.world.mode != "task":
         yield ""
         yield f"the same with srun: {line}"

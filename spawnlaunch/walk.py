@@ -10,7 +10,7 @@ import os
 import sys
 
 from spawnlaunch import cli, node
-from spawnlaunch.binding import decide
+from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import FlagsError
 from spawnlaunch.node.visible import Visible, count_named, visible
@@ -53,12 +53,12 @@ def walk(
     _refuse_what_needs_a_parent(request, resolution, environ)
     resolution, held_port = settle(resolution, environ, hostname)
 
-    seats = decide.decide(request, machine, seen, resolution.world, environ)
+    plan = bind_ranks(request, machine, seen, resolution.world, environ)
 
     launch = Launch(
         request=request,
         resolution=resolution,
-        bindings=seats.bindings,
+        bindings=plan.bindings,
         environ=environ,
         hostname=hostname,
         scratch=worker.scratch_path(environ),
@@ -66,11 +66,11 @@ def walk(
     )
     workers = worker.plan(launch)
     host = routes.short(hostname) if _has_several_nodes(resolution) else ""
-    warnings = _warnings(launch, seats.warnings, closed, host)
+    warnings = _warnings(launch, plan.warnings, closed, host)
     if request.explain:
         from spawnlaunch.explaining import Explanation, explained
 
-        explanation = Explanation(resolution, machine, seats, workers, warnings, environ)
+        explanation = Explanation(resolution, machine, plan, workers, warnings, environ)
         raise Page(explained(explanation, request.explain, hostname))
     say(f"warning: {line}" for line in warnings)
     if not request.quiet:

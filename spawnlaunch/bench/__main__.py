@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from spawnlaunch.bench.flags import NAME, BenchRequest, parse
-from spawnlaunch.binding import openmp
+from spawnlaunch.binding import warnings
 from spawnlaunch.errors import UsageError
 from spawnlaunch.printing import print_error, print_page
 from spawnlaunch.world import managers
@@ -74,7 +74,7 @@ def _launch(options: BenchRequest, argv: Sequence[str]) -> NoReturn:
 
 def _refuse_hazards() -> None:
     """Raises UsageError where OpenMP has taken the CPUs away before an arm could give any."""
-    if hazards := openmp.hazards(os.environ):
+    if hazards := warnings.openmp_hazards(os.environ):
         raise UsageError(f"{hazards[0]}; so all arms would sit there")
 
 

@@ -24,9 +24,8 @@ from spawnlaunch.bench.flags import PROG, BenchRequest
 from spawnlaunch.bench.rank_group import RankGroup
 from spawnlaunch.bench.result import Arm, BoundRank, Result, check_writable
 from spawnlaunch.bench.sample import FailedError, Sample
-from spawnlaunch.binding import decide
 from spawnlaunch.binding.picture import picture
-from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.plan import Binding, bind_ranks
 from spawnlaunch.binding.report import device_name
 from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.errors import UsageError
@@ -136,7 +135,7 @@ def _plan(here: RankOnNode, policy: str, mode: str) -> tuple[Binding, ...]:
         master_port=0,
         run_id="",
     )
-    return decide.decide(request, here.node, here.seen, world, here.environ).bindings
+    return bind_ranks(request, here.node, here.seen, world, here.environ).bindings
 
 
 class Agreed(NamedTuple):

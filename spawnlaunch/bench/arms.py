@@ -15,7 +15,6 @@ from typing import NamedTuple
 from spawnlaunch import cpuset, values
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.plan import Binding
-from spawnlaunch.binding.seats import Seat
 from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import Node
 
@@ -67,8 +66,7 @@ def _moved(node: Node, best: Sequence[Binding], by: int) -> tuple[Binding, ...]:
 
 def _locality(node: Node, own: Binding, cpus: CpuSet) -> str:
     """Of these CPUs to the rank's device."""
-    seat = Seat(own.local_rank, own.device, own.locality != plan.UNKNOWN, None)
-    return plan.locality(node, seat, cpus)
+    return plan.locality(node, own.device, own.locality != plan.UNKNOWN, cpus)
 
 
 def _remote(bindings: Iterable[Binding]) -> int:

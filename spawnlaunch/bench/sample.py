@@ -30,7 +30,6 @@ from spawnlaunch.binding import apply
 from spawnlaunch.binding.plan import Binding
 from spawnlaunch.run import kernel
 from spawnlaunch.run.preload import libraries
-from spawnlaunch.values import PREFERRED_MEM
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
 TAIL_CHARS = 4000  # of what went wrong
@@ -73,7 +72,7 @@ def _bind(binding: Binding) -> None:
     refusal = apply.pin(binding)
     if refusal:
         raise OSError(refusal)  # a sample that is bound otherwise would be a lie
-    apply.place_memory(binding, PREFERRED_MEM)
+    apply.place_memory(binding)
 
 
 def of_workload(

@@ -1,6 +1,6 @@
 """Where does each rank sit, and how it gets there.
 
-`plan.plan` decides and touches nothing; `apply.apply` does the system calls. What people see is in
-`report` and `picture`; masks that somebody set before us are in `advice`, and OpenMP variables that
-would undo a binding in `openmp`.
+`plan` decides and touches nothing: by the cores that may be used (`cores`), who claims which of
+them (`claims`), and what each gets (`shares`, or a whole one of the `domains`). `apply` does the
+system calls. What people see is in `report`, `picture` and `warnings`.
 """

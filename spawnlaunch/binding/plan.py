@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding import ground as grounds
-from spawnlaunch.binding import seats, territory, wide
-from spawnlaunch.binding.ground import Core, Ground
-from spawnlaunch.binding.seats import Seat, Seating, Task
+from spawnlaunch.binding import warnings as spoken
+from spawnlaunch.binding.claims import Claims, Task
+from spawnlaunch.binding.cores import count_cores, usable_cores
+from spawnlaunch.binding.shares import share_out
 from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.errors import UsageError
-from spawnlaunch.node import Node
-from spawnlaunch.node.visible import Visible
+from spawnlaunch.node.visible import step_devices
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import AUTO, DEFAULT, LIST, NONE, Policy
+from spawnlaunch.values import (
+    AUTO,
+    CORE_COMPLEX,
+    DEFAULT,
+    LIST,
+    NO_MEM,
+    NODE,
+    NONE,
+    PREFERRED_MEM,
+    SOCKET,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
+
+    from spawnlaunch.binding.claims import Claimant
+    from spawnlaunch.node import Node
+    from spawnlaunch.node.visible import Visible
+    from spawnlaunch.request import Request
+    from spawnlaunch.values import Policy
+    from spawnlaunch.world.model import World
 
 LOCAL, REMOTE, UNKNOWN = "local", "remote", "unknown"
 
@@ -31,13 +47,41 @@ class Binding(NamedTuple):
     threads: int  # physical cores for this rank alone: what OMP_NUM_THREADS should be
     locality: str  # of the CPUs to the device: "local", "remote" (not all are) or "unknown"
     note: str  # what is unusual about it; empty: nothing
+    mem_bind: str = PREFERRED_MEM  # how memory comes from these nodes, as --mem-bind says
 
 
 class Plan(NamedTuple):
     """The bindings that were asked for, in the order of local ranks."""
 
     bindings: tuple[Binding, ...]
+    allowed: CpuSet  # what was divided
     warnings: tuple[str, ...]
+
+
+def bind_ranks(
+    request: Request, node: Node, seen: Visible, world: World, environ: Mapping[str, str]
+) -> Plan:
+    """The bindings of the ranks that this launcher starts, and all that is to be said of this node.
+
+    Raises UsageError.
+    """
+    warnings = [*node.warnings, *seen.warnings, *spoken.openmp_hazards(environ)]
+    if request.widen:
+        node, refusal = spoken.widened(node)
+        warnings += refusal
+    task, rank, size = None, world.local_rank, world.local_world_size
+    if world.mode == "task":
+        own_mask = spoken.is_own_mask(node, environ, rank, size)
+        task = Task(rank, step_devices(node, environ, size), own_mask)
+    planned = plan(node, seen, size, request.policy, task=task)
+    warnings += [*planned.warnings, *spoken.of_mask(node, planned.bindings, size)]
+    # Where there is one node to allocate from, the kernel prefers it without being asked.
+    no_choice = len(node.memory_nodes) < 2 and request.mem_bind == PREFERRED_MEM
+    mem_bind = NO_MEM if no_choice else request.mem_bind
+    return planned._replace(
+        bindings=tuple(binding._replace(mem_bind=mem_bind) for binding in planned.bindings),
+        warnings=tuple(dict.fromkeys(warnings)),
+    )
 
 
 def plan(
@@ -46,122 +90,91 @@ def plan(
     local_size: int,
     policy: Policy = DEFAULT,
     *,
-    allowed: CpuSet | None = None,
     task: Task | None = None,
 ) -> Plan:
     """Bind the `local_size` ranks of this node, or with `task` that one of them.
 
-    Rank r uses the r-th visible device. `allowed` are the CPUs that may be used, by default those
-    of the node's record; nothing outside them is ever bound. Raises UsageError for lists of CPUs
-    that do not fit the ranks or the allowed CPUs.
+    Rank r uses the r-th visible device; no CPU is bound that the node's record does not allow.
+    Raises UsageError for lists of CPUs that do not fit the ranks or the allowed CPUs.
     """
-    allowed = node.cpus_allowed if allowed is None else allowed & node.cpus_online
-    ground = grounds.ground(node, allowed, policy)
+    warnings: list[str] = []
+    cores = usable_cores(node, policy, policy.name == AUTO, warnings)
+    usable = EMPTY.union(*(core.cpus for core in cores))
+    claims = Claims(node, usable)
     if task is None:
-        seating = seats.of_node(node, visible, local_size, ground.cpus)
+        claims.of_node(visible, local_size)
     else:
-        seating = seats.of_task(node, visible, local_size, ground.cpus, task)
+        claims.of_task(visible, local_size, task)
+    warnings += [*claims.warnings, *spoken.of_unknown_devices(claims.ranks)]
     sharers = 1 if task is not None and task.own_mask else local_size
-    if policy.name == NONE or not allowed:
-        bindings = _unbound(node, seating, allowed, policy, sharers)
-        warnings = _no_masks(policy)
-    elif policy.name == LIST:
-        bindings, warnings = _listed(node, seating, allowed, policy)
-    else:
-        bindings, warnings = _shared_out(node, seating, ground, policy, sharers)
-    every = (*ground.warnings, *seating.warnings, *_unidentified(seating), *warnings)
-    return Plan(tuple(bindings), tuple(dict.fromkeys(every)))
-
-
-def _no_masks(policy: Policy) -> list[str]:
-    if policy.name in (NONE, AUTO):  # auto is what is best here, and here that is nothing
-        return []
-    return [f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"]
-
-
-def _unbound(
-    node: Node, seating: Seating, allowed: CpuSet, policy: Policy, sharers: int
-) -> list[Binding]:
-    cores = sum(1 for core in node.cores if core & (allowed or node.cpus_online))
-    threads = policy.threads or max(1, cores // sharers)
-    return [
-        Binding(
-            local_rank=seat.local_rank,
-            device=seat.device,
-            cpus=EMPTY,
-            memory_nodes=EMPTY,
-            threads=threads,
-            locality=locality(node, seat, allowed) if allowed else UNKNOWN,
-            note="",
-        )
-        for seat in seating.seats
-    ]
-
-
-def _listed(
-    node: Node, seating: Seating, allowed: CpuSet, policy: Policy
-) -> tuple[list[Binding], list[str]]:
-    bindings = []
-    warnings = []
-    for seat in seating.seats:
-        if seat.local_rank >= len(policy.lists):
-            raise UsageError(
-                f"--bind lists CPUs for {len(policy.lists)} local ranks and there is a rank "
-                f"{seat.local_rank}; give one list for each, separated by colons"
-            )
-        asked = policy.lists[seat.local_rank]
-        cpus = asked & allowed
-        if not cpus:
-            raise UsageError(
-                f"--bind gives local rank {seat.local_rank} the CPUs {cpuset.format(asked)!r} and "
-                f"allowed are {cpuset.format(allowed)}; choose among these"
-            )
-        if cpus != asked:
+    if policy.name == NONE or not node.cpus_allowed:
+        bindings = [_unbound(node, rank, policy, sharers) for rank in claims.ranks]
+        if policy.name not in (NONE, AUTO):  # auto is what is best here, and here that is nothing
             warnings.append(
-                f"local rank {seat.local_rank}: of the CPUs {cpuset.format(asked)} only "
-                f"{cpuset.format(cpus)} are allowed"
+                f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"
             )
-        cores = sum(1 for core in node.cores if core & cpus)
-        bindings.append(_binding(node, seat, cpus, policy.threads or cores, ""))
-    return bindings, warnings
+    elif policy.name == LIST:
+        bindings = [_listed(node, rank, policy, warnings) for rank in claims.ranks]
+    else:
+        shares = share_out(claims.cpus, cores, policy.threads)
+        cpus = [EMPTY.union(*(core.cpus for core in share.cores)) for share in shares]
+        if policy.name in (NODE, SOCKET, CORE_COMPLEX):
+            from spawnlaunch.binding.domains import domains_around
+
+            device_of = {rank.claim: rank.device for rank in claims.ranks}
+            devices = [device_of.get(i) for i in range(len(cpus))]
+            cpus = domains_around(policy.name, node, devices, cpus, usable, warnings)
+        bindings = []
+        for rank in claims.ranks:
+            if rank.claim is None:
+                threads, note = (
+                    max(1, len(cores) // sharers),
+                    "no allowed CPU is next to its device",
+                )
+                bindings.append(_binding(node, rank, usable, threads, note))
+            else:
+                share = shares[rank.claim]
+                note = "" if share.alone else "shares cores"
+                bindings.append(_binding(node, rank, cpus[rank.claim], len(share.cores), note))
+        warnings += spoken.of_shares(claims.ranks, usable, shares, policy)
+    return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 
 
-def _shared_out(
-    node: Node, seating: Seating, ground: Ground, policy: Policy, sharers: int
-) -> tuple[list[Binding], list[str]]:
-    """Exclusive shares, and for the policies of whole domains the domains around them."""
-    shares = territory.shares(seating.claims, _aligned(ground.cores, policy), policy.threads)
-    cpus = [EMPTY.union(*(core.cpus for core in share.cores)) for share in shares]
-    if policy.name in wide.SHARED:
-        device_of = {seat.claim: seat.device for seat in seating.seats}
-        devices = [device_of.get(i) for i in range(len(cpus))]
-        cpus = wide.widened(policy.name, node, devices, cpus, ground.cpus)
-    bindings = []
-    for seat in seating.seats:
-        if seat.claim is None:
-            threads = max(1, len(ground.cores) // sharers)
-            note = "no allowed CPU is next to its device"
-            bindings.append(_binding(node, seat, ground.cpus, threads, note))
-        else:
-            share = shares[seat.claim]
-            note = "" if share.alone else "shares cores"
-            bindings.append(_binding(node, seat, cpus[seat.claim], len(share.cores), note))
-    complaints = _complaints(seating, ground, shares, policy)
-    return bindings, [*wide.missing(policy.name, node), *complaints]
+def _unbound(node: Node, rank: Claimant, policy: Policy, sharers: int) -> Binding:
+    allowed = node.cpus_allowed
+    cores = count_cores(node, allowed or node.cpus_online)
+    how = locality(node, rank.device, rank.known, allowed) if allowed else UNKNOWN
+    threads = policy.threads or max(1, cores // sharers)
+    return Binding(rank.local_rank, rank.device, EMPTY, EMPTY, threads, how, "")
 
 
-def _aligned(cores: Sequence[Core], policy: Policy) -> Sequence[Core]:
-    """The cores with their L3 groups for `auto`; the other policies know none, as in torchrun."""
-    if policy.name == AUTO:
-        return cores
-    return [core._replace(l3=grounds.APART) for core in cores]
+def _listed(node: Node, rank: Claimant, policy: Policy, warnings: list[str]) -> Binding:
+    number, allowed = rank.local_rank, node.cpus_allowed
+    if number >= len(policy.lists):
+        raise UsageError(
+            f"--bind lists CPUs for {len(policy.lists)} local ranks and there is a rank "
+            f"{number}; give one list for each, separated by colons"
+        )
+    asked = policy.lists[number]
+    cpus = asked & allowed
+    if not cpus:
+        raise UsageError(
+            f"--bind gives local rank {number} the CPUs {cpuset.format(asked)!r} and "
+            f"allowed are {cpuset.format(allowed)}; choose among these"
+        )
+    if cpus != asked:
+        warnings.append(
+            f"local rank {number}: of the CPUs {cpuset.format(asked)} only "
+            f"{cpuset.format(cpus)} are allowed"
+        )
+    return _binding(node, rank, cpus, policy.threads or count_cores(node, cpus), "")
 
 
-def _binding(node: Node, seat: Seat, cpus: CpuSet, threads: int, note: str) -> Binding:
-    how = locality(node, seat, cpus)
+def _binding(node: Node, rank: Claimant, cpus: CpuSet, threads: int, note: str) -> Binding:
+    how = locality(node, rank.device, rank.known, cpus)
     return Binding(
-        local_rank=seat.local_rank,
-        device=seat.device,
+        local_rank=rank.local_rank,
+        device=rank.device,
         cpus=cpus,
         memory_nodes=memory_beside(node, cpus),
         threads=threads,
@@ -170,11 +183,14 @@ def _binding(node: Node, seat: Seat, cpus: CpuSet, threads: int, note: str) -> B
     )
 
 
-def locality(node: Node, seat: Seat, cpus: CpuSet) -> str:
-    """Whether all CPUs are next to the device or on its NUMA node; a rank without one is local."""
-    if seat.device is None:
-        return LOCAL if seat.known else UNKNOWN
-    device = node.devices[seat.device]
+def locality(node: Node, number: int | None, known: bool, cpus: CpuSet) -> str:
+    """Whether all CPUs are next to the device or on its NUMA node; a rank without one is local.
+
+    `known` is False for a rank that has a device while it cannot be told which.
+    """
+    if number is None:
+        return LOCAL if known else UNKNOWN
+    device = node.devices[number]
     if device.local_cpus is None:
         return UNKNOWN
     at_home = EMPTY.union(*(each.cpus for each in node.numa if each.id == device.numa))
@@ -187,53 +203,19 @@ def memory_beside(node: Node, cpus: CpuSet) -> frozenset[int]:
     Else the nearest that have. A node without CPUs is never among them: it may be the memory of a
     GPU, and no driver need say so.
     """
-    fit = [
-        each
+    fit = {
+        each.id: each.cpus
         for each in node.numa
         if each.kind == "cpu" and each.memory != 0 and each.id in node.memory_nodes
-    ]
-    beside = frozenset(each.id for each in fit if each.cpus & cpus)
+    }
+    beside = frozenset(id for id, near in fit.items() if near & cpus)
     if beside:
         return beside
-    known: dict[int, int] = {}
-    for home in node.numa:
-        for other, distance in home.distances if home.cpus & cpus else ():
-            if any(each.id == other for each in fit):
-                known[other] = min(distance, known.get(other, distance))
-    nearest = min(known.values(), default=None)
-    return frozenset(id for id, distance in known.items() if distance == nearest)
-
-
-def _unidentified(seating: Seating) -> list[str]:
-    ranks = [seat.local_rank for seat in seating.seats if not seat.known]
-    if not ranks:
-        return []
-    return [
-        f"{_ranks(ranks)}: which device it is cannot be told from the list of visible devices; "
-        "the cores are shared out without regard to it"
+    known = [
+        (distance, other)
+        for home in node.numa
+        for other, distance in (home.distances if home.cpus & cpus else ())
+        if other in fit
     ]
-
-
-def _complaints(
-    seating: Seating, ground: Ground, shares: Sequence[territory.Share], policy: Policy
-) -> list[str]:
-    lines = []
-    away = [seat.local_rank for seat in seating.seats if seat.claim is None]
-    if away:
-        lines.append(
-            f"{_ranks(away)}: none of the allowed CPUs is next to the device; all allowed CPUs "
-            f"({cpuset.format(ground.cpus)}) are shared"
-        )
-    mine = [(s.local_rank, shares[s.claim]) for s in seating.seats if s.claim is not None]
-    crowded = [rank for rank, share in mine if not share.alone]
-    if crowded:
-        lines.append(f"{_ranks(crowded)}: there are fewer cores than ranks, so ranks share cores")
-    short = [rank for rank, share in mine if policy.threads and len(share.cores) < policy.threads]
-    if short:
-        lines.append(f"{_ranks(short)}: there are fewer than {policy.threads} cores for each")
-    return lines
-
-
-def _ranks(ranks: Sequence[int]) -> str:
-    noun = "local rank" if len(ranks) == 1 else "local ranks"
-    return f"{noun} {cpuset.format(ranks)}"
+    nearest = min(known, default=(0, 0))[0]
+    return frozenset(other for distance, other in known if distance == nearest)

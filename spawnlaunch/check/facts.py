@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding import mempolicy
+from spawnlaunch.binding import apply
 from spawnlaunch.node import Node, sysfs
 from spawnlaunch.node.visible import visible
 
@@ -123,7 +123,7 @@ def _thread_masks(main: frozenset[int]) -> tuple[str, ...]:
 
 
 def _memory() -> str:
-    policy = mempolicy.current()
+    policy = apply.memory_policy()
     if policy is None:
         return "unknown"
     return f"{policy.mode} {cpuset.format(policy.nodes)}".strip()

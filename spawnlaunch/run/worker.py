@@ -41,7 +41,6 @@ class Worker(NamedTuple):
     command: tuple[str, ...]
     environ: Mapping[str, str]  # complete: nothing else is inherited
     binding: Binding
-    mem_bind: str  # "preferred", "bind" or "none"
     own_session: bool
     routes: Routes
     prefix: str  # of each of its lines that the launcher shows
@@ -121,7 +120,6 @@ def plan(launch: Launch, restart: int = 0) -> list[Worker]:
                 command=command(request, told),
                 environ=told,
                 binding=binding,
-                mem_bind=request.mem_bind,
                 own_session=several,
                 routes=streams,
                 prefix=prefix,
@@ -210,7 +208,7 @@ def settle(worker: Worker) -> None:
         if route.is_redirected:
             _redirect(route, fd)
     refusals = [apply.pin(worker.binding)]
-    memory = apply.place_memory(worker.binding, worker.mem_bind)
+    memory = apply.place_memory(worker.binding)
     if worker.local_rank == 0:
         refusals.append(memory)
     say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)

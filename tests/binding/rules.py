@@ -46,25 +46,25 @@ def violations(
 ) -> list[str]:
     """Every broken rule, as a line; none for a good plan."""
     found = []
-    for seat, want in zip(placed, expected, strict=True):
-        found += _place(seat, want, allowed, warned)
-    by_rank = {seat.rank: seat.cpus for seat in placed}
+    for place, want in zip(placed, expected, strict=True):
+        found += _place(place, want, allowed, warned)
+    by_rank = {place.rank: place.cpus for place in placed}
     for group in groups:
         found += _group(group, by_rank, cores)
     found += _split_cores(placed, groups, allowed, cores)
     return found
 
 
-def _place(seat: Placed, want: Expected, allowed: frozenset[int], warned: bool) -> list[str]:
+def _place(place: Placed, want: Expected, allowed: frozenset[int], warned: bool) -> list[str]:
     found = []
-    if seat.device != want.device:
-        found.append(f"d: rank {seat.rank} has device {seat.device}, not {want.device}")
-    if not seat.cpus or not seat.cpus <= allowed:
-        found.append(f"e: rank {seat.rank} has {sorted(seat.cpus)} outside the allowed")
-    if want.near and not seat.cpus <= want.near:
-        found.append(f"a: rank {seat.rank} has {sorted(seat.cpus - want.near)} not next to it")
+    if place.device != want.device:
+        found.append(f"d: rank {place.rank} has device {place.device}, not {want.device}")
+    if not place.cpus or not place.cpus <= allowed:
+        found.append(f"e: rank {place.rank} has {sorted(place.cpus)} outside the allowed")
+    if want.near and not place.cpus <= want.near:
+        found.append(f"a: rank {place.rank} has {sorted(place.cpus - want.near)} not next to it")
     if not want.near and not warned:
-        found.append(f"a: rank {seat.rank} has no CPU next to its device and nothing is said")
+        found.append(f"a: rank {place.rank} has no CPU next to its device and nothing is said")
     return found
 
 

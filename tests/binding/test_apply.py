@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.binding import mempolicy
+from spawnlaunch.binding import apply
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
 
 needs_two_cpus = pytest.mark.skipif(len(HERE) < 2, reason="needs two CPUs")
 
-# Plans one rank on this machine and sits down; then says what a child sees after fork and exec.
+# Plans one rank on this machine and is bound; then says what a child sees after fork and exec.
 SIT = """
 import os, sys
 from spawnlaunch import node
@@ -24,8 +24,8 @@ from spawnlaunch import cpuset
 from spawnlaunch.node.visible import Visible
 machine = node.read()
 ranks, rank, mem = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
-seat = plan.plan(machine, Visible((), "", ()), ranks).bindings[rank]
-for line in (apply.pin(seat), apply.place_memory(seat, mem)):
+binding = plan.plan(machine, Visible((), "", ()), ranks).bindings[rank]
+for line in (apply.pin(binding), apply.place_memory(binding._replace(mem_bind=mem))):
     if line:
         print("refused:", line)
 sys.stdout.flush()
@@ -38,8 +38,8 @@ thread.start(); thread.join()
 code = "import os; print(*sorted(os.sched_getaffinity(0)), sep=',')"
 masks.append(subprocess.check_output([sys.executable, "-c", code], text=True).strip())
 print(*masks)
-from spawnlaunch.binding import mempolicy
-print(mempolicy.current())
+from spawnlaunch.binding import apply
+print(apply.memory_policy())
 print(*{line.split()[1] for line in open("/proc/self/numa_maps")})
 '''])
 """
@@ -95,7 +95,7 @@ def test_a_real_cpuset_is_respected_and_found(small_cpuset: Path) -> None:
 
 
 needs_numa = pytest.mark.skipif(
-    mempolicy.current() is None or not Path("/proc/self/numa_maps").exists(),
+    apply.memory_policy() is None or not Path("/proc/self/numa_maps").exists(),
     reason="the kernel or the container does not let memory policies be asked for",
 )
 
@@ -126,8 +126,8 @@ def in_a_child(code: str) -> str:
 @needs_numa
 def test_several_nodes_are_preferred_together_where_the_kernel_can() -> None:
     code = (
-        "from spawnlaunch.binding import mempolicy as m; "
-        "print(m.prefer({0, 900}), m.current().mode, *m.current().nodes)"
+        "from spawnlaunch.binding import apply as m; "
+        "print(m.prefer_memory({0, 900}), m.memory_policy().mode, *m.memory_policy().nodes)"
     )
     assert in_a_child(code) in ("None preferred-many 0", "None preferred 0")
 
@@ -135,8 +135,8 @@ def test_several_nodes_are_preferred_together_where_the_kernel_can() -> None:
 @needs_numa
 def test_a_refusal_is_a_line_and_not_an_error() -> None:
     code = (
-        "from spawnlaunch.binding import mempolicy as m; "
-        "print(m.prefer({900}), m.bind({900}), sep='\\n')"
+        "from spawnlaunch.binding import apply as m; "
+        "print(m.prefer_memory({900}), m.bind_memory({900}), sep='\\n')"
     )
     prefer, bind = in_a_child(code).splitlines()
     assert prefer.endswith("(Invalid argument): pages go where they are first touched")
@@ -144,9 +144,9 @@ def test_a_refusal_is_a_line_and_not_an_error() -> None:
 
 
 def test_an_unknown_machine_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mempolicy, "_CALLS", {})
-    assert mempolicy.current() is None
-    assert "Function not implemented" in (mempolicy.prefer({0}) or "")
+    monkeypatch.setattr(apply, "_CALLS", {})
+    assert apply.memory_policy() is None
+    assert "Function not implemented" in (apply.prefer_memory({0}) or "")
 
 
 def test_a_refused_mask_is_a_line_and_not_an_error() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spawnlaunch.binding.divide import divide
-from spawnlaunch.binding.ground import Core
+from spawnlaunch.binding.cores import Core
+from spawnlaunch.binding.shares import divide
 
 
 def ground(*sizes: int, numa: int = 0) -> list[Core]:

@@ -5,8 +5,8 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spawnlaunch.binding.claims import Task
 from spawnlaunch.binding.plan import Binding, Plan, plan
-from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.values import NAMES, NONE, Policy
@@ -40,16 +40,16 @@ def everyone_can_have_a_core(node: Node, claims: list[CpuSet]) -> bool:
     """Whether there is a matching of claims to cores (Kuhn's algorithm, one claim at a time)."""
     holder: dict[int, int] = {}
 
-    def seat(claim: int, seen: set[int]) -> bool:
+    def give(claim: int, seen: set[int]) -> bool:
         for i, core in enumerate(node.cores):
             if core & claims[claim] and i not in seen:
                 seen.add(i)
-                if i not in holder or seat(holder[i], seen):
+                if i not in holder or give(holder[i], seen):
                     holder[i] = claim
                     return True
         return False
 
-    return all(seat(claim, set()) for claim, cpus in enumerate(claims) if cpus)
+    return all(give(claim, set()) for claim, cpus in enumerate(claims) if cpus)
 
 
 def check(node: Node, visible: tuple[int, ...], bindings: Plan) -> None:
@@ -66,7 +66,7 @@ def check(node: Node, visible: tuple[int, ...], bindings: Plan) -> None:
         bool(bindings.warnings),
     )
     assert found == []
-    local = [seat.cpus for seat, claim in zip(placed, claims, strict=True) if claim]
+    local = [rank.cpus for rank, claim in zip(placed, claims, strict=True) if claim]
     overlap = any(one & other for one, other in combinations(local, 2))
     assert not (enough and overlap)
     assert enough or any("fewer cores than ranks" in line for line in bindings.warnings)

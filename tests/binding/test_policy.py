@@ -6,12 +6,14 @@ import pytest
 
 from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
-from spawnlaunch.binding.plan import Plan, plan
-from spawnlaunch.binding.seats import Task
+from spawnlaunch.binding.claims import Task
+from spawnlaunch.binding.plan import Plan, bind_ranks, plan
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.request import Program, Request
 from spawnlaunch.values import DEFAULT, NAMES, Policy, bind
+from spawnlaunch.world.model import World
 from tests.node import machines
 from tests.node.tree import Gpu, build, node_of
 
@@ -71,10 +73,10 @@ def test_a_wrong_list_says_what_a_list_is() -> None:
 
 
 def test_node_binds_to_the_numa_node(lumi: Node) -> None:
-    seats = planned(lumi, "node")
-    assert lists(seats)[:3] == ["48-63,112-127", "48-63,112-127", "16-31,80-95"]
-    assert {binding.locality for binding in seats.bindings} == {"local"}
-    assert {binding.threads for binding in seats.bindings} == {8}  # its part of the node
+    result = planned(lumi, "node")
+    assert lists(result)[:3] == ["48-63,112-127", "48-63,112-127", "16-31,80-95"]
+    assert {binding.locality for binding in result.bindings} == {"local"}
+    assert {binding.threads for binding in result.bindings} == {8}  # its part of the node
 
 
 def test_socket_binds_to_the_package(dgx: Node) -> None:
@@ -91,35 +93,35 @@ def test_exclusive_divides_the_numa_node(dgx: Node) -> None:
 
 
 def test_core_complex_gives_each_rank_one_of_its_own(dgx: Node) -> None:
-    seats = planned(dgx, "core-complex")
-    assert lists(seats)[:2] == ["48-51,176-179", "56-59,184-187"]
-    assert len(set(lists(seats))) == 8
+    result = planned(dgx, "core-complex")
+    assert lists(result)[:2] == ["48-51,176-179", "56-59,184-187"]
+    assert len(set(lists(result))) == 8
 
 
 def test_core_complex_is_next_to_its_device_in_any_order(lumi: Node) -> None:
     backwards = Visible((7, 6, 5, 4, 3, 2, 1, 0), "", ())
-    seats = plan(lumi, backwards, 8, Policy("core-complex"))
-    assert lists(seats)[:2] == ["40-47,104-111", "32-39,96-103"]
+    result = plan(lumi, backwards, 8, Policy("core-complex"))
+    assert lists(result)[:2] == ["40-47,104-111", "32-39,96-103"]
 
 
 def test_none_leaves_the_mask_and_divides_the_threads(lumi: Node) -> None:
-    seats = planned(lumi, "none", 4)
-    assert {binding.cpus for binding in seats.bindings} == {frozenset()}
-    assert {binding.threads for binding in seats.bindings} == {16}
+    result = planned(lumi, "none", 4)
+    assert {binding.cpus for binding in result.bindings} == {frozenset()}
+    assert {binding.threads for binding in result.bindings} == {16}
 
 
 def test_lists_are_taken_as_they_are(lumi: Node) -> None:
-    seats = planned(lumi, "48-51:0-3", 2)
-    assert lists(seats) == ["48-51", "0-3"]
-    assert [binding.locality for binding in seats.bindings] == ["local", "remote"]
-    assert [set(binding.memory_nodes) for binding in seats.bindings] == [{3}, {0}]
+    result = planned(lumi, "48-51:0-3", 2)
+    assert lists(result) == ["48-51", "0-3"]
+    assert [binding.locality for binding in result.bindings] == ["local", "remote"]
+    assert [set(binding.memory_nodes) for binding in result.bindings] == [{3}, {0}]
 
 
 def test_lists_do_not_leave_what_is_allowed(lumi: Node) -> None:
     narrow = lumi._replace(cpus_allowed=cpuset.parse("48-49"))
-    seats = planned(narrow, "48-51", 1)
-    assert lists(seats) == ["48-49"]
-    assert "only 48-49 are allowed" in seats.warnings[0]
+    result = planned(narrow, "48-51", 1)
+    assert lists(result) == ["48-49"]
+    assert "only 48-49 are allowed" in result.warnings[0]
     with pytest.raises(UsageError, match="allowed are 48-49; choose among these"):
         planned(narrow, "0-3", 1)
 
@@ -136,9 +138,9 @@ def test_reserved_cpus_are_nobodys(lumi: Node) -> None:
 
 
 def test_reserving_everything_reserves_nothing(lumi: Node) -> None:
-    seats = planned(lumi, DEFAULT.with_reserve("0-127"))
-    assert "none is kept free" in seats.warnings[0]
-    assert all(binding.cpus for binding in seats.bindings)
+    result = planned(lumi, DEFAULT.with_reserve("0-127"))
+    assert "none is kept free" in result.warnings[0]
+    assert all(binding.cpus for binding in result.bindings)
 
 
 def test_an_l3_group_of_one_core_keeps_it() -> None:
@@ -161,33 +163,33 @@ def test_threads_limit_the_cores_of_a_rank(lumi: Node) -> None:
     assert "fewer than 9 cores for each" in many.warnings[0]
 
 
-def test_two_ranks_on_one_device_split_its_territory(lumi: Node) -> None:
-    seats = planned(lumi, DEFAULT, 16)
-    assert [binding.device for binding in seats.bindings] == [*range(8), *range(8)]
-    assert lists(seats)[0] == "48-51,112-115"
-    assert lists(seats)[8] == "52-55,116-119"
-    assert "16 local ranks on 8 devices" in seats.warnings[0]
+def test_two_ranks_on_one_device_split_its_cores(lumi: Node) -> None:
+    result = planned(lumi, DEFAULT, 16)
+    assert [binding.device for binding in result.bindings] == [*range(8), *range(8)]
+    assert lists(result)[0] == "48-51,112-115"
+    assert lists(result)[8] == "52-55,116-119"
+    assert "16 local ranks on 8 devices" in result.warnings[0]
 
 
 def test_a_subset_of_the_devices_divides_the_domain_among_those_in_use(dgx: Node) -> None:
-    seats = plan(dgx, Visible((1, 2), "", ()), 2)
-    assert lists(seats) == ["48-63,176-191", "16-31,144-159"]
+    result = plan(dgx, Visible((1, 2), "", ()), 2)
+    assert lists(result) == ["48-63,176-191", "16-31,144-159"]
 
 
 def test_a_rank_without_local_cpus_shares_and_says_so(lumi: Node) -> None:
-    seats = plan(lumi, visible(lumi, {}), 8, allowed=cpuset.parse("48-63"))
-    assert lists(seats)[0] == "48-55"
-    assert lists(seats)[2] == "48-63"
-    assert seats.bindings[2].locality == "remote"
-    assert seats.bindings[2].threads == 2
-    assert "local ranks 2-7: none of the allowed CPUs" in seats.warnings[0]
+    result = plan(lumi._replace(cpus_allowed=cpuset.parse("48-63")), visible(lumi, {}), 8)
+    assert lists(result)[0] == "48-55"
+    assert lists(result)[2] == "48-63"
+    assert result.bindings[2].locality == "remote"
+    assert result.bindings[2].threads == 2
+    assert "local ranks 2-7: none of the allowed CPUs" in result.warnings[0]
 
 
 def test_more_ranks_than_cores_share_and_say_so(lumi: Node) -> None:
-    seats = plan(lumi, Visible((), "", ()), 5, allowed=cpuset.parse("0-1,64-65"))
-    assert lists(seats) == ["0,64", "0,64", "0,64", "1,65", "1,65"]
-    assert {binding.note for binding in seats.bindings} == {"shares cores"}
-    assert seats.warnings == (
+    result = plan(lumi._replace(cpus_allowed=cpuset.parse("0-1,64-65")), Visible((), "", ()), 5)
+    assert lists(result) == ["0,64", "0,64", "0,64", "1,65", "1,65"]
+    assert {binding.note for binding in result.bindings} == {"shares cores"}
+    assert result.warnings == (
         "local ranks 0-4: there are fewer cores than ranks, so ranks share cores",
     )
 
@@ -214,8 +216,8 @@ def test_tasks_without_devices_agree(dgx: Node, ranks: int) -> None:
 
 def test_a_mask_of_the_tasks_own_is_not_divided_again(dgx: Node) -> None:
     node = dgx._replace(devices=(), cpus_allowed=cpuset.parse("16-31"))
-    seat = plan(node, Visible((), "", ()), 8, task=Task(3, own_mask=True)).bindings[0]
-    assert cpuset.format(seat.cpus) == "16-31"
+    own = plan(node, Visible((), "", ()), 8, task=Task(3, own_mask=True)).bindings[0]
+    assert cpuset.format(own.cpus) == "16-31"
     with_device = plan(dgx, Visible((3,), "", ()), 8, task=Task(3, own_mask=True)).bindings[0]
     assert cpuset.format(with_device.cpus) == "16-31,144-159"
 
@@ -228,9 +230,9 @@ def test_tasks_that_all_see_everything_know_who_shares_a_device(dgx: Node) -> No
 
 
 def test_tasks_that_cannot_know_who_is_on_their_device_say_so(dgx: Node) -> None:
-    seats = plan(dgx, Visible((0,), "", ()), 16, task=Task(9))
-    assert lists(seats) == ["48-55,176-183"]
-    assert "tasks on the same device share its cores" in seats.warnings[0]
+    result = plan(dgx, Visible((0,), "", ()), 16, task=Task(9))
+    assert lists(result) == ["48-55,176-183"]
+    assert "tasks on the same device share its cores" in result.warnings[0]
 
 
 @pytest.mark.parametrize("name", ["socket", "core-complex"])
@@ -240,29 +242,29 @@ def test_a_domain_that_is_not_known_is_named(dgx: Node, name: str) -> None:
 
 
 def test_step_devices_that_do_not_hold_the_tasks_own_are_not_believed(dgx: Node) -> None:
-    seats = plan(dgx, Visible((0,), "", ()), 2, task=Task(0, step_devices=(4, 5)))
-    assert "names devices 4-5" in seats.warnings[0]
-    assert lists(seats) == ["48-55,176-183"]
+    result = plan(dgx, Visible((0,), "", ()), 2, task=Task(0, step_devices=(4, 5)))
+    assert "names devices 4-5" in result.warnings[0]
+    assert lists(result) == ["48-55,176-183"]
 
 
 def test_step_devices_leave_the_rest_of_the_domain(dgx: Node) -> None:
-    seats = plan(dgx, Visible((0,), "", ()), 2, task=Task(0, step_devices=(0, 2)))
-    assert lists(seats) == ["48-63,176-191"]
+    result = plan(dgx, Visible((0,), "", ()), 2, task=Task(0, step_devices=(0, 2)))
+    assert lists(result) == ["48-63,176-191"]
 
 
 def test_a_device_that_cannot_be_told_gets_a_share_of_everything(dgx: Node) -> None:
     for task in (None, Task(1)):
-        seats = plan(dgx, Visible((None, None), "", ()), 2, task=task)
-        assert cpuset.format(seats.bindings[-1].cpus) == "64-127,192-255"
-        assert seats.bindings[-1].locality == "unknown"
-        assert "cannot be told" in seats.warnings[0]
+        result = plan(dgx, Visible((None, None), "", ()), 2, task=task)
+        assert cpuset.format(result.bindings[-1].cpus) == "64-127,192-255"
+        assert result.bindings[-1].locality == "unknown"
+        assert "cannot be told" in result.warnings[0]
 
 
 def test_a_system_without_masks_is_not_bound(dgx: Node) -> None:
     mac = dgx._replace(cpus_allowed=frozenset(), devices=())
-    seats = planned(mac, DEFAULT, 4)
-    assert {(b.cpus, b.threads) for b in seats.bindings} == {(frozenset(), 32)}
-    assert seats.warnings == ()
+    result = planned(mac, DEFAULT, 4)
+    assert {(b.cpus, b.threads) for b in result.bindings} == {(frozenset(), 32)}
+    assert result.warnings == ()
     assert "no CPU masks" in planned(mac, "node", 4).warnings[0]
 
 
@@ -271,11 +273,30 @@ def test_memory_comes_from_the_nearest_node_where_the_own_one_has_none(tmp_path:
     meminfo = root / "sys/devices/system/node/node3/meminfo"
     meminfo.write_text("Node 3 MemTotal:       0 kB\n")
     (root / "sys/devices/system/node/node3/distance").write_text("32 32 12 10 32 32 32 32\n")
-    seat = planned(nodes.read(str(root)), DEFAULT).bindings[0]
-    assert seat.memory_nodes == {2}
+    own = planned(nodes.read(str(root)), DEFAULT).bindings[0]
+    assert own.memory_nodes == {2}
 
 
-def test_a_finer_territory_within_a_coarser_one_is_respected() -> None:
+@pytest.mark.parametrize(
+    ("nodes_with_memory", "asked", "told"),
+    [
+        ({0, 1}, "preferred", "preferred"),
+        ({0}, "preferred", "none"),  # the kernel prefers it without being asked
+        ({0}, "bind", "bind"),
+        ({0, 1}, "none", "none"),
+    ],
+)
+def test_memory_is_asked_for_where_there_is_a_choice(
+    lumi: Node, nodes_with_memory: set[int], asked: str, told: str
+) -> None:
+    node = lumi._replace(memory_nodes=frozenset(nodes_with_memory))
+    request = Request(Program("script", "x.py", ()), "python", mem_bind=asked)
+    world = World("local", 0, 2, 0, 2, 0, 1, "", 0, "")
+    bound = bind_ranks(request, node, visible(node, {}), world, {})
+    assert {binding.mem_bind for binding in bound.bindings} == {told}
+
+
+def test_a_finer_claim_within_a_coarser_one_is_respected() -> None:
     """One device next to an L3 group, another next to the whole NUMA node around it."""
     gpus = (Gpu(0, "0-15,64-79"), Gpu(0, "0-7,64-71"), Gpu(0, "0-7,64-71"))
     node = node_of(machines.LUMI._replace(gpus=gpus))

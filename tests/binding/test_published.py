@@ -3,8 +3,8 @@
 import pytest
 
 from spawnlaunch import cpuset
+from spawnlaunch.binding.claims import Task
 from spawnlaunch.binding.plan import Plan, plan
-from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
 from spawnlaunch.values import DEFAULT, Policy
@@ -53,11 +53,10 @@ def test_lumi_with_the_first_core_of_each_l3_reserved() -> None:
 def test_lumi_where_slurm_keeps_these_cores_already() -> None:
     kept = frozenset(range(0, 128, 8))
     node = node_of(machines.LUMI)
+    left = node._replace(cpus_allowed=node.cpus_allowed - kept)
     for policy in (Policy(smt=False), Policy(smt=False, reserve_first_per_l3=True)):
         seen = visible(node, {})
-        assert lists(plan(node, seen, 8, policy, allowed=node.cpus_allowed - kept)) == (
-            LUMI_RECOMMENDS
-        )
+        assert lists(plan(left, seen, 8, policy)) == LUMI_RECOMMENDS
 
 
 def test_frontier_gives_each_device_the_cores_that_its_guide_shows() -> None:
@@ -65,7 +64,7 @@ def test_frontier_gives_each_device_the_cores_that_its_guide_shows() -> None:
     assert {b.device: cpuset.format(b.cpus) for b in plan.bindings} == FRONTIER_GIVES
 
 
-def test_a_reversed_list_moves_ranks_and_not_territories() -> None:
+def test_a_reversed_list_moves_ranks_and_not_cores() -> None:
     node = node_of(machines.LUMI)
     backwards = planned(node, environ={"ROCR_VISIBLE_DEVICES": "7,6,5,4,3,2,1,0"})
     assert [binding.device for binding in backwards.bindings] == [7, 6, 5, 4, 3, 2, 1, 0]

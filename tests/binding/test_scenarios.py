@@ -6,8 +6,8 @@ import pytest
 
 from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
+from spawnlaunch.binding.claims import Task
 from spawnlaunch.binding.plan import Plan, plan
-from spawnlaunch.binding.seats import Task
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import NAMES, Policy

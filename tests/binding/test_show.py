@@ -3,12 +3,11 @@
 import pytest
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding.advice import mask_advice, own_mask, widened
-from spawnlaunch.binding.openmp import hazards
+from spawnlaunch.binding.claims import Task
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.binding.report import report_line, srun_line
-from spawnlaunch.binding.seats import Task
+from spawnlaunch.binding.warnings import is_own_mask, of_mask, openmp_hazards, widened
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import Policy
@@ -21,15 +20,19 @@ def lumi() -> Node:
     return node_of(machines.LUMI)
 
 
+def allowing(node: Node, cpus: str) -> Node:
+    return node._replace(cpus_allowed=cpuset.parse(cpus))
+
+
 def test_the_line_of_a_rank(lumi: Node) -> None:
-    seats = plan(lumi, visible(lumi, {}), 8)
-    assert report_line(11, seats.bindings[3], lumi, 8) == (
+    result = plan(lumi, visible(lumi, {}), 8)
+    assert report_line(11, result.bindings[3], lumi, 8) == (
         "rank 11  local 3  gpu 3 0000:ce:00.0  numa 1  cpus 24-31,88-95 (8 cores)  mem 1 omp 8"
     )
 
 
 def test_the_line_of_a_rank_says_what_is_unusual(lumi: Node) -> None:
-    away = plan(lumi, visible(lumi, {}), 8, allowed=cpuset.parse("0")).bindings[0]
+    away = plan(allowing(lumi, "0"), visible(lumi, {}), 8).bindings[0]
     assert report_line(0, away, lumi, 1) == (
         "rank 0  local 0  gpu 0 0000:c1:00.0  numa 0  cpus 0 (1 core)  mem 0 omp 1  "
         "(no allowed CPU is next to its device)"
@@ -53,8 +56,8 @@ def test_srun_can_be_told_the_same(lumi: Node) -> None:
 
 def test_the_picture_shows_ranks_on_cores_and_devices_beside_their_domain(lumi: Node) -> None:
     policy = Policy(reserve_first_per_l3=True)
-    seats = plan(lumi, visible(lumi, {}), 8, policy, allowed=lumi.cpus_allowed - {63, 127})
-    lines = picture(lumi, seats.bindings, lumi.cpus_allowed - {63, 127}).splitlines()
+    result = plan(allowing(lumi, "0-62,64-126"), visible(lumi, {}), 8, policy)
+    lines = picture(lumi, result.bindings, result.allowed).splitlines()
     assert lines[0] == "package 0"
     assert lines[1] == "  numa 0  125 GiB"
     assert "    l3 48-55,112-119           .0000000           gpu 0 0000:c1:00.0" in lines
@@ -67,14 +70,14 @@ def test_the_picture_fits_a_terminal_and_draws_each_core_once(
     machine: Machine, colour: bool
 ) -> None:
     node = node_of(machine)
-    seats = plan(node, visible(node, {}), len(visible(node, {}).devices))
-    plain = picture(node, seats.bindings, node.cpus_allowed)
+    result = plan(node, visible(node, {}), len(visible(node, {}).devices))
+    plain = picture(node, result.bindings, node.cpus_allowed)
     assert max(len(line) for line in plain.splitlines()) <= 80
     drawn = [line[31:48] for line in plain.splitlines() if line[:4] == "    "]
     assert sum(len(cores.replace(" ", "")) for cores in drawn) == len(node.cores)
     for device in node.devices:
         assert f"gpu {device.number} {device.address}" in plain
-    painted = picture(node, seats.bindings, node.cpus_allowed, colour)
+    painted = picture(node, result.bindings, node.cpus_allowed, colour)
     assert ("\033[" in painted) == colour
 
 
@@ -90,16 +93,16 @@ def test_the_picture_shows_devices_whose_place_is_wider_or_unknown() -> None:
 
 
 def test_the_picture_marks_cores_of_several_ranks(lumi: Node) -> None:
-    seats = plan(lumi, visible(lumi, {}), 8, Policy("node"))
+    result = plan(lumi, visible(lumi, {}), 8, Policy("node"))
     assert "    l3 48-55,112-119           ********" in picture(
-        lumi, seats.bindings, lumi.cpus_allowed
+        lumi, result.bindings, lumi.cpus_allowed
     )
 
 
 def advice(node: Node, ranks: int, allowed: str, task: Task | None = None) -> str | None:
-    mask = cpuset.parse(allowed)
-    seats = plan(node, visible(node, {}), ranks, allowed=mask, task=task)
-    return mask_advice(node, seats.bindings, ranks, mask)
+    node = allowing(node, allowed)
+    result = plan(node, visible(node, {}), ranks, task=task)
+    return next(iter(of_mask(node, result.bindings, ranks)), None)
 
 
 def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: Node) -> None:
@@ -148,16 +151,17 @@ def test_a_mask_is_a_tasks_own_where_slurm_says_so(
     lumi: Node, masks: str | None, rank: int, size: int, allowed: str, own: bool
 ) -> None:
     environ = {} if masks is None else {"SLURM_CPU_BIND_LIST": masks}
-    assert own_mask(lumi, environ, rank, size, cpuset.parse(allowed)) == own
+    assert is_own_mask(allowing(lumi, allowed), environ, rank, size) == own
 
 
 def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:
     narrow = lumi._replace(cpus_allowed=cpuset.parse("3"))
-    assert widened(narrow._replace(cpus_cgroup=cpuset.parse("0-7"))).cpus == cpuset.parse("0-7")
+    wide, refusal = widened(narrow._replace(cpus_cgroup=cpuset.parse("0-7")))
+    assert (cpuset.format(wide.cpus_allowed), refusal) == ("0-7", [])
     for group in (None, lumi.cpus_online):
-        kept = widened(narrow._replace(cpus_cgroup=group))
-        assert kept.cpus == {3}
-        assert "the mask stays" in (kept.warning or "")
+        kept, refusal = widened(narrow._replace(cpus_cgroup=group))
+        assert kept.cpus_allowed == {3}
+        assert "the mask stays" in refusal[0]
 
 
 @pytest.mark.parametrize(
@@ -176,6 +180,6 @@ def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:
 def test_openmp_variables_that_shrink_a_worker_are_named(
     environ: dict[str, str], names: list[str]
 ) -> None:
-    lines = hazards(environ)
+    lines = openmp_hazards(environ)
     assert [line.split("=")[0] for line in lines] == names
     assert all("OMP_PROC_BIND=false" in line for line in lines)

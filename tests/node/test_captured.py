@@ -41,9 +41,9 @@ def test_a_power9_with_gpu_memory_nodes_and_few_files(tmp_path: Path) -> None:
     assert text(node.cpus_allowed) == "0-15,88-103"
     assert len(node.cores) == 8
     assert [text(group) for group in node.l3] == ["0-7", "8-15", "88-95", "96-103"]
-    seats = plan(node, visible(node, {}), 6)
-    assert seats.warnings == ()
-    assert [set(b.memory_nodes) for b in seats.bindings] == [{0}, {0}, {0}, {8}, {8}, {8}]
+    result = plan(node, visible(node, {}), 6)
+    assert result.warnings == ()
+    assert [set(b.memory_nodes) for b in result.bindings] == [{0}, {0}, {0}, {8}, {8}, {8}]
 
 
 def test_an_aspeed_vga_and_a_coprocessor_are_no_devices(tmp_path: Path) -> None:
@@ -66,9 +66,9 @@ def test_a_cpuset_of_version_1(tmp_path: Path) -> None:
     assert text(node.cpus_allowed) == "0-3,5-6,12-15"
     assert text(node.cpus_online) == "0-3,5-15"
     assert node.memory_nodes == {1, 2, 3, 4}
-    seats = plan(node, visible(node, {}), 2)
-    assert frozenset().union(*(b.cpus for b in seats.bindings)) == node.cpus_allowed
-    assert all(binding.memory_nodes <= node.memory_nodes for binding in seats.bindings)
+    result = plan(node, visible(node, {}), 2)
+    assert frozenset().union(*(b.cpus for b in result.bindings)) == node.cpus_allowed
+    assert all(binding.memory_nodes <= node.memory_nodes for binding in result.bindings)
 
 
 def _converted() -> list[str]:

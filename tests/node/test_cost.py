@@ -19,7 +19,7 @@ from tests.support.effort import effort
 
 @pytest.mark.parametrize(
     ("machine", "files", "calls_to_read", "calls_to_plan"),
-    [(machines.DGX_A100, 476, 11_500, 4_450), (benchmark.largest(), 1_286, 40_000, 32_200)],
+    [(machines.DGX_A100, 476, 11_200, 3_570), (benchmark.largest(), 1_286, 37_200, 24_600)],
     ids=["an ordinary node", "1,024 CPUs and 64 devices"],
 )
 def test_a_node_costs_no_more_than_today(

@@ -174,8 +174,8 @@ def test_an_unknown_numa_node_is_unknown_and_not_node_0(tmp_path: Path) -> None:
     assert node.devices[0].numa is None
     assert node.devices[0].local_cpus is None
     assert "0000:10:00.0" in node.warnings[0]
-    seat = plan(node, visible(node, {}), 1).bindings[0]
-    assert seat.locality == "unknown"
+    own = plan(node, visible(node, {}), 1).bindings[0]
+    assert own.locality == "unknown"
 
 
 def test_with_one_numa_node_there_is_nothing_to_be_unknown(tmp_path: Path) -> None:
@@ -336,9 +336,9 @@ def test_any_file_may_be_missing_or_wrong(tmp_path: Path, content: str | None) -
         if content is not None:
             path.write_text(content, encoding="latin-1")
         node = nodes.read(str(root))
-        seats = plan(node, visible(node, {}), 3)
-        assert all(binding.cpus <= node.cpus_allowed for binding in seats.bindings), path
-        assert all(binding.cpus for binding in seats.bindings), path
+        result = plan(node, visible(node, {}), 3)
+        assert all(binding.cpus <= node.cpus_allowed for binding in result.bindings), path
+        assert all(binding.cpus for binding in result.bindings), path
         path.write_bytes(kept)
 
 

@@ -7,35 +7,36 @@ domain without allowed CPUs, the rank keeps the domain of its own share.
 from __future__ import annotations
 
 from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.node import Node
-from spawnlaunch.values import CORE_COMPLEX, NODE, SOCKET
+from spawnlaunch.values import CORE_COMPLEX, SOCKET
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-SHARED = (NODE, SOCKET, CORE_COMPLEX)
+    from spawnlaunch.node import Node
 
 
-def missing(policy: str, node: Node) -> list[str]:
-    """What the policy needs and the node's record lacks, as lines."""
-    if policy == SOCKET and not node.packages:
-        return [f"packages are not known here: {SOCKET} binds to NUMA nodes"]
-    if policy == CORE_COMPLEX and not node.l3:
-        return [f"L3 groups are not known here: {CORE_COMPLEX} binds to exclusive shares"]
-    return []
-
-
-def widened(
-    policy: str, node: Node, devices: Sequence[int | None], shares: Sequence[CpuSet], cpus: CpuSet
+def domains_around(
+    policy: str,
+    node: Node,
+    devices: Sequence[int | None],
+    shares: Sequence[CpuSet],
+    usable: CpuSet,
+    warnings: list[str],
 ) -> list[CpuSet]:
-    """The domains of ranks with these devices and exclusive shares, within `cpus`."""
+    """The domains of ranks with these devices and exclusive shares, within the usable CPUs."""
     if policy == CORE_COMPLEX:
-        return _core_complexes(node, shares, cpus)
+        if not node.l3:
+            warnings.append(
+                f"L3 groups are not known here: {CORE_COMPLEX} binds to exclusive shares"
+            )
+        return _core_complexes(node, shares, usable)
     domains = [_numa(node, device, share) for device, share in zip(devices, shares, strict=True)]
     if policy == SOCKET:
+        if not node.packages:
+            warnings.append(f"packages are not known here: {SOCKET} binds to NUMA nodes")
         domains = [_touched(node.packages, domain) or domain for domain in domains]
-    return [domain & cpus or share for domain, share in zip(domains, shares, strict=True)]
+    return [domain & usable or share for domain, share in zip(domains, shares, strict=True)]
 
 
 def _numa(node: Node, device: int | None, share: CpuSet) -> CpuSet:
@@ -49,7 +50,7 @@ def _touched(groups: Sequence[CpuSet], cpus: CpuSet) -> CpuSet:
     return EMPTY.union(*(group for group in groups if group & cpus))
 
 
-def _core_complexes(node: Node, shares: Sequence[CpuSet], cpus: CpuSet) -> list[CpuSet]:
+def _core_complexes(node: Node, shares: Sequence[CpuSet], usable: CpuSet) -> list[CpuSet]:
     """For each rank the L3 group that most of its share is in, if possible one of its own."""
     taken: set[CpuSet] = set()
     chosen = []
@@ -58,5 +59,5 @@ def _core_complexes(node: Node, shares: Sequence[CpuSet], cpus: CpuSet) -> list[
         fresh = [group for group in near if group not in taken]
         best = max(fresh or near, key=lambda group: len(group & share), default=share)
         taken.add(best)
-        chosen.append(best & cpus or share)
+        chosen.append(best & usable or share)
     return chosen
