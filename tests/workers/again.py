@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 SHOWN = ("RANK", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
 
@@ -33,6 +34,12 @@ def daemon() -> None:
     os.waitpid(between, 0)
 
 
+def all_have_spoken(directory: Path) -> None:
+    """Wait until each worker of this attempt has made its error file, which it does afterwards."""
+    while len(list(directory.glob("*.json"))) < int(os.environ["LOCAL_WORLD_SIZE"]):
+        time.sleep(0.01)
+
+
 if __name__ == "__main__":
     failures, how, number, *stay = sys.argv[1:]
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
@@ -47,7 +54,7 @@ if __name__ == "__main__":
     open(error_file, "w").close()
     if attempt < int(failures):
         if rank in ("", os.environ["RANK"]):
-            time.sleep(0.1)  # so that the others have said who they are
+            all_have_spoken(Path(error_file).parent)
             fail(how, int(number))
         time.sleep(600)
     time.sleep(float(os.environ.get("SECONDS", "0")))
