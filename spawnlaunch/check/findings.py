@@ -1,4 +1,4 @@
-"""What is wrong with the ranks' seats, each with its remedy: a pure function of all the facts."""
+"""What is wrong with the ranks' bindings, and its remedy: a pure function of all the facts."""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby
