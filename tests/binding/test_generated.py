@@ -90,7 +90,7 @@ def test_tasks_that_see_one_device_each(situation: Situation) -> None:
         own = plan(node, alone, len(visible), task=Task(rank, step_devices=visible))
         bindings += own.bindings
         warnings += own.warnings
-    check(node, visible, Plan(tuple(bindings), tuple(warnings)))
+    check(node, visible, Plan(tuple(bindings), node.cpus_allowed, tuple(warnings)))
 
 
 @settings(max_examples=200)
