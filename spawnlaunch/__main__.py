@@ -29,6 +29,10 @@ if os.getpid() == 1:  # of a container: for that process the kernel has no defau
         if signal.getsignal(_stop) == signal.SIG_DFL:
             signal.signal(_stop, lambda signum, _: os._exit(128 + signum))
 
+from spawnlaunch import finder
+
+finder.install()
+
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Page
 from spawnlaunch.run.say import say
