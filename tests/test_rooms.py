@@ -31,7 +31,6 @@ def test_the_files_that_the_page_names_are_there():
     assert [name for name in named if not any((root / name).exists() for root in roots)] == []
 
 
-@pytest.mark.xfail(reason="some still do")
 def test_no_files_import_each_other_in_a_circle():
     assert rooms.circles(OURS) == []
 

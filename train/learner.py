@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -18,7 +18,7 @@ from .config import Config
 from .data import number_on
 from .distributed import World, from_every_rank, start_sum_over_ranks
 from .errors import RefusedError
-from .log import Clock
+from .log import Clock, Step
 from .model import build, learning_of, make_optimizer, named
 from .task import Task, has, name_of
 
@@ -30,19 +30,6 @@ TINY = 1e-6  # in place of a zero that would be divided by
 ALIKE = 0.1  # of two numbers, relative: a mean of two halves is half of their sum
 
 Sums = tuple[float, float]  # of losses, and the count of terms
-
-
-class Step(NamedTuple):
-    """What one step leaves to look at, all of it on the device.
-
-    ``totals`` are four numbers of all ranks together: the sum of the losses, the count of terms,
-    how many ranks want to stop, and the norm of the gradient before it was clipped. ``losses`` are
-    this rank's sums, one per forward pass. Unless the step is ``finite`` it changed no weight.
-    """
-
-    totals: Tensor
-    losses: Tensor
-    finite: Tensor
 
 
 def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:

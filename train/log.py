@@ -19,9 +19,10 @@ from dataclasses import asdict
 from operator import mul
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from .config import Config
 from .distributed import World, from_every_rank
@@ -30,9 +31,6 @@ from .exit import deaf_children
 from .schedule import Progress
 from .screen import Screen
 
-if TYPE_CHECKING:
-    from .learner import Step
-
 
 class Split(NamedTuple):
     """Mean seconds per step of this rank."""
@@ -40,6 +38,19 @@ class Split(NamedTuple):
     data: float
     compute: float
     wait: float
+
+
+class Step(NamedTuple):
+    """What one step leaves to look at, all of it on the device.
+
+    ``totals`` are four numbers of all ranks together: the sum of the losses, the count of terms,
+    how many ranks want to stop, and the norm of the gradient before it was clipped. ``losses`` are
+    this rank's sums, one per forward pass. Unless the step is ``finite`` it changed no weight.
+    """
+
+    totals: Tensor
+    losses: Tensor
+    finite: Tensor
 
 
 class Clock:

@@ -21,8 +21,8 @@ from .device import keep_freed, peak_bytes, peak_tflops, profiling
 from .distributed import World, from_every_rank
 from .errors import RefusedError, StoppedError
 from .evaluate import Evaluator
-from .learner import Learner, Step
-from .log import Log, Metrics, Sizes, Trackers, brief
+from .learner import Learner
+from .log import Log, Metrics, Sizes, Step, Trackers, brief
 from .saving import CONFIG, Saver
 from .schedule import Progress
 from .screen import Screen

@@ -24,8 +24,9 @@ from spawnlaunch.bench.flags import PROG, BenchRequest
 from spawnlaunch.bench.rank_group import RankGroup
 from spawnlaunch.bench.result import Arm, BoundRank, Result, check_writable
 from spawnlaunch.bench.sample import FailedError, Sample
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.picture import picture
-from spawnlaunch.binding.plan import Binding, bind_ranks
+from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.binding.report import device_name
 from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.errors import UsageError

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from spawnlaunch import cpuset, values
 from spawnlaunch.binding import plan
-from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import Node
 

@@ -26,7 +26,7 @@ from spawnlaunch.bench.result import Measured, Result, Samples, headline, rows_o
 from spawnlaunch.bench.sample import STOPPED, FailedError, Sample
 from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.bench.workloads.timing import Rank
-from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.errors import UsageError
 from spawnlaunch.printing import print_error, print_page
 from spawnlaunch.world.host import hold_free_port

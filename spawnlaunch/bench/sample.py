@@ -27,7 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, NoReturn
 
 from spawnlaunch.binding import apply
-from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.run import kernel
 from spawnlaunch.run.preload import libraries
 

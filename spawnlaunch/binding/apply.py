@@ -16,13 +16,13 @@ import os
 
 from spawnlaunch import cpuset
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import BIND_MEM, NO_MEM
+from spawnlaunch.values import BIND_MEM, NO_MEM, PREFERRED_MEM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spawnlaunch.binding.plan import Binding
+    from spawnlaunch.cpuset import CpuSet
 
 _PREFERRED, _BIND, _PREFERRED_MANY = 1, 2, 5
 _MODES = ("default", "preferred", "bind", "interleave", "local", "preferred-many")
@@ -38,6 +38,19 @@ _CALLS = {
 }
 _MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
 _WORD = 64
+
+
+class Binding(NamedTuple):
+    """Where one rank sits."""
+
+    local_rank: int
+    device: int | None  # Device.number; None: no device, or it cannot be told which
+    cpus: CpuSet  # empty: not pinned
+    memory_nodes: frozenset[int]  # NUMA nodes beside these CPUs; empty: leave the policy alone
+    threads: int  # physical cores for this rank alone: what OMP_NUM_THREADS should be
+    locality: str  # of the CPUs to the device: "local", "remote" (not all are) or "unknown"
+    note: str  # what is unusual about it; empty: nothing
+    mem_bind: str = PREFERRED_MEM  # how memory comes from these nodes, as --mem-bind says
 
 
 class MemoryPolicy(NamedTuple):

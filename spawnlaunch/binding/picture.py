@@ -14,7 +14,7 @@ from __future__ import annotations
 from itertools import groupby, zip_longest
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.report import device_name
 from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import Node

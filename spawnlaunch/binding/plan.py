@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding import warnings as spoken
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.claims import Claims, Task
 from spawnlaunch.binding.cores import count_cores, usable_cores
 from spawnlaunch.binding.shares import share_out
@@ -35,19 +36,6 @@ if TYPE_CHECKING:
     from spawnlaunch.world.model import World
 
 LOCAL, REMOTE, UNKNOWN = "local", "remote", "unknown"
-
-
-class Binding(NamedTuple):
-    """Where one rank sits."""
-
-    local_rank: int
-    device: int | None  # Device.number; None: no device, or it cannot be told which
-    cpus: CpuSet  # empty: not pinned
-    memory_nodes: frozenset[int]  # NUMA nodes beside these CPUs; empty: leave the policy alone
-    threads: int  # physical cores for this rank alone: what OMP_NUM_THREADS should be
-    locality: str  # of the CPUs to the device: "local", "remote" (not all are) or "unknown"
-    note: str  # what is unusual about it; empty: nothing
-    mem_bind: str = PREFERRED_MEM  # how memory comes from these nodes, as --mem-bind says
 
 
 class Plan(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.node import Node
 
 TYPE_CHECKING = False

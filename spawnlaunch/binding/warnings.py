@@ -12,8 +12,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from spawnlaunch.binding.apply import Binding
     from spawnlaunch.binding.claims import Claimant
-    from spawnlaunch.binding.plan import Binding
     from spawnlaunch.binding.shares import Share
     from spawnlaunch.cpuset import CpuSet
     from spawnlaunch.node import Node

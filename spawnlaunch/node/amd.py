@@ -19,8 +19,8 @@ bus are taken; a display adapter of class 0300 is not, for KFD alone knows wheth
 from __future__ import annotations
 
 from spawnlaunch.node import pci, sysfs
-from spawnlaunch.node.devices import KFD_NODES, may_open
 from spawnlaunch.node.model import Device
+from spawnlaunch.node.sysfs import KFD_NODES, may_open
 from spawnlaunch.reading import is_number
 
 VENDOR = "amd"

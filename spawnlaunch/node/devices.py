@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 VENDORS = ("nvidia", "amd", "intel")
-KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # devices of AMD that the kernel can compute on
 
 # High-speed adapters: InfiniBand, RoCE and EFA by the first, Slingshot by the second.
 _NIC_CLASSES = ("/sys/class/infiniband", "/sys/class/cxi")
@@ -61,7 +60,7 @@ def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Itera
         from spawnlaunch.node import nvidia
 
         yield from nvidia.read(bus, dev, warnings)
-    if pci.AMD in vendors or os.path.isdir(bus.root + KFD_NODES):
+    if pci.AMD in vendors or os.path.isdir(bus.root + sysfs.KFD_NODES):
         from spawnlaunch.node import amd
 
         yield from amd.read(bus, dev, warnings)
@@ -69,16 +68,6 @@ def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Itera
         from spawnlaunch.node import intel
 
         yield from intel.read(bus, dev)
-
-
-def may_open(dev: str | None, minor: int | None) -> bool | None:
-    """Whether this process may open the render node below `dev`; None where nobody can tell.
-
-    access(2) asks the control group too (inode_permission in fs/namei.c of the kernel).
-    """
-    if dev is None or minor is None:
-        return None
-    return os.access(f"{dev}/dri/renderD{minor}", os.R_OK | os.W_OK)
 
 
 def read_nics(bus: pci.Bus) -> tuple[Nic, ...]:

@@ -13,8 +13,8 @@ drivers show tiles as
 from __future__ import annotations
 
 from spawnlaunch.node import pci, sysfs
-from spawnlaunch.node.devices import may_open
 from spawnlaunch.node.model import Device
+from spawnlaunch.node.sysfs import may_open
 
 PROCESSOR_GRAPHICS = "0000:00:02."
 

@@ -11,6 +11,8 @@ import os
 from spawnlaunch import cpuset
 from spawnlaunch.reading import is_number
 
+KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # devices of AMD that the kernel can compute on
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from spawnlaunch.cpuset import CpuSet
@@ -86,3 +88,13 @@ def numbers(path: str, prefix: str) -> list[int]:
     start = len(prefix)
     ends = (name[start:] for name in names(path) if name.startswith(prefix))
     return sorted(int(end) for end in ends if is_number(end))
+
+
+def may_open(dev: str | None, minor: int | None) -> bool | None:
+    """Whether this process may open the render node below `dev`; None where nobody can tell.
+
+    access(2) asks the control group too (inode_permission in fs/namei.c of the kernel).
+    """
+    if dev is None or minor is None:
+        return None
+    return os.access(f"{dev}/dri/renderD{minor}", os.R_OK | os.W_OK)

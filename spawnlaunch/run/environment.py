@@ -12,7 +12,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spawnlaunch.binding.plan import Binding
+    from spawnlaunch.binding.apply import Binding
     from spawnlaunch.request import Request
     from spawnlaunch.world.model import World
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from typing import NoReturn
 
-    from spawnlaunch.binding.plan import Binding
+    from spawnlaunch.binding.apply import Binding
     from spawnlaunch.request import Request
     from spawnlaunch.run.routes import Route, Routes
     from spawnlaunch.world.host import HeldPort

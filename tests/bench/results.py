@@ -9,8 +9,8 @@ from spawnlaunch.bench.result import Arm, BoundRank, Measured, Result
 from spawnlaunch.bench.stats import ERROR
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.picture import picture
-from spawnlaunch.binding.plan import Binding
 from spawnlaunch.binding.report import device_name
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible

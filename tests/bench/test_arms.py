@@ -5,7 +5,7 @@ import pytest
 from spawnlaunch import cpuset
 from spawnlaunch.bench import arms
 from spawnlaunch.binding import plan
-from spawnlaunch.binding.plan import Binding
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
 from spawnlaunch.values import Policy, bind

@@ -152,7 +152,7 @@ def test_an_unknown_machine_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_refused_mask_is_a_line_and_not_an_error() -> None:
     code = (
         "from spawnlaunch.binding.apply import pin; "
-        "from spawnlaunch.binding.plan import Binding; "
+        "from spawnlaunch.binding.apply import Binding; "
         "nobody = frozenset({1000}); "
         "print(pin(Binding(0, None, nobody, frozenset(), 1, 'local', '')))"
     )
@@ -164,7 +164,7 @@ def test_a_refused_mask_is_a_line_and_not_an_error() -> None:
 def test_cpus_that_are_left_out_are_named() -> None:
     code = (
         "from spawnlaunch.binding.apply import pin; "
-        "from spawnlaunch.binding.plan import Binding; "
+        "from spawnlaunch.binding.apply import Binding; "
         f"some = frozenset({{{HERE[0]}, 1000}}); "
         "print(pin(Binding(0, None, some, frozenset(), 1, 'local', '')))"
     )

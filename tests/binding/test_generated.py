@@ -5,8 +5,9 @@ from itertools import combinations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.claims import Task
-from spawnlaunch.binding.plan import Binding, Plan, plan
+from spawnlaunch.binding.plan import Plan, plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.values import NAMES, NONE, Policy
