@@ -116,19 +116,19 @@ def _cpus(cpus: frozenset[int] | None) -> str | None:
 
 
 def _worker(worker: Worker, it: Explanation) -> dict[str, Any]:
-    seat = worker.binding
-    device = None if seat.device is None else it.node.devices[seat.device]
+    binding = worker.binding
+    device = None if binding.device is None else it.node.devices[binding.device]
     return {
         "rank": worker.rank,
         "local_rank": worker.local_rank,
         "env": changes(worker.environ, it.environ),  # what it does not inherit
         "command": list(worker.command),
         "device": device and {"index": device.number, "address": device.address},
-        "cpus": cpuset.format(seat.cpus),
-        "memory_nodes": sorted(seat.memory_nodes),
-        "threads": seat.threads,
-        "locality": seat.locality,
-        "note": seat.note,
+        "cpus": cpuset.format(binding.cpus),
+        "memory_nodes": sorted(binding.memory_nodes),
+        "threads": binding.threads,
+        "locality": binding.locality,
+        "note": binding.note,
     }
 
 

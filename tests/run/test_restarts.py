@@ -17,7 +17,7 @@ HOUR_S = 3600.0
 
 
 def ended(code: int = 7, *, kind: str = "failure", told_to_end: bool = False) -> State:
-    """A gang that nobody runs in any more."""
+    """A launch in which nobody runs any more."""
     return State(frozenset(), 30.0, cause=Cause(kind, 0, code), told_to_end=told_to_end)
 
 
