@@ -83,7 +83,7 @@ def test_when_the_budget_is_used_the_last_failure_is_the_end():
 
 
 def test_a_budget_that_health_fills_again_is_not_used_up():
-    words = ("--nproc", 1, "--max-restarts", 1, "--restart-window", "0.05")
+    words = ("--nproc", 1, "--max-restarts", 1, "--restart-window", "0.001")
     done = launch("--quiet", *words, AGAIN, 3, "exit", 7)
     assert done.returncode == 0, done.stderr
     assert "restart 1 of 1 (in all 3)" in done.stderr
