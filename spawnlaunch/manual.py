@@ -21,18 +21,20 @@ usage: python -m spawnlaunch [flags] [script | -m module] [args...]
 
 SECTIONS = {
     "": (
-        "Start one PyTorch worker per device on this machine, each pinned to its own CPUs, and "
-        "watch them: when one fails the others are stopped, and its exit status becomes the "
-        "launcher's. Everything after the script or module goes to it verbatim. With neither, the "
-        "bundled training loop runs. In names of flags _ is as good as -."
+        "Start PyTorch workers on this machine, each pinned to its own CPUs, and watch them: when "
+        "one fails the others are stopped, and its exit status becomes the launcher's. As one of "
+        "the tasks that srun or mpirun has started: be pinned, and become the worker. Everything "
+        "after the script or module goes to it verbatim. With neither, the bundled training loop "
+        "runs. In names of flags _ is as good as -."
     ),
     WORKERS: "",
     BINDING: "",
     NODES: (
-        "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux, jsrun and Kubeflow none of these is "
-        "needed: rank, sizes, address and port are derived."
+        "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux, jsrun and Kubeflow rank, sizes, "
+        "address and port are derived. What one of them does not tell (most MPI launchers: where "
+        "rank 0 runs) is asked for, in a line to type."
     ),
-    ENDING: "",
+    ENDING: "Most of these need a launcher that stays above its workers, so --nproc under srun.",
     OUTPUT: "",
 }
 

@@ -143,7 +143,7 @@ class Request(NamedTuple):
         "CPUs that no rank gets: a list, or first-per-l3")
     smt: bool = _flag(
         BINDING, "--smt", "", {"on": True, "off": False}, True,
-        "off: one hardware thread of each core")
+        "on (default): both hardware threads of a core; off: one of each")
     threads: int | None = _flag(
         BINDING, "--threads", "N", values.positive, None, "at most N cores for each rank")
     mem_bind: str = _flag(
@@ -177,16 +177,18 @@ class Request(NamedTuple):
     rdzv_id: str | None = _flag(
         NODES, "--rdzv-id", "ID", str, None, "name of the run (TORCHELASTIC_RUN_ID)")
     world_size: int | None = _flag(
-        NODES, "--world-size", "N", values.positive, None, "where a resource manager hides it")
+        NODES, "--world-size", "N", values.positive, None,
+        "number of all ranks, where a resource manager hides it")
     local_world_size: int | None = _flag(
-        NODES, "--local-world-size", "N", values.positive, None, "likewise, ranks on this node")
+        NODES, "--local-world-size", "N", values.positive, None,
+        "number of ranks on this node, where it is hidden")
     rewrite_slurm_env: bool = _switch(
         NODES, "--rewrite-slurm-env",
         "give each worker Slurm's variables as a task of srun in its place would have them")
 
     grace_s: float = _flag(
         ENDING, "--grace", "SECONDS", values.seconds, GRACE_S,
-        "for workers that are told to end (SIGTERM), before they are killed; default "
+        "time for workers that are told to end (SIGTERM), before they are killed; default "
         f"{GRACE_S:g}, under Slurm at most what KillWait leaves",
         also=("--shutdown-timeout",), needs_parent=True)
     max_restarts: int = _flag(
@@ -204,15 +206,16 @@ class Request(NamedTuple):
         needs_parent=True)
     timeout_s: float = _flag(
         ENDING, "--timeout", "SECONDS", values.seconds, 0.0,
-        "for the whole launch, which then ends as by SIGTERM, with status 124", needs_parent=True)
+        "time for the whole launch, which then ends as by SIGTERM, with status 124",
+        needs_parent=True)
     hang_timeout_s: float = _flag(
         ENDING, "--hang-timeout", "SECONDS", values.seconds, 0.0,
         "when no rank has written anything for so long, show the stacks of all threads",
         needs_parent=True)
     on_hang: str = _flag(
         ENDING, "--on-hang", "", _words(DUMP, KILL), DUMP,
-        "and go on (default: dump), or end the workers, with status 124 (kill; --max-restarts "
-        "starts them anew)", needs_parent=True)
+        "after the stacks of a hang: go on (dump, the default), or end the workers, with status "
+        "124 (kill; --max-restarts starts them anew)", needs_parent=True)
     stack_on_usr2: bool = _switch(
         ENDING, "--stack-on-usr2",
         "SIGUSR2 to the launcher shows the stacks, and does not go to the workers",
@@ -222,11 +225,11 @@ class Request(NamedTuple):
 
     redirects: StreamsByRank = _flag(
         OUTPUT, "--redirects", "HOW", values.streams, StreamsByRank(),
-        "to files in --log-dir only: 1 stdout, 2 stderr, 3 both, 0 neither; 0:3,1:1 by local rank, "
-        "r9:3 by global rank", also=("-r",))
+        "keep streams in files of --log-dir, and show nothing: 1 stdout, 2 stderr, 3 both, 0 "
+        "neither; 0:3,1:1 by local rank, r9:3 by global rank", also=("-r",))
     tee: StreamsByRank | None = _flag(
         OUTPUT, "--tee", "HOW", values.streams, None,
-        "likewise, and shown as well", also=("-t",), needs_parent=True)
+        "keep streams as --redirects does, and show them as well", also=("-t",), needs_parent=True)
     log_dir: str | None = _flag(
         OUTPUT, "--log-dir", "DIR", str, None,
         "where files of the ranks go: DIR/RUN/attempt_0/RANK/, or a template with {rank}, "
@@ -236,7 +239,7 @@ class Request(NamedTuple):
         "show these local ranks only: 0,4-7", needs_parent=True)
     ranks_filter: frozenset[int] = _flag(
         OUTPUT, "--ranks-filter", "LIST", values.ranks, frozenset(),
-        "likewise, by global rank", needs_parent=True)
+        "show these global ranks only", needs_parent=True)
     no_prefix: bool = _switch(
         OUTPUT, "--no-prefix",
         "no [RANK] before each line; with several nodes it is [HOST:RANK]")

@@ -50,7 +50,7 @@ def walk(
 
     resolution = resolve_world(request, environ, hostname, _capacity(machine, seen, environ))
     refuse_copies(request, resolution)
-    _refuse_what_needs_a_parent(request, resolution, environ)
+    _refuse_what_this_mode_cannot(request, resolution, environ)
     resolution, held_port = settle(resolution, environ, hostname)
 
     plan = bind_ranks(request, machine, seen, resolution.world, environ)
@@ -95,10 +95,10 @@ def _has_several_nodes(resolution: Resolution) -> bool:
     return resolution.world.world_size > resolution.world.local_world_size
 
 
-def _refuse_what_needs_a_parent(
+def _refuse_what_this_mode_cannot(
     request: Request, resolution: Resolution, environ: Mapping[str, str]
 ) -> None:
-    """What no launcher can do in this mode, or none of several. Raises FlagsError."""
+    """Flags that nobody can serve in task mode, or on several nodes. Raises FlagsError."""
     me = resolution.world
     if request.max_restarts and _has_several_nodes(resolution):
         from spawnlaunch.world import advice

@@ -2,7 +2,7 @@
 
     launcher   the process that the user started; takes the signals
       guard    a subreaper in a group of its own; starts the workers and decides
-        worker, worker, ...   each in its own session; the kernel kills it if the guard dies
+        worker, worker, ...   several are in sessions of their own; they die with the guard
 
 They watch each other. A launcher that dies, of whatever, closes the pipe to its guard, which kills
 all that is below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG), and what those

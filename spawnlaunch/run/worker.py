@@ -187,7 +187,7 @@ def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: 
 def exec_worker(worker: Worker, mask: Iterable[int]) -> NoReturn:
     """Turn this process into the worker. Pinned before exec, so all its threads inherit it."""
     try:
-        settle(worker)
+        take_place(worker)
         set_default(IGNORED)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         os.execvpe(worker.command[0], worker.command, worker.environ)
@@ -197,7 +197,7 @@ def exec_worker(worker: Worker, mask: Iterable[int]) -> NoReturn:
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
 
 
-def settle(worker: Worker) -> None:
+def take_place(worker: Worker) -> None:
     """Session, files, mask and memory policy of the worker. Raises OSError.
 
     What the machine refuses to all is said by its first rank alone.

@@ -29,7 +29,7 @@ from spawnlaunch.run.environment import STACK_SIGNAL
 from spawnlaunch.run.preload import libraries
 from spawnlaunch.run.proc import open_fds
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.worker import IGNORED, settle
+from spawnlaunch.run.worker import IGNORED, take_place
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ def worker_maker(modules: Sequence[str]) -> BecomeWorker:
     gc.freeze()  # what is here stays where it is, on pages that all workers share
 
     def turn_into(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
-        settle(worker)
+        take_place(worker)
         kernel.rename(os.path.basename(worker.command[0]), " ".join(worker.command))
         _take_on(worker, loaded)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
