@@ -33,7 +33,7 @@ from spawnlaunch import finder
 
 finder.install()
 
-from spawnlaunch.errors import UsageError
+from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
 from spawnlaunch.request import Page
 from spawnlaunch.run.say import say
 from spawnlaunch.walk import walk
@@ -52,7 +52,7 @@ def main() -> int:
         from spawnlaunch.run import once
 
         once.refuse(error, os.environ)
-        return 2
+        return WRONG_USE
     except Page as page:
         from spawnlaunch.printing import print_error, print_page
 
@@ -63,12 +63,7 @@ def main() -> int:
     except Exception as error:
         if os.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
-        say(
-            [
-                f"internal error: {type(error).__name__}: {error}; this is a fault of spawnlaunch, "
-                "set SPAWNLAUNCH_DEBUG=1 to see where"
-            ]
-        )
+        say([internal_error(error)])
         return os.EX_SOFTWARE
 
 

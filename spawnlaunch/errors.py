@@ -1,5 +1,6 @@
 """Errors that are the user's to mend: one line, exit status 2, no traceback."""
 
+WRONG_USE = 2  # the exit status of a UsageError
 MOST_CHARS = 4000  # a screenful or two; one word of a command line may have 128 KiB (execve(2))
 
 
@@ -18,6 +19,14 @@ class FlagsError(UsageError):
 
     So every task of a job, all of which have the same flags, comes to it.
     """
+
+
+def internal_error(error: Exception, where: str = "") -> str:
+    """What is said of an error that is ours: no user should have to read a traceback of it."""
+    return (
+        f"internal error{where}: {type(error).__name__}: {error}; this is a fault of spawnlaunch, "
+        "set SPAWNLAUNCH_DEBUG=1 to see where"
+    )
 
 
 def one_line(text: str) -> str:

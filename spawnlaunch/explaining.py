@@ -173,6 +173,6 @@ def as_lines(it: Explanation, host: str) -> Iterator[str]:
 def _same_with_srun(it: Explanation) -> Iterator[str]:
     """The line that makes srun bind alike, where all ranks of the node are known here."""
     line = srun_line(it.plan.bindings, it.resolution.world.nnodes or 1)
-    if line and it.resolution.world.mode != "task":
+    if line and not it.resolution.world.is_task:
         yield ""
         yield f"the same with srun: {line}"

@@ -65,7 +65,7 @@ def walk(
         held_port=held_port,
     )
     workers = worker.plan(launch)
-    host = routes.short(hostname) if _has_several_nodes(resolution) else ""
+    host = routes.short(hostname) if resolution.world.has_several_nodes else ""
     warnings = _warnings(launch, plan.warnings, closed, host)
     if request.explain:
         from spawnlaunch.explaining import Explanation, explained
@@ -78,7 +78,7 @@ def walk(
             report_line(each.rank, each.binding, machine, each.environ["OMP_NUM_THREADS"], host)
             for each in workers
         )
-    if resolution.world.mode == "task":
+    if resolution.world.is_task:
         worker.exec_in_place(workers[0], mask)
     from spawnlaunch.run import launcher  # no task needs it
 
@@ -91,16 +91,12 @@ def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capac
     return Capacity(devices, len(machine.cpus_allowed or machine.cpus_online), seen.source)
 
 
-def _has_several_nodes(resolution: Resolution) -> bool:
-    return resolution.world.world_size > resolution.world.local_world_size
-
-
 def _refuse_what_this_mode_cannot(
     request: Request, resolution: Resolution, environ: Mapping[str, str]
 ) -> None:
     """Flags that nobody can serve in task mode, or on several nodes. Raises FlagsError."""
     me = resolution.world
-    if request.max_restarts and _has_several_nodes(resolution):
+    if request.max_restarts and me.has_several_nodes:
         from spawnlaunch.world import advice
 
         raise FlagsError(
@@ -109,7 +105,7 @@ def _refuse_what_this_mode_cannot(
             "out, and have Slurm start the whole job anew: #SBATCH --requeue, and behind srun: "
             + advice.requeue(request.max_restarts)
         )
-    if me.mode != "task":
+    if not me.is_task:
         return
     if request.need_parent:
         from spawnlaunch.world import advice
@@ -137,7 +133,7 @@ def _warnings(
     request, resolution = launch.request, launch.resolution
     said: list[str] = []
     if resolution.world.rank == 0 or request.explain:
-        said += cli.warnings(request, _has_several_nodes(resolution))
+        said += cli.warnings(request, resolution.world.has_several_nodes)
         said += routes.own_files(request, resolution.world, launch.environ)
         said += resolution.warnings
     if resolution.world.local_rank == 0 or request.explain:

@@ -58,7 +58,7 @@ def bind_ranks(
         node, refusal = spoken.widened(node)
         warnings += refusal
     task, rank, size = None, world.local_rank, world.local_world_size
-    if world.mode == "task":
+    if world.is_task:
         own_mask = spoken.is_own_mask(node, environ, rank, size)
         task = Task(rank, step_devices(node, environ, size), own_mask)
     planned = plan(node, seen, size, request.policy, task=task)

@@ -45,7 +45,7 @@ def environment(
     (None) is not set, nor inherited.
     """
     ours = {**_contract(world, i), **own}
-    if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and world.mode != "task":
+    if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and not world.is_task:
         ours |= _as_task_of_slurm(world, i, environ)
     if request.virtual_local_rank:
         ours |= _virtual_local_rank(world, i, environ)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.errors import UsageError
+from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import attempts, kernel, signals
 from spawnlaunch.run.decisions import GuardSignalled
@@ -68,14 +68,13 @@ def start(workers: Sequence[Worker], options: LaunchOptions, origin: Origin) -> 
             status = _guard(workers, options, origin, launcher, inlet)
         except UsageError as error:
             say([f"error: {error}"])
-            status = 2
+            status = WRONG_USE
         except Exception as error:
             if os.environ.get("SPAWNLAUNCH_DEBUG"):
                 import traceback
 
                 traceback.print_exc()
-            say([f"internal error in the guard: {type(error).__name__}: {error}; this is a fault "
-                 "of spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where"])  # fmt: skip
+            say([internal_error(error, " in the guard")])
         finally:
             if status is None:
                 signals.set_default([FAULT])

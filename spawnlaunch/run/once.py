@@ -20,7 +20,7 @@ import os
 import time
 from zlib import crc32
 
-from spawnlaunch.errors import FlagsError, UsageError
+from spawnlaunch.errors import WRONG_USE, FlagsError, UsageError
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import signal
 from spawnlaunch.world import managers
@@ -30,7 +30,6 @@ from spawnlaunch.world.processes import nearest
 
 WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
 NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
-WRONG_USE = 2  # the exit status of a UsageError
 PROGRAMS = "OMPI_NUM_APP_CTX"  # of `mpirun a : b`, how many; pmix_server_register_fns.c
 COMPONENTS = "SLURM_HET_SIZE"  # of `srun a : b` and of heterogeneous jobs
 

@@ -73,7 +73,7 @@ def _tee(request: Request, world: World, rank: int, local_rank: int) -> int:
     """Who names a place for files, and nothing else, wants files; but a task has nobody to tee."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
-    alone = request.log_dir is not None and not request.redirects.used and world.mode != "task"
+    alone = request.log_dir is not None and not request.redirects.used and not world.is_task
     return STDOUT | STDERR if alone else 0
 
 
@@ -128,7 +128,7 @@ def _others(last: dict[str, Any], nproc: int, world: World) -> Iterator[dict[str
     rank, local_rank = last["rank"], last["local_rank"]
     if world.local_world_size > nproc:
         yield {**last, "rank": rank + 1, "local_rank": local_rank + 1}
-    if world.world_size > world.local_world_size:
+    if world.has_several_nodes:
         node_rank = None if world.node_rank is None else world.node_rank + 1
         elsewhere = {"node_rank": node_rank, "host": f"not-{last['host']}"}
         rank += world.local_world_size
@@ -140,10 +140,9 @@ def own_file(path: str, world: World) -> str:
 
     A device or a FIFO is what it is: several may write to it.
     """
-    if world.mode == "task":
+    if world.is_task:
         return f"{path}.{world.rank}"
-    is_alone = world.world_size == world.local_world_size
-    if is_alone or (os.path.exists(path) and not os.path.isfile(path)):
+    if not world.has_several_nodes or (os.path.exists(path) and not os.path.isfile(path)):
         return path
     return f"{path}.{world.node_rank}"
 
@@ -153,7 +152,7 @@ def own_files(request: Request, world: World, environ: Mapping[str, str]) -> Ite
     given = (("--result", request.result), (ERROR_FILE, environ.get(ERROR_FILE)))
     for name, path in given:
         if path and path != (own := own_file(path, world)):
-            each = "rank" if world.mode == "task" else "node"
+            each = "rank" if world.is_task else "node"
             yield f"{name} {path}: each {each} writes a file of its own, this one {own}"
 
 
@@ -165,7 +164,7 @@ def prefix(request: Request, world: World, i: int, hostname: str) -> str:
     if request.no_prefix or world.world_size == 1:
         return ""
     rank = world.rank + i
-    return f"[{short(hostname)}:{rank}] " if (world.nnodes or 1) > 1 else f"[{rank}] "
+    return f"[{short(hostname)}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 
 def short(hostname: str) -> str:

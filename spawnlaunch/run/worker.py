@@ -110,7 +110,7 @@ def plan(launch: Launch, restart: int = 0) -> list[Worker]:
             COLUMNS: columns - len(prefix) if columns and streams.stdout.shown else None,
             STACK_SIGNAL: STACKS or None if wants_stacks else None,
         }
-        if world.mode != "task":
+        if not world.is_task:
             own[MARK] = f"{launch.mark}.{rank}"
         told = environment(request, world, i, binding, resolution.exports, own, environ)
         workers.append(
@@ -140,7 +140,7 @@ def _error_file(
     world: World, rank: int, files: str | None, environ: Mapping[str, str], scratch: str
 ) -> str | None:
     """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
-    if world.mode == "task":
+    if world.is_task:
         given = environ.get(ERROR_FILE)
         return routes.own_file(given, world) if given else None
     return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")

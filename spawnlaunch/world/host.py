@@ -176,8 +176,7 @@ def find_interface(
 
     Only where there are several nodes, and the user has not chosen an interface.
     """
-    alone = world.world_size == world.local_world_size
-    if alone or all(environ.get(name) for name in INTERFACES):
+    if not world.has_several_nodes or all(environ.get(name) for name in INTERFACES):
         return {}, ()
     trap = _find_trap(hostname)
     if trap is None:

@@ -221,6 +221,16 @@ class World(NamedTuple):
     master_port: int
     run_id: str
 
+    @property
+    def is_task(self) -> bool:
+        """Whether this process becomes its only worker, and nobody stays above it."""
+        return self.mode == TASK
+
+    @property
+    def has_several_nodes(self) -> bool:
+        """Whether there are ranks elsewhere; how many nodes there are is not always told."""
+        return self.world_size > self.local_world_size
+
 
 class Resolution(NamedTuple):
     """The world, and how it was found."""

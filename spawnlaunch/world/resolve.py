@@ -128,7 +128,7 @@ def settle(
     Raises UsageError where the port is in use.
     """
     me = resolution.world
-    if me.rank != 0 and me.world_size == me.local_world_size:
+    if me.rank != 0 and not me.has_several_nodes:
         return resolution, None
     from spawnlaunch.world import host
 
