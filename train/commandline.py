@@ -46,6 +46,8 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     filed = _read(parser, asked.config) if asked.config else []
     parser.origin = f"{asked.config}: " if filed else ""
     asked, _ = parser.parse_known_args([*filed, *arguments])
+    if asked.dry_run:
+        sys.dont_write_bytecode = True  # nothing is written, and so nothing beside the task's file
     cls = task_class(asked.task)
     options = task_options(cls)
     _add_task(parser, cls, options)
