@@ -61,7 +61,7 @@ def test_a_file_that_was_changed_is_compiled_anew(copy: Path):
     cli = copy / "spawnlaunch" / "cli.py"
     first = launched(copy)
     assert list((copy / "spawnlaunch" / "__pycache__").glob("cli.*.pyc"))
-    cli.write_text(f"{cli.read_text()}\nprint('changed')\n")
+    cli.write_text(f"{cli.read_text()}\nprint('changed', flush=True)\n")
     assert launched(copy) == f"changed\n{first}"
 
 
