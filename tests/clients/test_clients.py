@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +19,9 @@ HERE = Path(__file__).parent
 PATHS = os.pathsep.join([str(ROOT), str(HERE / "stand_in")])
 ENVIRONMENT = {"PYTHONPATH": PATHS, "HF_HUB_OFFLINE": "1"}
 SAID = re.compile(r"rank (\d) of 2: (\d+) samples, weight (\S+)$", re.MULTILINE)
+
+# Now and then gloo ends a process with a thread that nobody has joined, under any launcher.
+ABORTED, GLOO = 128 + signal.SIGABRT, "terminate called without an active exception"
 
 PLAIN = ("plain_ddp.py",)
 FOREIGN = (
@@ -46,7 +50,10 @@ def check(done: subprocess.CompletedProcess[str]) -> None:
 @pytest.mark.parametrize("words", [pytest.param(PLAIN, id=PLAIN[0]), *CLIENTS])
 def test_on_one_machine(words: tuple[str, ...]):
     environ = clean_environ(**ENVIRONMENT)
-    check(launch("--nproc", 2, *command(words), environ=environ))
+    done = launch("--nproc", 2, *command(words), environ=environ)
+    if done.returncode == ABORTED and GLOO in done.stderr:
+        done = launch("--nproc", 2, *command(words), environ=environ)
+    check(done)
 
 
 @pytest.mark.parametrize(
