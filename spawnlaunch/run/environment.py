@@ -7,6 +7,7 @@ what Composer and Lightning read.
 from __future__ import annotations
 
 from spawnlaunch.reading import is_number
+from spawnlaunch.world.model import DEVICE_LISTS, LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of al
 TASK_PID = "SLURM_TASK_PID"
 ITS_OWN = "its own pid"  # what stands there until the worker has one
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
-MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 # The masks that Slurm gave the launcher; a worker's is another.
 OF_THE_MASK = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")
 # What a task has of the node's, where the launcher was given all of it; how else it says so.
@@ -90,7 +90,7 @@ def _virtual_local_rank(world: World, i: int, environ: Mapping[str, str]) -> dic
 
     Where the resource manager shows this task one device only, that one stays.
     """
-    mask = next((name for name in MASKS if environ.get(name)), MASKS[0])
+    mask = next((name for name in DEVICE_LISTS if environ.get(name)), DEVICE_LISTS[0])
     index = world.local_rank + i
     entries = environ[mask].split(",") if environ.get(mask) else [str(index)] * (index + 1)
     if len(entries) == 1:
@@ -123,7 +123,7 @@ def _as_task_of_slurm(world: World, i: int, environ: Mapping[str, str]) -> dict[
         **dict.fromkeys((*OF_THE_MASK, *SHARED_IN_WORDS)),
         **{name: _share(environ.get(name, ""), n) for name in SHARED},
     }
-    if world.mode == "local":
+    if world.mode == LOCAL:
         others |= _one_node(environ)
     return ours | {name: value for name, value in others.items() if name in environ}
 

@@ -25,6 +25,9 @@ Answer: TypeAlias = "str | Reader | tuple[str | Reader, ...]"  # a variable's na
 
 TASK, NODE, LOCAL = "task", "node", "local"  # modes
 
+# Variables that show a process some devices only, by position.
+DEVICE_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
 # Kinds of managers, by what they have started where the launcher finds itself:
 TASKS = "tasks"  # one process per rank (or, with --nproc, one launcher per node)
 NODES = "nodes"  # one launcher per node or pod, never one process per rank

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from spawnlaunch.request import GRACE_S
 from spawnlaunch.world import managers
-from spawnlaunch.world.model import LOCAL, NODE, TASK, TASKS, Evidence, Manager, World
+from spawnlaunch.world.model import DEVICE_LISTS, LOCAL, NODE, TASK, TASKS, Evidence, Manager, World
 from spawnlaunch.world.ranks import several_tasks
 
 TYPE_CHECKING = False
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"  # srun(1)
-MASKS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 
 def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[str]:
@@ -32,7 +31,7 @@ def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[
     if manager is not None and manager.kind == TASKS and world.mode == LOCAL:
         yield from _of_jobs_side_by_side(it, manager)
     if world.mode == TASK and world.local_world_size > 1 and not it.request.virtual_local_rank:
-        masks = [name for name in MASKS if environ.get(name) and "," not in environ[name]]
+        masks = [name for name in DEVICE_LISTS if environ.get(name) and "," not in environ[name]]
         if masks:
             yield (
                 f"each task sees one device ({masks[0]}={environ[masks[0]]} here), so "
