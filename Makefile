@@ -3,10 +3,13 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
+# Test files side by side: much of a test is waiting. A file's tests stay in one process.
+# Their directories have short names: the path of a socket has at most 107 characters (unix(7)).
+PYTEST  = $(BIN)/python -m pytest -n 4 --dist loadfile --basetemp=$$(mktemp -d /tmp/t-XXXX)
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full clients stress bench counts lint clean
+.PHONY: help run test full clients stress gpu bench counts lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -18,10 +21,10 @@ run: $(READY)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2 -- --task language
 
 test: $(READY)  ## the tests, in ten minutes: real processes, sockets, and Slurm where it is installed
-	$(BIN)/python -m pytest
+	$(PYTEST)
 
 full: $(READY)  ## the same, and the large matrices, as continuous integration does
-	$(BIN)/python -m pytest -m 'not stress and not clients'
+	$(PYTEST) -m 'not stress and not clients'
 
 clients: $(READY)  ## scripts of other training libraries, which are installed for it
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[clients]'
@@ -32,6 +35,9 @@ stress: $(READY)  ## kill launches and training runs, and let workers write, at 
 	$(BIN)/python -m tests.stress.writing
 	$(BIN)/python -m tests.stress.saying
 	$(BIN)/python -m pytest -m stress
+
+gpu:  ## all that one GPU can show, in minutes; what cannot run here is named. Needs no venv
+	$(PYTHON) -m tests.gpu
 
 counts: $(READY)  ## what a launch costs: functions, files, modules, look-ups, lines; the rooms
 	$(BIN)/python -m tests.counts

@@ -15,6 +15,7 @@ PARTS = (
     "first_all_reduce",
     "output",
     "restart",
+    "several_nodes",
     "task_mode",
     "plan",
     "train_loop",

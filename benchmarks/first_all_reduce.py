@@ -1,6 +1,6 @@
 """From starting a launcher to the end of the first all-reduce: how long until a job does its work.
 
-    python -m benchmarks.first_all_reduce [--rounds 5] [--workers 8] [--write]
+    python -m benchmarks.first_all_reduce [--rounds 7] [--workers 8] [--write]
 
 Workers import torch, meet over gloo and sum up one number. The import is most of it, so what counts
 is how often it is made: `--preload torch` makes it once for all workers.
@@ -8,15 +8,14 @@ is how often it is made: `--preload torch` makes it once for all workers.
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from statistics import median
 
 from benchmarks import report
 from benchmarks.launchers import Launcher, launchers, preloading
 from benchmarks.processes import seconds_to
-from benchmarks.report import Goal, Section, cell
+from benchmarks.report import Section, cell, goal, share
 from benchmarks.turns import turns
 
-ROUNDS = 5
+ROUNDS = 7
 WORKERS = 8
 WORKER = Path(__file__).with_name("reducing_worker.py")
 PRELOADING, PLAIN, TORCHRUN = "spawnlaunch --preload torch", "spawnlaunch", "torchrun"
@@ -32,16 +31,16 @@ def measure(options: Namespace) -> Section:
     times: dict[str, list[float]] = {launcher.name: [] for launcher in rivals}
     for launcher in turns(options.rounds, rivals):
         times[launcher.name].append(seconds_to(launcher.command(n, WORKER), {}, n, "reduced"))
-    ours = median(times[PRELOADING])
+    ours = times[PRELOADING]
     return Section(
         "first_all_reduce",
         "The first all-reduce",
         f"""From starting the launcher to the end of the first all-reduce on the last of {n}
         workers, in s; {options.rounds} rounds.""",
         ["launcher", f"first all-reduce of {n}, s", f"{PRELOADING} as a share of it"],
-        [[name, cell(took), f"{ours / median(took):.3f}"] for name, took in times.items()],
+        [[name, cell(took), f"{share(ours, took).ratio:.3f}"] for name, took in times.items()],
         [
-            Goal(f"With the preload, of the time of {name}", ours / median(times[name]), most)
+            goal(f"With the preload, of the time of {name}", ours, times[name], most)
             for name, most in GOALS.items()
         ],
     )

@@ -14,12 +14,11 @@ from argparse import ArgumentParser, Namespace
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
-from statistics import median
 
 from benchmarks import report
 from benchmarks.launchers import Launcher, launchers
 from benchmarks.processes import ENOUGH_S, finish, lines, seconds_to, start
-from benchmarks.report import Goal, Section, cell
+from benchmarks.report import Goal, Section, Times, cell, goal, share
 from benchmarks.turns import turns
 
 ROUNDS = 7
@@ -28,7 +27,7 @@ SETTLED_S = 0.5  # what a launcher frees after the start has been freed by then
 HOW = "BENCH_WORKER"
 OF_A_SHELL_LOOP = {8: 1.7, 64: 1.3}  # the most, by the number of workers
 
-Times = dict[tuple[str, str], list[float]]  # by launcher and column
+Taken = dict[tuple[str, str], list[float]]  # by launcher and column
 
 
 def time_to_last_line(launcher: Launcher, n: int) -> float:
@@ -76,7 +75,7 @@ def measure(options: Namespace) -> Section:
     """All launchers that are installed."""
     counts = [int(word) for word in options.workers.split(",")]
     rivals = [one for one in launchers() if one.name not in options.without.split(",")]
-    times: Times = defaultdict(list)
+    times: Taken = defaultdict(list)
     for launcher in rivals:
         time_to_last_line(launcher, 1)  # compiles, and fills the page cache
     for launcher in turns(options.rounds, rivals):
@@ -98,12 +97,12 @@ def measure(options: Namespace) -> Section:
     )
 
 
-def goals(times: Times) -> Iterator[Goal]:
+def goals(times: Taken) -> Iterator[Goal]:
     """How much longer than a loop that pins and watches nothing."""
     for n, most in OF_A_SHELL_LOOP.items():
         ours, loop = times.get(("spawnlaunch", _start(n))), times.get(("shell loop", _start(n)))
         if ours and loop:
-            yield Goal(f"Start of {n}, of a shell loop's", median(ours) / median(loop), most)
+            yield goal(f"Start of {n}, of a shell loop's", ours, loop, most)
 
 
 DEATH, MEMORY = "death to end, ms", "memory, MiB"
@@ -113,7 +112,7 @@ def _start(n: int) -> str:
     return f"start of {n}, ms"
 
 
-def rows(names: list[str], columns: list[str], times: Times) -> Iterator[list[str]]:
+def rows(names: list[str], columns: list[str], times: Taken) -> Iterator[list[str | Times]]:
     """The launchers, then ours as a share of each other one."""
     for name in names:
         yield [name, *(cell(times.get((name, column), [])) for column in columns)]
@@ -122,7 +121,7 @@ def rows(names: list[str], columns: list[str], times: Times) -> Iterator[list[st
         ratios = []
         for column in columns:
             mine, theirs = times.get((ours, column)), times.get((other, column))
-            ratios.append(f"{median(mine) / median(theirs):.3f}" if mine and theirs else "")
+            ratios.append(f"{share(mine, theirs).ratio:.3f}" if mine and theirs else "")
         yield [f"{ours} / {other}", *ratios]
 
 

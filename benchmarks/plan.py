@@ -4,13 +4,14 @@
 
 Trees of machines are laid out below a temporary directory, with 200 PCI functions that are no
 devices. The first reading is printed apart: it pays for imports and a cold cache of this program's
-own making, while the kernel makes the files of the real /sys in memory. On this machine hwloc takes
-turns with us where it is installed, as the program that a batch script would call.
+own making, while the kernel makes the files of the real /sys in memory. On this machine whole
+programs take turns with that: the launcher with --explain, and hwloc-distrib where it is installed.
 """
 
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from argparse import Namespace
@@ -18,7 +19,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from benchmarks import report
-from benchmarks.report import Section, cell
+from benchmarks.report import Section, Times, cell
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node.visible import visible
@@ -28,6 +29,7 @@ from tests.node.tree import Gpu, Machine, build, cores
 BYSTANDERS = 200
 ROUNDS = 25
 HWLOC = "hwloc-distrib"
+EXPLAIN = "spawnlaunch --explain"
 
 
 def largest() -> Machine:
@@ -41,10 +43,17 @@ def largest() -> Machine:
     return Machine("largest", "nobody's", cores(512, 2), numa, l3, packages, gpus)
 
 
-def time_hwloc(ranks: int) -> float:
-    """Milliseconds of hwloc, a program, to distribute ranks over this machine."""
+def programs(ranks: int) -> dict[str, list[str]]:
+    """What distributes so many ranks over this machine, each a whole program."""
+    ours = [sys.executable, "-m", "spawnlaunch", "--nproc", str(ranks), "--explain", "-m", "this"]
+    hwloc = {HWLOC: [HWLOC, str(ranks)]} if shutil.which(HWLOC) else {}
+    return {EXPLAIN: ours, **hwloc}
+
+
+def time_program(words: list[str]) -> float:
+    """Milliseconds, from its start to its end."""
     start = time.perf_counter()
-    subprocess.run([HWLOC, str(ranks)], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(words, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return 1e3 * (time.perf_counter() - start)
 
 
@@ -66,22 +75,22 @@ def time_both(
     return reading, planning
 
 
-def rows(name: str, root: str, rounds: int) -> Iterator[list[str]]:
-    """The machine whose files lie below `root`, and what hwloc takes where that is this machine."""
+def rows(name: str, root: str, rounds: int) -> Iterator[list[str | Times]]:
+    """The machine whose files lie below `root`; of this machine what whole programs take, too."""
     node = nodes.read(root)
-    others: list[float] = []
-    takes_turns = root == "/" and shutil.which(HWLOC) is not None
+    rivals = programs(os.cpu_count() or 1) if root == "/" else {}
+    others: dict[str, list[float]] = {rival: [] for rival in rivals}
 
-    def hwloc() -> None:
-        if takes_turns:
-            others.append(time_hwloc(os.cpu_count() or 1))
+    def take_turns() -> None:
+        for rival, words in rivals.items():
+            others[rival].append(time_program(words))
 
-    reading, planning = time_both(root, rounds, hwloc)
+    reading, planning = time_both(root, rounds, take_turns)
     both = [one + other for one, other in zip(reading, planning, strict=True)]
     counts = (str(len(node.cpus_online)), str(len(node.devices)))
-    yield [name, *counts, cell(reading), cell(planning), cell(both), f"{both[0]:.2f}"]
-    if others:
-        yield [f"{name}, {HWLOC}", *counts, "", "", cell(others), f"{others[0]:.2f}"]
+    yield [name, *counts, cell(reading), cell(planning), cell(both), cell(both[:1]), ""]
+    for rival, took in others.items():
+        yield [f"{name}, {rival}", *counts, "", "", "", "", cell(took)]
 
 
 def measure(options: Namespace) -> Section:
@@ -95,9 +104,10 @@ def measure(options: Namespace) -> Section:
         "plan",
         "Reading a node and planning its ranks",
         f"""One rank per device, {options.rounds} rounds, in ms. All machines but this one are laid
-        out in files, with {BYSTANDERS} PCI functions that are no devices. {HWLOC} distributes one
-        rank per CPU; its time is that of the whole program.""",
-        ["machine", "CPUs", "devices", "read", "plan", "both", "the first time"],
+        out in files, with {BYSTANDERS} PCI functions that are no devices. Whole programs that
+        distribute one rank per CPU of this machine stand below it: {EXPLAIN}, which
+        starts a Python, and {HWLOC}, which has no devices to find.""",
+        ["machine", "CPUs", "devices", "read", "plan", "both", "the first time", "whole program"],
         table,
     )
 

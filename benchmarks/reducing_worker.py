@@ -1,6 +1,6 @@
-"""A worker of `first_all_reduce` and `restart`: sum up one number over all ranks, and say so.
+"""Sum up one number over all ranks, and say so: a worker of several benchmarks.
 
-With FAIL_ONCE set, rank 1 then dies in the first attempt, and says when.
+With FAIL_ONCE set, rank 1 then dies in the first attempt, and says when; with REDUCE_ON they go on.
 """
 
 import os
@@ -22,4 +22,6 @@ if os.environ.get("FAIL_ONCE") and restarts == 0:
         os.write(1, f"dies {time.monotonic()}\n".encode())
         os._exit(7)
     time.sleep(600)
+while os.environ.get("REDUCE_ON"):
+    dist.all_reduce(number)
 dist.destroy_process_group()

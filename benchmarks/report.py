@@ -6,6 +6,7 @@ was produced by the command beside it, on the machine and the day that stand the
 """
 
 import argparse
+import math
 import os
 import platform
 import re
@@ -21,8 +22,17 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
+import numpy as np
+
+from benchmarks import quiet
+from benchmarks.quiet import Use
+from spawnlaunch.bench import stats
+from spawnlaunch.bench.stats import Comparison
+
 DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 WIDTH = 100
+LEVEL = 0.05  # of an interval
+FEWEST = stats.fewest_rounds(LEVEL)
 PACKAGES = ("torch", "accelerate", "transformers")
 PROGRAMS = (("mpirun", "--version"), ("slurmctld", "-V"))
 
@@ -31,8 +41,11 @@ HEADER = """\
 
 `make bench` writes this file: no figure in it was typed. In every benchmark all that are compared
 take turns within each round, so that a machine that gets slower gets slower for all of them. A cell
-is the median over the rounds, with the least and the most; a ratio is that of the medians. What
-pinning is worth on a machine, [`python -m spawnlaunch.bench`](bench.md) measures.
+is the median over the rounds, with the least and the most. A goal is for a ratio within the rounds;
+it is met if the whole 95 % interval of that ratio (exact signed-rank test) reaches it. A benchmark
+waits for a quiet machine, five minutes at most; one that was busy nevertheless says so, and gives
+ratios to the first line only. What pinning is worth on a machine,
+[`python -m spawnlaunch.bench`](bench.md) measures.
 """
 
 
@@ -43,6 +56,22 @@ class Goal(NamedTuple):
     value: float
     limit: float
     at_least: bool = False  # else at most
+    interval: tuple[float, float] | None = None  # of the value; None: it is exact
+    is_ratio: bool = True  # False: it says nothing where the machine was busy
+
+    @property
+    def judged(self) -> float:
+        """The end of the interval that is farther from the goal."""
+        if self.interval is None:
+            return self.value
+        return self.interval[0] if self.at_least else self.interval[1]
+
+
+class Times(NamedTuple):
+    """A cell that was measured: a value for each round."""
+
+    values: Sequence[float]
+    unit: str = ""
 
 
 class Section(NamedTuple):
@@ -52,7 +81,7 @@ class Section(NamedTuple):
     title: str
     text: str  # what is measured
     columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
+    rows: Sequence[Sequence[str | Times]]
     goals: Sequence[Goal] = ()
 
 
@@ -73,20 +102,27 @@ def main(
         "--rounds", type=int, default=rounds, metavar="N", help="default %(default)s"
     )
     parser.add_argument("--write", action="store_true", help=f"into {DOCUMENT.name} too")
+    parser.add_argument("--at-once", action="store_true", help="do not wait for a quiet machine")
     add_flags(parser)
     options = parser.parse_args()
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed launcher is compiled
     words = [word for word in sys.argv[1:] if word != "--write"]
     command = shlex.join(["python", "-m", f"benchmarks.{module}", *words])
-    load = os.getloadavg()[0]  # before there is any of our own
-    text = render(measure(options), command, load)
+    before = quiet.wait(0 if options.at_once else quiet.PATIENCE_S)
+    load, began = os.getloadavg()[0], quiet.look()
+    section = measure(options)
+    during = quiet.use(began, quiet.look())
+    text = render(section, command, load, before, during)
     print(text)
     if options.write:
         write(module, text)
 
 
-def render(section: Section, command: str, load: float) -> str:
-    """The section as Markdown; `load` is what the machine had to do already."""
+def render(section: Section, command: str, load: float, before: Use, during: Use) -> str:
+    """The section as Markdown; `load`, and what others did before and while it was measured."""
+    is_busy = not (before.is_quiet and during.is_quiet)
+    rows = relative(section.rows) if is_busy else section.rows
+    busy = "**Busy**, so these are ratios to the first line of each column: " if is_busy else ""
     lines = [
         f"## {section.title}",
         "",
@@ -94,19 +130,63 @@ def render(section: Section, command: str, load: float) -> str:
         "",
         "| " + " | ".join(section.columns) + " |",
         "|---" * len(section.columns) + "|",
-        *("| " + " | ".join(row) + " |" for row in section.rows),
+        *("| " + " | ".join(map(shown, row)) + " |" for row in rows),
         "",
-        *(f"{line}  " for line in map(_goal, section.goals)),
+        *(f"{_goal(goal, is_busy=is_busy)}  " for goal in section.goals),
         *([""] if section.goals else []),
+        f"{busy}{during}.  " if is_busy else f"{during}.  ".capitalize(),
         f"`{command}`, {time.strftime('%Y-%m-%d')}, load {load:.1f} before it: {machine()}",
     ]
     return "\n".join(lines)
 
 
-def _goal(goal: Goal) -> str:
-    reached = goal.value >= goal.limit if goal.at_least else goal.value <= goal.limit
-    side, met = "least" if goal.at_least else "most", "met" if reached else "NOT met"
-    return f"{goal.what}: {goal.value:.3f}, the goal is at {side} {goal.limit:.3f}: {met}"
+def _goal(goal: Goal, *, is_busy: bool) -> str:
+    side = "least" if goal.at_least else "most"
+    ends = f" ({goal.interval[0]:.3f} to {goal.interval[1]:.3f})" if goal.interval else ""
+    if is_busy and not goal.is_ratio:
+        return f"{goal.what}, the goal is at {side} {goal.limit:.3f}: not judged, it was busy"
+    if goal.judged in (0.0, math.inf) and goal.interval:
+        return f"{goal.what}: {goal.value:.3f}, too few rounds to tell; type --rounds {FEWEST}"
+    reached = goal.judged >= goal.limit if goal.at_least else goal.judged <= goal.limit
+    met = "met" if reached else "NOT met"
+    return f"{goal.what}: {goal.value:.3f}{ends}, the goal is at {side} {goal.limit:.3f}: {met}"
+
+
+def share(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
+    """Ours as a share of theirs, within the rounds."""
+    return stats.compared(stats.log_ratios(ours, theirs, True), LEVEL)
+
+
+def goal(what: str, ours: Sequence[float], theirs: Sequence[float], limit: float) -> Goal:
+    """At most such a share of theirs."""
+    found = share(ours, theirs)
+    return Goal(what, found.ratio, limit, interval=(found.low, found.high))
+
+
+def goal_of_difference(
+    what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
+) -> Goal:
+    """At most so much more than theirs, in the unit of both."""
+    found = stats.compared(np.subtract(ours, theirs), LEVEL)  # which takes them for logarithms
+    low = math.log(found.low) if found.low else -math.inf
+    interval = (low, math.log(found.high))
+    return Goal(what, math.log(found.ratio), limit, interval=interval, is_ratio=False)
+
+
+def relative(rows: Sequence[Sequence[str | Times]]) -> list[list[str | Times]]:
+    """Each cell as a ratio to the first one of its column that was measured."""
+    made: list[list[str | Times]] = []
+    bases: dict[int, Times] = {}
+    for row in rows:
+        line: list[str | Times] = []
+        for column, one in enumerate(row):
+            if isinstance(one, Times) and one.values:
+                base = bases.setdefault(column, one)
+                line.append(f"{median(one.values) / median(base.values):.3f}")
+            else:
+                line.append(one)
+        made.append(line)
+    return made
 
 
 def write(name: str, text: str, document: Path = DOCUMENT) -> None:
@@ -123,11 +203,21 @@ def write(name: str, text: str, document: Path = DOCUMENT) -> None:
     document.write_text(new)
 
 
-def cell(values: Sequence[float], unit: str = "") -> str:
-    """Median, least and most, with three digits that count."""
-    if not values:
+def cell(values: Sequence[float], unit: str = "") -> Times:
+    """A cell that was measured."""
+    return Times(values, unit)
+
+
+def shown(one: str | Times) -> str:
+    """Of what was measured the median, least and most, with three digits that count."""
+    if isinstance(one, str):
+        return one
+    if not one.values:
         return ""
-    return f"{short(median(values))} ({short(min(values))} to {short(max(values))}){unit}"
+    if len(one.values) == 1:
+        return f"{short(one.values[0])}{one.unit}"
+    low, high = short(min(one.values)), short(max(one.values))
+    return f"{short(median(one.values))} ({low} to {high}){one.unit}"
 
 
 def short(value: float) -> str:

@@ -95,12 +95,12 @@ def ours(work: Work) -> None:
 
     from spawnlaunch.train.commandline import parse
     from spawnlaunch.train.distributed import read_world
-    from spawnlaunch.train.log import Metrics, Trackers
+    from spawnlaunch.train.log import Metrics
     from spawnlaunch.train.loop import Place, train
     from spawnlaunch.train.screen import Screen
 
-    class Split(Trackers):
-        """Keeps where the time of a step went; data was waited for while others had their turn."""
+    class Split:
+        """A tracker: where the time of a step went, without the waiting while others had a turn."""
 
         def log(self, _step: int, _shared: Any, own: Any) -> None:
             turns = work.samples.turns
@@ -108,6 +108,9 @@ def ours(work: Work) -> None:
             turns.asleep_s = 0.0
             with (work.scratch / f"{SPLIT}{world.rank}").open("a") as file:
                 file.write(json.dumps(awake) + "\n")
+
+        def close(self) -> None:
+            """All is written."""
 
     words = f"--steps {work.steps} --log-every {LOG_EVERY} --batch-size {BATCH} --lr {LR}"
     words += f" --warmup {WARM_UP} --weight-decay {WEIGHT_DECAY} --eval-every 0 --save-every 0"
@@ -117,8 +120,7 @@ def ours(work: Work) -> None:
     if world.rank == 0:
         lines.touch()
     metrics = Metrics(lines if world.rank == 0 else None)
-    trackers = Split(config, work.scratch, world)
-    place = Place(world, torch.device("cpu"), work.scratch, Screen(None), metrics, trackers)
+    place = Place(world, torch.device("cpu"), work.scratch, Screen(None), metrics, [Split()])
     train(TaskInTurns(work), config, place, {}, None, lambda: False)
 
 

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Which binding is best on these nodes? Runs the same work under several, in turns, and writes
-# bench-JOBID.json, which `python -m spawnlaunch.bench --show` prints again, and says what to type.
+# bench-JOBID.jsonl as it goes, which `python -m spawnlaunch.bench --show` prints again, and says what
+# to type. A job that was ended early leaves that file: python -m spawnlaunch.bench --resume goes on.
 # Differs from tasks.sh: the bench runs in place of a script, and needs the nodes for itself.
 #
 #     sbatch bench.sh                        the bundled workloads
@@ -19,7 +20,7 @@
 
 export SLURM_KILL_BAD_EXIT=1
 
-result="bench-$SLURM_JOB_ID.json"
+result="bench-$SLURM_JOB_ID.jsonl"
 srun --cpu-bind=none python -m spawnlaunch.bench --budget 20m --json "$result" "$@" || exit
 
 # Nothing where the default is best, and status 3 where that is undecided. A script that goes on with

@@ -17,6 +17,4 @@
 # What makes `python` the one that has spawnlaunch: module load, conda activate, or
 # source ~/venv/bin/activate
 
-export SLURM_KILL_BAD_EXIT=1 # a launcher that ends badly ends those on the other nodes
-
 srun --cpu-bind=none python -m spawnlaunch --nproc gpu --rewrite-slurm-env "$@"

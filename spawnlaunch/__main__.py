@@ -11,7 +11,7 @@ else:
     import _signal as signal  # its module signal is slow to import, and a user's may be found first
 
 # Signals that are for the workers wait until there is somebody to pass them on: they would end us.
-WORKERS_MASK = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGUSR2)))
+BLOCKED = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGUSR2)))
 gc.disable()  # nothing is garbage yet, and looking for it is a tenth of what a launch costs
 if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C from here on without a traceback of ours
@@ -47,11 +47,11 @@ def main() -> int:
 
         closed = terminal.hold_closed()
     try:
-        return walk(sys.argv[1:], dict(os.environ), closed, WORKERS_MASK)
+        return walk(sys.argv[1:], dict(os.environ), closed, BLOCKED)
     except UsageError as error:
-        from spawnlaunch.run import once
+        from spawnlaunch.run import shared_errors
 
-        once.refuse(error, os.environ)
+        shared_errors.refuse(error, os.environ)
         return WRONG_USE
     except Page as page:
         from spawnlaunch.printing import print_error, print_page

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
+    from spawnlaunch.request import Given
+
 
 def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Request:
     """Read the command line (without the program's name) into a Request.
@@ -27,39 +29,61 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     (torchrun's) names no other. Raises UsageError; `--help` and `--version` raise Page.
     """
     given, words = _cut(argv)
-    said = {flag.field: _value(flag, text) for flag, text in given}
+    extra: dict[str, Any] = {}
+    names = " ".join(environ)
+    if "PET_" in names or "TORCH_ELASTIC_" in names or "TORCHELASTIC_" in names:
+        from spawnlaunch.torchrun import variables  # few shells export any of them
+
+        extra = variables.fields(environ, given)
+        given = [*variables.given(environ), *given]
+    said: dict[str, Any] = {}
+    notes: list[str] = []
+    for flag, text, typed in given:
+        value = _value(flag, text, typed)
+        if flag.field:
+            said[flag.field] = value
+        elif value:  # of torchrun's flags that do nothing here
+            notes.append(f"{typed}: {value}")
     module, no_python = said.pop("m", False), said.pop("no_python", False)
+    if notes:
+        extra["notes"] = (*notes, *extra.get("notes", ()))
     request = Request(
         program=_program(words, module=module, no_python=no_python),
         python=environ.get("PYTHON_EXEC") or python,
         flags=tuple(
             flag.name if text is None else f"{flag.name}={text}"
-            for flag, text in given
-            if flag.field in Request._fields
+            for flag, text, typed in given
+            if flag.field in Request._fields and typed not in environ
         ),
         **said,
+        **extra,
     )
     _check_together(request)
     return request
 
 
-def _cut(argv: Sequence[str]) -> tuple[list[tuple[Flag, str | None]], Sequence[str]]:
+def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
     """Split argv where the worker's command begins.
 
     Left: our flags, each with its text, None where it has none. Right: the worker's command; after
     "--" it may begin with a hyphen, and is then the flags of the bundled loop.
     """
-    given: list[tuple[Flag, str | None]] = []
+    given: list[Given] = []
     at = 0
-    while at < len(argv) and argv[at].startswith("-"):
+    while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
         word = argv[at]
         at += 1
         if word == "--":
             break
-        name, equals, text = word.partition("=")
-        flag = spelt(name)
+        typed, equals, text = word.partition("=")
+        flag = spelt(typed)
         if flag is None:
-            from spawnlaunch import strange_flags  # slow to import, and only needed here
+            from spawnlaunch.torchrun import names  # most users type names of ours
+
+            typed, equals, text = names.split(word)
+            flag = names.flag(typed)
+        if flag is None:
+            from spawnlaunch.torchrun import strange_flags  # slow to import, and only needed here
 
             raise FlagsError(strange_flags.advice(word, argv))
         if equals and not flag.read:
@@ -67,19 +91,17 @@ def _cut(argv: Sequence[str]) -> tuple[list[tuple[Flag, str | None]], Sequence[s
             raise FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
         if not equals and flag.alone is None:
             if at == len(argv):
-                raise FlagsError(f"{flag.name} needs a value; {HERE} --help shows which")
+                raise FlagsError(f"{typed} needs a value; {HERE} --help shows which")
             equals, text = "=", argv[at]
             at += 1
         if equals and text == "--":
-            raise FlagsError(
-                f"{flag.name} needs a value, and -- is none; {HERE} --help shows which"
-            )
-        given.append((flag, text if equals else None))
+            raise FlagsError(f"{typed} needs a value, and -- is none; {HERE} --help shows which")
+        given.append((flag, text if equals else None, typed))
     return given, argv[at:]
 
 
-def _value(flag: Flag, text: str | None) -> Any:
-    """What a flag says. Raises UsageError, or Page."""
+def _value(flag: Flag, text: str | None, typed: str) -> Any:
+    """What a flag says that was typed so, or exported. Raises UsageError, or Page."""
     if flag.name in ("--help", "--version"):
         from spawnlaunch import manual
 
@@ -91,16 +113,16 @@ def _value(flag: Flag, text: str | None) -> Any:
         try:
             return read(text)
         except ValueError as error:
-            raise UsageError(f"{flag.name}: {error}") from None
+            raise UsageError(f"{typed}: {error}") from None
     if text not in read:
         words = ", ".join(map(repr, read))
-        raise UsageError(f"{flag.name}: invalid choice: {excerpt(text)} (choose from {words})")
+        raise UsageError(f"{typed}: invalid choice: {excerpt(text)}; type one of {words}")
     return read[text]
 
 
 def warnings(request: Request, several_nodes: bool) -> list[str]:
     """What was asked for, and does less than one may expect."""
-    found = []
+    found = [*request.notes]
     if request.program.kind == "bundled" and not request.program.args:
         found.append(
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
@@ -113,7 +135,7 @@ def warnings(request: Request, several_nodes: bool) -> list[str]:
     for flag in ("--restart-window", "--no-restart-status"):
         if flag in request.need_parent and not request.max_restarts:
             found.append(f"{flag} without --max-restarts N: nothing is started anew")
-    if request.hang_timeout_s and several_nodes:
+    if request.hang_timeout_s and several_nodes and request.no_gang:
         found.append(
             "--hang-timeout: each node listens to its own ranks only, so those that never write "
             "anything seem to hang"
@@ -135,8 +157,6 @@ def _check_together(request: Request) -> None:
             "--local-rank-arg is for a script of yours, and the bundled training loop reads "
             "LOCAL_RANK; leave it out, or name a script"
         )
-    if request.redirects.used and request.log_dir is None:
-        raise FlagsError("--redirects needs a place for the files; type --log-dir DIR as well")
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
         raise FlagsError("--sysfs-root and --allowed-cpus are for looking; type --explain as well")
     if not os.path.isdir(request.sysfs_root):
@@ -148,15 +168,20 @@ def _check_together(request: Request) -> None:
 def _program(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
     if module and no_python:
         raise FlagsError("-m and --no-python exclude each other; leave one out")
-    if not words or words[0].startswith("-"):
+    if not words or (words[0].startswith("-") and words[0] != "-"):
         return _bundled(words, module=module, no_python=no_python)
     target, args = words[0], tuple(words[1:])
+    if not target:
+        raise UsageError(
+            "the script is an empty word, as of a variable that is not set; type its path, or "
+            f"leave it out for the bundled training loop: {HERE}"
+        )
     if module:
         return Program("module", target, args)
     if no_python:
         _check_program(target)
         return Program("program", target, args)
-    if not os.path.exists(target):
+    if target != "-" and not os.path.exists(target):
         raise UsageError(
             f"script {target!r} not found: there is no {absolute(target, 'script')}; "
             f"check the path, or type -m {target} for a module, --no-python {target} for a program"
@@ -177,5 +202,11 @@ def _check_program(target: str) -> None:
     """Refuse a program that execvp would not find: on PATH, unless its name has a slash."""
     places = [""] if os.sep in target else os.get_exec_path()
     if not any(os.access(os.path.join(place, target), os.X_OK) for place in places):
-        where = "is not an executable file" if os.sep in target else "is not on PATH"
-        raise UsageError(f"program {target!r} {where}; check the name and its x permission")
+        if os.sep in target:
+            raise UsageError(
+                f"program {target!r} is not an executable file; type chmod +x where it is one, or "
+                "leave --no-python out for a script of Python's"
+            )
+        raise UsageError(
+            f"program {target!r} is not on PATH; type its path, as in {HERE} --no-python ./program"
+        )

@@ -12,10 +12,9 @@ from spawnlaunch.binding.report import report_line, srun_line
 from spawnlaunch.errors import one_line
 from spawnlaunch.node import Node
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import once
+from spawnlaunch.run import shared_errors
 from spawnlaunch.run.environment import changes
-from spawnlaunch.run.routes import short
-from spawnlaunch.run.worker import Worker
+from spawnlaunch.run.model import Worker
 from spawnlaunch.world.model import Fact, Resolution
 
 TYPE_CHECKING = False
@@ -35,14 +34,19 @@ class Explanation(NamedTuple):
     environ: Mapping[str, str]  # what the launcher inherited
 
 
-def explained(it: Explanation, how: str, hostname: str) -> str:
+def explained(it: Explanation, how: str, host: str) -> str:
     """What --explain prints; the texts of several launchers would come through each other."""
     if how == "json":
         import json
 
         return json.dumps(as_json(it))
-    if it.resolution.world.rank > 0 and once.daemon_of_many(it.environ):
-        return "\n".join(as_lines(it, short(hostname)))
+    if how == "svg":
+        from spawnlaunch.watch.drawing import picture as drawing
+
+        told = as_json(it)
+        return drawing(told["node"], told["workers"], host)
+    if it.resolution.world.rank > 0 and shared_errors.daemon_of_many(it.environ):
+        return "\n".join(as_lines(it, host))
     return "\n".join(as_text(it, colour=sys.stdout.isatty()))
 
 
@@ -77,16 +81,12 @@ def _node(node: Node, plan: Plan) -> dict[str, Any]:
         "cpus_allowed": cpuset.format(plan.allowed),
         "cpus_online": cpuset.format(node.cpus_online),
         "cores": len(node.cores),
+        "siblings": [cpuset.format(core) for core in node.cores],
         "l3": [cpuset.format(group) for group in node.l3],
         "packages": [cpuset.format(package) for package in node.packages],
         "numa": [
-            {
-                "id": each.id,
-                "cpus": cpuset.format(each.cpus),
-                "memory": each.memory,
-                "kind": each.kind,
-            }
-            for each in node.numa
+            {"id": n.id, "cpus": cpuset.format(n.cpus), "memory": n.memory, "kind": n.kind}
+            for n in node.numa
         ],
         "devices": [
             {
@@ -99,15 +99,7 @@ def _node(node: Node, plan: Plan) -> dict[str, Any]:
             }
             for device in node.devices
         ],
-        "nics": [
-            {
-                "name": nic.name,
-                "address": nic.address,
-                "numa": nic.numa,
-                "local_cpus": _cpus(nic.local_cpus),
-            }
-            for nic in node.nics
-        ],
+        "nics": [{**nic._asdict(), "local_cpus": _cpus(nic.local_cpus)} for nic in node.nics],
     }
 
 
@@ -141,6 +133,10 @@ def as_text(it: Explanation, colour: bool) -> Iterator[str]:
         yield f"{name:16}  {value!s:20}  {fact.source}"
         for each in fact.rejected:
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
+    if it.resolution.gathering:
+        from spawnlaunch.world.meeting import described
+
+        yield described(it.resolution.gathering)
     yield ""
     yield picture(it.node, it.plan.bindings, it.plan.allowed, colour)
     yield from _same_with_srun(it)

@@ -45,9 +45,12 @@ examples:
   spawnlaunch --nproc gpu train.py --lr 3e-4   a script of yours, on all GPUs
   spawnlaunch --nproc 8 -m my_package.train    a module of yours
   spawnlaunch --nproc 4 --no-python ./a.out    any program
+  spawnlaunch --nproc 2 --prefix never a.py | jq   output for another program
 
 other programs, each with a --help of its own:
   python -m spawnlaunch -m spawnlaunch.check   what each rank really got
+  python -m spawnlaunch.top                    what every rank does now
+  python -m spawnlaunch.report DIR             a page of what --record has kept
   python -m spawnlaunch.bench                  what pinning is worth here
   python -m spawnlaunch.train                  the training loop, as one process
 """
@@ -57,7 +60,7 @@ STATUS = (
     "(128 + n when signal n ended it). When signal n told the launcher to end: 128 + n, unless all "
     "workers ended by themselves with one same status, then that. 124 after --timeout and "
     "--on-hang kill. 74 when all went well, and output could not be written, as on a full disk. "
-    "2 for wrong use of this command."
+    "69 when a node was lost, or never came. 2 for wrong use of this command."
 )
 
 

@@ -9,19 +9,31 @@ from __future__ import annotations
 
 from spawnlaunch import cpuset, values
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import MEM_BINDS, PREFERRED_MEM, Endpoint, Policy, StreamsByRank
+from spawnlaunch.values import (
+    MEM_BINDS,
+    PREFERRED_MEM,
+    Endpoint,
+    NodeCount,
+    Policy,
+    StreamsByRank,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from typing import Any, TypeVar
+    from typing import Any, TypeAlias, TypeVar
 
     from spawnlaunch.cpuset import CpuSet
 
     T = TypeVar("T")
 
+# A flag, the text of its value (None: it has none), and the name that was typed or exported.
+Given: TypeAlias = "tuple[Flag, str | None, str]"
+
 HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
+FAILURE_GRACE_S = 10.0  # ranks that wait for a dead one's data use all of it
+LOST_AFTER_S = 10.0
 RESTART_WINDOW_S = 3600.0
 # Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
 # is for whoever has preempted us.
@@ -114,11 +126,16 @@ class Request(NamedTuple):
     program: Program
     python: str  # interpreter of the workers
     flags: tuple[str, ...] = ()  # as typed, each `--name=value`: for errors that repeat them
+    sources: Mapping[str, str] = {}  # by a flag's name, the variable that stands for it
+    notes: tuple[str, ...] = ()  # of what was asked for in torchrun's words, and is not had here
+    prefix_template: str = ""  # of each line, as torchrun's variable has it; "": ours
 
     nproc: int | str | None = _flag(
         WORKERS, "--nproc", "N", values.nproc, None,
         "workers on this machine: a number, gpu (one per visible GPU), cpu (one per allowed CPU) "
         "or auto (gpu where there is one, else cpu); default 1", also=("--nproc-per-node",))
+    role: str = _flag(
+        WORKERS, "--role", "NAME", str, "default", "the workers' ROLE_NAME, as torchrun's")
     preload: tuple[str, ...] = _flag(
         WORKERS, "--preload", "MODULES", values.modules, (),
         "import these once (torch,numpy), and fork the workers from there: they share the import "
@@ -155,12 +172,18 @@ class Request(NamedTuple):
         "leaves out; where that group has the whole machine, the mask stays")
     quiet: bool = _switch(BINDING, "--quiet", "no line for each rank at the start")
 
-    nnodes: int | None = _flag(
-        NODES, "--nnodes", "N", values.nnodes, None, "number of nodes, one launcher on each")
+    nnodes: NodeCount | None = _flag(
+        NODES, "--nnodes", "N", values.nnodes, None,
+        "number of nodes, one launcher on each; MIN:MAX: as many as come, also while it runs")
+    spares: int = _flag(
+        NODES, "--spares", "K", values.whole, 0,
+        "so many nodes more wait, ready, for the place of one that is lost (with --max-restarts)",
+        needs_parent=True)
     node_rank: int | None = _flag(
-        NODES, "--node-rank", "N", values.whole, None, "which of them this is, from 0")
+        NODES, "--node-rank", "N", values.whole, None,
+        "which of them this is, from 0; default: in the order of their names")
     master_addr: str | None = _flag(
-        NODES, "--master-addr", "HOST", str, None, "where rank 0 runs (MASTER_ADDR)")
+        NODES, "--master-addr", "HOST", values.host, None, "where rank 0 runs (MASTER_ADDR)")
     master_port: int | None = _flag(
         NODES, "--master-port", "PORT", values.port, None,
         "where it listens (MASTER_PORT); by hand the default is 29500")
@@ -171,11 +194,30 @@ class Request(NamedTuple):
         NODES, "--standalone", "this machine alone, whatever surrounds it")
     rdzv_endpoint: Endpoint | None = _flag(
         NODES, "--rdzv-endpoint", "HOST[:PORT]", values.endpoint, None,
-        "torchrun's way to say --master-addr and --master-port; default port 29400")
+        "where the launchers of all nodes meet, on one of them; default port 29400")
     rdzv_backend: str | None = _flag(
-        NODES, "--rdzv-backend", "NAME", values.backend, None, "torchrun's: static or c10d, alike")
+        NODES, "--rdzv-backend", "NAME", values.backend, None,
+        "torchrun's: static (node rank 0 is at the endpoint) or c10d (whoever has its address)")
     rdzv_id: str | None = _flag(
         NODES, "--rdzv-id", "ID", str, None, "name of the run (TORCHELASTIC_RUN_ID)")
+    rdzv_conf: Mapping[str, str] | None = _flag(
+        NODES, "--rdzv-conf", "K=V,...", values.rendezvous, None,
+        "torchrun's: join_timeout (600 s for all to come), last_call_timeout (30 s for more than "
+        "MIN), is_host (1: they meet at this launcher)")
+    local_addr: str | None = _flag(
+        NODES, "--local-addr", "HOST", str, None,
+        "by what the others reach this node; default: whence its connection comes")
+    lost_after_s: float | None = _flag(
+        NODES, "--lost-after", "SECONDS", values.seconds, None,
+        f"a node that cannot be reached for so long is lost; default {LOST_AFTER_S:g}",
+        needs_parent=True)
+    token_file: str | None = _flag(
+        NODES, "--token-file", "FILE", str, None,
+        "a secret that all launchers of the run share (or SPAWNLAUNCH_TOKEN)", needs_parent=True)
+    no_gang: bool = _switch(
+        NODES, "--no-gang",
+        "each launcher for itself: they do not meet, and the first that fails ends no other",
+        needs_parent=True)
     world_size: int | None = _flag(
         NODES, "--world-size", "N", values.positive, None,
         "number of all ranks, where a resource manager hides it")
@@ -191,10 +233,14 @@ class Request(NamedTuple):
         "time for workers that are told to end (SIGTERM), before they are killed; default "
         f"{GRACE_S:g}, under Slurm at most what KillWait leaves",
         also=("--shutdown-timeout",), needs_parent=True)
+    failure_grace_s: float | None = _flag(
+        ENDING, "--failure-grace", "SECONDS", values.seconds, None,
+        "the same where another has failed; default --grace, with several nodes at most "
+        f"{FAILURE_GRACE_S:g}", needs_parent=True)
     max_restarts: int = _flag(
         ENDING, "--max-restarts", "N", values.whole, 0,
-        "when a worker fails, stop all and start all anew, up to N times, with another MASTER_PORT "
-        "unless you named one; for one machine", needs_parent=True)
+        "when a worker fails, or a node is lost, stop all and start all anew, up to N times, with "
+        "another MASTER_PORT unless you named one", needs_parent=True)
     restart_window_s: float = _flag(
         ENDING, "--restart-window", "SECONDS", values.seconds, RESTART_WINDOW_S,
         "workers that fail after so long have all N restarts again; default "
@@ -210,7 +256,7 @@ class Request(NamedTuple):
         needs_parent=True)
     hang_timeout_s: float = _flag(
         ENDING, "--hang-timeout", "SECONDS", values.seconds, 0.0,
-        "when no rank has written anything for so long, show the stacks of all threads",
+        "when no rank has written anything for so long, say where each is; stacks go to files",
         needs_parent=True)
     on_hang: str = _flag(
         ENDING, "--on-hang", "", _words(DUMP, KILL), DUMP,
@@ -218,10 +264,14 @@ class Request(NamedTuple):
         "124 (kill; --max-restarts starts them anew)", needs_parent=True)
     stack_on_usr2: bool = _switch(
         ENDING, "--stack-on-usr2",
-        "SIGUSR2 to the launcher shows the stacks, and does not go to the workers",
+        "SIGUSR2 to the launcher asks where each rank is, and does not go to the workers",
         needs_parent=True)
     result: str | None = _flag(
         ENDING, "--result", "FILE", str, None, "how every rank ended, as JSON", needs_parent=True)
+    record: str | None = _flag(
+        ENDING, "--record", "DIR", str, None,
+        "keep what every rank did there: python -m spawnlaunch.report DIR draws it",
+        needs_parent=True)
 
     redirects: StreamsByRank = _flag(
         OUTPUT, "--redirects", "HOW", values.streams, StreamsByRank(),
@@ -240,12 +290,18 @@ class Request(NamedTuple):
     ranks_filter: frozenset[int] = _flag(
         OUTPUT, "--ranks-filter", "LIST", values.ranks, frozenset(),
         "show these global ranks only", needs_parent=True)
-    no_prefix: bool = _switch(
-        OUTPUT, "--no-prefix",
-        "no [RANK] before each line; with several nodes it is [HOST:RANK]")
+    prefix: str = _flag(
+        OUTPUT, "--prefix", "", _words("auto", "always", "never"), "auto",
+        "[RANK] before each line, with several nodes [HOST:RANK]: auto (default) where the world "
+        "has several ranks")
+    no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
+    debug: int | None = _flag(
+        OUTPUT, "--debug", "RANK", values.whole, None,
+        "give this rank the terminal, for breakpoint(); no time limit runs", needs_parent=True)
     explain: str | None = _flag(
-        OUTPUT, "--explain", "[=json]", _words("text", "json"), None,
-        "start nothing; print every derived value and where it came from; =json for programs",
+        OUTPUT, "--explain", "[=json]", _words("text", "json", "svg"), None,
+        "start nothing; print every derived value and where it came from; =json for programs, "
+        "=svg draws the node",
         alone="text")
     sysfs_root: str = _flag(
         OUTPUT, "--sysfs-root", "DIR", str, "/", "with --explain: another machine's files")
@@ -275,7 +331,12 @@ class Request(NamedTuple):
     @property
     def is_standalone(self) -> bool:
         """Whether this machine alone was asked for."""
-        return self.standalone or (self.nnodes == 1 and not self.node_rank)
+        return self.standalone or (self.nnodes == (1, 1) and not self.node_rank)
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether the number of nodes may change."""
+        return self.nnodes is not None and self.nnodes.least < self.nnodes.most
 
     @property
     def is_by_hand(self) -> bool:

@@ -32,9 +32,9 @@ MAX_PORT = 65535
 MAX_DIGITS_OF_TIME = 30  # longer than any clock runs, and far below a float's infinity
 MOST_LOCAL = 32768  # workers on a machine: as many as it has pids, by default (proc(5), pid_max)
 
-AUTO, EXCLUSIVE, NODE, SOCKET = "auto", "exclusive", "node", "socket"
+AUTO, EXCLUSIVE, NUMA_NODE, SOCKET = "auto", "exclusive", "node", "socket"
 CORE_COMPLEX, NONE, LIST = "core-complex", "none", "list"
-NAMES = (AUTO, NODE, SOCKET, EXCLUSIVE, CORE_COMPLEX, NONE)
+NAMES = (AUTO, NUMA_NODE, SOCKET, EXCLUSIVE, CORE_COMPLEX, NONE)
 FIRST_PER_L3 = "first-per-l3"
 _MASKS = "mask_cpu:"
 
@@ -43,12 +43,26 @@ MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
 
 STDOUT, STDERR = 1, 2
 
+# What --rdzv-conf may say. Those behind keep_alive_max_attempt mean nothing here: nobody asks again
+# and again, and there is no store.
+RENDEZVOUS = (
+    *("join_timeout", "last_call_timeout", "is_host", "keep_alive_interval"),
+    *("keep_alive_max_attempt", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
+)
+
 
 class Endpoint(NamedTuple):
     """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
 
     host: str
     port: int
+
+
+class NodeCount(NamedTuple):
+    """How many nodes work: N, or as many as come, from MIN to MAX."""
+
+    least: int
+    most: int
 
 
 class Policy(NamedTuple):
@@ -95,8 +109,8 @@ class StreamsByRank(NamedTuple):
 
 
 def nproc(text: str) -> int | str:
-    if text in ("auto", "gpu", "cpu"):
-        return text
+    if text in ("auto", "gpu", "cpu", "xpu"):
+        return "gpu" if text == "xpu" else text
     if is_number(text) and int(text) > MOST_LOCAL:
         raise ValueError(
             f"{text} workers are more than the {MOST_LOCAL} processes that a machine has by "
@@ -125,15 +139,48 @@ def _number(text: str, least: int, what: str, most: int = 10**MAX_DIGITS) -> int
     raise ValueError(f"{excerpt(text)} is not {what}")
 
 
-def nnodes(text: str) -> int:
-    """N, or torchrun's MIN:MAX where both are equal: membership does not change while we run."""
+def nnodes(text: str) -> NodeCount:
+    """N, or torchrun's MIN:MAX.
+
+    >>> nnodes("4"), nnodes("2:4")
+    (NodeCount(least=4, most=4), NodeCount(least=2, most=4))
+    """
     least, colon, most = text.partition(":")
-    if colon and least != most:
-        raise ValueError(
-            f"{excerpt(text)} asks for a number of nodes that changes, which there is not; type "
-            "one number"
-        )
-    return positive(least)
+    found = NodeCount(positive(least), positive(most if colon else least))
+    if found.least > found.most:
+        raise ValueError(f"{excerpt(text)} runs backwards; type {most}:{least}")
+    return found
+
+
+def rendezvous(text: str) -> dict[str, str]:
+    """torchrun's --rdzv-conf.
+
+    >>> rendezvous("join_timeout=900,is_host=1")
+    {'join_timeout': '900', 'is_host': '1'}
+    """
+    found = {}
+    for entry in filter(None, text.split(",")):
+        name, _, value = (part.strip() for part in entry.partition("="))
+        if name not in RENDEZVOUS:
+            known = ", ".join(RENDEZVOUS)
+            raise ValueError(f"{excerpt(name)} means nothing here; type some of {known}")
+        if name == "is_host":
+            word = {"1": "1", "true": "1", "0": "", "false": ""}.get(value.lower())
+            if word is None:
+                raise ValueError(f"is_host={excerpt(value)} is not 1 or 0; type is_host=1")
+            found[name] = word
+        else:
+            seconds(value)
+            found[name] = value
+    return found
+
+
+def host(text: str) -> str:
+    """
+    >>> host("[::1]"), host("node0")
+    ('::1', 'node0')
+    """
+    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
 
 
 def endpoint(text: str) -> Endpoint:

@@ -15,11 +15,13 @@ from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import FlagsError
 from spawnlaunch.node.visible import Visible, count_named, visible
 from spawnlaunch.request import Page
-from spawnlaunch.run import routes, worker
+from spawnlaunch.run import worker
+from spawnlaunch.run.environment import ERROR_FILE
+from spawnlaunch.run.model import Launch
 from spawnlaunch.run.say import say
-from spawnlaunch.run.worker import Launch
+from spawnlaunch.values import SOCKET
 from spawnlaunch.world.model import Capacity
-from spawnlaunch.world.resolve import refuse_copies, resolve_world, settle
+from spawnlaunch.world.resolve import prepare_host, refuse_copies, resolve_world
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,55 +36,75 @@ def walk(
     argv: Sequence[str],
     environ: Mapping[str, str],
     closed: Sequence[str],
-    mask: frozenset[int],
+    blocked: frozenset[int],
 ) -> int:
     """Launch what a command line asks for; the result is the exit status.
 
-    `closed` names the standard streams that nobody can write to, `mask` is the signals that the
+    `closed` names the standard streams that nobody can write to, `blocked` is the signals that the
     workers are started with blocked. In task mode this process becomes the worker.
     Raises UsageError, and Page for what is only to be printed.
     """
     hostname = os.uname().nodename
     request = cli.parse(argv, environ, sys.executable)
 
-    machine = node.read(request.sysfs_root, request.allowed_cpus, nics=bool(request.explain))
+    shown = bool(request.explain) or request.bind.name == SOCKET
+    machine = node.read(request.sysfs_root, request.allowed_cpus, shown)
     seen = visible(machine, environ)
 
     resolution = resolve_world(request, environ, hostname, _capacity(machine, seen, environ))
     refuse_copies(request, resolution)
     _refuse_what_this_mode_cannot(request, resolution, environ)
-    resolution, held_port = settle(resolution, environ, hostname)
+    resolution, held_port = prepare_host(resolution, environ, hostname)
 
     plan = bind_ranks(request, machine, seen, resolution.world, environ)
 
+    scratch, logs = worker.scratch_path(environ), None
+    said: list[str] = []
+    if request.log_dir is not None or request.redirects.used:
+        from spawnlaunch.run import log_place  # few launches keep files
+
+        logs, said = log_place.choose_place(request, resolution, scratch)
     launch = Launch(
         request=request,
         resolution=resolution,
         bindings=plan.bindings,
         environ=environ,
         hostname=hostname,
-        scratch=worker.scratch_path(environ),
+        scratch=scratch,
         held_port=held_port,
+        node_cpus=plan.allowed,
+        logs=logs,
     )
-    workers = worker.plan(launch)
-    host = routes.short(hostname) if resolution.world.has_several_nodes else ""
-    warnings = _warnings(launch, plan.warnings, closed, host)
+    workers = worker.make_workers(launch)
+    host = launch.host if resolution.world.has_several_nodes else ""
+    warnings = _warnings(launch, [*plan.warnings, *said], closed, host)
     if request.explain:
         from spawnlaunch.explaining import Explanation, explained
 
         explanation = Explanation(resolution, machine, plan, workers, warnings, environ)
-        raise Page(explained(explanation, request.explain, hostname))
+        raise Page(explained(explanation, request.explain, launch.host))
     say(f"warning: {line}" for line in warnings)
     if not request.quiet:
-        say(
+        lines = [
             report_line(each.rank, each.binding, machine, each.environ["OMP_NUM_THREADS"], host)
             for each in workers
-        )
+        ]
+        if resolution.gathering:  # whose ranks are not known yet
+            launch = launch._replace(lines=tuple(line.partition("  ")[2] for line in lines))
+        else:
+            say(lines)
     if resolution.world.is_task:
-        worker.exec_in_place(workers[0], mask)
+        worker.exec_in_place(workers[0], blocked)
     from spawnlaunch.run import launcher  # no task needs it
 
-    return launcher.run(launch, workers, mask)
+    if not request.record:
+        return launcher.run(launch, workers, blocked)
+    from spawnlaunch.explaining import Explanation, as_json
+    from spawnlaunch.watch import begin
+
+    told = as_json(Explanation(resolution, machine, plan, workers, warnings, environ))
+    with begin.recorded(launch, argv, told, blocked) as pipe:
+        return launcher.run(launch._replace(journal=pipe), workers, blocked)
 
 
 def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capacity:
@@ -96,14 +118,14 @@ def _refuse_what_this_mode_cannot(
 ) -> None:
     """Flags that nobody can serve in task mode, or on several nodes. Raises FlagsError."""
     me = resolution.world
-    if request.max_restarts and me.has_several_nodes:
+    if request.max_restarts and me.has_several_nodes and resolution.gathering is None:
         from spawnlaunch.world import advice
 
         raise FlagsError(
             "--max-restarts starts the workers of one machine anew, and this job has "
-            f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave it "
-            "out, and have Slurm start the whole job anew: #SBATCH --requeue, and behind srun: "
-            + advice.requeue(request.max_restarts)
+            f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave "
+            "--no-gang out where there is a launcher on each node, or have Slurm start the whole "
+            "job anew: #SBATCH --requeue, and behind srun: " + advice.requeue(request.max_restarts)
         )
     if not me.is_task:
         return
@@ -124,7 +146,7 @@ def _refuse_what_this_mode_cannot(
 
 
 def _warnings(
-    launch: Launch, of_the_bindings: Sequence[str], closed: Sequence[str], host: str
+    launch: Launch, of_the_node: Sequence[str], closed: Sequence[str], host: str
 ) -> list[str]:
     """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times.
 
@@ -134,10 +156,13 @@ def _warnings(
     said: list[str] = []
     if resolution.world.rank == 0 or request.explain:
         said += cli.warnings(request, resolution.world.has_several_nodes)
-        said += routes.own_files(request, resolution.world, launch.environ)
+        if (request.result or launch.environ.get(ERROR_FILE)) and not resolution.gathering:
+            from spawnlaunch.run import routes
+
+            said += routes.own_files(request, resolution.world, launch.environ)
         said += resolution.warnings
     if resolution.world.local_rank == 0 or request.explain:
-        of_this_node = [*resolution.of_this_node, *of_the_bindings]
+        of_this_node = [*resolution.of_this_node, *of_the_node]
         if "stdout" in closed:
             of_this_node.append("stdout is closed: what is written there is lost")
         before = f"{host}: " if host and not request.explain else ""

@@ -22,8 +22,8 @@ from tests.support.launching import (
 DIGITS = "9" * 5000
 NUMBERS = """
 nproc nnodes node-rank master-port world-size local-world-size threads grace max-restarts
-restart-window timeout hang-timeout no-restart-status redirects tee local-ranks-filter ranks-filter
-reserve-cpus bind allowed-cpus
+restart-window spares lost-after failure-grace timeout hang-timeout no-restart-status redirects tee
+local-ranks-filter ranks-filter reserve-cpus bind allowed-cpus debug
 """
 VARIABLES = """
 SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_STEP_NUM_TASKS SLURM_STEP_NUM_NODES SLURM_HET_SIZE
@@ -55,7 +55,8 @@ def test_every_flag_with_a_number_is_among_them():
         for flag in request.FLAGS
         if callable(flag.read) and flag.read is not str
     }
-    assert of_numbers - set(NUMBERS.split()) == {"preload", "rdzv-endpoint", "rdzv-backend"}
+    texts = {"preload", "master-addr", "rdzv-endpoint", "rdzv-backend", "rdzv-conf"}
+    assert of_numbers - set(NUMBERS.split()) == texts
 
 
 @pytest.mark.parametrize("value", [DIGITS, "\N{SUPERSCRIPT TWO}"])

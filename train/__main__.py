@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import sys
@@ -9,15 +10,17 @@ import sys
 if __package__:
     # With -m the working directory comes first, and a signal.py there would be taken for Python's.
     # Behind all that is installed it is still searched for the modules of a task.
-    if sys.path[0] in ("", os.getcwd()):
-        sys.path.append(sys.path.pop(0))
+    with contextlib.suppress(OSError):  # main() tells of a directory that has been deleted
+        if sys.path[0] in ("", os.getcwd()):
+            sys.path.append(sys.path.pop(0))
 else:
     # Started by path, and again in every child that multiprocessing spawns. Then sys.path begins
     # with this directory, whose task.py, data.py and run.py would pass for top-level modules; and
     # what "spawnlaunch" means is decided by the user's directories. So the directory goes, and the
     # package, which imports nothing by itself, is loaded from where this file is.
     here = os.path.dirname(os.path.abspath(__file__))
-    sys.path[:] = [entry for entry in sys.path if entry == "" or os.path.abspath(entry) != here]
+    with contextlib.suppress(OSError):
+        sys.path[:] = [one for one in sys.path if one == "" or os.path.abspath(one) != here]
     package = os.path.dirname(here)
     if not os.path.exists(os.path.join(package, "__init__.py")):  # in the source repository
         package = os.path.join(package, "spawnlaunch")
@@ -43,19 +46,40 @@ from spawnlaunch.train.exit import (
 )
 
 
+def open_standard_streams() -> None:
+    """Let stdout and stderr go nowhere where they were closed before the start (sh: ``>&-``)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+
+
+def refuse_deleted_directory() -> None:
+    """Raises RefusedError where there is no working directory; torch could not be loaded there."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        raise RefusedError(
+            f"the working directory cannot be found: {error.strerror}; it may have been deleted, "
+            "so type cd DIR first",
+            shared=True,
+        ) from error
+
+
 def main() -> None:
     """Run one worker, from its flags to its exit status."""
+    open_standard_streams()
     leave_on_interrupt()
     note_signals()
     if (number := os.environ.get("SPAWNLAUNCH_STACK_SIGNAL", "")).isdecimal():
         # With it the launcher asks where a worker hangs; the stacks go to stderr.
         faulthandler.register(int(number), all_threads=True, chain=False)
     try:
+        refuse_deleted_directory()
         config, task_class = parse(sys.argv[1:])
         # Only now: torch takes a second to import, and a typing error should not.
         from spawnlaunch.train.run import run
 
-        status = run(config, build(config, task_class), PREEMPTED)
+        status = run(config, lambda: build(config, task_class), PREEMPTED)
     except RefusedError as refusal:
         refuse(refusal)
     except StoppedError as reason:

@@ -167,7 +167,8 @@ def damage(path: Path) -> str:
     """What is wrong with a checkpoint, in a few words; nothing if it is whole."""
     try:
         manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
-        for name, wanted in manifest["files"].items():
+        for name in (WEIGHTS, TRAINING):
+            wanted = manifest["files"][name]
             size, digest = _measure(path / name)
             if size != wanted["bytes"]:
                 return f"{name} has {size} bytes and should have {wanted['bytes']}"
@@ -189,10 +190,13 @@ def _measure(path: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def newest_whole(out: Path) -> tuple[Path | None, list[str]]:
+def newest_whole(
+    out: Path, otherwise: str = "type the path of another run"
+) -> tuple[Path | None, list[str]]:
     """The newest whole checkpoint of a run, and a line on each damaged one that is newer.
 
-    Raises RefusedError when there are checkpoints and none of them is whole.
+    Raises RefusedError, with what to do ``otherwise``, when there are checkpoints and none of them
+    is whole.
     """
     complaints: list[str] = []
     for path in all_in(out):
@@ -200,9 +204,7 @@ def newest_whole(out: Path) -> tuple[Path | None, list[str]]:
             return path, complaints
         complaints.append(f"{path} is damaged: {wrong}")
     if complaints:
-        raise RefusedError(
-            "; ".join(complaints) + "; there is no other, so type --overwrite to begin again"
-        )
+        raise RefusedError("; ".join(complaints) + f"; there is no other, so {otherwise}")
     return None, []
 
 
@@ -215,16 +217,31 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return weights, training
 
 
-def weights_of(path: Path) -> dict[str, Any]:
-    """The weights in a file, in a checkpoint, or in the newest one of a run, on the CPU."""
+def weights_of(path: Path) -> Any:
+    """What is in a file, or the weights of a checkpoint or of the newest one of a run, on the CPU.
+
+    Raises RefusedError where there is no checkpoint, or torch cannot read the file.
+    """
     if path.is_dir() and not (path / WEIGHTS).exists():
         newest, _ = newest_whole(path)
         if newest is None:
-            raise RefusedError("there is no checkpoint in it; type the path of one")
+            raise RefusedError(f"there is no checkpoint in {path}; type the path of one")
         path = newest
     file = path / WEIGHTS if path.is_dir() else path
-    weights: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    return weights
+    try:
+        return torch.load(file, map_location="cpu", weights_only=True)
+    except OSError:
+        raise
+    except Exception as error:  # of many kinds, by which bytes are wrong
+        raise RefusedError(
+            f"{file} is no file of weights that torch.load(weights_only=True) reads; type the path "
+            "of another"
+        ) from error
+
+
+def is_state_dict(value: Any) -> bool:
+    """Whether it has values by name, as a module's state_dict."""
+    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
 def room_for(out: Path, size: int, count: int) -> None:

@@ -6,8 +6,8 @@ import importlib
 import inspect
 import sys
 import typing
-from argparse import SUPPRESS, BooleanOptionalAction, _ArgumentGroup
-from collections.abc import Sequence
+from argparse import SUPPRESS, ArgumentError, BooleanOptionalAction, _ArgumentGroup
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import UnionType
@@ -43,7 +43,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     """
     parser = _loop_parser()
     asked, _ = parser.parse_known_args(arguments)
-    filed = _read(parser, asked.config) if asked.config else []
+    filed = _words(parser, asked.config, _read(parser, asked.config)) if asked.config else []
     parser.origin = f"{asked.config}: " if filed else ""
     asked, _ = parser.parse_known_args([*filed, *arguments])
     if asked.dry_run:
@@ -53,8 +53,13 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     _add_task(parser, cls, options)
     if filed:
         parser.parse_args(filed)
+    defaults: Mapping[str, Any] = cls.defaults  # type: ignore[attr-defined]
+    by_task = _words(parser, f"{cls.__name__}.defaults", defaults)
+    parser.origin = f"{cls.__name__}.defaults: "
+    parser.parse_args(by_task)
+    parser.set_defaults(**defaults)  # for --help
     parser.origin = ""
-    values = vars(parser.parse_args([*filed, *arguments]))
+    values = vars(parser.parse_args([*by_task, *filed, *arguments]))
     # Not left to argparse, which would look for them in the file alone as well.
     missing = [_flag(one.name) for one in options if one.is_required and values[one.name] is None]
     if missing:
@@ -84,16 +89,16 @@ def _loop_parser() -> Parser:
 
 
 def _add_task(parser: Parser, cls: type[Task], options: list[Option]) -> None:
-    """Let the parser know the task's own flags, and what it has for defaults of the loop's."""
+    """Let the parser know the task's own flags."""
     parser.add_argument("-h", "--help", action="help", default=SUPPRESS, help=SUPPRESS)
     group: _ArgumentGroup = parser.add_argument_group(f"flags of the task {cls.__name__}")
     for option in options:
-        if any(option.name == one.name for one in FLAGS):
+        try:
+            group.add_argument(_flag(option.name), **option.how)
+        except ArgumentError:  # --help, --config and the --no-compile of --compile among them
             parser.error(
                 f"{cls.__name__} has an option {option.name}, and so has the loop; rename it"
             )
-        group.add_argument(_flag(option.name), **option.how)
-    parser.set_defaults(**cls.defaults)
 
 
 def task_options(cls: type) -> list[Option]:
@@ -139,21 +144,28 @@ def _by_type(cls: type, name: str, hint: Any, default: Any) -> dict[str, Any]:
     }
 
 
-def _read(parser: Parser, file: str) -> list[str]:
-    """The arguments that a TOML file stands for: ``lr = 3e-4`` is ``--lr=0.0003``."""
+def _read(parser: Parser, file: str) -> dict[str, Any]:
+    """The names and values in a TOML file."""
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        values = toml.loads(Path(file).read_text(encoding="utf-8"))
+        values: dict[str, Any] = toml.loads(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         parser.error(f"cannot read {file}: {error}")
+    return values
+
+
+def _words(parser: Parser, origin: str, values: Mapping[str, Any]) -> list[str]:
+    """The arguments that names and values stand for: ``lr = 3e-4`` is ``--lr=0.0003``."""
     words = []
     for name, value in values.items():
-        if isinstance(value, bool):
+        if name in ("config", "help"):
+            parser.error(f"{origin}: {name} is for the command line alone")
+        elif isinstance(value, bool):
             words.append(_flag(name if value else f"no_{name}"))
         elif isinstance(value, (int, float, str)):
             words.append(f"{_flag(name)}={value}")
         else:
-            parser.error(f"{file}: {name} is not a number, a text, true or false")
+            parser.error(f"{origin}: {name} is not a number, a text, true or false")
     return words
 
 

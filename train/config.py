@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, NoReturn
 
+from . import kinds
 from .errors import RefusedError, refuse, speaks
 
 LARGEST = 2**31 - 1
@@ -232,7 +233,11 @@ class Config:
     seed: int = flag(0, whole(0), "N", "decides initial weights and sample order (%(default)s)")
 
     device: str = flag(
-        "auto", one_of("auto", "cpu", "cuda"), "NAME", "auto, cpu or cuda (%(default)s)"
+        "auto",
+        one_of("auto", "cpu", *kinds.NAMES),
+        "NAME",
+        f"auto, cpu, {', '.join(kinds.NAMES[:-1])} or {kinds.NAMES[-1]} (%(default)s); cuda stands "
+        "for ROCm too",
     )
     precision: str = flag(
         "fp32", one_of("fp32", "bf16", "fp16"), "NAME", "fp32, bf16 or fp16 (%(default)s)"

@@ -27,10 +27,10 @@ import numpy.typing as npt
 import torch
 from numpy.random import mtrand
 from torch import Tensor
-from torch.utils.data import DataLoader, default_collate
+from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import rng
-from .distributed import World, agree
+from .distributed import World, agree, together
 from .errors import RefusedError
 from .exit import deaf_children
 from .shipping import Shipped, end_with_rank
@@ -165,18 +165,23 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     samples that can be counted, or the ranks have different numbers of them.
     """
     rng.seed_alike(seed)
-    samples = task.dataset(split)
-    if not hasattr(samples, "__len__") or len(samples) == 0:
-        count = "is empty" if hasattr(samples, "__len__") else "has no length"
-        raise RefusedError(
-            f"the data set {split!r} of the task {name_of(task)} {count}; give it samples that "
-            "len() counts",
-            shared=True,
-        )
+    samples = together(lambda: task.dataset(split))
+    count = len(samples) if hasattr(samples, "__len__") else None
     agree(
-        {f"the length of the data set {split!r}": len(samples)},
+        {f"the length of the data set {split!r}": count},
         "dataset() has to return all samples on every rank, for the loop shares them out",
     )
+    wrong = ""
+    if not count:
+        wrong = "has no length" if count is None else "is empty"
+    elif isinstance(samples, IterableDataset):
+        wrong = "has samples in one order alone, as an IterableDataset"
+    if wrong:
+        raise RefusedError(
+            f"the data set {split!r} of the task {name_of(task)} {wrong}; give it samples that "
+            "len() counts, and that have an index each",
+            shared=True,
+        )
     return samples
 
 
@@ -201,7 +206,10 @@ class Reader:
         read = []
         for place, index in zip(*batch, strict=True):
             seed_sample(self.seed, self.split, place)
-            read.append(samples[index])
+            try:
+                read.append(samples[index])
+            except StopIteration as error:  # which would pass for the end of the batches
+                raise RuntimeError(f"sample {index} of {self.split!r} raised {error!r}") from error
         return collate(read)
 
 
@@ -227,7 +235,7 @@ class Feed:
             sampler=cast(Any, order),
             batch_size=None,
             num_workers=workers,
-            pin_memory=device.type == "cuda",
+            pin_memory=device.type != "cpu",
             # Its own: a loader draws a number to begin with, and the model's dropout must not
             # depend on how often one began.
             generator=torch.Generator(),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -12,6 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .errors import RefusedError, StoppedError
+from .kinds import BACKENDS, device_module
 
 T = TypeVar("T")
 
@@ -64,14 +67,12 @@ def read_world(environ: Mapping[str, str]) -> World:
 
 def join(world: World, device: torch.device) -> None:
     """Meet the other workers; a world of one has nobody to meet."""
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
+    on_device = device.type != "cpu"
+    if on_device:
+        device_module(device).set_device(device)
     if world.size == 1:
         return
-    if device.type == "cuda":
-        dist.init_process_group("nccl", device_id=device)
-    else:
-        dist.init_process_group("gloo")
+    dist.init_process_group(BACKENDS[device.type], device_id=device if on_device else None)
 
 
 def leave() -> None:
@@ -114,6 +115,21 @@ def from_every_rank(value: T) -> list[T]:
     return box
 
 
+def together(work: Callable[[], T]) -> T:
+    """What ``work`` returns on this rank. What one rank refuses is refused on all of them."""
+    refusal = ""
+    try:
+        made = work()
+    except RefusedError as error:
+        refusal = str(error)
+    told = from_every_rank(refusal)
+    if any(told):
+        rank = next(rank for rank, text in enumerate(told) if text)
+        who = "" if all(told) else f"rank {rank}: "
+        raise RefusedError(who + told[rank], shared=True)
+    return made
+
+
 def agree(values: Mapping[str, Any], otherwise: str) -> None:
     """Raises RefusedError on every rank unless each has the same value for each name.
 
@@ -123,7 +139,7 @@ def agree(values: Mapping[str, Any], otherwise: str) -> None:
     for rank, other in enumerate(others, start=1):
         for name in first | other:
             mine, its = (of.get(name, "none") for of in (first, other))
-            if mine != its:
+            if mine != its and str(mine) != str(its):  # not a number is unlike itself
                 raise RefusedError(
                     f"the ranks disagree on {name}: rank 0 has {mine}, rank {rank} has {its}; "
                     f"{otherwise}",
@@ -136,7 +152,7 @@ def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torc
 
     A barrier would give up after the timeout of the process group. So the ranks ask each other
     every now and then whether rank 0 has finished. What it raises is raised on rank 0, and what it
-    refuses is refused on all ranks.
+    refuses is refused on all ranks. The CPUs of those who wait are rank 0's meanwhile.
     """
     errors: list[Exception] = []
     worker = threading.Thread(target=_keep_error, args=(work, errors), daemon=True)
@@ -154,6 +170,17 @@ def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torc
         raise StoppedError(f"rank 0 could not {what}")
 
 
+def have_the_nodes_cpus() -> None:
+    """Give this thread, and what it starts, the CPUs of all ranks of this node.
+
+    SPAWNLAUNCH_NODE_CPUS lists them as the kernel does: 0-3,8. Without it nothing changes.
+    """
+    spans = [span.split("-") for span in os.environ.get("SPAWNLAUNCH_NODE_CPUS", "").split(",")]
+    with suppress(OSError, ValueError, AttributeError):  # not the launcher's; not ours; no Linux
+        cpus = {cpu for span in spans for cpu in range(int(span[0]), int(span[-1]) + 1)}
+        os.sched_setaffinity(0, cpus)
+
+
 def _busy(worker: threading.Thread, pause_s: float) -> bool:
     worker.join(pause_s)
     return worker.is_alive()
@@ -164,6 +191,7 @@ def _refusal(errors: list[Exception]) -> str:
 
 
 def _keep_error(work: Callable[[], None], errors: list[Exception]) -> None:
+    have_the_nodes_cpus()
     try:
         work()
     except Exception as error:

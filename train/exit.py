@@ -39,17 +39,14 @@ from contextlib import contextmanager
 from multiprocessing import resource_tracker
 from typing import NoReturn
 
-from .config import seconds
 from .errors import speaks
 
 SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
-MARGIN_S = 60.0  # kept for the last save, but at most
-MARGIN_SHARE = 0.1  # of the time that was given
 MOST_RESTARTS = (
     1000  # of a Slurm job; without a bound one that is always preempted goes on for ever
 )
 
-_noted: list[str] = []
+noted: list[str] = []  # the signals that have come
 
 
 def note_signals() -> None:
@@ -59,31 +56,7 @@ def note_signals() -> None:
 
 
 def _note(number: int, _frame: object) -> None:
-    _noted.append(signal.Signals(number).name)
-
-
-class Deadline:
-    """When this process has to begin its last save; ``started`` and the rest are Unix times."""
-
-    def __init__(self, max_time: str | None, environ: Mapping[str, str], started: float) -> None:
-        ends: list[tuple[float, str]] = []
-        if max_time is not None:
-            ends.append((started + seconds(max_time), "the time of --max-time"))
-        slurm = environ.get("SLURM_JOB_END_TIME", "")
-        if slurm.isdecimal():
-            ends.append((float(slurm), "the time of the Slurm job"))
-        end, self.name = min(ends, default=(float("inf"), ""))
-        self.at = end - min(MARGIN_S, MARGIN_SHARE * max(0.0, end - started))
-
-    def is_over(self) -> bool:
-        """Whether this process wants to stop."""
-        return bool(self.reason())
-
-    def reason(self) -> str:
-        """Why this process wants to stop; nothing if it does not."""
-        if _noted:
-            return _noted[0]
-        return self.name if time.time() >= self.at else ""
+    noted.append(signal.Signals(number).name)
 
 
 @contextmanager

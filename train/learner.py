@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -16,29 +15,39 @@ from . import rng
 from .checkpoint import copied
 from .config import Config
 from .data import number_on
-from .distributed import World, from_every_rank, start_sum_over_ranks
+from .distributed import World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError
 from .log import Clock, Step
 from .model import build, learning_of, make_optimizer, named
-from .task import Task, has, name_of
+from .task import Task, has
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
 TINY = 1e-6  # in place of a zero that would be divided by
-ALIKE = 0.1  # of two numbers, relative: a mean of two halves is half of their sum
-
-Sums = tuple[float, float]  # of losses, and the count of terms
 
 
-def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:
-    """Whether the loss of a batch is the mean of its halves' losses, and not their sum."""
-    (loss, count), (a, n), (b, m) = whole, one, other
-    if not math.isclose(count, n + m, rel_tol=ALIKE) or n + m == 0:
-        return False  # whatever it counts, it is not the terms
-    mean = (n * a + m * b) / (n + m)
-    return math.isclose(loss, mean, rel_tol=ALIKE) and not math.isclose(loss, a + b, rel_tol=ALIKE)
+def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
+    """What loss() returned. Raises RefusedError unless it is a sum to learn from, and a count."""
+    what = ""
+    try:
+        loss_sum, count = found
+    except (TypeError, ValueError):
+        what = f"an object of the class {type(found).__name__}"
+    else:
+        if not isinstance(loss_sum, Tensor):
+            what = f"a sum of the class {type(loss_sum).__name__}, which has no gradient"
+        elif loss_sum.dim():
+            what = f"a tensor of the shape {tuple(loss_sum.shape)} in place of its sum"
+        elif not loss_sum.requires_grad:
+            what = "a sum that was detached from the parameters"
+    if what:
+        raise RefusedError(
+            f"loss() of the task returns {what}; return the sum of the losses as a tensor, and "
+            "the count, as in: return loss.sum(), len(batch)"
+        )
+    return loss_sum, count
 
 
 class Learner:
@@ -80,7 +89,6 @@ class Learner:
     def _data_parallel(self) -> DistributedDataParallel:
         wrapped = DistributedDataParallel(
             self.bare,
-            device_ids=[self.device.index] if self.device.type == "cuda" else None,
             gradient_as_bucket_view=True,
             static_graph=self.config.static_graph,
             find_unused_parameters=self.config.find_unused,
@@ -122,53 +130,27 @@ class Learner:
         buffers = [b.clone() for b in self.bare.buffers()]
         with rng.aside(self.config.seed, self.world.rank, self.device):
             with self.autocast():
-                loss_sum, _ = self.task.loss(self.model, batch)
+                loss_sum, _ = together(lambda: self._loss(batch))
             torch.autograd.backward(loss_sum)
+        self._refuse_sparse()
         self._refuse_unused()
         self._forget_gradients()
         with torch.no_grad():
             for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
                 buffer.copy_(before)
 
-    def refuse_means(self, batches: Sequence[Any]) -> None:
-        """Raises RefusedError on all ranks where a task returns a mean in place of a sum.
-
-        ``batches`` are one and its two halves: the sum of a batch is that of its halves added up.
-        The model is in eval mode, where no sample changes what becomes of another.
-        """
-        hooks = {"loss()": self._sums_of_loss, "measure()": self._sums_of_measure}
-        self.bare.eval()
-        wrong = ""
-        for name, sums_of in hooks.items():
-            try:
-                sums = [sums_of(batch) for batch in batches]
-            except Exception:  # as of a loss that takes no half of a batch: the step will tell
-                continue
-            if not wrong and is_mean(*sums):
-                (whole, count), (one, _), (other, _) = sums
-                wrong = (
-                    f"{name} of the task {name_of(self.task)} returns a mean: {whole:.6g} for "
-                    f"{count:g} terms, of which the one half has {one:.6g} and the other "
-                    f'{other:.6g}; return the sum, as reduction="sum" does, and the count'
-                )
-        self.bare.train()
-        for told in filter(None, from_every_rank(wrong)):
-            raise RefusedError(told, shared=True)
-
-    @torch.no_grad()
-    def _sums_of_measure(self, batch: Any) -> tuple[float, float]:
-        with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
-            sums = self.task.measure(self.bare, batch)
-        return float(sums["loss"]), float(sums["count"])
-
-    @torch.no_grad()
-    def _sums_of_loss(self, batch: Any) -> tuple[float, float]:
-        with rng.aside(self.config.seed, self.world.rank, self.device), self.autocast():
-            loss, count = self.task.loss(self.bare, batch)
-        return float(loss), float(count)
-
     def _without_gradient(self) -> list[str]:
         return [n for n, p in self.bare.named_parameters() if p.requires_grad and p.grad is None]
+
+    def _refuse_sparse(self) -> None:
+        """Raises RefusedError where a gradient is sparse, which no kernel here has a norm of."""
+        of_bare = self.bare.named_parameters()
+        if names := [n for n, p in of_bare if p.grad is not None and p.grad.is_sparse]:
+            raise RefusedError(
+                f"the gradient of {named(names)} is sparse, which cannot be clipped; leave "
+                "sparse=True of the nn.Embedding out",
+                shared=True,
+            )
 
     def _refuse_unused(self) -> None:
         """Raises RefusedError on all ranks where the wrapper would wait for a gradient for ever."""
@@ -217,7 +199,7 @@ class Learner:
                     # These numbers travel while the backward pass computes.
                     totals = start_sum_over_ranks(self._totals(losses, counts, wants_stop()))
                 torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
-            self.clock.computed()
+            self.clock.computed(last)
         summed = totals()
         self.clock.received()
         norm, finite = self._update(summed)
@@ -226,7 +208,7 @@ class Learner:
 
     def _loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
         try:
-            return self.task.loss(self.model, batch)
+            return sum_and_count(self.task.loss(self.model, batch))
         except RuntimeError as error:
             # DistributedDataParallel says so when it begins a pass and the last was not complete.
             if "finished reduction in the prior iteration" not in str(error):
@@ -256,6 +238,7 @@ class Learner:
         gradients = [p.grad for p in self.stepped if p.grad is not None]
         if self.first:
             self.first, self.idle = False, [] if self.ddp else self._without_gradient()
+            self._refuse_sparse()
         factor = (self.per_rank / totals[1].clamp(min=TINY)).float()
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
         if self.config.clip:

@@ -8,14 +8,11 @@ clock makes nobody wait; they are read when a line is logged.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
-import os
 import socket
 import time
-from collections.abc import Mapping
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
 from operator import mul
 from pathlib import Path
 from statistics import median
@@ -24,12 +21,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .config import Config
-from .distributed import World, from_every_rank
-from .errors import RefusedError, StoppedError
-from .exit import deaf_children
-from .schedule import Progress
+from .distributed import from_every_rank
+from .errors import StoppedError
+from .kinds import device_module
+from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
+from .schedule import Progress as Position
 from .screen import Screen
+from .trackers import Tracker
 
 
 class Split(NamedTuple):
@@ -58,16 +56,17 @@ class Clock:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.on_gpu = device.type == "cuda"
+        self.on_device = device.type != "cpu"
+        self.progress = Progress()
         self.data_s = 0.0
         self.steps: list[tuple[Any, Any, Any, Any]] = []
         self.begun = self.last_sent = self.done = self.back = self._mark()
         self.asked_at = time.perf_counter()
 
     def _mark(self) -> Any:
-        if not self.on_gpu:
+        if not self.on_device:
             return time.perf_counter()
-        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event = device_module(self.device).Event(enable_timing=True)
         event.record()
         return event
 
@@ -76,23 +75,28 @@ class Clock:
         self.begun = self._mark()
         self.asked_at = time.perf_counter()
         self.last_sent = None
+        self.progress.phase(DATA)
 
     def have_data(self) -> None:
         """A batch is there."""
         self.data_s += time.perf_counter() - self.asked_at
+        self.progress.phase(COMPUTE)
 
     def sent(self) -> None:
         """A bucket of gradients goes to the network."""
         self.last_sent = self._mark()
+        self.progress.phase(WAIT)
 
-    def computed(self) -> None:
-        """A backward pass is over; the next batch of the step is asked for."""
+    def computed(self, last: bool) -> None:
+        """A backward pass is over; unless it was the last of the step, a batch is asked for."""
+        self.progress.phase(WAIT if last else DATA)
         self.asked_at = time.perf_counter()
         self.done = self._mark()
 
     def received(self) -> None:
         """Everything from the other ranks is here."""
         self.back = self._mark()
+        self.progress.phase(NOTHING)
 
     def stop(self) -> None:
         """The step is over."""
@@ -100,8 +104,8 @@ class Clock:
 
     def wait_for_device(self) -> None:
         """Until what was queued there is done."""
-        if self.on_gpu:
-            torch.cuda.synchronize()
+        if self.on_device:
+            device_module(self.device).synchronize(self.device)
 
     def split(self) -> Split:
         """The means since the last call; waits for the device."""
@@ -116,7 +120,7 @@ class Clock:
         return split
 
     def _between(self, first: Any, second: Any) -> float:
-        if self.on_gpu:
+        if self.on_device:
             return float(first.elapsed_time(second)) / 1e3
         return float(second - first)
 
@@ -129,110 +133,28 @@ class Metrics:
 
     def __init__(self, path: Path | None) -> None:
         self.path = path
+        self.problem: StoppedError | None = None  # of which the other ranks have to learn
 
     def write(self, values: Mapping[str, Any]) -> None:
-        """Append the values; a number that is not finite becomes null, as JSON has no other way."""
+        """Append the values; a number that is not finite becomes null, as JSON has no other way.
+
+        What went wrong is the ``problem``, for all ranks to stop together.
+        """
         if self.path is None:
             return
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({name: known(value) for name, value in values.items()}) + "\n")
-
-    def go_back_to(self, step: int, evaluated: bool) -> None:
-        """Forget what came after ``step``, and its validation too where that is done again."""
-        if self.path is None:
-            return
-        kept = [line for line in read(self.path) if _before(line, step, evaluated)]
-        part = self.path.with_name(self.path.name + ".part")
-        with part.open("w", encoding="utf-8") as file:
-            file.writelines(json.dumps(line) + "\n" for line in kept)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(self.path)
-
-
-def _before(line: Mapping[str, Any], step: int, evaluated: bool) -> bool:
-    at = int(line["step"])
-    return at < step or (at == step and (evaluated or "validation_loss" not in line))
+        line = json.dumps({name: known(value) for name, value in values.items()}) + "\n"
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            self.problem = StoppedError(
+                f"cannot write to {self.path}: {error.strerror}; make room, and type --resume auto"
+            )
 
 
 def known(value: Any) -> Any:
     """The value, or None for a number that JSON has no way to write."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def read(path: Path) -> list[dict[str, Any]]:
-    """The lines of a metrics file, without what a killed run or machine left half written."""
-    lines = []
-    for text in path.read_bytes().split(b"\n")[:-1]:
-        try:
-            line = json.loads(text)
-        except ValueError:
-            continue
-        if isinstance(line, dict) and "step" in line:
-            lines.append(line)
-    return lines
-
-
-class Trackers:
-    """Whatever was asked for; nothing by default."""
-
-    def __init__(self, config: Config, out: Path, world: World) -> None:
-        self.board: Any = None
-        self.run: Any = None
-        if config.tensorboard:
-            # On every rank, so that all refuse together where it is not installed.
-            tensorboard = _need("torch.utils.tensorboard")
-            if world.rank == 0:
-                self.board = tensorboard.SummaryWriter(str(out / "tensorboard"))
-        if config.wandb is not None:
-            self.run = _wandb_run(config.wandb, config, out, world)
-
-    def log(self, step: int, shared: Mapping[str, Any], own: Mapping[str, float]) -> None:
-        """Numbers of a step: those that all ranks share, and those of this rank."""
-        numbers = {name: value for name, value in shared.items() if isinstance(value, float)}
-        if self.board is not None:
-            for name, value in numbers.items():
-                self.board.add_scalar(name, value, step)
-        if self.run is not None:
-            self.run.log({**numbers, **own}, step=step)
-
-    def close(self) -> None:
-        """Write what is left."""
-        if self.board is not None:
-            self.board.close()
-        if self.run is not None:
-            self.run.finish()
-
-
-def _wandb_run(project: str, config: Config, out: Path, world: World) -> Any:
-    """One run per rank in one group, so that a slow rank can be seen beside the others.
-
-    The id is the same after a resume, so that its numbers go on in the same run.
-    """
-    directory = out / "wandb" / f"rank-{world.rank}"
-    directory.mkdir(parents=True, exist_ok=True)
-    wandb = _need("wandb")
-    # Its own process has to outlive the signal that asks the training to save.
-    with deaf_children():
-        return wandb.init(
-            project=project,
-            group=out.name,
-            name=f"rank-{world.rank}",
-            id=f"{out.name}-{world.rank}",
-            dir=str(directory),
-            resume="allow",
-            config={**asdict(config), "rank": world.rank, "world_size": world.size},
-            settings={"silent": world.rank > 0},  # every rank would print the same summary
-        )
-
-
-def _need(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise RefusedError(
-            f"{module} is not installed; type pip install 'spawnlaunch[tracking]'", shared=True
-        ) from error
 
 
 MIB = 1 << 20
@@ -262,7 +184,12 @@ class Log:
     """Numbers of the steps since the last line, and where they go."""
 
     def __init__(
-        self, screen: Screen, metrics: Metrics, trackers: Trackers, sizes: Sizes, clock: Clock
+        self,
+        screen: Screen,
+        metrics: Metrics,
+        trackers: Sequence[Tracker],
+        sizes: Sizes,
+        clock: Clock,
     ) -> None:
         self.screen = screen
         self.metrics = metrics
@@ -275,7 +202,7 @@ class Log:
         self.timed_s = 0.0
         self.splits: list[tuple[int, list[Split]]] = []
 
-    def step(self, at: Progress, result: Step, lr: float, took_s: float) -> None:
+    def step(self, at: Position, result: Step, lr: float, took_s: float) -> None:
         """Note the global loss sum and count of a step; tell the mean when it is due.
 
         Until then they stay on the device: reading one makes the device wait for Python. A step
@@ -284,12 +211,18 @@ class Log:
         self.window += torch.where(result.finite, result.totals[:2], 0.0)
         self.timed += 1
         self.timed_s += took_s
+        self.clock.progress.step(at.step, self.sizes.steps)
         if at.step % self.sizes.every and at.step != self.sizes.steps:
             self.screen.progress(at.step, self.sizes.steps)
             return
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
-        splits = from_every_rank(own)
+        self.clock.progress.phase(WAIT)
+        told = from_every_rank((own, str(self.metrics.problem or "")))
+        self.clock.progress.phase(NOTHING)
+        splits = [split for split, _ in told]
+        if problem := told[0][1]:
+            raise StoppedError(problem)
         self.splits.append((self.timed, splits))
         speed = self.timed * self.sizes.global_batch / self.timed_s
         numbers: dict[str, Any] = {
@@ -304,8 +237,12 @@ class Log:
             **spread(splits),
             "slowest": f"rank {slowest(splits)} on {self.hosts[slowest(splits)]}",
         }
+        parts = {f"{name}_s": round(value, 6) for name, value in own._asdict().items()}
+        rate = numbers["samples_per_second"]
+        self.clock.progress.tell(loss=known(numbers["loss"]), rate=rate, **parts)
         self.metrics.write(numbers)
-        self.trackers.log(at.step, numbers, own._asdict())
+        for tracker in self.trackers:
+            tracker.log(at.step, numbers, own._asdict())
         self.screen.progress(at.step, self.sizes.steps, self._note(numbers))
         self.window.zero_()
         self.timed, self.timed_s = 0, 0.0
@@ -333,7 +270,7 @@ class Log:
             note += f"  MFU {utilisation:.0%}"
         return note
 
-    def validation(self, at: Progress, loss: float, report: Mapping[str, float]) -> None:
+    def validation(self, at: Position, loss: float, report: Mapping[str, float]) -> None:
         """Tell the validation loss and what the task measured."""
         if taken := OWN.intersection(report):
             raise StoppedError(
@@ -342,7 +279,8 @@ class Log:
             )
         numbers = {"step": at.step, "samples": at.samples, "validation_loss": loss, **report}
         self.metrics.write(numbers)
-        self.trackers.log(at.step, numbers, {})
+        for tracker in self.trackers:
+            tracker.log(at.step, numbers, {})
         said = "".join(f"  {name} {value:.4f}" for name, value in brief(report).items())
         if at.step < self.sizes.steps or said:
             text = f"step {at.step}: validation loss {loss:.3f}{self.sizes.unit}{said}"

@@ -6,7 +6,7 @@ import gc
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,18 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from . import rng, schedule
-from .config import EPOCH, Config, aim, to_toml
+from .config import EPOCH, Config, aim
 from .data import Batch, Feed, Order, Reader, default_workers, to_device
 from .device import keep_freed, peak_bytes, peak_tflops, profiling
-from .distributed import World, from_every_rank
+from .distributed import World, from_every_rank, together
 from .errors import RefusedError, StoppedError
 from .evaluate import Evaluator
+from .kinds import device_module
 from .learner import Learner
-from .log import Log, Metrics, Sizes, Step, Trackers, brief
-from .saving import CONFIG, Saver
+from .log import Log, Metrics, Sizes, Step, brief
+from .means import refuse_means
+from .progress import NOTHING, SAVE, VALIDATE
+from .saving import Saver, begin
 from .schedule import Progress
 from .screen import Screen
 from .task import Task, unit_of
+from .trackers import Tracker
 
 # The scaler of half precision halves its scale after each step that is not finite, and leaves that
 # step out: so it finds the scale. When it has done so this often in a row, no scale helps.
@@ -48,7 +52,8 @@ class Watch:
 
     def __init__(self, order: Order, device: torch.device, config: Config, screen: Screen) -> None:
         self.order = order
-        self.on_gpu = device.type == "cuda"
+        self.device = device
+        self.on_device = device.type != "cpu"
         self.screen = screen
         self.scaled = config.precision == "fp16"
         self.allowed = max(config.skip_nonfinite, HALVINGS if self.scaled else 0)
@@ -62,14 +67,14 @@ class Watch:
         the gradient, unless ``--skip-nonfinite`` allows for it.
         """
         totals, arrived = result.totals, None
-        if self.on_gpu:
+        if self.on_device:
             totals = torch.empty_like(totals, device="cpu", pin_memory=True)
             totals.copy_(result.totals, non_blocking=True)
-            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            arrived = device_module(self.device).Event()
             arrived.record()
         self.unseen.append(_Seen(step, first, totals, result.losses, arrived))
         stop = False
-        while len(self.unseen) > (LAG if self.on_gpu else 0):
+        while len(self.unseen) > (LAG if self.on_device else 0):
             stop |= self._see(self.unseen.popleft())
         return stop
 
@@ -147,7 +152,7 @@ class Place(NamedTuple):
     out: Path
     screen: Screen
     metrics: Metrics
-    trackers: Trackers
+    trackers: Sequence[Tracker]
 
 
 class Measured(NamedTuple):
@@ -190,11 +195,9 @@ def train(
             )
         return Outcome(run.learner.bare, at, True, run.at_the_end(None))
     saver.look_for_room(run.saves())
-    if place.world.rank == 0:  # now that it is certain that the run goes on
-        (place.out / CONFIG).write_text(to_toml(config), encoding="utf-8")
     if run.complete(at) or (config.eval_at_start and checkpoint is None):
         at = at.unevaluated()  # of a complete run, it can still be asked how good it is
-    place.metrics.go_back_to(at.step, at.evaluated)
+    together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
     try:
         at, last = steps_and_validations(run, saver, at)
     except StoppedError:
@@ -228,7 +231,9 @@ def steps_and_validations(run: Run, saver: Saver, at: Progress) -> tuple[Progres
                 at, stop, last = run.validation(at)
             if stop or run.worth_saving(at):
                 run.watch.look_at_all()
+                run.log.clock.progress.phase(SAVE)
                 saver.save(at, run.log)
+                run.log.clock.progress.phase(NOTHING)
     return at, last
 
 
@@ -254,7 +259,7 @@ class Run:
         self.workers = default_workers(config.loader_workers, device, world)
 
         self.learner = Learner(task, config, world, device, batch / world.size)
-        self.learner.refuse_means(self._first_and_halves())
+        refuse_means(self.learner, self._first_and_halves())
         first = self.reader[self.order.batch(0, 0)]
         self.learner.settle(to_device(first, device))
         wanted = ("validation", *config.eval_splits.split(","))
@@ -331,7 +336,9 @@ class Run:
 
     def validation(self, at: Progress) -> tuple[Progress, bool, Measured | None]:
         """The position with its loss, false, and the rest; or that the ranks agreed to stop."""
+        self.log.clock.progress.phase(VALIDATE)
         sums = self.evaluators["validation"](self.wants_stop)
+        self.log.clock.progress.phase(NOTHING)
         if sums is None:
             return at, True, None
         found = self._measured(sums)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-import pickle
+import inspect
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -11,11 +11,12 @@ from zlib import crc32
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.parameter import is_lazy
 from torch.utils import checkpoint as recomputing
 
 from . import checkpoint, rng
 from .config import Config, pair
-from .distributed import World, agree, from_every_rank
+from .distributed import World, agree, together
 from .errors import RefusedError
 from .task import Task
 
@@ -66,27 +67,54 @@ SHOWN = 8  # parameters named in a message
 def build(task: Task, config: Config, world: World, device: torch.device) -> nn.Module:
     """The model of a task on the CPU, as the flags want it, with the same weights on every rank."""
     rng.seed_alike(config.seed)
-    model = task.model()
-    if config.init is not None:
-        start_from(config.init, model)
+    model = together(lambda: made_by(task))
+    if (path := config.init) is not None:
+        together(lambda: start_from(path, model))
     agree_on_model(model)
     if config.checkpoint_activations:
         checkpoint_activations(model)
     return synchronized(model, world, device) if config.sync_bn else model
 
 
+def made_by(task: Task) -> nn.Module:
+    """What ``model()`` returns. Raises RefusedError unless it is a model whose shapes are known."""
+    model: Any = task.model()
+    if not isinstance(model, nn.Module):
+        raise RefusedError(
+            f"model() returns an object of the class {type(model).__name__}; return an nn.Module"
+        )
+    values = (*model.named_parameters(), *model.named_buffers())
+    if lazy := [name for name, value in values if is_lazy(value)]:
+        raise RefusedError(
+            f"model() returns parameters without a shape, {named(lazy)}; pass a batch through the "
+            "model before it is returned"
+        )
+    return model
+
+
 def start_from(path: str, model: nn.Module) -> None:
     """Give the model the weights of a file, a checkpoint, or a run's newest checkpoint.
 
-    Raises RefusedError on all ranks when there are none, or when they are another model's.
+    Raises RefusedError when there are none, or when they are another model's.
     """
-    problem = ""
     try:
-        model.load_state_dict(checkpoint.weights_of(Path(path)))
-    except (RefusedError, OSError, RuntimeError, pickle.UnpicklingError) as error:
-        problem = f"--init: {path} cannot be: {' '.join(str(error).split())}"
-    for told in filter(None, from_every_rank(problem)):
-        raise RefusedError(told, shared=True)
+        weights = checkpoint.weights_of(Path(path))
+    except OSError as error:
+        raise RefusedError(f"--init: cannot read {path}: {error.strerror}") from error
+    except RefusedError as error:
+        raise RefusedError(f"--init: {error}") from error
+    if not checkpoint.is_state_dict(weights):
+        raise RefusedError(
+            f"--init: {path} holds no state_dict, which has tensors by name; type the path of one, "
+            "of a checkpoint, or of a run"
+        )
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise RefusedError(
+            f"--init: {path} is of another model: {' '.join(str(error).split())}; type the flags "
+            "that it was trained with"
+        ) from error
 
 
 def agree_on_model(model: nn.Module) -> None:
@@ -158,10 +186,35 @@ def make_optimizer(
 
     Only matrices decay: a norm's scale has no reason to be near 0.
     """
-    if (own := task.optimizer(model, config.lr)) is not None:
+    if (own := together(lambda: own_optimizer(task, model, config.lr))) is not None:
+        groups = [{k: v for k, v in one.items() if k != "params"} for one in own.param_groups]
+        agree(
+            {
+                "the optimizer": type(own).__name__,
+                **{f"group {i} of the optimizer": group for i, group in enumerate(groups)},
+            },
+            "optimizer() has to make the same one on every rank",
+        )
         return own
     groups = [
         {"params": [p for p in learning if p.dim() >= 2], "weight_decay": config.weight_decay},
         {"params": [p for p in learning if p.dim() < 2], "weight_decay": 0.0},
     ]
     return torch.optim.AdamW(groups, lr=config.lr, betas=pair(config.betas), fused=True)
+
+
+def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
+    """What ``optimizer()`` returns. Raises RefusedError unless the loop can step with it."""
+    own: torch.optim.Optimizer | None = task.optimizer(model, lr)
+    if own is None or (isinstance(own, torch.optim.Optimizer) and not _needs_closure(own)):
+        return own
+    kind = type(own).__name__
+    why = "which asks for the loss several times in one step"
+    if not isinstance(own, torch.optim.Optimizer):
+        why = "which is no torch.optim.Optimizer"
+    raise RefusedError(f"optimizer() returns an object of the class {kind}, {why}; return another")
+
+
+def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:
+    closure = inspect.signature(type(optimizer).step).parameters.get("closure")
+    return closure is not None and closure.default is closure.empty

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from .kinds import device_module
+
 
 def read(device: torch.device) -> dict[str, Any]:
     """The states of Python's, NumPy's and torch's generators, of tensors, numbers and tuples."""
@@ -23,8 +25,8 @@ def read(device: torch.device) -> dict[str, Any]:
         "numpy": (torch.from_numpy(np.asarray(keys, dtype=np.int64)), *rest),
         "torch": torch.get_rng_state(),
     }
-    if device.type == "cuda":
-        states["cuda"] = torch.cuda.get_rng_state(device)
+    if device.type != "cpu":
+        states[device.type] = device_module(device).get_rng_state(device)
     return states
 
 
@@ -35,8 +37,8 @@ def write(states: dict[str, Any], device: torch.device) -> None:
     keys, *rest = states["numpy"]
     np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), *rest))
     torch.set_rng_state(states["torch"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
+    if device.type != "cpu" and device.type in states:
+        device_module(device).set_rng_state(states[device.type], device)
 
 
 def seed_alike(seed: int) -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +17,18 @@ import torch
 from . import checkpoint, distributed, saving
 from .config import Config
 from .data import samples_of
-from .device import pick_device
+from .device import count_devices, pick_device
 from .distributed import World
-from .errors import RefusedError
-from .exit import Deadline, requeue
-from .log import Metrics, Trackers, brief, known, read
+from .errors import RefusedError, StoppedError
+from .exit import noted, requeue
+from .log import Metrics, brief, known
 from .loop import Outcome, Place, train
+from .metrics import read
 from .saving import EVALUATION, METRICS, claim
+from .schedule import Deadline
 from .screen import Screen, printable, terminal_columns
 from .task import Task, has, name_of, unit_of
+from .trackers import trackers
 
 PICTURE = "plot.png"
 
@@ -62,22 +66,23 @@ def _curve(lines: list[dict[str, Any]], name: str) -> tuple[list[int], list[floa
     return [step for step, _ in points], [value for _, value in points]
 
 
-def run(config: Config, task: Task, preempted_status: int) -> int:
+def run(config: Config, make_task: Callable[[], Task], preempted_status: int) -> int:
     """Do what ``config`` asks; returns an exit status, 0 or ``preempted_status``.
 
     Raises RefusedError when it cannot be done.
     """
-    deadline = Deadline(config.max_time, os.environ, time.time())
+    deadline = Deadline(config.max_time, os.environ, time.time(), noted)
     world = distributed.read_world(os.environ)
-    device = pick_device(config.device, world, torch.cuda.device_count())
+    device = pick_device(config.device, world, count_devices(config.device))
     if config.tf32:
         torch.set_float32_matmul_precision("high")
-    distributed.join(world, device)
+    distributed.join(world, device)  # and from here on all ranks refuse together
     screen = Screen(None)
     if world.rank == 0:
         screen = Screen(sys.stdout, terminal_columns(sys.stdout, os.environ))
     try:
         agree_on_flags(config)
+        task = distributed.together(make_task)
         if config.dry_run:
             return rehearse(task, config, world, device, screen)
         place, found = arrive(config, task, world, device, screen)
@@ -88,7 +93,8 @@ def run(config: Config, task: Task, preempted_status: int) -> int:
         distributed.leave()
         raise
     reasons = distributed.from_every_rank(deadline.reason())
-    place.trackers.close()
+    for tracker in place.trackers:
+        tracker.close()
     # The data-parallel wrapper holds the process group and sits in a reference cycle. It has to
     # go first: gloo's threads abort a process that exits while they are still wanted.
     gc.collect()
@@ -137,7 +143,8 @@ def arrive(
     if world.rank == 0:
         try:
             out = claim(config.out, name_of(task), config.overwrite, config.resume)
-            found, complaints = saving.find(config.resume, out)
+            found, complaints = saving.find(config.resume, out, config.overwrite)
+            saving.refuse_own_source(config, out)
         except RefusedError as error:
             refusal = str(error)
     out, found, complaints, refusal = distributed.from_rank_0((out, found, complaints, refusal))
@@ -148,16 +155,21 @@ def arrive(
     if has(task, "prepare"):
         distributed.rank_0_alone(lambda: task.prepare(out), "prepare the data", world, device)
         task.prepared(out)
-    trackers = Trackers(config, out, world)
     metrics = Metrics(out / METRICS if world.rank == 0 else None)
-    return Place(world, device, out, screen, metrics, trackers), found
+    return Place(world, device, out, screen, metrics, trackers(config, out, world)), found
 
 
 def announce(
     task: Task, config: Config, world: World, device: torch.device, screen: Screen
 ) -> dict[str, Any]:
     """Say what is trained and on what; returns what a resumed run must have in common."""
-    description = description_of(task, config.seed)
+    description = distributed.together(lambda: str(task.describe() or ""))
+    distributed.agree(
+        {"describe()": description}, "describe() has to tell of the data alone, and not of the rank"
+    )
+    if not description:
+        lengths = [len(samples_of(task, split, config.seed)) for split in ("train", "validation")]
+        description = "{:,} samples to train on, {:,} held out".format(*lengths)
     ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
     each = f"{config.batch_size} samples per rank and step"
     if config.global_batch is not None:
@@ -167,14 +179,6 @@ def announce(
     screen.line(f"{name_of(task)}: {description}")
     screen.line(f"{ranks} on {device.type}, {each}")
     return {"task": name_of(task), "data": description, "seed": config.seed}
-
-
-def description_of(task: Task, seed: int) -> str:
-    """One line on the data."""
-    if description := task.describe():
-        return description
-    train, validation = (len(samples_of(task, split, seed)) for split in ("train", "validation"))
-    return f"{train:,} samples to train on, {validation:,} held out"
 
 
 def say_preempted(
@@ -201,7 +205,13 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
             place.screen.line(f"{split}: loss {found.loss:.3f}{unit_of(task)}{said}")
         if table := task.show(found.sums):
             place.screen.line(table)
-    (place.out / EVALUATION).write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    file = place.out / EVALUATION
+    try:
+        file.write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise StoppedError(
+            f"cannot write {file}: {error.strerror}; make room, and type --resume auto"
+        ) from error
 
 
 def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from . import checkpoint, rng
-from .config import Config, toml
+from .config import Config, to_toml, toml
 from .distributed import World, from_every_rank, rank_0_alone
 from .errors import RefusedError, StoppedError
 from .learner import Learner
 from .log import Log
+from .metrics import go_back_to
 from .schedule import Progress
 
 METRICS = "metrics.jsonl"
@@ -30,10 +31,11 @@ _locks: list[TextIO] = []  # what is open is locked
 def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
     """Make the directory, lock it for this process, and put an empty metrics file in it.
 
-    Without ``out`` a new one is named after the task and the time. With ``resume`` it may hold a
-    run, which then goes on: with "auto" any, with a path one that was begun from that path. Raises
-    RefusedError when the directory holds a run and neither ``resume`` nor ``overwrite`` says what
-    to do with it, when another process writes to it, or when it cannot be made.
+    Without ``out`` a new one is named after the task and the time. With ``overwrite`` it may hold a
+    run, which stays until the new one is accepted. With ``resume`` it may hold a run, which then
+    goes on: with "auto" any, with a path one that was begun from that path. Raises RefusedError
+    when the directory holds a run and neither ``resume`` nor ``overwrite`` says what to do with it,
+    when another process writes to it, or when it cannot be made.
     """
     if resume == "auto" and out is None:
         raise RefusedError("--resume auto goes on with the run in --out; type --out as well")
@@ -42,9 +44,8 @@ def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         _lock(path)
         checkpoint.clean_up(path)
-        if overwrite:
-            clear(path)
-        elif _holds_run(path) and resume != "auto" and not _began_from(path, resume):
+        goes_on = overwrite or resume == "auto" or _began_from(path, resume)
+        if _holds_run(path) and not goes_on:
             raise FileExistsError
         (path / METRICS).touch()
     except FileExistsError:
@@ -56,9 +57,27 @@ def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
         raise RefusedError(f"{path} is not a directory; type another --out") from None
     except OSError as error:
         raise RefusedError(
-            f"cannot write to {path}: {error.strerror}; type another --out"
+            f"cannot write to {out or 'runs'}: {error.strerror}; type another --out"
         ) from None
     return path
+
+
+def refuse_own_source(config: Config, out: Path) -> None:
+    """Raises RefusedError where the run that is overwritten is the one that is begun from."""
+    if not config.overwrite:
+        return
+    if config.eval_only:
+        raise RefusedError(
+            "--eval-only trains nothing that could replace the run in --out; leave --overwrite out"
+        )
+    for flag, path in (("--init", config.init), ("--resume", config.resume)):
+        if path in (None, "auto", "never"):
+            continue
+        place, source = out.resolve(), Path(path).resolve()
+        if place == source or place in source.parents:
+            raise RefusedError(
+                f"--overwrite would remove what {flag} begins from, {path}; type another --out"
+            )
 
 
 def _holds_run(path: Path) -> bool:
@@ -102,20 +121,40 @@ def _lock(path: Path) -> None:
     _locks.append(file)
 
 
+def begin(config: Config, out: Path, at: Progress) -> None:
+    """Write what a run begins with, now that it is certain that it goes on from a position.
+
+    Raises RefusedError when that cannot be written.
+    """
+    try:
+        if config.overwrite:
+            clear(out)
+        (out / CONFIG).write_text(to_toml(config), encoding="utf-8")
+        go_back_to(out / METRICS, at.step, at.evaluated)
+    except OSError as error:
+        raise RefusedError(
+            f"cannot write to {out}: {error.strerror}; make room, or type another --out"
+        ) from error
+
+
 def clear(path: Path) -> None:
     """Remove what a run wrote, and leave what others put there."""
     checkpoint.remove_all(path)
-    for name in (METRICS, CONFIG, EVALUATION):
+    for name in (CONFIG, EVALUATION):
         (path / name).unlink(missing_ok=True)
+    (path / METRICS).write_bytes(b"")
 
 
 def _new_directory(task: str) -> Path:
     stem = f"{task}-{time.strftime('%Y%m%d-%H%M%S')}"
     path, count = Path("runs", stem), 1
-    while path.exists():
-        count += 1
-        path = Path("runs", f"{stem}-{count}")
-    return path
+    while True:
+        try:
+            path.mkdir(parents=True)  # which one of several runs of the same second can
+            return path
+        except FileExistsError:
+            count += 1
+            path = Path("runs", f"{stem}-{count}")
 
 
 class Saver:
@@ -138,7 +177,7 @@ class Saver:
         problem: BaseException | None = None
         if self.writer is not None:
             # Before the copy: one that is still being written holds as much memory again.
-            problem = self.writer.problem()
+            problem = self.writer.problem() or log.metrics.problem
         randoms, problems = zip(
             *from_every_rank((rng.read(self.learner.device), str(problem or ""))), strict=True
         )
@@ -242,15 +281,16 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
     return told
 
 
-def find(resume: str, out: Path) -> tuple[Path | None, list[str]]:
+def find(resume: str, out: Path, overwrite: bool = False) -> tuple[Path | None, list[str]]:
     """The checkpoint that ``--resume`` means, and a line on each that is damaged.
 
     Raises RefusedError when a path was asked for and nothing whole is there.
     """
-    if resume == "never":
+    if resume == "never" or (resume == "auto" and overwrite):
         return None, []
-    if resume == "auto" or checkpoint.all_in(out):  # a path's run goes on too, once it has begun
-        return checkpoint.newest_whole(out)
+    # A path's run goes on too, once it has begun.
+    if resume == "auto" or (checkpoint.all_in(out) and not overwrite):
+        return checkpoint.newest_whole(out, "type --overwrite to begin again")
     path = Path(resume)
     if path.is_dir() and checkpoint.step_of(path.resolve()) < 0:
         found, complaints = checkpoint.newest_whole(path)

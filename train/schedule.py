@@ -1,12 +1,14 @@
-"""How long a run is, how far it has come, and its learning rate on the way: pure functions."""
+"""How long a run is, how far it has come, its learning rate on the way, and when it has to end."""
 
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .config import EPOCH, Config
+from .config import EPOCH, Config, seconds
 from .errors import RefusedError
 
 FINAL_LR_SHARE = 0.05
@@ -157,3 +159,41 @@ class Progress:
     def state(self) -> dict[str, Any]:
         """The fields by name."""
         return dict(vars(self))
+
+
+MARGIN_S = 60.0  # kept for the last save, but at most
+MARGIN_SHARE = 0.1  # of the time that was given
+
+
+class Deadline:
+    """When this process has to begin its last save: in time, or once a signal was ``noted``.
+
+    ``started`` and the rest are Unix times.
+    """
+
+    def __init__(
+        self,
+        max_time: str | None,
+        environ: Mapping[str, str],
+        started: float,
+        noted: Sequence[str] = (),
+    ) -> None:
+        self.noted = noted
+        ends: list[tuple[float, str]] = []
+        if max_time is not None:
+            ends.append((started + seconds(max_time), "the time of --max-time"))
+        slurm = environ.get("SLURM_JOB_END_TIME", "")
+        if slurm.isdecimal():
+            ends.append((float(slurm), "the time of the Slurm job"))
+        end, self.name = min(ends, default=(float("inf"), ""))
+        self.at = end - min(MARGIN_S, MARGIN_SHARE * max(0.0, end - started))
+
+    def is_over(self) -> bool:
+        """Whether this process wants to stop."""
+        return bool(self.reason())
+
+    def reason(self) -> str:
+        """Why this process wants to stop; nothing if it does not."""
+        if self.noted:
+            return self.noted[0]
+        return self.name if time.time() >= self.at else ""

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
+import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 BAR_WIDTH = 24
@@ -27,7 +30,8 @@ def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
 class Screen:
     """Lines on a stream; on a terminal of some columns also a bar: tqdm's where it is installed.
 
-    Without a stream nothing is said, which is how every rank but 0 reports.
+    Without a stream nothing is said, which is how every rank but 0 reports. One that can no longer
+    be written to, such as a pipe whose reader has left, ends no training either.
     """
 
     def __init__(self, stream: TextIO | None, columns: int | None = None) -> None:
@@ -43,29 +47,47 @@ class Screen:
         # A log in the C locale takes no "é", and a run should not end over that.
         encoding = self.stream.encoding or "ascii"
         text = text.encode(encoding, errors="replace").decode(encoding)
-        if self.bar is not None:
-            self.bar.clear()
-        print(text, file=self.stream, flush=True)
+        with self._on_stream():
+            if self.bar is not None:
+                self.bar.clear()
+            print(text, file=self.stream, flush=True)
 
     def progress(self, step: int, steps: int, note: str = "") -> None:
         """Step ``step`` of ``steps`` is done; a log has a line for it only if there is a note."""
         if self.columns is not None and self.stream is not None:
-            if self.bar is None:
-                place = self.stream, self.columns
-                self.bar = _tqdm(*place, step, steps) or PlainBar(*place, step, steps)
-            self.note = note or self.note
-            self.bar.set_postfix_str(self.note, refresh=False)
-            self.bar.update(step - self.bar.n)
-            if note:
-                self.bar.refresh()
+            with self._on_stream():
+                if self.bar is None:
+                    place = self.stream, self.columns
+                    self.bar = _tqdm(*place, step, steps) or PlainBar(*place, step, steps)
+                self.note = note or self.note
+                self.bar.set_postfix_str(self.note, refresh=False)
+                self.bar.update(step - self.bar.n)
+                if note:
+                    self.bar.refresh()
         elif note:
             self.line(f"step {step:>{len(str(steps))}}/{steps}  {note}")
 
     def close(self) -> None:
         """No more bar."""
         if self.bar is not None:
-            self.bar.close()
+            with self._on_stream():
+                self.bar.close()
             self.bar = None
+
+    @contextmanager
+    def _on_stream(self) -> Iterator[None]:
+        """Write in here; where that fails, it is said once, and nothing is written any more."""
+        try:
+            yield
+        except OSError as error:
+            assert self.stream is not None
+            # What the stream still holds goes nowhere, or its last flush would fail as well.
+            with open(os.devnull, "w", encoding="ascii") as nowhere:
+                os.dup2(nowhere.fileno(), self.stream.fileno())
+            self.stream = self.bar = None
+            sys.stderr.write(
+                f"train: cannot write to stdout: {error.strerror}; the run goes on without it\n"
+            )
 
 
 def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:

@@ -13,8 +13,9 @@ except FileNotFoundError:
 from collections.abc import Sequence
 from typing import NoReturn
 
-from spawnlaunch.bench.flags import NAME, BenchRequest, parse
-from spawnlaunch.binding import warnings
+from spawnlaunch.bench.command_line import NAME
+from spawnlaunch.bench.flags import BenchRequest, parse
+from spawnlaunch.binding import report
 from spawnlaunch.errors import UsageError
 from spawnlaunch.printing import print_error, print_page
 from spawnlaunch.world import managers
@@ -39,7 +40,7 @@ def main() -> int:
         if options.compare or options.show:
             return _look_back(options)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
-            from spawnlaunch.bench.rounds import run
+            from spawnlaunch.bench.run import run
 
             return run(options, os.environ)
     except UsageError as error:
@@ -74,7 +75,7 @@ def _launch(options: BenchRequest, argv: Sequence[str]) -> NoReturn:
 
 def _refuse_hazards() -> None:
     """Raises UsageError where OpenMP has taken the CPUs away before an arm could give any."""
-    if hazards := warnings.openmp_hazards(os.environ):
+    if hazards := report.openmp_hazards(os.environ):
         raise UsageError(f"{hazards[0]}; so all arms would sit there")
 
 
@@ -95,7 +96,7 @@ def _look_back(options: BenchRequest) -> int:
         from spawnlaunch.bench.advice import advise, print_pick
 
         return print_pick(advise(shown, options.chosen))
-    return print_page("\n".join(table.page(shown, options.chosen)), NAME)
+    return print_page("\n".join(table.page(shown, options.chosen, with_costs=options.why)), NAME)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,8 @@ its log ratios to the default is above 0 for sure, and if it is for sure in none
 MARGIN or more. `for sure` is by the intervals of the page, which hold together; that of the mean
 has the squares of their distances added (Zou and Donner, Statistics in Medicine 27, 2008). Among
 several such arms it is the one with the best mean. An arm that the page shows to be worse by more
-than MARGIN in a workload that does not count is not advised either. Controls never are.
+than MARGIN in a workload that does not count is not advised either. Controls never are, nor arms
+that have more than flags of the launcher, which --pick could not print.
 
 The default is kept for sure if no other arm's mean can be better by DELTA, or if it may not be
 advised. Otherwise it is undecided, and the default is kept for want of knowledge.
@@ -16,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spawnlaunch.bench.arms import AUTO, CONTROLS
-from spawnlaunch.bench.flags import NAME
+from spawnlaunch.bench.command_line import NAME
 from spawnlaunch.bench.result import Result, Row, headline, rows
 from spawnlaunch.bench.stats import BETTER, DELTA, EQUAL, UNDECIDED, WORSE, Comparison, turned
 from spawnlaunch.bench.workloads import WEIGHTS
@@ -104,15 +105,14 @@ def advise(result: Result, chosen: Sequence[str] = ()) -> Advice:
     names = [arm.name for arm in result.arms]
     measured = [each.workload.name for each in result.measured]
     counts = weights(measured, chosen)
-    if refusal := _refusal(result, compared, [name for name in counts if name not in measured]):
+    if refusal := _refusal(result, compared, _missing(result, counts)):
         is_sure = len(names) == 1 and bool(result.left_out)  # all arms are one on this machine
         return Advice("", "", is_sure, counts, refusal)
     default = AUTO if AUTO in names else names[0]  # by which auto was left out as the same
-    candidates = [
-        candidate(name, _by_workload(compared, name, default), counts)
-        for name in names
-        if name not in (*CONTROLS, default)
-    ]
+    its = {name: _by_workload(compared, name, default) for name in names}
+    by_flags = [arm.name for arm in result.arms if not arm.beside and arm.name not in CONTROLS]
+    whole = [n for n in by_flags if n != default and its[n].keys() >= counts.keys()]
+    candidates = [candidate(name, its[name], counts) for name in whole]
     best = choose(candidates)
     if best is not None:
         flags = next(arm.flag for arm in result.arms if arm.name == best.arm)
@@ -134,6 +134,8 @@ def print_pick(found: Advice) -> int:
 
 def _refusal(result: Result, compared: Sequence[Row], missing: Sequence[str]) -> str:
     names = [arm.name for arm in result.arms]
+    if result.about.get("counts"):
+        return "none: numbers of workers were compared, and no bindings"
     if len(names) < 2:
         return "nothing to advise: there is one arm"
     if missing:
@@ -143,6 +145,13 @@ def _refusal(result: Result, compared: Sequence[Row], missing: Sequence[str]) ->
     if AUTO not in names and AUTO not in result.left_out:
         return f"no advice: {AUTO}, the default, was not measured; add it to --arms"
     return ""
+
+
+def _missing(result: Result, counts: Mapping[str, float]) -> list[str]:
+    """Workloads that count, of which there is no round of the default."""
+    default = AUTO if AUTO in (arm.name for arm in result.arms) else result.against
+    there = [m.workload.name for m in result.measured if m.rounds and default in m.there]
+    return [name for name in counts if name not in there]
 
 
 def _by_workload(compared: Sequence[Row], arm: str, default: str) -> dict[str, Comparison]:

@@ -7,8 +7,14 @@ far        spread as `auto`, with each rank on the CPUs of another, away from it
 packed     all ranks on one domain, as under a bad default: the smallest of NUMA node, L3 group
            and core that is the first of several
 auto, ...  the policies of --bind, by name
+as-many    `auto` with as many threads as `unpinned`, where these are others: what it differs by
+           from `unpinned` is due to the binding, and from `auto` to the threads
+nic-near, nic-far   `auto`, with NCCL on the network adapter next to the rank's device, or on the
+           farthest one
+others     flags of the launcher (own_arms)
 """
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -16,17 +22,63 @@ from spawnlaunch import cpuset, values
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import Node
+from spawnlaunch.node import Device, Nic, Node
 
 UNPINNED, CONTROL, FAR, PACKED, AUTO = "unpinned", "control", "far", "packed", values.AUTO
+AS_MANY, NIC_NEAR, NIC_FAR = "as-many", "nic-near", "nic-far"
 POLICIES = {
     UNPINNED: values.NONE,
     CONTROL: values.NONE,
     **{name: name for name in values.NAMES if name != values.NONE},
 }
-NAMES = (UNPINNED, CONTROL, FAR, PACKED, *(name for name in POLICIES if name in values.NAMES))
-CONTROLS = (CONTROL, FAR, PACKED)  # measured for comparison, and never advised
-DEFAULT = (UNPINNED, FAR, PACKED, AUTO)
+BINDS = tuple(name for name in POLICIES if name in values.NAMES)
+NAMES = (UNPINNED, CONTROL, FAR, PACKED, *BINDS, AS_MANY, NIC_NEAR, NIC_FAR)
+CONTROLS = (CONTROL, FAR, PACKED, AS_MANY)  # measured for comparison, and never advised
+DEFAULT = (UNPINNED, FAR, PACKED, AUTO, AS_MANY)
+TOGETHER = (FAR, PACKED)  # planned for all ranks of a node by one that knows them all
+LOADER_WORKERS = 8  # at most, unless an arm says how many
+
+
+class ArmRequest(NamedTuple):
+    """An arm as it was asked for."""
+
+    name: str
+    flags: tuple[str, ...] = ()  # of the launcher
+    environ: tuple[tuple[str, str], ...] = ()  # variables that every rank is given
+    loader_workers: int | None = None  # of each rank; None: as many as threads, at most 8
+    local_size: int | None = None  # ranks of a node that take part; None: all of them
+
+    @property
+    def is_special(self) -> bool:
+        """Whether it is planned here, and not by flags."""
+        return self.name in NAMES and self.name not in POLICIES
+
+    def typed(self, bindings: Sequence[Binding]) -> str:
+        """The launcher's flags for it; for `far` and `packed`, the CPUs of each rank."""
+        if self.name in (FAR, PACKED):
+            cpus = ":".join(cpuset.format(binding.cpus) for binding in bindings)
+            return f"--bind {cpus}"
+        return shlex.join(self.flags)
+
+    @property
+    def beside(self) -> str:
+        """What it has beside flags of the launcher; "" for nothing."""
+        workers = self.loader_workers
+        words = [f"{name}={value}" for name, value in self.environ]
+        words += [] if workers is None else [f"num_workers={workers}"]
+        words += ["NCCL_IB_HCA"] if self.name in (NIC_NEAR, NIC_FAR) else []
+        return " ".join(words)
+
+
+def request_of(name: str) -> ArmRequest:
+    """One of NAMES."""
+    policy = POLICIES.get(name, AUTO)
+    return ArmRequest(name, ("--bind", policy))
+
+
+def of_size(local_size: int) -> ArmRequest:
+    """As many ranks of each node, bound as by default."""
+    return ArmRequest(str(local_size), ("--bind", AUTO), local_size=local_size)
 
 
 class Planned(NamedTuple):
@@ -34,13 +86,6 @@ class Planned(NamedTuple):
 
     bindings: tuple[Binding, ...]  # of the local ranks that are planned, in their order
     missing: str = ""  # why there are none
-
-
-def flag(name: str, bindings: Sequence[Binding]) -> str:
-    """What to type for an arm; for those that are no policy, the CPUs of each rank."""
-    if name in POLICIES:
-        return f"--bind {POLICIES[name]}"
-    return f"--bind {':'.join(cpuset.format(binding.cpus) for binding in bindings)}"
 
 
 def far(node: Node, best: Sequence[Binding]) -> Planned:
@@ -66,11 +111,11 @@ def _moved(node: Node, best: Sequence[Binding], by: int) -> tuple[Binding, ...]:
 
 def _locality(node: Node, own: Binding, cpus: CpuSet) -> str:
     """Of these CPUs to the rank's device."""
-    return plan.locality(node, own.device, own.locality != plan.UNKNOWN, cpus)
+    return plan.locality(node, own.device, own.locality != plan.UNTOLD, cpus)
 
 
 def _remote(bindings: Iterable[Binding]) -> int:
-    return sum(1 for binding in bindings if binding.locality == plan.REMOTE)
+    return sum(1 for binding in bindings if binding.locality == plan.FAR)
 
 
 def _way(node: Node, bindings: Sequence[Binding]) -> int:
@@ -114,43 +159,91 @@ def _first_domain(node: Node, allowed: CpuSet) -> CpuSet | None:
     return None
 
 
+Plan = Callable[[ArmRequest], tuple[Binding, ...]]
+
+
 def on_node(
-    node: Node,
-    allowed: CpuSet,
-    names: Sequence[str],
-    planned: Callable[[str], tuple[Binding, ...]],
+    node: Node, allowed: CpuSet, asked: Sequence[ArmRequest], planned: Plan
 ) -> dict[str, Planned]:
-    """The bindings of all ranks of a node under each arm; `planned` makes the plan of a policy."""
-    made: dict[str, Planned] = {}
-    for name in names:
-        if name == FAR:
-            made[name] = far(node, planned(AUTO))
-        elif name == PACKED:
-            made[name] = packed(node, planned(AUTO), allowed)
-        else:
-            made[name] = Planned(planned(POLICIES[name]))
-    return made
+    """The bindings of all ranks of a node under each arm; `planned` goes by the flags of one."""
+    return {arm.name: _on_node(node, allowed, arm, planned) for arm in asked}
+
+
+def _on_node(node: Node, allowed: CpuSet, arm: ArmRequest, planned: Plan) -> Planned:
+    best = planned(arm)
+    if arm.name == FAR:
+        return far(node, best)
+    if arm.name == PACKED:
+        return packed(node, best, allowed)
+    if arm.name == AS_MANY:
+        return Planned(as_many(best, planned(request_of(UNPINNED))))
+    if arm.name in (NIC_NEAR, NIC_FAR) and not any(nic_of(node, arm.name, each) for each in best):
+        return Planned((), "no InfiniBand adapter is known beside a device")
+    return Planned(best)
+
+
+def as_many(best: Sequence[Binding], unpinned: Sequence[Binding]) -> tuple[Binding, ...]:
+    """The bindings of `auto` with the threads of `unpinned`."""
+    pairs = zip(best, unpinned, strict=True)
+    return tuple(own._replace(threads=other.threads) for own, other in pairs)
+
+
+def nic_of(node: Node, name: str, binding: Binding) -> str:
+    """The adapter of `nic-near` or `nic-far` for a rank, as NCCL_IB_HCA names it; "" for none.
+
+    Names such as mlx5_0 are those of the kernel's InfiniBand devices; an adapter that has another
+    kind of driver is not NCCL's to choose.
+    """
+    if binding.device is None or name not in (NIC_NEAR, NIC_FAR):
+        return ""
+    home = node.devices[binding.device]
+    known = [nic for nic in node.nics if "_" in nic.name and ":" not in nic.name]
+    by_way = sorted(known, key=lambda nic: _way_to(node, home, nic))
+    return (by_way[0] if name == NIC_NEAR else by_way[-1]).name if by_way else ""
+
+
+def nearest_nic(node: Node, number: int) -> str:
+    """The network adapter next to a device; "" where none is known."""
+    home = node.devices[number]
+    return min(node.nics, key=lambda nic: _way_to(node, home, nic)).name if node.nics else ""
+
+
+def _way_to(node: Node, device: Device, nic: Nic) -> tuple[bool, int]:
+    """Whether they hang on other CPUs, and the distance of their NUMA nodes."""
+    apart = device.local_cpus is None or device.local_cpus != nic.local_cpus
+    ways = {(each.id, other): way for each in node.numa for other, way in each.distances}
+    if device.numa is None or nic.numa is None:
+        return apart, 1000
+    return apart, ways.get((device.numa, nic.numa), 10 if device.numa == nic.numa else 1000)
 
 
 class Effect(NamedTuple):
     """What an arm does to a rank: two arms with equal effects on all ranks are one."""
 
     cpus: str
-    memory_nodes: str  # empty where there is no choice
+    memory: str  # how from which nodes; empty where there is no choice
     threads: int
+    loader_workers: int
+    local_size: int | None
+    environ: tuple[tuple[str, str], ...]
 
 
-def effect(node: Node, binding: Binding, allowed: CpuSet) -> Effect:
+def effect(node: Node, binding: Binding, allowed: CpuSet, arm: ArmRequest) -> Effect:
     """Not bound is the same as bound to all that is allowed."""
-    choice = len(node.memory_nodes) > 1
+    nodes = binding.memory_nodes
+    choice = len(node.memory_nodes) > 1 and binding.mem_bind != values.NO_MEM
+    nic = nic_of(node, arm.name, binding)
     return Effect(
         cpuset.format(binding.cpus or allowed),
-        cpuset.format(binding.memory_nodes) if choice else "",
+        f"{binding.mem_bind} {cpuset.format(nodes)}" if choice and nodes else "",
         binding.threads,
+        arm.loader_workers or min(binding.threads, LOADER_WORKERS),
+        arm.local_size,
+        (*arm.environ, *((("NCCL_IB_HCA", nic),) if nic else ())),
     )
 
 
-def left_out(effects: Mapping[str, Sequence[Effect | str]]) -> dict[str, str]:
+def left_out(effects: Mapping[str, Sequence[Effect | str | None]]) -> dict[str, str]:
     """The arms that are not measured, and why.
 
     `effects` has for each arm, in the order of the arms, what it does to each rank of the job, or
@@ -158,7 +251,7 @@ def left_out(effects: Mapping[str, Sequence[Effect | str]]) -> dict[str, str]:
     or else the launcher's default.
     """
     out: dict[str, str] = {}
-    kept: dict[str, Sequence[Effect | str]] = {}
+    kept: dict[str, Sequence[Effect | str | None]] = {}
     first = next(iter(effects))
     for name in sorted(effects, key=lambda name: (name != first, name != AUTO)):
         ranks = effects[name]

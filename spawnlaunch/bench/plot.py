@@ -1,4 +1,4 @@
-"""A result as a picture: samples by arm and rank, and under them the node with the bindings.
+"""A result as a picture: samples by arm and rank, the node with the bindings, and the ratios.
 
 It has to read in black and white: ranks are told apart by their place and their number, never by
 colour. A rank's samples are a thin line from least to most, a thick one between the quartiles, and
@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from spawnlaunch.bench import forest
 from spawnlaunch.bench.result import Measured, Result
 from spawnlaunch.binding.picture import LEGEND
 from spawnlaunch.errors import UsageError
@@ -41,7 +42,9 @@ def draw(result: Result, path: str) -> None:
     drawings = _drawings(result)
     rows = -(-len(panels) // COLUMNS)
     lines = [max((text.count("\n") + 3 for _, text in pair), default=0) for pair in drawings]
+    ratios = forest.to_draw(result)
     heights = [*([PANEL_INCHES[1]] * rows), *(LINE_INCHES * count for count in lines)]
+    heights += [forest.inches(ratios)] if ratios else []
     figure_class = importlib.import_module("matplotlib.figure").Figure
     figure: Any = figure_class(
         figsize=(COLUMNS * PANEL_INCHES[0], sum(heights) + MARGIN_INCHES), layout="constrained"
@@ -52,6 +55,8 @@ def draw(result: Result, path: str) -> None:
     for row, pair in enumerate(drawings):
         for column, (name, text) in enumerate(pair):
             _drawing(figure.add_subplot(grid[rows + row, column]), name, text)
+    if ratios:
+        forest.draw(figure.add_subplot(grid[len(heights) - 1, :]), ratios)
     figure.suptitle(_heading(result), fontsize=9)
     figure.supxlabel("\n".join((KEY, *LEGEND)), fontsize=8, x=0.02, ha="left")
     try:
@@ -71,13 +76,15 @@ def _heading(result: Result) -> str:
 def _panel(axes: Any, result: Result, measured: Measured, series: str) -> None:
     """The samples of one series, a group for each arm and a place in it for each rank."""
     workload, samples = measured.workload, measured.series[series]
-    names = [arm.name for arm in result.arms]
-    ranks = len(result.arms[0].ranks)
+    names = measured.there
+    ranks = max(len(arm.ranks) for arm in result.arms)
     width = ranks + GAP
     for group, name in enumerate(names):
         for rank in range(ranks):
             at = group * width + rank
-            values = [each[rank] for each in samples[name] if each[rank] is not None]
+            values = [
+                each[rank] for each in samples[name] if rank < len(each) and each[rank] is not None
+            ]
             if values:
                 _spread(axes, at, np.array(values))
             if ranks <= NUMBERED:

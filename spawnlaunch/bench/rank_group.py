@@ -66,7 +66,7 @@ class RankGroup:
 
     def report_failure(self) -> None:
         """Tell those who wait for their sample that it will not be complete."""
-        self._store.set(FAILED, "")
+        self._store.set(f"{FAILED}/{self.count}", "")
 
     def report_death(self) -> None:
         """Tell the others not to wait for this rank any more: where nobody watches it, they would.
@@ -77,8 +77,8 @@ class RankGroup:
             self._store.set(DIED, "")
 
     def has_failed(self) -> bool:
-        """Whether a rank reported a failure."""
-        return bool(self._store.check([FAILED]))
+        """Whether a rank reported that this sample failed; all ranks count alike."""
+        return bool(self._store.check([f"{FAILED}/{self.count}"]))
 
     def _key(self, what: str) -> str:
         self.count += 1

@@ -1,18 +1,18 @@
-"""Everything that was measured: what --json writes, and --show and --compare read."""
+"""Everything that was measured: what --show and --compare read from the file of a bench."""
 
-import json
 import math
 import os
+from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-from spawnlaunch.bench import stats
+from spawnlaunch.bench import record, stats
+from spawnlaunch.bench.effort import Effort
+from spawnlaunch.bench.record import FORMAT, Recorder, Taken, series_of, taken_of
 from spawnlaunch.bench.stats import Comparison
 from spawnlaunch.bench.workloads import Workload
 from spawnlaunch.errors import UsageError
 
-FORMAT = 3
 MEAN = "geometric mean"  # the series that sums up several
 
 # For each arm, for each round, the value of each rank; None: the rank printed no metric.
@@ -38,19 +38,53 @@ class Arm(NamedTuple):
     name: str
     flag: str  # what to type for it, as on the node of rank 0
     ranks: tuple[BoundRank, ...]  # in their order
+    beside: str = ""  # what it has that no flag of the launcher gives; then it is not advised
 
 
 class Measured(NamedTuple):
-    """A workload and its samples, by the name of the series; a single series has the name ""."""
+    """A workload and its samples."""
 
     workload: Workload
-    series: dict[str, Samples]
+    names: tuple[str, ...]  # of the arms
+    taken: Sequence[Taken]  # in the order of time
     error: float  # with which probability its table may claim a difference where there is none
+    is_ended: bool = True  # False: the bench was interrupted in it
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The arms that failed in it, and why."""
+        return {each.arm: each.error for each in self.taken if each.error}
+
+    @property
+    def there(self) -> list[str]:
+        """The arms that did not fail."""
+        return [name for name in self.names if name not in self.failed]
+
+    @property
+    def series(self) -> dict[str, Samples]:
+        """The samples that count, by the name of the series; a single series has the name ""."""
+        return series_of([each for each in self.taken if each.counts], self.there)
 
     @property
     def rounds(self) -> int:
         """How many were counted."""
-        return len(next(iter(next(iter(self.series.values())).values())))
+        return next((len(its) for arms in self.series.values() for its in arms.values()), 0)
+
+    @property
+    def taken_again(self) -> Counter[str]:
+        """What disturbed samples that were then taken again, and how many."""
+        return Counter(each.mark for each in self.taken if each.mark and not each.counts)
+
+    @property
+    def disturbed(self) -> Counter[str]:
+        """What disturbed samples that count nevertheless, and how many."""
+        return Counter(each.mark for each in self.taken if each.mark and each.counts)
+
+    def efforts(self, arm: str) -> list[list[Effort]]:
+        """What the samples of an arm that count cost each rank, for all rounds."""
+        counted = [each.efforts for each in self.taken if each.arm == arm and each.counts]
+        ranks = max(map(len, counted), default=0)
+        return [[its[r] for its in counted if r < len(its) and its[r]] for r in range(ranks)]  # type: ignore[misc]
 
 
 class Result(NamedTuple):
@@ -88,7 +122,7 @@ def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
     """By series and arm the rounds' values; of several series their geometric mean comes last."""
     higher = measured.workload.higher_is_better
     each = {name: slowest(samples, higher) for name, samples in measured.series.items()}
-    if len(each) > 1:
+    if len(each) > 1 and measured.rounds:
         arms = next(iter(each.values()))
         each[MEAN] = {
             arm: stats.geometric_means([series[arm] for series in each.values()]) for arm in arms
@@ -103,12 +137,13 @@ def rows(result: Result) -> list[Row]:
 
 def rows_of(measured: Measured, result: Result) -> list[Row]:
     """The comparisons of one workload."""
-    compared = pairs([arm.name for arm in result.arms], result.against)
+    compared = pairs(measured.there, result.against)
     higher = measured.workload.higher_is_better
     found = []
-    for series, values in summed_up(measured).items():
+    summed = summed_up(measured)
+    for series, values in summed.items():
         logs = [stats.log_ratios(values[arm], values[other], higher) for arm, other in compared]
-        if series == MEAN or len(measured.series) == 1:
+        if series == MEAN or len(summed) == 1:
             verdicts = stats.judge(logs, measured.error)
         else:
             level = measured.error / max(1, len(compared))
@@ -122,7 +157,7 @@ def rows_of(measured: Measured, result: Result) -> list[Row]:
 
 def pairs(arms: Sequence[str], against: str) -> list[tuple[str, str]]:
     """The arms that are compared: each with that one, and then with `auto`, the default."""
-    found = [(arm, against) for arm in arms if arm != against]
+    found = [(arm, against) for arm in arms if arm != against and against in arms]
     if "auto" in arms and against != "auto":
         found += [(arm, "auto") for arm in arms if arm not in ("auto", against)]
     return found
@@ -133,30 +168,36 @@ def headline(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if row.comparison.verdict]
 
 
-def write(result: Result, path: str, **more: object) -> None:
-    """As JSON, with the comparisons, and `more`, for whoever reads it; raises UsageError."""
-    text = json.dumps(
-        {
-            "format": FORMAT,
-            **result._asdict(),
-            "arms": [
-                {**arm._asdict(), "ranks": [s._asdict() for s in arm.ranks]} for arm in result.arms
-            ],
-            "measured": [
-                {**each._asdict(), "workload": each.workload._asdict()} for each in result.measured
-            ],
-            "comparisons": [
-                {**row._asdict(), "comparison": _finite(row.comparison)} for row in rows(result)
-            ],
-            **more,
-        },
-        indent=1,
-        allow_nan=False,
-    )
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; type another name") from None
+def head(result: Result) -> dict[str, Any]:
+    """All that is known before anything is measured."""
+    return {
+        "format": FORMAT,
+        **{name: value for name, value in result._asdict().items() if name != "measured"},
+        "arms": [
+            {**arm._asdict(), "ranks": [s._asdict() for s in arm.ranks]} for arm in result.arms
+        ],
+    }
+
+
+def end_of(measured: Measured) -> dict[str, Any]:
+    """That a workload is done."""
+    return {"workload": measured.workload.name, "error": measured.error}
+
+
+def found(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
+    """What the samples say, for whoever reads the file."""
+    compared = [{**row._asdict(), "comparison": _finite(row.comparison)} for row in rows(result)]
+    return {"comparisons": compared, "advice": advice}
+
+
+def write(result: Result, path: str) -> None:
+    """All of a result at once. Raises UsageError."""
+    file = Recorder(path)
+    file.write(record.BENCH, head(result))
+    for measured in result.measured:
+        for taken in measured.taken:
+            file.take(taken)
+        file.write(record.ENDED, end_of(measured))
 
 
 def _finite(comparison: Comparison) -> dict[str, Any]:
@@ -179,22 +220,43 @@ def check_writable(path: str) -> None:
 
 
 def read(path: str) -> Result:
-    """What `write` wrote. Raises UsageError."""
+    """What a file says. Raises UsageError."""
     try:
-        said = json.loads(Path(path).read_text(encoding="utf-8"))
-        if said["format"] != FORMAT:
+        said = list(record.lines(path))
+        kind, first = said[0]
+        if kind != record.BENCH or first["format"] != FORMAT:
             raise KeyError("format")
         arms = [
-            Arm(arm["name"], arm["flag"], tuple(BoundRank(**rank) for rank in arm["ranks"]))
-            for arm in said["arms"]
+            Arm(**{**arm, "ranks": tuple(BoundRank(**rank) for rank in arm["ranks"])})
+            for arm in first["arms"]
         ]
-        measured = [
-            Measured(Workload(**each["workload"]), each["series"], float(each["error"]))
-            for each in said["measured"]
-        ]
-        kept = {name: said[name] for name in Result._fields}
-        return Result(**{**kept, "arms": arms, "measured": measured})
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        kept = {name: first[name] for name in Result._fields if name not in ("arms", "measured")}
+        result = Result(**kept, arms=arms, measured=[])
+        taken = [taken_of(each) for kind, each in said if kind == record.SAMPLE]
+        ended = {each["workload"]: each["error"] for kind, each in said if kind == record.ENDED}
+        resumed = [each for kind, each in said if kind == record.RESUMED]
+        result.about["resumed"] = resumed
+        return result._replace(measured=_measured(result, taken, ended))
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise UsageError(
             f"{path} is not what --json of this version writes ({error!r}); measure again"
         ) from None
+
+
+def _measured(result: Result, taken: Sequence[Taken], ended: dict[str, float]) -> list[Measured]:
+    """The workloads of which there are samples.
+
+    One that was interrupted is judged with all the error that no look has had: when a bench is
+    interrupted does not depend on who is better.
+    """
+    names = tuple(arm.name for arm in result.arms)
+    workloads = [Workload(**each) for each in result.about["workloads"]]
+    found = []
+    for workload in workloads:
+        its = [each for each in taken if each.workload == workload.name]
+        done = Measured(workload, names, its, ended.get(workload.name, 0.0), workload.name in ended)
+        if not done.is_ended:
+            done = done._replace(error=stats.error_of_look(done.rounds, True) / len(workloads))
+        if its:
+            found.append(done)
+    return found

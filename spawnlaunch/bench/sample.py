@@ -18,6 +18,7 @@ import contextlib
 import json
 import math
 import os
+import resource
 import select
 import signal
 import tempfile
@@ -26,8 +27,13 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, NoReturn
 
+from spawnlaunch import cpuset
+from spawnlaunch.bench import effort
+from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.apply import Binding
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import sysfs
 from spawnlaunch.run import kernel
 from spawnlaunch.run.preload import libraries
 
@@ -49,6 +55,15 @@ class Sample(NamedTuple):
 
     values: dict[str, Any]  # numbers above 0
     error: str = ""
+    effort: Effort | None = None  # what it cost; None: nobody looked
+
+
+class Ended(NamedTuple):
+    """How a child ended."""
+
+    status: int  # negative for a signal
+    schedstat: str  # of its first thread
+    used: resource.struct_rusage  # of all of its threads, and of its children
 
 
 def fork(binding: Binding, run: Callable[[], NoReturn]) -> int:
@@ -59,6 +74,8 @@ def fork(binding: Binding, run: Callable[[], NoReturn]) -> int:
         try:
             kernel.die_with_parent(parent)
             os.setpgid(0, 0)
+            for signum in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(signum, signal.SIG_DFL)
             _bind(binding)
             run()
         except BaseException:
@@ -76,16 +93,23 @@ def _bind(binding: Binding) -> None:
 
 
 def of_workload(
-    binding: Binding, measure: Callable[[], dict[str, Any]], stopped: Stopped
+    binding: Binding,
+    measure: Callable[[Watch], dict[str, Any]],
+    stopped: Stopped,
+    allowed: CpuSet = cpuset.EMPTY,
 ) -> Sample:
-    """What a child with this binding measures, or finds out; it goes through JSON."""
+    """What a child with this binding measures, or finds out; it goes through JSON.
+
+    `allowed` are the CPUs that ranks of this node may use.
+    """
     reading, writing = os.pipe()
 
     def run() -> NoReturn:
         os.environ["OMP_NUM_THREADS"] = str(binding.threads)
         libraries.set_threads(binding.threads)
+        watch = Watch(binding.cpus or allowed, allowed)
         try:
-            said = json.dumps({"values": measure()})
+            said = json.dumps({"values": measure(watch), "effort": effort.kept(watch.effort)})
         except Exception:
             said = json.dumps({"error": traceback.format_exc()[-TAIL_CHARS:]})
         os.write(writing, said.encode())  # less than a pipe holds: nobody reads yet
@@ -93,22 +117,18 @@ def of_workload(
 
     pid = fork(binding, run)
     os.close(writing)
-    status = wait(pid, stopped)
-    if status is None:
+    ended = wait(pid, stopped)
+    if ended is None:
         os.close(reading)
         return Sample({}, STOPPED)
     with open(reading, "rb") as pipe:
         said = pipe.read()
     if not said:
-        return Sample({}, f"the process of the sample ended with {describe(status)}")
-    return Sample(**{"values": {}, **json.loads(said)})
-
-
-def command_environment(binding: Binding, port: int, environ: Environ) -> dict[str, str]:
-    """That of the rank, with a port of the sample's own: the bench listens on the rank's."""
-    own = {"MASTER_PORT": port, "OMP_NUM_THREADS": binding.threads}
-    own |= {"TORCHELASTIC_USE_AGENT_STORE": False}
-    return {**environ, **{name: str(value) for name, value in own.items()}}
+        return Sample({}, f"the process of the sample ended with {describe(ended.status)}")
+    found = json.loads(said)
+    if "error" in found:
+        return Sample({}, found["error"])
+    return Sample(found["values"], "", effort.read(found["effort"]))
 
 
 def of_command(
@@ -117,23 +137,26 @@ def of_command(
     environ: Environ,
     metric: str | None,
     stopped: Stopped,
+    allowed: CpuSet = cpuset.EMPTY,
 ) -> Sample:
     """Run the command to its end. A rank that prints no metric has no value."""
+    before = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
     with tempfile.TemporaryFile() as output:
         began = time.perf_counter()
         pid = fork(binding, lambda: _become(words, environ, output))
-        status = wait(pid, stopped)
+        ended = wait(pid, stopped)
         took_s = time.perf_counter() - began
         output.seek(0)
         said = output.read().decode(errors="replace")
-    if status is None:
+    if ended is None:
         return Sample({}, STOPPED)
-    if status != 0:
-        return Sample({}, f"{words[0]} ended with {describe(status)}:\n{said[-TAIL_CHARS:]}")
-    if metric is None:
-        return Sample({"": took_s})
-    value = last_number(said, metric)
-    return Sample({} if value is None else {"": value})
+    if ended.status != 0:
+        how = describe(ended.status)
+        return Sample({}, f"{words[0]} ended with {how}:\n{said[-TAIL_CHARS:]}")
+    after = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
+    cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)
+    value = took_s if metric is None else last_number(said, metric)
+    return Sample({} if value is None else {"": value}, "", cost)
 
 
 def _become(words: Sequence[str], environ: Environ, output: IO[bytes]) -> NoReturn:
@@ -156,8 +179,8 @@ def last_number(said: str, key: str) -> float | None:
     return None
 
 
-def wait(pid: int, stopped: Stopped) -> int | None:
-    """The exit status of a child, negative for a signal; None: it was killed as `stopped` said."""
+def wait(pid: int, stopped: Stopped) -> Ended | None:
+    """How a child ended; None: it was killed as `stopped` said."""
     pidfd, killed = kernel.open_pidfd(pid), False
     try:
         while True:
@@ -165,9 +188,10 @@ def wait(pid: int, stopped: Stopped) -> int | None:
                 time.sleep(POLL_S)
             else:
                 select.select([pidfd], [], [], LOOK_AGAIN_S)
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                return None if killed else os.waitstatus_to_exitcode(status)
+            if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+                schedstat = sysfs.text(f"/proc/{pid}/schedstat") or ""  # which its reaping removes
+                _, status, used = os.wait4(pid, 0)
+                return None if killed else Ended(os.waitstatus_to_exitcode(status), schedstat, used)
             if stopped():
                 killed = True
                 with contextlib.suppress(ProcessLookupError):

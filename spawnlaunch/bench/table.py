@@ -1,24 +1,40 @@
 """What a person reads: the arms, a table for each workload, and the advice. Pure."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from spawnlaunch import cpuset
+from spawnlaunch.bench import scaling
 from spawnlaunch.bench.advice import advise, weighted
 from spawnlaunch.bench.arms import CONTROLS
-from spawnlaunch.bench.result import Arm, Measured, Result, Row, pairs, rows_of, summed_up
+from spawnlaunch.bench.result import (
+    Arm,
+    Measured,
+    Result,
+    Row,
+    headline,
+    pairs,
+    rows_of,
+    summed_up,
+)
 from spawnlaunch.bench.stats import (
+    BETTER,
     DELTA,
     EQUAL,
     UNDECIDED,
+    WORSE,
     Comparison,
     fewest_rounds,
     middle,
 )
+from spawnlaunch.bench.why import cause, costs
 from spawnlaunch.bench.workloads import Workload
 
 CPUS_CHARS = 60
 PAGE_CHARS = 98
-COLUMNS = ("arm", "median", "least to most", "against", "ratio", "interval", "verdict")
+BUSY = 0.5  # load for each CPU
+COLUMNS = ("arm", "threads", "median", "least to most", "against", "ratio", "interval", "verdict")
+COSTS = ("arm", "rank", "waited", "local memory", "migrations/s", "switched away/s", "MHz")
 TOGETHER = "in 19 of 20 benches no verdict of the page is wrong; an interval is what it goes by"
 
 
@@ -34,7 +50,18 @@ def header(result: Result) -> Iterator[str]:
     )
     yield f"{count} on {hosts}{device}; {rounds}, seed {about['seed']}"
     for arm in result.arms:
-        yield f"  {arm.name:12} {_cpus(arm)}{' (a control)' if arm.name in CONTROLS else ''}"
+        more = f", {arm.beside}" if arm.beside else ""
+        yield f"  {arm.name:12} {_cpus(arm)}{more}{' (a control)' if arm.name in CONTROLS else ''}"
+    for node in result.nodes[:1]:
+        busy = node["load"] / max(1, len(cpuset.parse(node["allowed"])))
+        if busy > BUSY:
+            yield f"{node['host']} is busy: load {node['load']:.1f} before the first sample"
+        yield from (f"{device}: next to {nic}" for device, nic in node["nics"].items() if nic)
+    if about.get("matrix"):
+        yield "copies by device and NUMA node"
+        yield from aligned(list(matrix_lines(about["matrix"])))
+    for resumed in about.get("resumed", ()):
+        yield f"gone on with on {', '.join(resumed['hosts'])}, {resumed['date']}"
     for name, why in result.left_out.items():
         yield f"  {name:12} left out: {why}"
     for name, why in result.not_run.items():
@@ -50,14 +77,23 @@ def _cpus(arm: Arm) -> str:
     return textwrap.shorten(text, CPUS_CHARS, placeholder=" ...")
 
 
+def matrix_lines(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Iterator[tuple[str, ...]]:
+    """A row for each device, a column for each NUMA node: `25.1 / 24.8`, to and from it."""
+    homes = list(dict.fromkeys(home for rates in found.values() for home in rates))
+    yield ("GB/s to / from", *(f"numa {home}" for home in homes))
+    for name, rates in found.items():
+        cells = (f"{rates[h][0]:.1f} / {rates[h][1]:.1f}" if h in rates else "" for h in homes)
+        yield (name, *cells)
+
+
 def title(workload: Workload) -> str:
     """The name, and what the numbers are."""
     better = "more" if workload.higher_is_better else "less"
     return f"{workload.name} ({workload.unit} of the slowest rank, {better} is better)"
 
 
-def block(measured: Measured, result: Result) -> Iterator[str]:
-    """The table of one workload."""
+def block(measured: Measured, result: Result, *, with_costs: bool = False) -> Iterator[str]:
+    """The table of one workload; `with_costs` what its samples cost each rank, too."""
     workload = measured.workload
     yield ""
     yield title(workload)
@@ -65,14 +101,23 @@ def block(measured: Measured, result: Result) -> Iterator[str]:
     compared = rows_of(measured, result)
     for series, arms in summed_up(measured).items():
         mine = [row for row in compared if row.series == series]
-        lines = (_lines(arm.name, arms[arm.name], mine) for arm in result.arms)
+        there = [arm for arm in result.arms if arm.name in arms]
+        lines = (_lines(arm, arms[arm.name], mine) for arm in there)
         cells = [COLUMNS, *(line for each in lines for line in each)]
         if series:
             yield f"  {series}"
         yield from aligned(cells)
-    yield f"  {measured.rounds} round{'' if measured.rounds == 1 else 's'}"
+    for name, why in measured.failed.items():
+        yield f"  {name} failed: {textwrap.shorten(why, PAGE_CHARS, placeholder=' ...')}"
+    count = f"{measured.rounds} round{'' if measured.rounds == 1 else 's'}"
+    yield f"  {count}{'' if measured.is_ended else ', and then it was interrupted'}"
+    yield from _disturbances(measured)
+    yield from _explained(measured, compared, result)
+    yield from scaling.lines(measured, compared, result)
+    if with_costs:
+        yield from aligned([COSTS, *_costs(measured)])
     if compared:
-        fewest = fewest_rounds(measured.error / len(pairs(list(arms), result.against)))
+        fewest = fewest_rounds(measured.error / len(pairs(measured.there, result.against)))
         if measured.rounds < fewest:
             yield f"  {fewest} are needed to tell; type --rounds {fewest}, or a larger --budget"
 
@@ -92,12 +137,56 @@ def interval(found: Comparison) -> str:
     return f"{found.low:.3f} to {found.high:.3f}" if found.low else "any"
 
 
-def _lines(name: str, values: Sequence[float], rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+def _explained(measured: Measured, compared: Sequence[Row], result: Result) -> Iterator[str]:
+    """Threads outside their bindings, and the cause that each difference fits."""
+    for arm in result.arms:
+        strayed = [e.strayed for its in measured.efforts(arm.name) for e in its if e.strayed]
+        if strayed:
+            yield f"  {arm.name}: a library moved a thread to CPUs {strayed[0]}, out of its binding"
+    for row in headline(compared):
+        if row.comparison.verdict in (BETTER, WORSE):
+            yield f"  why {row.arm} is {row.comparison.verdict} than {row.against}: " + cause(
+                row, measured, result
+            )
+
+
+def _disturbances(measured: Measured) -> Iterator[str]:
+    """How many samples the machine disturbed."""
+    for what, count in measured.taken_again.items():
+        yield f"  {_samples(count)} {what}, and {'was' if count == 1 else 'were'} taken again"
+    for what, count in measured.disturbed.items():
+        yield f"  {_samples(count)} {what}, and count: this machine is busy"
+
+
+def _costs(measured: Measured) -> Iterator[tuple[str, ...]]:
+    """A line for each arm and rank."""
+    for arm in measured.there:
+        for rank, efforts in enumerate(measured.efforts(arm)):
+            its = costs(efforts)
+            local = "" if its.remote is None else f"{1 - its.remote:.0%}"
+            rates = (its.migrations, its.involuntary, its.mhz)
+            cells = ("" if each is None else f"{each:.1f}" for each in rates)
+            yield (arm, str(rank), f"{its.waited:.0%}", local, *cells)
+
+
+def _samples(count: int) -> str:
+    return "1 sample" if count == 1 else f"{count} samples"
+
+
+def threads(arm: Arm) -> str:
+    """Of each rank, `4`, or `2 to 4`."""
+    counts = sorted({rank.threads for rank in arm.ranks})
+    return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+
+
+def _lines(arm: Arm, values: Sequence[float], rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
     """An arm's values, and a line for each comparison; the first is on the same line."""
+    if not values:
+        return
     spread = f"{short(min(values))} to {short(max(values))}"
-    compared = [_cells(row) for row in rows if row.arm == name] or [("",) * 4]
-    yield (name, short(middle(values)), spread, *compared[0])
-    yield from (("", "", "", *more) for more in compared[1:])
+    compared = [_cells(row) for row in rows if row.arm == arm.name] or [("",) * 4]
+    yield (arm.name, threads(arm), short(middle(values)), spread, *compared[0])
+    yield from (("", "", "", "", *more) for more in compared[1:])
 
 
 def _cells(row: Row) -> tuple[str, ...]:
@@ -145,9 +234,9 @@ def end(result: Result, chosen: Sequence[str]) -> Iterator[str]:
         yield f"advice: {found.text}"
 
 
-def page(result: Result, chosen: Sequence[str] = ()) -> Iterator[str]:
+def page(result: Result, chosen: Sequence[str] = (), *, with_costs: bool = False) -> Iterator[str]:
     """All of it."""
     yield from header(result)
     for measured in result.measured:
-        yield from block(measured, result)
+        yield from block(measured, result, with_costs=with_costs)
     yield from end(result, chosen)

@@ -9,19 +9,24 @@ shows: every task computes the same claims without a word to the others.
 from __future__ import annotations
 
 from spawnlaunch import cpuset
+from spawnlaunch.binding.cores import count_cores
+from spawnlaunch.node.devices import VENDORS
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from spawnlaunch.cpuset import CpuSet
     from spawnlaunch.node import Node
     from spawnlaunch.node.visible import Visible
 
+SLURM_STEP_DEVICES = "SLURM_STEP_GPUS"
+SLURM_MASKS = "SLURM_CPU_BIND_LIST"  # of all tasks of the step on this node, in order
 
-class Task(NamedTuple):
-    """One rank that a resource manager started, among others on this node."""
+
+class TaskView(NamedTuple):
+    """What one task knows: a rank that a resource manager started, among others on this node."""
 
     local_rank: int
     step_devices: tuple[int, ...] | None = None  # Device.number; None: not known
@@ -37,93 +42,136 @@ class Claimant(NamedTuple):
     claim: int | None  # position among all claims; None: nothing next to the device is allowed
 
 
-class Claims:
+class Claims(NamedTuple):
     """The claims of everyone on the node, and the ranks that are planned.
 
     They are collected in the order of the devices, which is the same for every task.
     """
 
-    def __init__(self, node: Node, cpus: CpuSet) -> None:
-        self._node = node
-        self._cpus = cpus  # those that may be used
-        self.cpus: list[CpuSet] = []  # of each claim
-        self.ranks: list[Claimant] = []
-        self.warnings: list[str] = []
+    cpus: list[CpuSet]  # of each claim
+    ranks: list[Claimant]
+    warnings: list[str]
 
-    def of_node(self, visible: Visible, local_size: int) -> None:
-        """Claim for all ranks; rank r uses the r-th visible device, and around again."""
-        device_of = [_device_of(visible, rank) for rank in range(local_size)]
-        by_device = sorted(
-            range(local_size), key=lambda rank: (device_of[rank] is None, device_of[rank] or 0)
-        )  # those with an unknown one last
-        claim_of = {rank: self._claim(device_of[rank]) for rank in by_device}
-        for rank, device in enumerate(device_of):
-            self._plan(rank, device, visible, claim_of[rank])
-        self._warn_if_crowded(local_size, len(visible.devices), True)
 
-    def of_task(self, visible: Visible, local_size: int, task: Task) -> None:
-        """Claim for one task and for its peers among the `local_size` tasks on this node."""
-        rank, own = task.local_rank, _device_of(visible, task.local_rank)
-        if own is None or task.own_mask:
-            everyone = 1 if task.own_mask else local_size
-            made = [self._claim(own) for _ in range(everyone)]
-            self._plan(rank, own, visible, made[rank % everyone])
-            return
-        peers = self._peers(own, task)
-        ranks_on: dict[int, list[int]] = {device: [] for device in peers}
-        # A task that sees all the devices of the step knows that the others do too, and so which
-        # device each of them takes.
-        if set(peers) <= set(visible.devices):
-            for other in range(local_size):
-                device = _device_of(visible, other)
-                if device in ranks_on:
-                    ranks_on[device].append(other)
-        mine: list[int | None] = []
-        for peer in peers:
-            made = [self._claim(peer) for _ in ranks_on[peer] or [rank]]
-            mine = made if peer == own else mine
-        slot = ranks_on[own].index(rank) if rank in ranks_on[own] else 0
-        self._plan(rank, own, visible, mine[slot])
-        self._warn_if_crowded(local_size, len(peers), bool(ranks_on[own]))
-
-    def _claim(self, device: int | None) -> int | None:
-        """Claim what is next to the device; everything where that is unknown or there is none."""
-        local = None if device is None else self._node.devices[device].local_cpus
-        claim = self._cpus if local is None else local & self._cpus
-        if not claim:
-            return None
-        self.cpus.append(claim)
-        return len(self.cpus) - 1
-
-    def _plan(self, rank: int, device: int | None, visible: Visible, claim: int | None) -> None:
+def of_node(node: Node, usable: CpuSet, visible: Visible, local_size: int) -> Claims:
+    """Those of all ranks, to the CPUs that may be used."""
+    device_of = visible.of_ranks(local_size)
+    cpus: list[CpuSet] = []
+    ranks: list[Claimant] = []
+    unknown_last = sorted(
+        range(local_size), key=lambda rank: (device_of[rank] is None, device_of[rank] or 0)
+    )
+    for rank in unknown_last:
+        device = device_of[rank]
+        near = _next_to(node, usable, device)
         known = device is not None or not visible.devices
-        self.ranks.append(Claimant(rank, device, known, claim))
+        ranks.append(Claimant(rank, device, known, len(cpus) if near else None))
+        cpus += [near] if near else []
+    devices, warnings = len(visible.devices), list[str]()
+    if 0 < devices < local_size:
+        warnings.append(_crowded(local_size, devices, "ranks share devices"))
+    return Claims(cpus, sorted(ranks), warnings)
 
-    def _peers(self, own: int, task: Task) -> Sequence[int]:
-        """The devices that the tasks on this node divide the cores among."""
-        if task.step_devices is not None and own in task.step_devices:
-            return sorted(set(task.step_devices))
-        if task.step_devices is not None:
-            self.warnings.append(
-                f"the resource manager names devices {cpuset.format(task.step_devices)} for this "
-                f"node, and this task sees device {own}: cores are divided among all devices of "
-                "the node"
-            )
-        devices = self._node.devices
-        return [each.number for each in devices if each.vendor == devices[own].vendor]
 
-    def _warn_if_crowded(self, ranks: int, devices: int, who_is_known: bool) -> None:
-        if not 0 < devices < ranks:
-            return
-        noun = "device" if devices == 1 else "devices"
-        outcome = (
-            "ranks share devices"
-            if who_is_known
-            else "tasks on the same device share its cores, for no task knows which others are "
-            "there"
+def of_task(
+    node: Node, usable: CpuSet, visible: Visible, local_size: int, task: TaskView
+) -> Claims:
+    """Those of one task, and of its peers among the `local_size` tasks on this node."""
+    rank, device_of, warnings = task.local_rank, visible.of_ranks(local_size), list[str]()
+    own = device_of[rank]
+    if own is None or task.own_mask:
+        near = _next_to(node, usable, own)
+        everyone = 1 if task.own_mask else local_size
+        known = own is not None or not visible.devices
+        mine = Claimant(rank, own, known, rank % everyone if near else None)
+        return Claims([near] * everyone if near else [], [mine], [])
+    peers = _peers(node, own, task, warnings)
+    ranks_on: dict[int | None, list[int]] = {device: [] for device in peers}
+    # A task that sees all the devices of the step knows that the others do too, and so which
+    # device each of them takes.
+    if set(peers) <= set(visible.devices):
+        for other, device in enumerate(device_of):
+            if device in ranks_on:
+                ranks_on[device].append(other)
+    cpus: list[CpuSet] = []
+    claim = None
+    for peer in peers:
+        near, who = _next_to(node, usable, peer), ranks_on[peer] or [rank]
+        if peer == own and near:
+            claim = len(cpus) + (who.index(rank) if rank in who else 0)
+        cpus += [near] * len(who) if near else []
+    if 0 < len(peers) < local_size:
+        unknown = "tasks on the same device share its cores, for no task knows which others are "
+        outcome = "ranks share devices" if ranks_on[own] else f"{unknown}there"
+        warnings.append(_crowded(local_size, len(peers), outcome))
+    return Claims(cpus, [Claimant(rank, own, True, claim)], warnings)
+
+
+def _next_to(node: Node, usable: CpuSet, device: int | None) -> CpuSet:
+    """The CPUs next to the device; all where that is unknown or there is none."""
+    local = None if device is None else node.devices[device].local_cpus
+    return usable if local is None else local & usable
+
+
+def _peers(node: Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:
+    """The devices that the tasks on this node divide the cores among."""
+    if task.step_devices is not None and own in task.step_devices:
+        return sorted(set(task.step_devices))
+    if task.step_devices is not None:
+        warnings.append(
+            f"the resource manager names devices {cpuset.format(task.step_devices)} for this "
+            f"node, and this task sees device {own}: cores are divided among all devices of "
+            "the node"
         )
-        self.warnings.append(f"{ranks} local ranks on {devices} {noun}: {outcome}")
+    vendor = node.devices[own].vendor
+    return [each.number for each in node.devices if each.vendor == vendor]
 
 
-def _device_of(visible: Visible, rank: int) -> int | None:
-    return visible.devices[rank % len(visible.devices)] if visible.devices else None
+def _crowded(ranks: int, devices: int, outcome: str) -> str:
+    return f"{ranks} local ranks on {devices} device{'' if devices == 1 else 's'}: {outcome}"
+
+
+# What a task knows of the others on its node
+
+
+def step_devices(
+    node: Node, environ: Mapping[str, str], local_tasks: int
+) -> tuple[int, ...] | None:
+    """The devices that Slurm gave to the whole step on this node; None where it does not say.
+
+    SLURM_STEP_GPUS (srun(1)) counts by PCI address and does not change inside a control group.
+    Under --gpus-per-task it holds the task's own device alone: so a list that is shorter than the
+    number of tasks is not taken.
+    """
+    try:
+        numbers = sorted(cpuset.parse(environ.get(SLURM_STEP_DEVICES, "")))
+    except cpuset.CpuSetError:
+        return None
+    vendor = next((v for v in VENDORS if any(d.vendor == v for d in node.devices)), None)
+    devices = [device.number for device in node.devices if device.vendor == vendor]
+    if not numbers or len(numbers) < local_tasks or numbers[-1] >= len(devices):
+        return None
+    return tuple(devices[number] for number in numbers)
+
+
+def is_own_mask(node: Node, environ: Mapping[str, str], local_rank: int, local_size: int) -> bool:
+    """Whether the allowed CPUs are this task's alone, so that no other task divides them.
+
+    Slurm's task/affinity says so in the list of masks that it set, which is used again from its
+    beginning where there are more tasks (srun(1), SLURM_CPU_BIND_LIST). Without a list a mask of
+    one core is taken for a task's own, for it cannot be divided, unless there is nothing else for
+    any task here. Any other mask is taken for one that the tasks on this node share: dividing it
+    again loses cores, and not dividing it would give them out twice.
+    """
+    allowed = node.cpus_allowed
+    words = environ.get(SLURM_MASKS)
+    try:
+        listed = [cpuset.parse_mask(word) for word in words.split(",")] if words else []
+    except cpuset.CpuSetError:
+        listed = []
+    if not listed:
+        is_all = local_size > 1 and allowed >= (node.cpus_cgroup or node.cpus_online)
+        return count_cores(node, allowed) == 1 and not is_all
+    masks = [listed[i % len(listed)] for i in range(local_size)]
+    mine, others = masks[local_rank], masks[:local_rank] + masks[local_rank + 1 :]
+    return bool(allowed) and allowed <= mine and all(mine.isdisjoint(other) for other in others)

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding import warnings as spoken
+from spawnlaunch.binding import claims, report
 from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.claims import Claims, Task
-from spawnlaunch.binding.cores import count_cores, usable_cores
-from spawnlaunch.binding.shares import share_out
+from spawnlaunch.binding.claims import TaskView
+from spawnlaunch.binding.cores import count_cores, share_out, usable_cores, widened
 from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.errors import UsageError
-from spawnlaunch.node.visible import step_devices
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.values import (
     AUTO,
@@ -18,8 +16,8 @@ from spawnlaunch.values import (
     DEFAULT,
     LIST,
     NO_MEM,
-    NODE,
     NONE,
+    NUMA_NODE,
     PREFERRED_MEM,
     SOCKET,
 )
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from spawnlaunch.values import Policy
     from spawnlaunch.world.model import World
 
-LOCAL, REMOTE, UNKNOWN = "local", "remote", "unknown"
+NEAR, FAR, UNTOLD = "local", "remote", "unknown"  # what Binding.locality may say
 
 
 class Plan(NamedTuple):
@@ -53,16 +51,18 @@ def bind_ranks(
 
     Raises UsageError.
     """
-    warnings = [*node.warnings, *seen.warnings, *spoken.openmp_hazards(environ)]
+    warnings = [*node.warnings, *seen.warnings, *report.openmp_hazards(environ)]
     if request.widen:
-        node, refusal = spoken.widened(node)
+        node, refusal = widened(node)
         warnings += refusal
     task, rank, size = None, world.local_rank, world.local_world_size
     if world.is_task:
-        own_mask = spoken.is_own_mask(node, environ, rank, size)
-        task = Task(rank, step_devices(node, environ, size), own_mask)
+        own_mask = claims.is_own_mask(node, environ, rank, size)
+        task = TaskView(rank, claims.step_devices(node, environ, size), own_mask)
     planned = plan(node, seen, size, request.policy, task=task)
-    warnings += [*planned.warnings, *spoken.of_mask(node, planned.bindings, size)]
+    in_slurm = "SLURM_JOB_ID" in environ
+    found = report.of_mask(node, planned.bindings, size, in_slurm)
+    warnings += [*planned.warnings, *found]
     # Where there is one node to allocate from, the kernel prefers it without being asked.
     no_choice = len(node.memory_nodes) < 2 and request.mem_bind == PREFERRED_MEM
     mem_bind = NO_MEM if no_choice else request.mem_bind
@@ -78,7 +78,7 @@ def plan(
     local_size: int,
     policy: Policy = DEFAULT,
     *,
-    task: Task | None = None,
+    task: TaskView | None = None,
 ) -> Plan:
     """Bind the `local_size` ranks of this node, or with `task` that one of them.
 
@@ -88,50 +88,49 @@ def plan(
     warnings: list[str] = []
     cores = usable_cores(node, policy, policy.name == AUTO, warnings)
     usable = EMPTY.union(*(core.cpus for core in cores))
-    claims = Claims(node, usable)
     if task is None:
-        claims.of_node(visible, local_size)
+        made = claims.of_node(node, usable, visible, local_size)
     else:
-        claims.of_task(visible, local_size, task)
-    warnings += [*claims.warnings, *spoken.of_unknown_devices(claims.ranks)]
+        made = claims.of_task(node, usable, visible, local_size, task)
+    warnings += made.warnings
+    if unknown := [rank.local_rank for rank in made.ranks if not rank.known]:
+        warnings.append(report.of_unknown_devices(unknown))
     sharers = 1 if task is not None and task.own_mask else local_size
     if policy.name == NONE or not node.cpus_allowed:
-        bindings = [_unbound(node, rank, policy, sharers) for rank in claims.ranks]
+        bindings = [_unbound(node, rank, policy, sharers) for rank in made.ranks]
         if policy.name not in (NONE, AUTO):  # auto is what is best here, and here that is nothing
             warnings.append(
                 f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"
             )
     elif policy.name == LIST:
-        bindings = [_listed(node, rank, policy, warnings) for rank in claims.ranks]
+        bindings = [_listed(node, rank, policy, warnings) for rank in made.ranks]
     else:
-        shares = share_out(claims.cpus, cores, policy.threads)
+        shares = share_out(made.cpus, cores, policy.threads)
         cpus = [EMPTY.union(*(core.cpus for core in share.cores)) for share in shares]
-        if policy.name in (NODE, SOCKET, CORE_COMPLEX):
+        if policy.name in (NUMA_NODE, SOCKET, CORE_COMPLEX):
             from spawnlaunch.binding.domains import domains_around
 
-            device_of = {rank.claim: rank.device for rank in claims.ranks}
+            device_of = {rank.claim: rank.device for rank in made.ranks}
             devices = [device_of.get(i) for i in range(len(cpus))]
             cpus = domains_around(policy.name, node, devices, cpus, usable, warnings)
         bindings = []
-        for rank in claims.ranks:
+        for rank in made.ranks:
             if rank.claim is None:
-                threads, note = (
-                    max(1, len(cores) // sharers),
-                    "no allowed CPU is next to its device",
-                )
+                threads = max(1, len(cores) // sharers)
+                note = "no allowed CPU is next to its device"
                 bindings.append(_binding(node, rank, usable, threads, note))
             else:
                 share = shares[rank.claim]
                 note = "" if share.alone else "shares cores"
                 bindings.append(_binding(node, rank, cpus[rank.claim], len(share.cores), note))
-        warnings += spoken.of_shares(claims.ranks, usable, shares, policy)
+        warnings += report.of_shares(made.ranks, usable, shares, policy)
     return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 
 
 def _unbound(node: Node, rank: Claimant, policy: Policy, sharers: int) -> Binding:
     allowed = node.cpus_allowed
     cores = count_cores(node, allowed or node.cpus_online)
-    how = locality(node, rank.device, rank.known, allowed) if allowed else UNKNOWN
+    how = locality(node, rank.device, rank.known, allowed) if allowed else UNTOLD
     threads = policy.threads or max(1, cores // sharers)
     return Binding(rank.local_rank, rank.device, EMPTY, EMPTY, threads, how, "")
 
@@ -167,7 +166,7 @@ def _binding(node: Node, rank: Claimant, cpus: CpuSet, threads: int, note: str) 
         memory_nodes=memory_beside(node, cpus),
         threads=threads,
         locality=how,
-        note=note or ("it is not known where its device is" if how == UNKNOWN else ""),
+        note=note or ("it is not known where its device is" if how == UNTOLD else ""),
     )
 
 
@@ -177,12 +176,12 @@ def locality(node: Node, number: int | None, known: bool, cpus: CpuSet) -> str:
     `known` is False for a rank that has a device while it cannot be told which.
     """
     if number is None:
-        return LOCAL if known else UNKNOWN
+        return NEAR if known else UNTOLD
     device = node.devices[number]
     if device.local_cpus is None:
-        return UNKNOWN
+        return UNTOLD
     at_home = EMPTY.union(*(each.cpus for each in node.numa if each.id == device.numa))
-    return LOCAL if cpus <= device.local_cpus or cpus <= at_home else REMOTE
+    return NEAR if cpus <= device.local_cpus or cpus <= at_home else FAR
 
 
 def memory_beside(node: Node, cpus: CpuSet) -> frozenset[int]:

@@ -1,14 +1,26 @@
-"""Bindings as lines: one for each rank at the start, and one that makes srun do the same."""
+"""What people are told of bindings: a line for each rank, one that makes srun do it, warnings.
+
+Masks and variables that somebody set before us are respected, and named where they are in the way.
+"""
 
 from __future__ import annotations
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding.apply import Binding
+from spawnlaunch.binding.cores import count_cores
 from spawnlaunch.node import Node
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from spawnlaunch.binding.claims import Claimant
+    from spawnlaunch.binding.cores import Share
+    from spawnlaunch.cpuset import CpuSet
+    from spawnlaunch.values import Policy
+
+PROC_BIND, PLACES, GOMP = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
+_BINDS = frozenset({"true", "close", "spread", "master", "primary"})
 
 
 def report_line(rank: int, binding: Binding, node: Node, omp: int | str, host: str = "") -> str:
@@ -18,12 +30,15 @@ def report_line(rank: int, binding: Binding, node: Node, omp: int | str, host: s
 
     rank 3  local 3  gpu 3 0000:ce:00.0  numa 1  cpus 24-31,88-95 (8 cores)  mem 1 omp 8
     """
+    homes = cpuset.format(each.id for each in node.numa if each.cpus & binding.cpus)
+    cores = count_cores(node, binding.cpus)
+    cpus = f"cpus {cpuset.format(binding.cpus)} ({cores} core{'' if cores == 1 else 's'})"
     parts = [
         f"rank {rank}  {host}".strip(),
         f"local {binding.local_rank}",
         device_name(node, binding.device),
-        f"numa {_numa(node, binding)}",
-        _cpus(node, binding),
+        f"numa {homes or '-'}",
+        cpus if binding.cpus else "not pinned",
         f"mem {cpuset.format(binding.memory_nodes) or '-'} omp {omp}",
         f"({binding.note})" if binding.note else "",
     ]
@@ -39,19 +54,6 @@ def device_name(node: Node, number: int | None) -> str:
     return f"gpu {number} {device.address}{part}"
 
 
-def _numa(node: Node, binding: Binding) -> str:
-    homes = frozenset(each.id for each in node.numa if each.cpus & binding.cpus)
-    return cpuset.format(homes) or "-"
-
-
-def _cpus(node: Node, binding: Binding) -> str:
-    if not binding.cpus:
-        return "not pinned"
-    cores = sum(1 for core in node.cores if core & binding.cpus)
-    noun = "core" if cores == 1 else "cores"
-    return f"cpus {cpuset.format(binding.cpus)} ({cores} {noun})"
-
-
 def srun_line(bindings: Sequence[Binding], nodes: int) -> str | None:
     """The options that make srun bind tasks in the same way; None where ranks are not pinned.
 
@@ -62,3 +64,100 @@ def srun_line(bindings: Sequence[Binding], nodes: int) -> str | None:
     masks = ",".join(cpuset.format_mask(binding.cpus) for binding in bindings)
     tasks = nodes * len(bindings)
     return f"srun --nodes={nodes} --ntasks={tasks} --cpu-bind=mask_cpu:{masks}"
+
+
+# Warnings
+
+UNMASKED = "without the taskset or numactl that has set it, or with more CPUs in its list"
+
+
+def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
+    """A line for each OpenMP variable that takes a worker's CPUs away after it was bound.
+
+    With any of them, libgomp binds the thread that loads it, which is the main thread at `import
+    torch`, to one place, by default one hardware thread. DataLoader workers inherit that, and
+    GOMP_CPU_AFFINITY even leaves the mask it was given. (Measured with the libgomp of torch 2.13 on
+    Linux; the libgomp manual, "Environment Variables". OMP_PROC_BIND=false turns all three off.)
+    """
+    value = {name: environ.get(name, "").strip() for name in (PROC_BIND, PLACES, GOMP)}
+    proc_bind = value[PROC_BIND].lower()
+    effects = {
+        PROC_BIND: "binds the worker's main thread to one place",
+        PLACES: "binds the worker's main thread to its first place",
+        GOMP: "moves the worker to these CPUs, whatever its binding",
+    }
+    value[PROC_BIND] = proc_bind if proc_bind.split(",")[0].strip() in _BINDS else ""
+    return [
+        f"{name}={environ[name]} {effect}, often a single CPU, and DataLoader workers inherit it: "
+        f"unset it, or set {PROC_BIND}=false"
+        for name, effect in effects.items()
+        if value[name] and proc_bind != "false"
+    ]
+
+
+def of_mask(node: Node, bindings: Sequence[Binding], local_size: int, in_slurm: bool) -> list[str]:
+    """One line where the allowed CPUs are the wrong ones or too few, with the cure."""
+    allowed = node.cpus_allowed
+    if not allowed or allowed >= node.cpus_online:
+        return []
+    for binding in bindings:
+        device = None if binding.device is None else node.devices[binding.device]
+        if device and device.local_cpus and not device.local_cpus & allowed:
+            return [
+                f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
+                f"({device.address}), whose CPUs are {cpuset.format(device.local_cpus)}: start "
+                f"{_remedy(node, device.local_cpus) if in_slurm else UNMASKED}"
+            ]
+    mine, there = count_cores(node, allowed), len(node.cores)
+    if any(binding.threads > 1 for binding in bindings) or there < 2 * local_size or mine >= there:
+        return []
+    cpus = len(node.cpus_online) * len(bindings) // local_size
+    remedy = (
+        f"with srun --cpus-per-task={cpus}, or, in a job that has them already, with srun "
+        "--cpu-bind=none"
+    )
+    return [
+        f"the mask allows {mine} core{'' if mine == 1 else 's'} (CPUs {cpuset.format(allowed)}) of "
+        f"{there}, one for each rank at most: start {remedy if in_slurm else UNMASKED}"
+    ]
+
+
+def _remedy(node: Node, wanted: CpuSet) -> str:
+    """A mask can be left within the job's cpuset; otherwise the job has to ask for more."""
+    group = node.cpus_cgroup
+    if group is not None and wanted & group and group < node.cpus_online:
+        return "with srun --cpu-bind=none, or with --widen"
+    if group is None or wanted & group:
+        return "with srun --cpu-bind=none"
+    return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
+
+
+def of_unknown_devices(unknown: Sequence[int]) -> str:
+    """Of local ranks that have devices of which it cannot be told which they are."""
+    return (
+        f"{_named(unknown)}: which device it is cannot be told from the list of visible "
+        "devices; the cores are shared out without regard to it"
+    )
+
+
+def of_shares(
+    ranks: Sequence[Claimant], usable: CpuSet, shares: Sequence[Share], policy: Policy
+) -> Iterator[str]:
+    """Lines where shares are not what ranks should have."""
+    away = [rank.local_rank for rank in ranks if rank.claim is None]
+    if away:
+        yield (
+            f"{_named(away)}: none of the allowed CPUs is next to the device; all allowed CPUs "
+            f"({cpuset.format(usable)}) are shared"
+        )
+    mine = [(r.local_rank, shares[r.claim]) for r in ranks if r.claim is not None]
+    crowded = [rank for rank, share in mine if not share.alone]
+    if crowded:
+        yield f"{_named(crowded)}: there are fewer cores than ranks, so ranks share cores"
+    short = [rank for rank, share in mine if policy.threads and len(share.cores) < policy.threads]
+    if short:
+        yield f"{_named(short)}: there are fewer than {policy.threads} cores for each"
+
+
+def _named(ranks: Sequence[int]) -> str:
+    return f"local rank{'' if len(ranks) == 1 else 's'} {cpuset.format(ranks)}"

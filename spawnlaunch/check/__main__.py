@@ -13,12 +13,14 @@ except FileNotFoundError:
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from spawnlaunch import node as nodes
 from spawnlaunch.check.facts import Facts, look, mask
 from spawnlaunch.check.findings import Finding, findings
+from spawnlaunch.check.verdicts import FAIL, Verdict, verdicts
 from spawnlaunch.errors import UsageError
+from spawnlaunch.node import Node
 from spawnlaunch.printing import print_error, print_page
 
 NAME = "spawnlaunch.check"
@@ -30,6 +32,9 @@ def main() -> int:
     at_start = mask()
     parser = _Parser(prog=f"python -m {NAME}", description=__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
+    parser.add_argument(
+        "--all", action="store_true", help="measure too: devices, memory, all-reduce, disks, clocks"
+    )
     options = parser.parse_args()
     try:
         _derive_world()
@@ -37,13 +42,15 @@ def main() -> int:
         print_error(str(error), NAME)
         return 2
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
-    everyone = _gather(look(nodes.read(), rank, local_rank, at_start, os.environ))
-    found = findings(everyone)
+    node = nodes.read()
+    everyone, measured = _gather(node, look(node, rank, local_rank, at_start, os.environ), options)
+    found, judged = findings(everyone), verdicts(measured) if measured else []
     if rank == 0:
-        said = _as_json(everyone, found) if options.json else "\n".join(_page(everyone, found))
+        lines = [*_page(everyone, found), *_lines(judged)]
+        said = _as_json(everyone, found, measured, judged) if options.json else "\n".join(lines)
         if status := print_page(said, NAME):
             return status
-    return 1 if found else 0
+    return 1 if found or any(verdict.status == FAIL for verdict in judged) else 0
 
 
 class _Parser(argparse.ArgumentParser):
@@ -57,13 +64,13 @@ def _derive_world() -> None:
         return
     from spawnlaunch.request import Program, Request
     from spawnlaunch.world.model import Capacity
-    from spawnlaunch.world.resolve import resolve_world, settle
+    from spawnlaunch.world.resolve import prepare_host, resolve_world
 
     request = Request(program=Program("bundled", "", ()), python=sys.executable)
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
     one = Capacity(devices=0, cpus=1)  # who is no launcher is one rank
     resolution = resolve_world(request, told, os.uname().nodename, one)
-    resolution, _ = settle(resolution, os.environ, os.uname().nodename)
+    resolution, _ = prepare_host(resolution, os.environ, os.uname().nodename)
     me = resolution.world
     os.environ.update(
         RANK=str(me.rank),
@@ -76,24 +83,50 @@ def _derive_world() -> None:
     )
 
 
-def _gather(mine: Facts) -> list[Facts]:
-    """The facts of all ranks, in their order."""
+def _gather(
+    node: Node, mine: Facts, options: argparse.Namespace
+) -> tuple[list[Facts], list[dict[str, Any]]]:
+    """The facts of all ranks, in their order, and what they have measured with --all."""
     import torch.distributed as dist
 
     dist.init_process_group("gloo")
     everyone: list[Facts] = [mine] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
+    measured: list[dict[str, Any]] = []
+    if options.all:
+        from spawnlaunch.check.measures import measure
+
+        measured = [{}] * dist.get_world_size()
+        own = measure(node, mine.rank, mine.local_rank, mine.device)
+        dist.all_gather_object(measured, own)
     dist.destroy_process_group()
-    return everyone
+    return everyone, measured
 
 
-def _as_json(everyone: Sequence[Facts], found: Sequence[Finding]) -> str:
-    return json.dumps(
-        {
-            "ranks": [facts.as_dict() for facts in everyone],
-            "findings": [finding._asdict() for finding in found],
-        }
-    )
+def _as_json(
+    everyone: Sequence[Facts],
+    found: Sequence[Finding],
+    measured: Sequence[dict[str, Any]],
+    judged: Sequence[Verdict],
+) -> str:
+    said: dict[str, Any] = {
+        "ranks": [facts.as_dict() for facts in everyone],
+        "findings": [finding._asdict() for finding in found],
+    }
+    if measured:
+        said |= {"measured": measured, "verdicts": [verdict._asdict() for verdict in judged]}
+    return json.dumps(said)
+
+
+def _lines(judged: Sequence[Verdict]) -> Iterator[str]:
+    """A line for each verdict, its remedy below it."""
+    if judged:
+        yield ""
+    width = max((len(verdict.name) for verdict in judged), default=0)
+    for verdict in judged:
+        yield f"{verdict.status:4}  {verdict.name.ljust(width)}  {verdict.message}"
+        if verdict.remedy:
+            yield f"{'':{width + 8}}{verdict.remedy}"
 
 
 def _page(everyone: Sequence[Facts], found: Sequence[Finding]) -> Iterator[str]:

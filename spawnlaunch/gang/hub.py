@@ -115,7 +115,7 @@ def _came(hub: Hub, event: Came, at: float, actions: list[Action]) -> Hub:
     node = Node(hello, hello.addr or event.addr, event.local, heard=at, came=hub.arrivals)
     fences = tuple(fence for fence in hub.fences if not _ends(hello, fence))
     hub = hub._replace(arrivals=hub.arrivals + 1, fences=fences)
-    hub = _of_another_hub(hub, event.conn, node, at)
+    hub = _of_another_hub(hub, event.conn, node)
     absent = roster.absent(hub.nodes, settings.expected, settings.total)
     differs = roster.differences(hello, dict(settings.told))
     if differs:
@@ -143,7 +143,7 @@ def _ends(hello: Hello, fence: Fence) -> bool:
     return hello.who == fence.who or (hello.host == fence.host and hello.boot != fence.boot)
 
 
-def _of_another_hub(hub: Hub, conn: int, node: Node, at: float) -> Hub:
+def _of_another_hub(hub: Hub, conn: int, node: Node) -> Hub:
     """Take in a newcomer, and what it knows of epochs that a hub before this one has begun.
 
     One that has lost another hub may not know all that this has begun.
@@ -154,11 +154,6 @@ def _of_another_hub(hub: Hub, conn: int, node: Node, at: float) -> Hub:
         hub = hub._replace(size=hello.nodes)
     if hub.epoch == 0 and hello.epoch and hello.epoch >= hub.floor:
         node = node._replace(rank=hello.last)
-    if hub.epoch == 0 and (hello.epoch or hello.lost_s):
-        settings = hub.settings
-        wait_s = settings.lost_after_s + phases.NOTICE_S + settings.longest_grace_s - hello.lost_s
-        free = at + max(0.0, wait_s)
-        hub = hub._replace(orphans=free if hub.orphans is None else min(free, hub.orphans))
     return hub._replace(
         nodes={**nodes, conn: node},
         floor=max(hub.floor, hello.epoch),

@@ -92,7 +92,6 @@ class Hub(NamedTuple):
     called: float | None = None  # since when enough are there
     told: float = 0.0  # when the missing were named last
     fences: tuple[Fence, ...] = ()
-    orphans: float | None = None  # of an epoch of another hub, which may run until then
     began: float | None = None  # the first epoch
     cause: Cause | None = None  # of the epoch that ends
     failure: Failure | None = None  # the first, as far as is known

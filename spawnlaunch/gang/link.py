@@ -9,7 +9,7 @@ import socket
 
 from spawnlaunch.gang.member_records import Heard, Linked, Unlinked
 from spawnlaunch.gang.stream import End, Stream, tune
-from spawnlaunch.gang.wire import Wire
+from spawnlaunch.gang.wire import OTHER_RUN, Wire
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
@@ -25,13 +25,18 @@ CONNECT_S = 5.0  # for a connection to be there, and for the handshake
 
 
 class Endpoint(NamedTuple):
-    """Where the hub listens, and what opens its door."""
+    """Where the hub listens, and what opens its door.
+
+    A port that was computed may be another program's: the hub takes the first free one of `ports`,
+    and who seeks it tries them all. Which is the hub's, the handshake tells.
+    """
 
     host: str
     port: int
     run: str
     secret: bytes
     lost_after_s: float = 10.0
+    ports: int = 1
 
 
 class Link:
@@ -42,25 +47,31 @@ class Link:
         self._stream: Stream | None = None
         self._connecting: list[socket.socket] = []  # one, while it lasts
         self._is_linked = False
-        self._why = ""  # of the last attempt's failure
+        self._code, self._why = 0, ""  # of the last attempt's failure
+        self._port = 0  # which one is tried
 
     def connect(self) -> None:
         """Look up the endpoint, whose address may be another one now, and connect to it."""
+        self._port = 0
+        self._connect()
+
+    def _connect(self) -> None:
         self.drop()
         endpoint = self._endpoint
         try:
-            found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+            port = endpoint.port + self._port
+            found = socket.getaddrinfo(endpoint.host, port, type=socket.SOCK_STREAM)
             family, kind, protocol, _, address = found[0]
             sock = socket.socket(family, kind, protocol)
             tune(sock, endpoint.lost_after_s)
             code = sock.connect_ex(address)
         except OSError as error:
+            self._code, self._why = 0, error.strerror or str(error)
             self._loop.alarm(self._not_found, 0.0)
-            self._why = error.strerror or str(error)
             return
         if code not in (0, errno.EINPROGRESS):
             sock.close()
-            self._why = os.strerror(code)
+            self._code, self._why = code, os.strerror(code)
             self._loop.alarm(self._not_found, 0.0)
             return
         self._connecting = [sock]
@@ -94,11 +105,20 @@ class Link:
             sock.close()
 
     def _not_found(self) -> None:
-        self._happened(Unlinked(self._why))
+        self._fail(self._why, is_there=self._code == errno.ECONNREFUSED)
 
     def _too_late(self) -> None:
+        is_there = self._stream is not None
         self.drop()
-        self._happened(Unlinked("no answer"))
+        self._fail("no answer", is_there)
+
+    def _fail(self, why: str, is_there: bool) -> None:
+        """Try the next port of a host that answers; after the last one, say why there is no hub."""
+        self._port += 1
+        if is_there and self._port < self._endpoint.ports:
+            self._connect()
+        else:
+            self._happened(Unlinked(why))
 
     def _reached(self) -> None:
         sock = self._connecting.pop()
@@ -108,7 +128,8 @@ class Link:
         if code or is_itself:
             self._loop.alarm(self._too_late, None)
             sock.close()
-            self._happened(Unlinked(os.strerror(code or errno.ECONNREFUSED)))
+            code = code or errno.ECONNREFUSED
+            self._fail(os.strerror(code), is_there=code == errno.ECONNREFUSED)
             return
         wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=False)
         self._stream = Stream(self._loop, sock, wire, self._heard, self._ended)
@@ -127,5 +148,9 @@ class Link:
 
     def _ended(self, end: End) -> None:
         self._loop.alarm(self._too_late, None)
-        self._stream, self._is_linked = None, False
-        self._happened(Unlinked(str(end), end.is_final))
+        was_linked, self._stream, self._is_linked = self._is_linked, None, False
+        is_others = self._endpoint.ports > 1 and str(end) == OTHER_RUN
+        if was_linked or (end.is_final and not is_others):
+            self._happened(Unlinked(str(end), end.is_final))
+        else:
+            self._fail(str(end), is_there=True)

@@ -88,7 +88,8 @@ def step(member: Member, event: Event, now: float) -> tuple[Member, list[Action]
         return member, actions
     match event:
         case Linked():
-            member = _linked(member, at, actions)
+            actions.append(Say(member.hello))
+            member = member._replace(state=GREETING, is_linked=True, heard=at, beat=at)
         case Unlinked():
             member = _unlinked(member, event, at, actions)
         case Heard(message=message):
@@ -154,12 +155,6 @@ def _seeking(member: Member, at: float, actions: list[Action]) -> Member:
     return member._replace(state=SEEKING, since=at, retry=None, wait_s=SOON_S)
 
 
-def _linked(member: Member, at: float, actions: list[Action]) -> Member:
-    lost_s = 0.0 if member.left is None else at - member.left
-    actions.append(Say(member.hello._replace(lost_s=lost_s)))
-    return member._replace(state=GREETING, is_linked=True, heard=at, beat=at)
-
-
 def _unlinked(member: Member, event: Unlinked, at: float, actions: list[Action]) -> Member:
     member = member._replace(is_linked=False)
     if event.is_final:
@@ -179,7 +174,7 @@ def _fenced(member: Member, at: float, actions: list[Action]) -> Member:
     if member.state == RUNNING:
         actions.append(Halt(cause, member.rules.failure_grace_s))
     actions.append(Note("hub lost"))
-    member = member._replace(state=FENCED, left=at, cause=cause)
+    member = member._replace(state=FENCED, cause=cause)
     return member if is_busy else _alone(member, at, actions)
 
 

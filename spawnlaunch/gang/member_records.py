@@ -141,7 +141,6 @@ class Member(NamedTuple):
     beat: float = 0.0  # when the last one was sent
     number: int = 0
     trip_s: float = 0.0  # the least round trip
-    left: float | None = None  # when the hub was lost
     leaving: int = 0  # the signal that it got
     cause: Cause | None = None
     end: End | None = None  # told while workers ran

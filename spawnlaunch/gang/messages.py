@@ -56,7 +56,6 @@ class Hello(NamedTuple):
     last: int = -1  # node rank in it
     total: int = 0  # starts of workers after the first
     used: int = 0  # of the restarts that are allowed
-    lost_s: float = 0.0  # since when it has had no hub
     told: tuple[tuple[str, str], ...] = ()  # what the user has told it that all should agree on
 
 

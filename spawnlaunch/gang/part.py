@@ -11,6 +11,7 @@ import time
 from spawnlaunch.gang import member as rules
 from spawnlaunch.gang import member_records as records
 from spawnlaunch.gang.link import Link
+from spawnlaunch.reading import file_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
         """What a launcher does for the gang."""
 
         def launch(self, start: Start) -> None: ...
-        def halt(self, cause: Cause, grace_s: float) -> None: ...
+        def halt(self, _: Cause, grace_s: float) -> None: ...
         def show_stacks(self) -> None: ...
         def note(self, kind: str, about: tuple[str, ...]) -> None: ...
         def exit(self, status: int, cause: Cause | None) -> None: ...
@@ -39,7 +40,8 @@ class Part:
     ) -> None:
         self._loop, self._launcher = loop, launcher
         self._link = Link(loop, endpoint, self.happened)
-        self.member = records.Member(hello, join_s)
+        boot = hello.boot or (file_text("/proc/sys/kernel/random/boot_id") or "").strip()
+        self.member = records.Member(hello._replace(boot=boot), join_s)
 
     def begin(self) -> None:
         """Seek the hub: the launcher is ready for workers."""

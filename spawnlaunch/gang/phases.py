@@ -6,6 +6,7 @@ from spawnlaunch.gang import roster, verdict
 from spawnlaunch.gang.hub_records import ENDED, JOINING, RUNNING, STOPPING, Action, Hub, Note, Say
 from spawnlaunch.gang.messages import Begun, Cause, End, Stacks, Start, Stop, Waiting
 from spawnlaunch.gang.roster import BUSY, DONE, IDLE, Node
+from spawnlaunch.gang.words import caused
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -126,12 +127,12 @@ def _free(hub: Hub) -> float:
     """Until when workers of an epoch of another hub may run, on nodes that have not come.
 
     A hub that may have come back does not know whether there was one: those that could tell it may
-    be cut off.
+    be cut off. They lost the other hub before this one began, or noticed it soon after.
     """
-    settings, free = hub.settings, hub.orphans or 0.0
-    if hub.epoch == 0 and settings.returns:
-        return max(free, hub.since + settings.lost_after_s + NOTICE_S + settings.longest_grace_s)
-    return free
+    settings = hub.settings
+    if hub.epoch or not settings.returns:
+        return 0.0
+    return hub.since + settings.lost_after_s + NOTICE_S + settings.longest_grace_s
 
 
 def _is_time(hub: Hub, at: float) -> bool:
@@ -182,7 +183,7 @@ def _started(hub: Hub, at: float, actions: list[Action]) -> Hub:
     nodes = {conn: _put(node, place.get(conn, -1)) for conn, node in hub.nodes.items()}
     return hub._replace(
         phase=RUNNING, nodes=nodes, epoch=epoch, floor=epoch, size=len(order), total=total,
-        since=at, called=None, orphans=None, cause=None, failure=None, lost=(), outcomes=(),
+        since=at, called=None, cause=None, failure=None, lost=(), outcomes=(),
         asked=None, began=at if hub.began is None else hub.began,
     )  # fmt: skip
 
@@ -243,7 +244,8 @@ def _all_stopped(hub: Hub, at: float, actions: list[Action]) -> Hub:
     if not can_go_on or used is None:
         return _ended(hub, cause, at, actions)
     hub = _left(hub, actions)
-    actions.append(Note("again", (cause.kind, cause.host, str(cause.rank))))
+    words = (cause.kind, cause.host, *map(str, (cause.rank, cause.number, hub.healthy_s, used)))
+    actions.append(Note("again", (*words, caused(cause))))
     return hub._replace(phase=JOINING, cause=cause, used=used, since=at, called=None)
 
 

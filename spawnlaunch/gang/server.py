@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import time
 from functools import partial
@@ -48,7 +49,10 @@ class Server:
         self._told: set[str] = set()  # about strangers, once each
         self._count = 0
         self._listener: socket.socket | None = _listen(endpoint)
-        self.port = self._listener.getsockname()[1]
+        name = self._listener.getsockname()
+        self.port = name[1]
+        # by which its own launcher reaches it
+        self.own_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name[0], str(name[0]))
         loop.watch(self._listener.fileno(), self._accept)
         self._tick()
 
@@ -173,16 +177,31 @@ class Server:
 
 
 def _listen(endpoint: Endpoint) -> socket.socket:
-    """A socket at the endpoint's address, and not at all of this machine's.
+    """A socket at the endpoint's address, and not at all of this machine's; on its first free port.
 
-    A name may stand for loopback here, as Debian's /etc/hosts has it; then others need all.
+    A name may stand for loopback here, as Debian's /etc/hosts has it; then others need all. That of
+    a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts has its own.
     """
-    found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    family, kind, protocol, _, address = found[0]
+    try:
+        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
+    except socket.gaierror:
+        found = socket.getaddrinfo(socket.gethostname(), endpoint.port, type=socket.SOCK_STREAM)
+    family, _, _, _, (host, _, *rest) = found[0]
     is_name = not endpoint.host[:1].isdigit() and endpoint.host not in ("localhost", "::1")
-    if is_name and str(address[0]).startswith("127."):
-        address = ("", endpoint.port)
-    sock = socket.socket(family, kind, protocol)
+    if is_name and str(host).startswith("127."):
+        host = ""
+    last = endpoint.port + endpoint.ports - 1
+    for port in range(endpoint.port, last):
+        try:
+            return _bound(family, (host, port, *rest))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE:
+                raise
+    return _bound(family, (host, last, *rest))
+
+
+def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
+    sock = socket.socket(family)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)

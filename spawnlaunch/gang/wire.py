@@ -1,6 +1,6 @@
 """Messages as lines of bytes that nobody else can write, repeat, reflect or reorder.
 
-    member  spawnlaunch/1 RUN NONCE           RUN: digest of the run's id
+    member  spawnlaunch/1 RUN NONCE           RUN: digest of the run's id, the same in all versions
     hub     spawnlaunch/1 NONCE PROOF         or: no WHY
     member  PROOF
     both    MAC JSON                          from here on
@@ -39,6 +39,7 @@ MOST_LINE = 2**20  # and after
 NAME = f"spawnlaunch/{VERSION}"
 MAC_HEX = 32  # 16 bytes
 NONCE_HEX = 32
+OTHER_RUN = "another --rdzv-id"  # of a computed port: it is another launch's
 
 
 class Foreign(Exception):
@@ -117,11 +118,11 @@ class Wire:
             self._begin()
             return
         name, run, nonce = self._words(line, 3)
+        if run != self._run:
+            raise Foreign(OTHER_RUN, is_final=True)
         if name != NAME:
             why = f"another version of spawnlaunch: {name} there, {NAME} at the hub"
             raise Foreign(why, is_final=True)
-        if run != self._run:
-            raise Foreign("another --rdzv-id", is_final=True)
         self._theirs = self._nonce(nonce)
         self.out += f"{NAME} {self._mine} ".encode() + self._proof(b"hub") + b"\n"
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 import os
 
 from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.node import cgroup, cpus, devices, numa, pci
+from spawnlaunch.node import cgroup, cpus, devices, pci
 from spawnlaunch.node.model import Device, Nic, Node, Numa
 
 __all__ = ["Device", "Nic", "Node", "Numa", "read"]
 
 
-def read(root: str = "/", allowed: CpuSet | None = None, nics: bool = True) -> Node:
+def read(root: str = "/", allowed: CpuSet | None = None, shown: bool = True) -> Node:
     """Read this machine, or a snapshot of another one below the directory `root`.
 
     `allowed` narrows the CPUs that the process may use. Without it they are the process's mask;
-    for a snapshot, the mask or cpuset that was kept in it, else every CPU online. `nics` is False
-    where nobody will look at network adapters.
+    for a snapshot, the mask or cpuset that was kept in it, else every CPU online. `shown` is False
+    where nobody will look at packages and network adapters.
     """
     root = root.rstrip("/")
     warnings: list[str] = []
@@ -30,8 +30,8 @@ def read(root: str = "/", allowed: CpuSet | None = None, nics: bool = True) -> N
         return _without_sysfs(root, allowed, limits)
     cores = cpus.read_cores(root, online, warnings)
     l3 = cpus.read_l3(root, online, warnings)
-    nodes = numa.read(root, online, warnings)
-    bus = pci.Bus(root, pci.read_functions(root, nics), online, nodes)
+    nodes = cpus.read_numa(root, online, warnings)
+    bus = pci.Bus(root, pci.read_functions(root, shown), online, nodes)
     with_memory = frozenset(node.id for node in nodes if node.memory != 0)
     return Node(
         cpus_allowed=_allowed(root, allowed, limits, online, warnings),
@@ -39,11 +39,11 @@ def read(root: str = "/", allowed: CpuSet | None = None, nics: bool = True) -> N
         cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
         cores=cores,
         l3=l3,
-        packages=cpus.read_packages(root, online),
+        packages=cpus.read_packages(root, online) if shown else (),
         numa=nodes,
         memory_nodes=with_memory & (limits.memory_nodes or with_memory),
         devices=devices.read(bus, None if root else "/dev", warnings),
-        nics=devices.read_nics(bus) if nics else (),
+        nics=devices.read_nics(bus) if shown else (),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 

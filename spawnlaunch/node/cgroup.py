@@ -1,9 +1,13 @@
-"""What this process may use: its CPU mask, its control group's cpuset, its memory nodes.
+"""What this process may use: its CPU mask, its control group's cpuset and memory, memory nodes.
 
 Sources: proc_pid_status(5) for Cpus_allowed_list and Mems_allowed_list; cpuset(7) and
 Documentation/admin-guide/cgroup-v1/cpusets.rst for version 1; cgroup-v2.rst for version 2.
 The kernel intersects every mask with the cpuset, so on a live system the mask alone is enough; the
 cpuset tells how far the mask could be widened, and in a snapshot it may be all that was kept.
+
+The kernel counts per control group whom it has killed for want of memory, for version 2 in
+memory.events (children included), for version 1 in memory.oom_control; both have a line "oom_kill
+N" (cgroup-v2.rst, cgroup-v1/memory.rst).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import os
 
 from spawnlaunch import cpuset
 from spawnlaunch.node import sysfs
+from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
@@ -22,6 +27,7 @@ if TYPE_CHECKING:
 # cpuset.effective_cpus too, which can lag behind CPUs that came back online: hwloc passes it by.
 CPUS = ("cpuset.cpus.effective", "cpuset.cpus", "cpus")
 MEMS = ("cpuset.mems.effective", "cpuset.mems", "mems")
+MEMORY = (("memory.events", "memory.max"), ("memory.oom_control", "memory.limit_in_bytes"))
 
 
 class Limits(NamedTuple):
@@ -30,6 +36,14 @@ class Limits(NamedTuple):
     mask: CpuSet | None
     cgroup: CpuSet | None
     memory_nodes: frozenset[int] | None
+
+
+class MemoryKills(NamedTuple):
+    """How many processes of this control group the kernel has killed for want of memory."""
+
+    killed: int
+    path: str  # of the file that says so
+    limit: int | None  # bytes
 
 
 def read(root: str, online: CpuSet) -> Limits:
@@ -100,3 +114,18 @@ def _mounts(root: str, controller: str) -> list[str]:
         elif kind == "cgroup2":
             second.append(mount)
     return first + second
+
+
+def memory_kills() -> MemoryKills | None:
+    """The count of this process's group; None where the kernel does not show it.
+
+    In a container its group is what is mounted: see `directories`.
+    """
+    group = (_group("", "memory") or "").rstrip("/")
+    for place in (f"{mount}{at}" for mount in _mounts("", "memory") for at in (group, "")):
+        for events, limit in MEMORY:
+            count = sysfs.fields(f"{place}/{events}").get("oom_kill", "")
+            if is_number(count):
+                path = f"{place}/{events}"
+                return MemoryKills(int(count), path, sysfs.number(f"{place}/{limit}"))
+    return None

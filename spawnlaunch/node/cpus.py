@@ -1,22 +1,29 @@
-"""CPUs and how they are grouped: cores, L3 caches, packages.
+"""CPUs and how they are grouped: cores, L3 caches, packages, and NUMA nodes with their memory.
 
-Source: Documentation/admin-guide/cputopology.rst and ABI/testing/sysfs-devices-system-cpu of the
-kernel. One file lists a whole group, so it is read for the first CPU of a group and not again for
-the others. `thread_siblings` and `core_siblings` are the names of before Linux 5.3, which all
-kernels still have; they are asked for first.
+Source: Documentation/admin-guide/cputopology.rst, ABI/testing/sysfs-devices-system-cpu and
+ABI/stable/sysfs-devices-node of the kernel. One file lists a whole group, so it is read for the
+first CPU of a group and not again for the others. `thread_siblings` and `core_siblings` are the
+names of before Linux 5.3, which all kernels still have; they are asked for first.
+
+A NUMA node without CPUs is ordinary: HBM beside a Xeon Max, CXL memory, or the memory of a GPU that
+is coherent with the CPU (POWER9 with V100, Grace with Hopper), which `numa_status` of the NVIDIA
+driver names.
 """
 
 from __future__ import annotations
 
+from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.node import sysfs
+from spawnlaunch.node.model import Numa
+from spawnlaunch.reading import is_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from spawnlaunch.cpuset import CpuSet
+    from collections.abc import Callable, Sequence
 
 CPU_DIR = "/sys/devices/system/cpu"
+NODE_DIR = "/sys/devices/system/node"
+NVIDIA_GPUS = "/proc/driver/nvidia/gpus"
 
 CORE = ("thread_siblings_list", "core_cpus_list", "thread_siblings")
 PACKAGE = ("core_siblings_list", "package_cpus_list", "core_siblings")
@@ -36,7 +43,8 @@ def read_online(root: str) -> CpuSet:
 
 def read_cores(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, ...]:
     """The hardware threads of each core; a CPU that no file names is a core."""
-    cores = _groups(online, lambda cpu: _topology(root, cpu, CORE))
+    base = f"{root}{CPU_DIR}/cpu"
+    cores = _groups(online, lambda cpu: [f"{base}{cpu}/topology/{name}" for name in CORE])
     if not cores:
         warnings.append(f"{CPU_DIR}/cpu*/topology is missing: each CPU is taken for a core")
     singles = (frozenset({cpu}) for cpu in online.difference(*cores))
@@ -45,12 +53,13 @@ def read_cores(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, 
 
 def read_packages(root: str, online: CpuSet) -> tuple[CpuSet, ...]:
     """The CPUs of each package."""
-    return _groups(online, lambda cpu: _topology(root, cpu, PACKAGE))
+    base = f"{root}{CPU_DIR}/cpu"
+    return _groups(online, lambda cpu: [f"{base}{cpu}/topology/{name}" for name in PACKAGE])
 
 
 def read_l3(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, ...]:
     """CPUs that share a cache of level 3. Some CPUs of hybrid parts have none, and no group."""
-    l3 = _groups(online, lambda cpu: _l3_around(f"{root}{CPU_DIR}/cpu{cpu}/cache"))
+    l3 = _groups(online, lambda cpu: _l3_lists(f"{root}{CPU_DIR}/cpu{cpu}/cache"))
     if not l3 and not sysfs.names(f"{root}{CPU_DIR}/cpu{min(online)}/cache"):
         warnings.append(
             f"{CPU_DIR}/cpu*/cache is missing: cores are divided without regard to L3 groups"
@@ -58,23 +67,19 @@ def read_l3(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, ...
     return l3
 
 
-def _groups(online: CpuSet, members_of: Callable[[int], CpuSet | None]) -> tuple[CpuSet, ...]:
+def _groups(online: CpuSet, lists_of: Callable[[int], Sequence[str]]) -> tuple[CpuSet, ...]:
+    """Each CPU with those around it: the first of the files that names any says which."""
     groups: list[CpuSet] = []
     seen: set[int] = set()
     for cpu in sorted(online):
-        if cpu not in seen and (members := members_of(cpu)) is not None:
+        if cpu not in seen and (members := sysfs.cpus(*lists_of(cpu))) is not None:
             groups.append((members & online | {cpu}) - seen)
             seen |= groups[-1]
     return tuple(groups)
 
 
-def _topology(root: str, cpu: int, names: tuple[str, ...]) -> CpuSet | None:
-    directory = f"{root}{CPU_DIR}/cpu{cpu}/topology"
-    return sysfs.cpus(*[f"{directory}/{name}" for name in names])
-
-
-def _l3_around(cache: str) -> CpuSet | None:
-    """The CPUs that share the level 3 cache below the directory `cache` of one of them.
+def _l3_lists(cache: str) -> list[str]:
+    """The files with the CPUs that share the level 3 cache below the directory `cache` of one.
 
     index3 is almost always that cache, but a CPU without an instruction cache of its own, or with
     one more level, numbers them in another way.
@@ -84,4 +89,47 @@ def _l3_around(cache: str) -> CpuSet | None:
         others = (name for name in sorted(sysfs.names(cache)) if name != index)
         is_l3 = (name for name in others if sysfs.number(f"{cache}/{name}/level") == L3_LEVEL)
         index = next(is_l3, None)
-    return (index and sysfs.cpus(*[f"{cache}/{index}/{name}" for name in SHARED])) or None
+    return [f"{cache}/{index}/{name}" for name in SHARED] if index else []
+
+
+# NUMA nodes
+
+
+def read_numa(root: str, online: CpuSet, warnings: list[str]) -> tuple[Numa, ...]:
+    """The NUMA nodes below `root` in the order of their ids; CPUs that are offline are left out."""
+    base = root + NODE_DIR
+    ids = sysfs.numbers(base, "node")
+    if not ids:
+        warnings.append(f"{NODE_DIR} is missing: NUMA nodes are not known")
+    paths = [f"{base}/node{id}" for id in ids]
+    cpus = [online & (sysfs.cpus(f"{p}/cpulist", f"{p}/cpumap") or EMPTY) for p in paths]
+    gpu_memory = EMPTY if all(cpus) else _gpu_memory_nodes(root)
+    nodes = []
+    for id, path, own in zip(ids, paths, cpus, strict=True):
+        memory = _memory(path, id)
+        without_cpus = "gpu" if id in gpu_memory else "memory" if memory else "empty"
+        distances = _distances(base, path, ids) if len(ids) > 1 else ((id, 10),)
+        nodes.append(Numa(id, own, memory, distances, "cpu" if own else without_cpus))
+    return tuple(nodes)
+
+
+def _distances(base: str, path: str, ids: list[int]) -> tuple[tuple[int, int], ...]:
+    """A row has a column for each online node, also for one that has no directory."""
+    words = (sysfs.text(f"{path}/distance") or "").split()
+    row = [int(word) for word in words if is_number(word)]
+    columns = ids if len(row) == len(ids) else sorted(sysfs.cpus(f"{base}/online") or ids)
+    return tuple(zip(columns, row, strict=True)) if len(row) == len(columns) else ()
+
+
+def _memory(path: str, id: int) -> int | None:
+    """MemTotal in bytes; the line reads `Node 0 MemTotal:  131573308 kB`."""
+    content = sysfs.text(f"{path}/meminfo") or ""
+    words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
+    return int(words[0]) * 1024 if words and is_number(words[0]) else None
+
+
+def _gpu_memory_nodes(root: str) -> frozenset[int]:
+    """NUMA nodes that are the memory of an NVIDIA GPU; the line reads `Node:  255`."""
+    base = root + NVIDIA_GPUS
+    said = [sysfs.fields(f"{base}/{g}/numa_status", ":").get("Node", "") for g in sysfs.names(base)]
+    return frozenset(int(node) for node in said if is_number(node))

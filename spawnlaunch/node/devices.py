@@ -15,7 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-VENDORS = ("nvidia", "amd", "intel")
+VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "google")
 
 # High-speed adapters: InfiniBand, RoCE and EFA by the first, Slingshot by the second.
 _NIC_CLASSES = ("/sys/class/infiniband", "/sys/class/cxi")
@@ -68,6 +68,10 @@ def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Itera
         from spawnlaunch.node import intel
 
         yield from intel.read(bus, dev)
+    if {function.vendor for function in bus.functions} & {pci.HABANA, pci.HUAWEI, pci.GOOGLE}:
+        from spawnlaunch.node import accelerators
+
+        yield from accelerators.read(bus, dev)
 
 
 def read_nics(bus: pci.Bus) -> tuple[Nic, ...]:

@@ -1,7 +1,8 @@
 """Intel devices and their tiles.
 
 Discrete parts only: a display controller of Intel is one unless it is the graphics of the
-processor, which is always 0000:00:02 (Documentation/gpu/vgaarbiter.rst and the i915 driver).
+processor, which is always 0000:00:02 (Documentation/gpu/vgaarbiter.rst and the i915 driver). The
+neural unit of a laptop's processor is a PCI accelerator (drivers/accel/ivpu) and no device.
 A Data Center GPU Max is one PCI function with two tiles, each a device of its own in the
 runtime's default FLAT hierarchy (ZE_FLAT_DEVICE_HIERARCHY in the Level Zero specification). The
 drivers show tiles as
@@ -27,7 +28,9 @@ def read(bus: pci.Bus, dev: str | None) -> list[Device]:
     found = []
     for function in bus.graphics:
         address = function.address
-        if function.vendor != pci.INTEL or address.startswith(PROCESSOR_GRAPHICS):
+        if function.vendor != pci.INTEL or function.pci_class == pci.ACCELERATOR:
+            continue
+        if address.startswith(PROCESSOR_GRAPHICS):
             continue
         directory = f"{bus.root}{pci.DEVICES}/{address}"
         minor = next(iter(sysfs.numbers(f"{directory}/drm", "renderD")), None)

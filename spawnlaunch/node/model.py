@@ -27,7 +27,7 @@ class Device(NamedTuple):
 
     number: int  # among all devices of the node, in the order of their addresses
     address: str  # PCI, as sysfs writes it: 0000:c1:00.0; shared by partitions and by tiles
-    vendor: str  # "nvidia", "amd" or "intel"
+    vendor: str  # "nvidia", "amd", "intel", "habana", "huawei" or "google"
     kind: str = "gpu"  # or "partition" or "tile"
     ordinal: int | None = None  # the number that the vendor's runtime gives it; None: not seen
     numa: int | None = None  # NUMA node; None where the firmware did not say

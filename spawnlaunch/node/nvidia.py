@@ -16,8 +16,8 @@ from __future__ import annotations
 import os
 
 from spawnlaunch.node import pci, sysfs
+from spawnlaunch.node.cpus import NVIDIA_GPUS
 from spawnlaunch.node.model import Device
-from spawnlaunch.node.numa import NVIDIA_GPUS
 from spawnlaunch.reading import is_number
 
 NVIDIA_DRIVER = "/proc/driver/nvidia"

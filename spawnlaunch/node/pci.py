@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 DEVICES = "/sys/bus/pci/devices"
 
 NVIDIA, AMD, INTEL, HPE = 0x10DE, 0x1002, 0x8086, 0x17DB
+HABANA, HUAWEI, GOOGLE = 0x1DA3, 0x19E5, 0x1AE0
 
 VGA, DISPLAY_3D, DISPLAY_OTHER, ACCELERATOR = 0x0300, 0x0302, 0x0380, 0x1200
+UNASSIGNED = 0xFF00  # what TPUs have
 INFINIBAND, ETHERNET = 0x0207, 0x0200
 GRAPHICS = frozenset({VGA, DISPLAY_3D, DISPLAY_OTHER, ACCELERATOR})
+_DEVICES = GRAPHICS | {UNASSIGNED}
 _NETWORK = frozenset({INFINIBAND, ETHERNET})
 
 
@@ -76,7 +79,7 @@ def order(address: str) -> tuple[int, str]:
 def read_functions(root: str, network: bool = True) -> list[Function]:
     """Graphics, accelerator and network functions in the order of their addresses."""
     base = root + DEVICES
-    wanted = GRAPHICS | _NETWORK if network else GRAPHICS
+    wanted = _DEVICES | _NETWORK if network else _DEVICES
     found = []
     for address in sysfs.names(base):
         code = sysfs.number(f"{base}/{address}/class")

@@ -17,7 +17,6 @@ CUDA takes the whole list for empty; the Level Zero specification.
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset
 from spawnlaunch.node.devices import VENDORS
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
@@ -38,7 +37,6 @@ ROCR = "ROCR_VISIBLE_DEVICES"  # acts first, on the devices that KFD shows
 WITHIN_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")  # the first that is set, on these
 ZE_MASK = "ZE_AFFINITY_MASK"  # a set: the order stays the driver's
 ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a device
-SLURM_STEP_DEVICES = "SLURM_STEP_GPUS"
 
 
 class Visible(NamedTuple):
@@ -47,6 +45,14 @@ class Visible(NamedTuple):
     devices: tuple[int | None, ...]  # numbers of Node.devices; None: one that cannot be told
     source: str  # the variables that decided, such as "CUDA_VISIBLE_DEVICES"; empty: none is set
     warnings: tuple[str, ...]
+
+    def of_ranks(self, local_size: int) -> list[int | None]:
+        """The device of each local rank: rank r uses the r-th one, and around again.
+
+        None: it has none, or it cannot be told which.
+        """
+        shown = self.devices
+        return [shown[rank % len(shown)] if shown else None for rank in range(local_size)]
 
 
 def visible(node: Node, environ: Mapping[str, str]) -> Visible:
@@ -62,7 +68,9 @@ def visible(node: Node, environ: Mapping[str, str]) -> Visible:
     if len(vendors) > 1:
         warnings.append(f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken")
     mine = sorted((d for d in usable if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
-    see = {"nvidia": _by_cuda, "amd": _by_rocm, "intel": _by_level_zero}[vendors[0]]
+    see = {"nvidia": _by_cuda, "amd": _by_rocm, "intel": _by_level_zero}.get(
+        vendors[0], _by_accelerator
+    )
     slots, sources = see(mine, environ, warnings)
     numbers = tuple(None if slot is None else slot.number for slot in slots)
     return Visible(numbers, ", ".join(sources), tuple(warnings))
@@ -155,6 +163,18 @@ def _by_level_zero(
     return sorted(chosen), [ZE_MASK]
 
 
+def _by_accelerator(
+    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+) -> tuple[Sequence[Slot], list[str]]:
+    from spawnlaunch.node.accelerators import BY_VENDOR
+
+    kind = BY_VENDOR[base[0].vendor]
+    if kind.variable not in environ:
+        return base, []
+    slots: Sequence[Slot] = base if kind.by_position else [None] * len(base)
+    return _listed(kind.variable, environ[kind.variable], slots, warnings), [kind.variable]
+
+
 def _nth(token: str, devices: Sequence[Device]) -> Device | None:
     return devices[int(token)] if is_number(token) and int(token) < len(devices) else None
 
@@ -208,26 +228,6 @@ def _leading_number(token: str) -> int | None:
     rest = token[1:] if token[:1] in ("-", "+") else token
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return sign * int(digits) if is_number(digits) else None
-
-
-def step_devices(
-    node: Node, environ: Mapping[str, str], local_tasks: int
-) -> tuple[int, ...] | None:
-    """The devices that Slurm gave to the whole step on this node; None where it does not say.
-
-    SLURM_STEP_GPUS (srun(1)) counts by PCI address and does not change inside a control group.
-    Under --gpus-per-task it holds the task's own device alone: so a list that is shorter than the
-    number of tasks is not taken.
-    """
-    try:
-        numbers = sorted(cpuset.parse(environ.get(SLURM_STEP_DEVICES, "")))
-    except cpuset.CpuSetError:
-        return None
-    vendor = next((v for v in VENDORS if any(d.vendor == v for d in node.devices)), None)
-    devices = [device.number for device in node.devices if device.vendor == vendor]
-    if not numbers or len(numbers) < local_tasks or numbers[-1] >= len(devices):
-        return None
-    return tuple(devices[number] for number in numbers)
 
 
 def count_named(environ: Mapping[str, str]) -> int:

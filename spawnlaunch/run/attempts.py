@@ -10,16 +10,15 @@ from spawnlaunch.run.loop import LONGEST_S
 from spawnlaunch.run.model import Attempt, LaunchResult
 from spawnlaunch.run.say import PATIENCE_S, say, write
 from spawnlaunch.run.tree import named, why_it_stays
-from spawnlaunch.run.worker import make_places, plan, renewed
+from spawnlaunch.run.worker import make_places, make_workers, renewed
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.run.model import LaunchOptions
+    from spawnlaunch.run.model import LaunchOptions, Worker
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.run.tree import Tree
-    from spawnlaunch.run.worker import Worker
 
 
 def carry_out(
@@ -32,22 +31,36 @@ def carry_out(
     request, scratch = options.launch.request, options.launch.scratch
     make_scratch(scratch)
     try:
-        if request.timeout_s:
+        several = options.launch.resolution.gathering is not None
+        if request.timeout_s and not several:
             supervisor.end_after(request.timeout_s)
         make_places(workers, scratch)
         try:
             early = supervisor.preload(request.preload) if request.preload else None
             if early:
                 result = _ended_early(supervisor, *early, options)
+            elif several:
+                from spawnlaunch.run import ganged  # most launches are of one node
+
+                gang = ganged.Gang(supervisor, options, lambda: end(tree, supervisor.patience_s))
+                result = gang.run()
             else:
                 result = _run(supervisor, tree, workers, options)
+                if result.cause is None and tree.living():
+                    from spawnlaunch.run import leftovers  # most workers leave nothing
+
+                    leftovers.let_end(supervisor, tree, options.grace_s)
         finally:
             supervisor.kill()  # nobody runs any more, unless something went wrong here
             end(tree, supervisor.patience_s)
             supervisor.drain()
         if supervisor.output.has_lost_something and not result.status:
             result = result._replace(status=os.EX_IOERR)
-        return _leave_word(result, options)
+        if supervisor.journal:
+            supervisor.journal.end(result)
+        if several and not early:
+            return gang.leave_word(result)
+        return _leave_word(result, options) if result.cause or options.result else result.status
     finally:
         remove_scratch(scratch)
 
@@ -107,11 +120,18 @@ def _run(
         if result.cause is None:
             return result
         more = restarted(tally, budget, supervisor.state, result.healthy_s)
+        is_final = result.status in budget.final and tally.used < budget.most
+        if is_final and not supervisor.state.was_told_to_end:
+            others = ",".join(map(str, sorted(budget.final - {result.status}))) or "''"
+            supervisor.output.say([
+                f"no restart after status {result.status}, though {budget.most - tally.used} of "
+                f"{budget.most} are left; to have one, type --no-restart-status {others}"
+            ])  # fmt: skip
         if more is None or not end(tree, supervisor.patience_s) or supervisor.is_told_to_end():
             return result
         try:
             launch = renewed(launch)
-            workers = plan(launch, more.total)
+            workers = make_workers(launch, more.total)
             make_places(workers, launch.scratch, restart=more.total)
         except UsageError as error:
             say([f"cannot start anew: {error}"])
@@ -120,6 +140,8 @@ def _run(
 
         words = report.restart(result, launch.hostname, more, budget)
         supervisor.output.say([words, *filter(None, [result.oom])])
+        if supervisor.journal:
+            supervisor.journal.tell("restart", words=words)
         before += (Attempt(result.cause, result.status, result.healthy_s),)
         tally = more
 
@@ -135,8 +157,6 @@ def end(tree: Tree, patience_s: float = STUCK_S) -> bool:
 
 def _leave_word(result: LaunchResult, options: LaunchOptions) -> int:
     """The report on stderr, and the files that were asked for; the result is the exit status."""
-    if result.cause is None and not options.result:
-        return result.status
     from spawnlaunch.run import report  # at the end, when no worker waits for it
 
     failure, status, hostname = result.first_failure, result.status, options.launch.hostname

@@ -68,6 +68,12 @@ class TimedOut(NamedTuple):
     """The launch has had all the time that it was given."""
 
 
+class GangStops(NamedTuple):
+    """The launchers of several nodes have agreed to end all workers."""
+
+    grace_s: float  # 0: at once
+
+
 class Silent(NamedTuple):
     """No worker has written anything for as long as the user finds suspicious."""
 
@@ -80,7 +86,10 @@ class LauncherGone(NamedTuple):
     """The launcher has died, and nobody is there to watch for."""
 
 
-Event = Exited | Signalled | GuardSignalled | TimeUp | TimedOut | Silent | StacksTold | LauncherGone
+Event = (
+    Exited | Signalled | GuardSignalled | TimeUp | TimedOut | GangStops | Silent | StacksTold
+    | LauncherGone
+)  # fmt: skip
 
 
 class Send(NamedTuple):
@@ -136,7 +145,7 @@ Action = Send | Forward | Kill | Leave | TellStacks | Deadline | Announce
 class Cause(NamedTuple):
     """Why the workers are being ended."""
 
-    kind: str  # "failure", "signal", "timeout", "hang", "preload" or "gone"
+    kind: str  # "failure", "signal", "timeout", "hang", "preload", "gang" or "gone"
     number: int = 0  # the rank that failed first, or the signal
     code: int = 0  # of a failure: how that rank ended
 
@@ -146,14 +155,16 @@ class State(NamedTuple):
 
     running: frozenset[int]  # ranks
     grace_s: float
+    failure_grace_s: float | None = None  # where it is another one
     lone: bool = False  # the one worker shares the terminal with the launcher
+    foreground: frozenset[int] = frozenset()  # ranks that get what is typed as the launcher does
     ended: tuple[Exited, ...] = ()  # in the order in which it was seen
     stage: str = RUNNING
     cause: Cause | None = None
     interrupts: int = 0  # SIGINTs that the launcher has got
     patience_s: float = 0.0  # for a worker that was interrupted to end, or to open a prompt
     suspended: bool = False
-    told_to_end: bool = False  # after something else had been the cause
+    told_later: bool = False  # to end, after something else had been the cause
     stack_signal: int = 0  # asks for the workers' stacks, instead of going to them
     ends_hung: bool = False  # --on-hang kill
     hung: bool = False  # and will be ended once their stacks are told
@@ -176,7 +187,7 @@ class State(NamedTuple):
     def was_told_to_end(self) -> bool:
         """Whether somebody wants an end of the launch, before or after it came."""
         ends = self.cause is not None and self.cause.kind in ("signal", "timeout", "gone")
-        return ends or self.told_to_end
+        return ends or self.told_later
 
 
 Decision = tuple[State, list[Action]]
@@ -187,35 +198,37 @@ def decide(state: State, event: Event) -> Decision:
     match event:
         case Exited():
             return _exited(state, event)
-        case Signalled(signum=signum) if signum in signals.STOP:
-            return _told_to_stop(state, event)
-        case Signalled():
-            return _passed_on(state, event)
+        case Signalled(signum=signum):
+            to_end = signum in signals.STOP
+            return _told_to_stop(state, event) if to_end else _passed_on(state, event)
         case GuardSignalled(signum=signum):
             return _end(state, Cause("signal", signum))
         case TimeUp():
             return _time_up(state, event)
         case TimedOut():
             return _end(state, Cause("timeout"))
+        case GangStops(grace_s=grace_s):
+            return _gang_stops(state, grace_s)
         case Silent():
             return _silent(state)
         case StacksTold():
             return _stacks_told(state)
         case LauncherGone():
-            state = state._replace(cause=state.cause or Cause("gone"), told_to_end=True)
+            state = state._replace(cause=state.cause or Cause("gone"), told_later=True)
             return _kill(state, [Announce("gone")])
 
 
 def _exited(state: State, event: Exited) -> Decision:
     state = state._replace(running=state.running - {event.rank}, ended=(*state.ended, event))
     if event.code != 0 and state.stage == RUNNING:
-        return _stop(state, Cause("failure", event.rank, event.code))
+        return _stop(state, Cause("failure", event.rank, event.code), state.failure_grace_s)
     return state, []
 
 
 def _told_to_stop(state: State, event: Signalled) -> Decision:
-    at_worker_too = state.lone and event.typed and event.signum == signal.SIGINT
-    if at_worker_too and event.prompt:
+    there = state.lone or state.running & state.foreground
+    at_worker_too = there and event.typed and event.signum == signal.SIGINT
+    if at_worker_too and (event.prompt or not state.lone):  # one of several is debugged
         return state, []
     if event.signum == signal.SIGINT:
         state = state._replace(interrupts=state.interrupts + 1)
@@ -232,7 +245,7 @@ def _end(state: State, cause: Cause) -> Decision:
     """The launch is to end, which may be on its way already."""
     if state.stage in (RUNNING, INTERRUPTED):
         return _stop(state, cause)
-    return state._replace(told_to_end=True), []
+    return state._replace(told_later=True), []
 
 
 def _stop(state: State, cause: Cause, grace_s: float | None = None) -> Decision:
@@ -246,6 +259,16 @@ def _stop(state: State, cause: Cause, grace_s: float | None = None) -> Decision:
             Announce(cause.kind, cause.number),
         ]
     return state._replace(stage=STOPPING, cause=state.cause or cause, suspended=False), actions
+
+
+def _gang_stops(state: State, grace_s: float) -> Decision:
+    """Who stops already has its grace, unless all are to end at once."""
+    if not grace_s and state.stage != KILLING:
+        return _kill(state._replace(cause=state.cause or Cause("gang")), [])
+    if state.stage in (RUNNING, INTERRUPTED):
+        state, actions = _stop(state, Cause("gang"), grace_s)
+        return state, [action for action in actions if not isinstance(action, Announce)]
+    return state, []
 
 
 def _continued(state: State) -> Iterable[Action]:
@@ -264,7 +287,7 @@ def _passed_on(state: State, event: Signalled) -> Decision:
     """A signal for the workers; one that has the terminal has had what was typed there."""
     if event.signum == state.stack_signal:
         return state, [TellStacks(state.running)]
-    ranks = frozenset() if state.lone and event.typed else state.running
+    ranks = state.running - state.foreground if event.typed else state.running
     if event.signum in signals.FORWARD:
         return state, [Forward(event.signum, ranks)]
     if event.signum == signal.SIGTSTP:
@@ -333,7 +356,7 @@ def restarted(tally: Tally, budget: Budget, state: State, healthy_s: float) -> T
 
     `state` is that of workers none of whom runs any more, and who were healthy for so long.
     """
-    if state.cause is None or state.cause.kind not in ("failure", "hang") or state.told_to_end:
+    if state.cause is None or state.cause.kind not in ("failure", "hang") or state.told_later:
         return None
     if state.status in budget.final:
         return None

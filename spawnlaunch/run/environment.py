@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher
 STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads, on stderr
+NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks here: for what one does while the others wait
+# What the launchers of several nodes know each other by; no worker needs it.
+TOKENS = ("SPAWNLAUNCH_TOKEN", "SPAWNLAUNCH_TOKEN_FILE")
 TASK_PID = "SLURM_TASK_PID"
 ITS_OWN = "its own pid"  # what stands there until the worker has one
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
@@ -44,7 +47,7 @@ def environment(
     The user's own variables win, except the rank variables of an outer launcher. What is not known
     (None) is not set, nor inherited.
     """
-    ours = {**_contract(world, i), **own}
+    ours = {**_contract(world, i), "ROLE_NAME": request.role, **own}
     if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and not world.is_task:
         ours |= _as_task_of_slurm(world, i, environ)
     if request.virtual_local_rank:
@@ -75,7 +78,6 @@ def _contract(world: World, i: int) -> dict[str, object]:
         "NODE_RANK": world.node_rank,
         "GROUP_RANK": world.node_rank,
         "GROUP_WORLD_SIZE": world.nnodes,
-        "ROLE_NAME": "default",
         "ROLE_RANK": rank,
         "ROLE_WORLD_SIZE": world.world_size,
         "MASTER_ADDR": world.master_addr,
@@ -90,12 +92,14 @@ def _virtual_local_rank(world: World, i: int, environ: Mapping[str, str]) -> dic
 
     Where the resource manager shows this task one device only, that one stays.
     """
-    mask = next((name for name in DEVICE_LISTS if environ.get(name)), DEVICE_LISTS[0])
+    mask = next((name for name in DEVICE_LISTS if environ.get(name)), None)
     index = world.local_rank + i
-    entries = environ[mask].split(",") if environ.get(mask) else [str(index)] * (index + 1)
+    if mask is None:
+        return {"LOCAL_RANK": 0, DEVICE_LISTS[0]: index}
+    entries = environ[mask].split(",")
     if len(entries) == 1:
         return {"LOCAL_RANK": 0}
-    return {"LOCAL_RANK": 0, mask: entries[index] if index < len(entries) else ""}
+    return {"LOCAL_RANK": 0, mask: entries[index].strip() if index < len(entries) else ""}
 
 
 def _as_task_of_slurm(world: World, i: int, environ: Mapping[str, str]) -> dict[str, object]:

@@ -21,7 +21,7 @@ from spawnlaunch.run.environment import ERROR_FILE
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.run.routes import Route, Routes
+    from spawnlaunch.run.model import Route, Routes
 
 MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
 PATIENCE_S = 5.0  # for the reader of a FIFO: to come, and then to take something

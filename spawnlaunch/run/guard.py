@@ -19,11 +19,11 @@ from __future__ import annotations
 import os
 
 from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
+from spawnlaunch.node.proc import is_proc_ours
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import attempts, kernel, signals
 from spawnlaunch.run.decisions import GuardSignalled
 from spawnlaunch.run.loop import SignalPipe
-from spawnlaunch.run.proc import is_proc_ours
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.supervisor import Supervisor
@@ -33,9 +33,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.run.model import LaunchOptions
-    from spawnlaunch.run.starting import Origin
-    from spawnlaunch.run.worker import Worker
+    from spawnlaunch.run.model import LaunchOptions, Worker
+    from spawnlaunch.run.worker import Origin
 
 BLIND = (
     "warning: /proc does not show our PID namespace: what a worker leaves outside its process "
@@ -95,7 +94,7 @@ def _guard(
     has a group of its own, and a session of its own but for a worker that is to have the terminal.
     """
     kernel.rename("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    if workers[0].own_session:
+    if all(worker.own_session for worker in workers):
         os.setsid()
     else:
         os.setpgid(0, 0)

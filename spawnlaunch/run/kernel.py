@@ -11,7 +11,7 @@ import os
 import sys
 from contextlib import suppress
 
-from spawnlaunch.run import proc
+from spawnlaunch.node import proc
 from spawnlaunch.run.signals import signal
 
 PR_SET_PDEATHSIG = 1

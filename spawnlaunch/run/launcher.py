@@ -7,23 +7,27 @@ import time
 from contextlib import suppress
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.run import attempts, guard, kernel, proc, signals
+from spawnlaunch.node import proc
+from spawnlaunch.reading import absolute
+from spawnlaunch.request import FAILURE_GRACE_S
+from spawnlaunch.run import attempts, guard, kernel, signals
 from spawnlaunch.run.decisions import LAST_S, Cause, Signalled
+from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.loop import SignalPipe
-from spawnlaunch.run.model import LaunchResult, launch_options
+from spawnlaunch.run.model import LaunchOptions, LaunchResult
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import exit_status, how_it_ended, signal
-from spawnlaunch.run.starting import Origin
 from spawnlaunch.run.supervisor import TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
+from spawnlaunch.run.worker import Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from spawnlaunch.request import Request
     from spawnlaunch.run.guard import Guard
-    from spawnlaunch.run.model import LaunchOptions
-    from spawnlaunch.run.worker import Launch, Worker
+    from spawnlaunch.run.model import Launch, Worker
 
 # Open files of a guard: of each worker a pidfd, and of each stream that is shown a pipe; and with
 # its own those of a look into /proc and of a module that is imported.
@@ -38,19 +42,23 @@ DEAF_S = 10.0  # for the guard to hear a signal that means to end the job
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
 
 
-def run(launch: Launch, workers: Sequence[Worker], mask: frozenset[int]) -> int:
+def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
-    `workers` are those of the first attempt, `mask` is the signals that all are started with
+    `workers` are those of the first attempt, `blocked` is the signals that all are started with
     blocked. The signals that end, stop or continue the launch stay blocked, so that none cuts in
     while the interpreter ends. Raises UsageError where the workers cannot all be watched.
     """
-    options = launch_options(launch)
+    if launch.request.debug is not None:
+        from spawnlaunch.run.keyboard import debug
+
+        launch = debug.prepared(launch, workers)
+    options = _options(launch)
     _check_open_files(workers)
     signals.set_default([signal.SIGCHLD])  # ignored, nobody's end could be waited for
     watched = signals.watched()
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    origin = Origin(os.getpgrp(), mask)
+    origin = Origin(os.getpgrp(), blocked)
     if not kernel.IS_LINUX:
         return _without_guard(workers, options, origin, watched)
     foreign = proc.children(os.getpid()) if proc.has_children() else ()
@@ -63,6 +71,50 @@ def run(launch: Launch, workers: Sequence[Worker], mask: frozenset[int]) -> int:
              "cgroup"])  # fmt: skip
         return os.EX_OSERR
     return _watch(watcher, watched, tree, options)
+
+
+def _options(launch: Launch) -> LaunchOptions:
+    """What the command line and the environment say about it. Raises UsageError."""
+    request, world, environ = launch.request, launch.resolution.world, launch.environ
+    result, error_file = request.result, environ.get(ERROR_FILE)
+    if result or error_file:
+        if not launch.resolution.gathering:  # of which one launcher writes for all
+            from spawnlaunch.run.routes import own_file
+
+            result = own_file(result, world) if result else None
+            error_file = own_file(error_file, world) if error_file else None
+        result = absolute(result, "--result") if result else None
+        _check_files(request.result, result, error_file)
+    grace_s, why = request.grace_s, ""
+    if environ.get("SLURM_JOB_ID"):
+        grace_s, why = _grace(request, environ)
+    failure_s = request.failure_grace_s
+    if failure_s is None and launch.resolution.gathering:
+        failure_s = min(grace_s, FAILURE_GRACE_S)
+    return LaunchOptions(launch, grace_s, why, result, error_file, failure_s)
+
+
+def _check_files(named: str | None, result: str | None, error_file: str | None) -> None:
+    """Raises UsageError; whether an error file can be written is seen after a failure, rarely."""
+    from spawnlaunch.run import files
+
+    why = result and files.refusal(result)
+    if why:
+        raise UsageError(f"--result {named}: {why}")
+    try:
+        files.resolved(error_file or "/")
+    except OSError as error:
+        raise UsageError(f"{ERROR_FILE}={error_file}: {error.strerror}; name another") from None
+
+
+def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str]:
+    """The grace, cut where Slurm kills us before it is over, and why."""
+    from spawnlaunch.world import slurm_site
+
+    most_s = slurm_site.longest_grace_s(environ)
+    if most_s is None or request.grace_s <= most_s:
+        return request.grace_s, ""
+    return most_s, f" (Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s)"
 
 
 def _check_open_files(workers: Sequence[Worker]) -> None:
@@ -87,9 +139,13 @@ def _check_open_files(workers: Sequence[Worker]) -> None:
 def _watch(watcher: Guard, watched: frozenset[int], tree: Tree, options: LaunchOptions) -> int:
     """Pass on signals until the guard has ended."""
     status, look_at = None, None
+    info: signal.struct_siginfo | None
     while status is None:
-        info = _next_signal(watched, look_at)
-        if info is None:
+        if look_at is None:
+            info = signal.sigwaitinfo(watched)
+        else:
+            info = signal.sigtimedwait(watched, max(0.0, look_at - time.monotonic()))
+        if info is None:  # the time has come
             look_at = None
             status = _set_going(watcher)
         elif info.si_signo != signal.SIGCHLD:
@@ -108,13 +164,6 @@ def _watch(watcher: Guard, watched: frozenset[int], tree: Tree, options: LaunchO
     if proc.has_children() and os.getpid() != 1:  # all others end with PID 1
         tree.end(LAST_S)  # the guard has named what it could not kill
     return code
-
-
-def _next_signal(watched: frozenset[int], until: float | None) -> signal.struct_siginfo | None:
-    """Wait for it; None: the time has come."""
-    if until is None:
-        return signal.sigwaitinfo(watched)
-    return signal.sigtimedwait(watched, max(0.0, until - time.monotonic()))
 
 
 def _earlier(then: float | None, after_s: float) -> float:

@@ -1,12 +1,13 @@
 r"""From the chunks that workers write to lines with a prefix: whole, in order, none lost.
 
-A line goes out when its newline has come. Three kinds are not as simple:
+A line goes out when its newline has come. Four kinds are not as simple:
 
 - The last line of a stream may have no newline. It goes out when the stream ends, and gets one.
 - A progress bar writes its line again and again, a \r before or after each time. It goes out as it
   grows and overwrites itself on a terminal, as it would without us. If another worker has written
   something in between, a newline is put there, and the bar goes on below; a newline of its own that
   comes next has thereby been written.
+- A prompt has no newline either. On a terminal it is shown after a moment, like a bar.
 - A line of more than MOST_BYTES is broken into several.
 
 Nothing is written twice, and no more than MOST_BYTES and a chunk are kept of a stream.
@@ -59,6 +60,10 @@ class Stream:
                 rest = rest[len(text) :]
         self._hold(rest)
         return written + self.finish() if len(self._held) > MOST_BYTES else written
+
+    def reveal(self) -> bytes:
+        """What to write for the beginning of a line, when the rest does not come."""
+        return self._grow_bar(self._take()) if self._held and not self._returned else b""
 
     def finish(self) -> bytes:
         """What to write when the stream has ended."""

@@ -1,20 +1,88 @@
-"""What a launch needs to know besides its workers, and what is known of its end."""
+"""The records of a launch: its workers, what they are made of, and how they and it have ended."""
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import absolute
+import os
+
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.routes import own_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    import resource
+    from collections.abc import Mapping, Sequence
 
+    from spawnlaunch.binding.apply import Binding
+    from spawnlaunch.cpuset import CpuSet
     from spawnlaunch.request import Request
     from spawnlaunch.run.decisions import Cause
-    from spawnlaunch.run.worker import Launch
+    from spawnlaunch.world.host import HeldPort
+    from spawnlaunch.world.model import Resolution
+
+
+class Route(NamedTuple):
+    """One stream of one worker."""
+
+    file: str | None  # path of a file that keeps it
+    shown: bool  # on the launcher's own stream
+
+    @property
+    def is_redirected(self) -> bool:
+        """Whether it goes to the file only, which the worker then writes by itself."""
+        return self.file is not None and not self.shown
+
+
+class Routes(NamedTuple):
+    """Both streams of one worker."""
+
+    stdout: Route
+    stderr: Route
+
+
+SHOWN = Routes(Route(None, True), Route(None, True))
+
+
+class Worker(NamedTuple):
+    """A process to be started."""
+
+    rank: int
+    local_rank: int
+    command: tuple[str, ...]
+    environ: Mapping[str, str]  # complete: nothing else is inherited
+    binding: Binding
+    own_session: bool
+    routes: Routes
+    prefix: str  # of each of its lines that the launcher shows
+
+    @property
+    def name(self) -> str:
+        """`rank 3 on node1`, in lines about it."""
+        return f"rank {self.rank} on {os.uname().nodename}"
+
+
+class Launch(NamedTuple):
+    """All that the workers of an attempt are made of."""
+
+    request: Request
+    resolution: Resolution
+    bindings: Sequence[Binding]  # of the workers, in the order of their local ranks
+    environ: Mapping[str, str]  # what the launcher inherited
+    hostname: str
+    scratch: str  # a directory for files that need not outlive the launch; its name marks the run
+    held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
+    node_cpus: CpuSet  # what was divided among the ranks of this node
+    lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
+    logs: str | None = None  # the template of the directories of the ranks' files, if any
+    journal: int | None = None  # a pipe for what happens, where --record asks for it
+
+    @property
+    def mark(self) -> str:
+        """The unique id of the run, which the workers' environments bear."""
+        return os.path.basename(self.scratch)
+
+    @property
+    def host(self) -> str:
+        """The host's name without its domain."""
+        return self.hostname.partition(".")[0]
 
 
 class LaunchOptions(NamedTuple):
@@ -25,6 +93,7 @@ class LaunchOptions(NamedTuple):
     grace_why: str  # what is said behind a grace that is not the one asked for
     result: str | None  # file for the ends of all ranks
     error_file: str | None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
+    failure_grace_s: float | None = None  # after another's failure, where it is not the same
 
 
 class WorkerExit(NamedTuple):
@@ -35,10 +104,11 @@ class WorkerExit(NamedTuple):
     pid: int | None  # None: it could not be started
     code: int  # exit status, or -n for death by signal n
     after_s: float  # from its start to its end, in seconds
-    told: int  # the last signal that the launcher sent to end it; 0: it ended by itself
+    sent: int  # the last signal that the launcher sent to end it; 0: it ended by itself
     error_file: str | None  # where torch's @record writes
     stderr: str | None  # the file that its stderr goes to
     tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
+    used: resource.struct_rusage | None = None  # by it, and by what it has waited for
     left: bool = False  # SIGKILL did not end it, and nobody waits for it any more
 
 
@@ -71,40 +141,3 @@ class LaunchResult(NamedTuple):
         """For how long it went well, in seconds."""
         first = self.first_failure
         return first.after_s if first else max(one.after_s for one in self.exits)
-
-
-def launch_options(launch: Launch) -> LaunchOptions:
-    """What the command line and the environment say about it. Raises UsageError."""
-    request, world, environ = launch.request, launch.resolution.world, launch.environ
-    result = absolute(own_file(request.result, world), "--result") if request.result else None
-    error_file = environ.get(ERROR_FILE)
-    error_file = own_file(error_file, world) if error_file else None
-    if result or error_file:
-        _check_files(request.result, result, error_file)
-    grace_s, why = _grace(request, environ)
-    return LaunchOptions(launch, grace_s, why, result, error_file)
-
-
-def _check_files(named: str | None, result: str | None, error_file: str | None) -> None:
-    """Raises UsageError; whether an error file can be written is seen after a failure, rarely."""
-    from spawnlaunch.run import files
-
-    why = result and files.refusal(result)
-    if why:
-        raise UsageError(f"--result {named}: {why}")
-    try:
-        files.resolved(error_file or "/")
-    except OSError as error:
-        raise UsageError(f"{ERROR_FILE}={error_file}: {error.strerror}; name another") from None
-
-
-def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str]:
-    """The grace, cut where Slurm kills us before it is over, and why."""
-    if not environ.get("SLURM_JOB_ID"):
-        return request.grace_s, ""
-    from spawnlaunch.world import slurm_site
-
-    most_s = slurm_site.longest_grace_s(environ)
-    if most_s is None or request.grace_s <= most_s:
-        return request.grace_s, ""
-    return most_s, f" (Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s)"

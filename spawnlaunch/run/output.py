@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
+from functools import partial
 
+from spawnlaunch.node.proc import open_fds
 from spawnlaunch.run.loop import Loop
+from spawnlaunch.run.model import Route, Worker
 from spawnlaunch.run.pipes import UNREAD_S, Sink, Source
-from spawnlaunch.run.proc import open_fds
-from spawnlaunch.run.routes import Route
 from spawnlaunch.run.say import PATIENCE_S, failures, say, worded, write
-from spawnlaunch.run.worker import Worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
+
+    from spawnlaunch.run.keyboard import Keyboard
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
@@ -27,6 +30,7 @@ NAMES = {1: "stdout", 2: "stderr"}
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 # Descriptors: a pidfd, pipes and files of both streams; and all the others that a guard has.
 OF_A_WORKER, SPARE = 5, 24
+TOLD, SLOT_BYTES = "spawnlaunch-said", 64  # see publish
 
 
 class Output:
@@ -36,11 +40,13 @@ class Output:
         self._has_failed = False  # something could not be written, here or in a file
         self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
         self._loop = loop
-        self._sinks: dict[int, Sink] = {}  # by our descriptor
+        self.sinks: dict[int, Sink] = {}  # by our descriptor
         self._sources: list[tuple[int, Source]] = []  # with the descriptor that each is shown on
         self._stderr: dict[int, Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
+        self._told: int | None = None  # see publish
+        self.keyboard: Keyboard | None = None  # of a terminal that several workers share
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
     def begin(self, workers: int) -> None:
@@ -59,6 +65,8 @@ class Output:
 
     def connect(self, worker: Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
+        if self.keyboard and worker.own_session:
+            self.theirs[0] = self.keyboard.connect(worker.rank)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
             if not self._needs_pipe(worker, fd, route):
                 continue
@@ -66,6 +74,7 @@ class Output:
             sink = self._sink(fd) if route.shown else None
             prefix = _painted(worker, sink) if sink else b""
             source = Source(ours, self._loop, sink, prefix, route, self._lost)
+            source.rank = worker.rank
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
@@ -84,11 +93,11 @@ class Output:
 
     def _sink(self, fd: int) -> Sink:
         """Ours; one for both streams where both are the same file or terminal."""
-        if fd not in self._sinks:
-            other = self._sinks.get(3 - fd)
+        if fd not in self.sinks:
+            other = self.sinks.get(3 - fd)
             same = other and os.path.sameopenfile(1, 2)
-            self._sinks[fd] = other if other and same else self._open(fd)
-        return self._sinks[fd]
+            self.sinks[fd] = other if other and same else self._open(fd)
+        return self.sinks[fd]
 
     def _open(self, fd: int) -> Sink:
         def failed(error: OSError) -> None:
@@ -127,6 +136,24 @@ class Output:
             os.close(end)
         self.theirs.clear()
 
+    def publish(self, pids: Mapping[int, int]) -> None:
+        """Tell whoever looks (spawnlaunch.top) when each worker, by its rank, said something last.
+
+        It stands in a file without a name in memory (memfd_create(2)), in a slot for each worker:
+        pid, time (monotonic clock, seconds) and rank.
+        """
+        if not hasattr(os, "memfd_create"):
+            return
+        if self._told is None:
+            self._told = os.memfd_create(TOLD)
+        os.ftruncate(self._told, 0)
+        sources = sorted((each for _, each in self._sources), key=lambda each: each.last_read)
+        for slot, (rank, pid) in enumerate(pids.items()):
+            for source in sources:  # the one that was read last tells last
+                if source.rank == rank and source.is_open:
+                    source.note = partial(_tell, self._told, slot, pid, rank)
+                    source.note(source.last_read)
+
     def tail(self, rank: int) -> str | None:
         """What a worker that has ended said last; None where its stderr is no pipe of ours."""
         source = self._stderr.get(rank)
@@ -141,7 +168,7 @@ class Output:
 
     def show(self, text: str) -> None:
         """The same, of whole lines."""
-        sink = self._sinks.get(2)
+        sink = self.sinks.get(2)
         if sink is None:
             write(text)
         else:
@@ -171,7 +198,7 @@ class Output:
             self._unshown[fd] += source.close()
         self._sources.clear()
         since = time.monotonic()
-        sinks = self._sinks.values()
+        sinks = self.sinks.values()
         while any(sink.size > 0 for sink in sinks):
             pause_s = PAUSE_S
             if was_told_to_end():
@@ -182,8 +209,9 @@ class Output:
             if left_s <= 0:
                 break
             self._loop.turn(left_s)
-        for fd, sink in self._sinks.items():
-            self._give_up(fd, sink)
+        for fd, sink in self.sinks.items():
+            if self._unshown[fd] or sink.size or sink.lost:
+                self._give_up(fd, sink)
 
     def _give_up(self, fd: int, sink: Sink) -> None:
         """Drop what nobody has read in time, or what could not be written, and tell what it was."""
@@ -195,6 +223,11 @@ class Output:
             say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {lost}"])
         else:
             say([f"nobody read our {NAMES[fd]}: dropped {lost}"])
+
+
+def _tell(file: int, slot: int, pid: int, rank: int, when: float) -> None:
+    with suppress(OSError):
+        os.pwrite(file, f"{pid} {when:.3f} {rank}".ljust(SLOT_BYTES).encode(), slot * SLOT_BYTES)
 
 
 def _close_on_exec() -> None:

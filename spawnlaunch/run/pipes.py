@@ -23,13 +23,15 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spawnlaunch.rollcall.frames import Sieve
     from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.routes import Route
+    from spawnlaunch.run.model import Route
 
 UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
 HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on
 CHUNK_BYTES = 1 << 16  # the size of a pipe
 TAIL_BYTES = 1 << 14  # of what a worker said last, for the report of a failure
+PROMPT_S = 0.3  # without the rest of a line: on a terminal its beginning is shown
 STOPPED_S = 10.0  # without taking anything, while too much waits: such a reader has stopped
 
 
@@ -176,7 +178,10 @@ class Source:
         self._path = route.file
         self._file = None if route.file is None else _opened(route)
         self._lost = lost
+        self.rank = 0  # of whose it is
+        self.note: Callable[[float], None] | None = None  # is told when something is read
         self._unshown: int | None = None  # bytes for the file alone; None: all is shown
+        self.sieve: Sieve | None = None  # takes out what is not for the reader
         self._watched = False
         if sink:
             sink.sources.append(self)
@@ -217,15 +222,28 @@ class Source:
             self._end()
             return
         self.last_read = time.monotonic()
+        if self.note:
+            self.note(self.last_read)
         self.received += len(chunk)
         self.tail = (self.tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
         self._keep(chunk)
+        self.show(self.sieve(chunk) if self.sieve else chunk)
+
+    def show(self, chunk: bytes) -> None:
+        """Show what the worker wrote, now or when it is a line."""
         if self._unshown is not None:
             self._unshown += len(chunk)
         elif self._stream and self._sink:
             self._sink.put(self._stream.feed(chunk))
-            if self._sink.reader_gone and self._path is None:
+            if self._sink.is_terminal:
+                self._loop.alarm(self._reveal, PROMPT_S)
+            if self._sink.reader_gone and self._path is None and self._fd is not None:
                 self._end()
+
+    def _reveal(self) -> None:
+        """Show the beginning of a line, which may be a prompt."""
+        if self._stream and self._sink:
+            self._sink.put(self._stream.reveal())
 
     def _keep(self, chunk: bytes) -> None:
         """Add to the file; one that cannot be written is given up, and the worker goes on."""
@@ -288,7 +306,8 @@ class Source:
             self._file = None
         if self._stream and self._sink:
             self._sink.sources.remove(self)
-            self._sink.put(self._stream.finish())
+            if rest := self._stream.finish():
+                self._sink.put(rest)
 
 
 def _opened(route: Route) -> int:

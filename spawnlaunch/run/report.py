@@ -17,16 +17,20 @@ The file of --result is:
      "restarts": [{"cause": "failure", "rank": 3, "status": 139, "signal": "SIGSEGV",
                    "seconds": 8.5}, ...],
      "ranks": [{"rank": 0, "local_rank": 0, "pid": 4713, "status": 143, "signal": "SIGTERM",
-                "told": "SIGTERM", "seconds": 1.25}, ...]}
+                "told": "SIGTERM", "seconds": 1.25, "user_seconds": 1.1, "system_seconds": 0.1,
+                "peak_bytes": 52428800, "involuntary_switches": 7, "major_faults": 0}, ...]}
 
 `status` is an exit status as the shell has it; 74 without a cause means that output was lost.
 `signal` names what ended a rank (above: the launch), `told` what the launcher had sent it before;
 both are null where there was nothing. `restarts` has one entry for each attempt that was followed
-by another, with the rank that failed first; all else is about the last attempt.
+by another, with the rank that failed first; all else is about the last attempt. Of the ranks of
+other nodes only rank, status and signal are known here; status null is of one that was lost.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 
 from spawnlaunch import reading
@@ -34,17 +38,20 @@ from spawnlaunch.run import files
 from spawnlaunch.run.decisions import STUCK_S
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.say import say
-from spawnlaunch.run.signals import exit_status, how_it_ended, name
+from spawnlaunch.run.signals import exit_status, how_it_ended, name, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+    from spawnlaunch.node.cgroup import MemoryKills
     from spawnlaunch.request import Request
     from spawnlaunch.run.decisions import Budget, Cause, State, Tally
     from spawnlaunch.run.model import LaunchOptions, LaunchResult, WorkerExit
 
+MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # units of ru_maxrss (getrusage(2))
+TELLING = 0.1  # share of the memory from which on it may explain a SIGKILL
 TAIL_BYTES = 16384
 TAIL_LINES = 60
 
@@ -117,7 +124,7 @@ def summary(result: LaunchResult, hostname: str) -> Iterator[str]:
         yield f"failed{' first' if listed else ''}: {_why(result, hostname)}{before}"
     elif len({one.code for one in listed}) > 1:
         # Who ended as workers do that are told to is not listed; who had to be killed was named.
-        listed = [one for one in listed if one.code not in (0, -one.told)]
+        listed = [one for one in listed if one.code not in (0, -one.sent)]
     else:
         listed = []
     width = len(str(max((one.rank for one in result.exits), default=0)))
@@ -125,14 +132,44 @@ def summary(result: LaunchResult, hostname: str) -> Iterator[str]:
         yield f"  {_who(one, hostname, width)} {_how(one)}"
     if result.oom:
         yield result.oom
+    if first and first.used and first.code == -signal.SIGKILL and not first.sent:
+        yield from _memory_of(first)
+
+
+def _memory_of(killed: WorkerExit) -> Iterator[str]:
+    """How much memory a rank had used that somebody has killed, where that may be the reason."""
+    from spawnlaunch.node.cgroup import memory_kills
+
+    counted = memory_kills()
+    limit = min(counted.limit or sys.maxsize if counted else sys.maxsize, _memory_here())
+    peak = killed.used.ru_maxrss * MAXRSS_BYTES if killed.used else 0
+    if peak >= TELLING * limit:
+        share = f"{peak / limit:.0%} of the {limit >> 20} MiB that there are"
+        yield f"rank {killed.rank} had used {peak >> 20} MiB, {share}"
+
+
+def _memory_here() -> int:
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def out_of_memory(before: MemoryKills | None, after: MemoryKills | None) -> str | None:
+    """The reason of a SIGKILL that nobody sent, from two counts of the kernel's; None: another."""
+    if before is None or after is None or after.killed <= before.killed:
+        return None
+    n, limit = after.killed - before.killed, after.limit
+    shown = f", whose limit is {limit >> 20} MiB" if limit and limit < 1 << 60 else ""
+    return (
+        f"out of memory: meanwhile the kernel killed {n} process{'es' if n > 1 else ''} of this "
+        f"cgroup{shown} ({after.path}: oom_kill {before.killed} to {after.killed})"
+    )
 
 
 def _how(one: WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
     if one.left:
         return "could not be killed"
-    told = f" after {name(one.told)} from the launcher" if one.told else ""
-    if one.told and one.code == -one.told:
+    told = f" after {name(one.sent)} from the launcher" if one.sent else ""
+    if one.sent and one.code == -one.sent:
         told = " from the launcher"
     return how_it_ended(one.code) + told
 
@@ -213,14 +250,19 @@ def copy_error_file(failure: WorkerExit, path: str) -> None:
     _write(record, path, ERROR_FILE)
 
 
-def write_result(result: LaunchResult, options: LaunchOptions) -> bool:
-    """Write the file of --result, ranks in their order, or say why not."""
-    cause, failure, launch = result.cause, result.first_failure, options.launch
-    record = {
+def write_result(
+    result: LaunchResult, options: LaunchOptions, elsewhere: Iterable[tuple[int, int | None]] = ()
+) -> bool:
+    """Write the file of --result, ranks in their order, or say why not.
+
+    `elsewhere` is rank and code of the workers of other nodes; None: it was lost with its node.
+    """
+    cause, launch = result.cause, options.launch
+    record: dict[str, Any] = {
         "status": result.status,
         "cause": cause.kind if cause else None,
         "signal": name(cause.number) if cause and cause.kind == "signal" else None,
-        "first_failure": failure.rank if failure else None,
+        "first_failure": cause.number if cause and cause.kind == "failure" else None,
         "host": launch.hostname,
         "run_id": launch.resolution.world.run_id,
         "oom": result.oom,
@@ -234,20 +276,33 @@ def write_result(result: LaunchResult, options: LaunchOptions) -> bool:
             }
             for cause, status, healthy_s in result.restarted
         ],
-        "ranks": [
-            {
-                "rank": one.rank,
-                "local_rank": one.local_rank,
-                "pid": one.pid,
-                "status": exit_status(one.code),
-                "signal": name(-one.code) if one.code < 0 else None,
-                "told": name(one.told) if one.told else None,
-                "seconds": round(one.after_s, 3),
-            }
-            for one in sorted(result.exits)
-        ],
+        "ranks": [as_json(one) for one in sorted(result.exits)],
     }
+    for rank, code in elsewhere:
+        signal = name(-code) if code is not None and code < 0 else None
+        status = None if code is None else exit_status(code)
+        record["ranks"].append({"rank": rank, "status": status, "signal": signal})
+    record["ranks"].sort(key=lambda one: one["rank"])
     return _write(record, options.result or "", "--result", indent=1)
+
+
+def as_json(one: WorkerExit) -> dict[str, Any]:
+    """How a rank ended, and what it used; null where that is not known."""
+    used = one.used
+    return {
+        "rank": one.rank,
+        "local_rank": one.local_rank,
+        "pid": one.pid,
+        "status": exit_status(one.code),
+        "signal": name(-one.code) if one.code < 0 else None,
+        "told": name(one.sent) if one.sent else None,
+        "seconds": round(one.after_s, 3),
+        "user_seconds": round(used.ru_utime, 3) if used else None,
+        "system_seconds": round(used.ru_stime, 3) if used else None,
+        "peak_bytes": used.ru_maxrss * MAXRSS_BYTES if used else None,
+        "involuntary_switches": used.ru_nivcsw if used else None,
+        "major_faults": used.ru_majflt if used else None,
+    }
 
 
 def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:

@@ -1,5 +1,7 @@
 """Where each stream of each worker goes: to the launcher's own, to a file, to both or to neither.
 
+Imported where a flag asks for files, or for some ranks only.
+
 flag                    of the ranks it names                       files
 (none)                  shown                                       none
 --redirects             not shown                                   kept
@@ -16,8 +18,8 @@ import os
 from spawnlaunch import cpuset
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
-from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.environment import ERROR_FILE
+from spawnlaunch.run.model import Route, Routes
 from spawnlaunch.values import STDERR, STDOUT
 
 TYPE_CHECKING = False
@@ -26,33 +28,26 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spawnlaunch.request import Request
+    from spawnlaunch.run.model import Launch
     from spawnlaunch.world.model import World
 
 FILES = {STDOUT: "stdout.log", STDERR: "stderr.log"}  # torchrun's names
-DIRECTORY = "{run}/attempt_{restart}/{rank}"  # torchrun's, but by the global rank
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
 
 
-class Route(NamedTuple):
-    """One stream of one worker."""
+def chosen(launch: Launch, restart: int) -> list[tuple[str | None, Routes]]:
+    """By the order of local ranks: the directory of each one's files, if there are any, and routes.
 
-    file: str | None  # path of a file that keeps it
-    shown: bool  # on the launcher's own stream
-
-    @property
-    def is_redirected(self) -> bool:
-        """Whether it goes to the file only, which the worker then writes by itself."""
-        return self.file is not None and not self.shown
-
-
-class Routes(NamedTuple):
-    """Both streams of one worker."""
-
-    stdout: Route
-    stderr: Route
+    Raises UsageError for flags that do not fit the ranks that there are.
+    """
+    request, world, n = launch.request, launch.resolution.world, len(launch.bindings)
+    if not launch.resolution.gathering:  # of nodes with unlike numbers of ranks
+        _check_filters(request, world)
+    directories = _directories(launch.logs, world, n, launch.host, restart)
+    return [(files, _routes(request, world, i, files)) for i, files in enumerate(directories)]
 
 
-def routes(request: Request, world: World, i: int, directory: str | None) -> Routes:
+def _routes(request: Request, world: World, i: int, directory: str | None) -> Routes:
     """The routes of worker `i` of this launcher, whose files are in `directory`, if it has any."""
     rank, local_rank = world.rank + i, world.local_rank + i
     shown = rank in request.ranks_filter or local_rank in request.local_ranks_filter
@@ -77,7 +72,7 @@ def _tee(request: Request, world: World, rank: int, local_rank: int) -> int:
     return STDOUT | STDERR if alone else 0
 
 
-def check_filters(request: Request, world: World) -> None:
+def _check_filters(request: Request, world: World) -> None:
     """Raises UsageError for a choice of ranks that shows nobody."""
     for flag, chosen, size in (
         ("--local-ranks-filter", request.local_ranks_filter, world.local_world_size),
@@ -90,19 +85,18 @@ def check_filters(request: Request, world: World) -> None:
             )
 
 
-def directories(
-    log_dir: str | None, world: World, nproc: int, hostname: str, restart: int
+def _directories(
+    template: str | None, world: World, nproc: int, host: str, restart: int
 ) -> list[str | None]:
     """The directories of the local ranks' files, in their order; None: there are no files.
 
     They are torchrun's (but by the global rank), or the user's template filled in. Raises
     UsageError for a template that cannot be.
     """
-    if log_dir is None:
+    if template is None:
         return [None] * nproc
-    template = log_dir if "{" in log_dir else os.path.join(log_dir, DIRECTORY)
     run = {"run": world.run_id.replace(os.sep, "_"), "restart": restart}
-    node = {"node_rank": world.node_rank, "host": short(hostname)}
+    node = {"node_rank": world.node_rank, "host": host}
     ours = [
         {**run, **node, "rank": world.rank + i, "local_rank": world.local_rank + i}
         for i in range(nproc)
@@ -117,7 +111,7 @@ def directories(
     found = [absolute(path, "--log-dir") for path in paths]
     if len(set(found)) < len(found):
         raise UsageError(
-            f"--log-dir {log_dir}: gives several ranks the same directory, {found[0]}; "
+            f"--log-dir {template}: gives several ranks the same directory, {found[0]}; "
             "put {rank} into it"
         )
     return [*found[:nproc]]
@@ -154,19 +148,3 @@ def own_files(request: Request, world: World, environ: Mapping[str, str]) -> Ite
         if path and path != (own := own_file(path, world)):
             each = "rank" if world.is_task else "node"
             yield f"{name} {path}: each {each} writes a file of its own, this one {own}"
-
-
-def prefix(request: Request, world: World, i: int, hostname: str) -> str:
-    """What stands before each line of worker `i`; nothing for one that is alone in the world.
-
-    With several nodes the host's name is there too, as their outputs come together.
-    """
-    if request.no_prefix or world.world_size == 1:
-        return ""
-    rank = world.rank + i
-    return f"[{short(hostname)}:{rank}] " if world.has_several_nodes else f"[{rank}] "
-
-
-def short(hostname: str) -> str:
-    """The name without its domain."""
-    return hostname.partition(".")[0]

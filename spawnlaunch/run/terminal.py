@@ -1,10 +1,15 @@
-"""Our terminal and our standard streams: who waits at a prompt there, and which are closed."""
+"""Our terminal and our standard streams: which are closed, and what workers are told of it."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+COLOURS = {"FORCE_COLOR": 1, "CLICOLOR_FORCE": 1, "PY_COLORS": 1, "TTY_INTERACTIVE": 0}
 NAMES = ("stdin", "stdout", "stderr")
 
 
@@ -26,21 +31,15 @@ def hold_closed() -> tuple[str, ...]:
     return closed
 
 
-def prompt_is_open() -> bool:
-    """Whether a program reads the terminal key by key, as readline, pdb and editors do.
+def welcome(environ: Mapping[str, str], columns: object) -> dict[str, object]:
+    """What tells a worker of our terminal, to which a pipe leads from its stdout.
 
-    They take Ctrl-C as a key of theirs, and not as the end of the job. (A terminal that hands out
-    whole lines is in "canonical mode": termios(3).)
+    Its size, and that colours are welcome, in the words of no-color.org's counterparts and of
+    rich; nothing that the user has said something about. A bar of several lines would be drawn
+    across the lines of other ranks: so the terminal is no interactive one.
     """
-    import termios  # needed after Ctrl-C only
-
-    try:
-        fd = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
-    except OSError:
-        return False
-    try:
-        return not termios.tcgetattr(fd)[3] & termios.ICANON
-    except termios.error:
-        return False
-    finally:
-        os.close(fd)
+    told: dict[str, object] = {"COLUMNS": columns, "LINES": os.get_terminal_size(1).lines or None}
+    said = any(environ.get(name) for name in (*COLOURS, "NO_COLOR"))
+    if not said and environ.get("TERM") not in (None, "", "dumb"):
+        told |= COLOURS
+    return {name: value for name, value in told.items() if name not in environ}

@@ -16,9 +16,10 @@ import select
 import time
 from contextlib import suppress
 
-from spawnlaunch.reading import file_text
-from spawnlaunch.run import kernel, proc, signals
-from spawnlaunch.run.proc import Process, below, look, mark_of, marked
+from spawnlaunch.node import proc
+from spawnlaunch.node.proc import Process, below, look
+from spawnlaunch.run import kernel, signals
+from spawnlaunch.run.environment import MARK
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Container, Iterable, Iterator
 
 EXEC_S = 0.5  # in which a process that begins another program has its environment
-
-
-def kill(processes: Iterable[Process]) -> None:
-    """SIGKILL for each process."""
-    send(signal.SIGKILL, processes)
 
 
 def kill_groups(processes: Iterable[Process]) -> None:
@@ -77,6 +73,17 @@ def reap_all_but(kept: Container[int]) -> None:
             os.waitpid(ended.si_pid, 0)
 
 
+def mark_of(pid: int) -> str:
+    """The mark in the environment that a process was started with; "": none, or not ours to see."""
+    return (proc.environ(pid) or {}).get(MARK, "")
+
+
+def marked(run: str) -> list[Process]:
+    """All living processes that bear the mark of the run."""
+    living = (process for process in proc.everything() if not process.dead)
+    return [process for process in living if mark_of(process.pid).startswith(f"{run}.")]
+
+
 class Tree:
     """The processes below this one, of which some are workers and the others are what they left.
 
@@ -105,17 +112,20 @@ class Tree:
         running = set(map(str, ranks))
         orphans = [orphan for orphan in map(look, adopted) if orphan and not orphan.dead]
         left = [orphan for orphan in orphans if self._is_left(orphan, running, ended)]
-        kill(below(left))
+        if left:
+            send(signal.SIGKILL, below(left))
         reap(adopted)
+        is_nobodys = len(orphans) > len(left)
         if not self._adopts:
-            kill(process for process in marked(self._run)
-                 if process.pid not in kept and self._is_left(process, running, ended))  # fmt: skip
+            theirs = (process for process in marked(self._run) if process.pid not in kept)
+            left = [process for process in theirs if self._is_left(process, running, ended)]
+            send(signal.SIGKILL, left)
         ended.intersection_update({orphan.session for orphan in orphans})
-        return len(orphans) > len(left)
+        return is_nobodys
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """SIGKILL for children of this process, and for all that is below them."""
-        kill(below(filter(None, map(look, pids))))
+        send(signal.SIGKILL, below(filter(None, map(look, pids))))
 
     def _is_left(self, process: Process, running: set[str], ended: Container[int]) -> bool:
         """Whether a process belongs to a worker that has ended.
@@ -134,20 +144,21 @@ class Tree:
         What is killed may just have started something, so this looks again until nothing is found.
         """
         deadline = time.monotonic() + patience_s
-        while left := self._living():
+        while left := self.living():
             if time.monotonic() > deadline:
                 return left
-            kill(left)
+            send(signal.SIGKILL, left)
             kill_groups(left)
             _await_deaths(left, at_most_s=0.02)
         return []
 
-    def _living(self) -> list[Process]:
+    def living(self) -> list[Process]:
+        """All of the run that is left."""
         orphans = self._orphans()
         if self._foreign:
             # Orphans of the children that were there before come to us too.
             orphans = [orphan for orphan in orphans if self._is_ours(orphan)]
-        found = below(orphans)
+        found = below(orphans) if orphans else []
         if not self._adopts:
             found += marked(self._run)
         return [process for process in found if not process.dead]
@@ -173,7 +184,10 @@ class Tree:
             return False
         family = below([process])
         deadline = time.monotonic() + EXEC_S
-        while any(proc.shows_nothing(one) for one in family) and time.monotonic() < deadline:
+        # For a moment in execve(2) a process has no environment.
+        while any(not one.dead and proc.read(one.pid, "environ") == "" for one in family):
+            if time.monotonic() > deadline:
+                break
             time.sleep(EXEC_S / 10)
         return any(mark_of(one.pid).startswith(f"{self._run}.") for one in family)
 
@@ -210,7 +224,7 @@ def why_it_stays(pid: int) -> str:
 
 def named(pid: int) -> str:
     """The pid, and the name of its program where that can be seen."""
-    command = (file_text(f"/proc/{pid}/comm") or "").strip() if proc.is_proc_ours() else ""
+    command = (proc.read(pid, "comm") or "").strip() if proc.is_proc_ours() else ""
     return f"pid {pid} ({command})" if command else f"pid {pid}"
 
 

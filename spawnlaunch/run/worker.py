@@ -1,26 +1,41 @@
-"""One worker: its environment, its command, and how a process becomes it."""
+"""One worker: what it is made of, and how a process becomes it."""
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import suppress
 
+from spawnlaunch import cpuset
 from spawnlaunch.binding import apply
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import routes
-from spawnlaunch.run.environment import COLUMNS, ERROR_FILE, MARK, STACK_SIGNAL, environment
+from spawnlaunch.run.environment import (
+    COLUMNS,
+    ERROR_FILE,
+    ITS_OWN,
+    MARK,
+    NODE_CPUS,
+    STACK_SIGNAL,
+    TASK_PID,
+    TOKENS,
+    environment,
+)
+from spawnlaunch.run.model import SHOWN, Worker
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import STACKS, set_default, signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
-    from typing import NoReturn
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from typing import NoReturn, TypeAlias
 
-    from spawnlaunch.binding.apply import Binding
     from spawnlaunch.request import Request
-    from spawnlaunch.run.routes import Route, Routes
-    from spawnlaunch.world.host import HeldPort
-    from spawnlaunch.world.model import Resolution, World
+    from spawnlaunch.run.model import Launch, Route, Routes
+    from spawnlaunch.run.output import Output
+    from spawnlaunch.world.model import World
+
+    # Turns this process into a worker, which begins with these signals blocked.
+    BecomeWorker: TypeAlias = Callable[[Worker, Iterable[int]], NoReturn]
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
@@ -31,41 +46,6 @@ UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
 # user's is never taken for it.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 BUNDLED = os.path.join(_PACKAGE, "train", "__main__.py")
-
-
-class Worker(NamedTuple):
-    """A process to be started."""
-
-    rank: int
-    local_rank: int
-    command: tuple[str, ...]
-    environ: Mapping[str, str]  # complete: nothing else is inherited
-    binding: Binding
-    own_session: bool
-    routes: Routes
-    prefix: str  # of each of its lines that the launcher shows
-
-    @property
-    def name(self) -> str:
-        """`rank 3 on node1`, in lines about it."""
-        return f"rank {self.rank} on {os.uname().nodename}"
-
-
-class Launch(NamedTuple):
-    """All that the workers of an attempt are made of."""
-
-    request: Request
-    resolution: Resolution
-    bindings: Sequence[Binding]  # of the workers, in the order of their local ranks
-    environ: Mapping[str, str]  # what the launcher inherited
-    hostname: str
-    scratch: str  # a directory for files that need not outlive the launch; its name marks the run
-    held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
-
-    @property
-    def mark(self) -> str:
-        """The unique id of the run, which the workers' environments bear."""
-        return os.path.basename(self.scratch)
 
 
 def scratch_path(environ: Mapping[str, str]) -> str:
@@ -85,31 +65,46 @@ def renewed(launch: Launch) -> Launch:
     return launch._replace(resolution=resolution, held_port=held_port)
 
 
-def plan(launch: Launch, restart: int = 0) -> list[Worker]:
+def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     """The workers that this launcher starts, in the order of their local ranks.
 
     `restart` counts how often they have been started before. A single worker stays in the
     launcher's session, so that it has the terminal. Raises UsageError for flags that do not fit
     the ranks that there are.
     """
-    request, resolution, bindings, environ, hostname, scratch, _ = launch
+    request, resolution, bindings, environ = launch[:4]
+    scratch, node_cpus = launch.scratch, cpuset.format(launch.node_cpus)
     world, several = resolution.world, len(bindings) > 1
-    routes.check_filters(request, world)
-    logs = routes.directories(request.log_dir, world, len(bindings), hostname, restart)
+    places: Sequence[tuple[str | None, Routes]] = [(None, SHOWN)] * len(bindings)
+    if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
+        from spawnlaunch.run import routes
+
+        places = routes.chosen(launch, restart)
     columns = _columns() if several else None
     wants_stacks = request.hang_timeout_s or request.stack_on_usr2
+    records = {}
+    if wants_stacks:
+        from spawnlaunch.rollcall import flight
+
+        records = flight.variables(environ, scratch)
     workers = []
-    for i, (binding, files) in enumerate(zip(bindings, logs, strict=True)):
+    for i, (binding, (files, streams)) in enumerate(zip(bindings, places, strict=True)):
         rank = world.rank + i
-        streams = routes.routes(request, world, i, files)
-        prefix = routes.prefix(request, world, i, hostname)
+        prefix = _prefix(launch, rank)
         own: dict[str, object] = {
             "TORCHELASTIC_RESTART_COUNT": restart,
             "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
             ERROR_FILE: _error_file(world, rank, files, environ, scratch),
             COLUMNS: columns - len(prefix) if columns and streams.stdout.shown else None,
+            **dict.fromkeys(TOKENS),
             STACK_SIGNAL: STACKS or None if wants_stacks else None,
+            NODE_CPUS: node_cpus if binding.cpus else None,
+            **records,
         }
+        if own[COLUMNS]:
+            from spawnlaunch.run import terminal
+
+            own |= terminal.welcome(environ, own[COLUMNS])
         if not world.is_task:
             own[MARK] = f"{launch.mark}.{rank}"
         told = environment(request, world, i, binding, resolution.exports, own, environ)
@@ -117,15 +112,32 @@ def plan(launch: Launch, restart: int = 0) -> list[Worker]:
             Worker(
                 rank=rank,
                 local_rank=world.local_rank + i,
-                command=command(request, told),
+                command=command(request, told, world.local_rank + i),
                 environ=told,
                 binding=binding,
-                own_session=several,
-                routes=streams,
+                own_session=several and rank != request.debug,
+                routes=SHOWN if rank == request.debug else streams,
                 prefix=prefix,
             )
         )
     return workers
+
+
+def _prefix(launch: Launch, rank: int) -> str:
+    """What stands before each line of a worker; nothing for one that is alone in the world.
+
+    With several nodes the host's name is there too, as their outputs come together.
+    """
+    request, world = launch.request, launch.resolution.world
+    if request.no_prefix or request.prefix == "never":
+        return ""
+    if world.world_size == 1 and request.prefix == "auto":
+        return ""
+    if request.prefix_template:
+        from spawnlaunch.torchrun.variables import filled
+
+        return filled(request.prefix_template, rank, rank - world.rank + world.local_rank, request)
+    return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 
 def _columns() -> int | None:
@@ -142,17 +154,27 @@ def _error_file(
     """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
     if world.is_task:
         given = environ.get(ERROR_FILE)
-        return routes.own_file(given, world) if given else None
+        if not given:
+            return None
+        from spawnlaunch.run.routes import own_file
+
+        return own_file(given, world)
     return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")
 
 
-def command(request: Request, told: Mapping[str, str]) -> tuple[str, ...]:
+def command(request: Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
     """The worker's argv, with its local rank as first argument where --local-rank-arg asks for it.
 
     Python is unbuffered, so that what a worker said is never lost with it.
     """
     program, flag = request.program, request.local_rank_arg
-    args = (f"{flag}={told['LOCAL_RANK']}", *program.args) if flag else program.args
+    args = program.args
+    if "$" in "".join(args):
+        from spawnlaunch.torchrun.variables import substituted
+
+        args = substituted(args, str(local_rank))
+    if flag:
+        args = (f"{flag}={told['LOCAL_RANK']}", *args)
     if program.kind == "program":
         return (program.target, *args)
     if program.kind == "module":
@@ -161,13 +183,13 @@ def command(request: Request, told: Mapping[str, str]) -> tuple[str, ...]:
     return (request.python, "-u", target, *args)
 
 
-def exec_in_place(worker: Worker, mask: Iterable[int]) -> NoReturn:
+def exec_in_place(worker: Worker, blocked: Iterable[int]) -> NoReturn:
     """Task mode: signals and exit status are the resource manager's own business.
 
-    `mask` is the signals that the worker is started with blocked.
+    `blocked` is the signals that the worker is started with blocked.
     """
     make_places([worker])
-    exec_worker(worker, mask)
+    exec_worker(worker, blocked)
 
 
 def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: int = 0) -> None:
@@ -184,12 +206,12 @@ def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: 
             files.make_places(worker.rank, worker.routes, error_file, scratch)
 
 
-def exec_worker(worker: Worker, mask: Iterable[int]) -> NoReturn:
+def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
     """Turn this process into the worker. Pinned before exec, so all its threads inherit it."""
     try:
         take_place(worker)
         set_default(IGNORED)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.execvpe(worker.command[0], worker.command, worker.environ)
     except OSError as error:
         say([f"{worker.name}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
@@ -204,7 +226,7 @@ def take_place(worker: Worker) -> None:
     """
     if worker.own_session:
         os.setsid()
-    for fd, route in enumerate(worker.routes, start=1):
+    for fd, route in enumerate(worker.routes if worker.routes != SHOWN else (), start=1):
         if route.is_redirected:
             _redirect(route, fd)
     refusals = [apply.pin(worker.binding)]
@@ -221,3 +243,60 @@ def _redirect(route: Route, fd: int) -> None:
     file = files.open_log(route)
     os.dup2(file, fd)
     os.close(file)
+
+
+# The fork of the guard that becomes the worker
+
+
+class Origin(NamedTuple):
+    """What workers have from the launcher."""
+
+    group: int  # its process group, which a lone worker shares
+    blocked: frozenset[int]  # signals, when it was started
+
+
+def fork_worker(
+    worker: Worker, origin: Origin, caught: Iterable[int], output: Output, become: BecomeWorker
+) -> int:
+    """Fork a process that becomes the worker; the result is its pid.
+
+    `caught` are the signals that this process has handlers for. Raises OSError where there can be
+    no other process.
+    """
+    from spawnlaunch.run import kernel  # slow to import, and no task needs it
+
+    guard = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            set_default(caught)
+            kernel.die_with_parent(guard)
+            output.take()
+            become_worker(worker, origin, become)
+        except Exception as error:
+            say([f"{worker.name}: cannot start: {error!r}"])
+        finally:
+            os._exit(CANNOT_EXECUTE)  # whatever happened: never run on as a second parent
+    return pid
+
+
+def become_worker(worker: Worker, origin: Origin, become: BecomeWorker) -> NoReturn:
+    """Slurm tells each task its own pid; a worker that shares the terminal is in its group."""
+    if not worker.own_session:
+        with suppress(OSError):  # in another session, or ended: there is no terminal to share
+            os.setpgid(0, origin.group)
+    if worker.environ.get(TASK_PID) == ITS_OWN:
+        worker = worker._replace(environ={**worker.environ, TASK_PID: str(os.getpid())})
+    become(worker, origin.blocked)
+
+
+def refused(worker: Worker, error: OSError) -> str:
+    """Why the worker could not be started: no more processes or descriptors, or no file for it."""
+    what = f"cannot start {worker.name}: {error.strerror}"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{what}; see ulimit -n"
+    if error.filename:
+        return f"{what}: {error.filename}"
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):  # of fork(2)
+        return f"{what}; see ulimit -u, and the pids limit of the cgroup"
+    return what

@@ -14,13 +14,13 @@ import sys
 from shlex import join, quote
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.node.proc import environ_below
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request, words_of
 from spawnlaunch.world import lists
 from spawnlaunch.world.managers import STARTERS, slurm
 from spawnlaunch.world.model import Environ, Evidence, Fact, Manager
-from spawnlaunch.world.processes import environ_below
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

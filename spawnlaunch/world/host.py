@@ -45,12 +45,19 @@ class HeldPort(NamedTuple):
 
 def listen(resolution: Resolution) -> tuple[Resolution, HeldPort]:
     """Rank 0 listens here: hold its port, or a free one. Raises UsageError where it is in use."""
-    resolution = _check_address(resolution)
+    if resolution.sources["master_addr"].source == "MASTER_ADDR":
+        resolution = _check_address(resolution)
     port = resolution.world.master_port
     if port == FREE:
         return _with_free_port(resolution, "local mode")
     held = hold_port(port)
     if held is None:
+        source = resolution.sources["master_port"].source
+        is_alone = resolution.sources["mode"].source == "--standalone"
+        if is_alone or (source == "MASTER_PORT" and not resolution.world.has_several_nodes):
+            said = f"{source} {port} is in use on this machine: another port is taken"
+            resolution = resolution._replace(warnings=(*resolution.warnings, said))
+            return _with_free_port(resolution, f"{source} {port} is in use")
         raise UsageError(
             f"port {port} ({resolution.sources['master_port'].source}) is in use on this machine, "
             "so rank 0 cannot listen there; end what uses it, or type --master-port N"
@@ -85,10 +92,8 @@ def _replace(resolution: Resolution, field: str, fact: Fact) -> Resolution:
 
 
 def _check_address(resolution: Resolution) -> Resolution:
-    """In local mode an inherited MASTER_ADDR of elsewhere was not meant, else it is said."""
+    """An inherited MASTER_ADDR of elsewhere was not meant in local mode; else it is said."""
     world, fact = resolution.world, resolution.sources["master_addr"]
-    if fact.source != "MASTER_ADDR":
-        return resolution
     if any(each.startswith("127.") or _is_ours(each) for each in addresses(fact.value)):
         return resolution
     if world.mode == LOCAL:
@@ -174,9 +179,9 @@ def find_interface(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """What is to be exported to this node's workers and said, where others cannot reach its name.
 
-    Only where there are several nodes, and the user has not chosen an interface.
+    Of several nodes; and only where the user has not chosen an interface.
     """
-    if not world.has_several_nodes or all(environ.get(name) for name in INTERFACES):
+    if all(environ.get(name) for name in INTERFACES):
         return {}, ()
     trap = _find_trap(hostname)
     if trap is None:
@@ -213,6 +218,16 @@ def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
     except (OSError, UnicodeError):
         return []
     return [str(info[4][0]) for info in infos]
+
+
+def is_here(name: str, hostname: str) -> bool:
+    """Whether a name is this machine's, or an address of one of its interfaces.
+
+    The name of a pod may be known to nobody yet, itself included.
+    """
+    if name.partition(".")[0] == hostname.partition(".")[0]:
+        return True
+    return any(_is_ours(address) for address in addresses(name))
 
 
 def _is_ours(address: str) -> bool:

@@ -68,7 +68,7 @@ def read_inherited(
     environ, manager = it.environ, it.manager
     if manager is not None and manager.gives_ranks:
         return Inherited()
-    stale, common, certain = _find_stale(environ, facts), environ, None
+    stale, common, certain = _find_stale(environ, facts, mode), environ, None
     if manager is not None and manager.given:
         certain = host.value if host else None
         if any(environ.get(name) for name in MASTER):
@@ -95,13 +95,16 @@ def read_inherited(
     return Inherited(kept, stale, rejected, tuple(own))
 
 
-def _find_stale(environ: Environ, facts: Facts) -> tuple[str, ...]:
+def _find_stale(environ: Environ, facts: Facts, mode: str) -> tuple[str, ...]:
     """The inherited variables, as NAME=value, that contradict what was derived."""
     names = [
         name
         for name, question in RANKS.items()
         if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
     ]
+    is_alone = (environ.get("RANK"), environ.get("WORLD_SIZE")) == ("0", "1")
+    if is_alone and mode == LOCAL and names == ["WORLD_SIZE"]:
+        names = []  # the only pod of a job, in which torchrun's users start several workers
     names += [name for name in OUTER if environ.get(name)]
     if environ.get(AGENT_STORE) == "False":
         names.remove(AGENT_STORE)
@@ -164,7 +167,7 @@ def find_warnings(
     own: list[str] = []
     for name, why in it.rejected.items():
         fact = facts[MASTER[name]]
-        if fact.source.startswith("--") or str(fact.value) == environ[name]:
+        if fact.source.startswith(("--", "PET_")) or str(fact.value) == environ[name]:
             continue  # a flag has replaced it, or nothing
         if why == LEFT:
             stale.append(f"{name}={environ[name]}")
@@ -172,5 +175,8 @@ def find_warnings(
             said = own if name in it.own else of_all
             said.append(f"replaced {name}={environ[name]}, {why}")
     if stale:
-        of_all.insert(0, f"replaced what an outer launcher or a profile left: {' '.join(stale)}")
+        said_of_all = f"replaced what an outer launcher or a profile left: {' '.join(stale)}"
+        if RUN_ID not in environ and "WORLD_SIZE" in environ and facts["mode"].value == LOCAL:
+            said_of_all += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
+        of_all.insert(0, said_of_all)
     return of_all, tuple(own)

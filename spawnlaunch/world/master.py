@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import is_number
-from spawnlaunch.world.model import LOCAL, TASK, Evidence, Fact, Facts, first
+from spawnlaunch.world.model import LOCAL, NODE, TASK, Evidence, Fact, Facts, first
 
 LOOPBACK = "127.0.0.1"
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
@@ -51,7 +51,7 @@ def choose_address(
     suffix, endpoint, derived = it.request.master_suffix, it.request.rdzv_endpoint, host
     if host is not None and suffix and mode != LOCAL:
         derived = Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
-    by_flag = _read_flags("--master-addr", it.request.master_addr, endpoint and endpoint.host)
+    by_flag = _read_flags(it, "--master-addr", it.request.master_addr, endpoint and endpoint.host)
     fact = first([by_flag, it.ask("master_addr"), kept, derived])
     if fact is None:
         why = "nothing here names the host of node rank 0"
@@ -89,7 +89,7 @@ def choose_port(mode: str, it: Evidence, job: Fact | None, kept: Fact | None) ->
     endpoint = it.request.rdzv_endpoint
     fact = first(
         [
-            _read_flags("--master-port", it.request.master_port, endpoint and endpoint.port),
+            _read_flags(it, "--master-port", it.request.master_port, endpoint and endpoint.port),
             it.ask("master_port"),
             kept,
             it.ask("reserved_port"),
@@ -104,7 +104,8 @@ def choose_port(mode: str, it: Evidence, job: Fact | None, kept: Fact | None) ->
                 "type --master-port N, the same for all ranks"
             )
         fact = Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
-    if fact.value == FREE and mode != LOCAL:
+    is_told = mode == NODE and not it.request.no_gang and fact.source == "--master-port"
+    if fact.value == FREE and mode != LOCAL and not is_told:
         raise UsageError(
             f"{fact.source} asks for any free port, but no node can tell the others which; "
             "type --master-port N, the same everywhere"
@@ -135,12 +136,14 @@ def _hash(text: str) -> int:
     return crc32(text.encode(errors="surrogateescape"))
 
 
-def _read_flags(name: str, value: object, of_endpoint: object) -> Fact | None:
+def _read_flags(it: Evidence, flag: str, value: object, of_endpoint: object) -> Fact | None:
     """One of two flags that say the same. Raises UsageError where they do not."""
+    name = it.request.sources.get(flag, flag)
+    other = it.request.sources.get("--rdzv-endpoint", "--rdzv-endpoint")
     if value is None:
-        return None if of_endpoint is None else Fact(of_endpoint, "--rdzv-endpoint")
+        return None if of_endpoint is None else Fact(of_endpoint, other)
     if of_endpoint not in (None, value):
         raise UsageError(
-            f"{name} {value}, but --rdzv-endpoint says {of_endpoint}; leave one of the two out"
+            f"{name} {value}, but {other} says {of_endpoint}; leave one of the two out"
         )
     return Fact(value, name)

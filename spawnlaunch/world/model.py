@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
     from spawnlaunch.request import Request
+    from spawnlaunch.world.gathering import Gathering
 
 Environ: TypeAlias = "Mapping[str, str]"
 Facts: TypeAlias = "dict[str, Fact]"  # by the names of World's fields
@@ -126,11 +127,12 @@ class Manager:
     """A resource manager: how it is recognised, and what it answers.
 
     `answers` may be to: rank, world_size, local_rank, local_world_size, node_rank, nnodes, hosts
-    (all of them, in node rank's order), rank_0_host, node_0_host, own_host (of this process, as the
-    two call it), job (text that is the same in every process of a launch and in no other launch),
-    master_addr, master_port, reserved_port (for users who name none), nproc, gpus_per_node and
-    cpus_per_node (where all nodes have as many). Each is asked of its variables and functions in
-    their order; what is not there cannot be answered.
+    (all of them, in node rank's order), node_names (the same, in any order), least_nodes (that will
+    do), rank_0_host, node_0_host, own_host (of this process, as the two call it), job (text that is
+    the same in every process of a launch and in no other launch), master_addr, master_port,
+    reserved_port (for users who name none), nproc, gpus_per_node and cpus_per_node (where all nodes
+    have as many). Each is asked of its variables and functions in their order; what is not there
+    cannot be answered.
     """
 
     def __init__(
@@ -244,3 +246,4 @@ class Resolution(NamedTuple):
     managers: tuple[Manager, ...]  # the innermost first
     of_this_node: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
+    gathering: Gathering | None = None  # of several nodes; the world is told then

@@ -7,7 +7,6 @@ command to type. Nothing else is looked at.
 from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Request
 from spawnlaunch.values import MOST_LOCAL
 from spawnlaunch.world.model import (
     HOSTS,
@@ -35,8 +34,12 @@ def choose_mode(it: Evidence) -> Fact:
             advice.refuse_several_launchers(it, manager, several)
     if request.is_standalone:
         return _standalone(it)
+    if manager is None and request.nnodes is not None:
+        return Fact(NODE, "--nnodes")
+    if manager is None and request.node_rank:
+        raise UsageError("--node-rank without --nnodes says nothing; type --nnodes N as well")
     if manager is None:
-        return _mode_by_hand(request)
+        return Fact(LOCAL, "no resource manager found")
     if manager.kind == HOSTS:
         return _mode_among_hosts(it)
     if among_tasks and not request.wants_launcher:
@@ -44,19 +47,14 @@ def choose_mode(it: Evidence) -> Fact:
     return Fact(NODE, f"{manager.name} started one launcher per node")
 
 
-def _mode_by_hand(request: Request) -> Fact:
-    if request.nnodes is not None:
-        return Fact(NODE, "--nnodes")
-    if request.node_rank is not None:
-        raise UsageError("--node-rank without --nnodes says nothing; type --nnodes N as well")
-    return Fact(LOCAL, "no resource manager found")
-
-
 def _standalone(it: Evidence) -> Fact:
     """This machine alone; --nnodes 1 in each of several nodes would make as many jobs of one."""
     request = it.request
     if request.standalone:
-        said = (("--nnodes", request.nnodes, 1), ("--node-rank", request.node_rank, 0))
+        said = (
+            ("--nnodes", request.nnodes and request.nnodes.most, 1),
+            ("--node-rank", request.node_rank, 0),
+        )
         for flag, value, of_one_node in said:
             if value is not None and value > of_one_node:
                 raise UsageError(
@@ -138,7 +136,8 @@ def _ask(question: str, it: Evidence, given: int | None = None) -> Fact:
     flag = f"--{question.replace('_', '-')}"
     by_flag = None if given is None else Fact(given, flag)
     by_manager = it.ask(question)
-    _check_same(by_flag, by_manager)
+    if by_flag and by_manager:
+        _check_same(by_flag, by_manager)
     fact = first([by_flag, by_manager])
     if fact is None:
         assert it.manager is not None
@@ -148,9 +147,9 @@ def _ask(question: str, it: Evidence, given: int | None = None) -> Fact:
     return fact
 
 
-def _check_same(by_flag: Fact | None, derived: Fact | None) -> None:
+def _check_same(by_flag: Fact, derived: Fact) -> None:
     """A size that is known by two is a contradiction, or superfluous."""
-    if by_flag and derived and by_flag.value != derived.value:
+    if by_flag.value != derived.value:
         raise UsageError(
             f"{by_flag.source} {by_flag.value}, but it is {derived.value} ({derived.source}); "
             f"leave {by_flag.source} out"
@@ -183,19 +182,21 @@ def _check_ranks(facts: Facts) -> None:
 
 def _ranks_of_a_node(it: Evidence) -> Facts:
     """One launcher per node: its node rank and the number of nodes make its workers' ranks."""
-    nnodes = _count_nodes(it)
+    request, nnodes = it.request, _count_nodes(it)
     node_rank = _find_node_rank(it, nnodes)
     nproc = _count_workers(it)
-    if node_rank.value >= nnodes.value:
+    if node_rank.value is not None and node_rank.value >= nnodes.value + request.spares:
         raise UsageError(
             f"node rank {node_rank.value} ({node_rank.source}) cannot be with {nnodes.value} nodes "
             f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
-    if nnodes.value > 1 and isinstance(it.request.nproc, str):
+    if nnodes.value > 1 and isinstance(request.nproc, str) and request.no_gang:
         from spawnlaunch.world import advice
 
         advice.refuse_uneven(it, nproc, nnodes)
-    rank = Fact(node_rank.value * nproc.value, f"node rank x {nproc.source}")
+    rank = Fact((node_rank.value or 0) * nproc.value, f"node rank x {nproc.source}")
+    if node_rank.value is not None and node_rank.value >= nnodes.value:
+        node_rank, rank = Fact(None, "a spare, which has none"), rank._replace(value=nproc.value)
     world_size = Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
     return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
 
@@ -214,7 +215,8 @@ def _of_a_launcher(
         ("--world-size", it.request.world_size, world_size),
         ("--local-world-size", it.request.local_world_size, nproc),
     ):
-        _check_same(None if given is None else Fact(given, flag), derived)
+        if given is not None:
+            _check_same(Fact(given, flag), derived)
     return {
         "rank": rank,
         "world_size": world_size,
@@ -227,7 +229,8 @@ def _of_a_launcher(
 
 def _count_workers(it: Evidence) -> Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
-    by_flag = None if it.request.nproc is None else Fact(it.request.nproc, "--nproc")
+    name = it.request.sources.get("--nproc", "--nproc")
+    by_flag = None if it.request.nproc is None else Fact(it.request.nproc, name)
     fact = first([by_flag, it.ask("nproc")]) or Fact(1, "one worker: --nproc is not given")
     nproc, source = fact.value, fact.source
     devices, cpus, devices_by = it.capacity
@@ -253,9 +256,13 @@ def _nodes_of_the_manager(it: Evidence) -> Fact | None:
 
 
 def _count_nodes(it: Evidence) -> Fact:
-    by_flag = None if it.request.nnodes is None else Fact(it.request.nnodes, "--nnodes")
-    by_manager = _nodes_of_the_manager(it)
-    if by_flag and by_manager and by_flag.value != by_manager.value and not it.request.is_by_hand:
+    request, by_manager = it.request, _nodes_of_the_manager(it)
+    name = request.sources.get("--nnodes", "--nnodes")
+    by_flag = None if request.nnodes is None else Fact(request.nnodes.most, name)
+    if by_manager and request.spares:
+        n, source = by_manager.value - request.spares, f"{by_manager.source} without --spares"
+        by_manager = by_manager._replace(value=n, source=source)
+    if by_flag and by_manager and by_flag.value != by_manager.value and not request.is_by_hand:
         raise UsageError(
             f"--nnodes {by_flag.value}, but {by_manager.source} says {by_manager.value} nodes; "
             "leave --nnodes out, or give --node-rank and --master-addr too"
@@ -272,14 +279,22 @@ def _count_nodes(it: Evidence) -> Fact:
 
 
 def _find_node_rank(it: Evidence, nnodes: Fact) -> Fact:
-    by_flag = None if it.request.node_rank is None else Fact(it.request.node_rank, "--node-rank")
-    fact = first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
+    fact = known_node_rank(it)
+    if fact is None and not it.request.no_gang:
+        return Fact(None, "by the order of the nodes' names")
     if fact is None:
         raise UsageError(
             f"nothing here says which of the {nnodes.value} nodes this is; "
             f"type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
     return fact
+
+
+def known_node_rank(it: Evidence) -> Fact | None:
+    """What says which of the nodes this is."""
+    name = it.request.sources.get("--node-rank", "--node-rank")
+    by_flag = None if it.request.node_rank is None else Fact(it.request.node_rank, name)
+    return first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
 
 
 def _node_rank_of_the_manager(it: Evidence) -> Fact | None:
@@ -311,4 +326,5 @@ def is_overruled(it: Evidence) -> bool:
     nnodes, node_rank = _nodes_of_the_manager(it), _node_rank_of_the_manager(it)
     if it.manager.kind == HOSTS or nnodes is None or node_rank is None:
         return True
-    return (nnodes.value, node_rank.value) != (it.request.nnodes, it.request.node_rank)
+    asked = it.request.nnodes
+    return (nnodes.value, node_rank.value) != (asked and asked.most, it.request.node_rank)

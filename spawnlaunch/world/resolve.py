@@ -3,18 +3,20 @@
 `resolve_world` walks: which manager started us, which mode that makes, the ranks it gives us, what
 the environment has inherited, and from all that the address and port of rank 0. Each value is a
 Fact, which knows its source. Nothing is started and nobody asked here, so every launcher of a job
-comes to the same result by itself; `settle` then looks at this machine.
+comes to the same result by itself; `prepare_host` then looks at this machine.
 """
 
 from __future__ import annotations
 
 import os
 
+from spawnlaunch.errors import FlagsError
 from spawnlaunch.request import Request
 from spawnlaunch.world import managers, master, ranks
 from spawnlaunch.world.model import (
     LOCAL,
     MASTER,
+    NODE,
     OUTER,
     RANKS,
     TASKS,
@@ -30,6 +32,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from spawnlaunch.world.gathering import Gathering
     from spawnlaunch.world.host import HeldPort
     from spawnlaunch.world.inherited import Inherited
 
@@ -72,17 +75,30 @@ def resolve_world(
         "master_port": master.choose_port(mode.value, authority, job, port),
         "run_id": _name_run(mode.value, it, job),
     }
+    gathering: Gathering | None = None
+    if mode.value == NODE and not request.no_gang and facts["nnodes"].value + request.spares > 1:
+        from spawnlaunch.world import meeting
+
+        gathering = meeting.find(authority, facts, job)
+        facts = meeting.told_later(facts, gathering)
+    elif request.no_gang and (request.spares or request.is_elastic):
+        raise FlagsError(
+            "with --no-gang the launchers of several nodes never meet, and --spares and --nnodes "
+            "MIN:MAX need that; leave --no-gang out"
+        )
     warnings: list[str] = []
     of_this_node: tuple[str, ...] = ()
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
         warnings, of_this_node = inherited.find_warnings(facts, left, environ)
     world = World(**{name: fact.value for name, fact in facts.items()})
-    if world.rank == 0 or request.explain:  # who says them
+    if found and (world.rank == 0 or request.explain):  # who says them
         from spawnlaunch.world.warnings import find_warnings
 
         warnings += find_warnings(it, world, found)
-    return Resolution(world, facts, tuple(warnings), tuple(found), of_this_node)
+    return Resolution(
+        world, facts, tuple(warnings), tuple(found), of_this_node, gathering=gathering
+    )
 
 
 def _name_run(mode: str, it: Evidence, job: Fact | None) -> Fact:
@@ -110,7 +126,7 @@ def refuse_copies(request: Request, resolution: Resolution) -> None:
     """
     alone = resolution.world.mode == LOCAL and not resolution.managers
     if alone and not request.standalone and not os.isatty(0):
-        from spawnlaunch.world.processes import above
+        from spawnlaunch.node.proc import above
 
         for pid, name in above():
             if name in managers.STARTERS:
@@ -120,7 +136,7 @@ def refuse_copies(request: Request, resolution: Resolution) -> None:
                 return
 
 
-def settle(
+def prepare_host(
     resolution: Resolution, environ: Environ, hostname: str
 ) -> tuple[Resolution, HeldPort | None]:
     """Look at this machine: whether rank 0 can listen here, and others can reach it.
@@ -132,7 +148,10 @@ def settle(
         return resolution, None
     from spawnlaunch.world import host
 
-    resolution, held = host.listen(resolution) if me.rank == 0 else (resolution, None)
+    listens = me.rank == 0 and resolution.gathering is None
+    resolution, held = host.listen(resolution) if listens else (resolution, None)
+    if not me.has_several_nodes:
+        return resolution, held
     exports, said = host.find_interface(resolution.world, environ, hostname)
     of_this_node = (*resolution.of_this_node, *said)
     return resolution._replace(exports=exports, of_this_node=of_this_node), held

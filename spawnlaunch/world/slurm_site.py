@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import os
 
+from spawnlaunch.node import proc
 from spawnlaunch.reading import file_text, is_number
-from spawnlaunch.world import processes
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,24 +40,20 @@ def kills_on_bad_exit(environ: Environ, variable: str) -> bool:
     if value("KillOnBadExit", environ) not in (None, "", "0"):
         return True
     port = next((int(environ[name]) for name in PORTS if is_number(environ.get(name, ""))), None)
-    for pid in os.listdir("/proc") if port and processes.are_numbers_ours() else ():
-        if pid.isdigit() and processes.read(pid, "comm") == "srun\n" and _listens(pid, port):
+    for pid in os.listdir("/proc") if port and proc.is_proc_ours() else ():
+        if pid.isdigit() and proc.read(pid, "comm") == "srun\n" and _listens(pid, port):
             return _says_so(pid, variable)
     return False
 
 
 def _says_so(srun: str, variable: str) -> bool:
     """What is behind our own name is ours. The flag comes before the variable (srun(1))."""
-    for word in processes.read(srun, "cmdline").split("\0"):
+    for word in (proc.read(srun, "cmdline") or "").split("\0"):
         if os.path.basename(word) == "spawnlaunch":
             break
         if word.startswith(FLAGS):
             return not word.endswith("0")
-    for export in processes.read(srun, "environ").split("\0"):
-        name, _, said = export.partition("=")
-        if name == variable:
-            return said not in ("", "0")
-    return False
+    return (proc.environ(int(srun)) or {}).get(variable) not in (None, "", "0")
 
 
 def _listens(pid: str, port: int | None) -> bool:
@@ -67,7 +63,7 @@ def _listens(pid: str, port: int | None) -> bool:
     except OSError:
         return False  # another user's, or it has just ended
     for table in ("net/tcp", "net/tcp6"):
-        for line in processes.read(pid, table).splitlines()[1:]:
+        for line in (proc.read(pid, table) or "").splitlines()[1:]:
             _, local, _, state, *_, inode = line.split()[:10]
             is_it = state == LISTENS and int(local.rpartition(":")[2], 16) == port
             if is_it and f"socket:[{inode}]" in held:

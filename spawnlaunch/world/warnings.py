@@ -19,16 +19,22 @@ KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"  # srun(1)
 
 
 def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[str]:
-    """What is to be said of the job, given all managers that are there."""
-    manager, environ = it.manager, it.environ
-    for outer in managers.disagreeing(found, environ):
+    """What is to be said of the job, given all managers that are there: one at least."""
+    manager, environ = found[0], it.environ
+    for outer in managers.disagreeing(found, environ) if len(found) > 1 else ():
         yield (
-            f"{found[0].name} and {outer.name} disagree about the ranks; those of "
-            f"{found[0].name}, the inner one, are taken"
+            f"{manager.name} and {outer.name} disagree about the ranks; those of "
+            f"{manager.name}, the inner one, are taken"
         )
-    if manager is not None and environ.get("SLURM_JOB_ID"):
+    if environ.get("SLURM_JOB_ID"):
         yield from _of_slurm(it, world, manager)
-    if manager is not None and manager.kind == TASKS and world.mode == LOCAL:
+    if manager.gives_ranks and world.mode == NODE and world.nnodes != 1:
+        left = " ".join(f"{name}={environ[name]}" for name in manager.needs)
+        yield (
+            f"{left} are taken for a pod's: this is node {world.node_rank} of {world.nnodes}; if a "
+            "profile or another launcher left them, type --standalone"
+        )
+    if manager.kind == TASKS and world.mode == LOCAL:
         yield from _of_jobs_side_by_side(it, manager)
     if world.mode == TASK and world.local_world_size > 1 and not it.request.virtual_local_rank:
         masks = [name for name in DEVICE_LISTS if environ.get(name) and "," not in environ[name]]
@@ -118,7 +124,8 @@ def _of_exports(it: Evidence, world: World) -> Iterator[str]:
 
 
 def _of_step(it: Evidence, world: World) -> Iterator[str]:
-    if world.world_size > 1 and it.environ.get(KILL_ON_BAD_EXIT) in (None, "", "0"):
+    is_alone = world.mode == TASK or it.request.no_gang  # else the launchers end each other
+    if world.world_size > 1 and is_alone and it.environ.get(KILL_ON_BAD_EXIT) in (None, "", "0"):
         from spawnlaunch.world import slurm_site  # most jobs export it
 
         if not slurm_site.kills_on_bad_exit(it.environ, KILL_ON_BAD_EXIT):

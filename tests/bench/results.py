@@ -5,6 +5,9 @@ from typing import Any
 
 from spawnlaunch import cpuset
 from spawnlaunch.bench import arms
+from spawnlaunch.bench.arms import ArmRequest
+from spawnlaunch.bench.effort import Effort
+from spawnlaunch.bench.record import Taken
 from spawnlaunch.bench.result import Arm, BoundRank, Measured, Result
 from spawnlaunch.bench.stats import ERROR
 from spawnlaunch.bench.workloads import NAMES
@@ -30,6 +33,7 @@ def _about() -> dict[str, Any]:
         "warm_up": 1,
         "seconds": 0.3,
         "device": "CPU",
+        "resumed": [],
     }
 
 
@@ -41,19 +45,31 @@ def on(
 ) -> Result:
     """A result on this node; `ratios` are, by workload and arm, what an arm is worth."""
     seen = visible(node, {})
-    made = arms.on_node(
-        node,
-        node.cpus_allowed,
-        names,
-        lambda name: plan.plan(node, seen, ranks, Policy(name)).bindings,
-    )
+
+    def planned(arm: ArmRequest) -> tuple[Binding, ...]:
+        return plan.plan(node, seen, ranks, Policy(arm.flags[1])).bindings
+
+    asked = {name: arms.request_of(name) for name in names}
+    made = arms.on_node(node, node.cpus_allowed, list(asked.values()), planned)
     kept = {name: its.bindings for name, its in made.items() if its.bindings}
     drawn = {name: picture(node, its, node.cpus_allowed) for name, its in kept.items()}
+    about = _about()
+    about["workloads"] = [NAMES[name]._asdict() for name in ratios]
     return Result(
-        about=_about(),
-        nodes=[{"host": "node0", "processor": "a processor", "kernel": "6.1", "pictures": drawn}],
+        about=about,
+        nodes=[
+            {
+                "host": "node0",
+                "processor": "a processor",
+                "kernel": "6.1",
+                "load": 0.0,
+                "allowed": cpuset.format(node.cpus_allowed),
+                "nics": {},
+                "pictures": drawn,
+            }
+        ],
         against=arms.UNPINNED,
-        arms=[Arm(name, arms.flag(name, its), _ranks(node, its)) for name, its in kept.items()],
+        arms=[Arm(name, asked[name].typed(its), _ranks(node, its)) for name, its in kept.items()],
         left_out={name: its.missing for name, its in made.items() if its.missing},
         not_run={},
         measured=[
@@ -86,7 +102,27 @@ def _measured(
     samples = {
         arm: _samples(worth.get(arm, 1.0), ranks, workload, i) for i, arm in enumerate(names)
     }
-    return Measured(workload, {"": samples}, error)
+    return Measured(workload, tuple(names), taken(name, {"": samples}), error)
+
+
+def taken(workload: str, series: dict[str, dict[str, list[list[float | None]]]]) -> list[Taken]:
+    """The samples of a workload, round by round."""
+    first = next(iter(series.values()))
+    rounds = len(next(iter(first.values())))
+    return [
+        Taken(
+            workload,
+            number,
+            arm,
+            tuple(
+                {key: each for key, its in series.items() if (each := its[arm][number][rank])}
+                for rank in range(len(first[arm][number]))
+            ),
+            tuple(Effort(0.3, ran_s=0.3, waited_s=0.0) for _ in first[arm][number]),
+        )
+        for number in range(rounds)
+        for arm in first
+    ]
 
 
 def _samples(worth: float, ranks: int, workload, which: int) -> list[list[float | None]]:

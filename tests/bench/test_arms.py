@@ -1,14 +1,17 @@
 """Which bindings the arms have on machines of all kinds, and which of them make no difference."""
 
+import re
+from argparse import ArgumentTypeError
+
 import pytest
 
-from spawnlaunch import cpuset
-from spawnlaunch.bench import arms
+from spawnlaunch import cli, cpuset
+from spawnlaunch.bench import arms, own_arms
 from spawnlaunch.binding import plan
 from spawnlaunch.binding.apply import Binding
-from spawnlaunch.node import Node
+from spawnlaunch.node import Nic, Node
 from spawnlaunch.node.visible import visible
-from spawnlaunch.values import Policy, bind
+from spawnlaunch.values import bind
 from tests.node import machines
 from tests.node.tree import Machine, cores, node_of
 
@@ -22,10 +25,12 @@ def planned_on(
     node = node_of(machine)
     seen = visible(node, {})
 
-    def planned(name: str) -> tuple[Binding, ...]:
-        return plan.plan(node, seen, ranks, Policy(name)).bindings
+    def planned(arm: arms.ArmRequest) -> tuple[Binding, ...]:
+        request = cli.parse([*arm.flags, "-m", "a.worker"], {}, "python")
+        return plan.plan(node, seen, ranks, request.policy).bindings
 
-    return node, arms.on_node(node, node.cpus_allowed, names, planned)
+    asked = [each if isinstance(each, arms.ArmRequest) else arms.request_of(each) for each in names]
+    return node, arms.on_node(node, node.cpus_allowed, asked, planned)
 
 
 # One of each vendor; the others are alike.
@@ -45,16 +50,16 @@ def test_far_uses_the_cpus_of_auto_and_no_rank_is_nearer_to_its_device(machine: 
         return
     assert sorted(map(sorted, (b.cpus for b in far))) == sorted(map(sorted, (b.cpus for b in near)))
     assert [b.device for b in far] == [b.device for b in near]
-    remote = [b.locality for b in far].count(plan.REMOTE)
-    assert remote > [b.locality for b in near].count(plan.REMOTE)
+    remote = [b.locality for b in far].count(plan.FAR)
+    assert remote > [b.locality for b in near].count(plan.FAR)
     for binding in far:
         assert binding.memory_nodes == plan.memory_beside(node, binding.cpus)
 
 
 def test_on_lumi_every_rank_of_far_is_away_from_its_device():
     _, made = planned_on(machines.LUMI, 8)
-    assert {b.locality for b in made["auto"].bindings} == {plan.LOCAL}
-    assert {b.locality for b in made["far"].bindings} == {plan.REMOTE}
+    assert {b.locality for b in made["auto"].bindings} == {plan.NEAR}
+    assert {b.locality for b in made["far"].bindings} == {plan.FAR}
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -83,7 +88,7 @@ def test_the_flag_of_an_arm_binds_the_ranks_as_the_arm_does():
     node, made = planned_on(machines.LUMI, 8)
     seen = visible(node, {})
     for name in ("unpinned", "far", "packed", "auto", "socket"):
-        typed = arms.flag(name, made[name].bindings).removeprefix("--bind ")
+        typed = arms.request_of(name).typed(made[name].bindings).removeprefix("--bind ")
         again = plan.plan(node, seen, 8, bind(typed)).bindings
         assert [b.cpus for b in again] == [b.cpus for b in made[name].bindings], name
 
@@ -91,7 +96,8 @@ def test_the_flag_of_an_arm_binds_the_ranks_as_the_arm_does():
 def test_arms_with_the_same_effect_are_left_out_and_named():
     node, made = planned_on(LAPTOP, 2)
     effects = {
-        name: [arms.effect(node, b, node.cpus_allowed) for b in its.bindings] or [its.missing]
+        name: [arms.effect(node, b, node.cpus_allowed, arms.request_of(name)) for b in its.bindings]
+        or [its.missing]
         for name, its in made.items()
     }
     out = arms.left_out(effects)
@@ -100,8 +106,12 @@ def test_arms_with_the_same_effect_are_left_out_and_named():
     assert out["node"] == "it makes no difference here: every rank is bound as under unpinned"
 
 
+def effect(cpus: str) -> arms.Effect:
+    return arms.Effect(cpus, "", 1, 1, None, ())
+
+
 def test_of_arms_that_are_one_the_default_is_kept_unless_it_is_the_first_of_all():
-    bound, free = [arms.Effect("0", "", 1)], [arms.Effect("0-1", "", 2)]
+    bound, free = [effect("0")], [effect("0-1")]
     assert set(arms.left_out({"unpinned": free, "exclusive": bound, "auto": bound})) == {
         "exclusive"
     }
@@ -109,7 +119,68 @@ def test_of_arms_that_are_one_the_default_is_kept_unless_it_is_the_first_of_all(
 
 
 def test_an_arm_that_differs_for_one_rank_of_many_is_measured():
-    here, there = arms.Effect("0", "", 1), arms.Effect("1", "", 1)
+    here, there = effect("0"), effect("1")
     assert arms.left_out({"unpinned": [here, here], "auto": [here, there]}) == {}
     assert set(arms.left_out({"unpinned": [here, here], "auto": [here, here]})) == {"auto"}
     assert arms.left_out({"unpinned": [here], "far": ["no device"]}) == {"far": "no device"}
+
+
+def test_auto_with_the_threads_of_unpinned_tells_both_effects_apart():
+    node, made = planned_on(LAPTOP, 2, ("unpinned", "auto", "as-many"))
+    assert made["as-many"].bindings == made["auto"].bindings  # nothing to tell apart
+    reserving = arms.ArmRequest("as-many", ("--bind", "auto", "--threads", "1"))
+    _, made = planned_on(LAPTOP, 2, ("unpinned", reserving))
+    assert [b.threads for b in made["as-many"].bindings] == [2, 2]
+    assert [len(b.cpus) for b in made["as-many"].bindings] == [1, 1]
+    assert node.cores
+
+
+def test_the_adapter_next_to_a_device_and_the_farthest_one_are_known_by_their_places():
+    node = node_of(machines.LUMI)
+    near = [node.devices[i] for i in (0, 4)]
+    nics = tuple(
+        Nic(f"mlx5_{i}", f"0000:0{i}:00.0", its.numa, its.local_cpus) for i, its in enumerate(near)
+    )
+    node = node._replace(nics=nics)
+    binding = Binding(0, 4, frozenset(), frozenset(), 1, plan.NEAR, "")
+    assert arms.nic_of(node, "nic-near", binding) == "mlx5_1"
+    assert arms.nic_of(node, "nic-far", binding) == "mlx5_0"
+    assert arms.nearest_nic(node, 0) == "mlx5_0"
+    made = planned_on(LAPTOP, 2, ("nic-near",))[1]
+    assert made["nic-near"].missing == "no InfiniBand adapter is known beside a device"
+
+
+def test_arms_by_flags_are_planned_by_the_launchers_own_plan():
+    one = own_arms.arm("one=--threads 1 --smt off")
+    _, made = planned_on(machines.LUMI, 8, ("auto", one))
+    assert {len(b.cpus) for b in made["one"].bindings} == {1}
+    assert one.typed(made["one"].bindings) == "--threads 1 --smt off"
+    ring = own_arms.arm("ring=NCCL_ALGO=Ring --bind node --loader-workers 3")
+    assert (ring.environ, ring.loader_workers) == ((("NCCL_ALGO", "Ring"),), 3)
+    assert (ring.typed(()), ring.beside) == ("--bind node", "NCCL_ALGO=Ring num_workers=3")
+    assert one.beside == ""
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("smt-off", "'smt-off' is no arm; type a name, = and flags"),
+        ("auto=--smt off", "'auto' is an arm of ours; choose another name"),
+        ("a=--nproc 4", "a: --nproc=4 does not bind; an arm has flags of binding"),
+        ("a=--smt maybe", "a: --smt: invalid choice: 'maybe'"),
+        ("a=--bind 'x", "close the quotes"),
+        ("a=--loader-workers", "--loader-workers needs a number; type --loader-workers 4"),
+        ("a=--bind node train.py", "'train.py' is not found|is no flag|not found"),
+    ],
+)
+def test_what_is_no_arm_is_refused_in_one_line(text: str, said: str):
+    with pytest.raises(ArgumentTypeError) as refused:
+        own_arms.arm(text)
+    assert re.search(said if "|" in said else re.escape(said), str(refused.value))
+    assert "\n" not in str(refused.value)
+
+
+def test_every_arm_of_a_set_is_one():
+    for name in own_arms.SETS:
+        assert own_arms.sets((name,))
+        assert own_arms.HELP[name]

@@ -3,7 +3,9 @@
 import contextlib
 import json
 import os
+import re
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -20,7 +22,8 @@ from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
 from spawnlaunch.bench.rounds import order
 from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS, clean_environ, run, start
-from tests.support.processes import nothing_left_behind
+from tests.support.patience import PATIENCE_S
+from tests.support.processes import nothing_left_behind, until
 from tests.train.ranks import free_port
 
 BENCH = (sys.executable, "-m", "spawnlaunch.bench")
@@ -126,11 +129,10 @@ def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_
         )
     assert done.returncode == 1
     assert "error: command on rank 1: sh ended with status 3:\nbroken here" in done.stderr
-    assert not (tmp_path / "no").exists()
 
 
 def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
-    file = tmp_path / "found.json"
+    file = tmp_path / "found.jsonl"
     words = ("--workloads", "compute,loader", "--arms", "auto", "--rounds", "3", "--progress")
     command = [*map(str, (*TWO_RANKS, *words, "--json", file, *SHORT))]
     with start(*command, stderr=subprocess.PIPE, text=False, stdout=None) as process:
@@ -149,7 +151,21 @@ def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
     assert process.returncode == 1
     assert b"error: loader on rank " in said
     assert b"the process of the sample ended with SIGKILL" in said
-    assert [each.workload.name for each in result.read(str(file)).measured] == ["compute"]
+    compute, loader = result.read(str(file)).measured
+    assert (compute.rounds, loader.there) == (3, [])
+
+
+def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    many = 'grep -q "Cpus_allowed_list:.*[-,]" /proc/self/status'
+    script = f"{many} || {{ echo broken here >&2; exit 3; }}"
+    arms = ("--arms", "unpinned,control,auto", "--rounds", "2", "--warm-up", "0", "--json", file)
+    done = run(*TWO_RANKS, *arms, "--", "sh", "-c", script)
+    assert done.returncode == 1
+    assert "  auto failed: command on rank 0: sh ended with status 3: broken here" in done.stdout
+    (measured,) = result.read(str(file)).measured
+    assert (measured.there, measured.rounds) == (["unpinned", "control"], 2)
+    assert "advice: no advice: command was not measured" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -228,7 +244,8 @@ def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
     file = tmp_path / "found.json"
     words = ("--arms", "unpinned,packed,auto", "--workloads", "compute,allreduce")
     step = ("srun", "-N2", "-n4", "--overcommit")
-    done = slurm.run([*step, *BENCH, "--json", file, "--rounds", "1", *words, *SHORT])
+    step = (*step, *BENCH, "--json", file, "--rounds", "1", *words, *SHORT)
+    done = slurm.run([*step])
     assert done.returncode == 0, done.stderr
     found = result.read(str(file))
     assert [node["host"] for node in found.nodes] == ["node0", "node1"]
@@ -302,7 +319,8 @@ def test_rounds_go_on_until_all_is_decided(tmp_path: Path):
     assert found.measured[0].rounds == stats.LOOKS[0]
     assert one(found, "unpinned", "auto").verdict == stats.BETTER
     assert "up to 1 h 0 min" in said
-    assert json.loads((tmp_path / "found.json").read_text())["advice"]["flags"] == "--bind none"
+    last = json.loads((tmp_path / "found.json").read_text().splitlines()[-1])["found"]
+    assert last["advice"]["flags"] == "--bind none"
 
 
 def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
@@ -329,7 +347,96 @@ def test_a_batch_script_launches_with_what_was_picked(slurm: Slurm, tmp_path: Pa
     launch = f"srun -n2 {sys.executable} -m spawnlaunch --explain $flags {REPORTER}"
     script = tmp_path / "job.sh"
     script.write_text(f"#!/bin/sh\nflags=$({picked}) || exit\necho picked $flags\n{launch}\n")
-    job = slurm.sbatch(script, "-N1", "-n2", "--overcommit", env=clean_environ(), timeout=200)
+    job = slurm.sbatch(
+        script, "-N1", "-n2", "--overcommit", env=clean_environ(), timeout=PATIENCE_S
+    )
     assert job.state == "COMPLETED", job.output
     assert "picked --bind none\n" in job.output
     assert job.output.count("not pinned") == 2  # each of the ranks that were launched with it
+
+
+SLOWER = Path(__file__).parents[1] / "workers" / "slower.py"  # by its CPUs and by the round
+
+
+def test_a_bench_that_was_killed_goes_on_and_its_table_is_that_of_one_that_was_not(tmp_path: Path):
+    words = ("--arms", "unpinned,auto", "--rounds", "9", "--warm-up", "0", "--metric", "speed")
+    command = ("--", sys.executable, SLOWER)
+
+    def counting(name: str) -> tuple[object, ...]:
+        file = tmp_path / f"{name}.jsonl"
+        return (*TWO_RANKS, *words, "--json", file, *command, file)
+
+    whole = run(*counting("whole"))
+    assert whole.returncode == 0, whole.stderr
+    file = tmp_path / "part.jsonl"
+    with start(*counting("part"), start_new_session=True) as process:
+        until(lambda: counted(file) >= 7, "seven samples")
+        for child in psutil.Process(process.pid).children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        process.kill()
+    before = counted(file)
+    with file.open("a") as torn:
+        torn.write('{"sample": {"workload": "comm')
+    resumed = run(*BENCH, "--resume", file)
+    assert resumed.returncode == 0, resumed.stderr
+    assert 7 <= before < 18
+    assert counted(file) == 18
+    shown = [
+        run(*BENCH, "--show", tmp_path / f"{name}.jsonl").stdout.splitlines()
+        for name in ("whole", "part")
+    ]
+    tables = [[line for line in lines if is_of_the_table(line)] for lines in shown]
+    assert tables[0] == tables[1]
+    assert any(line.startswith("gone on with on ") for line in shown[1])
+
+
+def counted(file: Path) -> int:
+    """How many samples a file has, without those that were taken again."""
+    lines = file.read_text().splitlines() if file.exists() else []
+    return sum('"sample"' in line and '"counts"' not in line for line in lines)
+
+
+def is_of_the_table(line: str) -> bool:
+    return line.startswith("  ") and not line.startswith(("  why", "  /")) and "sample" not in line
+
+
+def test_an_interrupted_bench_ends_with_what_it_knows(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    words = ("--arms", "unpinned,auto", "--budget", "1h", "--seconds", "0.05", "--json", file)
+    with start(*TWO_RANKS, *words, "--workloads", "jitter", stderr=subprocess.PIPE) as process:
+        until(lambda: counted(file) >= 4, "two rounds")
+        process.send_signal(signal.SIGTERM)
+        said, error = process.communicate(timeout=PATIENCE_S)
+    assert ", and then it was interrupted" in said
+    assert f"type python -m spawnlaunch.bench --resume {file}" in error
+    assert "advice for jitter:" in said
+
+
+def test_a_file_of_another_machine_is_not_gone_on_with(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    words = ("--arms", "unpinned,auto", "--rounds", "1", "--workloads", "jitter", *SHORT)
+    done = run(*TWO_RANKS, *words, "--json", file)
+    assert done.returncode == 0, done.stderr
+    file.write_text(file.read_text().replace('"cpus": "1"', '"cpus": "7"'))
+    done = run(*BENCH, "--resume", file)
+    assert done.returncode == 2
+    assert "the arms are not bound here as they were there; measure anew" in done.stderr
+
+
+def test_numbers_of_workers_are_compared_by_speed_and_efficiency(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    words = ("--workloads", "compute,allreduce", "--rounds", "8", "--json", file, *SHORT)
+    done = run(*BENCH, "--nproc", "1,2", *words)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"2 workers: [\d.]+ times the speed of 1, efficiency \d+%", done.stdout)
+    assert "allreduce left out: there is one rank" in done.stdout
+    found = result.read(str(file))
+    assert [len(arm.ranks) for arm in found.arms] == [1, 2]
+
+
+def test_the_samples_of_a_bench_without_a_file_are_not_left(tmp_path: Path):
+    words = ("--arms", "auto", "--rounds", "1", "--workloads", "jitter", *SHORT)
+    done = run(*TWO_RANKS, *words, environ=clean_environ(TMPDIR=str(tmp_path)))
+    assert done.returncode == 0, done.stderr
+    assert not list(tmp_path.glob("*.jsonl"))

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import output, report
+from benchmarks import output, quiet, report
 from benchmarks.__main__ import PARTS
-from benchmarks.report import Goal, Section
+from benchmarks.quiet import Use
+from benchmarks.report import Goal, Section, cell, goal, goal_of_difference
 from benchmarks.turns import turns
 
 SECTION = Section(
@@ -14,12 +15,60 @@ SECTION = Section(
 )
 
 
+QUIET, BUSY = Use(10.0, 0.01, 0.0, 0.0), Use(10.0, 1.5, 3.0, 0.9)
+
+
 def test_a_section_has_its_table_its_goals_and_the_command_that_made_it():
-    text = report.render(SECTION, "python -m benchmarks.launch --rounds 1", 0.5)
+    text = report.render(SECTION, "python -m benchmarks.launch --rounds 1", 0.5, QUIET, QUIET)
     assert text.startswith("## Launching\n\nFast.\n\n| launcher | s |\n|---|---|\n| ours | 1 |\n")
     assert "Share: 0.500, the goal is at most 0.400: NOT met" in text
     assert "`python -m benchmarks.launch --rounds 1`, 20" in text
     assert ", load 0.5 before it: " in text
+
+
+def test_a_goal_is_met_by_the_end_of_its_interval_and_not_by_its_middle():
+    theirs = [10.0] * 9
+    near = [3.0, 3.1, 3.2, 3.0, 3.1, 3.2, 3.0, 3.1, 4.9]
+    assert 0.3 < goal("Share", near, theirs, 0.4).value < 0.32
+    said = [
+        report.render(SECTION._replace(goals=[each]), "x", 0.5, QUIET, QUIET)
+        for each in (
+            goal("Share", near, theirs, 0.5),
+            goal("Share", near, theirs, 0.315),
+            goal("Share", near[:3], theirs[:3], 0.4),
+            goal_of_difference("More, ms", [12.0] * 9, [10.0] * 9, 3.0),
+        )
+    ]
+    assert "goal is at most 0.500: met" in said[0]
+    assert "goal is at most 0.315: NOT met" in said[1]
+    assert "too few rounds to tell; type --rounds 6" in said[2]
+    assert "More, ms: 2.000 (2.000 to 2.000), the goal is at most 3.000: met" in said[3]
+
+
+def test_a_busy_machine_gives_ratios_only():
+    section = SECTION._replace(
+        rows=[["ours", cell([2.0, 2.0])], ["theirs", cell([8.0, 8.0])]],
+        goals=[goal_of_difference("More, ms", [12.0] * 9, [10.0] * 9, 3.0)],
+    )
+    quietly = report.render(section, "x", 0.5, QUIET, QUIET)
+    assert "| theirs | 8.00 (8.00 to 8.00) |" in quietly
+    for before, during in ((BUSY, QUIET), (QUIET, BUSY)):
+        said = report.render(section, "x", 0.5, before, during)
+        assert "| ours | 1.000 |\n| theirs | 4.000 |" in said
+        assert "**Busy**, so these are ratios to the first line of each column" in said
+        assert "not judged, it was busy" in said
+
+
+def test_what_others_have_of_the_cpus_is_not_what_we_have():
+    began = quiet.Counters(0.0, 100.0, 10.0, 0.0, 0.0)
+    ours = quiet.use(began, quiet.Counters(10.0, 110.0, 20.0, 0.5, 1.0))
+    assert (ours.others, ours.is_quiet, ours.pressure) == (0.0, True, 0.1)
+    theirs = quiet.use(began, quiet.Counters(10.0, 120.0, 20.0, 0.5, 1.0))
+    assert (theirs.others, theirs.is_quiet) == (1.0, False)
+
+
+def test_it_waits_for_quiet_no_longer_than_it_may():
+    assert quiet.wait(0, 0.01).took_s > 0
 
 
 def test_a_section_takes_the_place_of_its_own_and_of_no_other(tmp_path: Path):

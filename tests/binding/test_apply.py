@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.binding import apply
+from tests.support.patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 HERE = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
@@ -56,7 +57,7 @@ def sit(
         text=True,
         check=True,
         cwd=REPOSITORY,
-        timeout=100,
+        timeout=PATIENCE_S,
     )
     return done.stdout.splitlines()
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from spawnlaunch.binding.cores import Core
-from spawnlaunch.binding.shares import divide
+from spawnlaunch.binding.cores import Core, divide
 
 
 def ground(*sizes: int, numa: int = 0) -> list[Core]:

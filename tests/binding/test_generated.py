@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.claims import Task
+from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible
@@ -88,7 +88,7 @@ def test_tasks_that_see_one_device_each(situation: Situation) -> None:
     warnings: list[str] = []
     for rank, device in enumerate(visible):
         alone = Visible((device,), "", ())
-        own = plan(node, alone, len(visible), task=Task(rank, step_devices=visible))
+        own = plan(node, alone, len(visible), task=TaskView(rank, step_devices=visible))
         bindings += own.bindings
         warnings += own.warnings
     check(node, visible, Plan(tuple(bindings), node.cpus_allowed, tuple(warnings)))

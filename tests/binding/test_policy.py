@@ -6,7 +6,7 @@ import pytest
 
 from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
-from spawnlaunch.binding.claims import Task
+from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, bind_ranks, plan
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import Node
@@ -211,26 +211,26 @@ def test_tasks_without_devices_agree(dgx: Node, ranks: int) -> None:
     together = planned(node, DEFAULT, ranks).bindings
     nothing = Visible((), "", ())
     for rank in range(ranks):
-        assert plan(node, nothing, ranks, task=Task(rank)).bindings == (together[rank],)
+        assert plan(node, nothing, ranks, task=TaskView(rank)).bindings == (together[rank],)
 
 
 def test_a_mask_of_the_tasks_own_is_not_divided_again(dgx: Node) -> None:
     node = dgx._replace(devices=(), cpus_allowed=cpuset.parse("16-31"))
-    own = plan(node, Visible((), "", ()), 8, task=Task(3, own_mask=True)).bindings[0]
+    own = plan(node, Visible((), "", ()), 8, task=TaskView(3, own_mask=True)).bindings[0]
     assert cpuset.format(own.cpus) == "16-31"
-    with_device = plan(dgx, Visible((3,), "", ()), 8, task=Task(3, own_mask=True)).bindings[0]
+    with_device = plan(dgx, Visible((3,), "", ()), 8, task=TaskView(3, own_mask=True)).bindings[0]
     assert cpuset.format(with_device.cpus) == "16-31,144-159"
 
 
 def test_tasks_that_all_see_everything_know_who_shares_a_device(dgx: Node) -> None:
     together = planned(dgx, DEFAULT, 12).bindings
     for rank in range(12):
-        own = plan(dgx, visible(dgx, {}), 12, task=Task(rank)).bindings[0]
+        own = plan(dgx, visible(dgx, {}), 12, task=TaskView(rank)).bindings[0]
         assert own == together[rank]
 
 
 def test_tasks_that_cannot_know_who_is_on_their_device_say_so(dgx: Node) -> None:
-    result = plan(dgx, Visible((0,), "", ()), 16, task=Task(9))
+    result = plan(dgx, Visible((0,), "", ()), 16, task=TaskView(9))
     assert lists(result) == ["48-55,176-183"]
     assert "tasks on the same device share its cores" in result.warnings[0]
 
@@ -242,18 +242,18 @@ def test_a_domain_that_is_not_known_is_named(dgx: Node, name: str) -> None:
 
 
 def test_step_devices_that_do_not_hold_the_tasks_own_are_not_believed(dgx: Node) -> None:
-    result = plan(dgx, Visible((0,), "", ()), 2, task=Task(0, step_devices=(4, 5)))
+    result = plan(dgx, Visible((0,), "", ()), 2, task=TaskView(0, step_devices=(4, 5)))
     assert "names devices 4-5" in result.warnings[0]
     assert lists(result) == ["48-55,176-183"]
 
 
 def test_step_devices_leave_the_rest_of_the_domain(dgx: Node) -> None:
-    result = plan(dgx, Visible((0,), "", ()), 2, task=Task(0, step_devices=(0, 2)))
+    result = plan(dgx, Visible((0,), "", ()), 2, task=TaskView(0, step_devices=(0, 2)))
     assert lists(result) == ["48-63,176-191"]
 
 
 def test_a_device_that_cannot_be_told_gets_a_share_of_everything(dgx: Node) -> None:
-    for task in (None, Task(1)):
+    for task in (None, TaskView(1)):
         result = plan(dgx, Visible((None, None), "", ()), 2, task=task)
         assert cpuset.format(result.bindings[-1].cpus) == "64-127,192-255"
         assert result.bindings[-1].locality == "unknown"

@@ -3,7 +3,7 @@
 import pytest
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding.claims import Task
+from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
@@ -142,5 +142,5 @@ def test_tasks_that_see_one_device_each_agree_without_a_word(machine: Machine) -
     together = plan(node, everything, len(everything.devices))
     for rank, device in enumerate(everything.devices):
         alone = everything._replace(devices=(device,))
-        own = plan(node, alone, len(everything.devices), task=Task(rank)).bindings[0]
+        own = plan(node, alone, len(everything.devices), task=TaskView(rank)).bindings[0]
         assert own == together.bindings[rank]

@@ -6,7 +6,7 @@ import pytest
 
 from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
-from spawnlaunch.binding.claims import Task
+from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
@@ -31,14 +31,14 @@ def _plans(scenario: Scenario, node: Node) -> list[Plan]:
                 node,
                 visible(node, {_variable(node): device}),
                 len(listed),
-                task=Task(local_rank),
+                task=TaskView(local_rank),
             )
             for local_rank, device in enumerate(listed)
         ]
     seen = visible(node, {_variable(node): ",".join(listed)})
     if "slurm" in scenario:
         slurm = scenario["slurm"]
-        task = Task(int(slurm["SLURM_LOCALID"]))
+        task = TaskView(int(slurm["SLURM_LOCALID"]))
         return [plan(node, seen, int(slurm["SLURM_NTASKS_PER_NODE"]), task=task)]
     return [plan(node, seen, len(scenario["ranks"]))]
 

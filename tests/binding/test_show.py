@@ -3,11 +3,11 @@
 import pytest
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding.claims import Task
+from spawnlaunch.binding.claims import TaskView, is_own_mask
+from spawnlaunch.binding.cores import widened
 from spawnlaunch.binding.picture import picture
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.binding.report import report_line, srun_line
-from spawnlaunch.binding.warnings import is_own_mask, of_mask, openmp_hazards, widened
+from spawnlaunch.binding.report import of_mask, openmp_hazards, report_line, srun_line
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import Policy
@@ -99,10 +99,12 @@ def test_the_picture_marks_cores_of_several_ranks(lumi: Node) -> None:
     )
 
 
-def advice(node: Node, ranks: int, allowed: str, task: Task | None = None) -> str | None:
+def advice(
+    node: Node, ranks: int, allowed: str, task: TaskView | None = None, in_slurm: bool = True
+) -> str | None:
     node = allowing(node, allowed)
     result = plan(node, visible(node, {}), ranks, task=task)
-    return next(iter(of_mask(node, result.bindings, ranks)), None)
+    return next(iter(of_mask(node, result.bindings, ranks, in_slurm)), None)
 
 
 def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: Node) -> None:
@@ -116,6 +118,14 @@ def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: 
     assert "--gres-flags=enforce-binding" in (advice(cell, 8, "48-63") or "")
 
 
+def test_a_mask_that_taskset_has_set_is_not_answered_with_options_of_srun(lumi: Node) -> None:
+    without_gpus = lumi._replace(devices=())
+    for node, allowed in ((lumi, "48-63"), (without_gpus, "0")):
+        said = advice(node, 8, allowed, in_slurm=False) or ""
+        assert "start without the taskset or numactl that has set it" in said
+        assert "srun" not in said
+
+
 def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: Node) -> None:
     node = lumi._replace(devices=())
     assert advice(node, 8, "0") == (
@@ -123,7 +133,7 @@ def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: No
         "start with srun --cpus-per-task=128, or, in a job that has them already, "
         "with srun --cpu-bind=none"
     )
-    assert "--cpus-per-task=16," in (advice(node, 8, "0", Task(2)) or "")
+    assert "--cpus-per-task=16," in (advice(node, 8, "0", TaskView(2)) or "")
 
 
 @pytest.mark.parametrize("allowed", ["0-127", "0-63", "0-31"])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
 from tests.support.launching import LAUNCHER, ROOT, clean_environ, launch
+from tests.support.patience import PATIENCE_S
 
 require_slurm()
 
@@ -61,4 +62,4 @@ def test_on_one_machine(words: tuple[str, ...]):
 )
 def test_as_tasks_on_two_nodes(slurm: Slurm, words: tuple[str, ...]):
     step = ["srun", "-N2", "-n2", *LAUNCHER, *command(words)]
-    check(slurm.run(step, env={**ENVIRONMENT, "SLURM_KILL_BAD_EXIT": "1"}, timeout=120))
+    check(slurm.run(step, env={**ENVIRONMENT, "SLURM_KILL_BAD_EXIT": "1"}, timeout=PATIENCE_S))

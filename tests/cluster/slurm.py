@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster import configuration
+from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs, require_root
 
 HERE = Path(__file__).parent
 REPOSITORY = HERE.parents[1]
 UNSHARE = ["unshare", "--fork", "--pid", "--mount", "--net", "--uts", "--ipc"]
 PYTHON = [sys.executable, "-I", "-S"]  # no site packages: enter.py runs once per command
-TIMEOUT_S = 60
 POLL_S = 0.05
 OUTER_SLURM = ("SLURM", "SBATCH_", "SALLOC_")
 OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "TIMEOUT"}
@@ -117,7 +117,7 @@ class Slurm:
         command: list,
         *,
         env: dict | None = None,
-        timeout: float = TIMEOUT_S,
+        timeout: float = PATIENCE_S,
         stdin: str = "",
         **options,
     ) -> subprocess.CompletedProcess:
@@ -142,7 +142,7 @@ class Slurm:
         *options: str,
         arguments: Sequence[str] = (),
         env: dict | None = None,
-        timeout: float = TIMEOUT_S,
+        timeout: float = PATIENCE_S,
     ) -> BatchJob:
         """Submit `script`, see submit, and wait until it is over."""
         self._submitted += 1
@@ -178,7 +178,7 @@ class Slurm:
     def cancel_all(self) -> None:
         """Cancel every job and wait until every node is idle again."""
         self.run(["scancel", "--quiet", "--user=root"])
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + PATIENCE_S
         while len(self.idle_nodes()) < len(self.nodes):
             if time.monotonic() > deadline:
                 raise TimeoutError(self.run(["squeue"]).stdout + self.run(["sinfo", "-l"]).stdout)
@@ -222,7 +222,7 @@ class Slurm:
         shown = self.run(["scontrol", "--oneliner", "show", "job", job_id]).stdout.splitlines()
         return [dict(field.partition("=")[::2] for field in job.split(" ")) for job in shown]
 
-    def wait_for(self, job_id: str, timeout: float = TIMEOUT_S) -> tuple[str, int, int]:
+    def wait_for(self, job_id: str, timeout: float = PATIENCE_S) -> tuple[str, int, int]:
         """(state, exit status, signal) when no task of the job runs any more."""
         deadline = time.monotonic() + timeout
         while True:

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import REPOSITORY, require_slurm, start
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 from tests.support.required import skip_or_fail
 
 require_slurm()
-
-PATIENCE_S = 100
 
 
 def test_four_nodes_are_idle(slurm):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.counts.imported import FOR_THE_END
+from tests.counts.imported import at_once
 from tests.counts.ways import Way
 from tests.support.launching import run
 
@@ -71,7 +71,7 @@ def lookups(calls: Iterable[Call]) -> Lookups:
 def opened(calls: Iterable[Call]) -> Opened:
     """What was opened, but for what a launch opens only when it has lasted."""
     done = (call for call in calls if call.name in OPENS and call.result >= 0)
-    paths = [call.path for call in done if not FOR_THE_END.search(call.path)]
+    paths = at_once(call.path for call in done)
     kernel = [path for path in paths if path.startswith(("/sys/", "/proc/", "/dev/"))]
     return Opened(len(paths) - len(kernel), len({re.sub(r"\d+", "N", path) for path in kernel}))
 

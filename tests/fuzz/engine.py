@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from tests.support.launching import clean_environ
 
-PATIENCE_S = 60  # for what takes milliseconds
+PATIENCE_S = 600  # for what takes milliseconds
 MEMORY_BYTES = 1 << 30  # in which the launcher takes a hundredth
 ERROR_BYTES = 1 << 16
 RANK_BYTES = 1 << 14  # of an explanation, for each worker

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
+from spawnlaunch.torchrun import names as of_torchrun
+from spawnlaunch.torchrun.variables import variable
 from spawnlaunch.world import managers
 from spawnlaunch.world.model import Capacity, Resolution
 from spawnlaunch.world.resolve import resolve_world
@@ -47,7 +49,13 @@ def variables(package: Path) -> list[str]:
     return sorted(word for word in words if re.fullmatch(r"[A-Z][A-Z0-9]*(_\w+)?", word))
 
 
-NAMES = variables(HERE / "world")
+NAMES = sorted(
+    {
+        *variables(HERE / "world"),
+        *(name for name in variables(HERE / "torchrun") if name.startswith("TORCH")),
+        *map(variable, of_torchrun.TORCHRUN),
+    }
+)
 # Read outside of world. Where Python, the loader or a shell read them too, they are left alone.
 OTHERS = [
     name
@@ -112,7 +120,8 @@ def judge_world(words: list[str], environ: Mapping[str, str]) -> None:
     assert me.nnodes is None or me.nnodes <= me.world_size
     assert None in (me.node_rank, me.nnodes) or 0 <= me.node_rank < me.nnodes
     assert me.master_addr
-    assert 0 < me.master_port < 65536 or (me.mode == "local" and me.master_port == 0)
+    is_free = me.mode == "local" or found.gathering is not None
+    assert 0 < me.master_port < 65536 or (is_free and me.master_port == 0)
     assert me._asdict() == {name: fact.value for name, fact in found.sources.items()}
     json.dumps([*found.sources.values(), *found.warnings])
 

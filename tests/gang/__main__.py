@@ -6,8 +6,9 @@ import sys
 import time
 from collections import Counter
 
+from tests.gang.hosts import Broken
 from tests.gang.mutants import MUTANTS, rules
-from tests.gang.simulation import Broken, Simulation
+from tests.gang.simulation import Simulation
 
 
 def main() -> int:
@@ -50,6 +51,8 @@ def mutants(seeds: range) -> int:
     """Each fault in the rules must be found by one of the seeds."""
     alive = 0
     for mutant in MUTANTS:
+        if mutant.test:
+            continue
         seed = found_by(seeds, *rules(mutant))
         alive += seed is None
         print(

@@ -38,13 +38,15 @@ class Driver:
         host, port = args.endpoint.rsplit(":", 1)
         secret = secret_of(token.find(args.token_file, os.environ).secret, args.run)
         settings = Settings(**json.loads(args.settings))
-        endpoint = Endpoint(host, int(port), args.run, secret, settings.lost_after_s)
+        endpoint = Endpoint(
+            host, int(port), args.run, secret, settings.lost_after_s, ports=args.ports
+        )
         who = os.urandom(8).hex()
         self.server = None
         if args.hub:
             self.server = Server(self.loop, endpoint, settings, who, self.hub_note)
         hello = Hello(
-            VERSION, args.host, who, args.nproc, rank=args.rank, port=20000 + os.getpid() % 10000,
+            VERSION, args.host, who, args.nproc, args.boot, args.rank, 20000 + os.getpid() % 10000,
             told=tuple(dict(json.loads(args.told)).items()),
         )  # fmt: skip
         self.part = Part(self.loop, endpoint, hello, settings.join_s, self)
@@ -138,6 +140,8 @@ def main() -> int:
     parser.add_argument("--host", required=True)
     parser.add_argument("--nproc", type=int, default=1)
     parser.add_argument("--rank", type=int, default=-1)
+    parser.add_argument("--boot", default="")
+    parser.add_argument("--ports", type=int, default=1)
     parser.add_argument("--hub", action="store_true")
     parser.add_argument("--settings", required=True)
     parser.add_argument("--told", default="{}")

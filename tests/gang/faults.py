@@ -5,11 +5,15 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
+from spawnlaunch.gang import hub_records as h
 from spawnlaunch.gang import member_records as m
+from spawnlaunch.gang import messages
+from spawnlaunch.gang.messages import Hello
 from spawnlaunch.gang.settings import Settings
+from tests.gang.hosts import Connection, Host
 
 if TYPE_CHECKING:
-    from tests.gang.simulation import Connection, Host, Simulation
+    from tests.gang.simulation import Simulation
 
 
 def plan(random: Random) -> tuple[Settings, bool, int]:
@@ -53,7 +57,7 @@ class Faults:
         self.kinds = (
             self.worker, self.worker, self.worker, self.launcher, self.power, self.cut, self.cut,
             self.reset, self.freeze, self.jump, self.signal, self.signal_all, self.hang, self.echo,
-            self.echo, self.stuck, self.hub_in_a_cut,
+            self.echo, self.stuck, self.hub_in_a_cut, self.told_while_it_stops, self.stranger,
         )  # fmt: skip
 
     def schedule(self) -> None:
@@ -140,10 +144,10 @@ class Faults:
         notice = self.sim.settings.lost_after_s + self.random.uniform(0, 1.5)
         if dead_end == "here":
             connection.open_here = False
-            self.sim.at(notice, lambda: self.sim.lost_there(connection, False))
+            self.sim.at(notice, lambda: self.sim.network.lost_there(connection, False))
         else:
             connection.open_there = False
-            self.sim.at(notice, lambda: self.sim.lost_here(connection))
+            self.sim.at(notice, lambda: self.sim.network.lost_here(connection))
 
     def cut(self, host: Host | None = None, lasts: float = 0.0) -> None:
         """A cable is out for a while; each end finds out for itself, if it is long enough."""
@@ -164,11 +168,13 @@ class Faults:
             )
             if min(here, there) < lasts:
                 # who has not noticed before the end gets a reset then, which is not certain
-                self.sim.at(min(here, lasts + 0.1), lambda c=connection: self.sim.lost_here(c))  # type: ignore[misc]
-                self.sim.at(
-                    min(there, lasts + 0.1),
-                    lambda c=connection: self.sim.lost_there(c, False),  # type: ignore[misc]
-                )
+                self.lost(connection, min(here, lasts + 0.1), min(there, lasts + 0.1))
+
+    def lost(self, connection: Connection, here: float, there: float) -> None:
+        """Both ends learn of it, after so many seconds, and neither is certain."""
+        network = self.sim.network
+        self.sim.at(here, lambda: network.lost_here(connection))
+        self.sim.at(there, lambda: network.lost_there(connection, False))
 
     def reset(self) -> None:
         """A connection breaks, and what was under way is lost."""
@@ -177,8 +183,7 @@ class Faults:
         if connection and host.number:
             self.sim.say(f"FAULT {host.name}: connection reset")
             self.hurt.add(host.number)
-            self.sim.at(self.random.uniform(0, 1), lambda: self.sim.lost_here(connection))
-            self.sim.at(self.random.uniform(0, 1), lambda: self.sim.lost_there(connection, False))
+            self.lost(connection, self.random.uniform(0, 1), self.random.uniform(0, 1))
 
     def freeze(self) -> None:
         """A launcher is stopped for a while; its workers are not."""
@@ -244,6 +249,27 @@ class Faults:
                     self.hub_lost()
             self.sim.step_member(host, m.Told(15))
 
+    def told_while_it_stops(self) -> None:
+        """A signal comes just after a failure."""
+        self.worker()
+        host = self.host()
+        self.sim.at(self.random.uniform(0, 3), lambda: self.told(host))
+
+    def stranger(self) -> None:
+        """A launcher of another version is refused, and changes nothing."""
+        if self.sim.hub is None or self.sim.hosts[0].frozen_until > self.sim.now:
+            return
+        host = Host(99, self.random)
+        connection = Connection(host, self.sim.hub)
+        number = next(self.sim.network.numbers)
+        self.sim.hub.connections[number] = connection
+        before = self.sim.hub.state.nodes.keys()
+        hello = Hello(messages.VERSION + 1, host.name, host.name, 1)
+        self.sim.step_hub(h.Came(number, hello, "10.0.0.99"))
+        gone = self.sim.hub is None or number not in self.sim.hub.connections
+        same = self.sim.hub is None or self.sim.hub.state.nodes.keys() <= before
+        self.sim.worlds.check(gone and same, "a stranger is let in")
+
     def hang(self) -> None:
         self.sim.worlds.hang()
 
@@ -253,13 +279,13 @@ class Faults:
             return
         told = [
             (connection, way, m)
-            for connection, way, m in self.sim.said
+            for connection, way, m in self.sim.network.said
             if self.is_stale(connection, way, m)
         ]
         for connection, way, message in self.random.sample(told, min(20, len(told))):
             if self.is_stale(connection, way, message):
                 self.sim.seen["stale"] += 1
-                self.sim.arrive(connection, way, message)
+                self.sim.network.arrive(connection, way, message)
         if self.random.random() < 0.9:
             self.after(self.random.uniform(1, 20), self.echo)
 

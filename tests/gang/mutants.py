@@ -22,27 +22,27 @@ class Mutant(NamedTuple):
     module: str
     line: str
     instead: str
-    seed: int | None = None  # that finds it; None: not yet
+    seed: int | None = None  # that finds it
+    test: str = ""  # of test_rules, which finds it where no seed does
 
 
 MUTANTS = (
     Mutant('fence after a loss', 'hub', 'fences=(*hub.fences, fence)', 'fences=hub.fences', 1250),
     Mutant('a certain loss has a fence too', 'hub', 'CERTAIN_S = 0.5', 'CERTAIN_S = 0.0', 1329),
     Mutant('the fence has the grace in it', 'hub', 'phases.NOTICE_S + hub.settings.longest_grace_s\n', 'phases.NOTICE_S\n', 1493),
-    Mutant("another epoch's word is ignored", 'hub', 'message.epoch != hub.epoch or ', '', 13),
+    Mutant("another epoch's word is ignored", 'hub', 'message.epoch != hub.epoch or ', '', 49),
     Mutant('epochs begin above what was seen', 'phases', 'max(hub.epoch, hub.floor) + 1', 'hub.epoch + 1', 148),
     Mutant('all stop before others start', 'phases', 'all(node.state == IDLE for node in hub.nodes.values())', 'True', 46),
     Mutant('a lost hub fences', 'member', 'if member.state == RUNNING:\n        actions.append(Halt(cause, member.rules.failure_grace_s))\n    actions.append(Note("hub lost"))', 'actions.append(Note("hub lost"))', 110),
     Mutant('the budget', 'verdict', 'used < settings.max_restarts', 'used <= settings.max_restarts', 1),
     Mutant('first by its time', 'verdict', 'at - told.age_s', 'at', 9),
-    Mutant('victims are not first', 'verdict', '(failure.is_victim, failure.when)', 'failure.when', 2529),
+    Mutant('victims are not first', 'verdict', '(failure.is_victim, failure.when)', 'failure.when', 202),
     Mutant('a time to join', 'phases', 'if at >= hub.since + hub.settings.join_s:', 'if False:', 87),
     Mutant('a time to seek', 'member', 'if at >= member.since + member.join_s:', 'if False:', 11),
     Mutant('a start is begun once, where nothing runs', 'member', 'if member.state != JOINED or start.epoch <= member.hello.epoch:', 'if False:', 6),
-    Mutant('stale stops', 'member', 'if stop.epoch != member.hello.epoch:', 'if False:', 13),
-    Mutant('orphans of another hub', 'phases', 'if not are_all_back and at < _free(hub):', 'if False:', 1823),
-    Mutant('a hub that knows of none before it', 'phases', 'if hub.epoch == 0 and settings.returns:', 'if False:', 61894),
-    Mutant("a hub's lost time", 'hub', 'hello.epoch or hello.lost_s', 'False'),
+    Mutant('stale stops', 'member', 'if stop.epoch != member.hello.epoch:', 'if False:', 49),
+    Mutant('orphans of another hub', 'phases', 'if not are_all_back and at < _free(hub):', 'if False:', 3553),
+    Mutant('a hub that knows of none before it', 'phases', 'if hub.epoch or not settings.returns:', 'if True:', test="test_a_hub_that_may_have_returned_waits_for_workers_of_before"),
     Mutant('the frozen are given up', 'hub', 'if at - node.heard >= hub.settings.dead_s:', 'if False:', 226),
     Mutant('a clock that jumps', 'hub', 'max(0.0, passed - STRIDE_S) + min(0.0, passed)', '0.0', 75),
     Mutant('not more than most', 'roster', '[:most]', '[:]', 1),
@@ -52,8 +52,24 @@ MUTANTS = (
     Mutant('done at the end', 'phases', '    if not busy:\n', '    if False:\n', 7),
     Mutant('a stop for those who are done', 'member', 'if member.state == DONE:\n', 'if False:\n', 30),
     Mutant('a port of its own', 'hub', 'hello._replace(port=port)', 'hello', 6),
-    Mutant('told to end while it stops', 'phases', '        if any(node.leaving for node in hub.nodes.values()):\n            can_go_on = can_go_on and settings.is_elastic and _is_enough(hub)\n', ''),
-    Mutant('a newcomer restarts', 'phases', 'newcomers and hub.size < hub.settings.most', 'False'),
+    Mutant('told to end while it stops', 'phases', '        if any(node.leaving for node in hub.nodes.values()):\n            can_go_on = can_go_on and settings.is_elastic and _is_enough(hub)\n', '', 667),
+    Mutant('a newcomer restarts', 'phases', 'newcomers and hub.size < hub.settings.most', 'False', 6),
+    Mutant('half of the last nodes', 'phases', ' and 2 * count >= hub.size', '', test="test_less_than_half_of_the_last_nodes_begin_nothing"),
+    Mutant('silence of all', 'phases', 'if not all(node.silent for node in busy):', 'if not any(node.silent for node in busy):', 54),
+    Mutant('one who talks again', 'hub', 'hub._replace(nodes=nodes, asked=None)', 'hub._replace(nodes=nodes)', 81),
+    Mutant('node ranks stay', 'roster', 'if 0 <= here[conn].rank < len(order):', 'if False:', 6),
+    Mutant('a final status', 'verdict', 'status(cause) in settings.final', 'False', 503),
+    Mutant('the time of the launch', 'phases', 'at >= hub.began + limit_s', 'False', 3),
+    Mutant('the window', 'verdict', '0 < settings.window_s <= healthy_s', 'settings.window_s', test="test_the_budget_is_full_again_after_a_window_of_health"),
+    Mutant('another version', 'roster', 'hello.version != VERSION', 'False', 3),
+    Mutant('two of one node rank', 'roster', 'node.hello.rank == hello.rank and ', 'False and ', test="test_why_one_is_refused"),
+    Mutant('flags that must agree', 'roster', 'flag in MUST_AGREE and ', 'False and ', test="test_why_one_is_refused"),
+    Mutant('done is done', 'hub', 'if node.state != BUSY or hub.phase == ENDED:', 'if hub.phase == ENDED:', test="test_all_who_are_done_end_well_though_one_is_lost_then"),
+    Mutant('a lost node made victims', 'verdict', 'if failure.is_victim and lost:', 'if False:', test="test_a_victim_is_not_the_cause_where_a_node_was_lost"),
+    Mutant('a reboot ends a fence', 'hub', 'hello.host == fence.host and hello.boot != fence.boot', 'False', test="test_a_machine_that_was_started_again_is_waited_for_no_more"),
+    Mutant('the hub has no beat of a frozen launcher', 'member', 'if at >= member.heard + member.rules.dead_s:', 'if False:', 188),
+    Mutant('one status for a signal', 'verdict', 'return 128 + cause.number', 'return 1', test="test_the_status_of_a_signal"),
+    Mutant('a second signal is at once', 'hub', 'if again and hub.phase == STOPPING:', 'if False:', test="test_a_second_signal_waits_for_nobody"),
 )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.support.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
-TIMEOUT_S = 120
 STARTED: list[subprocess.Popen[bytes]] = []  # of the present test
 
 
@@ -49,7 +50,7 @@ class Nodes:
 
     def wait_for(self, host: str, what: str, count: int = 1, **like: Any) -> dict[str, Any]:
         """The last of so many lines of a launcher that are like this."""
-        for _ in range(TIMEOUT_S * 20):
+        for _ in range(PATIENCE_S * 20):
             found = [x for x in self.of(host, what) if like.items() <= x.items()]
             if len(found) >= count:
                 return found[count - 1]
@@ -58,7 +59,7 @@ class Nodes:
         raise AssertionError(f"{host} never said {what} {like}: {texts}")
 
     def statuses(self) -> dict[str, int]:
-        return {host: p.wait(TIMEOUT_S) for host, p in self.processes.items()}
+        return {host: p.wait(PATIENCE_S) for host, p in self.processes.items()}
 
 
 def free_port() -> int:

@@ -31,79 +31,14 @@ from spawnlaunch.gang import hub_records as h
 from spawnlaunch.gang import member as real_member
 from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang import messages
-from spawnlaunch.gang.messages import Cause, Hello, Start, Welcome
-from spawnlaunch.gang.settings import Settings
+from spawnlaunch.gang.messages import Cause, Hello, Start
 from tests.gang.faults import Faults, plan
+from tests.gang.hosts import Broken, Connection, Host, HubProcess, name_of
+from tests.gang.network import Network
 from tests.gang.world import Worlds
 
 LONGEST_S = 6000.0
 MOST_EVENTS = 60_000
-
-
-class Broken(AssertionError):
-    """Something that must always hold did not."""
-
-
-class Connection:
-    """Two ends, which may differ in whether they know that it has ended."""
-
-    def __init__(self, host: Host, hub: HubProcess) -> None:
-        self.host = host
-        self.hub = hub
-        self.is_greeted = False  # the hub has had a hello on it
-        self.open_here, self.open_there = True, True  # at the member, at the hub
-        self.latest = {"up": 0.0, "down": 0.0}  # when the last message arrives
-
-
-class HubProcess:
-    """A hub, from the start of its launcher to its end."""
-
-    def __init__(self, number: int, state: h.Hub) -> None:
-        self.number = number
-        self.state = state
-        self.alive = True
-        self.connections: dict[int, Connection] = {}
-        self.tick = 0
-
-
-class Workers:
-    """The workers of one node in one epoch."""
-
-    def __init__(self, world: tuple[int, int]) -> None:
-        self.world = world
-        self.ends: float | None = None  # when they will, once told
-        self.told = False
-        self.failed = False
-        self.tell: Callable[[], None] = lambda: None  # of a failure that the launcher has not seen
-
-
-class Host:
-    """A node: its launcher, which is a member and may have the hub, and its workers."""
-
-    def __init__(self, number: int, random: Random) -> None:
-        self.number = number
-        self.name = f"node{number}"
-        self.boots = 0
-        self.starts = 0
-        self.came = 0.0
-        self.nproc = random.randint(1, 3)
-        self.rate = random.uniform(0.99, 1.01)
-        self.offset = random.uniform(0, 1e5)
-        self.member: m.Member | None = None
-        self.connection: Connection | None = None
-        self.workers: Workers | None = None
-        self.frozen_until = 0.0
-        self.is_stuck = False  # frozen for good
-        self.cuts: list[tuple[float, float]] = []
-        self.tick = 0
-        self.port = 0
-        self.exit: tuple[int, Cause | None] | None = None
-        self.life = 0  # grows when the launcher ends
-        self.powered = True
-
-    def is_cut(self, at: float) -> float:
-        """Until when it is."""
-        return max((b for a, b in self.cuts if a <= at < b), default=0.0)
 
 
 class Simulation:
@@ -123,18 +58,16 @@ class Simulation:
         self.events = 0
         self.queue: list[tuple[float, int, Callable[[], None]]] = []
         self.order = itertools.count()
-        self.numbers = itertools.count(1)
         self.ports = itertools.count(20000)
         self.settings, self.given, count = plan(self.random)
         self.hosts = [Host(n, self.random) for n in range(count)]
         self.hub: HubProcess | None = None
         self.hubs = 0
-        self.ended: float | None = None  # when the last hub ended
+        self.began, self.ended = 0.0, 0.0  # the last hub
         self.seen: Counter[str] = Counter()
-        self.slow = self.random.random() < 0.1
+        self.network = Network(self, slow=self.random.random() < 0.1)
         self.worlds = Worlds(self)
         self.faults = Faults(self)
-        self.said: list[tuple[Connection, str, Any]] = []
 
     # Time
 
@@ -151,9 +84,6 @@ class Simulation:
 
     def clock(self, host: Host) -> float:
         return host.offset + host.rate * self.now
-
-    def delay(self) -> float:
-        return self.random.uniform(0.0001, 1.0 if self.slow else 0.02)
 
     def run(self) -> None:
         for host in self.hosts:
@@ -192,6 +122,7 @@ class Simulation:
         host.port = next(self.ports)
         if host.number == 0:
             self.hubs += 1
+            self.began = self.now
             state = h.Hub(self.settings, since=self.clock(host), told=self.clock(host))
             self.hub = HubProcess(self.hubs, state)
             self.step_hub(h.Tick())
@@ -215,10 +146,10 @@ class Simulation:
             self.hub.alive = False
             self.ended = self.now
             for connection in list(self.hub.connections.values()):
-                self.close_there(connection)
+                self.network.close_there(connection)
             self.hub = None
         if host.connection:
-            self.close_here(host.connection)
+            self.network.close_here(host.connection)
 
     # Steps
 
@@ -231,7 +162,7 @@ class Simulation:
             return
         before = hub.state
         hub.state, actions = self.hub_rules.step(hub.state, event, self.clock(host))
-        self.seen[f"hub {before.phase} {_name(event)}"] += 1
+        self.seen[f"hub {before.phase} {name_of(event)}"] += 1
         self.worlds.after_hub(before, hub.state)
         self.act_hub(hub, actions)
         hub.tick += 1
@@ -256,14 +187,14 @@ class Simulation:
                 case h.Say(conn, message):
                     connection = hub.connections.get(conn)
                     if connection:
-                        self.send(connection, "down", message)
+                        self.network.send(connection, "down", message)
                 case h.Close(conn):
                     if conn in hub.connections:
-                        self.close_there(hub.connections[conn])
+                        self.network.close_there(hub.connections[conn])
                 case h.Note(kind):
                     self.seen[f"hub note {kind}"] += 1
                     if kind == "again":
-                        self.worlds.again(hub.state, *action.about)
+                        self.worlds.again(hub.state, *action.about[:4])
                     self.say(f"hub: {action}")
 
     def step_member(self, host: Host, event: Any, over: Connection | None = None) -> None:
@@ -279,7 +210,7 @@ class Simulation:
             return
         before = host.member
         host.member, actions = self.member_rules.step(host.member, event, self.clock(host))
-        self.seen[f"member {before.state} {_name(event)}"] += 1
+        self.seen[f"member {before.state} {name_of(event)}"] += 1
         if before.state != host.member.state:
             self.say(f"{host.name}: {before.state} -> {host.member.state} by {event}")
         for action in actions:
@@ -294,13 +225,13 @@ class Simulation:
     def act_member(self, host: Host, action: Any) -> None:
         match action:
             case m.Connect():
-                self.connect(host)
+                self.network.connect(host)
             case m.Disconnect():
                 if host.connection:
-                    self.close_here(host.connection)
+                    self.network.close_here(host.connection)
             case m.Say(message):
                 if host.connection:
-                    self.send(host.connection, "up", message)
+                    self.network.send(host.connection, "up", message)
             case m.Exit(status, cause):
                 self.exit(host, status, cause)
             case _:
@@ -332,116 +263,3 @@ class Simulation:
     def of_life(self, host: Host, life: int, event: Any) -> None:
         if host.life == life:
             self.step_member(host, event)
-
-    # Connections
-
-    def connect(self, host: Host) -> None:
-        """It takes a while to be there, or to fail."""
-        life = host.life
-
-        def reached() -> None:
-            if host.life != life or host.member is None:
-                return
-            hub = self.hub
-            cut = host.is_cut(self.now) or self.hosts[0].is_cut(self.now)
-            if (cut and host.number) or hub is None or not hub.alive or not self.hosts[0].powered:
-                self.at(5.0 if cut else 0.001, lambda: self.of_life(host, life, m.Unlinked("no")))
-                return
-            connection = Connection(host, hub)
-            number = next(self.numbers)
-            hub.connections[number] = connection
-            host.connection = connection
-            self.step_member(host, m.Linked())
-
-        self.at(self.delay(), reached)
-
-    def number_of(self, connection: Connection) -> int | None:
-        found = (n for n, c in connection.hub.connections.items() if c is connection)
-        return next(found, None)
-
-    def send(self, connection: Connection, way: str, message: Any) -> None:
-        """A message arrives after all that were sent that way before it; or never."""
-        self.seen[f"message {_name(message)}"] += 1
-        self.deliver(connection, way, lambda: self.arrive(connection, way, message))
-        if self.random.random() < self.faults.doubled:
-            self.deliver(connection, way, lambda: self.arrive(connection, way, message))
-        self.said.append((connection, way, message))
-
-    def deliver(self, connection: Connection, way: str, call: Callable[[], None]) -> None:
-        when = max(self.now + self.delay(), connection.latest[way] + 1e-6)
-        connection.latest[way] = when
-
-        def arrives() -> None:
-            host = connection.host
-            until = max(host.is_cut(self.now), self.hosts[0].is_cut(self.now)) if host.number else 0
-            if until > self.now:  # TCP sends it again, until the cut is over
-                later = max(until + 0.2, connection.latest[way] + 1e-6)
-                connection.latest[way] = later
-                self.at(later - self.now, call)
-            else:
-                call()
-
-        self.at(when - self.now, arrives)
-
-    def arrive(self, connection: Connection, way: str, message: Any) -> None:
-        if way == "down":
-            if connection.open_here and connection.host.connection is connection:
-                self.worlds.before_member_hears(connection.host, message)
-                self.step_member(connection.host, m.Heard(message), connection)
-            return
-        number = self.number_of(connection)
-        if connection.open_there and connection.hub is self.hub and number is not None:
-            if isinstance(message, Hello):
-                addr = f"10.0.0.{connection.host.number}"
-                local = connection.host.number == 0
-                if not connection.is_greeted:
-                    connection.is_greeted = True
-                    self.step_hub(h.Came(number, message, addr, local))
-            else:
-                self.worlds.before_hub_hears(number, message)
-                self.step_hub(h.Heard(number, message))
-
-    def close_here(self, connection: Connection) -> None:
-        """The member's end closes: its kernel says so to the hub."""
-        if connection.host.connection is connection:
-            connection.host.connection = None
-        if connection.open_here:
-            connection.open_here = False
-            self.deliver(connection, "up", lambda: self.lost_there(connection, True))
-
-    def close_there(self, connection: Connection) -> None:
-        number = self.number_of(connection)
-        if number is not None:
-            del connection.hub.connections[number]
-        if connection.open_there:
-            connection.open_there = False
-            self.deliver(connection, "down", lambda: self.lost_here(connection))
-
-    def lost_there(self, connection: Connection, certain: bool) -> None:
-        """The hub learns that the connection has ended."""
-        number = self.number_of(connection)
-        if number is None or not connection.open_there:
-            return
-        connection.open_there = False
-        del connection.hub.connections[number]
-        if connection.hub is self.hub:
-            self.say(f"hub: lost {connection.host.name}, certain: {certain}")
-            self.step_hub(h.Gone(number, certain))
-
-    def lost_here(self, connection: Connection) -> None:
-        """The member learns it."""
-        if not connection.open_here:
-            return
-        connection.open_here = False
-        if connection.host.connection is connection:
-            connection.host.connection = None
-            self.say(f"{connection.host.name}: lost the hub")
-            self.step_member(connection.host, m.Unlinked("lost"))
-
-
-def _name(record: Any) -> str:
-    name = type(record).__name__
-    return f"{name} {type(record.message).__name__}" if name == "Heard" else name
-
-
-__all__ = ["Broken", "Host", "Settings", "Simulation", "Welcome"]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.gang.nodes import TIMEOUT_S, Nodes
+from tests.gang.nodes import Nodes
+from tests.support.patience import PATIENCE_S
 
 
 def test_uneven_nodes_make_one_world(directory: Path) -> None:
@@ -162,7 +163,7 @@ def test_one_that_cannot_be_of_it_is_refused(
     nodes.start("a", "--hub", "--told", '{"--nnodes": "2"}')
     nodes.wait_for("a", "note", kind="awaited")
     nodes.start("b", *flags, **environ)
-    assert nodes.processes["b"].wait(TIMEOUT_S) == 2
+    assert nodes.processes["b"].wait(PATIENCE_S) == 2
     assert said in nodes.wait_for("b", "exit")["line"]
     nodes.start("c", "--told", '{"--nnodes": "2"}')
     assert nodes.statuses() == {"a": 0, "b": 2, "c": 0}

@@ -2,71 +2,24 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.gang.namespaces import Network, may_make_namespaces
 from tests.gang.nodes import STARTED, Nodes
 
 LOST_AFTER_S = 3
 
 
-def ip(*words: str, check: bool = True) -> None:
-    subprocess.run(("ip", *words), check=check, capture_output=True)
-
-
-def may_make_namespaces() -> bool:
-    if os.geteuid() != 0 or not shutil.which("ip"):
-        return False
-    name = f"sl{os.getpid()}t"
-    made = subprocess.run(("ip", "netns", "add", name), capture_output=True).returncode == 0
-    ip("netns", "delete", name, check=False)
-    return made
-
-
 pytestmark = pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns")
-
-
-class Network:
-    """Nodes a, b, c with an address each, and a bridge between them."""
-
-    def __init__(self) -> None:
-        self.mark = f"sl{os.getpid()}"
-        self.bridge = f"{self.mark}br"
-        ip("netns", "add", self.bridge)  # the switch has a namespace of its own
-        ip("-n", self.bridge, "link", "add", "name", "br0", "type", "bridge")
-        ip("-n", self.bridge, "link", "set", "dev", "br0", "up")
-        for number, host in enumerate("abc", start=1):
-            name = f"{self.mark}{host}"
-            ip("netns", "add", name)
-            ip("-n", name, "link", "add", "name", "eth", "type", "veth", "peer", "name", host,
-               "netns", self.bridge)  # fmt: skip
-            ip("-n", self.bridge, "link", "set", "dev", host, "master", "br0", "up")
-            ip("-n", name, "addr", "add", f"10.9.8.{number}/24", "dev", "eth")
-            ip("-n", name, "link", "set", "dev", "eth", "up")
-            ip("-n", name, "link", "set", "dev", "lo", "up")
-
-    def within(self, host: str) -> tuple[str, ...]:
-        return ("ip", "netns", "exec", f"{self.mark}{host}")
-
-    def cut(self, host: str) -> None:
-        ip("-n", self.bridge, "link", "set", "dev", host, "down")
-
-    def mend(self, host: str) -> None:
-        ip("-n", self.bridge, "link", "set", "dev", host, "up")
-
-    def remove(self) -> None:
-        for host in (*"abc", "br"):
-            ip("netns", "delete", f"{self.mark}{host}", check=False)
 
 
 @pytest.fixture
 def network() -> Iterator[Network]:
-    network = Network()
+    network = Network("abc")
     try:
         yield network
     finally:
@@ -82,7 +35,7 @@ def started(network: Network, directory: Path, command: str, hosts: str = "abc",
     """Launchers that have begun the first epoch; a has the hub."""
     size = {"least": 3, "most": 3, **more}
     nodes = Nodes(directory, lost_after_s=LOST_AFTER_S, failure_grace_s=1, **size)
-    nodes.endpoint = "10.9.8.1:29500"
+    nodes.endpoint = f"{network.address('a')}:29500"
     for host in hosts:
         flags = ("--hub",) if host == "a" else ()
         nodes.start(host, *flags, command=command, within=network.within(host))
@@ -94,7 +47,9 @@ def started(network: Network, directory: Path, command: str, hosts: str = "abc",
 def test_the_master_is_an_address_that_all_reach(network: Network, directory: Path) -> None:
     nodes = started(network, directory, "true")
     assert set(nodes.statuses().values()) == {0}
-    assert {nodes.wait_for(host, "launch")["master_addr"] for host in "abc"} == {"10.9.8.1"}
+    assert {nodes.wait_for(host, "launch")["master_addr"] for host in "abc"} == {
+        network.address("a")
+    }
 
 
 def test_both_sides_of_a_cut_stop(network: Network, directory: Path) -> None:
@@ -145,3 +100,16 @@ def test_a_short_cut_does_nothing(network: Network, directory: Path) -> None:
     (directory / "mended").touch()
     assert set(nodes.statuses().values()) == {0}
     assert len(nodes.of("a", "launch")) == 1
+
+
+def test_a_node_that_was_booted_again_ends_its_fence(network: Network, directory: Path) -> None:
+    """Nothing of before runs there: so nobody waits for the grace of ten minutes."""
+    command = "[ $EPOCH = 2 ] || exec sleep 600"
+    nodes = started(network, directory, command, max_restarts=1, returns=True, grace_s=600)
+    network.cut("c")
+    nodes.wait_for("a", "hub note", kind="stop")
+    nodes.processes["c"].kill()
+    nodes.processes["c"].wait()
+    network.mend("c")
+    nodes.start("c", "--boot", "again", command=command, within=network.within("c"))
+    assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}

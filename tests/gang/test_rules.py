@@ -18,7 +18,9 @@ from spawnlaunch.gang.messages import (
     Hello,
     Idle,
     Refused,
+    Signalled,
     Start,
+    Stop,
 )
 from spawnlaunch.gang.settings import Settings
 
@@ -56,10 +58,10 @@ class Gang:
 def test_less_than_half_of_the_last_nodes_begin_nothing() -> None:
     """They could be the smaller part of a gang whose other part has a hub of its own."""
     gang = Gang(least=1, most=4, max_restarts=1, dead_s=A_DAY_S)
-    gang.come(0, epoch=5, nodes=4, last=0, lost_s=100.0)
+    gang.come(0, epoch=5, nodes=4, last=0)
     gang.wait(300)
     assert not gang.of(0, Start)
-    gang.come(1, epoch=5, nodes=4, last=1, lost_s=100.0)
+    gang.come(1, epoch=5, nodes=4, last=1)
     gang.wait(60)
     (start,) = gang.of(0, Start)
     assert (start.epoch, start.nnodes) == (6, 2)
@@ -151,3 +153,66 @@ def test_a_machine_that_was_started_again_is_no_second_one() -> None:
 )
 def test_causes_in_words(cause: Cause | None, said: str) -> None:
     assert words.caused(cause) == said
+
+
+def test_a_machine_that_was_started_again_is_waited_for_no_more() -> None:
+    gang = Gang(least=2, most=2, max_restarts=1, returns=True, grace_s=A_DAY_S, dead_s=A_DAY_S)
+    gang.come(0, boot="a")
+    gang.come(1, "host", boot="b")
+    gang.wait(300)
+    gang.happens(Gone(1, certain=False))
+    gang.happens(Heard(0, Idle(gang.hub.epoch)))
+    gang.happens(Came(2, Hello(VERSION, "host", "another", 1, boot="c"), "10.0.0.1"))
+    gang.wait(10)
+    assert gang.of(2, Start)
+
+
+def test_the_status_of_a_signal() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Heard(1, Signalled(2)))
+    for conn, outcome in ((0, (0, -2)), (1, (1, 0))):
+        gang.happens(Heard(conn, Idle(1, outcomes=(outcome,))))
+    assert [end.status for end in gang.of(0, End)] == [130]
+
+
+def test_workers_that_end_alike_after_a_signal_say_the_status() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Heard(1, Signalled(15)))
+    for conn in (0, 1):
+        gang.happens(Heard(conn, Idle(1, outcomes=((conn, 85),))))
+    assert [end.status for end in gang.of(0, End)] == [85]
+
+
+def test_a_second_signal_waits_for_nobody() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Heard(1, Signalled(15)))
+    gang.happens(Heard(1, Signalled(15, again=True)))
+    assert [stop.grace_s for stop in gang.of(0, Stop)] == [30.0, 0.0]
+
+
+def test_a_hub_that_may_have_returned_waits_for_workers_of_before() -> None:
+    """A node that is cut off may run them until it has noticed, and its grace is over."""
+    gang = Gang(least=1, most=2, max_restarts=1, returns=True, grace_s=100, dead_s=A_DAY_S)
+    gang.come(0)
+    gang.wait(110)
+    assert not gang.of(0, Start)
+    gang.wait(10)
+    assert gang.of(0, Start)
+
+
+def test_the_budget_is_full_again_after_a_window_of_health() -> None:
+    gang = Gang(least=1, most=1, max_restarts=1, window_s=100, dead_s=A_DAY_S)
+    gang.come(0)
+    for epoch, lasts_s in enumerate((1, 200, 1), start=1):
+        assert [start.epoch for start in gang.of(0, Start)] == list(range(1, epoch + 1))
+        gang.wait(lasts_s)
+        gang.happens(Heard(0, Failed(epoch, 0, 1)))
+        gang.happens(Heard(0, Idle(epoch, port=20000 + epoch)))
+        gang.wait(2)
+    assert [end.status for end in gang.of(0, End)] == [1]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spawnlaunch.gang import hub_records as h
 from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang.messages import Cause, Start
+from tests.gang.hosts import Broken, Connection, Host, HubProcess, Workers
 
 if TYPE_CHECKING:
-    from tests.gang.simulation import Connection, Host, HubProcess, Simulation
+    from tests.gang.simulation import Simulation
 
 
 class Fact(NamedTuple):
@@ -34,11 +35,10 @@ class Worlds:
         self.exits: list[tuple[int, int, Cause | None]] = []
         self.faults = 0
         self.last_port = 0
+        self.returned: set[int] = set()  # hosts that said hello again since the last epoch
 
     def check(self, holds: object, what: str) -> None:
         if not holds:
-            from tests.gang.simulation import Broken
-
             raise Broken(f"at {self.sim.now:.4f}: {what}")
 
     # The hub
@@ -68,8 +68,22 @@ class Worlds:
         self.check(one.used <= self.sim.settings.max_restarts, f"budget: {one.used}")
         self.check(one.master_port != self.last_port, "agree: a port of its own")
         self.last_port = one.master_port
+        self.keeps_ranks(world, starts)
         self.told[world] = {c.host.number: start for c, start in starts if c}
         self.lasts[world] = self.random.uniform(2, 50)
+
+    def keeps_ranks(
+        self, world: tuple[int, int], starts: list[tuple[Connection | None, Start]]
+    ) -> None:
+        """Who has worked in the last epoch, and whose node rank there still is, has it again."""
+        last = self.told.get((world[0], world[1] - 1), {})
+        for connection, start in starts:
+            host = connection.host if connection else None
+            old = last.get(host.number) if host else None
+            if host and old and old.node_rank < start.nnodes and host.number not in self.returned:
+                kept = old.node_rank == start.node_rank
+                self.check(kept, f"stay: {host.name} was {old.node_rank}, is {start.node_rank}")
+        self.returned.clear()
 
     def after_hub(self, before: h.Hub, hub: h.Hub) -> None:
         self.check(hub.epoch >= before.epoch, "agree: epochs grow")
@@ -78,14 +92,32 @@ class Worlds:
                 all(n.state == "idle" for n in hub.nodes.values()), "alone: all have stopped"
             )
             self.reported(hub.epoch, hub.cause)
+        if hub.phase == h.RUNNING:
+            self.while_running(hub)
         if before.phase != h.ENDED and hub.phase == h.ENDED:
             self.sim.seen[f"end {hub.cause.kind if hub.cause else 'well'}"] += 1
 
-    def again(self, hub: h.Hub, kind: str, host: str, rank: str) -> None:
+    def while_running(self, hub: h.Hub) -> None:
+        """What the hub should not let go on."""
+        settings, nodes = self.sim.settings, hub.nodes.values()
+        at = (hub.clock or 0.0) - hub.slept
+        limit = settings.timeout_s and at > (hub.began or at) + settings.timeout_s
+        self.check(not limit, "timeout: it is over")
+        newcomers = [n for n in nodes if n.state == "idle" and not n.leaving]
+        is_ending = any(n.state == "done" for n in nodes)
+        is_wanted = len(newcomers) > 0 and hub.size < settings.most and not is_ending
+        self.check(not is_wanted, f"join: nobody takes {newcomers}")
+        if hub.asked is not None:
+            silent = [n.silent for n in nodes if n.state == "busy"]
+            self.check(all(silent), f"hang: asked, though some talk {silent}")
+
+    def again(self, hub: h.Hub, kind: str, host: str, rank: str, number: str) -> None:
         """There will be another epoch."""
         self.sim.seen[f"again {kind}"] += 1
         epoch = hub.epoch - (hub.phase == h.RUNNING)
         self.reported(epoch, Cause(kind, host, int(rank)))
+        is_final = kind == "failure" and int(number) in self.sim.settings.final
+        self.check(not is_final, "final: this status is not tried again")
         if kind in ("failure", "hang", "lost"):
             self.faults += 1
             most = self.sim.settings.max_restarts
@@ -101,7 +133,7 @@ class Worlds:
         mine = [f for f in facts if f.host not in self.sim.faults.hurt]
         told = [f for f in facts if (f"node{f.host}", f.rank) == (cause.host, cause.rank)]
         self.check(told, f"first: {cause} never happened")
-        error_s = 2.1 if self.sim.slow else 0.08
+        error_s = 2.1 if self.sim.network.slow else 0.08
         true = [f for f in mine if not f.is_victim] or mine
         earlier = [f for f in true if f.when < min(t.when for t in told) - error_s]
         self.check(not earlier or told[0].host in self.sim.faults.hurt, f"first: {cause}, {facts}")
@@ -145,8 +177,6 @@ class Worlds:
     # Workers
 
     def launched(self, host: Host, start: Start) -> None:
-        from tests.gang.simulation import Workers
-
         assert host.connection is not None
         world = (host.connection.hub.number, start.epoch)
         self.check(self.told.get(world, {}).get(host.number) == start, f"agree: {start}")
@@ -254,7 +284,8 @@ class Worlds:
         self.check(host.workers is None, f"nothing left: {host.name} ends before its workers")
         host.exit = (status, cause)
         if cause and (cause.kind, cause.words) == ("absent", "the hub"):
-            missed = self.sim.hub is None and host.came > (self.sim.ended or 0.0) - 6.0
+            reachable = self.sim.ended - max(host.came, self.sim.began)  # a try is up to 6 s long
+            missed = self.sim.hub is None and reachable < 6.0
             self.check(
                 missed or host.number in self.sim.faults.hurt | self.sim.faults.frozen,
                 "an end: it found no hub",

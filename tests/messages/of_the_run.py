@@ -4,8 +4,16 @@ from tests.messages.row import HERE, Row
 
 L = f"$ {HERE} --quiet"
 PLANT = "mkdir s; chmod 1777 s; ln -s no s/0; chown -h 1234 s/0"
+NODES = f"{L} --nnodes 2 --node-rank 0 --rdzv-endpoint 127.0.0.1:$PORT"
+SERVE = "python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"
+ON_A_TERMINAL = f"$ script -qec '{HERE} --nproc 2 --debug 1 x.py' /dev/null"
+
 ROWS = [
+    Row(f"{NODES} --token-file none x.py", "--token-file none", "No such file or directory", "> none makes one", f"{L} --token-file none x.py"),
+    Row(f"{NODES} x.py", "SPAWNLAUNCH_TOKEN has 3 bytes", "must have 16 to 4096", "base64 makes one", f"{L} x.py", {"SPAWNLAUNCH_TOKEN": "abc"}),
+    Row(f"{NODES} x.py", "the launchers cannot meet at 127.0.0.1:", "Address already in use", "type --rdzv-endpoint HOST:PORT", f"{L} x.py", prepare=SERVE),
     Row(f"{L} --result no/r.json x.py", "--result no/r.json", "no directory", "make it, or name another", f"{L} --result no/r.json x.py", mend="mkdir no"),
+    Row(f"{L} --record x.py/r x.py", "--record x.py/r", "Not a directory", "name a directory that can be written", f"{L} --record r x.py"),
     Row(f"{L} --result r.json $OLDPWD/x.py", "--result r.json", "deleted", "type cd DIR first", f"{L} --result r.json x.py", prepare="mkdir gone; cd gone; rmdir ../gone"),
     Row(f"{L} --log-dir /dev/null/l x.py", "/dev/null/l", "Not a directory", "--log-dir", f"{L} --log-dir l x.py"),
     Row(f"{L} --log-dir l/{{rank}} x.py", "cannot write to", "Is a directory", "remove it", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/stdout.log", mend="rmdir l/0/stdout.log"),
@@ -23,4 +31,7 @@ ROWS = [
     Row(f"{L} --result d/r.json --no-python rmdir d", "cannot write --result", "No such file or directory", "d/r.json", f"{L} --result r.json x.py", prepare="mkdir d", status=74),
     Row(f"{L} --no-python false", "cannot write TORCHELASTIC_ERROR_FILE", "No such file or directory", "no/e.json", f"{L} x.py", {"TORCHELASTIC_ERROR_FILE": "no/e.json"}, status=1),
     Row(f"{L} --max-restarts 1 --log-dir 'l{{restart}}' --no-python sh -c '> l1; exit 1'", "cannot start anew", "cannot make the directory", "--log-dir", f"{L} x.py", status=1),
+    Row(f"{L} --hang-timeout 1 --on-hang kill --log-dir l/{{rank}} --no-python sleep 60", "cannot write to stacks.log", "Is a directory", "the stacks stand here", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/stacks.log", mend="rmdir l/0/stacks.log", status=124),
+    Row(f"{L} --nproc 2 --debug 2 x.py", "--debug 2", "there is no such rank", "type one of 0-1", ON_A_TERMINAL),
+    Row(f"{L} --nproc 2 --debug 1 x.py </dev/null", "--debug 1", "stdin is no terminal", "start it in a terminal", ON_A_TERMINAL),
 ]  # fmt: skip

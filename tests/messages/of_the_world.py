@@ -47,21 +47,21 @@ MODES = [
     Row("--nproc 2 --nnodes 2 x.py", "exports no host of its first pod", "headless service", "type --master-addr HOST", "--nproc 2 --nnodes 2 --master-addr h x.py", POD),
     Row("--nnodes 0:0 --node-rank 0 x.py", "--nnodes: '0'", "is not a number above 0", "type a number from 1", "--nnodes 1 --node-rank 0 x.py"),
     Row("--nproc 1 x.py", "SLURM_STEP_NUM_NODES says 0 nodes", "0 nodes", "type --nnodes N", f"--nproc 1 {BY_HAND} x.py", {**ONE_EACH, "SLURM_STEP_NUM_NODES": "0"}),
-    Row("--nnodes 2 --master-addr h x.py", "nothing here says which", "of the 2 nodes this is", "type --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
+    Row("--no-gang --nnodes 2 --master-addr h x.py", "nothing here says which", "of the 2 nodes this is", "type --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
 ]  # fmt: skip
 MASTER = [
     Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "type --master-addr HOST", f"{BY_HAND} x.py"),
     Row("--master-port 5 x.py", "does not export the host of rank 0", "Hydra", "type --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
     Row("x.py", "LSB_DJOB_RANKFILE names no host", "cannot be read, or this jsrun uses some", "type --master-addr HOST", "--master-addr h x.py", JSRUN),
     Row("x.py", "SLURM_DISTRIBUTION=arbitrary", "no SLURM_HOSTFILE that fits it can be read here", "type --master-addr HOST", "--master-addr h x.py", {**STEP, "SLURM_DISTRIBUTION": "arbitrary"}),
-    Row(f"{BY_HAND} --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "type --master-port N", f"{BY_HAND} --master-port $PORT x.py"),
+    Row(f"{BY_HAND} --no-gang --master-port 0 x.py", "--master-port asks for any free port", "no node can tell the others", "type --master-port N", f"{BY_HAND} --no-gang --master-port $PORT x.py"),
     Row("x.py", "HPE PALS exports nothing that tells this launch from another", "exports nothing", "type --master-port N", "--master-port $PORT x.py", {k: v for k, v in PALS.items() if k != "PALS_APID"} | {"PMI_SIZE": "1"}),
     Row("--master-addr a --rdzv-endpoint b x.py", "--master-addr a", "--rdzv-endpoint says b", "leave one of the two out", "--rdzv-endpoint b x.py"),
     Row("--nproc 2 --master-port $PORT x.py", "(--master-port)", "is in use on this machine", "type --master-port N", "--nproc 2 --master-port $PORT2 x.py", prepare="python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"),
     Row("x.py", "SLURM_STEP_RESV_PORTS='x'", "is not a port", "type --master-port N", "--master-port $PORT x.py", {**STEP, "SLURM_STEP_RESV_PORTS": "x"}, mend="unset SLURM_STEP_RESV_PORTS"),
     Row("x.py", "SLURM_PROCID='x'", "is not a whole number", "type unset SLURM_PROCID", ANYWHERE, {**STEP, "SLURM_PROCID": "x"}, mend="unset SLURM_PROCID"),
     Row("x.py", "MASTER_PORT='x'", "is not a port", "type unset MASTER_PORT", "x.py", {"MASTER_PORT": "x"}, mend="unset MASTER_PORT"),
-    Row("x.py", "PET_NNODES: '1:2'", "a number of nodes that changes", "type one number", "x.py", {**KUBEFLOW, "PET_NNODES": "1:2"}, mend="export PET_NNODES=2"),
+    Row("x.py", "PET_NNODES: '2:1'", "runs backwards", "type 1:2", "x.py", {**KUBEFLOW, "PET_NNODES": "2:1"}, mend="export PET_NNODES=2"),
     Row(f"$ unshare --net python -m tests.messages.occupied {HERE} x.py", "found no free port", "for MASTER_PORT", "end what listens", "x.py"),
 ]  # fmt: skip
 CLEAN = (
@@ -73,7 +73,7 @@ AMONG_OTHERS = [
     Row("x.py", "rank 0 is on node1 (SLURMD_NODENAME)", "the others look for it on node0", "type --master-addr node1", "--master-port $PORT --master-addr node1 x.py", {**STEP, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "node1"}),
 ]  # fmt: skip
 EVEN = [
-    Row("--sysfs-root two --nproc gpu x.py", "--nproc gpu is 2 on this node", "might not fit together", "if each has 2, type", "--sysfs-root two --nproc 2 x.py", ONE_EACH),
+    Row("--no-gang --sysfs-root two --nproc gpu x.py", "--nproc gpu is 2 on this node", "might not fit together", "if each has 2, type", "--no-gang --sysfs-root two --nproc 2 x.py", ONE_EACH),
 ]  # fmt: skip
 LISTS = [
     nodes(",", "names no host", "a host list reads like gpu7 or gpu[1-3,5]"),

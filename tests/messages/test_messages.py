@@ -15,6 +15,7 @@ from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row, typed
 from tests.messages.sites import Site, sites
 from tests.support.launching import ROOT, clean_environ, run
+from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs, require_root
 
 require_programs("mpirun", package="openmpi-bin")
@@ -22,7 +23,6 @@ require_programs("unshare", package="util-linux")
 require_root()
 
 ROWS = [*of_flags.ROWS, *of_the_world.ROWS, *of_the_run.ROWS]
-TIMEOUT_S = 120
 pytestmark = pytest.mark.timeout(1200)  # all lines are typed before the first test
 
 
@@ -39,7 +39,7 @@ def typed_in(directory: Path, row: Row, *, wrong: bool) -> subprocess.CompletedP
         f"{before}\n{typed(line)}",
         cwd=directory,
         environ=environ,
-        timeout_s=TIMEOUT_S,
+        timeout_s=PATIENCE_S,
     )
 
 

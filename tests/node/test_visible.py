@@ -2,8 +2,9 @@
 
 import pytest
 
+from spawnlaunch.binding.claims import step_devices
 from spawnlaunch.node import Node
-from spawnlaunch.node.visible import Visible, step_devices, visible
+from spawnlaunch.node.visible import Visible, visible
 from tests.node import machines
 from tests.node.tree import AMD, INTEL, Gpu, node_of
 

@@ -38,8 +38,8 @@ from spawnlaunch.run.decisions import (
 TERM, INT, KILL = signal.SIGTERM, signal.SIGINT, signal.SIGKILL
 
 
-def launch(n: int, *, lone: bool = False) -> State:
-    return State(frozenset(range(n)), grace_s=30.0, lone=lone)
+def launch(n: int, *, lone: bool = False, foreground: frozenset[int] = frozenset()) -> State:
+    return State(frozenset(range(n)), grace_s=30.0, lone=lone, foreground=foreground)
 
 
 def after(state: State, *events: Event) -> tuple[State, list[Action]]:
@@ -158,9 +158,23 @@ def test_a_worker_that_answers_CTRL_C_with_a_prompt_is_left_alone():
     assert after(lone, Signalled(INT, typed=True), TimeUp(prompt=True)) == (lone, [Deadline(None)])
 
 
+def test_of_several_the_one_that_is_debugged_has_what_was_typed_and_CTRL_C_for_itself():
+    debugged = launch(3, foreground=frozenset({1}))
+    assert after(debugged, Signalled(signal.SIGINT, typed=True)) == (debugged, [])
+    _, (stopped,) = after(debugged, Signalled(signal.SIGTSTP, typed=True))
+    assert isinstance(stopped, Send)
+    assert stopped.ranks == {0, 2}
+    sent, _ = after(debugged, Signalled(signal.SIGINT))
+    assert sent.stage == STOPPING  # by somebody else, and not typed
+    ended, _ = after(debugged, Exited(1, 0), Signalled(signal.SIGINT, typed=True))
+    assert ended.stage == STOPPING
+
+
 def test_what_was_typed_for_a_worker_that_has_the_terminal_is_not_sent_again():
     for signum in (signal.SIGWINCH, signal.SIGTSTP):
-        _, (action,) = after(launch(1, lone=True), Signalled(signum, typed=True))
+        _, (action,) = after(
+            launch(1, lone=True, foreground=frozenset({0})), Signalled(signum, typed=True)
+        )
         assert isinstance(action, Send | Forward)
         assert not action.ranks
 
@@ -174,7 +188,7 @@ def test_when_the_time_is_over_the_workers_are_told_to_end_and_the_status_is_tha
 
 def test_whoever_tells_the_launch_to_end_while_it_stops_a_failure_wants_no_restart():
     failed, _ = after(launch(2), Exited(0, 7))
-    assert not failed.told_to_end
+    assert not failed.told_later
     for event in (
         Signalled(TERM),
         Signalled(INT),
@@ -182,8 +196,8 @@ def test_whoever_tells_the_launch_to_end_while_it_stops_a_failure_wants_no_resta
         TimedOut(),
         LauncherGone(),
     ):
-        assert after(failed, event)[0].told_to_end
-        assert after(failed, Exited(1, -TERM), event)[0].told_to_end
+        assert after(failed, event)[0].told_later
+        assert after(failed, Exited(1, -TERM), event)[0].told_later
 
 
 def test_SIGUSR2_asks_for_stacks_where_that_was_wanted():

@@ -51,7 +51,8 @@ BAD = {
     "directory": "os.mkdir(path)",
     "endless": "os.symlink('/dev/zero', path)",
     "loop": "os.symlink(path, path)",
-    "socket": "import socket; socket.socket(socket.AF_UNIX).bind(path)",
+    "socket": "import os, socket; os.chdir(os.path.dirname(path)); "
+    "socket.socket(socket.AF_UNIX).bind(os.path.basename(path))",
     "deep": "open(path, 'w').write('[' * 10**6)",
     "deep message": "open(path, 'w').write('{\"message\":' * 10**5 + '}' * 10**5)",
     "huge": "open(path, 'w').truncate(10**10)",

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run
+from tests.support.patience import PATIENCE_S
 
 FULL, NULL = os.makedev(1, 7), os.makedev(1, 3)  # null(4), full(4)
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to make a device")
@@ -96,7 +97,7 @@ def test_a_FIFO_is_written_to_its_reader(by: str, tmp_path: Path):
     os.mkfifo(path)
     reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
     assert filed(path, by=by).returncode == 7
-    assert is_whole(reader.communicate(timeout=100)[0])
+    assert is_whole(reader.communicate(timeout=PATIENCE_S)[0])
     assert path.is_fifo()
 
 
@@ -104,9 +105,19 @@ def test_a_FIFO_keeps_its_name_on_several_nodes(tmp_path: Path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
     reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
-    node = ["--nnodes", 2, "--node-rank", 1, "--master-addr", "localhost", "--nproc", 1]
+    node = [
+        "--no-gang",
+        "--nnodes",
+        2,
+        "--node-rank",
+        1,
+        "--master-addr",
+        "localhost",
+        "--nproc",
+        1,
+    ]
     assert launch(*node, "--result", path, "--no-python", "true").returncode == 0
-    assert is_whole(reader.communicate(timeout=100)[0])
+    assert is_whole(reader.communicate(timeout=PATIENCE_S)[0])
     assert os.listdir(tmp_path) == ["fifo"]
 
 

@@ -13,19 +13,33 @@ import pytest
 from spawnlaunch.run.decisions import TIMED_OUT
 from spawnlaunch.run.hang.sources import find_py_spy, kernel_view
 from spawnlaunch.run.signals import STACKS
-from tests.support.launching import WITHOUT_GUARD, WORKERS, launch, reports
+from tests.support.launching import WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
 from tests.support.processes import state, until
 from tests.support.watching import Launch, launched
 
 STUCK = WORKERS / "stuck.py"
-QUICKLY = ("--hang-timeout", "0.7", "--on-hang", "kill", "--grace", "0.5")
+QUICKLY = ("--hang-timeout", "2", "--on-hang", "kill", "--grace", "0.5")
 
 
-def blocks(stderr: str) -> dict[str, str]:
-    """What was told of each process, by its name: "rank 0 on vm (pid 12)"."""
-    name = r"(?m)^spawnlaunch: (?:stacks of )?(rank \d+ on \S+ \(pid [^)]*\))(?=[,:])"
-    parts = re.split(name, stderr)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
+def blocks(place: Path) -> dict[str, str]:
+    """What the files below a directory have of each process: by "rank 0 on vm (pid 12)"."""
+    told: dict[str, str] = {}
+    for file in sorted(place.rglob("rank-*.log")) + sorted(place.rglob("stacks.log")):
+        parts = re.split(r"(?m)^\d+-\d+-\d+ \S+ (rank \d+ on \S+ \(pid [^)]*\)):", file.read_text())
+        told |= zip(parts[1::2], parts[2::2], strict=True)
+    return told
+
+
+def roll(stderr: str) -> list[str]:
+    """The lines of the roll call."""
+    return [line.removeprefix("spawnlaunch:   ") for line in stderr.splitlines() if ":   " in line]
+
+
+def hang(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
+    """A launch that is ended for its hang; what it leaves in TMPDIR is below the directory."""
+    done = launch("--quiet", *QUICKLY, *words, environ=clean_environ(TMPDIR=str(place)))
+    assert done.returncode == TIMED_OUT, done.stderr
+    return done
 
 
 def hangs(one: Launch) -> int:
@@ -48,13 +62,14 @@ def test_a_worker_that_registered_tells_all_its_threads_by_itself(
     flags: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
 ):
     result = tmp_path / "result.json"
-    done = launch("--quiet", "--nproc", 2, *QUICKLY, "--result", result, *flags, STUCK, *words)
-    assert done.returncode == TIMED_OUT
-    assert "no output from any rank for 0.7 s" in done.stderr
-    told = blocks(done.stderr)
+    done = hang(tmp_path, "--nproc", 2, "--result", result, *flags, STUCK, *words)
+    assert "no output from any rank for 2 s" in done.stderr
+    assert roll(done.stderr) == ["ranks 0-1 are in <module> (stuck.py:38)"]
+    assert "File" not in done.stderr
+    told = blocks(tmp_path)
     assert len(told) == 2
     for text in told.values():
-        assert text.startswith(", told by itself:")
+        assert ", told by itself:" in text
         assert "in in_a_thread" in text
         assert "in <module>" in text
     assert "spawnlaunch: --on-hang kill: stopping the workers" in done.stderr
@@ -77,40 +92,91 @@ def py_spy() -> None:
 
 
 @pytest.mark.usefixtures("py_spy")
-def test_of_one_that_did_not_py_spy_tells():
-    done = launch("--quiet", "--nproc", 2, *QUICKLY, STUCK)
-    assert done.returncode == TIMED_OUT
-    told = blocks(done.stderr)
+def test_of_one_that_did_not_py_spy_tells(tmp_path: Path):
+    done = hang(tmp_path, "--nproc", 2, STUCK)
+    told = blocks(tmp_path)
     assert len(told) == 2
     assert all(", by py-spy:" in text and "in_a_thread" in text for text in told.values())
+    assert roll(done.stderr) == ["ranks 0-1 are in <module> (stuck.py:38)"]
 
 
-def test_of_a_program_that_is_no_python_the_kernel_tells_and_of_its_children():
-    done = launch("--quiet", "--nproc", 1, *QUICKLY, "--no-python", "sh", "-c", "sleep 60; :")
-    assert done.returncode == TIMED_OUT
-    (shell, child) = blocks(done.stderr).items()
+def test_of_a_program_that_is_no_python_the_kernel_tells_and_of_its_children(tmp_path: Path):
+    done = hang(tmp_path, "--nproc", 1, "--no-python", "sh", "-c", "sleep 60; :")
+    (shell, child) = blocks(tmp_path).items()
     assert "sh -c sleep 60; :, as the kernel sees it" in shell[1]
     assert "below" in child[0]
     assert "(sleep) sleeping" in child[1]
+    assert roll(done.stderr)[0].startswith("rank 0 is (sh) sleeping")
+    assert roll(done.stderr)[1].startswith("1 process below rank 0 is (sleep) sleeping")
 
 
-def test_the_stacks_are_shown_where_stderr_goes_to_a_file(tmp_path: Path):
+def test_the_stacks_are_beside_the_files_that_are_kept(tmp_path: Path):
     words = ("--log-dir", tmp_path, "--redirects", 3, STUCK, "register")
-    done = launch("--quiet", "--nproc", 2, *QUICKLY, *words)
-    assert done.returncode == TIMED_OUT
-    assert all("in in_a_thread" in text for text in blocks(done.stderr).values())
-
-
-def test_the_stacks_of_ranks_that_are_not_shown_are():
-    done = launch("--quiet", "--nproc", 2, "--ranks-filter", 0, *QUICKLY, STUCK, "register")
-    told = blocks(done.stderr)
+    done = hang(tmp_path, "--nproc", 2, *words)
+    told = blocks(tmp_path)
     assert len(told) == 2
     assert all("in in_a_thread" in text for text in told.values())
+    assert len(roll(done.stderr)) == 1
+    assert not list(tmp_path.glob("stacks-*"))
 
 
-def test_a_child_of_a_worker_is_asked_too():
-    done = launch("--quiet", "--nproc", 1, *QUICKLY, STUCK, "register", "fork")
-    assert [name.count("below") for name in blocks(done.stderr)] == [0, 1]
+def test_the_stacks_of_ranks_that_are_not_shown_are(tmp_path: Path):
+    done = hang(tmp_path, "--nproc", 2, "--ranks-filter", 0, STUCK, "register")
+    assert all("in in_a_thread" in text for text in blocks(tmp_path).values())
+    assert roll(done.stderr) == ["ranks 0-1 are in <module> (stuck.py:38)"]
+
+
+def test_a_child_of_a_worker_is_asked_too(tmp_path: Path):
+    done = hang(tmp_path, "--nproc", 1, STUCK, "register", "fork")
+    assert [name.count("below") for name in blocks(tmp_path)] == [0, 1]
+    assert roll(done.stderr) == [
+        "rank 0 is in <module> (stuck.py:38)",
+        "1 process below rank 0 is in <module> (stuck.py:35)",
+    ]
+
+
+def test_the_rank_that_is_elsewhere_is_named_first(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import faulthandler, os, threading, time\n"
+        "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
+        "def save_checkpoint():\n    while True:\n        time.sleep(60)\n"
+        "if os.environ['RANK'] == '2':\n    save_checkpoint()\n"
+        "threading.Event().wait()\n"
+    )
+    with launched("--nproc", 4, "--hang-timeout", 2, script, directory=tmp_path) as one:
+        until(lambda: "the whole stacks are in" in one.stderr, "the roll is called")
+        while "ranks 0-1,3" not in one.stderr:  # they had not started yet
+            times = one.stderr.count("the whole stacks are in")
+            until(lambda n=times: one.stderr.count("the whole stacks are in") > n, "once more")
+        last = one.stderr.rpartition("this is where they are:")[2]
+        place = Path(re.findall(r"the whole stacks are in (\S+)", last)[0])
+        assert roll(last)[:2] == [
+            "rank 2 is in save_checkpoint (script.py:5)",
+            "ranks 0-1,3 wait in wait (script.py:8)",
+        ]
+        assert sorted(file.name for file in place.iterdir()) == [f"rank-{i}.log" for i in range(4)]
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+
+
+def test_what_a_rank_says_while_it_tells_its_stacks_is_shown(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import faulthandler, os, time\n"
+        "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
+        "os.write(1, b'ready\\n')\n"
+        "n = 0\nwhile True:\n    n += 1\n    os.write(2, b'said %d\\n' % n)\n    time.sleep(0.01)\n"
+    )
+    with launched("--nproc", 2, "--stack-on-usr2", script, directory=tmp_path) as one:
+        ask(one, 2, "the whole stacks are in")
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+        said = [int(number) for number in re.findall(r"(?m)^said (\d+)$", one.stderr)]
+        assert sorted(said[0::1]).count(max(said)) in (1, 2)
+        for number in range(1, min(max(said), 50)):
+            assert said.count(number) == 2
+        assert "File" not in one.stderr
 
 
 @pytest.mark.parametrize("flags", [(), ("--redirects", "3"), ("--ranks-filter", "1")])
@@ -159,9 +225,9 @@ def test_a_launch_that_is_stopped_does_not_hang(tmp_path: Path):
         assert one.status() == 128 + signal.SIGTERM
 
 
-def test_workers_that_hung_are_started_anew():
+def test_workers_that_hung_are_started_anew(tmp_path: Path):
     hung = ("--max-restarts", 1, *QUICKLY, WORKERS / "again.py", 1, "9:exit", 0)
-    done = launch("--quiet", "--nproc", 2, *hung)
+    done = launch("--quiet", "--nproc", 2, *hung, environ=clean_environ(TMPDIR=str(tmp_path)))
     assert done.returncode == 0, done.stderr
     assert re.search(r"the workers hung after .* s: restart 1 of 1", done.stderr)
 
@@ -172,8 +238,7 @@ def test_SIGUSR2_asks_for_stacks_and_does_not_reach_the_workers(command, tmp_pat
         "--nproc", 2, "--stack-on-usr2", STUCK, "register", "handler",
         directory=tmp_path, **({"command": command} if command else {}),
     ) as one:  # fmt: skip
-        ask(one, 2, "stacks of rank 1")
-        until(lambda: one.stderr.count("in in_a_thread") == 2, "both have told")
+        ask(one, 2, "ranks 0-1 are in <module> (stuck.py:38)")
         one.send(signal.SIGTERM)
         assert one.status() == 128 + signal.SIGTERM
         assert b"saved" not in one.output
@@ -186,7 +251,7 @@ def test_without_the_flag_SIGUSR2_is_the_workers(tmp_path: Path):
         one.read_until(2, "saved")
         one.send(signal.SIGTERM)
         assert one.status() == 128 + signal.SIGTERM
-        assert "stacks" not in one.stderr
+        assert "stack" not in one.stderr
 
 
 def test_the_launcher_watches_while_somebody_takes_his_time_to_tell(tmp_path: Path):
@@ -200,7 +265,7 @@ def test_the_launcher_watches_while_somebody_takes_his_time_to_tell(tmp_path: Pa
     )
     words = ("--nproc", 2, "--grace", "0.2", "--stack-on-usr2")
     with launched(*words, script, directory=tmp_path) as one:
-        ask(one, 2, "stacks of rank 0")
+        ask(one, 2)
         assert one.status() == 7
         assert one.all_gone()
 
@@ -215,7 +280,7 @@ def test_who_always_has_something_to_say_does_not_keep_the_others_from_telling(t
         "time.sleep(600)\n"
     )
     with launched("--nproc", 2, "--stack-on-usr2", script, directory=tmp_path) as one:
-        ask(one, 2, "stacks of rank 1")
+        ask(one, 2, "rank 1")
         one.send(signal.SIGTERM)
         assert one.status() == 128 + signal.SIGTERM
 

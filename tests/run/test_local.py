@@ -19,6 +19,7 @@ from tests.support.launching import (
     run,
     start,
 )
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind, processes_with
 
 CONTRACT = {
@@ -150,7 +151,7 @@ def test_a_signal_to_the_launcher_ends_the_workers(signum, nproc):
         for _ in range(nproc):
             assert launcher.stdout.readline().startswith("ready")
         launcher.send_signal(signum)
-        _, stderr = launcher.communicate(timeout=100)
+        _, stderr = launcher.communicate(timeout=PATIENCE_S)
     assert launcher.returncode == 128 + signum
     assert "Traceback" not in stderr
 

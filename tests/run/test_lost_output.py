@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
+from tests.support.patience import PATIENCE_S
 
 CHATTER = WORKERS / "chatter.py"
 SPEAK = ("--no-python", "sh", "-c", "echo said by $RANK; echo also by $RANK >&2")
 FULL = "No space left on device"
-NODE = ("--nnodes", "2", "--node-rank", "1", "--master-addr", "localhost")
+NODE = ("--no-gang", "--nnodes", "2", "--node-rank", "1", "--master-addr", "localhost")
 AS_USERS_DO = (*LAUNCHER[:-1], "--quiet")
 
 
@@ -126,7 +127,7 @@ def test_a_reader_that_has_stopped_does_not_cost_the_files_their_end(tmp_path: P
     worker = ["--no-python", "sh", "-c", f"yes {'x' * 99} | head -n 5600"]
     launcher = start(*AS_USERS_DO, *flags, *worker, stdout=theirs, stderr=subprocess.PIPE)
     os.close(theirs)
-    _, stderr = launcher.communicate(timeout=100)
+    _, stderr = launcher.communicate(timeout=PATIENCE_S)
     os.close(ours)
     assert launcher.returncode == 0
     assert re.fullmatch(r"spawnlaunch: nobody read our stdout: dropped .*\n", stderr)
@@ -154,7 +155,7 @@ def test_workers_that_wait_for_a_reader_are_told_of(tmp_path: Path):
         assert told.read_text() == (
             "spawnlaunch: nobody has read our stdout for 30 s; workers wait\n"
         )
-        stdout, _ = launcher.communicate(timeout=100)
+        stdout, _ = launcher.communicate(timeout=PATIENCE_S)
     assert launcher.returncode == 0
     assert len(stdout) == 2 * 1500000 * 6
 
@@ -178,7 +179,7 @@ def test_what_a_reader_that_had_stopped_has_missed_is_named_when_it_reads_again(
     while read.count(b"are not shown") < 2:
         read += os.read(launcher.stdout.fileno(), 1 << 16)
     (tmp_path / "go").touch()
-    stdout, stderr = launcher.communicate(timeout=100)
+    stdout, stderr = launcher.communicate(timeout=PATIENCE_S)
     assert (launcher.returncode, stderr) == (0, b"")
     read += stdout
     for rank, path in enumerate(files):

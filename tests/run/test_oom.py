@@ -2,13 +2,15 @@
 
 import json
 import os
+import re
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run.oom import Count, evidence
+from spawnlaunch.node.cgroup import MemoryKills
+from spawnlaunch.run.report import out_of_memory
 from tests.support.watching import KILLED, launched
 
 MIB = 1 << 20
@@ -50,22 +52,26 @@ def test_a_worker_that_the_kernel_killed_for_want_of_memory_is_reported_as_such(
     ) as launch:
         assert launch.status() == KILLED
         assert "failed first: rank 1" in launch.stderr
-        last = launch.stderr.splitlines()[-1]
-        assert "out of memory: meanwhile the kernel killed 1 process of this cgroup" in last
-        assert "whose limit is 200 MiB" in last
+        evidence, used = launch.stderr.splitlines()[-2:]
+        assert "out of memory: meanwhile the kernel killed 1 process of this cgroup" in evidence
+        assert "whose limit is 200 MiB" in evidence
+        assert re.search(r"rank 1 had used \d+ MiB, \d+% of the 200 MiB that there are$", used)
     assert "out of memory" in json.loads(result.read_text())["oom"]
 
 
-def test_without_a_kill_there_is_no_evidence():
-    before = Count(3, "/sys/fs/cgroup/memory.events", None)
-    assert evidence(before, before) is None
-    assert evidence(None, before) is None
-    assert evidence(before, None) is None
+def test_without_a_kill_there_is_no_out_of_memory():
+    before = MemoryKills(3, "/sys/fs/cgroup/memory.events", None)
+    assert out_of_memory(before, before) is None
+    assert out_of_memory(None, before) is None
+    assert out_of_memory(before, None) is None
 
 
 def test_several_kills_are_counted():
-    before, after = Count(3, "/c/memory.events", None), Count(5, "/c/memory.events", None)
-    assert evidence(before, after) == (
+    before, after = (
+        MemoryKills(3, "/c/memory.events", None),
+        MemoryKills(5, "/c/memory.events", None),
+    )
+    assert out_of_memory(before, after) == (
         "out of memory: meanwhile the kernel killed 2 processes of this cgroup "
         "(/c/memory.events: oom_kill 3 to 5)"
     )

@@ -52,49 +52,75 @@ def test_what_a_failing_worker_has_started_goes_with_it(nproc, tmp_path: Path):
         assert launch.all_gone()
 
 
+# Rank 1 uses its grace; rank 0 waits until it is sure to.
+STUBBORN = (
+    "import os, signal, subprocess, sys, time\n"
+    "if os.environ['RANK'] == '1':\n"
+    "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "    open(sys.argv[1], 'w').close()\n"
+    "    time.sleep(600)\n"
+    "while not os.path.exists(sys.argv[1]):\n"
+    "    time.sleep(0.01)\n"
+)
+
+
 def what_rank_0_leaves_is_killed(launch: Launch) -> None:
-    """It has told its pid, and ended; rank 1 runs on."""
+    """It has told its pid, and failed; rank 1 runs on."""
     launch.read_until(1)
     left = int(launch.output.split()[1])
     until(lambda: state(left) == "", "the orphan is gone, and not a zombie either")
     assert len(launch.workers) == 1
 
 
-def test_what_a_worker_leaves_is_killed_while_the_others_run_on(tmp_path: Path):
+def test_what_a_failed_worker_leaves_is_killed_while_the_others_have_their_grace(tmp_path: Path):
     script = tmp_path / "leave.py"
     script.write_text(
-        "import os, subprocess, sys, time\n"
+        STUBBORN + "left = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        "os.write(1, f'ready {left.pid}\\n'.encode())\n"
+        "os._exit(3)\n"
+    )
+    words = ("--nproc", 2, "--grace", 600, script, tmp_path / "ignores")
+    with launched(*words, directory=tmp_path) as launch:
+        what_rank_0_leaves_is_killed(launch)
+
+
+def test_what_a_worker_leaves_that_ended_well_goes_on_while_the_others_run(tmp_path: Path):
+    script = tmp_path / "leave.py"
+    script.write_text(
+        "import os, subprocess, time\n"
         "if os.environ['RANK'] == '0':\n"
         "    left = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
-        "    os.write(1, f'ready {left.pid}\\n'.encode())\n"
+        "    os.write(1, f'ready {left.pid} {os.getpid()}\\n'.encode())\n"
         "    os._exit(0)\n"
         "time.sleep(600)\n"
     )
     with launched("--nproc", 2, script, directory=tmp_path) as launch:
-        what_rank_0_leaves_is_killed(launch)
+        launch.read_until(1)
+        left, rank_0 = map(int, launch.output.split()[1:3])
+        until(lambda: state(rank_0) == "", "rank 0 is reaped")
+        assert left in launch.workers
         launch.send(signal.SIGTERM)
         assert launch.status() == 128 + signal.SIGTERM
+        assert state(left) == ""
 
 
 def test_an_orphan_that_shows_its_environment_only_later_is_killed(tmp_path: Path):
     """While a program is being executed there is none to be seen; here for longer than usual."""
     script = tmp_path / "leave.py"
     script.write_text(
-        "import os, time\n"
-        "if os.environ['RANK'] == '0':\n"
-        "    executed, held = os.pipe()\n"
-        "    if os.fork():\n"
-        "        os.close(held)\n"
-        "        os.read(executed, 1)\n"
-        "        os._exit(0)\n"
-        "    os.setsid()\n"
-        "    os.write(1, f'ready {os.getpid()}\\n'.encode())\n"
-        "    later = 'sleep 0.3; SPAWNLAUNCH_WORKER=$1 exec sleep 600'\n"
-        "    words = ['sh', '-c', later, 'sh', os.environ['SPAWNLAUNCH_WORKER']]\n"
-        "    os.execve('/bin/sh', words, {})\n"
-        "time.sleep(600)\n"
+        STUBBORN + "executed, held = os.pipe()\n"
+        "if os.fork():\n"
+        "    os.close(held)\n"
+        "    os.read(executed, 1)\n"
+        "    os._exit(3)\n"
+        "os.setsid()\n"
+        "os.write(1, f'ready {os.getpid()}\\n'.encode())\n"
+        "later = 'sleep 0.3; SPAWNLAUNCH_WORKER=$1 exec sleep 600'\n"
+        "words = ['sh', '-c', later, 'sh', os.environ['SPAWNLAUNCH_WORKER']]\n"
+        "os.execve('/bin/sh', words, {})\n"
     )
-    with launched("--nproc", 2, script, directory=tmp_path) as launch:
+    words = ("--nproc", 2, "--grace", 600, script, tmp_path / "ignores")
+    with launched(*words, directory=tmp_path) as launch:
         what_rank_0_leaves_is_killed(launch)
 
 

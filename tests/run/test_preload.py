@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, reports, start
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind
 
 SAME = ("argv", "name", "file", "path", "threads", "pools", "loaders", "write_through")
@@ -128,7 +129,7 @@ def test_nothing_of_a_preloaded_launch_survives_its_launcher(signum: signal.Sign
         for _ in range(2):
             assert launcher.stdout.readline().startswith("ready")
         launcher.send_signal(signum)
-        launcher.communicate(timeout=100)
+        launcher.communicate(timeout=PATIENCE_S)
 
 
 def test_arguments_in_any_encoding_arrive_as_they_are(tmp_path: Path):

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.node.proc import below, everything, look
 from spawnlaunch.run.environment import MARK
-from spawnlaunch.run.proc import below, everything, look, mark_of, marked
-from spawnlaunch.run.tree import kill
+from spawnlaunch.run.tree import mark_of, marked, send
 from tests.support.processes import state, until
 
 FAMILY = """
@@ -59,9 +59,9 @@ def test_the_mark_of_a_run_is_inherited_and_finds_its_processes(family, run: str
 
 def test_a_process_that_only_has_the_same_number_is_not_killed(family):
     seen = look(family.pid)
-    kill([seen._replace(start=seen.start - 1)])
+    send(9, [seen._replace(start=seen.start - 1)])
     assert family.poll() is None
-    kill([seen])
+    send(9, [seen])
     until(lambda: family.poll() is not None, "it has been killed")
 
 

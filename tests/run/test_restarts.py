@@ -16,9 +16,9 @@ AGAIN = WORKERS / "again.py"
 HOUR_S = 3600.0
 
 
-def ended(code: int = 7, *, kind: str = "failure", told_to_end: bool = False) -> State:
+def ended(code: int = 7, *, kind: str = "failure", told_later: bool = False) -> State:
     """A launch in which nobody runs any more."""
-    return State(frozenset(), 30.0, cause=Cause(kind, 0, code), told_to_end=told_to_end)
+    return State(frozenset(), 30.0, cause=Cause(kind, 0, code), told_later=told_later)
 
 
 def said(output: str | bytes) -> list[dict[str, Any]]:
@@ -49,7 +49,7 @@ def test_a_status_that_no_restart_mends_ends_the_launch():
 
 
 def test_who_told_the_launch_to_end_gets_no_restart():
-    assert restarted(Tally(), Budget(3), ended(told_to_end=True), 0.0) is None
+    assert restarted(Tally(), Budget(3), ended(told_later=True), 0.0) is None
     for kind in ("signal", "timeout", "gone"):
         assert restarted(Tally(), Budget(3), ended(kind=kind), 0.0) is None
     assert restarted(Tally(), Budget(3), State(frozenset(), 30.0), 0.0) is None
@@ -226,7 +226,7 @@ def test_a_launcher_without_a_guard_starts_workers_anew(tmp_path: Path):
 
 
 def test_several_nodes_are_told_of_slurms_requeue():
-    two = ("--nnodes", 2, "--node-rank", 0, "--master-addr", "localhost")
+    two = ("--no-gang", "--nnodes", 2, "--node-rank", 0, "--master-addr", "localhost")
     done = launch(*two, "--nproc", 1, "--max-restarts", 3, AGAIN, 0, "exit", 0)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()

@@ -1,4 +1,7 @@
-"""A path that several launchers of a job share: none overwrites what another wrote."""
+"""A path that several launchers of a job share: none overwrites what another wrote.
+
+Where they do not meet (--no-gang); where they do, one writes for all.
+"""
 
 import json
 import subprocess
@@ -9,6 +12,7 @@ import pytest
 
 from spawnlaunch.world.host import hold_free_port
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, explain, launch, start
+from tests.support.patience import PATIENCE_S
 
 TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",
              "SLURM_GTIDS": "2,3"}  # fmt: skip
@@ -20,13 +24,13 @@ def on_two_nodes(*words: object, **environ: str) -> Sequence[subprocess.Complete
     lock.close()
     running = [
         start(
-            *LAUNCHER, "--nnodes", "2", "--node-rank", node, "--nproc", "2", "--quiet",
+            *LAUNCHER, "--nnodes", "2", "--node-rank", node, "--nproc", "2", "--quiet", "--no-gang",
             "--master-addr", "127.0.0.1", "--master-port", port, *words,
             environ=clean_environ(**environ), stderr=subprocess.PIPE,
         )
         for node in range(2)
     ]  # fmt: skip
-    said = [each.communicate(timeout=120) for each in running]
+    said = [each.communicate(timeout=PATIENCE_S) for each in running]
     return [
         subprocess.CompletedProcess(each.args, each.returncode, *streams)
         for each, streams in zip(running, said, strict=True)

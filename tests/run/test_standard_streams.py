@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import SLURM_TASK, clean_environ, run
+from tests.support.patience import PATIENCE_S
 
 CLOSED = [tuple(chosen) for chosen in product((False, True), repeat=3)]  # stdin, stdout, stderr
 WAYS = (("--nproc", "2"), ("--nproc", "1"), ("--nproc", "2", "--preload", "json"), ("task",))
@@ -54,7 +55,7 @@ def test_closed_streams_lose_what_goes_there_and_nothing_else(
             script,
         ],
         env=environ,
-        timeout=100,
+        timeout=PATIENCE_S,
         check=False,
     )
     assert done.returncode == 0, err.read_text()

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ
-from tests.support.processes import SOON_S, children, state, until
+from tests.support.patience import PATIENCE_S
+from tests.support.processes import children, state, until
 
 CTRL_C, CTRL_Z = b"\x03", b"\x1a"
 
@@ -34,7 +35,7 @@ class Terminal:
         os.write(self.fd, keys)
 
     def read_until(self, word: str, count: int = 1) -> None:
-        deadline = time.monotonic() + SOON_S
+        deadline = time.monotonic() + PATIENCE_S
         os.set_blocking(self.fd, False)
         while self.text.count(word) < count:
             assert time.monotonic() < deadline, f"{word!r} never came: {self.text}"

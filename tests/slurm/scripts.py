@@ -8,8 +8,10 @@ from tests.support.launching import ROOT
 
 DIRECTORY = ROOT / "slurm"
 # A real Slurm of the tests runs these; the others need what only their machines have.
-GENERIC = ("tasks.sh", "nodes.sh", "bench.sh", "preemptible.sh", "array.sh", "container.sh")
-PATIENCE_S = 100
+GENERIC = (
+    *("tasks.sh", "nodes.sh", "spares.sh", "bench.sh", "preemptible.sh", "array.sh"),
+    "container.sh",
+)
 
 # A model that trains for so many steps within a few seconds.
 STEPS = 150

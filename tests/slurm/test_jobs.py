@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.slurm.scripts import DIRECTORY, PATIENCE_S, SHORT, STEPS, TINY, environ, sized
+from tests.slurm.scripts import DIRECTORY, SHORT, STEPS, TINY, environ, sized
 from tests.support.launching import REPORTER, filed_reports
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind, until
 from tests.world.truth import check
 
@@ -112,8 +113,8 @@ def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path)
         timeout=PATIENCE_S,
     )
     assert job.state == "COMPLETED", job.output
-    found = json.loads((tmp_path / f"bench-{job.job_id}.json").read_text())
-    assert [node["host"] for node in found["nodes"]] == ["node0", "node1"]
+    first = (tmp_path / f"bench-{job.job_id}.jsonl").read_text().splitlines()[0]
+    assert [node["host"] for node in json.loads(first)["bench"]["nodes"]] == ["node0", "node1"]
 
 
 def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path: Path):

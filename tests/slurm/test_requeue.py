@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.slurm.scripts import DIRECTORY, PATIENCE_S
+from tests.slurm.scripts import DIRECTORY
 from tests.support.launching import LAUNCHER, REPORTER, clean_environ, launch
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
 require_slurm()
@@ -19,7 +20,7 @@ SIGTERM_CAUGHT = 1 << 14  # of the mask SigCgt, see proc(5)
 
 def advised(most: int) -> str:
     """The line for behind srun, from the error that tells of it."""
-    two = ("--nnodes", 2, "--node-rank", 0, "--master-addr", "localhost")
+    two = ("--no-gang", "--nnodes", 2, "--node-rank", 0, "--master-addr", "localhost")
     done = launch(*two, "--max-restarts", most, REPORTER, environ=clean_environ())
     assert done.returncode == 2
     return done.stderr.strip().partition("#SBATCH --requeue, and behind srun: ")[2]

@@ -8,7 +8,7 @@ from tests.train.killing import kill_and_resume, kill_one_and_resume
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("world", "loaders"), [(2, 0), (2, 2), (3, 0), (3, 2)])
 def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(
     tmp_path: Path, world: int, loaders: int
@@ -19,7 +19,7 @@ def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(
 
 
 @pytest.mark.stress
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("world", [2, 3])
 def test_20_kills_of_ranks_and_of_the_launcher_leave_the_weights_bit_for_bit(
     tmp_path: Path, world: int

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tests.support.patience import PATIENCE_S
+
 ROOT = Path(__file__).parents[2]
 WORKERS = ROOT / "tests" / "workers"  # the scripts that tests launch
 HOST = os.uname().nodename
@@ -78,7 +80,7 @@ def clean_environ(**extra: str) -> dict[str, str]:
 def run(
     *command: object,
     environ: Mapping[str, str] | None = None,
-    timeout_s: float = 240,
+    timeout_s: float = PATIENCE_S,
     **options: Any,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, without any launcher's variables; `options` are subprocess.run's.
@@ -86,6 +88,8 @@ def run(
     Its text on both streams is kept, unless `options` say where to.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    if "input" not in options:
+        pipes["stdin"] = subprocess.DEVNULL  # else it might be a terminal
     return subprocess.run(
         _words(command),
         env=clean_environ() if environ is None else environ,

@@ -5,10 +5,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-SOON_S = 100.0  # for what takes milliseconds, unless the machine is busy
+from tests.support.patience import PATIENCE_S
 
 
-def until(holds: Callable[[], object], what: str, within_s: float = SOON_S) -> None:
+def until(holds: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + within_s
     while not holds():

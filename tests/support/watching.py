@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.support.launching import LAUNCHER, clean_environ
-from tests.support.processes import SOON_S, children, until
+from tests.support.patience import PATIENCE_S
+from tests.support.processes import children, until
 
 KILLED = 128 + signal.SIGKILL
 
@@ -53,7 +54,7 @@ class Launch:
 
     def read_until(self, count: int, word: str = "ready") -> None:
         """Wait until the workers have printed so many lines that begin with a word."""
-        deadline = time.monotonic() + SOON_S * 3
+        deadline = time.monotonic() + PATIENCE_S * 3
         while sum(line.startswith(word.encode()) for line in self.output.split(b"\n")) < count:
             assert time.monotonic() < deadline, (self.output[-2000:], self.stderr)
             assert self._read(0.1) is not False, (self.output[-2000:], self.stderr)
@@ -72,7 +73,7 @@ class Launch:
         """Signal the launcher, or another process."""
         os.kill(pid or self.pid, signum)
 
-    def status(self, within_s: float = SOON_S) -> int:
+    def status(self, within_s: float = PATIENCE_S) -> int:
         """The exit status of the launcher, as a shell gives it; its output is read meanwhile."""
         deadline = time.monotonic() + within_s
         while self.launcher.poll() is None:
@@ -82,7 +83,7 @@ class Launch:
         code = self.launcher.returncode
         return code if code >= 0 else 128 - code
 
-    def all_gone(self, within_s: float = SOON_S) -> bool:
+    def all_gone(self, within_s: float = PATIENCE_S) -> bool:
         """Whether every process that came from the launcher has ended, at the latest by then."""
         deadline = time.monotonic() + within_s
         while time.monotonic() < deadline:

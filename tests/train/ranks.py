@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests.support.patience import PATIENCE_S
 from tests.train import warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,7 +21,6 @@ TEXT = argparse.__file__
 ON_TEXT = ("--device", "cpu", "--text", TEXT)
 TINY_MODEL = (*ON_TEXT, "--layers", "1", "--width", "32")
 SMALL = (*TINY_MODEL, "--eval-every", "0", "--save-every", "0")
-TIMEOUT_S = 100
 LAUNCHER = (
     "RANK",
     "WORLD_SIZE",
@@ -77,7 +77,7 @@ def start(
 def finish(ranks: list[Rank]) -> list[Ended]:
     """How every rank ended; what a rank prints here is far less than a pipe holds."""
     try:
-        said = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
+        said = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()

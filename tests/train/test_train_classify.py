@@ -63,7 +63,7 @@ def test_a_table_has_a_line_for_each_class() -> None:
         "left       1.000   0.800  0.889       10",
         "right      0.000   0.000  0.000        0",
         "",
-        "       taken for the class of the same place",
+        "       a row: what a class was taken for, in the order of the rows",
         "left     8   2",
         "right    0   0",
     ]

@@ -50,16 +50,16 @@ def test_a_causal_model_learns_from_local_text(
     data: Path, tmp_path: Path, file: str, text: str, model: str, changes: str
 ) -> None:
     flags = ("--task", "causal_lm", "--data", str(data / file), "--text", text)
-    new = ("--model-name", model, "--model-config", changes, "--steps", "15", "--out", "new")
+    new = ("--model-name", model, "--model-config", changes, "--steps", "15", "--out", model)
     first, _ = complete(2, *FLAGS, *flags, *new, cwd=tmp_path)
-    losses = metrics(tmp_path / "new", "loss")
+    losses = metrics(tmp_path / model, "loss")
     assert losses[-1] < losses[0] - 1
     assert "tokens/s" in first.out
     assert f" held out; random weights, of the type {model}\n" in first.out
     # What was written is fine-tuned further, and begins where it ended.
-    old = ("--model-name", "new/model", "--steps", "2", "--out", "tuned")
+    old = ("--model-name", f"{model}/model", "--steps", "2", "--out", "tuned")
     first, _ = complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
-    assert " held out; weights of new/model\n" in first.out
+    assert f" held out; weights of {model}/model\n" in first.out
     assert metrics(tmp_path / "tuned", "loss")[0] < losses[0] - 1
 
 
@@ -77,6 +77,10 @@ def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, fi
     [
         (("--data", "none.csv"), "--data: cannot read none.csv: "),
         (("--text", "body"), "--text: there is no column 'body'; the columns are review, stars"),
+        (
+            ("--model-config", '{"n_positions": 16}'),
+            "--length is 32, and gpt2 takes 16 tokens at most; type --length 16\n",
+        ),
         (("--model-name", "gpt9"), "--model-name: gpt9 with the changes {} cannot be: "),
         (
             ("--model-name", "openai-community/gpt2"),

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spawnlaunch.train.errors import RefusedError
-from spawnlaunch.train.learner import is_mean
+from spawnlaunch.train.means import is_mean
 from spawnlaunch.train.task import HOOKS, NEEDED, Task, complete, has
 from tests.train import ranks
 

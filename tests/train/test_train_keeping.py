@@ -113,6 +113,35 @@ def test_a_refused_resume_changes_nothing(cwd: Path) -> None:
     assert files() == before
 
 
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--init", "here"), "--overwrite would remove what --init begins from, here; type anot"),
+        pytest.param(("--init", "none.pt"), "--init: cannot read none.pt", marks=pytest.mark.full),
+        pytest.param(("--resume", "none"), "--resume: none is damaged", marks=pytest.mark.full),
+        pytest.param(("--warmup", "99"), "--warmup is 99, and the run has", marks=pytest.mark.full),
+        pytest.param(
+            ("--resume", "here/step-00000002"),
+            "--overwrite would remove what --resume begins from",
+            marks=pytest.mark.full,
+        ),
+        pytest.param(
+            ("--eval-only", "--init", "here"),
+            "--eval-only trains nothing that could replace the run",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_a_run_is_not_overwritten_by_one_that_is_refused(
+    cwd: Path, flags: tuple[str, ...], said: str
+) -> None:
+    before = {path: path.read_bytes() for path in (cwd / "here").rglob("*.*") if path.is_file()}
+    (ended,) = run(1, *LINE, "--steps", "4", "--out", "here", "--overwrite", *flags, cwd=cwd)
+    assert ended.status == 2
+    assert ended.err.startswith(f"train: error: {said}")
+    assert {path: path.read_bytes() for path in before} == before
+
+
 @pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
 def test_what_has_changed_since_is_said(cwd: Path, loaders: str) -> None:
     flags = (*LINE, "--steps", "6", "--out", "here", "--resume", "auto", "--lr", "3e-4")
@@ -183,9 +212,12 @@ def test_a_run_can_begin_with_the_weights_of_another(cwd: Path, path: str) -> No
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        (("--init", "none.pt"), "--init: none.pt cannot be: [Errno 2] No such file or directory"),
-        (("--init", "here", "--width", "5"), "--init: here cannot be: Error(s) in loading state_d"),
-        (("--init", "task.py"), "--init: task.py cannot be: "),
+        (("--init", "none.pt"), "--init: cannot read none.pt: No such file or directory"),
+        (
+            ("--init", "here", "--width", "5"),
+            "--init: here is of another model: Error(s) in",
+        ),
+        (("--init", "task.py"), "--init: task.py is no file of weights that torch.load"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(cwd: Path, flags: tuple[str, ...], said: str) -> None:

@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.support.patience import PATIENCE_S
 from tests.train.ranks import ENTRY, ROOT, complete, environment, finish, free_port, start, until
 
-WAIT_S = 100
 MIB = 1 << 20
 ENDS = """
 import os, time, torch
@@ -67,7 +67,7 @@ def started_by(mark: str) -> list[str]:
 
 
 def wait_until(condition: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + WAIT_S
+    give_up_at = time.monotonic() + PATIENCE_S
     while not condition() and time.monotonic() < give_up_at:
         time.sleep(0.05)
     return condition()

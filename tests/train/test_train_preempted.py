@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.train.exit import PREEMPTED, Deadline, requeue
+from spawnlaunch.train.exit import PREEMPTED, requeue
+from spawnlaunch.train.schedule import Deadline
 from tests.train.ranks import (
     ENTRY,
     TINY_MODEL,

@@ -15,6 +15,7 @@ from tests.support.launching import (
     reports,
     start,
 )
+from tests.support.patience import PATIENCE_S
 
 PROVER = WORKERS / "prove.py"
 
@@ -27,7 +28,7 @@ def refusal(*flags: str, **environ: str) -> str:
     return line
 
 
-SECOND_OF_TWO = "--nproc 2 --nnodes 2 --node-rank 1"
+SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,8 @@ SECOND_OF_TWO = "--nproc 2 --nnodes 2 --node-rank 1"
             {"master_addr": "a", "master_port": 29500},
         ),
         ("--nproc 2 --nnodes 2:2 --node-rank 1 --master-addr a", "node", {"nnodes": 2}),
+        ("--nnodes 1:2 --master-addr a", "node", {"nnodes": 2, "node_rank": None}),
+        ("--nnodes 2 --node-rank 1 --rdzv-endpoint a:5555", "node", {"master_port": 0}),
         ("--nproc 2 --nnodes 1:1", "local", {"nnodes": 1, "master_addr": "127.0.0.1"}),
         ("--nproc 2 --nnodes 1 --node-rank 0 --master-addr a", "local", {"master_addr": "a"}),
         ("--nproc 2 --standalone", "local", {"world_size": 2, "master_addr": "127.0.0.1"}),
@@ -107,10 +110,13 @@ def test_any_free_port_is_free_and_everybodys_on_one_machine(flags: str):
     ("flags", "said"),
     [
         ("--nnodes 2 --node-rank 0", "names the host of node rank 0; type --master-addr HOST"),
-        ("--nnodes 2 --master-addr a", "which of the 2 nodes this is; type --node-rank N"),
+        (
+            "--no-gang --nnodes 2 --master-addr a",
+            "which of the 2 nodes this is; type --node-rank N",
+        ),
         ("--node-rank 1", "type --nnodes N as well"),
         (
-            "--nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29400",
+            "--no-gang --nnodes 2 --rdzv-backend c10d --rdzv-endpoint node0:29400",
             "which of the 2 nodes this is; type --node-rank N, from 0 to 1, on each",
         ),
         (
@@ -118,7 +124,8 @@ def test_any_free_port_is_free_and_everybodys_on_one_machine(flags: str):
             "cannot be with 2 nodes (--nnodes); type --node-rank N, from 0 to 1",
         ),
         ("--nnodes 1 --node-rank 3", "cannot be with 1 nodes"),
-        ("--nnodes 1:4", "type one number"),
+        ("--nnodes 4:1", "runs backwards; type 1:4"),
+        ("--no-gang --nnodes 1:4 --node-rank 0 --master-addr a", "leave --no-gang out"),
         ("--nnodes 0", "type a number from 1"),
         ("--nnodes -2", "type a number from 1"),
         ("--node-rank x", "type a number from 0"),
@@ -159,7 +166,7 @@ def test_two_launchers_form_one_job():
         "29471",
     ]
     launchers = [start(*LAUNCHER, *flags, "--node-rank", node, PROVER) for node in (1, 0)]
-    workers = reports("".join(each.communicate(timeout=100)[0] for each in launchers))
+    workers = reports("".join(each.communicate(timeout=PATIENCE_S)[0] for each in launchers))
     assert [each.returncode for each in launchers] == [0, 0]
     assert [worker["rank"] for worker in workers] == [0, 1, 2, 3]
     assert [worker["proved"] for worker in workers] == [True] * 4
@@ -216,7 +223,7 @@ SPELLINGS = [
 
 @pytest.mark.parametrize("flags", SPELLINGS)
 def test_every_spelling_means_the_same(flags: str):
-    found = explain(*flags.split())
+    found = explain("--no-gang", *flags.split())
     world = found["world"]
     assert (world["rank"], world["world_size"], world["node_rank"]) == (2, 4, 1)
     assert (world["master_addr"], world["master_port"]) == ("machine_1", 5555)

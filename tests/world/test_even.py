@@ -1,4 +1,7 @@
-"""--nproc gpu, auto and cpu on several nodes: taken where the manager says one number for all."""
+"""--nproc gpu, auto and cpu on several nodes: taken where the manager says one number for all.
+
+That is where the launchers do not meet; where they do, nodes may differ.
+"""
 
 import pytest
 
@@ -37,7 +40,7 @@ KUBEFLOW = {
 
 def derived(flags: list[str], environ: dict[str, str]) -> World:
     """The world of a node on which there are COUNTED of anything."""
-    request = cli.parse([*flags, str(REPORTER)], environ, "python")
+    request = cli.parse(["--no-gang", *flags, str(REPORTER)], environ, "python")
     return resolve_world(request, environ, "node1", Capacity(COUNTED, COUNTED)).world
 
 

@@ -96,7 +96,7 @@ def test_a_grace_that_slurm_does_not_give_is_cut_and_said(tmp_path: Path):
 def test_the_report_comes_before_slurm_kills_the_launcher():
     stay = "--no-python sh -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done'"
     fail = "--no-python sh -c 'sleep 3; exit 7'"
-    node = " ".join([*LAUNCHER, "--nproc=1"])
+    node = " ".join([*LAUNCHER, "--no-gang", "--nproc=1"])  # so that Slurm ends them
     script = f"if [ $SLURM_PROCID = 1 ]; then exec {node} {fail}; else exec {node} {stay}; fi"
     cluster = start(kill_wait_s=14)
     try:

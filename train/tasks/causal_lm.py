@@ -54,7 +54,8 @@ class CausalLM(FineTuning):
         return f"{self.data}: {count}; {origin_of(self.model_name)}"
 
     def model(self) -> Any:
-        model = model_of("AutoModelForCausalLM", self.model_name, self.config, self.tokens)
+        kind = "AutoModelForCausalLM"
+        model = model_of(kind, self.model_name, self.config, self.tokens, self.length)
         self.flops_per_sample = self.length * flops_per_token(model)
         return model
 

@@ -49,7 +49,8 @@ def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
     }
     try:
         wanted = {**more, **json.loads(changes)}
-        if Path(model).is_dir():
+        # A directory of another kind, as of a run in --out gpt2, is not meant.
+        if (Path(model) / "config.json").exists():
             return AutoConfig.from_pretrained(model, local_files_only=True, **wanted)
         return AutoConfig.for_model(model, **{"vocab_size": len(tokenizer), **wanted})
     except (ValueError, TypeError, OSError) as error:
@@ -63,8 +64,17 @@ def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
         ) from error
 
 
-def model_of(kind: str, model: str, config: Any, tokenizer: Any) -> Any:
-    """The weights in a directory, or random ones; ``kind`` is the name of an Auto class."""
+def model_of(kind: str, model: str, config: Any, tokenizer: Any, length: int) -> Any:
+    """The weights in a directory, or random ones; ``kind`` is the name of an Auto class.
+
+    Raises RefusedError when it takes fewer tokens at once than ``length``.
+    """
+    most = getattr(config, "max_position_embeddings", None)
+    if most is not None and length > most:
+        raise RefusedError(
+            f"--length is {length}, and {model} takes {most} tokens at most; type --length {most}",
+            shared=True,
+        )
     auto = getattr(transformers, kind)
     if has_weights(model):
         loaded = auto.from_pretrained(model, config=config, local_files_only=True)

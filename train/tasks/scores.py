@@ -63,7 +63,7 @@ def show(matrix: Tensor, names: Sequence[str]) -> str:
         lines.append("{:{wide}}  {:9.3f}  {:6.3f}  {:5.3f}  {:7.0f}".format(*row, wide=wide))
     if len(names) <= LARGEST_SHOWN:
         cell = max(3, len(str(int(matrix.max()))))
-        lines.append(f"\n{'':{wide}}  taken for the class of the same place")
+        lines.append(f"\n{'':{wide}}  a row: what a class was taken for, in the order of the rows")
         for label, counts in zip(names, matrix.long().tolist(), strict=True):
             lines.append(f"{label:{wide}}  " + " ".join(f"{n:{cell}}" for n in counts))
     return "\n".join(lines)

@@ -99,7 +99,7 @@ class SequenceClassification(FineTuning):
             label2id={name: number for number, name in names.items()},
         )
         kind = "AutoModelForSequenceClassification"
-        model = model_of(kind, self.model_name, config, self.tokens)
+        model = model_of(kind, self.model_name, config, self.tokens, self.length)
         mean_length = len(self.splits["train"].tokens) / len(self.splits["train"])
         self.flops_per_sample = mean_length * flops_per_token(model)
         return model

@@ -17,22 +17,27 @@ class Workload(NamedTuple):
     about: str
 
 
+COMMAND = "command"  # the workload that is the user's own
+
 BUNDLED = (
     Workload("compute", "GFLOP/s", True, "matrix products that stay in the caches"),
     Workload("triad", "GB/s", True, "memory bandwidth: a = b + s * c, as in STREAM"),
     Workload("copies", "GB/s", True, "to and from the device, pinned and pageable (CUDA, ROCm)"),
+    Workload("launches", "launches/s", True, "starts of kernels (CUDA, ROCm)"),
+    Workload("latency", "us", False, "a copy of 4 bytes to the device and back (CUDA, ROCm)"),
     Workload("allreduce", "GB/s", True, "bus bandwidth of all-reduce, by the size of the message"),
     Workload("loader", "samples/s", True, "a DataLoader that decompresses samples"),
     Workload("train", "steps/s", True, "a step of the bundled training loop"),
     Workload("jitter", "us", False, "the longest gap in a spinning loop"),
 )
 NAMES = {workload.name: workload for workload in BUNDLED}
-ON_DEVICES = frozenset({"copies", "allreduce", "train"})  # the others compute on the CPU
-# What the advice goes by unless --for chooses: what a training run is like. Jitter only explains.
+DEVICES_ALONE = frozenset({"copies", "launches", "latency"})
+ON_DEVICES = DEVICES_ALONE | {"allreduce", "train"}  # the others compute on the CPU
+# What the advice goes by unless --for chooses: what a training run is like. Others only explain.
 WEIGHTS = {"train": 4, "loader": 2, "allreduce": 2, "compute": 1, "triad": 1, "copies": 1}
 MODULES = {
     **dict.fromkeys(("compute", "triad", "jitter"), "cpu"),
-    **dict.fromkeys(("copies", "allreduce"), "device"),
+    **dict.fromkeys((*DEVICES_ALONE, "allreduce"), "device"),
     **dict.fromkeys(("loader", "train"), "training"),
 }
 HELP = "\n".join(f"  {each.name:11} {each.about}, {each.unit}" for each in BUNDLED)
@@ -45,6 +50,6 @@ def measure_of(name: str) -> Any:
 
 def missing(name: str, ranks: int, has_devices: bool) -> str:
     """Why a bundled workload cannot run; empty where it can."""
-    if name == "copies" and not has_devices:
+    if name in DEVICES_ALONE and not has_devices:
         return "PyTorch sees no CUDA or ROCm device of its own for each rank"
     return "there is one rank" if name == "allreduce" and ranks == 1 else ""

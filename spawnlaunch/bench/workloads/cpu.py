@@ -45,6 +45,7 @@ def jitter(rank: Rank) -> dict[str, float]:
     clock = time.perf_counter_ns
     gc.disable()
     rank.barrier()
+    rank.watch.start()
     end = clock() + int(rank.seconds * 1e9)
     longest, before = 0, clock()
     while before < end:
@@ -52,6 +53,7 @@ def jitter(rank: Rank) -> dict[str, float]:
         if now - before > longest:
             longest = now - before
         before = now
+    rank.watch.stop()
     return {"": longest / 1e3}
 
 

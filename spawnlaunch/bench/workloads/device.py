@@ -1,4 +1,4 @@
-"""Workloads of the device: copies to and from it, and all-reduce among the ranks' devices."""
+"""Workloads of the device: copies, starts of kernels, and all-reduce among the ranks' devices."""
 
 import torch
 import torch.distributed as dist
@@ -6,6 +6,7 @@ import torch.distributed as dist
 from spawnlaunch.bench.workloads.timing import Rank, steps_per_second, steps_together_per_second
 
 COPY_BYTES = 64 * 2**20
+LAUNCHES = 100  # in a step, so that waiting for the device costs little
 MESSAGES = {"4 KiB": 2**12, "256 KiB": 2**18, "4 MiB": 2**22}  # of all-reduce
 MESSAGES_ON_DEVICES = {**MESSAGES, "64 MiB": 2**26}
 
@@ -16,14 +17,22 @@ def copies(rank: Rank) -> dict[str, float]:
     Pinned memory is what the device can reach by itself; pageable memory goes through a pinned
     buffer of the driver, which the CPU fills, so there the binding counts twice.
     """
-    on_device = torch.zeros(COPY_BYTES, dtype=torch.uint8, device=rank.device)
-    rates = {}
+    rates: dict[str, float] = {}
     for kind in ("pinned", "pageable"):
-        on_host = torch.zeros(COPY_BYTES, dtype=torch.uint8, pin_memory=kind == "pinned")
-        for name, to, of in (("to", on_device, on_host), ("from", on_host, on_device)):
-            rate = steps_per_second(rank, lambda to=to, of=of: to.copy_(of, non_blocking=True))  # type: ignore[misc]
-            rates[f"{name} device, {kind}"] = rate * COPY_BYTES / 1e9
+        to, back = copied(rank, pinned=kind == "pinned")
+        rates |= {f"to device, {kind}": to, f"from device, {kind}": back}
     return rates
+
+
+def copied(rank: Rank, *, pinned: bool) -> tuple[float, float]:
+    """GB/s to the device and from it; the memory of the host is made here, under this binding."""
+    on_device = torch.zeros(COPY_BYTES, dtype=torch.uint8, device=rank.device)
+    on_host = torch.zeros(COPY_BYTES, dtype=torch.uint8, pin_memory=pinned)
+    to, back = (
+        steps_per_second(rank, lambda to=to, of=of: to.copy_(of, non_blocking=True))  # type: ignore[misc]
+        for to, of in ((on_device, on_host), (on_host, on_device))
+    )
+    return to * COPY_BYTES / 1e9, back * COPY_BYTES / 1e9
 
 
 def allreduce(rank: Rank) -> dict[str, float]:
@@ -35,9 +44,35 @@ def allreduce(rank: Rank) -> dict[str, float]:
     """
     sizes = MESSAGES if rank.device.type == "cpu" else MESSAGES_ON_DEVICES
     part = rank._replace(seconds=rank.seconds / len(sizes))
-    rates = {}
+    rates: dict[str, float] = {}
     for name, size in sizes.items():
         message = torch.zeros(size // 4, device=rank.device)
         rate = steps_together_per_second(part, lambda message=message: dist.all_reduce(message))  # type: ignore[misc]
         rates[name] = rate * size * 2 * (rank.size - 1) / rank.size / 1e9
     return rates
+
+
+def launches(rank: Rank) -> dict[str, float]:
+    """Kernels that this rank starts per second: each adds 1 to one number.
+
+    The CPU is what limits it, so it shows a rank far from its device, or one that is held up.
+    """
+    number = torch.zeros(1, device=rank.device)
+
+    def step() -> None:
+        for _ in range(LAUNCHES):
+            number.add_(1)
+
+    return {"": steps_per_second(rank, step) * LAUNCHES}
+
+
+def latency(rank: Rank) -> dict[str, float]:
+    """Microseconds of a copy of 4 bytes to the device and back, which the CPU waits for."""
+    on_host = torch.zeros(1, pin_memory=rank.device.type == "cuda")
+    on_device = torch.zeros(1, device=rank.device)
+
+    def step() -> None:
+        on_device.copy_(on_host)
+        on_host.copy_(on_device)
+
+    return {"": 1e6 / steps_per_second(rank, step)}

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
+from spawnlaunch.bench.effort import Watch
+
 WARM_UP_S = 0.05
 WARM_UP_STEPS = 2
 
@@ -22,6 +24,8 @@ class Rank(NamedTuple):
     threads: int  # that this rank computes with
     device: torch.device  # "cpu" unless every rank has a device of its own
     seconds: float  # to be timed for
+    watch: Watch  # of what that costs
+    loader_workers: int  # of a DataLoader
 
     def barrier(self) -> None:
         """Wait for all ranks."""
@@ -49,11 +53,13 @@ def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
     """
     _warm_up(rank, step)
     rank.barrier()
+    rank.watch.start()
     began, done = time.perf_counter(), 0
     while (now := time.perf_counter()) - began < rank.seconds:
         step()
         rank.wait_for_device()
         done += 1
+    rank.watch.stop()
     return done / (now - began)
 
 
@@ -70,11 +76,14 @@ def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
         step_s = time.perf_counter() - began
     count = rank.from_rank_0(max(1, math.ceil(rank.seconds / step_s)))
     rank.barrier()
+    rank.watch.start()
     began = time.perf_counter()
     for _ in range(count):
         step()
     rank.wait_for_device()
-    return count / (time.perf_counter() - began)
+    took_s = time.perf_counter() - began
+    rank.watch.stop()
+    return count / took_s
 
 
 def _warm_up(rank: Rank, step: Callable[[], object]) -> None:

@@ -16,7 +16,6 @@ from spawnlaunch.train.tasks.language import Language
 
 SHAPE = (3, 128, 128)
 BATCH = 16
-MOST_WORKERS = 8
 
 
 class Compressed(Dataset[Tensor]):
@@ -37,9 +36,10 @@ class Compressed(Dataset[Tensor]):
 def loader(rank: Rank) -> dict[str, float]:
     """Samples per second of a DataLoader whose workers decompress them, as reading images does.
 
-    There is a worker for each thread of the rank; they inherit its binding.
+    There is a worker for each thread of the rank, unless its arm has another number; they inherit
+    its binding.
     """
-    workers = min(rank.threads, MOST_WORKERS)
+    workers = rank.loader_workers
     data = DataLoader(Compressed(), BATCH, num_workers=workers)
     batches: Iterator[Tensor] = iter(data)
     queued = workers * data.prefetch_factor if data.prefetch_factor else 0

@@ -23,23 +23,23 @@ if TYPE_CHECKING:
 
     from spawnlaunch.run.decisions import Event
     from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run.model import Launch, Worker
     from spawnlaunch.run.output import Output
-    from spawnlaunch.run.worker import Worker
 
 
 class HangHelp:
-    """What --hang-timeout and --stack-on-usr2 ask for; `limit_s` is of silence, 0: never."""
+    """What --hang-timeout and --stack-on-usr2 ask for; the limit is of silence, 0: never."""
 
     def __init__(
-        self, limit_s: float, loop: Loop, output: Output, happened: Callable[[Event], None]
+        self, launch: Launch, loop: Loop, output: Output, happened: Callable[[Event], None]
     ) -> None:
         self._loop = loop
         self._output = output
-        self._limit_s = limit_s
+        self._limit_s = launch.request.hang_timeout_s
         self._happened = happened
         self._files: list[str] = []
         self._since = time.monotonic()
-        self.stacks = Stacks(loop, output, lambda: happened(StacksTold()))
+        self.stacks = Stacks(loop, output, launch.scratch, lambda: happened(StacksTold()))
 
     def begin(self, workers: Sequence[Worker]) -> None:
         """Listen to these workers, who have just been started."""

@@ -16,8 +16,8 @@ import os
 import sys
 from types import MappingProxyType
 
-from spawnlaunch.reading import file_text
-from spawnlaunch.run import kernel, proc
+from spawnlaunch.node import proc
+from spawnlaunch.run import kernel
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
@@ -73,7 +73,7 @@ class Spying:
         self._told = told
         self._text = b""
         self._fd, theirs = os.pipe()
-        command = [program, "dump", "--nonblocking", "--pid", str(pid)]
+        command = [program, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
         output = [(os.POSIX_SPAWN_DUP2, theirs, fd) for fd in (1, 2)]
         try:
             child = os.posix_spawn(program, command, os.environ, file_actions=output, setsigmask=())
@@ -146,18 +146,15 @@ def _doing(thread: str) -> str:
     except OSError:
         return ""
     words = f"({name}) {STATES.get(state, state)}"
-    place = _said(thread, "wchan").strip()
+    place = (proc.read(thread, "wchan") or "").strip()
     if place not in ("", "0"):
         words += f" in {place}"
-    call = _said(thread, "syscall").split()
+    call = (proc.read(thread, "syscall") or "").split()
     if call and call[0].isdigit():
         number = int(call[0])
         words += f", system call {CALLS.get(os.uname().machine, {}).get(number, str(number))}"
-    frames = [line.split()[-1].partition("+")[0] for line in _said(thread, "stack").splitlines()]
+    stack = (proc.read(thread, "stack") or "").splitlines()
+    frames = [line.split()[-1].partition("+")[0] for line in stack]
     if frames:
         words += f", kernel stack {' < '.join(frames[:MOST_FRAMES])}"
     return words
-
-
-def _said(thread: str, file: str) -> str:
-    return file_text(f"/proc/{thread}/{file}") or ""

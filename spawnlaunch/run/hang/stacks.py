@@ -10,8 +10,11 @@
 2. py-spy, where it is installed and may look.
 3. The kernel, which knows no Python, but what each thread waits for.
 
-One process after the other is asked, so that nothing is told in pieces. All of it happens in turns
-of the loop: the launcher goes on watching meanwhile.
+One process after the other is asked. All of it happens in turns of the loop: the launcher goes on
+watching meanwhile. Then the roll is called: a line for each group of processes that are in the same
+place. The whole stacks are in files, one per rank: in its directory of --log-dir, or else in one
+that is made for them beside the scratch directory and stays. Where NCCL's flight recorder is on, it
+is asked too, and the first collective on which ranks disagree is named.
 """
 
 from __future__ import annotations
@@ -20,10 +23,13 @@ import os
 import time
 from collections import deque
 
+from spawnlaunch.node.proc import Process, below, catches, is_alive, is_proc_ours, look
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.rollcall import flight, groups
+from spawnlaunch.rollcall.frames import Sieve
 from spawnlaunch.run import signals
 from spawnlaunch.run.hang.sources import Spying, find_py_spy, kernel_view
-from spawnlaunch.run.proc import Process, below, catches, is_alive, is_proc_ours, look
+from spawnlaunch.run.model import Route
 from spawnlaunch.run.tree import send
 
 TYPE_CHECKING = False
@@ -31,12 +37,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run.model import Worker
     from spawnlaunch.run.output import Output
-    from spawnlaunch.run.worker import Worker
 
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
 QUIET_S = 0.1  # without another word: it has told all
 ALL_S = 30.0  # for all processes together, and from then on the kernel is asked, which is quick
+RECORD_S = 10.0  # for NCCL to write what it has recorded; it looks for a question every second
+FILE = "stacks.log"
+BY_ITSELF = "told by itself"
 
 
 class Target(NamedTuple):
@@ -54,21 +63,27 @@ class Target(NamedTuple):
 
 
 class Stacks:
-    """Asks processes for their stacks, and shows them; calls `done` at the end."""
+    """Asks processes for their stacks, and calls the roll; calls `done` at the end."""
 
-    def __init__(self, loop: Loop, output: Output, done: Callable[[], None]) -> None:
+    def __init__(self, loop: Loop, output: Output, scratch: str, done: Callable[[], None]) -> None:
         self._loop = loop
         self._output = output
+        self._scratch = scratch
         self._done = done
         self._targets: deque[Target] = deque()
-        self._busy = False
+        self.is_busy = False
         self._end_at = 0.0  # monotonic clock, seconds
         self._asking: Asking | None = None
         self._spying: Spying | None = None
+        self._answers: list[groups.Answer] = []
+        self._places: set[str] = set()  # directories of the files
+        self._asked: list[flight.Asked] = []
+        self._deaf: list[int] = []  # ranks that cannot be asked for records
+        self._records: dict[int, flight.Record] = {}
 
     def tell(self, workers: Iterable[tuple[Worker, int]]) -> None:
         """Ask these workers, each with its pid, and what they have started."""
-        if self._busy:
+        if self.is_busy:
             return
         if not is_proc_ours():
             self._output.say(["no stacks can be told: /proc does not show our PID namespace"])
@@ -77,24 +92,30 @@ class Stacks:
             for process in below(filter(None, [look(pid)])):
                 if not process.dead:
                     self._targets.append(Target(worker, process, process.pid == pid))
-        self._busy = True
+            if flight.is_on(worker.environ):
+                self._ask_for_record(worker)
+        self.is_busy = True
         self._end_at = time.monotonic() + ALL_S
         self._next()
 
     def cancel(self) -> None:
         """Ask nobody any more."""
-        for call in (self._listen, self._next):
+        for call in (self._listen, self._next, self._hear_records):
             self._loop.alarm(call, None)
         if self._spying:
             self._spying.cancel()
+        if self._asking:
+            self._asking.end()
         self._targets.clear()
-        self._busy, self._asking, self._spying = False, None, None
+        self.is_busy, self._asking, self._spying, self._asked = False, None, None, []
+        self._call_roll()
 
     def _next(self) -> None:
         """The next process; one after the other, each in a turn of its own."""
         if not self._targets:
-            self._busy = False
-            self._done()
+            self._call_roll()
+            self._end_at = time.monotonic() + RECORD_S
+            self._hear_records()
             return
         target = self._targets.popleft()
         if not is_alive(target.process):
@@ -109,7 +130,6 @@ class Stacks:
     # The process itself
 
     def _ask(self, target: Target) -> None:
-        self._output.say([f"stacks of {target.name}, told by itself:"])
         self._asking = Asking(target, self._output)
         send(signals.STACKS, [target.process])
         self._loop.alarm(self._listen, QUIET_S)
@@ -121,8 +141,9 @@ class Stacks:
             self._loop.alarm(self._listen, QUIET_S)
             return
         self._asking = None
-        if asking.told:
-            self._output.show(asking.unseen())
+        text = asking.end()
+        if text or not asking.is_visible:
+            self._note(asking.target, BY_ITSELF, text)
             self._next()
         else:
             self._spy(asking.target)
@@ -138,8 +159,7 @@ class Stacks:
         def told(text: str, why: str) -> None:
             self._spying = None
             if text:
-                self._output.say([f"stacks of {target.name}, by py-spy:"])
-                self._output.show(text)
+                self._note(target, "by py-spy", text)
                 self._next()
             else:
                 self._ask_the_kernel(target, f" (py-spy: {why})")
@@ -154,10 +174,80 @@ class Stacks:
     def _ask_the_kernel(self, target: Target, why: str) -> None:
         found = kernel_view(target.process.pid)
         if found:
-            name = _command(target.process.pid)
-            self._output.say([f"{target.name}: {name}, as the kernel sees it{why}:"])
-            self._output.show("".join(f"    {line}\n" for line in found))
+            self._note(target, f"as the kernel sees it{why}", "".join(f"{x}\n" for x in found))
         self._loop.alarm(self._next, 0)
+
+    # The flight recorder
+
+    def _ask_for_record(self, worker: Worker) -> None:
+        try:
+            self._asked.append(flight.Asked(worker.rank, worker.environ))
+        except OSError:
+            self._deaf.append(worker.rank)
+
+    def _hear_records(self) -> None:
+        for one in list(self._asked):
+            record = one.answer()
+            if record:
+                self._records[one.rank] = record
+                self._asked.remove(one)
+        if self._asked and time.monotonic() < self._end_at:
+            self._loop.alarm(self._hear_records, QUIET_S)
+            return
+        said = []
+        if self._deaf:
+            said.append(f"{groups.ranks_of(self._deaf)}: no process group of NCCL's listens")
+        if self._asked:
+            ranks = groups.ranks_of(one.rank for one in self._asked)
+            said.append(f"{ranks}: nothing written in {RECORD_S:g} s")
+        if self._records:
+            found = flight.disagreement(self._records)
+            said.append(found or "no disagreement, as far as the records go back")
+        self._output.say(f"flight recorder: {words}" for words in said)
+        self._asked, self._deaf, self._records, self.is_busy = [], [], {}, False
+        self._done()
+
+    # What has been told
+
+    def _note(self, target: Target, how: str, text: str) -> None:
+        """Put it down in the rank's file, for the roll to be called."""
+        self._answers.append(groups.Answer(target.worker.rank, target.is_worker, how, text))
+        when = time.strftime("%Y-%m-%d %H:%M:%S")
+        name = f"{target.name}: {_command(target.process.pid)}"
+        whole = f"{when} {name}, {how}:\n{text}\n"
+        try:
+            self._places.add(_keep(target.worker, self._scratch, whole))
+        except OSError as error:
+            self._output.say([f"cannot write to {FILE}: {error.strerror}; the stacks stand here:"])
+            self._output.show(whole)
+
+    def _call_roll(self) -> None:
+        answers, places = self._answers, sorted(self._places)
+        self._answers, self._places = [], set()
+        if answers:
+            self._output.say(groups.lines(answers))
+        if places:
+            more = f", and {len(places) - 1} more of them" if len(places) > 1 else ""
+            self._output.say([f"the whole stacks are in {places[0]}{more}"])
+
+
+def _keep(worker: Worker, scratch: str, text: str) -> str:
+    """Add to the file of a rank; the result is what to name. Raises OSError."""
+    from spawnlaunch.run.files import open_log
+
+    kept = next((route.file for route in worker.routes if route.file not in (None, os.devnull)), "")
+    if kept:
+        path = place = os.path.join(os.path.dirname(kept), FILE)
+    else:
+        place = os.path.join(os.path.dirname(scratch), f"stacks-{os.path.basename(scratch)}")
+        path = os.path.join(place, f"rank-{worker.rank}.log")
+        os.makedirs(place, mode=0o700, exist_ok=True)
+    fd = open_log(Route(path, False))
+    try:
+        os.write(fd, text.encode(errors="replace"))
+    finally:
+        os.close(fd)
+    return place
 
 
 class Asking:
@@ -169,15 +259,13 @@ class Asking:
         self._file = target.worker.routes.stderr.file
         self._before = self._last = self._length()
         self._until = time.monotonic() + ANSWER_S
+        self._sieve = Sieve()
+        if self._source:
+            self._source.sieve = self._sieve
 
     @property
-    def told(self) -> bool:
-        """Whether it has said anything, as far as that can be seen."""
-        return self._last > self._before or not self._is_visible
-
-    @property
-    def _is_visible(self) -> bool:
-        """A worker alone may write to our stderr itself."""
+    def is_visible(self) -> bool:
+        """Whether it is seen here what it tells: a worker alone may write to our stderr itself."""
         return self._source is not None or self._file is not None
 
     def is_telling(self) -> bool:
@@ -185,14 +273,16 @@ class Asking:
         last, self._last = self._last, self._length()
         if time.monotonic() > self._until:  # it may be one that always has something to say
             return False
-        return self._last > last or (self._last == self._before and self._is_visible)
+        return self._last > last or (self._last == self._before and self.is_visible)
 
-    def unseen(self) -> str:
-        """What it has told without being shown here."""
-        if self._source is not None:
-            fresh = self._source.tail[self._before - self._source.received :]
-            return "" if self._source.is_shown else fresh.decode(errors="replace")
-        return _end_of(self._file, self._before) if self._file else ""
+    def end(self) -> str:
+        """What it has told; what it says from now on is its own again."""
+        if self._source:
+            self._source.sieve = None
+            self._source.show(self._sieve.rest())
+        elif self._file:
+            self._sieve(_end_of(self._file, self._before))
+        return self._sieve.text
 
     def _length(self) -> int:
         if self._source is not None:
@@ -213,11 +303,11 @@ def _command(pid: int) -> str:
     return " ".join(words)[:60] or "no name"
 
 
-def _end_of(path: str, offset: int) -> str:
+def _end_of(path: str, offset: int) -> bytes:
     """What has been added to a file."""
     try:
         with open(path, "rb") as file:
             file.seek(offset)
-            return file.read().decode(errors="replace")
-    except OSError as error:
-        return f"cannot read {path}: {error.strerror}\n"
+            return file.read()
+    except OSError:
+        return b""

@@ -19,12 +19,12 @@ import time
 import traceback
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.run import kernel, proc, signals
+from spawnlaunch.node import proc
+from spawnlaunch.run import kernel, signals
 from spawnlaunch.run.decisions import LAST_S
 from spawnlaunch.run.preload import forked
 from spawnlaunch.run.signals import exit_status, how_it_ended, signal
-from spawnlaunch.run.starting import become_worker
-from spawnlaunch.run.worker import CANNOT_EXECUTE
+from spawnlaunch.run.worker import CANNOT_EXECUTE, become_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from spawnlaunch.run.decisions import State
     from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.starting import BecomeWorker, Origin
-    from spawnlaunch.run.worker import Worker
+    from spawnlaunch.run.model import Worker
+    from spawnlaunch.run.worker import BecomeWorker, Origin
 
 ANSWER_S = 60.0  # for a fork, which takes milliseconds unless the machine is very busy
 HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed over
@@ -155,7 +155,7 @@ def _be(ours: socket.socket, modules: Sequence[str], guard: int, origin: Origin)
     try:
         kernel.die_with_parent(guard)
         kernel.rename("spawnlaunch img", f"spawnlaunch image of {guard}")
-        signal.pthread_sigmask(signal.SIG_SETMASK, origin.mask | signals.TERMINAL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, origin.blocked | signals.TERMINAL)
         try:
             become = forked.worker_maker(modules)
         except UsageError as error:

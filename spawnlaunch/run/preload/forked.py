@@ -21,13 +21,13 @@ from importlib import import_module
 from types import ModuleType
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.node.proc import open_fds
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Program
 from spawnlaunch.run import kernel
 from spawnlaunch.run.environment import STACK_SIGNAL
 from spawnlaunch.run.preload import libraries
-from spawnlaunch.run.proc import open_fds
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.worker import IGNORED, take_place
 
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from types import CodeType, TracebackType
     from typing import Any, NoReturn
 
-    from spawnlaunch.run.starting import BecomeWorker
-    from spawnlaunch.run.worker import Worker
+    from spawnlaunch.run.model import Worker
+    from spawnlaunch.run.worker import BecomeWorker
 
 
 class Loaded(NamedTuple):

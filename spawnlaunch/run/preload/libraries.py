@@ -18,8 +18,8 @@ import random
 import sys
 import threading
 
+from spawnlaunch.node.proc import open_fds
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run.proc import open_fds
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

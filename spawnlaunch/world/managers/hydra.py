@@ -12,9 +12,9 @@ environment variables".
 
 from __future__ import annotations
 
+from spawnlaunch.node.proc import nearest
 from spawnlaunch.world.managers.slurm import first_node_of_mpirun, job_and_step, own_host_of_mpirun
 from spawnlaunch.world.model import TASKS, Environ, Fact, Manager
-from spawnlaunch.world.processes import nearest
 
 SIZE = "PMI_SIZE"
 LOCAL_SIZE = "MPI_LOCALNRANKS"

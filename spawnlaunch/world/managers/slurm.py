@@ -21,8 +21,9 @@ from __future__ import annotations
 import os
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.node import proc
 from spawnlaunch.reading import excerpt, is_number
-from spawnlaunch.world import lists, processes
+from spawnlaunch.world import lists
 from spawnlaunch.world.model import (
     HOSTS,
     MAX_PORT,
@@ -84,7 +85,7 @@ def _is_typed() -> bool:
     session = os.getsid(0)
     if os.getpgrp() == session:
         return False
-    for pid, name in processes.above():
+    for pid, name in proc.above():
         if name == DAEMON:
             return False
         if pid == session:
@@ -110,8 +111,8 @@ def is_step(environ: Environ) -> bool:
 
 def started_by() -> str:
     """`JOB.STEP` of the slurmstepd above us, from its title `slurmstepd: [7.batch]`; else ""."""
-    pid = processes.nearest((DAEMON,))
-    title = processes.read(pid, "cmdline") if pid else ""
+    pid = proc.nearest((DAEMON,))
+    title = (proc.read(pid, "cmdline") or "") if pid else ""
     return title.partition("[")[2].partition("]")[0]
 
 
@@ -120,7 +121,7 @@ def given() -> Environ | None:
 
     The parent may be a container's runtime that begins with an environment of its own.
     """
-    found = processes.environ_below((DAEMON,))
+    found = proc.environ_below((DAEMON,))
     return found if found is not None and PROCID in found else None
 
 
@@ -343,6 +344,13 @@ def _read(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) 
         raise UsageError(line) from None
 
 
+def node_names(environ: Environ) -> Fact | None:
+    """The step's nodes."""
+    if not environ.get(STEP_NODELIST):
+        return None
+    return Fact(_read(lists.expand, STEP_NODELIST, environ), STEP_NODELIST)
+
+
 STEP = Manager(
     "Slurm",
     TASKS,
@@ -359,6 +367,7 @@ STEP = Manager(
     rank_0_host=rank_0_host,
     node_0_host=node_0_host,
     own_host=NODENAME,
+    node_names=node_names,
     job=job_and_step,
     reserved_port=reserved_port,
     gpus_per_node=gpus,

@@ -47,9 +47,9 @@ CASES = [
         ),
     ),
     Case(
-        "a number of nodes that changes",
-        {**KUBEFLOW, "PET_NNODES": "1:4"},
-        Refused("PET_NNODES: '1:4' asks for a number of nodes that changes"),
+        "a number of nodes that runs backwards",
+        {**KUBEFLOW, "PET_NNODES": "4:1"},
+        Refused("PET_NNODES: '4:1' runs backwards"),
     ),
     Case(
         "no number of workers",

@@ -18,7 +18,7 @@ CASES = [
                 "node_rank": (1, "JOB_COMPLETION_INDEX"),
                 "nnodes": (3, "--nnodes"),
                 "master_addr": ("train-0.train", "--master-addr"),
-                "master_port": 29500,
+                "master_port": 0,
             },
             "--nproc 2 --nnodes 3 --master-addr train-0.train",
         ),

@@ -36,7 +36,7 @@ CASES = [
     Case(
         "two hosts, and this is neither",
         PBS,
-        Refused("which of the 2 nodes this is; type --node-rank N", "--nproc 2"),
+        Refused("which of the 2 nodes this is; type --node-rank N", "--nproc 2 --no-gang"),
         {"nodes": "first\nsecond\n"},
     ),
     Case(

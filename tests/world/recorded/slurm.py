@@ -70,7 +70,7 @@ CASES = [
         SALLOC,
         Found(
             "node",
-            {"rank": 2, "world_size": 4, "node_rank": (1, "--node-rank"), "master_port": 29500},
+            {"rank": 2, "world_size": 4, "node_rank": (1, "--node-rank"), "master_port": 0},
             "--nproc 2 --nnodes 2 --node-rank 1 --master-addr node0",
         ),
     ),
@@ -106,7 +106,7 @@ CASES = [
         {**ONE_NODE_STEP, "SLURM_STEP_RESV_PORTS": "12000-12003"},
         Found(
             "node",
-            {"rank": 2, "world_size": 4, "master_port": 29500, "run_id": "none"},
+            {"rank": 2, "world_size": 4, "master_port": 0, "run_id": "none"},
             "--nproc 2 --nnodes 2 --node-rank 1 --master-addr node0",
         ),
     ),

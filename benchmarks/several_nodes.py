@@ -1,0 +1,230 @@
+"""Several nodes beside torchrun: to begin, to stop, and to begin again, on four namespaces.
+
+    python -m benchmarks.several_nodes [--rounds 5] [--write]          as root
+
+Nodes are network namespaces with a cable each, and one worker. torchrun has c10d, and for restarts
+TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, without which they seldom succeed. Where it never notices
+(a worker killed while the others compute, a cable that is cut) only our time is measured.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from argparse import Namespace
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import median
+
+from benchmarks import report
+from benchmarks.processes import ENOUGH_S, ROOT
+from benchmarks.report import Goal, Section, cell
+from benchmarks.turns import turns
+from tests.gang.namespaces import Network, may_make_namespaces
+
+ROUNDS = 5
+HOSTS = "abcd"
+LOST_AFTER_S = 10
+NO_OP = ("--no-python", "sh", "-c", "date +began:%s.%N; exec sleep 600")
+REDUCE = (str(Path(__file__).with_name("reducing_worker.py")),)
+OURS = (sys.executable, "-m", "spawnlaunch", "--quiet", "--failure-grace=1", "--nproc=1")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=1")
+ENVIRON = {
+    "GLOO_SOCKET_IFNAME": "eth",
+    "OMP_NUM_THREADS": "1",
+    "PYTHONPATH": str(ROOT),
+    "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+}
+
+
+class Launch:
+    """One launcher on each node, and what their workers say."""
+
+    def __init__(self, network: Network, launcher: tuple[str, ...], directory: Path) -> None:
+        self.network, self.launcher, self.directory = network, launcher, directory
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.began = time.time()
+
+    def start(self, hosts: str, *words: str, nnodes: str = "4", **environ: str) -> None:
+        """On elastic launches the others are waited for a second only."""
+        for host in hosts:
+            rendezvous = (
+                f"--nnodes={nnodes}", "--rdzv-backend=c10d", "--rdzv-id=7",
+                f"--rdzv-endpoint={self.network.address('a')}:29400",
+                f"--rdzv-conf=is_host={int(host == 'a')},last_call_timeout=1",
+                f"--local-addr={self.network.address(host)}",
+            )  # fmt: skip
+            with (self.directory / host).open("wb") as output:
+                self.processes[host] = subprocess.Popen(
+                    (*self.network.within(host), *self.launcher, *rendezvous, *words),
+                    env={**os.environ, **ENVIRON, **environ}, stdin=subprocess.DEVNULL,
+                    stdout=output, stderr=output,
+                )  # fmt: skip
+
+    def times(self, host: str, word: str) -> list[float]:
+        text = (self.directory / host).read_text(errors="replace")
+        return [float(when) for when in re.findall(rf"{word}[: ]([\d.]+)", text)]
+
+    def wait_for(self, hosts: str, word: str, count: int = 1) -> float:
+        """When the last of these nodes has said it so often."""
+        self.wait(lambda: all(len(self.times(host, word)) >= count for host in hosts), word)
+        return max(self.times(host, word)[count - 1] for host in hosts)
+
+    def wait(self, holds: Callable[[], bool], what: str) -> float:
+        end = time.monotonic() + ENOUGH_S
+        while not holds():
+            if time.monotonic() > end:
+                texts = [(self.directory / host).read_text()[-500:] for host in self.processes]
+                raise RuntimeError(f"{self.launcher[2]}: never {what}: {texts}")
+            time.sleep(0.002)
+        return time.time()
+
+    def workers(self, host: str) -> list[int]:
+        return [pid for pid in self.network.processes(host) if self.is_worker(pid)]
+
+    def is_worker(self, pid: int) -> bool:
+        """Not a launcher, which has the same script among its words, and no zombie."""
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return False
+        is_launcher = b"--rdzv-backend" in line
+        return not is_launcher and (b"sleep\x00600" in line or b"reducing_worker.py" in line)
+
+    def all_out(self, hosts: str) -> float:
+        return self.wait(
+            lambda: all(self.processes[host].poll() is not None for host in hosts), "out"
+        )
+
+
+def kill(pids: list[int]) -> float:
+    at = time.time()
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+    return at
+
+
+@contextmanager
+def launch(network: Network, launcher: tuple[str, ...]) -> Iterator[Launch]:
+    with tempfile.TemporaryDirectory() as directory:
+        one = Launch(network, launcher, Path(directory))
+        try:
+            yield one
+        finally:
+            for host in HOSTS:
+                network.kill(host)
+                network.mend(host)
+            for process in one.processes.values():
+                process.wait()
+
+
+# Each: seconds of what its goal says.
+
+
+def to_no_op(one: Launch) -> float:
+    one.start(HOSTS, *NO_OP)
+    return one.wait_for(HOSTS, "began") - one.began
+
+
+def to_all_reduce(one: Launch) -> float:
+    began = time.monotonic()
+    one.start(HOSTS, *REDUCE)
+    return one.wait_for(HOSTS, "reduced 0") - began
+
+
+def out_after_kill(one: Launch) -> float:
+    one.start(HOSTS, *REDUCE, REDUCE_ON="1")
+    one.wait_for(HOSTS, "reduced 0")
+    at = kill(one.workers("c"))
+    return one.all_out(HOSTS) - at
+
+
+def again_after_kill(one: Launch) -> float:
+    one.start(HOSTS, "--max-restarts=3", *NO_OP)
+    one.wait_for(HOSTS, "began")
+    at = kill(one.workers("c"))
+    return one.wait_for(HOSTS, "began", 2) - at
+
+
+def out_after_hub(one: Launch) -> float:
+    one.start(HOSTS, *REDUCE, REDUCE_ON="1")
+    one.wait_for(HOSTS, "reduced 0")
+    at = kill([one.processes["a"].pid])
+    return one.all_out("bcd") - at
+
+
+def stopped_while_computing(one: Launch) -> float:
+    one.start(HOSTS, *NO_OP)
+    one.wait_for(HOSTS, "began")
+    at = kill(one.workers("c"))
+    return one.wait(lambda: not any(map(one.workers, "abd")), "stopped") - at
+
+
+def told_of_a_cut(one: Launch) -> float:
+    one.start(HOSTS, f"--lost-after={LOST_AFTER_S}", *NO_OP)
+    one.wait_for(HOSTS, "began")
+    at = time.time()
+    one.network.cut("c")
+    return one.wait(lambda: not any(map(one.workers, HOSTS)), "stopped") - at
+
+
+def joined_late(one: Launch) -> float:
+    one.start("abc", *NO_OP, nnodes="3:4")
+    one.wait_for("abc", "began")
+    at = time.time()
+    one.start("d", *NO_OP, nnodes="3:4")
+    return max(one.wait_for("abc", "began", 2), one.wait_for("d", "began")) - at
+
+
+BESIDE = {  # what is at most this share of torchrun's time
+    "launch to no-op workers on all nodes": (to_no_op, 0.15),
+    "launch to the first all-reduce": (to_all_reduce, 0.60),
+    "a worker killed in all-reduces, to the last launcher's end": (out_after_kill, 0.15),
+    "a worker killed, to no-op workers again on all": (again_after_kill, 0.20),
+    "node 0's launcher killed, to the others' end": (out_after_hub, 0.20),
+}
+ALONE = {  # what takes at most so many seconds
+    "a worker killed while the others compute, to their end": (stopped_while_computing, 0.3),
+    f"a cable cut, --lost-after {LOST_AFTER_S}, to the end on both sides": (told_of_a_cut, 12.0),
+    "a late node under MIN:MAX, to no-op workers again on all": (joined_late, 1.5),
+}
+
+
+def measure(options: Namespace) -> Section:
+    """All, in turns with torchrun."""
+    if not may_make_namespaces():
+        raise SystemExit("several_nodes needs root and ip(8): its nodes are network namespaces")
+    rivals = [(what, OURS) for what in (*BESIDE, *ALONE)] + [(what, TORCHRUN) for what in BESIDE]
+    times: dict[tuple[str, tuple[str, ...]], list[float]] = {rival: [] for rival in rivals}
+    network = Network(HOSTS)
+    try:
+        for what, launcher in turns(options.rounds, sorted(rivals)):
+            with launch(network, launcher) as one:
+                times[what, launcher].append({**BESIDE, **ALONE}[what][0](one))
+    finally:
+        network.remove()
+    rows, goals = [], []
+    for what, (_, share) in BESIDE.items():
+        ours, theirs = times[what, OURS], times[what, TORCHRUN]
+        rows.append([what, cell(ours), cell(theirs)])
+        goals.append(Goal(f"{what}, of torchrun's time", median(ours) / median(theirs), share))
+    for what, (_, most_s) in ALONE.items():
+        rows.append([what, cell(times[what, OURS]), ""])
+        goals.append(Goal(f"{what}, s", median(times[what, OURS]), most_s, is_ratio=False))
+    return Section(
+        "several_nodes",
+        "Several nodes",
+        f"""Four namespaces with a cable each, one worker on each, in s; {options.rounds} rounds.
+        torchrun has c10d, and a store of its own for each attempt.""",
+        ["", "spawnlaunch", "torchrun"],
+        rows,
+        goals,
+    )
+
+
+if __name__ == "__main__":
+    report.main("several_nodes", __doc__, measure, ROUNDS)

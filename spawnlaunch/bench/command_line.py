@@ -1,0 +1,282 @@
+"""The flags of the bench: --help, and what their values may be."""
+
+import argparse
+from argparse import ArgumentTypeError
+from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
+
+from spawnlaunch import values
+from spawnlaunch.bench import arms, own_arms, workloads
+from spawnlaunch.errors import UsageError
+from spawnlaunch.printing import print_page
+
+NAME = "spawnlaunch.bench"
+PROG = f"python -m {NAME}"
+WINDOW_S = 0.3
+BUDGET_S = 300.0
+UNITS = {"s": 1, "m": 60, "h": 3600}
+
+SETS = "\n".join(f"  {name:11} {about}" for name, about in own_arms.HELP.items())
+
+DESCRIPTION = """\
+Run the same work under several bindings and say, with its uncertainty, which is best here.
+Behind a -- stands a command of yours to measure in place of the bundled workloads: every rank
+starts it as the launcher would."""
+
+EPILOG = f"""\
+arms:
+  unpinned    no binding
+  control     the same again: what it shows is noise
+  far         spread as auto, each rank away from its own device
+  packed      all ranks on one domain, as under a bad default
+  {", ".join(arms.BINDS)}
+              the policies of --bind
+  as-many     auto, with as many threads as unpinned; left out where auto has as many
+  nic-near, nic-far
+              auto, with NCCL on the adapter next to the device, or on the farthest
+
+sets of arms:
+{SETS}
+
+workloads:
+{workloads.HELP}
+
+Rounds go on until each comparison of a workload is decided: better, worse or equal within
+2%; at most 80, and at most until the budget is used.
+
+exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this command; 3 where
+--pick is undecided; 74 when nothing can be printed."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        raise UsageError(message.removeprefix("argument "))
+
+    def print_help(self, _: object = None) -> NoReturn:
+        raise SystemExit(print_page(self.format_help(), NAME))
+
+
+def parser() -> argparse.ArgumentParser:
+    made = _Parser(
+        prog=PROG,
+        usage=f"{PROG} [flags] [-- command args...]",
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    _add_what(made)
+    _add_how(made)
+    _add_output(made)
+    return made
+
+
+def _add_what(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("what is measured").add_argument
+    add(
+        "--nproc",
+        type=_nproc,
+        metavar="N",
+        help="workers on this machine: N, gpu, cpu or auto (a worker for each visible GPU, without "
+        "any for each CPU), the default; under srun the tasks are the workers; 1,2,4,8 compares "
+        "these numbers, by speed and efficiency",
+    )
+    add(
+        "--arms",
+        type=_names(arms.NAMES, "arm"),
+        metavar="LIST",
+        help=f"arms, separated by commas; default {','.join(arms.DEFAULT)}",
+    )
+    add(
+        "--arm",
+        type=own_arms.arm,
+        action="append",
+        default=[],
+        metavar="NAME=FLAGS",
+        help="an arm of yours, of the launcher's flags of binding: --arm smt-off='--smt off'; "
+        "VARIABLE=VALUE before them is set for its ranks, --loader-workers N is of the loader. "
+        "Without --arms there are unpinned and auto beside it",
+    )
+    add(
+        "--set",
+        type=_names(tuple(own_arms.SETS), "set"),
+        default=(),
+        metavar="LIST",
+        help=f"ready-made arms, likewise: {', '.join(own_arms.SETS)}",
+    )
+    add("--against", metavar="ARM", help="what the others are compared with; default the first")
+    add(
+        "--workloads",
+        type=_names(tuple(workloads.NAMES), "workload"),
+        metavar="LIST",
+        help="likewise; default all",
+    )
+    add(
+        "--matrix",
+        action="store_true",
+        help="copies between each device and each NUMA node as well, before the rounds",
+    )
+    add(
+        "--metric",
+        metavar="KEY",
+        help="of your command: the number that its last JSON line with this key has, in place of "
+        "wall time",
+    )
+    add("--lower-is-better", action="store_true", help="of the metric")
+
+
+def _add_how(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("how").add_argument
+    add(
+        "--rounds",
+        type=_reader(values.positive),
+        metavar="N",
+        help="in each of them every arm runs once; so many, whatever the budget",
+    )
+    add(
+        "--budget",
+        dest="budget_s",
+        type=_duration,
+        default=BUDGET_S,
+        metavar="TIME",
+        help="for all workloads together, as 90s, 5m or 1h; default 5m. A workload that is decided "
+        "leaves its time to the next",
+    )
+    add(
+        "--warm-up",
+        type=_reader(values.whole),
+        default=1,
+        metavar="N",
+        help="rounds before these that are not counted; default %(default)s",
+    )
+    add(
+        "--seconds",
+        type=_window,
+        default=WINDOW_S,
+        metavar="S",
+        help="that a bundled workload is timed for in each sample; default %(default)s",
+    )
+    add(
+        "--seed",
+        type=_reader(values.whole),
+        default=0,
+        metavar="N",
+        help="of the order of the arms in each round; default %(default)s",
+    )
+    add(
+        "--omp-threads",
+        type=_reader(values.positive),
+        metavar="N",
+        help="threads of each rank in every arm; default OMP_NUM_THREADS where you set it, else "
+        "what the launcher would set for the arm",
+    )
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument_group("output").add_argument
+    add(
+        "--for",
+        type=_names(tuple(workloads.NAMES), "workload"),
+        metavar="LIST",
+        help="workloads that the advice is for, all alike; default "
+        + ", ".join(f"{name} {weight}" for name, weight in workloads.WEIGHTS.items())
+        + " parts",
+    )
+    add(
+        "--pick",
+        nargs="?",
+        const=(),
+        type=_names(tuple(workloads.NAMES), "workload"),
+        metavar="LIST",
+        help="print nothing but the flags that are advised, for these workloads as with --for; "
+        "nothing where the default is best. Tables go to stderr",
+    )
+    add(
+        "--why",
+        action="store_true",
+        help="what the samples cost each rank as well: waiting, local memory, migrations, switches",
+    )
+    add(
+        "--json",
+        metavar="FILE",
+        help="keep everything, a JSON value a line: samples as they are taken, bindings, nodes, "
+        "versions, seed; by default a temporary file, which an interrupted bench leaves",
+    )
+    add("--resume", metavar="FILE", help="go on with the bench that was writing this file")
+    add(
+        "--plot",
+        metavar="FILE",
+        help="draw samples by arm and rank, and the bindings: .png or .svg",
+    )
+    add(
+        "--show", metavar="FILE", help="measure nothing: show such a JSON file, with --plot draw it"
+    )
+    add(
+        "--progress",
+        action="store_true",
+        help="tell on stderr which sample is taken; a terminal is told without it",
+    )
+    add(
+        "--compare",
+        nargs=2,
+        type=_files,
+        metavar=("OLD", "NEW"),
+        help="measure nothing: what changed from some such files, separated by commas, to others",
+    )
+
+
+def _names(known: Sequence[str], what: str) -> Callable[[str], tuple[str, ...]]:
+    def parse_names(text: str) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(text.split(",")))
+        for name in names:
+            if name not in known:
+                raise ArgumentTypeError(f"{name!r} is no {what}; there are {', '.join(known)}")
+        return names
+
+    return parse_names
+
+
+def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
+    """The number to start, and those to compare."""
+    words = text.split(",")
+    read = _reader(values.nproc)
+    if len(words) == 1:
+        return read(text), ()
+    counts = [read(word) for word in words]
+    if not all(isinstance(count, int) for count in counts) or sorted(set(counts)) != counts:
+        raise ArgumentTypeError(f"{text!r} is no list of numbers that grow; type 1,2,4,8")
+    return counts[-1], tuple(counts)
+
+
+def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """A reader of values whose ValueError says what is wrong; argparse would hide it."""
+
+    def said(text: str) -> Any:
+        try:
+            return read(text)
+        except ValueError as error:
+            raise ArgumentTypeError(str(error)) from None
+
+    return said
+
+
+def _files(text: str) -> tuple[str, ...]:
+    return tuple(filter(None, text.split(",")))
+
+
+def _duration(text: str) -> float:
+    """`90`, `90s`, `5m` or `1h`, in seconds."""
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    try:
+        seconds = values.seconds(number) * UNITS[unit]
+    except ValueError:
+        seconds = 0
+    if seconds > 0:
+        return seconds
+    raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
+
+
+def _window(text: str) -> float:
+    if (seconds := _reader(values.seconds)(text)) > 0:
+        return float(seconds)
+    raise ArgumentTypeError(f"{text!r} leaves no time to measure; type a number above 0")

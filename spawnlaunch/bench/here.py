@@ -1,0 +1,54 @@
+"""A rank on its node, and what an arm is to it."""
+
+import os
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from spawnlaunch import node as nodes
+from spawnlaunch.bench.arms import ArmRequest
+from spawnlaunch.binding.apply import Binding
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import Node
+from spawnlaunch.node.visible import Visible, visible
+
+
+class RankView(NamedTuple):
+    """What a rank sees of its node, told to the others."""
+
+    host: str
+    rank: int
+    local_rank: int
+    allowed: CpuSet
+    devices: tuple[int | None, ...]
+
+
+class RankOnNode(NamedTuple):
+    """A rank on its node."""
+
+    view: RankView
+    size: int
+    local_size: int
+    node: Node
+    seen: Visible
+    environ: Mapping[str, str]
+
+
+def look(environ: Mapping[str, str]) -> RankOnNode:
+    """This rank, by its launcher's variables and this machine's files."""
+    node = nodes.read()
+    seen = visible(node, environ)
+    rank, size, local_rank = (int(environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
+    view = RankView(os.uname().nodename, rank, local_rank, node.cpus_allowed, seen.devices)
+    return RankOnNode(view, size, int(environ["LOCAL_WORLD_SIZE"]), node, seen, environ)
+
+
+class Part(NamedTuple):
+    """What an arm is to this rank."""
+
+    request: ArmRequest
+    binding: Binding
+    rank: int  # among those that take part
+    size: int
+    local_size: int
+    loader_workers: int
+    environ: tuple[tuple[str, str], ...]  # variables that this rank is given

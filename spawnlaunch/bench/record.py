@@ -1,0 +1,123 @@
+"""The file of a bench: a JSON value a line, each written as soon as it is known.
+
+    {"bench": {...}}     first: what is measured, where, and with which bindings
+    {"sample": {...}}    a sample of all ranks: Taken
+    {"ended": {...}}     a workload is done, and with which error it is judged
+    {"resumed": {...}}   the bench went on later, and where
+    {"found": {...}}     last: the comparisons and the advice, for whoever reads the file
+
+A process that is killed leaves all lines but the one that it was writing. `Taken` is what all the
+rest is made of: tables, verdicts, pictures.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from spawnlaunch.bench import effort
+from spawnlaunch.bench.effort import Effort
+from spawnlaunch.errors import UsageError
+
+FORMAT = 4
+BENCH, SAMPLE, ENDED, RESUMED, FOUND = "bench", "sample", "ended", "resumed", "found"
+
+Line = tuple[str, dict[str, Any]]  # its kind and what it says
+
+
+class Taken(NamedTuple):
+    """A sample of one arm, from all ranks."""
+
+    workload: str
+    round: int  # from 0
+    arm: str
+    values: tuple[dict[str, float], ...]  # of each rank, by series; empty: it printed no metric
+    efforts: tuple[Effort | None, ...] = ()  # of each rank
+    error: str = ""  # why there is none; then the arm is out of this workload
+    mark: str = ""  # what disturbed it
+    counts: bool = True  # False: it was disturbed, and taken again
+    at_s: float = 0.0  # since the bench began, without the time between an end and a resumption
+
+
+class Recorder:
+    """Writes a file line by line. Raises UsageError where that is refused."""
+
+    def __init__(self, path: str, *, resumed: bool = False) -> None:
+        self.path = path
+        flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if resumed else os.O_TRUNC)
+        try:
+            self._descriptor = os.open(path, flags, 0o666)
+            if resumed:
+                os.ftruncate(self._descriptor, _whole_bytes(path))
+                os.lseek(self._descriptor, 0, os.SEEK_END)
+        except OSError as error:
+            raise _unwritable(path, error) from None
+
+    def write(self, kind: str, said: dict[str, Any]) -> None:
+        """One line, on disk when this returns."""
+        data = (json.dumps({kind: said}, allow_nan=False) + "\n").encode()
+        try:
+            while data:
+                data = data[os.write(self._descriptor, data) :]
+            if os.path.isfile(self.path):
+                os.fsync(self._descriptor)
+        except OSError as error:
+            raise _unwritable(self.path, error) from None
+
+    def take(self, taken: Taken) -> None:
+        """A sample."""
+        self.write(SAMPLE, as_line(taken))
+
+
+def _unwritable(path: str, error: OSError) -> UsageError:
+    return UsageError(f"cannot write {path}: {error.strerror}; type another name")
+
+
+def _whole_bytes(path: str) -> int:
+    """How much of a file is whole lines; the last one may have been torn."""
+    return Path(path).read_bytes().rfind(b"\n") + 1
+
+
+def as_line(taken: Taken) -> dict[str, Any]:
+    """What differs from the defaults."""
+    known = {
+        name: value
+        for name, value in taken._asdict().items()
+        if value != Taken._field_defaults.get(name, None)
+    }
+    return {**known, "efforts": [effort.kept(each) for each in taken.efforts]}
+
+
+def lines(path: str) -> Iterator[Line]:
+    """What a file says, without a line that was torn. Raises ValueError and OSError."""
+    for text in Path(path).read_text(encoding="utf-8").splitlines(keepends=True):
+        if not text.endswith("\n"):
+            return
+        ((kind, said),) = json.loads(text).items()
+        yield kind, said
+
+
+def taken_of(said: dict[str, Any]) -> Taken:
+    """A sample from its line."""
+    efforts = tuple(effort.read(each) for each in said["efforts"])
+    return Taken(**{**said, "values": tuple(said["values"]), "efforts": efforts})
+
+
+def series_of(taken: Sequence[Taken], names: Sequence[str]) -> dict[str, Any]:
+    """By series and arm the values of each rank in each round, from samples that count.
+
+    Rounds that not all of these arms have are left out.
+    """
+    cells = {(each.round, each.arm): each.values for each in taken if not each.error}
+    rounds = sorted({number for number, _ in cells})
+    whole = [n for n in rounds if all((n, name) in cells for name in names)]
+    if not whole or not names:
+        return {}
+    known = dict.fromkeys(key for ranks in cells.values() for rank in ranks for key in rank)
+    return {
+        series: {
+            name: [[rank.get(series) for rank in cells[n, name]] for n in whole] for name in names
+        }
+        for series in known
+    }

@@ -1,0 +1,108 @@
+"""This rank's part of one sample, which all ranks that take part begin together."""
+
+import os
+from typing import NamedTuple
+
+import torch
+import torch.distributed as dist
+
+from spawnlaunch.bench import sample, workloads
+from spawnlaunch.bench.agree import Agreed
+from spawnlaunch.bench.effort import Watch
+from spawnlaunch.bench.flags import BenchRequest
+from spawnlaunch.bench.here import Part, RankOnNode
+from spawnlaunch.bench.rank_group import RankGroup, connect
+from spawnlaunch.bench.sample import Sample
+from spawnlaunch.bench.workloads import COMMAND, Workload
+from spawnlaunch.bench.workloads.timing import Rank
+from spawnlaunch.world.host import hold_free_port
+
+
+class Participant(NamedTuple):
+    """What this rank takes part with."""
+
+    options: BenchRequest
+    here: RankOnNode
+    group: RankGroup
+    agreed: Agreed
+
+
+def take(workload: Workload, me: Participant, arm: str) -> Sample | None:
+    """A sample of an arm; None: this rank takes no part in it."""
+    group, part = me.group, me.agreed.parts.get(arm)
+    if workload.name == COMMAND:
+        return _of_command(me, part)
+    key = f"sample {group.count}"
+    group.tell(None)
+    if part is None:
+        return None
+    return sample.of_workload(
+        part.binding,
+        lambda watch: _bundled(workload, me, part, key, watch),
+        group.has_failed,
+        me.here.view.allowed,
+    )
+
+
+def _of_command(me: Participant, part: Part | None) -> Sample | None:
+    """Rank 0 holds a port that the ranks of the command can meet at."""
+    held = hold_free_port() if me.group.rank == 0 else None
+    port = me.group.tell(held.port if held else 0)
+    try:
+        if part is None:
+            return None
+        return sample.of_command(
+            me.options.command,
+            part.binding,
+            command_environment(part, port, me.here.environ),
+            me.options.metric,
+            me.group.has_failed,
+            me.here.view.allowed,
+        )
+    finally:
+        if held:
+            held.lock.close()
+
+
+def command_environment(part: Part, port: int, environ: sample.Environ) -> dict[str, str]:
+    """That of the rank, with a port of the sample's own: the bench listens on the rank's."""
+    own = {"MASTER_PORT": port, "OMP_NUM_THREADS": part.binding.threads}
+    own |= {"TORCHELASTIC_USE_AGENT_STORE": False}
+    own |= {"RANK": part.rank, "WORLD_SIZE": part.size, "LOCAL_WORLD_SIZE": part.local_size}
+    own |= {"ROLE_RANK": part.rank, "ROLE_WORLD_SIZE": part.size}
+    return {**environ, **{name: str(value) for name, value in own.items()}, **dict(part.environ)}
+
+
+def _bundled(
+    workload: Workload, me: Participant, part: Part, key: str, watch: Watch
+) -> dict[str, float]:
+    """In the process of the sample: meet the other ranks' for this sample alone, and measure."""
+    environ = me.here.environ
+    os.environ.update(dict(part.environ))
+    device = me.agreed.device if workload.name in workloads.ON_DEVICES else None
+    threads = part.binding.threads
+    rank = Rank(
+        rank=part.rank,
+        size=part.size,
+        local_rank=me.here.view.local_rank,
+        local_size=part.local_size,
+        threads=threads,
+        device=torch.device("cpu") if device is None else torch.device("cuda", device),
+        seconds=me.options.seconds,
+        watch=watch,
+        loader_workers=part.loader_workers,
+    )
+    on_device = device is not None
+    if on_device:
+        torch.cuda.set_device(rank.device)
+    if rank.size > 1:
+        dist.init_process_group(
+            "nccl" if on_device else "gloo",
+            store=connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key),
+            rank=rank.rank,
+            world_size=rank.size,
+            device_id=rank.device if on_device else None,
+        )
+    values: dict[str, float] = workloads.measure_of(workload.name)(rank)
+    rank.barrier()  # who leaves first would cut the others off
+    return values

@@ -1,0 +1,246 @@
+"""What --all measures on this rank: its software, its device, its disks, its clock, its limits.
+
+All ranks measure at the same time, as they work at the same time. The result is plain values, for
+JSON and for `verdicts`, which judges.
+"""
+
+import os
+import platform
+import resource
+import socket
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from spawnlaunch import __version__
+from spawnlaunch.node import Node
+from spawnlaunch.reading import file_text
+
+MIB = 1 << 20
+FOR_S = 1.0  # of each measurement
+CPU_SIDE, DEVICE_SIDE = 512, 8192  # of the matrices that are multiplied
+CPU_COPY, DEVICE_COPY = 64 * MIB, 1024 * MIB  # larger than any cache
+SUMMED = 16 * MIB  # bytes that are added up over ranks
+SUMS = 5
+FILE = 64 * MIB
+ROUNDS = 8  # of questions for the time
+
+
+def device_of(local_rank: int) -> torch.device:
+    """The accelerator that a script takes by its local rank, else the CPU."""
+    if not torch.accelerator.is_available():
+        return torch.device("cpu")
+    kind = torch.accelerator.current_accelerator()
+    assert kind is not None
+    return torch.device(kind.type, local_rank % torch.accelerator.device_count())
+
+
+def measure(node: Node, rank: int, local_rank: int, address: int | None) -> dict[str, Any]:
+    """All of it; `address` is the number of this rank's device in the node, where it is known."""
+    host, device = os.uname().nodename, device_of(local_rank)
+    everyone = _each({"host": host, "local_rank": local_rank})
+    found = {
+        "rank": rank,
+        "host": host,
+        "versions": versions(),
+        "device": str(device),
+        "gflops": _rate(device, *_product(device)) / 1e9,
+        "copied_gb_per_s": _rate(device, *_copy(device)) / 1e9,
+        "limits": limits(),
+        "nics": nics_of(node, address),
+        "rank_0": _reached(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])),
+        "unknown_hosts": _unknown({one["host"] for one in everyone}),
+    }
+    first = [one["host"] for one in everyone].index(host) == rank  # one of each node writes
+    found["disks"] = disks() if first else {}
+    dist.barrier()
+    return {**found, "clock_s": _clock(rank), "sums": sums(device, rank, everyone)}
+
+
+def versions() -> dict[str, str]:
+    """Of what has to be the same on all ranks."""
+    import numpy
+
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "spawnlaunch": __version__,
+        "CUDA of torch": torch.version.cuda or "none",
+        "HIP of torch": torch.version.hip or "none",
+    }
+
+
+def _product(device: torch.device) -> tuple[Callable[[], object], float]:
+    """What to repeat, and the floating-point operations of one time."""
+    on_cpu = device.type == "cpu"
+    side, kind = (CPU_SIDE, torch.float32) if on_cpu else (DEVICE_SIDE, torch.bfloat16)
+    one = torch.ones(side, side, device=device, dtype=kind)
+    other = torch.ones_like(one)
+    return lambda: torch.mm(one, one, out=other), 2.0 * side**3
+
+
+def _copy(device: torch.device) -> tuple[Callable[[], object], float]:
+    """What to repeat, and the bytes that are read and written in one time."""
+    size = CPU_COPY if device.type == "cpu" else DEVICE_COPY
+    one = torch.ones(size, device=device, dtype=torch.uint8)
+    other = torch.empty_like(one)
+    return lambda: other.copy_(one), 2.0 * size
+
+
+def _rate(device: torch.device, work: Callable[[], object], each: float) -> float:
+    """Of operations or bytes, per second, while all ranks work."""
+    for _ in range(2):
+        work()
+    _wait_for(device)
+    dist.barrier()
+    begun, done = time.perf_counter(), 0
+    while time.perf_counter() < begun + FOR_S:
+        work()
+        done += 1
+        _wait_for(device)
+    return each * done / (time.perf_counter() - begun)
+
+
+def _wait_for(device: torch.device) -> None:
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
+
+
+def sums(
+    device: torch.device, rank: int, everyone: Sequence[Mapping[str, Any]]
+) -> dict[str, float]:
+    """GB/s that each rank adds up, of ranks of one node and of one rank of each node."""
+    hosts: dict[str, list[int]] = {}
+    for other, one in enumerate(everyone):
+        hosts.setdefault(one["host"], []).append(other)
+    found = {}
+    groups = [("within the node", ranks) for ranks in hosts.values()]
+    groups.append(("between nodes", [ranks[0] for ranks in hosts.values()]))
+    backend = dist.get_default_backend_for_device(device)
+    for name, ranks in groups:  # every rank has to make every group
+        group = dist.new_group(ranks, backend=backend)
+        if rank not in ranks or len(ranks) < 2:
+            continue
+        numbers = torch.zeros(SUMMED // 4, device=device)
+        dist.all_reduce(numbers, group=group)
+        _wait_for(device)
+        begun = time.perf_counter()
+        for _ in range(SUMS):
+            dist.all_reduce(numbers, group=group)
+        _wait_for(device)
+        found[name] = SUMS * SUMMED / (time.perf_counter() - begun) / 1e9
+    return found
+
+
+def _clock(rank: int) -> float:
+    """By how much this clock is ahead of rank 0's, in seconds.
+
+    Of several questions the one that was answered soonest counts: its answer was given between both
+    looks at this clock, which are least apart.
+    """
+    asked = torch.zeros(1, dtype=torch.float64)
+    best = (float("inf"), 0.0)
+    for other in range(1, dist.get_world_size()):
+        for _ in range(ROUNDS):
+            if rank == 0:
+                dist.recv(asked, src=other)
+                dist.send(torch.tensor([time.time()], dtype=torch.float64), dst=other)
+            elif rank == other:
+                before = time.time()
+                dist.send(asked, dst=0)
+                dist.recv(asked, src=0)
+                after = time.time()
+                best = min(best, (after - before, (before + after) / 2 - float(asked)))
+    return best[1]
+
+
+def disks() -> dict[str, dict[str, Any]]:
+    """The working directory, which the nodes may share, and the place for temporary files."""
+    places = {"working directory": os.getcwd(), "temporary files": os.environ.get("TMPDIR", "/tmp")}
+    return {name: _disk(place) for name, place in places.items()}
+
+
+def _disk(place: str) -> dict[str, Any]:
+    found: dict[str, Any] = {"place": place}
+    try:
+        room = os.statvfs(place)
+        found["free_gib"] = room.f_bavail * room.f_frsize / 2**30
+        with tempfile.TemporaryFile(dir=place) as file:
+            data = os.urandom(MIB)
+            begun = time.perf_counter()
+            for _ in range(FILE // MIB):
+                file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+            found["written_mb_per_s"] = FILE / 1e6 / (time.perf_counter() - begun)
+    except OSError as error:
+        found["error"] = error.strerror
+    return found
+
+
+def limits() -> dict[str, float | None]:
+    """The soft limits, None where there is none; and the room for shared memory, in bytes."""
+    found: dict[str, float | None] = {}
+    for name in ("MEMLOCK", "NOFILE", "NPROC"):
+        soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
+        found[name.lower()] = None if soft == resource.RLIM_INFINITY else soft
+    try:
+        room = os.statvfs("/dev/shm")
+        found["shm_free"] = room.f_bavail * room.f_frsize
+    except OSError:
+        found["shm_free"] = 0
+    return found
+
+
+def nics_of(node: Node, number: int | None) -> dict[str, Any]:
+    """The adapters, those next to the device first, and what NCCL is told to use."""
+    home = node.devices[number].numa if number is not None else None
+    near = [nic.name for nic in node.nics if home is not None and nic.numa == home]
+    return {
+        "all": [nic.name for nic in node.nics],
+        "near": near,
+        "links": sorted(_links()),
+        "NCCL_IB_HCA": os.environ.get("NCCL_IB_HCA"),
+        "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME"),
+    }
+
+
+def _links() -> list[str]:
+    """The interfaces of the network that are up, but for the loopback."""
+    try:
+        names = os.listdir("/sys/class/net")
+    except OSError:
+        return []
+    states = {name: file_text(f"/sys/class/net/{name}/operstate") or "" for name in names}
+    return [name for name, state in states.items() if name != "lo" and state.strip() == "up"]
+
+
+def _reached(host: str, port: int) -> str | None:
+    """Why nobody answers there; None: somebody does. Rank 0 listens while ranks are in touch."""
+    try:
+        socket.create_connection((host, port), timeout=10).close()
+    except OSError as error:
+        return f"{host}:{port}: {error.strerror or error}"
+    return None
+
+
+def _unknown(hosts: set[str]) -> list[str]:
+    """Names of nodes that this one cannot look up."""
+    found = []
+    for host in sorted(hosts):
+        try:
+            socket.getaddrinfo(host, None)
+        except OSError:
+            found.append(host)
+    return found
+
+
+def _each(mine: Any) -> list[Any]:
+    box: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(box, mine)
+    return box

@@ -1,0 +1,189 @@
+"""What --all says: ok, warn or fail, with a remedy; a pure function of what was measured."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+from spawnlaunch import cpuset
+
+OK, WARN, FAIL = "ok", "warn", "fail"
+
+SLOW = 0.8  # of the median: such a rank holds up all others
+FEW_FILES, FEW_PROCESSES = 4096, 4096  # a DataLoader worker opens some for each tensor it sends
+LITTLE_SHM, NO_SHM = 1 << 30, 128 << 20  # Docker gives 64 MiB, which two batches fill
+LITTLE_DISK_GIB, NO_DISK_GIB = 10.0, 1.0
+SLOW_DISK_MB_PER_S = 50.0
+CLOCK_S = 1.0  # more mixes up logs, and confuses tools that compare times of files
+
+Rank = Mapping[str, Any]
+
+
+class Verdict(NamedTuple):
+    """A line."""
+
+    name: str
+    status: str  # OK, WARN or FAIL
+    message: str
+    remedy: str = ""
+
+
+def verdicts(ranks: Sequence[Rank]) -> list[Verdict]:
+    """All lines, for the measurements of all ranks in their order."""
+    return [
+        _versions(ranks),
+        _speed(ranks, "matrix product", "gflops", "GFLOP/s"),
+        _speed(ranks, "memory", "copied_gb_per_s", "GB/s"),
+        *_sums(ranks),
+        *_nics(ranks),
+        _names(ranks),
+        _rank_0(ranks),
+        *_disks(ranks),
+        _clocks(ranks),
+        *_limits(ranks),
+    ]
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' * (len(ranks) > 1)} {cpuset.format(ranks)}"
+
+
+def _by(ranks: Sequence[Rank], value: Callable[[Rank], Any]) -> dict[Any, list[int]]:
+    """The ranks of each value."""
+    found: dict[Any, list[int]] = {}
+    for one in ranks:
+        found.setdefault(value(one), []).append(one["rank"])
+    return found
+
+
+def _versions(ranks: Sequence[Rank]) -> Verdict:
+    differ = []
+    for what in ranks[0]["versions"]:
+        found = _by(ranks, lambda one, what=what: one["versions"][what])  # type: ignore[misc]
+        if len(found) > 1:
+            said = ", ".join(f"{_ranks(who)} {version}" for version, who in found.items())
+            differ.append(f"{what}: {said}")
+    if differ:
+        return Verdict("versions", FAIL, "; ".join(differ), "install the same on all nodes")
+    same = ", ".join(f"{what} {v}" for what, v in ranks[0]["versions"].items() if v != "none")
+    return Verdict("versions", OK, same)
+
+
+def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str) -> Verdict:
+    rates = [one[key] for one in ranks]
+    middle = median(rates)
+    said = f"{min(rates):.3g} to {max(rates):.3g} {unit} per rank, on {ranks[0]['device']}"
+    slow = [(one["rank"], one[key], one["host"]) for one in ranks if one[key] < SLOW * middle]
+    if not slow:
+        return Verdict(name, OK, said)
+    named = ", ".join(f"rank {rank} on {host} {rate:.3g}" for rank, rate, host in slow)
+    return Verdict(
+        name, WARN, f"{named}, where half of all have {middle:.3g} {unit} or more",
+        "look for other processes there (top), for shared cores (the table above), and for a "
+        "device that is hot or capped (nvidia-smi -q -d PERFORMANCE)",
+    )  # fmt: skip
+
+
+def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
+    for name in ("within the node", "between nodes"):
+        found = [(one["sums"][name], one["host"]) for one in ranks if name in one["sums"]]
+        if not found:
+            continue
+        rates = [rate for rate, _ in found]
+        slowest, host = min(found)
+        said = f"{min(rates):.3g} to {max(rates):.3g} GB/s of 16 MiB, {name}"
+        if name == "within the node" and slowest < SLOW * median(rates):
+            remedy = "compare its wiring with that of another: nvidia-smi topo -m"
+            yield Verdict("all-reduce", WARN, f"{said}; {host} is slowest", remedy)
+        else:
+            yield Verdict("all-reduce", OK, said)
+
+
+def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
+    """By host, as it is seen from its first rank."""
+    for said, who in _by(ranks, _nics_of).items():
+        yield Verdict("network", OK, f"{_ranks(who)}: {said}")
+
+
+def _nics_of(rank: Rank) -> str:
+    found = rank["nics"]
+    near = f"next to the device {', '.join(found['near'])}; " if found["near"] else ""
+    adapters = ", ".join(found["all"]) or "none"
+    if found["NCCL_IB_HCA"]:
+        choice = f"NCCL_IB_HCA={found['NCCL_IB_HCA']}"
+    elif found["NCCL_SOCKET_IFNAME"] and not found["all"]:
+        choice = f"NCCL_SOCKET_IFNAME={found['NCCL_SOCKET_IFNAME']}"
+    elif found["all"]:
+        choice = f"would choose {', '.join(found['near'] or found['all'])}"
+    else:
+        choice = f"would choose sockets on {', '.join(found['links']) or 'the loopback'}"
+    return f"{near}adapters: {adapters}; NCCL {choice}"
+
+
+def _names(ranks: Sequence[Rank]) -> Verdict:
+    hosts = {one["host"] for one in ranks}
+    unknown = {one["host"]: one["unknown_hosts"] for one in ranks if one["unknown_hosts"]}
+    if not unknown:
+        return Verdict("host names", OK, f"{len(hosts)}, known to all nodes")
+    said = "; ".join(f"{host} does not know {', '.join(names)}" for host, names in unknown.items())
+    return Verdict("host names", WARN, said, "add them to the DNS, or to /etc/hosts of each node")
+
+
+def _rank_0(ranks: Sequence[Rank]) -> Verdict:
+    silent = {one["host"]: one["rank_0"] for one in ranks if one["rank_0"]}
+    if not silent:
+        return Verdict("rank 0", OK, "answers at MASTER_ADDR and MASTER_PORT, from every rank")
+    said = "; ".join(f"from {host}: {why}" for host, why in silent.items())
+    return Verdict("rank 0", FAIL, said, "see --master-addr, --master-port, and the firewall")
+
+
+def _disks(ranks: Sequence[Rank]) -> Iterator[Verdict]:
+    for one in ranks:
+        for name, disk in one["disks"].items():
+            yield _disk(f"{one['host']}: {name}, {disk['place']}", disk)
+
+
+def _disk(what: str, disk: Mapping[str, Any]) -> Verdict:
+    if "error" in disk:
+        remedy = "go to a directory that can be written, or set TMPDIR to one"
+        return Verdict("disk", FAIL, f"{what}: {disk['error']}", remedy)
+    free, speed = disk["free_gib"], disk["written_mb_per_s"]
+    said = f"{what}: {speed:.3g} MB/s written, {free:.3g} GiB free"
+    if free < NO_DISK_GIB:
+        return Verdict("disk", FAIL, said, "make room: a checkpoint would not fit")
+    if free < LITTLE_DISK_GIB:
+        return Verdict("disk", WARN, said, "make room: some checkpoints fill it")
+    if speed < SLOW_DISK_MB_PER_S:
+        return Verdict("disk", WARN, said, "write checkpoints rarely, or elsewhere")
+    return Verdict("disk", OK, said)
+
+
+def _clocks(ranks: Sequence[Rank]) -> Verdict:
+    most = max(ranks, key=lambda one: abs(one["clock_s"]))
+    ahead = most["clock_s"]
+    if abs(ahead) < CLOCK_S:
+        return Verdict("clocks", OK, f"at most {abs(ahead) * 1000:.2g} ms apart from rank 0's")
+    said = f"{most['host']} is {abs(ahead):.3g} s {'ahead of' if ahead > 0 else 'behind'} rank 0's"
+    return Verdict("clocks", WARN, said, "let chrony or ntpd run there")
+
+
+def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
+    has_adapters = any(one["nics"]["all"] for one in ranks)
+    rows = (
+        ("memlock", "locked memory (ulimit -l)", float("inf") if has_adapters else 0, 0,
+         "set memlock to unlimited for the node's users and for its daemon: adapters register "
+         "memory"),
+        ("nofile", "open files (ulimit -n)", FEW_FILES, 256, "ulimit -n 65536"),
+        ("nproc", "processes (ulimit -u)", FEW_PROCESSES, 256, "ulimit -u unlimited"),
+        ("shm_free", "shared memory (/dev/shm)", LITTLE_SHM, NO_SHM,
+         "docker run --shm-size=8g, or --ipc=host; loaders send batches through it"),
+    )  # fmt: skip
+    for key, name, enough, least, remedy in rows:
+        values = [one["limits"][key] for one in ranks]
+        low = min((value for value in values if value is not None), default=None)
+        said = f"{name}: {'unlimited' if low is None else f'{low:,.0f}'}"
+        if low is None or low >= enough:
+            yield Verdict("limits", OK, said)
+        else:
+            who = [one["rank"] for one in ranks if one["limits"][key] == low]
+            status = FAIL if low < least else WARN
+            yield Verdict("limits", status, f"{said}, of {_ranks(who)}", remedy)

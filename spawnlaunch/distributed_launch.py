@@ -1,0 +1,14 @@
+"""Instead of `python -m torch.distributed.launch`: `python -m spawnlaunch.distributed_launch`.
+
+The same as `python -m spawnlaunch`, but the script is given its local rank as an argument,
+--local-rank=N, unless --use-env says that it reads LOCAL_RANK. `--local-rank-arg underscore` makes
+it --local_rank=N, which scripts of the time of torch 1 expect.
+"""
+
+import sys
+
+from spawnlaunch.__main__ import main
+
+if __name__ == "__main__":
+    sys.argv.insert(1, "--local-rank-arg=hyphen")
+    sys.exit(main())

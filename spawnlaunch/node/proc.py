@@ -1,0 +1,303 @@
+"""What /proc tells of processes: which there are, whose they are, and what they do.
+
+The numbers in /proc are those of the PID namespace that it was mounted in. Where that is not ours,
+or nothing is mounted, or a process is hidden (hidepid), only our own children can be known: by
+asking waitid(2). That is enough in the end: what is below a child that is killed becomes our child.
+
+Sources: proc(5); pid_namespaces(7); Documentation/filesystems/proc.rst, 3.7 on the `children`
+files, which need CONFIG_PROC_CHILDREN and are replaced by a walk through /proc where they are
+missing.
+"""
+
+from __future__ import annotations
+
+import os
+
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+
+SHORTAGES = frozenset({12, 23, 24})  # ENOMEM, ENFILE, EMFILE (errno(3); one module less to import)
+MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel's include/linux/threads.h
+
+
+class Process(NamedTuple):
+    """What /proc/PID/stat says that does not change, or tells whose process it is."""
+
+    pid: int
+    dead: bool  # a zombie, or about to be one; not if only its first thread has ended
+    parent: int
+    group: int
+    session: int
+    start: int  # clock ticks since boot
+
+
+_is_ours: dict[int, bool] = {}  # by our pid: each fork may be in a namespace of its own
+
+
+def is_proc_ours() -> bool:
+    """Whether process N is what /proc/N shows, and not another one of another PID namespace.
+
+    `unshare --pid` without --mount-proc leaves the old /proc, and so do some containers. By chance
+    a process may have one number in two namespaces; NSpid lists both.
+    """
+    pid = os.getpid()
+    if pid not in _is_ours:
+        try:
+            shown = os.readlink("/proc/self")
+        except OSError:
+            shown = ""
+        numbers = _status(pid, "NSpid") if shown == str(pid) else None  # since Linux 4.1
+        _is_ours[pid] = shown == str(pid) and (numbers is None or len(numbers.split()) == 1)
+    return _is_ours[pid]
+
+
+def stat(process: str) -> list[bytes]:
+    """The fields of PID/stat, or of PID/task/TID/stat: [n - 1] is number n of proc(5).
+
+    The name may hold spaces and parentheses of its own. Raises OSError.
+    """
+    with open(f"/proc/{process}/stat", "rb") as file:
+        head, _, rest = file.read().rpartition(b") ")
+    pid, _, name = head.partition(b" (")
+    return [pid, name, *rest.split()]
+
+
+def look(pid: int) -> Process | None:
+    """The process of that number; None where there is none, or none to be seen."""
+    try:
+        if not is_proc_ours():
+            return _look_at_child(pid)
+        fields = stat(str(pid))
+    except OSError as error:
+        _check(error)
+        return _look_at_child(pid)
+    parent, group, session, threads, start = (int(fields[n - 1]) for n in (4, 5, 6, 20, 22))
+    return Process(pid, fields[2] in (b"Z", b"X") and threads <= 1, parent, group, session, start)
+
+
+def _look_at_child(pid: int) -> Process | None:
+    """The same of a child of this process, without /proc.
+
+    Its start is not known, nor needed: its number is its own until it is reaped.
+    """
+    try:
+        return Process(pid, has_ended(pid), os.getpid(), os.getpgid(pid), os.getsid(pid), start=0)
+    except (OSError, AttributeError):  # macOS has no waitid before Python 3.13
+        return None
+
+
+def has_ended(child: int) -> bool:
+    """Whether a child of this process is a zombie, which it stays. Raises ChildProcessError."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def has_children() -> bool:
+    """Whether this process has children, zombies included; where that cannot be asked, it may."""
+    try:
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        return False
+    except AttributeError:  # no waitid
+        pass
+    return True
+
+
+def is_stopped(child: int) -> bool:
+    """Whether a child of this process is stopped by a signal."""
+    try:
+        return os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return False
+
+
+def child_pids(pid: int) -> list[int]:
+    """The numbers of a process's children, zombies included.
+
+    They stay what they are where the process is this one.
+    """
+    if not is_proc_ours():
+        return _own_pids() if pid == os.getpid() else []
+    pids: list[int] = []
+    for thread in _names(f"/proc/{pid}/task"):
+        try:
+            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
+                pids.extend(map(int, file.read().split()))
+        except FileNotFoundError:
+            if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
+                return [process.pid for process in everything() if process.parent == pid]
+        except OSError as error:
+            _check(error)  # else the thread has ended
+    return pids
+
+
+def _own_pids() -> list[int]:
+    """The numbers of our children, by trying: all numbers that have been given since our own.
+
+    If there is none among these, numbers have started anew from below; to try all takes seconds.
+    """
+    if not (hasattr(os, "waitid") and has_children()):
+        return []
+    given = range(os.getpid() + 1, _newest_pid())
+    return [*filter(_look_at_child, given)] or [*filter(_look_at_child, range(2, MOST_PIDS))]
+
+
+def _newest_pid() -> int:
+    """The number that a process gets which is started now; 0 where there can be none."""
+    try:
+        pid = os.fork()
+    except OSError:
+        return 0
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+    return pid
+
+
+def children(pid: int) -> list[Process]:
+    """The children of a process, zombies included."""
+    return [child for child in map(look, child_pids(pid)) if child and child.parent == pid]
+
+
+def everything() -> list[Process]:
+    """Every process that can be seen."""
+    pids = filter(str.isdigit, _names("/proc") if is_proc_ours() else ())
+    return [*filter(None, map(look, map(int, pids)))]
+
+
+def below(roots: Iterable[Process]) -> list[Process]:
+    """The processes, and all their descendants."""
+    found: dict[int, Process] = {}
+    todo = list(roots)
+    while todo:
+        process = todo.pop()
+        if process.pid not in found:
+            found[process.pid] = process
+            todo.extend(children(process.pid))
+    return list(found.values())
+
+
+def is_alive(process: Process) -> bool:
+    """Whether a process that was looked at is still there."""
+    now = look(process.pid)
+    return now is not None and now.start == process.start and not now.dead
+
+
+def environ(pid: int) -> dict[str, str] | None:
+    """The environment that a process was started with; None where it cannot be seen.
+
+    A child that has not called exec shows its parent's.
+    """
+    text = read(pid, "environ") if is_proc_ours() else None
+    if text is None:
+        return None
+    return dict(entry.split("=", 1) for entry in text.split("\0") if "=" in entry)
+
+
+def read(process: int | str, file: str) -> str | None:
+    """What a file of PID, or of PID/task/TID, says; None where it is gone, or not to be seen."""
+    try:
+        with open(f"/proc/{process}/{file}", "rb", buffering=0) as opened:
+            return os.fsdecode(opened.read())
+    except OSError:
+        return None
+
+
+# The processes above this one
+
+
+def above() -> Iterator[tuple[int, str]]:
+    """(pid, command name) of the parent, its parent and so on; the name has at most 15 bytes."""
+    pid = os.getppid() if is_proc_ours() else 0
+    while pid > 1:
+        try:
+            _, name, _, parent, *_ = stat(str(pid))
+        except OSError:
+            return
+        yield pid, os.fsdecode(name)
+        pid = int(parent)
+
+
+def nearest(names: Collection[str]) -> int | None:
+    """The pid of the nearest ancestor with one of these names; None where there is none."""
+    return next((pid for pid, name in above() if name in names), None)
+
+
+def environ_below(names: Collection[str]) -> dict[str, str] | None:
+    """What the nearest such ancestor gave its child above us: the environment that it began with.
+
+    None where that is this process itself, or cannot be read: exec leaves no trace of what was
+    before it.
+    """
+    child = os.getpid()
+    for pid, name in above():
+        if name in names:
+            return (environ(child) if child != os.getpid() else None) or None
+        child = pid
+    return None
+
+
+# What a process does
+
+
+def catches(pid: int, signum: int) -> bool:
+    """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
+    mask = status(pid, "SigCgt")
+    return bool(int(mask or "0", 16) >> (signum - 1) & 1)
+
+
+def is_held(pid: int) -> bool:
+    """Whether a debugger has stopped the process."""
+    return (status(pid, "State") or "").startswith("t")
+
+
+def tracer(pid: int) -> int:
+    """The number of who traces the process, or one of its threads; 0: nobody, as far as is seen."""
+    try:
+        threads = os.listdir(f"/proc/{pid}/task") if is_proc_ours() else []
+    except OSError:
+        return 0
+    tracers = (int(status(f"{pid}/task/{each}", "TracerPid") or 0) for each in threads)
+    return next(filter(None, tracers), 0)
+
+
+def status(process: int | str, key: str) -> str | None:
+    """What the status file of PID, or of PID/task/TID, says; None: nothing, or not of ours."""
+    return _status(process, key) if is_proc_ours() else None
+
+
+def _status(process: int | str, key: str) -> str | None:
+    lines = (line.partition(":") for line in (read(process, "status") or "").splitlines())
+    return next((value.strip() for name, _, value in lines if name == key), None)
+
+
+def open_fds() -> list[int]:
+    """The descriptors of this process."""
+    fds = []
+    for fd in map(int, os.listdir("/dev/fd")):
+        try:
+            os.fstat(fd)
+        except OSError:
+            continue  # the one that listed the directory
+        fds.append(fd)
+    return fds
+
+
+def _names(directory: str) -> list[str]:
+    """What is in a directory; none where it is gone."""
+    try:
+        return os.listdir(directory)
+    except OSError as error:
+        _check(error)
+        return []
+
+
+def _check(error: OSError) -> None:
+    """Raise an error again that does not mean that somebody has ended: what we look for is there.
+
+    Whoever cannot look fails, and leaves the search to the launcher, which has files of its own.
+    """
+    if error.errno in SHORTAGES:
+        raise error

@@ -1,0 +1,64 @@
+"""Draw what --record has kept of a launch: one HTML page that needs no network.
+
+python -m spawnlaunch.report DIR               writes DIR/report.html
+python -m spawnlaunch.report DIR --html FILE   writes FILE; - is stdout
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# With -m the working directory comes first, and a json.py there would be taken for Python's.
+try:
+    if sys.path[0] in ("", os.getcwd()):
+        sys.path.append(sys.path.pop(0))
+except FileNotFoundError:
+    pass  # it has been deleted, and Python has not put it there
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from spawnlaunch.printing import print_error, print_page
+from spawnlaunch.watch import story
+from spawnlaunch.watch.page import page
+
+NAME = "spawnlaunch.report"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status."""
+    parser = _Parser(
+        prog=f"python -m {NAME}",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("directory", metavar="DIR", help="what --record was given")
+    parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
+    options = parser.parse_args(argv)
+    told = story.read(options.directory)
+    if told is None:
+        words = "has no record of a launch (node0.jsonl); name the directory of --record"
+        print_error(f"{options.directory} {words}", NAME)
+        return 2
+    drawn = page(told)
+    if options.html == "-":
+        return print_page(drawn, NAME)
+    path = options.html or os.path.join(options.directory, "report.html")
+    try:
+        Path(path).write_text(drawn, encoding="utf-8")
+    except OSError as error:
+        print_error(f"cannot write {path}: {error.strerror}; name another file with --html", NAME)
+        return 2
+    return print_page(path, NAME)
+
+
+class _Parser(argparse.ArgumentParser):
+    def print_help(self, _: object = None) -> NoReturn:
+        raise SystemExit(print_page(self.format_help(), NAME))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

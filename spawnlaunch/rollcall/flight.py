@@ -1,0 +1,204 @@
+"""The flight recorder of torch.distributed: the first collective on which ranks disagree.
+
+A dump is a pickle of plain values (torch/csrc/distributed/c10d/FlightRecorder.hpp, version 2.x;
+torch's own reader is torch.distributed.flight_recorder):
+
+    {"version": "2.10", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
+     "entries": [{"process_group": ("0", "default_pg"), "collective_seq_id": 88, "is_p2p": False,
+                  "profiling_name": "nccl:all_reduce", "state": "started", "input_sizes": [[4]],
+                  "input_dtypes": ["Float"], "time_created_ns": 1795344579414854513, "frames":
+                  [{"name": "step", "filename": "/home/me/train.py", "line": 88}, ...]}, ...]}
+
+The entries are the last ones, as many as the buffer has room for (TORCH_FR_BUFFER_SIZE). A thread
+of NCCL's process group writes a dump where a byte is written to its pipe, whose name begins with
+TORCH_NCCL_DEBUG_INFO_PIPE_FILE and ends with the rank and ".pipe"; the dump's begins with
+TORCH_FR_DUMP_TEMP_FILE (before torch 2.9 TORCH_NCCL_DEBUG_INFO_TEMP_FILE) and ends with the rank.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+from contextlib import suppress
+
+from spawnlaunch.reading import is_number
+from spawnlaunch.records import NamedTuple
+from spawnlaunch.rollcall.frames import Frame
+from spawnlaunch.rollcall.groups import is_own, place_of, ranks_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from typing import Any, NoReturn
+
+SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
+PIPE = "TORCH_NCCL_DEBUG_INFO_PIPE_FILE"
+DUMPS = ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE")
+# Of these the sizes are the same on all ranks; what a rank gathers or sends need not be.
+ALIKE = ("all_reduce", "allreduce", "broadcast", "reduce")
+MOST_BYTES = 1 << 28  # of a dump
+
+
+class Call(NamedTuple):
+    """A collective that a rank has entered."""
+
+    group: str
+    number: int  # in its group, from 1
+    name: str
+    what: str  # type and shape of its tensors, where these must be alike
+    place: str  # the user's own line
+    when: int  # nanoseconds since 1970
+
+    @property
+    def title(self) -> str:
+        """In words."""
+        shape = f" of {self.what}" if self.what else ""
+        return f"{self.name}{shape}{f' ({self.place})' if self.place else ''}"
+
+
+class Record(NamedTuple):
+    """What one rank has recorded."""
+
+    calls: tuple[Call, ...]
+    members: Mapping[str, frozenset[int]]  # the ranks of each group, by its name
+
+
+def is_on(environ: Mapping[str, str]) -> bool:
+    """Whether the user has asked for records."""
+    values = (environ.get(name, "") for name in SIZES)
+    return any(is_number(value) and int(value) > 0 for value in values)
+
+
+def variables(environ: Mapping[str, str], scratch: str) -> dict[str, str]:
+    """What the workers need, so that they can be asked: names that the user has given stay."""
+    if not is_on(environ):
+        return {}
+    places = {PIPE: "ask-", **dict.fromkeys(DUMPS, "flight-")}
+    dump = next((environ[name] for name in DUMPS if environ.get(name)), None)
+    found = {name: os.path.join(scratch, beginning) for name, beginning in places.items()}
+    if dump:
+        found.update(dict.fromkeys(DUMPS, dump))
+    return found | {PIPE: environ.get(PIPE) or found[PIPE]}
+
+
+class Asked:
+    """One rank that was asked for its records."""
+
+    def __init__(self, rank: int, environ: Mapping[str, str]) -> None:
+        """Ask; `environ` is the rank's. Raises OSError where it does not listen."""
+        self.rank = rank
+        self._path = f"{environ[DUMPS[0]]}{rank}"
+        self._before = _changed(self._path)
+        pipe = os.open(f"{environ[PIPE]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+        try:
+            os.write(pipe, b"1")
+        finally:
+            os.close(pipe)
+
+    def answer(self) -> Record | None:
+        """What it has recorded; None: nothing that is whole is there yet."""
+        if _changed(self._path) == self._before:
+            return None
+        # Whatever a parser may fail of: it is half there, or none.
+        with suppress(Exception), open(self._path, "rb") as file:
+            return read(file.read(MOST_BYTES))
+        return None
+
+
+def _changed(path: str) -> tuple[int, int]:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0
+    return found.st_ino, found.st_mtime_ns
+
+
+class _Plain(pickle.Unpickler):
+    """Of a pickle that holds values only; nothing is imported or called."""
+
+    def find_class(self, module: str, name: str) -> NoReturn:
+        raise pickle.UnpicklingError(f"a dump holds no {module}.{name}")
+
+
+def read(data: bytes) -> Record:
+    """A dump. Raises whatever one that is half there, or of another kind, leads to."""
+    dump = _Plain(io.BytesIO(data)).load()
+    members = {}
+    for group in dump["pg_config"].values():
+        ranks = group["ranks"].strip("[]").replace(" ", "")
+        members[group["name"]] = frozenset(map(int, ranks.split(","))) if ranks else frozenset()
+    return Record(tuple(_calls(dump["entries"])), members)
+
+
+def _calls(entries: list[dict[str, Any]]) -> Iterator[Call]:
+    for entry in entries:
+        if entry.get("is_p2p"):
+            continue  # two ranks know of it, and each counts for itself
+        name = entry["profiling_name"].partition(":")[2] or entry["profiling_name"]
+        shapes = zip(entry["input_dtypes"], entry["input_sizes"], strict=False)
+        what = ", ".join(f"{dtype}{list(sizes)}" for dtype, sizes in shapes)
+        frames = (Frame(each["name"], each["filename"], each["line"]) for each in entry["frames"])
+        own = next(filter(is_own, frames), None)
+        yield Call(
+            group=entry["process_group"][0],
+            number=entry["collective_seq_id"],
+            name=name,
+            what=what if name in ALIKE else "",
+            place=place_of(own) if own else "",
+            when=entry["time_created_ns"],
+        )
+
+
+def disagreement(records: Mapping[int, Record]) -> str | None:
+    """The first collective that some ranks have entered and others have not, or not so; in words.
+
+    Only what these ranks say counts, and only as far back as all of them remember.
+    """
+    found = [
+        (min(call.when for call in entered.values()), words)
+        for group in {call.group for record in records.values() for call in record.calls}
+        for entered, words in _first(group, records)
+    ]
+    return min(found)[1] if found else None
+
+
+def _first(group: str, records: Mapping[int, Record]) -> Iterator[tuple[Mapping[int, Call], str]]:
+    """The first one of a group, with who has entered it."""
+    named = [record.members[group] for record in records.values() if group in record.members]
+    by_rank = {
+        rank: {call.number: call for call in record.calls if call.group == group}
+        for rank, record in records.items()
+    }
+    members = frozenset().union(*named) or {rank for rank, calls in by_rank.items() if calls}
+    by_rank = {rank: calls for rank, calls in by_rank.items() if rank in members}
+    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
+    for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
+        entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
+        absent = by_rank.keys() - entered.keys()
+        kinds = _grouped({rank: call.title for rank, call in entered.items()})
+        alike = len({(call.name, call.what) for call in entered.values()}) == 1
+        if alike and not absent:
+            continue
+        if alike:  # though in different lines, perhaps
+            kinds = [(sorted(entered), kinds[0][1])]
+        said = [f"{ranks_of(ranks)} in {title}" for ranks, title in kinds]
+        for ranks, last in _grouped({r: _last(by_rank[r], number) for r in absent}):
+            said.append(f"{ranks_of(ranks)} not there, {last}")
+        yield entered, f"collective {number} of group {group}: {'; '.join(said)}"
+        return
+
+
+def _last(calls: Mapping[int, Call], before: int) -> str:
+    earlier = [number for number in calls if number < before]
+    if not earlier:
+        return "with no collective before it"
+    return f"last in {max(earlier)}, {calls[max(earlier)].title}"
+
+
+def _grouped(said: Mapping[int, str]) -> list[tuple[list[int], str]]:
+    """Ranks of whom the same is said; the fewest first."""
+    groups: dict[str, list[int]] = {}
+    for rank in sorted(said):
+        groups.setdefault(said[rank], []).append(rank)
+    return sorted(((ranks, words) for words, ranks in groups.items()), key=lambda g: len(g[0]))

@@ -1,0 +1,111 @@
+r"""Stacks of Python in text: those that faulthandler and py-spy write.
+
+faulthandler (Modules/faulthandler.c, Python/traceback.c), the thread that took the signal last:
+
+    Thread 0x00007fdb3ffdc6c0 (most recent call first):
+      File "/home/me/train.py", line 24 in in_a_thread
+
+    Current thread 0x00007fdb40a3fb80 (most recent call first):
+      File "/home/me/train.py", line 38 in <module>
+
+py-spy dump --full-filenames:
+
+    Thread 16307 (idle): "MainThread"
+        wait_for_ever (/home/me/train.py:19)
+        <module> (/home/me/train.py:38)
+"""
+
+from __future__ import annotations
+
+import re
+
+from spawnlaunch.records import NamedTuple
+
+_THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
+_FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?+) in (?P<function>.*)')
+_SPIED_THREAD = re.compile(r"Thread (?:0x)?[0-9A-Fa-f]+ \(.*\)(?:: \"(?P<name>.*)\")?")
+_SPIED_FRAME = re.compile(r"    (?P<function>\S.*) \((?P<file>.*?)(?::(?P<line>\d+))?\)")
+# What faulthandler writes beside them: Python 3.14 has the C stack as well.
+_ELSE = re.compile(r"  (?:<.*>|\.\.\.|Garbage-coll.*|Binary file .*)|Current thread's C stack.*")
+_BEGINNINGS = (b"Current thread", b"Thread 0x", b"  ")
+_OF_A_THREAD = ("_bootstrap", "Thread._bootstrap")  # the outermost frame of all but the main one
+
+MOST_BYTES = 1 << 20  # kept of the stacks of one process
+
+
+class Frame(NamedTuple):
+    """A call that has not returned."""
+
+    function: str
+    file: str
+    line: int  # 0: unknown
+
+
+Stack = tuple[Frame, ...]  # the innermost call first
+
+
+class Sieve:
+    """Takes faulthandler's lines out of what a process writes to its stderr."""
+
+    def __init__(self) -> None:
+        self._taken = bytearray()
+        self._held = b""  # the beginning of a line that may be one of a stack
+
+    @property
+    def text(self) -> str:
+        """The stacks, as far as they have been told."""
+        return self._taken.decode(errors="replace")
+
+    def __call__(self, chunk: bytes) -> bytes:
+        """What is none of a stack's, of a chunk that the process wrote."""
+        lines = (self._held + chunk).splitlines(keepends=True)
+        self._held = b""
+        if lines and not lines[-1].endswith(b"\n") and _may_begin(lines[-1]):
+            self._held = lines.pop()
+        return b"".join(line for line in lines if not self._take(line))
+
+    def rest(self) -> bytes:
+        """The unfinished line that was held back."""
+        rest, self._held = self._held, b""
+        return rest
+
+    def _take(self, line: bytes) -> bool:
+        if line == b"\n":
+            ours = bool(self._taken) and not self._taken.endswith(b"\n\n")
+        else:
+            text = line.decode(errors="replace").rstrip("\n")
+            ours = any(kind.fullmatch(text) for kind in (_THREAD, _FRAME, _ELSE))
+        if ours and len(self._taken) < MOST_BYTES:
+            self._taken += line
+        return ours
+
+
+def _may_begin(line: bytes) -> bool:
+    return any(line.startswith(word) or word.startswith(line) for word in _BEGINNINGS)
+
+
+def main_stack(text: str) -> Stack:
+    """That of the main thread; empty where the text has none."""
+    named: Stack = ()
+    found: list[Stack] = []
+    for name, stack in _threads(text):
+        if name == "MainThread":
+            named = stack
+        found.append(stack)
+    own = (stack for stack in found if stack and stack[-1].function not in _OF_A_THREAD)
+    return named or next(own, ()) or next(filter(None, reversed(found)), ())
+
+
+def _threads(text: str) -> list[tuple[str, Stack]]:
+    """The threads' names, as far as they are told, and stacks."""
+    threads: list[tuple[str, list[Frame]]] = []
+    for line in text.splitlines():
+        spied = _SPIED_THREAD.fullmatch(line)
+        if _THREAD.fullmatch(line) or spied:
+            threads.append(((spied and spied["name"]) or "", []))
+        frame = _FRAME.fullmatch(line) or _SPIED_FRAME.fullmatch(line)
+        if frame and threads:
+            number = frame["line"] or ""
+            at = int(number) if number.isdigit() else 0
+            threads[-1][1].append(Frame(frame["function"], frame["file"], at))
+    return [(name, tuple(stack)) for name, stack in threads]

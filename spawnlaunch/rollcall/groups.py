@@ -1,0 +1,107 @@
+"""The roll call: processes whose main threads have equal stacks are one line, the fewest first.
+
+    rank 2 is in save_checkpoint (checkpoint.py:40)
+    ranks 0-1,3-7 wait in all_reduce (train.py:88)
+    7 processes below ranks 0-6 wait in get (train.py:61)
+
+The place is the innermost line of the user's own code, and the name that of the library's function
+which it has called, if it has.
+"""
+
+from __future__ import annotations
+
+import os
+
+from spawnlaunch import cpuset
+from spawnlaunch.records import NamedTuple
+from spawnlaunch.rollcall.frames import Frame, Stack, main_stack
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+# Directories of what is not the user's own: Python's library, packages, and modules without a file.
+LIBRARIES = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen", "<string>")
+LOOP = "/spawnlaunch/train/"  # the bundled one is the user's program, wherever it is installed
+# Decorators, through which a call goes on its way to the function that was called.
+WRAPPERS = frozenset({
+    "wrapper", "inner", "decorate_context", "_fn", "__call__", "_call_impl", "_wrapped_call_impl",
+})  # fmt: skip
+WAITING = frozenset({
+    "wait", "join", "acquire", "get", "put", "select", "poll", "sleep", "recv", "accept", "read",
+    "readline", "synchronize", "result", "communicate", "pause", "sigwait",
+})  # fmt: skip
+COLLECTIVES = "/torch/distributed/"
+
+
+class Answer(NamedTuple):
+    """What one process has told, or what was told of it."""
+
+    rank: int
+    is_worker: bool  # and no child of one
+    how: str  # "told by itself", "by py-spy", or "as the kernel sees it" and why
+    text: str
+
+    @property
+    def place(self) -> tuple[str, Stack]:
+        """What makes two processes' places equal: the kernel's words, or the stack."""
+        stack = main_stack(self.text)
+        return ("" if stack else kernels_words(self), stack)
+
+
+def kernels_words(answer: Answer) -> str:
+    """Of the first thread, without its number, which no other process has."""
+    first = next(iter(answer.text.splitlines()), "")
+    return f"{first.partition('(')[1]}{first.partition('(')[2]}, {answer.how}"
+
+
+def lines(answers: Iterable[Answer]) -> list[str]:
+    """The roll call, a line for each group."""
+    groups: dict[tuple[bool, str, Stack], list[int]] = {}
+    for one in answers:
+        groups.setdefault((one.is_worker, *one.place), []).append(one.rank)
+    ordered = sorted(groups.items(), key=lambda group: (len(group[1]), min(group[1])))
+    return [
+        f"  {_who(ranks, is_worker)} {_where(words, stack, len(ranks) > 1)}"
+        for (is_worker, words, stack), ranks in ordered
+    ]
+
+
+def _who(ranks: Sequence[int], is_worker: bool) -> str:
+    count, listed = len(ranks), ranks_of(ranks)
+    return listed if is_worker else f"{count} process{'es' * (count > 1)} below {listed}"
+
+
+def ranks_of(ranks: Iterable[int]) -> str:
+    """`rank 2`, `ranks 0-1,3`"""
+    several = set(ranks)
+    return f"rank{'s' * (len(several) > 1)} {cpuset.format(several)}"
+
+
+def _where(words: str, stack: Stack, several: bool) -> str:
+    """In words, which follow the names of one or several processes."""
+    be = "are" if several else "is"
+    if not stack:
+        has = "have" if several else "has"
+        return f"{be} {words}" if words.startswith("(") else f"{has} told the stacks above"
+    own = next((i for i, frame in enumerate(stack) if is_own(frame)), None)
+    if own is None:
+        return _said(stack[0], stack[0], several)
+    called = [frame for frame in stack[:own] if frame.function not in WRAPPERS]
+    return _said(called[-1] if called else stack[own], stack[own], several)
+
+
+def _said(called: Frame, at: Frame, several: bool) -> str:
+    waits = called.function.rpartition(".")[2] in WAITING or COLLECTIVES in called.file
+    do = ("wait" if several else "waits") if waits else ("are" if several else "is")
+    return f"{do} in {called.function} ({place_of(at)})"
+
+
+def place_of(frame: Frame) -> str:
+    """`train.py:88`"""
+    return f"{os.path.basename(frame.file)}:{frame.line or '?'}"
+
+
+def is_own(frame: Frame) -> bool:
+    """Whether it is of the user's program, and not of a library."""
+    return LOOP in frame.file or not any(part in frame.file for part in LIBRARIES)

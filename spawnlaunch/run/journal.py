@@ -1,0 +1,57 @@
+"""What the guard tells the recorder of --record: events, as JSON lines through a pipe.
+
+A recorder that does not read is not waited for. watch/record.py has what each kind is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+
+from spawnlaunch.run import report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Any
+
+    from spawnlaunch.run.model import LaunchResult, Worker, WorkerExit
+
+
+class Journal:
+    """The pipe, and what goes through it."""
+
+    def __init__(self, pipe: int, hostname: str) -> None:
+        self._pipe = pipe
+        self._hostname = hostname
+
+    def tell(self, kind: str, **values: object) -> None:
+        """Tell of an event."""
+        with suppress(OSError):
+            os.write(self._pipe, json.dumps({"kind": kind, **values}).encode() + b"\n")
+
+    def began(self, workers: Sequence[Worker], running: Iterable[Any]) -> None:
+        """The workers of an attempt were started; `running` has those that could be."""
+        restart = int(workers[0].environ["TORCHELASTIC_RESTART_COUNT"])
+        started = {one.worker.rank: one for one in running}
+        pids = {rank: one.pid for rank, one in started.items()}
+        since = {rank: one.since for rank, one in started.items()}
+        self.tell("attempt", restart=restart, pids=pids, since=since)
+
+    def ended(self, one: WorkerExit) -> None:
+        """A rank has ended."""
+        self.tell("ended", **report.as_json(one))
+
+    def end(self, result: LaunchResult) -> None:
+        """The launch has ended; what failed first may have done so on another node."""
+        cause, here = result.cause, [one.rank for one in result.exits]
+        elsewhere = cause and cause.kind == "failure" and cause.number not in here
+        failure = None if elsewhere else result.first_failure
+        self.tell(
+            "end",
+            status=result.status,
+            cause=cause and cause.kind,
+            words=[] if elsewhere else [*report.summary(result, self._hostname)],
+            traceback=report.last_words(failure) if failure else None,
+        )

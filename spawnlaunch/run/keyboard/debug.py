@@ -1,0 +1,39 @@
+"""--debug RANK: one rank has the terminal, as if it were alone, and the others go on."""
+
+from __future__ import annotations
+
+import os
+
+from spawnlaunch import cpuset
+from spawnlaunch.errors import UsageError
+from spawnlaunch.run.say import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spawnlaunch.run.model import Launch, Worker
+
+
+def prepared(launch: Launch, workers: Sequence[Worker]) -> Launch:
+    """The launch without time limits, after saying what holds for it. Raises UsageError."""
+    rank, size = launch.request.debug, launch.resolution.world.world_size
+    if rank is None or rank >= size:
+        raise UsageError(
+            f"--debug {rank}: there is no such rank; type one of {cpuset.format(range(size))}"
+        )
+    if all(worker.rank != rank for worker in workers):
+        return launch  # it is on another node
+    if not os.isatty(0):
+        raise UsageError(
+            f"--debug {rank}: stdin is no terminal, so nobody can type anything; start it in a "
+            "terminal, through ssh with ssh -t"
+        )
+    say([
+        f"--debug: rank {rank} has the terminal, Ctrl-C too; Ctrl-\\ ends the launch, and no time "
+        "limit of the launcher's runs",
+        "--debug: the other ranks wait in a collective for as long as their process group lets "
+        "them (by default 10 minutes with NCCL, 30 with gloo); for longer write "
+        "init_process_group(timeout=timedelta(hours=8))",
+    ])  # fmt: skip
+    return launch._replace(request=launch.request._replace(timeout_s=0.0, hang_timeout_s=0.0))

@@ -1,0 +1,53 @@
+"""What workers have left that ended well, as an upload: it has the grace to end by itself.
+
+after a second      it is named
+after the grace     it is told to end (SIGTERM)
+TOLD_S later        it is killed, as whatever a failed worker leaves is at once
+"""
+
+from __future__ import annotations
+
+import time
+
+from spawnlaunch.run.signals import signal
+from spawnlaunch.run.tree import named, send
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch.run.supervisor import Supervisor
+    from spawnlaunch.run.tree import Tree
+
+SAID_S = 1.0
+TOLD_S = 5.0
+LOOK_S = 0.05  # until the next look
+MOST_NAMED = 5
+
+
+def let_end(supervisor: Supervisor, tree: Tree, grace_s: float) -> None:
+    """Wait for it; what is left then is killed by the caller. A launch that is to end waits not."""
+    if not _goes_on(supervisor, tree, min(SAID_S, grace_s)):
+        return
+    supervisor.output.say([f"all workers have ended well, and left {_names(tree)}, which has "
+                           f"{grace_s:g} s (--grace) to end by itself"])  # fmt: skip
+    if not _goes_on(supervisor, tree, grace_s - SAID_S):
+        return
+    supervisor.output.say([f"{_names(tree)} is told to end: {grace_s:g} s are over"])
+    send(signal.SIGTERM, tree.living())
+    if _goes_on(supervisor, tree, min(TOLD_S, grace_s)):
+        supervisor.output.say([f"killing {_names(tree)}"])
+
+
+def _goes_on(supervisor: Supervisor, tree: Tree, for_s: float) -> bool:
+    """Whether something is left after so long, and nobody wants an end."""
+    deadline = time.monotonic() + for_s
+    while tree.living():
+        if time.monotonic() > deadline:
+            return True
+        if not supervisor.look(LOOK_S):
+            return False
+    return False
+
+
+def _names(tree: Tree) -> str:
+    pids = sorted({process.pid for process in tree.living()})
+    return ", ".join(map(named, pids[:MOST_NAMED])) + ", ..." * (len(pids) > MOST_NAMED)

@@ -1,0 +1,93 @@
+"""What many tasks of a step come to is said once: an error, or an explanation.
+
+It matters where the outputs of all come together: below a daemon of the resource manager. Flags
+that cannot be are the same in every task, and rank 0 speaks of them. Any other error may be one
+node's, so the first task of each node that comes to it says it: it holds a lock that is named after
+the daemon and the error, an abstract socket as those of `world.host`, and who finds it taken is
+silent.
+
+Who is silent waits before it ends. srun --kill-on-bad-exit ends all tasks with the first, and the
+one that speaks may not have come so far. Who waits and is ended so has the status of the error all
+the same: else srun's own were 143, and no batch script could tell a slip, which comes again with
+every attempt, from what another attempt may mend. Where there is no daemon all speak: better a line
+that is repeated than one that is lost.
+"""
+
+from __future__ import annotations
+
+import _socket as socket  # its module socket is slow to import: see ports
+import os
+import time
+from zlib import crc32
+
+from spawnlaunch.errors import WRONG_USE, FlagsError, UsageError
+from spawnlaunch.node.proc import nearest
+from spawnlaunch.run.say import say
+from spawnlaunch.run.signals import signal
+from spawnlaunch.world import managers
+from spawnlaunch.world.managers import STARTERS
+from spawnlaunch.world.model import TASKS, Environ
+
+WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
+NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
+PROGRAMS = "OMPI_NUM_APP_CTX"  # of `mpirun a : b`, how many; pmix_server_register_fns.c
+COMPONENTS = "SLURM_HET_SIZE"  # of `srun a : b` and of heterogeneous jobs
+
+
+def daemon_of_many(environ: Environ) -> int | None:
+    """The daemon above this task, which brings together what all of them write.
+
+    None where nothing has started tasks, for the only task, and in a batch script or a shell.
+    """
+    found = managers.detect(environ)
+    is_alone = bool(found) and (found[0].kind != TASKS or _answer("world_size", environ) == 1)
+    return None if is_alone else nearest(STARTERS)
+
+
+def refuse(error: UsageError, environ: Environ) -> None:
+    """Say the error, or leave it to another task; among several tasks this is the process's end."""
+    daemon = None if os.isatty(2) else daemon_of_many(environ)
+    if daemon is None:
+        _say(error)
+        return
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(WRONG_USE))
+    rank = _answer("rank", environ)
+    if rank is None or not (isinstance(error, FlagsError) and _is_one_program(environ)):
+        _say_for_the_node(error, daemon)
+    elif rank == 0:
+        _say(error)
+        time.sleep(NEIGHBOURS_S)
+    else:
+        time.sleep(WAIT_S)
+    os._exit(WRONG_USE)  # an interpreter that ends has given up its handlers, and dies of SIGTERM
+
+
+def _answer(question: str, environ: Environ) -> int | None:
+    """The rank of this task, or the number of tasks; None where it cannot be read."""
+    try:
+        found = managers.detect(environ)
+        fact = found[0].answer(question, environ) if found else None
+    except UsageError:
+        return None
+    return fact.value if fact else None
+
+
+def _is_one_program(environ: Environ) -> bool:
+    """Whether all tasks have the same command line."""
+    return environ.get(PROGRAMS, "1") == "1" and not environ.get(COMPONENTS)
+
+
+def _say_for_the_node(error: UsageError, daemon: int) -> None:
+    name = f"\0spawnlaunch-error-{daemon}-{crc32(str(error).encode())}"
+    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        lock.bind(name)
+    except OSError:  # another task has said it, or is about to
+        pass
+    else:
+        _say(error)
+    time.sleep(NEIGHBOURS_S)
+
+
+def _say(error: UsageError) -> None:
+    say([f"error: {error}"])

@@ -1,0 +1,116 @@
+"""A live table of the launches of this user on this machine: what every rank does now.
+
+    python -m spawnlaunch.top            until q is typed; r, c, m, ... sort, s shows stacks
+    python -m spawnlaunch.top --once     one look, as text; with --json for programs
+    srun --jobid J --overlap python -m spawnlaunch.top --once     all nodes of a job in one table
+
+Launches are found without having been told, whoever has started them: spawnlaunch with a launcher
+or in task mode, or torchrun.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# With -m the working directory comes first, and a json.py there would be taken for Python's.
+try:
+    if sys.path[0] in ("", os.getcwd()):
+        sys.path.append(sys.path.pop(0))
+except FileNotFoundError:
+    pass  # it has been deleted, and Python has not put it there
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from typing import NoReturn
+
+from spawnlaunch.printing import print_error, print_page
+from spawnlaunch.watch import table
+from spawnlaunch.watch.devices import Meter
+from spawnlaunch.watch.history import Histories
+from spawnlaunch.watch.sample import Sample, Sampler
+
+NAME = "spawnlaunch.top"
+BETWEEN_S = 0.5  # the two looks of --once: what a rank uses is a difference
+WIDTH = 160  # of --once where stdout is no terminal
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """The exit status."""
+    parser = _Parser(
+        prog=f"python -m {NAME}",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--once", action="store_true", help="look once, print, and end")
+    parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
+    parser.add_argument(
+        "--every",
+        type=_seconds,
+        default=1.0,
+        metavar="SECONDS",
+        help="between two looks; default 1",
+    )
+    parser.add_argument(
+        "--sort",
+        choices=[column.name for column in table.COLUMNS],
+        default="rank",
+        metavar="COLUMN",
+        help=f"one of {', '.join(column.name for column in table.COLUMNS)}",
+    )
+    options = parser.parse_args(argv)
+    sampler = Sampler(Meter())
+    if options.once or options.json:
+        return _once(sampler, options.json, options.sort)
+    return _live(sampler, options.every, options.sort)
+
+
+def _once(sampler: Sampler, as_json: bool, sort: str) -> int:
+    histories = Histories()
+    histories.add(sampler.sample())
+    time.sleep(BETWEEN_S)
+    samples = sampler.sample()
+    histories.add(samples)
+    if as_json:
+        return print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
+    return print_page("\n".join(_page(samples, histories, sort)), NAME)
+
+
+def _page(samples: Sequence[Sample], histories: Histories, sort: str) -> list[str]:
+    try:
+        width = os.get_terminal_size(1).columns
+    except OSError:
+        width = WIDTH
+    return table.table(samples, histories.notes(), max(width, 40), sort)
+
+
+def _live(sampler: Sampler, every_s: float, sort: str) -> int:
+    if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
+        print_error("this is no terminal; type --once", NAME)
+        return 2
+    try:
+        from spawnlaunch.watch import screen
+    except ImportError as error:
+        print_error(
+            f"{error.name} is not installed; type pip install 'spawnlaunch[top]', or --once", NAME
+        )
+        return 2
+    return screen.show(sampler, every_s, sort)
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 3600:
+        raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600; type 1")
+    return seconds
+
+
+class _Parser(argparse.ArgumentParser):
+    def print_help(self, _: object = None) -> NoReturn:
+        raise SystemExit(print_page(self.format_help(), NAME))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

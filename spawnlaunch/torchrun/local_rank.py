@@ -1,0 +1,31 @@
+"""Scripts that were written for torch.distributed.launch, and expect --local-rank=N."""
+
+from __future__ import annotations
+
+import re
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from spawnlaunch.request import Request
+
+# add_argument("--local_rank", ...), also as the second of two names; tyro, click and absl apart.
+DECLARED = re.compile(r"""(?:add_argument|option)\([^()]{0,80}?["'](--local[-_]rank)["']""")
+MEANT = ("--local-rank", "--use-env")  # who types one of these knows
+FROM_ENVIRONMENT = "LOCAL_RANK"  # who reads this needs no argument
+
+
+def advice(request: Request, text: str) -> Iterator[str]:
+    """A line for a script of this text, where it declares such an argument and is given none."""
+    found = DECLARED.search(text)
+    words = (*request.program.args, *request.flags)
+    is_meant = any(word.replace("_", "-").startswith(MEANT) for word in words)
+    if not found or is_meant or FROM_ENVIRONMENT in text:
+        return
+    name = found[1]
+    kind = "underscore" if "_" in name else "hyphen"
+    yield (
+        f"warning: {request.program.target} declares {name} and does not read LOCAL_RANK, so all "
+        f"ranks may take the first device; to give it {name}=N, type --local-rank-arg {kind}"
+    )

@@ -1,0 +1,107 @@
+"""What torchrun reads from the environment: PET_* in place of flags, and a few names besides.
+
+    PET_NPROC_PER_NODE=4  PET_STANDALONE=1  TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60
+
+A flag that is typed goes before its variable. The five of Kubeflow's pods are left to whoever looks
+for resource managers, unless there is one that stands closer to us.
+Source: torch/distributed/argparse_util.py, torch/distributed/elastic/agent/server/.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.reading import excerpt, is_number
+from spawnlaunch.torchrun import names
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from typing import Any
+
+    from spawnlaunch.request import Given, Request
+
+PREFIX = "PET_"
+# A pod of Kubeflow's has these four (world/managers/kubeflow.py), and the number of workers.
+POD = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+OF_A_POD = (*POD, "PET_NPROC_PER_NODE")
+# What starts tasks, and is found before Kubeflow (world/managers/__init__.py).
+CLOSER = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
+          "SLURM_STEP_ID", "PALS_RANKID")  # fmt: skip
+NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torchrun either
+SHUTDOWN = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
+FILE_TIMER, HEALTH = "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_HEALTH_CHECK_PORT"
+
+
+def given(environ: Mapping[str, str]) -> Iterator[Given]:
+    """The flags that variables stand for: each with its value, and the variable's name.
+
+    Raises UsageError for one that does not say yes or no where it should.
+    """
+    if value := environ.get(SHUTDOWN):
+        flag = names.flag("--shutdown-timeout")
+        assert flag is not None
+        yield flag, value, SHUTDOWN
+    is_pod = all(environ.get(name) for name in POD)
+    left = OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
+    for long_name in names.TORCHRUN:
+        name = variable(long_name)
+        value = environ.get(name, "")
+        flag = names.flag(long_name)
+        if not value or name in left or long_name in NOT_READ or flag is None:
+            continue
+        if flag.read:
+            yield flag, value, name
+        elif not is_number(value):
+            raise UsageError(f"{name}={excerpt(value)} is neither 1 nor 0; type unset {name}, or "
+                             f"export {name}=1")  # fmt: skip
+        elif int(value):
+            yield flag, None, name
+
+
+def variable(long_name: str) -> str:
+    """What torchrun calls a flag in the environment.
+
+    >>> variable("--nproc-per-node")
+    'PET_NPROC_PER_NODE'
+    """
+    return PREFIX + long_name.strip("-").replace("-", "_").upper()
+
+
+def fields(environ: Mapping[str, str], typed: Iterable[Given]) -> dict[str, Any]:
+    """What else a Request has of these variables, where these flags are typed."""
+    flags = {flag.name for flag, _, _ in typed}
+    return {
+        "sources": {flag.name: name for flag, _, name in given(environ) if flag.name not in flags},
+        "notes": tuple(_notes(environ)),
+        "prefix_template": environ.get(TEMPLATE, ""),
+    }
+
+
+def _notes(environ: Mapping[str, str]) -> Iterator[str]:
+    """What is said of variables that do something under torchrun, and nothing here."""
+    if environ.get(FILE_TIMER) not in (None, "", "0"):
+        yield (
+            f"{FILE_TIMER}: no watchdog reads the workers' timers here; --hang-timeout SECONDS "
+            "shows where workers are that say nothing"
+        )
+    if environ.get(HEALTH):
+        yield f"{HEALTH}: no server for health checks is started here"
+
+
+def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
+    """Arguments of the script with ${local_rank} as torchrun fills it in; other dollars stay.
+
+    torchrun also makes one of two dollars, and so breaks `sh -c 'kill $$'`.
+    """
+    import re
+
+    return tuple(re.sub(r"\$(\{local_rank\}|local_rank\b)", local_rank, arg) for arg in args)
+
+
+def filled(template: str, rank: int, local_rank: int, request: Request) -> str:
+    """The prefix of a worker's lines, by torchrun's template."""
+    from string import Template
+
+    known = {"role_name": request.role, "rank": rank, "local_rank": local_rank}
+    return Template(template).safe_substitute(known)

@@ -1,0 +1,8 @@
+"""What every rank is doing now, and did over its run: for spawnlaunch.top, --record and the report.
+
+    find      which launches there are on this machine, and the processes of their ranks
+    sample    what each rank uses, from /proc by psutil, and of its device from sysfs or NVML
+    notes     what stands out: who is slow, who leaks, whom the others wait for (pure)
+
+Nothing here is imported by a launch that does not ask for it.
+"""

@@ -1,0 +1,103 @@
+"""--record: the process that takes samples, started by the launcher, and the pipe to it.
+
+What the launch is goes through the pipe first, then what the guard tells. The pipe's end is the end
+of the record: nobody has to stop the recorder, whatever becomes of launcher and guard.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any, NamedTuple
+
+from spawnlaunch.errors import UsageError
+from spawnlaunch.reading import absolute
+from spawnlaunch.run.model import Launch
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CODE = "import sys; sys.path[0] = {!r}; from spawnlaunch.watch import record; record.main({!r})"
+
+
+@contextmanager
+def recorded(
+    launch: Launch, argv: Sequence[str], told: Mapping[str, Any], blocked: Iterable[int]
+) -> Iterator[int]:
+    """A record of the launch, which --explain=json tells `told` of; gives a pipe for its events.
+
+    Raises UsageError where it cannot be written.
+    """
+    recorder = start(launch.request.record or ".", launch.resolution.world.node_rank, blocked)
+    command = [sys.executable, "-m", "spawnlaunch", *argv]
+    begins = {"kind": "start", "launch": launch.mark, "host": launch.hostname}
+    try:
+        recorder.tell({**begins, "command": command, "explain": told})
+        yield recorder.pipe
+    finally:
+        recorder.end()
+
+
+class Recorder(NamedTuple):
+    """The process, and what it is told through."""
+
+    pid: int
+    pipe: int
+
+    def tell(self, start: Mapping[str, Any]) -> None:
+        """What the launch is; from then on nobody waits for the recorder."""
+        import json
+
+        data = memoryview(json.dumps(start).encode() + b"\n")
+        with suppress(OSError):  # it has ended, and has said why
+            while data:
+                data = data[os.write(self.pipe, data) :]
+        os.set_blocking(self.pipe, False)
+
+    def end(self) -> None:
+        """Close the pipe, and wait until the record is written."""
+        os.close(self.pipe)
+        with suppress(ChildProcessError):  # it had ended, and was reaped with others
+            os.waitpid(self.pid, 0)
+
+
+def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Recorder:
+    """Start it; `blocked` is the signals that it is started with blocked. Raises UsageError.
+
+    Its file bears the number of the node, or the host's name where the launchers have not met yet.
+    It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
+    """
+    name = f"node-{os.uname().nodename}" if node_rank is None else f"node{node_rank}"
+    path = os.path.join(absolute(directory, "--record"), f"{name}.jsonl")
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "a", encoding="utf-8"):
+            pass
+        return _spawned(path, blocked)
+    except OSError as error:
+        raise UsageError(
+            f"--record {directory}: cannot write {path}: {error.strerror}; name a directory that "
+            "can be written"
+        ) from None
+
+
+def _spawned(path: str, blocked: Iterable[int]) -> Recorder:
+    inlet, outlet = os.pipe()
+    try:
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", CODE.format(ROOT, path)],
+            os.environ,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, inlet, 0),
+                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+            ],
+            setpgroup=0,
+            setsigmask=blocked,
+        )
+    except OSError:
+        os.close(outlet)
+        raise
+    finally:
+        os.close(inlet)
+    return Recorder(pid, outlet)

@@ -1,0 +1,140 @@
+"""What a rank's device does: from sysfs for AMD and Intel, from NVML for NVIDIA.
+
+NVML is asked through nvidia-ml-py (the extra `nvidia`); without it the device is named, and its
+figures are not known. Files of sysfs, below the device's directory in /sys/bus/pci/devices:
+
+    gpu_busy_percent                       amdgpu: use, in percent
+    mem_info_vram_used, mem_info_vram_total  amdgpu: bytes
+    hwmon/hwmon*/temp1_input               amdgpu, i915, xe: thousandths of a degree
+    hwmon/hwmon*/freq1_input               amdgpu: hertz
+    drm/card*/gt_act_freq_mhz              i915;  tile0/gt0/freq0/act_freq  xe: MHz
+
+Sources: the kernel's Documentation/gpu/amdgpu/thermal.rst and driver-misc.rst, and Documentation/
+ABI/testing/sysfs-driver-intel-i915-hwmon and -xe; nvmlDeviceGetUtilizationRates and its neighbours
+in NVIDIA's NVML reference. Intel's drivers tell use and memory per client only: not known here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from glob import glob
+from typing import Any, NamedTuple
+
+from spawnlaunch import node as nodes
+from spawnlaunch.node import Node, pci, sysfs
+from spawnlaunch.node.visible import visible
+from spawnlaunch.watch.find import Rank
+
+
+class Device(NamedTuple):
+    """A device at a moment. None: not known."""
+
+    number: int  # among all devices of the node, in the order of their addresses
+    address: str
+    vendor: str
+    use: float | None = None  # percent of the time
+    memory: int | None = None  # bytes in use, by anybody
+    memory_total: int | None = None
+    temperature: float | None = None  # degrees Celsius
+    clock: float | None = None  # MHz
+
+
+class Meter:
+    """Looks at a device once per sample, however many ranks share it; `root` is of a snapshot."""
+
+    def __init__(self, node: Node | None = None, root: str = "") -> None:
+        self._node = nodes.read(shown=False) if node is None else node
+        self._root = root.rstrip("/")
+        self._nvml = _nvml() if any(d.vendor == "nvidia" for d in self._node.devices) else None
+        self._seen: dict[int, Device] = {}
+        self._of: dict[tuple[int, int], int | None] = {}  # the device's number, by process
+
+    def begin(self) -> None:
+        """A new sample: nothing is known yet."""
+        self._seen.clear()
+
+    def of(self, rank: Rank) -> Device | None:
+        """The device of a rank; None where it has none, or nobody can tell which."""
+        if not self._node.devices:
+            return None
+        key = (rank.pid, rank.start)
+        if key not in self._of:
+            self._of[key] = number_of(self._node, rank.local_rank, rank.environ)
+        number = self._of[key]
+        if number is None:
+            return None
+        if number not in self._seen:
+            self._seen[number] = self._look(self._node.devices[number])
+        return self._seen[number]
+
+    def _look(self, device: nodes.Device) -> Device:
+        known = Device(device.number, device.address, device.vendor)
+        if device.vendor == "nvidia":
+            return known._replace(**self._nvml.figures(device)) if self._nvml else known
+        return known._replace(**of_sysfs(f"{self._root}{pci.DEVICES}/{device.address}"))
+
+
+def number_of(node: Node, local_rank: int, environ: Mapping[str, str]) -> int | None:
+    """The device that a script takes by its local rank, of those that its environment shows."""
+    seen = visible(node, environ).devices
+    return seen[local_rank % len(seen)] if seen else None
+
+
+def of_sysfs(directory: str) -> dict[str, Any]:
+    """The figures of a device whose driver tells them in files."""
+    temperature = _first(f"{directory}/hwmon/hwmon*/temp1_input")
+    hertz = _first(f"{directory}/hwmon/hwmon*/freq1_input")
+    mhz = _first(f"{directory}/drm/card*/gt_act_freq_mhz", f"{directory}/tile0/gt0/freq0/act_freq")
+    return {
+        "use": sysfs.number(f"{directory}/gpu_busy_percent"),
+        "memory": sysfs.number(f"{directory}/mem_info_vram_used"),
+        "memory_total": sysfs.number(f"{directory}/mem_info_vram_total"),
+        "temperature": None if temperature is None else temperature / 1000,
+        "clock": mhz if hertz is None else hertz / 1e6,
+    }
+
+
+def _first(*patterns: str) -> int | None:
+    for pattern in patterns:
+        for path in sorted(glob(pattern)):
+            if (number := sysfs.number(path)) is not None:
+                return number
+    return None
+
+
+class _Nvml:
+    """NVIDIA's library, which any figure of any device may be refused by."""
+
+    def __init__(self, library: Any) -> None:
+        self._library = library
+        library.nvmlInit()
+
+    def figures(self, device: nodes.Device) -> dict[str, Any]:
+        """What it tells of a device, found by its address."""
+        it, told = self._library, {}
+        try:
+            handle = it.nvmlDeviceGetHandleByPciBusId(device.address.encode())
+        except it.NVMLError:
+            return {}
+        with suppress(it.NVMLError):
+            told["use"] = float(it.nvmlDeviceGetUtilizationRates(handle).gpu)
+        with suppress(it.NVMLError):
+            memory = it.nvmlDeviceGetMemoryInfo(handle, it.nvmlMemory_v2)  # as nvidia-smi
+            told["memory"], told["memory_total"] = int(memory.used), int(memory.total)
+        with suppress(it.NVMLError):
+            told["temperature"] = float(
+                it.nvmlDeviceGetTemperature(handle, it.NVML_TEMPERATURE_GPU)
+            )
+        with suppress(it.NVMLError):
+            told["clock"] = float(it.nvmlDeviceGetClockInfo(handle, it.NVML_CLOCK_SM))
+        return told
+
+
+def _nvml() -> _Nvml | None:
+    try:
+        import pynvml
+
+        return _Nvml(pynvml)
+    except Exception:  # not installed, or no driver, or one that does not fit
+        return None

@@ -1,0 +1,121 @@
+"""Which launches there are on this machine, of this user, found without having been told.
+
+A rank is a process whose environment has RANK, LOCAL_RANK and WORLD_SIZE, and whose parent is not
+of the same rank: what a worker starts inherits its environment. So it does not matter who started
+it: spawnlaunch with a launcher or in task mode, torchrun, or srun with variables of one's own.
+
+Ranks belong to the same launch by the mark that spawnlaunch gives them; else by run id, address and
+port. A worker that was forked from the image of --preload shows the environment of the image
+(proc(5)), and is not found here.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from spawnlaunch.node import proc
+from spawnlaunch.node.proc import Process
+from spawnlaunch.reading import is_number
+from spawnlaunch.run.environment import MARK
+
+CONTRACT = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
+YOUNG_S = 60  # a process may call exec, as a worker does, and have another environment then
+NAMED = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
+
+
+class Rank(NamedTuple):
+    """The process of a rank, and what it started."""
+
+    launch: str  # which launch it is of: the same for all its ranks
+    rank: int
+    local_rank: int
+    world_size: int
+    pid: int
+    start: int  # clock ticks since boot: with the pid, this process and no other
+    parent: int
+    below: tuple[int, ...]  # pids of what it started, as DataLoader workers
+    environ: Mapping[str, str]
+
+
+class Finder:
+    """Looks for ranks again and again; an environment is read once, when a process is new."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int], Mapping[str, str] | None] = {}
+
+    def ranks(self) -> list[Rank]:
+        """All ranks of this user on this machine, those of a launch together and in their order."""
+        living = {each.pid: each for each in proc.everything() if not each.dead}
+        keys = {(each.pid, each.start) for each in living.values()}
+        self._known = {key: known for key, known in self._known.items() if key in keys}
+        young = _ticks_since_boot() - YOUNG_S * os.sysconf("SC_CLK_TCK")
+        for pid, start in keys:
+            if (pid, start) not in self._known or (start > young and not self._known[pid, start]):
+                self._known[pid, start] = _environ(pid)
+        found = {pid: environ for (pid, _), environ in self._known.items() if environ}
+        children: dict[int, list[int]] = {}
+        for each in living.values():
+            children.setdefault(each.parent, []).append(each.pid)
+        ranks = [
+            _rank(process, found[pid], tuple(_below(pid, children)))
+            for pid, process in living.items()
+            if pid in found and not _is_same_rank(found[pid], found.get(process.parent))
+        ]
+        # Of what an ended worker has left, each is of the same rank as the worker after it.
+        first = {(one.launch, one.rank): one for one in sorted(ranks, key=lambda r: -r.start)}
+        return sorted(first.values(), key=lambda rank: (rank.launch, rank.rank))
+
+
+def _ticks_since_boot() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+
+
+def _environ(pid: int) -> Mapping[str, str] | None:
+    """What a process was started with, if it is a rank's; None: it is none, or not ours to see."""
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
+            return None
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            entries = file.read().decode(errors="replace").split("\0")
+    except OSError:
+        return None
+    environ = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    return environ if all(is_number(environ.get(name, "")) for name in CONTRACT) else None
+
+
+def _is_same_rank(environ: Mapping[str, str], parent: Mapping[str, str] | None) -> bool:
+    return parent is not None and _identity(environ) == _identity(parent)
+
+
+def _identity(environ: Mapping[str, str]) -> tuple[str, str]:
+    return launch_of(environ), environ["RANK"]
+
+
+def launch_of(environ: Mapping[str, str]) -> str:
+    """Which launch a rank is of, by its environment: the same text in all its ranks here."""
+    mark = environ.get(MARK, "").rpartition(".")[0]
+    return mark or " ".join(filter(None, (environ.get(name) for name in NAMED))) or "unnamed"
+
+
+def _rank(process: Process, environ: Mapping[str, str], below: tuple[int, ...]) -> Rank:
+    rank, local_rank, world_size = (int(environ[name]) for name in CONTRACT)
+    return Rank(
+        launch=launch_of(environ),
+        rank=rank,
+        local_rank=local_rank,
+        world_size=world_size,
+        pid=process.pid,
+        start=process.start,
+        parent=process.parent,
+        below=below,
+        environ=environ,
+    )
+
+
+def _below(pid: int, children: Mapping[int, Iterable[int]]) -> Iterable[int]:
+    for child in children.get(pid, ()):
+        yield child
+        yield from _below(child, children)

@@ -1,0 +1,33 @@
+"""The samples of some minutes, and what stands out in them."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from spawnlaunch.watch.notes import Note, notes
+from spawnlaunch.watch.sample import Sample, by_launch
+
+KEPT = 240  # samples of each rank
+
+
+class Histories:
+    """Of all launches that live."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[int, deque[Sample]]] = {}
+
+    def add(self, samples: Sequence[Sample]) -> None:
+        """Another look; what is not in it has ended."""
+        before, self._of = self._of, {}
+        for launch, ranks in by_launch(samples).items():
+            old = before.get(launch, {})
+            self._of[launch] = {one.rank: old.get(one.rank, deque(maxlen=KEPT)) for one in ranks}
+            for one in ranks:
+                self._of[launch][one.rank].append(one)
+
+    def notes(self) -> dict[str, list[Note]]:
+        """What stands out, by launch."""
+        now = time.monotonic()
+        return {launch: notes(history, now) for launch, history in self._of.items()}

@@ -1,0 +1,153 @@
+"""What stands out among the ranks of a launch: pure functions of their samples.
+
+    stuck      no rank has made a step for long; this one is not waiting for the others
+    slow       its own part of a step (data and computing) takes longer than the others'
+    grows      its memory has grown steadily, and more than that of the others
+    elsewhere  a thread of it ran on CPUs outside its mask
+    uneven     it uses far more, or less, CPU time than the others (where no steps are told)
+    device     its device is far less used than the others', or slower by its clock
+
+Whoever waits in a collective is held up by another, so it is not named: the loop tells its phase.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from statistics import median
+from typing import NamedTuple
+
+from spawnlaunch.watch.sample import Sample
+
+STUCK_S = 10.0  # without a step, and ten times as long as a step takes
+STUCK_STEPS = 10
+SLOW = 1.25  # times the median of the ranks
+GROWN_BYTES = 64 << 20
+GROWN_SHARE = 0.2  # of what it was
+GROWN_TIMES = 3.0  # as much as the median of the others
+RISING = 0.6  # share of the looks at which there was more than at the one before
+UNEVEN = 2.0
+UNEVEN_CORES = 0.3
+LOOKS = 6  # before anything is said of what changes with time
+
+History = Mapping[int, Sequence[Sample]]  # by rank, the oldest first
+
+
+class Note(NamedTuple):
+    """Something to be looked at."""
+
+    rank: int
+    kind: str
+    words: str
+
+
+def notes(history: History, now: float) -> list[Note]:
+    """What stands out; `now` is of the monotonic clock, for the age of steps."""
+    last = {rank: samples[-1] for rank, samples in history.items() if samples}
+    found = [*_stuck(last, now)]
+    found += _slow(last) or _uneven(history)
+    found += [*_grows(history), *_elsewhere(last), *_device(last)]
+    return found
+
+
+def _stuck(last: Mapping[int, Sample], now: float) -> Iterable[Note]:
+    told = {rank: one.progress for rank, one in last.items() if one.progress}
+    ages = [now - each.at for each in told.values() if each.at is not None]
+    if not ages or len(ages) < len(told):
+        return
+    steps = [(each.data_s or 0) + (each.compute_s or 0) + (each.wait_s or 0)
+             for each in told.values()]  # fmt: skip
+    age = min(ages)
+    if age < max(STUCK_S, STUCK_STEPS * max(steps)):
+        return
+    others = {rank for rank, each in told.items() if each.phase == "wait"}
+    for rank in sorted(set(told) - others):
+        if others or len(told) == 1:
+            phase = told[rank].phase or "between steps"
+            waiting = " while the others wait for it" if others else ""
+            yield Note(rank, "stuck", f"no step for {age:.0f} s: in {phase}{waiting}")
+
+
+def _slow(last: Mapping[int, Sample]) -> list[Note]:
+    own = {
+        rank: (one.progress.data_s or 0.0) + one.progress.compute_s
+        for rank, one in last.items()
+        if one.progress and one.progress.compute_s is not None
+    }
+    if len(own) < 2:
+        return []
+    return [
+        Note(rank, "slow", f"a step takes it {seconds * 1e3:.0f} ms, {ratio:.1f} times the median")
+        for rank, seconds in sorted(own.items())
+        if (ratio := seconds / max(median(own.values()), 1e-9)) > SLOW
+    ]
+
+
+def _uneven(history: History) -> list[Note]:
+    used = {rank: _cores_used(samples) for rank, samples in history.items()}
+    known = {rank: cores for rank, cores in used.items() if cores is not None}
+    if len(known) < 2:
+        return []
+    found = []
+    for rank, cores in sorted(known.items()):
+        usual = median(other for each, other in known.items() if each != rank)
+        if abs(cores - usual) < UNEVEN_CORES:
+            continue
+        if cores > UNEVEN * usual or usual > UNEVEN * cores:
+            found.append(
+                Note(rank, "uneven", f"uses {cores:.1f} cores, and the others {usual:.1f}")
+            )
+    return found
+
+
+def _cores_used(samples: Sequence[Sample]) -> float | None:
+    """The mean over the samples of this process."""
+    mine = [one for one in samples if one.pid == samples[-1].pid]
+    if len(mine) < LOOKS:
+        return None
+    passed_s = mine[-1].time - mine[0].time
+    return (mine[-1].cpu_seconds - mine[0].cpu_seconds) / passed_s if passed_s > 0 else None
+
+
+def _grows(history: History) -> Iterable[Note]:
+    grown = {rank: _growth(samples) for rank, samples in history.items()}
+    for rank, (more, before, seconds, steadily) in sorted(grown.items()):
+        others = [other for each, (other, *_) in grown.items() if each != rank]
+        usual = max(0, median(others)) if others else 0
+        if steadily and more > max(GROWN_BYTES, GROWN_SHARE * before, GROWN_TIMES * usual):
+            words = f"memory grew by {more >> 20} MiB in {seconds:.0f} s"
+            yield Note(
+                rank, "grows", words + (f", the others' by {int(usual) >> 20}" * bool(others))
+            )
+
+
+def _growth(samples: Sequence[Sample]) -> tuple[int, int, float, bool]:
+    """Bytes more in the later samples, what there was before, seconds, and if it rose steadily.
+
+    A process takes much at its start, and at once.
+    """
+    mine = [one for one in samples if one.pid == samples[-1].pid]
+    later = mine[len(mine) // 3 :]
+    if len(later) < LOOKS:
+        return 0, 0, 0.0, False
+    sizes = [one.memory + one.memory_below for one in later]
+    rises = sum(b > a for a, b in pairwise(sizes))
+    more, seconds = sizes[-1] - sizes[0], later[-1].time - later[0].time
+    return more, sizes[0], seconds, rises >= RISING * (len(sizes) - 1)
+
+
+def _elsewhere(last: Mapping[int, Sample]) -> Iterable[Note]:
+    for rank, one in sorted(last.items()):
+        if one.elsewhere:
+            yield Note(rank, "elsewhere", f"ran on CPUs {one.elsewhere}, bound to {one.cpus}")
+
+
+def _device(last: Mapping[int, Sample]) -> Iterable[Note]:
+    clocks = {rank: one.device.clock for rank, one in last.items() if one.device}
+    known = {rank: clock for rank, clock in clocks.items() if clock}
+    usual = median(known.values()) if len(known) > 1 else 0
+    for rank, clock in sorted(known.items()):
+        if clock * SLOW < usual:
+            yield Note(
+                rank, "device", f"its device runs at {clock:.0f} MHz, the others' {usual:.0f}"
+            )

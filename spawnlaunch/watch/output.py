@@ -1,0 +1,93 @@
+"""When a rank wrote something last, seen from outside.
+
+A guard tells it of the streams that come through its pipes (`publish` in run/output.py). Of others
+the time of change is looked at of what the rank's stdout and stderr are: a file's, a terminal's,
+and, where the kernel keeps it, a pipe's as well. Where several ranks have the same one, as the
+terminal of torchrun, it is nobody's own, and the same for all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from stat import S_ISCHR, S_ISFIFO, S_ISREG
+
+from spawnlaunch.run.output import SLOT_BYTES, TOLD
+from spawnlaunch.watch.find import Rank
+
+NAME = f"/memfd:{TOLD} (deleted)"  # of a guard, as readlink(2) has it
+
+
+class Ears:
+    """What guards tell, and whether pipes of this kernel have times."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, str | None] = {}  # of guards by pid
+        self._pipes_tell = _pipes_tell()
+
+    def listen(self, ranks: Iterable[Rank]) -> None:
+        """These ranks are there."""
+        guards = {rank.parent for rank in ranks}
+        told = {pid: self._told.get(pid) or _memory_of(pid) for pid in guards}
+        self._told = told
+
+    def said_at(self, rank: Rank) -> float | None:
+        """When it wrote last: monotonic clock, seconds; None where nobody can tell."""
+        path = self._told.get(rank.parent)
+        last = _said(path, rank.pid) if path else None
+        if last is not None:
+            return last
+        times = [self._changed(f"/proc/{rank.pid}/fd/{fd}") for fd in (1, 2)]
+        known = [each for each in times if each is not None]
+        return time.monotonic() - max(0.0, time.time() - max(known)) if known else None
+
+    def _changed(self, path: str) -> float | None:
+        """Seconds since 1970."""
+        try:
+            found = os.stat(path)
+        except OSError:
+            return None
+        mode = found.st_mode
+        is_terminal = S_ISCHR(mode) and os.major(found.st_rdev) in range(136, 144)  # pts(4)
+        if S_ISREG(mode) or is_terminal or (S_ISFIFO(mode) and self._pipes_tell):
+            return found.st_mtime
+        return None
+
+
+def _pipes_tell() -> bool:
+    """Whether a pipe changes its time when it is written to: some kernels save that effort."""
+    inlet, outlet = os.pipe()
+    try:
+        before = os.fstat(outlet).st_mtime_ns
+        time.sleep(0.02)  # a tick of the kernel's clock and more
+        os.write(outlet, b".")
+        return os.fstat(outlet).st_mtime_ns != before
+    finally:
+        os.close(inlet)
+        os.close(outlet)
+
+
+def _memory_of(guard: int) -> str | None:
+    directory = f"/proc/{guard}/fd"
+    try:
+        for name in os.listdir(directory):
+            if os.readlink(f"{directory}/{name}") == NAME:
+                return f"{directory}/{name}"
+    except OSError:
+        pass
+    return None
+
+
+def _said(path: str, pid: int) -> float | None:
+    """When a worker said something last, by its guard: monotonic clock, seconds."""
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError:
+        return None
+    for at in range(0, len(content), SLOT_BYTES):
+        words = content[at : at + SLOT_BYTES].split()
+        if len(words) == 3 and words[0] == str(pid).encode():
+            return float(words[1])
+    return None

@@ -1,0 +1,76 @@
+"""How far a rank of the bundled loop is, as it tells itself: train/progress.py writes it.
+
+The file is a memfd (memfd_create(2)) of the rank's, found by its name among its descriptors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple
+
+NAME = "/memfd:spawnlaunch-progress (deleted)"  # as readlink(2) of /proc/PID/fd/N has it
+PHASES = {"d": "data", "c": "compute", "w": "wait", "v": "validate", "s": "save"}
+MOST_BYTES = 4096
+LOOKS, RARELY = 30, 8  # without finding one; then it may be another program: each 8th time
+
+
+class Progress(NamedTuple):
+    """What the rank told last. Seconds are per step, means since the last line of its log."""
+
+    phase: str  # data, compute, wait, validate, save, or "" between them
+    step: int
+    steps: int | None
+    at: float | None  # the end of that step, monotonic clock, seconds
+    first_collective: float | None  # the end of the first one, seconds since 1970
+    loss: float | None
+    rate: float | None  # samples per second, of all ranks
+    data_s: float | None
+    compute_s: float | None
+    wait_s: float | None
+
+
+class Reader:
+    """Reads one rank's."""
+
+    def __init__(self, pid: int) -> None:
+        self._directory = f"/proc/{pid}/fd"
+        self._path: str | None = None
+        self._looks = 0
+        self._last: Progress | None = None
+
+    def read(self) -> Progress | None:
+        """What it told last; None where it tells nothing."""
+        if self._path is None:
+            self._looks += 1
+            if self._looks < LOOKS or self._looks % RARELY == 0:
+                self._path = self._found()
+            if self._path is None:
+                return None
+        try:
+            with open(self._path, "rb") as file:
+                text = file.read(MOST_BYTES).decode(errors="replace")
+            self._last = _parsed(text) or self._last  # else it was being written
+        except OSError:
+            self._path = None
+        return self._last
+
+    def _found(self) -> str | None:
+        try:
+            for name in os.listdir(self._directory):
+                if os.readlink(f"{self._directory}/{name}") == NAME:
+                    return f"{self._directory}/{name}"
+        except OSError:  # it has ended, or is not ours to look into
+            pass
+        return None
+
+
+def _parsed(text: str) -> Progress | None:
+    """A letter for the phase, then JSON, then blanks."""
+    try:
+        told: dict[str, Any] = json.loads(text[1:].rstrip("\0 "))
+        fields: dict[str, Any] = {name: told.get(name) for name in Progress._fields[1:]}
+        fields["step"] = fields["step"] or 0
+        return Progress(phase=PHASES.get(text[:1], ""), **fields)
+    except (ValueError, TypeError):
+        return None

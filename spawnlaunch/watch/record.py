@@ -1,0 +1,149 @@
+"""The process behind --record: samples and events of one launch on this node, as JSON lines.
+
+A file `nodeN.jsonl` for each node, one object a line, appended; a launch begins with "start", so
+that a job that was started again goes on in the same file. `kind` tells what it is, `time` is
+seconds since 1970:
+
+    start     "launch": the mark of the run, "host", "command", and "explain": all that
+              --explain=json prints of the launch: world, sources, node, workers
+    attempt   workers were started: "restart" from 0, "pids" by rank, and "since" when (monotonic
+              clock, seconds)
+    output    the first line of "rank" was seen
+    collective  the bundled loop says that the first one of "rank" is over; "at" is when
+    sample    "ranks", and for each figure a list in their order: cpu (cores used), memory, peak,
+              memory_below, threads, processes, reads, writes, quiet_s, device_use, device_memory,
+              device_temperature, device_clock, phase, step, loss, rate, data_s, compute_s, wait_s;
+              see sample.py, devices.py and progress.py; null is not known, a figure that no rank
+              has is left out
+    note      what stands out for the first time: "rank", "note" (notes.py has the kinds), "words"
+    said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
+    ended     a rank: what --result has of it
+    restart   "words"
+    end       "status", "cause", "words" of the report, and "traceback" of the first failure
+
+Samples are taken twice a second at first, and ever more rarely: every hundredth of what has passed,
+at most every ten seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import sys
+import time
+from contextlib import suppress
+from typing import Any, TextIO
+
+from spawnlaunch.watch.devices import Meter
+from spawnlaunch.watch.history import Histories
+from spawnlaunch.watch.sample import Sample, Sampler
+
+SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.01
+OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",
+             "quiet_s")  # fmt: skip
+OF_A_DEVICE = ("use", "memory", "temperature", "clock")
+OF_THE_LOOP = ("phase", "step", "loss", "rate", "data_s", "compute_s", "wait_s")
+NICE = 10  # beside workers that want the processors
+
+
+def main(path: str) -> None:
+    """Record what comes through stdin, and samples, until stdin ends."""
+    with suppress(OSError):
+        os.nice(NICE)
+    try:
+        with open(path, "a", encoding="utf-8") as file:
+            _Recording(file).run()
+    except OSError as error:
+        print(f"spawnlaunch: cannot write {path}: {error.strerror}; the record ends here",
+              file=sys.stderr)  # fmt: skip
+
+
+class _Recording:
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+        self._rest = b""
+        self._mark: str | None = None
+        self._began = self._due = time.monotonic()
+        self._since: dict[str, float] = {}  # by rank, when a worker was started
+        self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
+        self._sampler = Sampler(Meter(), lambda rank: rank.launch == self._mark)
+        self._histories = Histories()
+
+    def run(self) -> None:
+        """Until the pipe ends."""
+        while True:
+            left_s = max(0.0, self._due - time.monotonic())
+            if select.select([0], [], [], left_s if self._mark else None)[0]:
+                data = os.read(0, 1 << 16)
+                if not data:
+                    return
+                *lines, self._rest = (self._rest + data).split(b"\n")
+                for line in lines:
+                    self._told(json.loads(line))
+            if self._mark and time.monotonic() >= self._due:
+                self._sample()
+
+    def _told(self, event: dict[str, Any]) -> None:
+        if event["kind"] == "start":
+            self._mark = event["launch"]
+        if event["kind"] == "attempt":
+            self._since = event["since"]
+            self._seen.clear()
+            self._due = time.monotonic() + SHORTEST_S
+        self._write({"time": round(time.time(), 3), **event})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        self._file.write(json.dumps(line) + "\n")
+        self._file.flush()
+
+    def _sample(self) -> None:
+        now = time.monotonic()
+        samples = self._sampler.sample()
+        self._due = now + min(LONGEST_S, max(SHORTEST_S, SHARE * (now - self._began)))
+        if not samples:
+            return
+        self._histories.add(samples)
+        for one in samples:
+            self._first(one)
+        self._write(columns(samples))
+        for note in self._histories.notes().get(self._mark or "", ()):
+            self._once("note", note.rank, note=note.kind, words=note.words)
+
+    def _first(self, one: Sample) -> None:
+        since = self._since.get(str(one.rank))
+        if one.said_at is not None and since is not None and one.said_at > since:
+            self._once("output", one.rank)
+        if one.progress and one.progress.first_collective:
+            self._once("collective", one.rank, at=round(one.progress.first_collective, 3))
+
+    def _once(self, kind: str, rank: int, **values: Any) -> None:
+        key = (kind, rank, values.get("note", ""))
+        if key not in self._seen:
+            self._seen.add(key)
+            self._write({"kind": kind, "time": round(time.time(), 3), "rank": rank, **values})
+
+
+def columns(samples: list[Sample]) -> dict[str, Any]:
+    """A sample of all ranks as one line: a list for each figure."""
+    figures: dict[str, list[Any]] = {
+        name: [getattr(s, name) for s in samples] for name in OF_A_RANK
+    }
+    for name in OF_A_DEVICE:
+        figures[f"device_{name}"] = [s.device and getattr(s.device, name) for s in samples]
+    for name in OF_THE_LOOP:
+        figures[name] = [s.progress and getattr(s.progress, name) for s in samples]
+    return {
+        "kind": "sample",
+        "time": round(samples[0].time, 3),
+        "ranks": [one.rank for one in samples],
+        **{
+            name: [_short(value) for value in values]
+            for name, values in figures.items()
+            if any(value is not None for value in values)
+        },
+    }
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value

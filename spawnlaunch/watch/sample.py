@@ -1,0 +1,252 @@
+"""What each rank uses: one look at all of them, and the difference to the look before.
+
+Figures of a rank are of its process, but for these, which are of all that it has started as well
+(DataLoader workers): CPU time, processes, bytes read and written. Those that have ended and been
+waited for are in the figures of who waited (getrusage(2), RUSAGE_CHILDREN; proc(5), /proc/pid/io).
+
+    cpu          CPU seconds per second since the look before: 1.5 is one and a half cores
+    elsewhere    CPUs outside the rank's mask on which one of its threads ran last
+    memory       resident set, bytes; `peak` is the most so far (VmHWM)
+    reads        bytes per second that came from read(2) and its like, page cache included
+    quiet_s      seconds since anything was written to stdout or stderr; None where no one can tell
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import psutil
+
+from spawnlaunch import cpuset
+from spawnlaunch.node import proc
+from spawnlaunch.watch.devices import Device, Meter
+from spawnlaunch.watch.find import Finder, Rank
+from spawnlaunch.watch.output import Ears
+from spawnlaunch.watch.progress import Progress, Reader
+
+_PEAK, _THREADS = re.compile(rb"\nVmHWM:\s+(\d+) kB"), re.compile(rb"\nThreads:\s+(\d+)")
+FIND_S = 2.0  # between two searches for ranks
+THREADS_AT_ONCE = 2  # of a rank, which has dozens: all have been looked at after some samples
+
+
+class Sample(NamedTuple):
+    """A rank at a moment. None: not known (yet)."""
+
+    time: float  # seconds since 1970
+    host: str
+    launch: str
+    rank: int
+    local_rank: int
+    world_size: int
+    pid: int
+    command: str
+    state: str  # as psutil has it: running, sleeping, disk-sleep, stopped, zombie
+    cpu: float | None
+    cpu_seconds: float  # in all
+    cpus: str  # the mask of its first thread, as a list
+    elsewhere: str
+    memory: int
+    peak: int | None
+    memory_below: int  # resident sets of what it started, added up: shared pages count each time
+    threads: int
+    processes: int  # that it has started and that live
+    reads: float | None
+    writes: float | None
+    quiet_s: float | None
+    said_at: float | None  # the same as a time: monotonic clock, seconds
+    device: Device | None
+    progress: Progress | None
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            **self._asdict(),
+            "device": self.device and self.device._asdict(),
+            "progress": self.progress and self.progress._asdict(),
+        }
+
+
+class _Totals(NamedTuple):
+    cpu_s: float
+    read: int
+    written: int
+
+
+class _Watched:
+    """One rank, with what has to be kept between two looks at it."""
+
+    def __init__(self, rank: Rank) -> None:
+        self.rank = rank
+        self.process = psutil.Process(rank.pid)
+        self.command = _command(self.process)
+        self.progress = Reader(rank.pid)
+        self.before: tuple[float, _Totals] | None = None
+        self.threads: list[str] = []  # of the round of looks that is under way
+        self.outside: set[int] = set()
+        self.elsewhere: frozenset[int] = frozenset()
+
+
+class Sampler:
+    """Looks at the ranks of this user on this machine, or at those of them that are `ours`."""
+
+    def __init__(self, meter: Meter, ours: Callable[[Rank], bool] = lambda _: True) -> None:
+        self._finder = Finder()
+        self._meter = meter
+        self._ours = ours
+        self._ears = Ears()
+        self._watched: dict[tuple[int, int], _Watched] = {}
+        self._found_at = 0.0
+        self._host = os.uname().nodename
+
+    def sample(self) -> list[Sample]:
+        """All ranks that live, those of a launch together and in their order."""
+        now = time.monotonic()
+        if now - self._found_at >= FIND_S or not self._watched:
+            self._found_at = now
+            self.find()
+        self._meter.begin()
+        samples = []
+        for key, watched in list(self._watched.items()):
+            try:
+                with watched.process.oneshot():
+                    samples.append(self._look(watched))
+            except (psutil.Error, OSError):  # it has ended
+                del self._watched[key]
+        return samples
+
+    def find(self) -> None:
+        """Look which ranks there are; `sample` does so by itself every FIND_S."""
+        before, self._watched = self._watched, {}
+        ranks = [rank for rank in self._finder.ranks() if self._ours(rank)]
+        for rank in ranks:
+            key = (rank.pid, rank.start)
+            try:
+                self._watched[key] = before.get(key) or _Watched(rank)
+            except psutil.Error:
+                continue
+            self._watched[key].rank = rank
+        self._ears.listen(ranks)
+
+    def _look(self, watched: _Watched) -> Sample:
+        rank, process = watched.rank, watched.process
+        now = time.monotonic()
+        below = [each for each in map(_Below, rank.below) if each.totals]
+        own = _totals(process)
+        sums = [sum(each) for each in zip(own, *(b.totals for b in below if b.totals), strict=True)]
+        totals = _Totals(sums[0], int(sums[1]), int(sums[2]))
+        rates: Sequence[float | None] = (None, None, None)
+        if watched.before:
+            passed_s = max(now - watched.before[0], 1e-9)
+            rates = [
+                max(0.0, b - a) / passed_s for a, b in zip(watched.before[1], totals, strict=True)
+            ]
+        watched.before = now, totals
+        mask = _mask(process)
+        peak, threads = _status(process)
+        said_at = self._ears.said_at(rank)
+        progress = watched.progress.read()
+        return Sample(
+            time=time.time(),
+            host=self._host,
+            launch=rank.launch,
+            rank=rank.rank,
+            local_rank=rank.local_rank,
+            world_size=rank.world_size,
+            pid=rank.pid,
+            command=watched.command,
+            state=process.status(),
+            cpu=rates[0],
+            cpu_seconds=round(totals.cpu_s, 2),
+            cpus=cpuset.format(mask),
+            elsewhere=cpuset.format(_elsewhere(watched, mask)),
+            memory=process.memory_info().rss,
+            peak=peak,
+            memory_below=sum(each.memory for each in below),
+            threads=threads,
+            processes=len(below),
+            reads=rates[1],
+            writes=rates[2],
+            quiet_s=None if said_at is None else max(0.0, round(time.monotonic() - said_at, 2)),
+            said_at=said_at,
+            device=self._meter.of(rank),
+            progress=progress,
+        )
+
+
+class _Below:
+    """A process that a rank has started; without totals where it has ended."""
+
+    def __init__(self, pid: int) -> None:
+        self.totals: _Totals | None = None
+        self.memory = 0
+        try:
+            process = psutil.Process(pid)
+            with process.oneshot():
+                self.memory = process.memory_info().rss
+                self.totals = _totals(process)
+        except (psutil.Error, OSError):
+            pass
+
+
+def _totals(process: psutil.Process) -> _Totals:
+    times = process.cpu_times()
+    cpu_s = times.user + times.system + times.children_user + times.children_system
+    try:
+        io = process.io_counters()
+        return _Totals(cpu_s, io.read_chars, io.write_chars)
+    except (psutil.AccessDenied, AttributeError):  # of a process that may not be traced; macOS
+        return _Totals(cpu_s, 0, 0)
+
+
+def _mask(process: psutil.Process) -> frozenset[int]:
+    try:
+        return frozenset(process.cpu_affinity())
+    except (AttributeError, psutil.AccessDenied):  # no masks, as on macOS
+        return frozenset()
+
+
+def _elsewhere(watched: _Watched, mask: frozenset[int]) -> frozenset[int]:
+    """Where threads ran last that ran outside the mask of the first: some threads at each look."""
+    directory = f"{watched.rank.pid}/task"
+    if not watched.threads:
+        watched.elsewhere, watched.outside = frozenset(watched.outside), set()
+        watched.threads = os.listdir(f"/proc/{directory}") if mask else []
+    now, watched.threads = watched.threads[:THREADS_AT_ONCE], watched.threads[THREADS_AT_ONCE:]
+    for thread in now:
+        try:
+            cpu = int(proc.stat(f"{directory}/{thread}")[38])  # "processor" in proc(5)
+        except OSError:  # it has ended
+            continue
+        if cpu not in mask:
+            watched.outside.add(cpu)
+    return watched.elsewhere | watched.outside
+
+
+def _status(process: psutil.Process) -> tuple[int | None, int]:
+    """The peak of the resident set, in bytes, and the number of threads."""
+    try:
+        with open(f"/proc/{process.pid}/status", "rb") as file:
+            text = file.read()
+    except FileNotFoundError:  # no /proc
+        return None, process.num_threads()
+    peak, threads = (_PEAK.search(text), _THREADS.search(text))
+    return (int(peak[1]) * 1024 if peak else None), (int(threads[1]) if threads else 0)
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()) or process.name()
+    except psutil.Error:
+        return ""
+
+
+def by_launch(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
+    """The samples of each launch."""
+    launches: dict[str, list[Sample]] = {}
+    for sample in samples:
+        launches.setdefault(sample.launch, []).append(sample)
+    return launches

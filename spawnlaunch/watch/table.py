@@ -1,0 +1,172 @@
+"""The table of top, as text: pure functions from samples to lines.
+
+Columns that nobody has figures for are left out, and then, where the screen is narrow, those that
+are least wanted. A mark behind the CPU use tells that a thread ran outside the rank's mask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from spawnlaunch import cpuset
+from spawnlaunch.watch.notes import Note
+from spawnlaunch.watch.sample import Sample, by_launch
+
+ELSEWHERE = "!"
+TEMPERATURE = "temperature"
+BUNDLED = "/spawnlaunch/train/__main__.py"
+NAME_COLUMNS = 16  # of a host, at most
+STATES = {"running": "run", "sleeping": "sleep", "disk-sleep": "disk", "stopped": "stop",
+          "tracing-stop": "trace", "zombie": "dead", "idle": "idle"}  # fmt: skip
+
+
+class Column(NamedTuple):
+    """A column: what stands above it, how a cell is worded, and by what it is sorted."""
+
+    name: str
+    cell: Callable[[Sample], str]
+    key: Callable[[Sample], Any]
+    rank: int  # the lower, the sooner it is shown where there is little room
+    left: bool = False
+
+
+def _number(value: float | None) -> float:
+    return -1.0 if value is None else value
+
+
+COLUMNS = (
+    Column("host", lambda s: s.host[:NAME_COLUMNS], lambda s: s.host, 9, True),
+    Column("rank", lambda s: str(s.rank), lambda s: s.rank, 0),
+    Column("pid", lambda s: str(s.pid), lambda s: s.pid, 5),
+    Column("state", lambda s: STATES.get(s.state, s.state), lambda s: s.state, 6, True),
+    Column("cpu%", lambda s: _cpu(s), lambda s: -_number(s.cpu), 1),
+    Column("cpus", lambda s: _short(s.cpus, 11), lambda s: s.cpus, 8, True),
+    Column("mem", lambda s: size(s.memory), lambda s: -s.memory, 2),
+    Column("peak", lambda s: size(s.peak), lambda s: -_number(s.peak), 7),
+    Column("thr", lambda s: str(s.threads), lambda s: -s.threads, 11),
+    Column("gpu%", lambda s: _device(s, "use", "{:.0f}"), lambda s: -_of(s, "use"), 3),
+    Column("gpumem", lambda s: size(_raw(s, "memory")), lambda s: -_of(s, "memory"), 4),
+    Column("°C", lambda s: _device(s, TEMPERATURE, "{:.0f}"), lambda s: -_of(s, TEMPERATURE), 12),
+    Column("MHz", lambda s: _device(s, "clock", "{:.0f}"), lambda s: -_of(s, "clock"), 13),
+    Column("rd/s", lambda s: size(s.reads), lambda s: -_number(s.reads), 10),
+    Column("wr/s", lambda s: size(s.writes), lambda s: -_number(s.writes), 10),
+    Column("said", lambda s: age(s.quiet_s), lambda s: -_number(s.quiet_s), 4),
+    Column("step", lambda s: _step(s), lambda s: -(s.progress.step if s.progress else -1), 3),
+    Column("/s", lambda s: _rate(s), lambda s: -_number(s.progress and s.progress.rate), 9),
+    Column("phase", lambda s: s.progress.phase if s.progress else "", lambda s: s.launch, 5, True),
+)  # fmt: skip
+ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", "wr/s", "said")
+
+
+def table(
+    samples: Sequence[Sample], notes: Mapping[str, Sequence[Note]], width: int, sort: str = "rank"
+) -> list[str]:
+    """All launches, each with a title, its ranks, and what stands out."""
+    if not samples:
+        return ["no launch of yours runs here"]
+    lines: list[str] = []
+    for launch, ranks in by_launch(samples).items():
+        lines += [*([""] if lines else []), title(ranks)[:width]]
+        lines += rows(ranks, width, sort)
+        for note in notes.get(launch, ()):
+            lines.append(f"  {ELSEWHERE} rank {note.rank}: {note.words}"[:width])
+    return lines
+
+
+def title(ranks: Sequence[Sample]) -> str:
+    """One line on a launch: how many of its ranks are here, and what runs."""
+    here, size_ = len(ranks), ranks[0].world_size
+    count = f"{size_} rank{'s' * (size_ != 1)}" if here == size_ else f"{here} of {size_} ranks"
+    return f"{ranks[0].launch}: {count}  {_command(ranks[0].command)}"
+
+
+def _command(words: str) -> str:
+    """Without what is the same in all: the interpreter and its -u, and where this package lies."""
+    first, _, rest = words.partition(" ")
+    words = rest if first.rpartition("/")[2].startswith("python") else words
+    words = words.removeprefix("-u ")
+    script, _, arguments = words.partition(" ")
+    return f"spawnlaunch.train {arguments}" if script.endswith(BUNDLED) else words
+
+
+def rows(ranks: Sequence[Sample], width: int, sort: str) -> list[str]:
+    """The heading and a line for each rank, as many columns as fit."""
+    several_hosts = len({one.host for one in ranks}) > 1
+    by_name = {column.name: column for column in COLUMNS}
+    ordered = sorted(ranks, key=lambda one: (by_name[sort].key(one), one.rank, one.host))
+    columns = []
+    for column in COLUMNS:
+        cells = [column.cell(one) for one in ordered]
+        wanted = several_hosts if column.name == "host" else column.name in ALWAYS
+        if wanted or (column.name != "host" and any(cells)):
+            wide = max(len(column.name), *map(len, cells))
+            columns.append((column, cells, wide))
+    while sum(wide + 1 for _, _, wide in columns) > width + 1 and len(columns) > 1:
+        columns.remove(max(columns, key=lambda each: each[0].rank))
+    heading = " ".join(_fitted(column.name, wide, column) for column, _, wide in columns)
+    body = [
+        " ".join(_fitted(cells[i], wide, column) for column, cells, wide in columns)
+        for i in range(len(ordered))
+    ]
+    return [line.rstrip()[:width] for line in (heading, *body)]
+
+
+def _fitted(text: str, wide: int, column: Column) -> str:
+    return text.ljust(wide) if column.left else text.rjust(wide)
+
+
+def _cpu(one: Sample) -> str:
+    """Percent of the cores that it is bound to; of one where it is bound to none."""
+    if one.cpu is None:
+        return ""
+    bound = len(cpuset.parse(one.cpus)) or 1
+    return f"{100 * one.cpu / bound:.0f}{ELSEWHERE if one.elsewhere else ''}"
+
+
+def _raw(one: Sample, name: str) -> float | None:
+    return getattr(one.device, name) if one.device else None
+
+
+def _of(one: Sample, name: str) -> float:
+    return _number(_raw(one, name))
+
+
+def _device(one: Sample, name: str, how: str) -> str:
+    value = _raw(one, name)
+    return "" if value is None else how.format(value)
+
+
+def _step(one: Sample) -> str:
+    if one.progress is None or one.progress.steps is None:
+        return ""
+    return f"{one.progress.step}/{one.progress.steps}"
+
+
+def _rate(one: Sample) -> str:
+    rate = one.progress.rate if one.progress else None
+    return "" if rate is None else f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes in at most four digits and a letter; powers of 1024."""
+    if value is None:
+        return ""
+    for unit in "BKMGT":
+        if value < 999.5 or unit == "T":
+            break
+        value /= 1024
+    return f"{value:.0f}{unit}" if value >= 9.95 or unit == "B" else f"{value:.1f}{unit}"
+
+
+def age(seconds: float | None) -> str:
+    """Seconds, minutes or hours, in at most four characters."""
+    if seconds is None:
+        return ""
+    if seconds < 99.5:
+        return f"{seconds:.0f}s"
+    return f"{seconds / 60:.0f}m" if seconds < 99.5 * 60 else f"{seconds / 3600:.0f}h"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 2]}.."

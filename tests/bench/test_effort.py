@@ -1,0 +1,230 @@
+"""What a sample cost, when it is taken again, and which cause a verdict fits."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from spawnlaunch.bench import effort, matrix, result, scaling, table, why, workloads
+from spawnlaunch.bench.effort import Effort, Watch
+from spawnlaunch.bench.record import Recorder, Taken, as_line, lines, taken_of
+from spawnlaunch.bench.result import Measured, Result
+from spawnlaunch.bench.workloads import device
+from spawnlaunch.bench.workloads.timing import Rank
+from spawnlaunch.binding.apply import Binding
+from tests.bench.results import on
+from tests.bench.test_arms import LAPTOP
+from tests.node import machines
+from tests.node.tree import node_of
+from tests.support.launching import ROOT, run
+
+QUIET = Effort(0.3, ran_s=0.3, waited_s=0.0, busy_s=0.3, stolen_s=0.0)
+WAITED = QUIET._replace(ran_s=0.15, waited_s=0.15)
+
+
+def test_this_process_is_watched_while_it_computes():
+    mine = frozenset(os.sched_getaffinity(0))
+    watch = Watch(mine, mine)
+    for _ in range(2):  # the two are added
+        watch.start()
+        sum(range(300_000))
+        watch.stop()
+    found = watch.effort
+    assert found is not None
+    assert found.ran_s is not None
+    assert found.ran_s > 0
+    assert found.took_s > 0
+    assert found.waited_s is not None
+    assert 0 <= found.waited < 1
+    assert found.local_pages in (None, 1.0) or 0 <= found.local_pages <= 1
+    assert found.strayed == ""
+    assert effort.read(effort.kept(found)) is not None
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a CPU to be moved to")
+@pytest.mark.parametrize("moves", [False, True])
+def test_a_thread_that_a_library_moves_elsewhere_is_seen(moves: bool):
+    done = run(sys.executable, "-m", "tests.bench.strays", *["moves"] * moves, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == (str(max(os.sched_getaffinity(0))) if moves else "")
+
+
+def test_ranks_that_wait_for_each_other_are_no_disturbance_and_others_are():
+    alone = WAITED._replace(busy_s=0.3)  # two ranks on one core
+    assert effort.disturbed([("a", alone), ("a", alone)]) == ""
+    beside = WAITED._replace(busy_s=0.6)
+    assert "waited on a for processes" in effort.disturbed([("a", beside), ("a", alone)])
+    assert effort.disturbed([("a", QUIET._replace(busy_s=0.6)), ("a", QUIET)]) == ""  # elsewhere
+    assert effort.disturbed([("a", beside), ("b", QUIET), ("a", None)]).endswith("of this bench")
+    assert "hypervisor" in effort.disturbed([("a", QUIET._replace(stolen_s=0.1))])
+    assert "throttled" in effort.disturbed([("a", QUIET._replace(throttled=2))])
+    assert effort.disturbed([("a", Effort(1.0))]) == ""  # where nothing is known
+
+
+def test_ticks_are_those_of_the_allowed_cpus():
+    stat = "cpu  9 9 9 9 9 9 9 9 9 9\ncpu0 1 2 3 100 5 6 7 8 0 0\ncpu1 10 0 0 0 0 0 0 4 0 0\nintr 5"
+    assert effort.cpu_ticks(stat, frozenset({0})) == (19, 8)
+    assert effort.cpu_ticks(stat, frozenset({0, 1})) == (29, 12)
+    assert effort.cpu_ticks("", frozenset({0})) == (None, None)
+
+
+def test_memory_that_only_the_process_has_is_counted_by_its_nodes():
+    maps = (
+        "7f00 default file=/lib/libc.so mapped=50 N1=50 kernelpagesize_kB=4\n"
+        "7f10 default anon=3 dirty=3 N0=2 N1=1 kernelpagesize_kB=4\n"
+        "7f20 default anon=1 N0=1 kernelpagesize_kB=8\n"
+    )
+    assert effort.local_share(maps, frozenset({0})) == pytest.approx(16 / 20)
+    assert effort.local_share(maps, frozenset({1})) == pytest.approx(4 / 20)
+    assert effort.local_share(None, frozenset({0})) is None
+
+
+def laptop(**costs: Effort) -> Result:
+    """Arms of which `packed` is half as fast, and what their samples cost."""
+    found = on(node_of(LAPTOP), 2, {"compute": {"packed": 0.5}}, ("unpinned", "packed", "auto"))
+    measured = found.measured[0]
+    taken = [
+        each._replace(efforts=(costs[each.arm],) * 2) if each.arm in costs else each
+        for each in measured.taken
+    ]
+    return found._replace(measured=[measured._replace(taken=taken)])
+
+
+@pytest.mark.parametrize(
+    ("costs", "said"),
+    [
+        ({"packed": WAITED}, "ranks of packed waited 50% of the time for a CPU, of auto 0%"),
+        (
+            {
+                "packed": QUIET._replace(local_pages=0.25),
+                "auto": QUIET._replace(local_pages=1.0),
+            },
+            "75% of the memory of packed was remote, of auto 0%",
+        ),
+        (
+            {"packed": QUIET._replace(mhz=1800.0), "auto": QUIET._replace(mhz=2400.0)},
+            "CPUs of packed ran at 1800 MHz, of auto at 2400",
+        ),
+        (
+            {"packed": QUIET._replace(migrations=30), "auto": QUIET._replace(migrations=0)},
+            "packed had 100 migrations a second, auto 0",
+        ),
+        ({"packed": QUIET._replace(strayed="9")}, "a thread of packed was moved to CPUs 9"),
+        ({"auto": WAITED}, why.NONE),  # the better arm waited
+        ({}, why.NONE),
+    ],
+)
+def test_the_line_under_a_verdict_names_the_cause_it_fits_or_none(costs, said: str):
+    page = "\n".join(table.page(laptop(**costs)))
+    assert f"  why packed is worse than auto: {said}" in page
+    assert "why auto is" not in page  # it is equal
+
+
+def test_what_samples_cost_each_rank_can_be_asked_for():
+    costs = WAITED._replace(migrations=3, local_pages=0.5)
+    page = list(table.page(laptop(packed=costs), with_costs=True))
+    lines = [line.split() for line in page]
+    assert ["packed", "1", "50%", "50%", "10.0"] in lines
+    assert not any("switched away/s" in line for line in table.page(laptop()))
+
+
+def test_threads_are_a_column_and_a_cause():
+    found = laptop()
+    arms = [
+        arm._replace(
+            ranks=tuple(rank._replace(threads=2 + (arm.name == "auto")) for rank in arm.ranks)
+        )
+        for arm in found.arms
+    ]
+    page = "\n".join(table.page(found._replace(arms=arms)))
+    assert "why packed is worse than auto: auto has 3 threads a rank, packed 2" in page
+    assert any(line.split()[:2] == ["auto", "3"] for line in page.splitlines())
+
+
+def test_disturbed_samples_are_told_and_only_those_that_count_are_in_the_table():
+    found = laptop()
+    measured = found.measured[0]
+    first = measured.taken[0]
+    bad = first._replace(values=({"": 9e9},) * 2, mark="was disturbed", counts=False)
+    more = measured._replace(
+        taken=[bad, *measured.taken[:-1], measured.taken[-1]._replace(mark="m")]
+    )
+    assert more.series == measured.series
+    page = "\n".join(table.page(found._replace(measured=[more])))
+    assert "  1 sample was disturbed, and was taken again" in page
+    assert "  1 sample m, and count: this machine is busy" in page
+
+
+def test_every_sample_survives_its_file_and_a_torn_line_is_left_out(tmp_path: Path):
+    path = str(tmp_path / "a.jsonl")
+    cell = Taken("compute", 3, "auto", ({"": 1.5}, {}), (WAITED, None), mark="m", at_s=2.0)
+    file = Recorder(path)
+    file.take(cell)
+    file.take(cell._replace(counts=False, error="no"))
+    with open(path, "a") as torn:
+        torn.write('{"sample": {"wor')
+    assert [taken_of(said) for _, said in lines(path)] == [
+        cell,
+        cell._replace(counts=False, error="no"),
+    ]
+    again = Recorder(path, resumed=True)
+    again.take(cell)
+    assert len(list(lines(path))) == 3
+    assert "counts" not in as_line(cell)
+
+
+def test_a_file_that_cannot_be_written_is_refused():
+    with pytest.raises(result.UsageError, match="cannot write /dev/full"):
+        Recorder("/dev/full").take(Taken("compute", 0, "auto", ()))
+
+
+def test_a_round_that_was_cut_short_does_not_count():
+    measured: Measured = laptop().measured[0]
+    assert measured._replace(taken=measured.taken[:-1]).rounds == measured.rounds - 1
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 4])
+def test_a_bench_that_was_interrupted_early_has_a_page(count: int):
+    found = laptop()
+    measured = found.measured[0]
+    few = measured._replace(taken=measured.taken[:count], is_ended=False)
+    page = "\n".join(table.page(found._replace(measured=[few])))
+    assert f"  {count // 3} round" in page
+    assert ", and then it was interrupted" in page
+    assert "advice" in page
+
+
+def test_efficiency_is_the_ratio_of_ranks_and_of_jobs_by_their_number():
+    assert scaling.speeds(0.9, 4, per_rank=True) == (3.6, 0.9)
+    assert scaling.speeds(3.6, 4, per_rank=False) == (3.6, 0.9)
+
+
+def test_workloads_of_a_device_run_on_the_cpu_as_far_as_they_go():
+    watch = Watch(frozenset(), frozenset())
+    rank = Rank(0, 1, 0, 1, 1, torch.device("cpu"), 0.01, watch, 1)
+    for name in ("launches", "latency"):
+        assert workloads.measure_of(name)(rank)[""] > 0
+    assert min(device.copied(rank, pinned=False)) > 0
+    assert workloads.missing("launches", 2, False).startswith("PyTorch sees no CUDA")
+
+
+def test_the_matrix_has_a_row_for_each_device_and_a_column_for_each_numa_node():
+    node = node_of(machines.LUMI)
+    own = Binding(0, 0, frozenset({48}), frozenset({3}), 1, "local", "")
+    each = list(matrix.bindings(node, own))
+    assert [b.memory_nodes for b in each] == [frozenset({i}) for i in range(4)]
+    assert frozenset.union(*(b.cpus for b in each)) == node.cpus_allowed
+    found = laptop()
+    found.about["matrix"] = {"a: gpu 0": {"0": (25.0, 24.0), "1": (12.0, 11.0)}, "a: gpu 1": {}}
+    page = "\n".join(table.page(found))
+    assert "a: gpu 0        25.0 / 24.0  12.0 / 11.0" in page
+
+
+def test_the_adapter_next_to_each_device_and_the_load_are_told():
+    found = laptop()
+    found.nodes[0].update(load=9.0, nics={"gpu 0 0000:c1:00.0": "mlx5_0"})
+    page = "\n".join(table.page(found))
+    assert "gpu 0 0000:c1:00.0: next to mlx5_0" in page
+    assert "node0 is busy: load 9.0 before the first sample" in page

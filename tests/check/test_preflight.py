@@ -1,0 +1,118 @@
+"""check --all: what it measures in real workers, and how it judges."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from spawnlaunch.check.verdicts import verdicts
+from tests.support.launching import LAUNCHER, clean_environ, run
+
+ALL = ("-m", "spawnlaunch.check", "--all")
+LINES = {
+    *("versions", "matrix product", "memory", "all-reduce", "network", "host names", "rank 0"),
+    *("disk", "clocks", "limits"),
+}
+
+
+def rank(number: int, **other: Any) -> dict[str, Any]:
+    """What a rank of a healthy node measures, but for `other`."""
+    return {
+        "rank": number, "host": "node1", "versions": {"torch": "2.13.0", "python": "3.11.7"},
+        "device": "cuda:0", "gflops": 500e3, "copied_gb_per_s": 3000.0, "rank_0": None,
+        "unknown_hosts": [], "disks": {}, "clock_s": 0.0, "sums": {"within the node": 200.0},
+        "limits": {"memlock": None, "nofile": 65536, "nproc": None, "shm_free": 1 << 34},
+        "nics": {"all": ["mlx5_0", "mlx5_1"], "near": ["mlx5_0"], "links": ["eth0"],
+                 "NCCL_IB_HCA": None, "NCCL_SOCKET_IFNAME": None},
+        **other,
+    }  # fmt: skip
+
+
+def complaints(**other: Any) -> list[tuple[str, str, str]]:
+    """Name, status and message of what is not ok, where rank 2 of 4 is not as the others."""
+    found = verdicts([rank(0), rank(1), rank(2, **other), rank(3)])
+    assert all(one.remedy for one in found if one.status != "ok")
+    return [(one.name, one.status, one.message) for one in found if one.status != "ok"]
+
+
+def test_nothing_is_said_of_ranks_that_are_alike():
+    assert complaints() == []
+
+
+DISK = {"place": "/scratch", "free_gib": 100.0, "written_mb_per_s": 500.0}
+
+
+@pytest.mark.parametrize(
+    ("other", "name", "status", "words"),
+    [
+        ({"versions": {"torch": "2.12.0", "python": "3.11.7"}}, "versions", "fail",
+         "torch: ranks 0-1,3 2.13.0, rank 2 2.12.0"),
+        ({"gflops": 300e3}, "matrix product", "warn", "rank 2 on node1 3e+05"),
+        ({"copied_gb_per_s": 2000.0}, "memory", "warn", "rank 2 on node1 2e+03"),
+        ({"sums": {"within the node": 20.0}, "host": "node2"},
+         "all-reduce", "warn", "node2 is slowest"),
+        ({"unknown_hosts": ["node9"]}, "host names", "warn", "node1 does not know node9"),
+        ({"rank_0": "node1:29500: Connection refused"}, "rank 0", "fail", "Connection refused"),
+        ({"clock_s": -3.5, "host": "node2"}, "clocks", "warn", "node2 is 3.5 s behind rank 0's"),
+        ({"disks": {"here": {"place": "/no", "error": "No such file"}}},
+         "disk", "fail", "here, /no: No such file"),
+        ({"disks": {"here": {**DISK, "free_gib": 0.5}}}, "disk", "fail", "0.5 GiB free"),
+        ({"disks": {"here": {**DISK, "free_gib": 5.0}}}, "disk", "warn", "5 GiB free"),
+        ({"disks": {"here": {**DISK, "written_mb_per_s": 9.0}}}, "disk", "warn", "9 MB/s"),
+        ({"limits": {"memlock": 65536, "nofile": 65536, "nproc": None, "shm_free": 1 << 34}},
+         "limits", "warn", "locked memory (ulimit -l): 65,536, of rank 2"),
+        ({"limits": {"memlock": None, "nofile": 1024, "nproc": None, "shm_free": 1 << 34}},
+         "limits", "warn", "open files (ulimit -n): 1,024, of rank 2"),
+        ({"limits": {"memlock": None, "nofile": 65536, "nproc": None, "shm_free": 64 << 20}},
+         "limits", "fail", "shared memory (/dev/shm): 67,108,864, of rank 2"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_named_with_its_rank_or_node(
+    other: Mapping[str, Any], name: str, status: str, words: str
+):
+    ((said, how, message),) = complaints(**other)
+    assert (said, how) == (name, status)
+    assert words in message
+
+
+def test_the_adapter_next_to_the_device_is_what_nccl_would_choose():
+    found = {one.name: one.message for one in verdicts([rank(0)])}
+    assert found["network"].endswith("adapters: mlx5_0, mlx5_1; NCCL would choose mlx5_0")
+
+
+def measured(*flags: object, **environ: str) -> tuple[int, dict[str, Any]]:
+    done = run(*LAUNCHER, "--quiet", *flags, *ALL, "--json", environ=clean_environ(**environ))
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith('{"ranks"'))
+    return done.returncode, json.loads(line)
+
+
+def test_every_line_is_there_and_a_place_that_cannot_be_written_is_a_failure(tmp_path: Path):
+    status, said = measured("--nproc", 2, "--bind", "none", TMPDIR=str(tmp_path))
+    assert {one["name"] for one in said["verdicts"]} == LINES
+    failed = [one for one in said["verdicts"] if one["status"] == "fail"]
+    assert status == (1 if failed or said["findings"] else 0)
+    for one in said["measured"]:
+        assert one["versions"]["torch"] == torch.__version__
+        assert one["gflops"] > 0
+        assert one["copied_gb_per_s"] > 0
+        assert one["sums"]["within the node"] > 0
+        assert abs(one["clock_s"]) < 1
+        assert one["rank_0"] is None
+    disks = said["measured"][0]["disks"]
+    assert disks["temporary files"]["place"] == str(tmp_path)
+    assert said["measured"][1]["disks"] == {}  # one of each node writes
+    room = disks["temporary files"]["free_gib"]
+    assert room > 0
+
+
+def test_a_failure_is_status_1_and_a_line_with_its_remedy(tmp_path: Path):
+    words = (*LAUNCHER, "--quiet", "--nproc", 1, "--no-python", "sh", "-c")
+    script = f"TMPDIR={tmp_path}/none exec python3 -m spawnlaunch.check --all"
+    done = run(*words, script.replace("python3", LAUNCHER[0]))
+    assert done.returncode == 1, done.stdout
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("fail"))
+    assert f"temporary files, {tmp_path}/none: No such file or directory" in line
+    assert "set TMPDIR to one" in done.stdout

@@ -1,0 +1,128 @@
+"""A worker that writes down what it has: environment, arguments, paths, streams; then it acts.
+
+It files that in $PROBE_OUT, as RESTART.RANK.json, and says one line on each stream. $PROBE_DO says
+what it does then, one thing or several with a semicolon between; `1:` before one means rank 1, and
+`@0` behind it the first attempt only.
+
+    exit N   kill N   raise   record   sleep N   say N   family N   reduce
+"""
+
+import json
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+
+RANK = os.environ.get("RANK", "0")
+RESTART = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+BASE = os.path.join(os.environ["PROBE_OUT"], f"{RESTART}.{RANK}")
+
+
+def kind(fd):
+    """What a stream is: two launchers differ in pipes and files, not in the null device."""
+    try:
+        mode = os.fstat(fd).st_mode
+    except OSError:
+        return "closed"
+    if stat.S_ISCHR(mode):
+        return "terminal" if os.isatty(fd) else "device"
+    return "pipe or file"
+
+
+def told():
+    main = sys.modules["__main__"]
+    spec = getattr(main, "__spec__", None)
+    return {
+        "environ": dict(os.environ),
+        "argv": sys.argv,
+        "cwd": os.getcwd(),
+        "path": sys.path,
+        "main": {
+            "name": main.__name__,
+            "file": getattr(main, "__file__", None),
+            "package": main.__package__,
+            "spec": spec and spec.name,
+        },
+        "executable": sys.executable,
+        "unbuffered": bool(getattr(sys.stdout, "write_through", False)),
+        "streams": [kind(0), kind(1), kind(2)],
+        "is session leader": os.getsid(0) == os.getpid(),
+        "blocked": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))),
+        "nice": os.nice(0),
+        "umask": oct(os.umask(0o22)),
+    }
+
+
+def note_signals():
+    def note(signum, _):
+        with open(f"{BASE}.signals", "a") as file:
+            file.write(f"{signal.Signals(signum).name}\n")
+        if signum == signal.SIGTERM:
+            sys.exit(5)
+
+    for signum in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(signum, note)
+
+
+def wait_for_all():
+    """Until all ranks have filed theirs: else a failure of one could be the end of another."""
+    ranks = range(int(os.environ["WORLD_SIZE"]))
+    files = [os.path.join(os.environ["PROBE_OUT"], f"{RESTART}.{rank}.json") for rank in ranks]
+    deadline = time.monotonic() + 60
+    while not all(map(os.path.exists, files)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+
+
+def main():
+    report = told()
+    with open(f"{BASE}.tmp", "w") as file:
+        json.dump(report, file)
+    print(f"out of {RANK}", flush=True)
+    print(f"err of {RANK}", file=sys.stderr, flush=True)
+    deeds = os.environ.get("PROBE_DO", "")
+    if "sleep" in deeds:
+        note_signals()
+    os.rename(f"{BASE}.tmp", f"{BASE}.json")
+    if deeds:
+        wait_for_all()
+    for deed in filter(None, deeds.split(";")):
+        who, colon, what = deed.rpartition(":")
+        what, _, when = what.partition("@")
+        if (not colon or who == RANK) and (not when or when == RESTART):
+            act(*what.split())
+
+
+def act(what, number="0"):
+    if what == "exit":
+        sys.exit(int(number))
+    if what == "kill":
+        os.kill(os.getpid(), int(number))
+    if what == "raise":
+        raise ValueError("bad luck")
+    if what == "say":
+        print(number, flush=True)
+    if what == "record":
+        from torch.distributed.elastic.multiprocessing.errors import record
+
+        record(lambda: act("raise"))()
+    if what == "sleep":
+        time.sleep(float(number) or 600)
+    if what == "family":
+        code = f"import time; time.sleep({number}); open({BASE!r} + '.family', 'w').close()"
+        subprocess.Popen([sys.executable, "-c", code])
+    if what == "reduce":
+        import torch
+        import torch.distributed as dist
+
+        dist.init_process_group("gloo")
+        one = torch.ones(1)
+        dist.all_reduce(one)
+        with open(f"{BASE}.sum", "w") as file:
+            file.write(str(one.item()))
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__" or os.environ.get("PROBE_IMPORTED"):
+    main()

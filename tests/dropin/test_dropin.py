@@ -1,0 +1,95 @@
+"""A torchrun user's command line does the same here, or differs as docs/torchrun.md says."""
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch.world.host import hold_free_port
+from tests.dropin.differences import DIFFERENCES, Context, Difference, Finding, expected, findings
+from tests.dropin.launches import SPAWNLAUNCH, TORCHRUN, Warm, see
+from tests.dropin.line import Line
+from tests.dropin.lines import LINES, SAMPLE
+from tests.support.launching import ROOT
+
+PAGE = ROOT / "docs" / "torchrun.md"
+AT_ONCE = 2
+pytestmark = pytest.mark.timeout(1200)  # all lines are typed before the first test
+
+
+class Typist:
+    """Types lines under both launchers, some at a time."""
+
+    def __init__(self, base: Path, lines: list[Line]) -> None:
+        self._base, self._warm, self._lock = base, Warm(), threading.Lock()
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._seen: dict[int, Future[Context]] = {
+            id(line): self._pool.submit(self._type, line) for line in lines
+        }
+
+    def seen(self, line: Line) -> Context:
+        return self._seen[id(line)].result()
+
+    def _type(self, line: Line) -> Context:
+        with socket.socket() as busy:
+            busy.bind(("", 0))
+            busy.listen()
+            with self._lock:
+                held = hold_free_port()
+            ports = {"port": str(held.port), "busy": str(busy.getsockname()[1])}
+            held.lock.close()
+            top = self._base / str(id(line))
+            theirs = see(line, TORCHRUN, self._warm, top / "theirs", ports)
+            ours = see(line, SPAWNLAUNCH, None, top / "ours", ports)
+        return Context(line, theirs, ours)
+
+    def end(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._warm.end()
+
+
+@pytest.fixture(scope="module")
+def typist(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Typist]:
+    asked = [item.callspec.params["line"] for item in request.session.items
+             if item.fspath == request.fspath and hasattr(item, "callspec")]  # fmt: skip
+    typist = Typist(tmp_path_factory.mktemp("dropin"), asked)
+    yield typist
+    typist.end()
+
+
+def check(context: Context) -> None:
+    strange = [
+        each for each in findings(context.theirs, context.ours) if not expected(each, context)
+    ]
+    told = "\n".join(f"{each.facet}:\n  torchrun     {each.theirs!r}\n  spawnlaunch  {each.ours!r}"
+                     for each in strange)  # fmt: skip
+    assert not strange, f"{context.line}\n{told}\n{context.theirs.stderr}\n{context.ours.stderr}"
+
+
+@pytest.mark.parametrize("line", SAMPLE, ids=str)
+def test_a_line_does_the_same(typist: Typist, line: Line) -> None:
+    check(typist.seen(line))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("line", LINES[len(SAMPLE) :], ids=str)
+def test_every_line_does_the_same(typist: Typist, line: Line) -> None:
+    check(typist.seen(line))
+
+
+def test_the_table_of_the_documentation_has_these_differences_and_no_others() -> None:
+    table = PAGE.read_text().partition("## What differs")[2].partition("\n## ")[0]
+    named = re.findall(r"^\| ([^|]+?) +\|", table, re.MULTILINE)[1:]  # but the head
+    assert sorted(named) == sorted({row.name for row in DIFFERENCES})
+
+
+def test_a_difference_that_no_row_knows_is_found() -> None:
+    finding = Finding("environ RANK", "0", "1")
+    assert expected(finding, None) is None  # type: ignore[arg-type]
+    assert isinstance(DIFFERENCES[0], Difference)

@@ -1,0 +1,174 @@
+"""What a torchrun user is told where something is not as there, and what then happens."""
+
+import os
+import pty
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch.request import Program, Request
+from spawnlaunch.torchrun import local_rank, names
+from tests.support.launching import ROOT, clean_environ, explain, launch, reports, run
+
+DECLARES = (
+    'import argparse\np = argparse.ArgumentParser()\np.add_argument("{}", type=int, default=0)\n'
+)
+PRINTS = "print(p.parse_args().local_rank)\n"
+LEAVES = (
+    "import os, subprocess\nif os.environ['RANK'] == '0': subprocess.Popen(['sh', '-c', {!r}])\n"
+)
+
+
+def script(directory: Path, text: str) -> Path:
+    file = directory / "script.py"
+    file.write_text(text)
+    return file
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("--local_rank", "underscore"), ("--local-rank", "hyphen")]
+)
+def test_a_script_that_expects_its_local_rank_and_is_given_none_is_named(name, kind, tmp_path):
+    file = script(tmp_path, DECLARES.format(name) + PRINTS)
+    done = launch("--nproc", 2, "--quiet", file)
+    assert done.stdout.split() == ["0", "0"]
+    assert f"declares {name}" in done.stderr
+    assert done.stderr.strip().endswith(f"type --local-rank-arg {kind}")
+    done = launch("--nproc", 2, "--quiet", "--local-rank-arg", kind, file)
+    assert sorted(done.stdout.split()) == ["0", "1"]
+    assert done.stderr == ""
+
+
+def test_torch_distributed_launch_has_a_counterpart_that_gives_the_local_rank(tmp_path):
+    file = script(tmp_path, DECLARES.format("--local-rank") + PRINTS)
+    command = (sys.executable, "-m", "spawnlaunch.distributed_launch", "--no-prefix", "--quiet")
+    assert sorted(run(*command, "--nproc_per_node=2", file).stdout.split()) == ["0", "1"]
+    done = run(*command, "--use_env", "--nproc_per_node=2", file)
+    assert (done.stdout.split(), done.stderr) == (["0", "0"], "")
+
+
+def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
+    text = DECLARES.format("--local_rank") + "import os; os.environ['LOCAL_RANK']"
+    request = Request(program=Program("script", "x.py", ()), python="python")
+    assert list(local_rank.advice(request, text)) == []
+    assert list(local_rank.advice(request, text.replace("LOCAL_RANK", "")))
+
+
+def test_what_a_worker_leaves_that_ended_well_may_end_by_itself(tmp_path):
+    mark = tmp_path / "uploaded"
+    file = script(tmp_path, LEAVES.format(f"sleep 3; touch {mark}"))
+    done = launch("--nproc", 2, "--quiet", file)
+    assert done.returncode == 0
+    assert mark.exists()
+    assert "all workers have ended well, and left pid " in done.stderr
+
+
+def test_what_does_not_end_by_itself_is_told_to_and_then_killed(tmp_path):
+    file = script(tmp_path, LEAVES.format("trap '' TERM; while :; do sleep 1; done"))
+    done = launch("--nproc", 2, "--quiet", "--grace", 2, file)
+    assert done.returncode == 0
+    assert "is told to end: 2 s are over" in done.stderr
+    assert "killing pid " in done.stderr
+
+
+def test_an_end_though_restarts_are_left_says_why():
+    done = launch("--max-restarts", 3, "--quiet", "--no-python", "sh", "-c", "exit 75")
+    assert done.returncode == 75
+    assert "no restart after status 75, though 3 of 3 are left" in done.stderr
+    assert "type --no-restart-status 2\n" in done.stderr
+
+
+def test_redirects_without_a_directory_make_one_and_say_where(tmp_path):
+    environ = clean_environ(TMPDIR=str(tmp_path))
+    words = ("--redirects", 3, "--quiet", "--no-python", "echo", "hello")
+    done = launch("--nproc", 2, *words, environ=environ)
+    assert (done.stdout, done.returncode) == ("", 0)
+    place = Path(done.stderr.partition("the streams are kept in ")[2].strip())
+    assert place.parent == tmp_path
+    assert [file.read_text() for file in place.rglob("stdout.log")] == ["hello\n"] * 2
+
+
+def test_two_runs_of_one_id_keep_their_files_apart(tmp_path):
+    words = ("--log-dir", tmp_path, "--rdzv-id", "exp", "--redirects", 1, "--quiet", "--no-python")
+    assert launch(*words, "echo", "first").stderr == ""
+    assert f"are in {tmp_path}/exp_2" in launch(*words, "echo", "second").stderr
+    kept = {
+        file.relative_to(tmp_path).parts[0]: file.read_text() for file in tmp_path.rglob("*.log")
+    }
+    assert kept == {"exp": "first\n", "exp_2": "second\n"}
+
+
+def test_a_busy_port_that_was_only_inherited_is_replaced_and_said():
+    with socket.socket() as busy:
+        busy.bind(("", 0))
+        busy.listen()
+        port = str(busy.getsockname()[1])
+        done = launch("--nproc", 2, "--quiet", ROOT / "tests/workers/report.py",
+                      environ=clean_environ(MASTER_PORT=port))  # fmt: skip
+    assert done.returncode == 0
+    assert f"MASTER_PORT {port} is in use on this machine: another port is taken" in done.stderr
+    assert len(reports(done.stdout)) == 2
+
+
+def test_the_only_pod_of_a_job_is_no_outer_launcher():
+    pod = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
+    assert explain("--nproc", 2, "--standalone", **pod)["warnings"] == []
+
+
+def test_ranks_in_the_environment_are_taken_for_a_pods_which_is_said():
+    pod = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "h", "MASTER_PORT": "23456"}
+    (said,) = (line for line in explain("--nproc", 2, **pod)["warnings"] if "pod's" in line)
+    assert "node 1 of 2" in said
+    assert said.endswith("type --standalone")
+
+
+def test_the_first_local_rank_has_a_virtual_device_too():
+    done = launch("--nproc", 2, "--quiet", "--virtual-local-rank", "--no-python", "sh", "-c",
+                  "echo $LOCAL_RANK $CUDA_VISIBLE_DEVICES")  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == ["0 0", "0 1"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [(["--prefix", "always"], "[0] x\n"), (["--prefix", "never"], "x\n"), ([], "x\n")],
+)
+def test_a_prefix_always_never_or_where_there_are_several_ranks(flags, said):
+    done = run(sys.executable, "-m", "spawnlaunch", "--quiet", *flags, "--no-python", "echo", "x")
+    assert done.stdout == said
+
+
+@pytest.mark.parametrize(("extra", "colour"), [({}, "1"), ({"NO_COLOR": "1"}, "none")])
+def test_workers_behind_the_launcher_know_its_terminal(extra, colour):
+    ours, theirs = pty.openpty()
+    words = ["--nproc", "2", "--quiet", "--local-ranks-filter", "0", "--no-python", "sh", "-c",
+             'echo "$COLUMNS ${FORCE_COLOR-none}"']  # fmt: skip
+    environ = clean_environ(TERM="xterm", **extra)
+    for name in ("COLUMNS", "LINES", "FORCE_COLOR"):
+        environ.pop(name, None)
+    subprocess.run(["stty", "cols", "90", "rows", "20"], stdin=theirs, check=True)
+    command = [sys.executable, "-m", "spawnlaunch", *words]
+    subprocess.run(
+        command, stdout=theirs, stderr=subprocess.PIPE, env=environ, cwd=ROOT, check=True
+    )
+    os.close(theirs)
+    shown = os.read(ours, 4096).decode()
+    os.close(ours)
+    assert shown.rstrip().endswith(f"86 {colour}")
+
+
+@pytest.mark.parametrize(
+    ("word", "read"),
+    [
+        ("-r3", ("-r", "=", "3")),
+        ("-t0:3,1:1", ("-t", "=", "0:3,1:1")),
+        ("--nproc_per=2", ("--nproc-per-node", "=", "2")),
+        ("--rdzv-b", ("--rdzv-backend", "", "")),
+        ("--max-r", ("--max-restarts", "", "")),
+        ("--master", ("--master", "", "")),  # -addr, or -port?
+    ],
+)
+def test_names_are_read_joined_and_cut_short(word, read):
+    assert names.split(word) == read

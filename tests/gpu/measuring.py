@@ -1,0 +1,91 @@
+"""The bench on a device, and what `top` says of it."""
+
+import json
+import subprocess
+from typing import Any
+
+from tests.gpu.check import Figures, check
+from tests.gpu.machine import Machine
+
+BENCH = (
+    "spawnlaunch/bench/agree.py:_device_index",
+    "spawnlaunch/bench/take.py:_bundled",
+    "spawnlaunch/bench/workloads/timing.py:Rank.wait_for_device",
+)
+
+
+def _bench(machine: Machine, workload: str, *flags: str) -> dict[str, Any]:
+    file = machine.folder / f"{workload.replace(',', '-')}.jsonl"
+    words = ("--arms", "unpinned,auto", "--rounds", "3", "--json", str(file))
+    ended = machine.run("-m", "spawnlaunch.bench", "--workloads", workload, *words, *flags)
+    assert ended.status in (0, 1), ended.err[-2000:]
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    return {**lines[0]["bench"], "rows": lines[-1]["found"]["comparisons"]}
+
+
+def _rows(result: dict[str, Any]) -> Figures:
+    return {"rows": result.get("rows"), "not run": result.get("not_run"), "nodes": result["nodes"]}
+
+
+@check("torch", "numpy", "psutil")
+def the_bench_measures_on_the_cpu(machine: Machine) -> Figures:
+    """The workload compute, in two arms and three rounds."""
+    return _rows(_bench(machine, "compute", "--nproc", "1"))
+
+
+@check("gpu", reaches=(*BENCH, "spawnlaunch/bench/workloads/device.py:copies"))
+def the_bench_copies_to_and_from_the_device(machine: Machine) -> Figures:
+    """Copies between host and device, pinned and pageable: each rate is one that PCIe can have."""
+    return _rows(_bench(machine, "copies", "--nproc", "gpu"))
+
+
+@check(
+    "gpu",
+    reaches=(
+        *BENCH,
+        "spawnlaunch/bench/matrix.py:_rates",
+        "spawnlaunch/bench/workloads/device.py:launches",
+        "spawnlaunch/bench/workloads/device.py:latency",
+    ),
+)
+def the_bench_starts_kernels_and_copies_from_every_numa_node(machine: Machine) -> Figures:
+    """Kernels started per second, copies of 4 bytes, and the matrix of copies by NUMA node."""
+    found = _bench(machine, "launches,latency", "--nproc", "gpu", "--matrix")
+    rates = [end for by_node in found["about"]["matrix"].values() for end in by_node.values()]
+    assert rates, found["about"]
+    assert all(0.1 < rate < 2000 for both in rates for rate in both), rates
+    return {**_rows(found), "matrix": found["about"]["matrix"]}
+
+
+@check("gpu", "two NUMA nodes", reaches=BENCH)
+def the_bench_trains_far_and_near(machine: Machine) -> Figures:
+    """The workload train with the rank next to its device and far from it."""
+    return _rows(_bench(machine, "train", "--nproc", "gpu", "--arms", "far,auto"))
+
+
+@check("NCCL", "two gpus", reaches=BENCH)
+def the_bench_all_reduces_over_nccl(machine: Machine) -> Figures:
+    """All-reduce among the devices."""
+    return _rows(_bench(machine, "allreduce", "--nproc", "gpu"))
+
+
+@check("nvidia-smi", "pynvml")
+def top_agrees_with_nvidia_smi(machine: Machine) -> Figures:
+    """Device memory of a rank that holds two GiB, as `top` and nvidia-smi say."""
+    launcher = machine.start(
+        *("-m", "spawnlaunch", "--no-prefix", "--nproc", "1", machine.script("hold"))
+    )
+    try:
+        assert launcher.stdout is not None
+        holder = int(launcher.stdout.readline())
+        ended = machine.run("-m", "spawnlaunch.top", "--once", "--json").check()
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        text = subprocess.run(query, capture_output=True, text=True, check=True).stdout
+    finally:
+        launcher.terminate()
+        launcher.communicate()
+    device = next(rank["device"] for rank in ended.json() if rank["pid"] == holder)
+    assert device, "top tells no device of the rank"
+    told = int(text.splitlines()[0]) * 2**20
+    assert abs(device["memory"] - told) < 2**28, f"top {device['memory']}, nvidia-smi {told}"
+    return {"top": device, "nvidia-smi": told}

@@ -1,0 +1,107 @@
+"""What holds of `make gpu` on every machine, with a device or without."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gpu import all_checks, calls
+from tests.gpu.check import Check, NotRun, run
+from tests.gpu.machine import ROOT, Machine
+
+
+def gpu(*flags: str) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-m", "tests.gpu", *flags]
+    return subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+
+
+@pytest.fixture
+def machine() -> Machine:
+    """As if its PyTorch had seen no device."""
+    return Machine(sys.executable, {"packages": {"torch": "2"}, "devices": []}, "", 600.0)
+
+
+def test_every_call_of_a_devices_library_is_reached_by_a_check() -> None:
+    places = calls.places()
+    assert len(places) > 10
+    assert [place for place in places if not calls.reached_by(place)] == []
+
+
+def test_no_check_names_a_function_that_is_not_there() -> None:
+    for check in all_checks():
+        for name in check.reaches:
+            file, _, function = name.partition(":")
+            tree = ast.parse((ROOT / file).read_text())
+            assert function in {each for each, _ in calls._functions(tree)}, (check.name, name)
+
+
+def test_a_new_call_is_found(tmp_path: Path) -> None:
+    texts = ("torch.cuda.empty_cache()", "device_module(d).x()", "event.synchronize()", "nccl()")
+    others = ("torch.zeros(1)", "print('cuda')", "dist.barrier()")
+    for text, is_one in [*((each, True) for each in texts[:3]), *((o, False) for o in others)]:
+        function = ast.parse(f"def f():\n    {text}").body[0]
+        assert any(calls._is_call(child) for child in calls._own(function)) == is_one, text
+
+
+def test_what_a_machine_lacks_is_not_run_and_not_passed(machine: Machine) -> None:
+    outcomes = [run(each, machine) for each in all_checks() if "gpu" in each.needs]
+    assert {each.result for each in outcomes} == {"not run"}
+    assert all("needs gpu" in each.why for each in outcomes)
+
+
+def test_a_check_ends_as_what_it_did_says(machine: Machine) -> None:
+    def passes(_: Machine) -> None:
+        pass
+
+    def fails(_: Machine) -> None:
+        assert 1 == 2, "one is not two"
+
+    def breaks(_: Machine) -> None:
+        raise KeyError("x")
+
+    def lacks(_: Machine) -> None:
+        raise NotRun("no such adapter")
+
+    shows = (passes, fails, breaks, lacks)
+    ends = [run(Check(show.__name__, (), (), show), machine) for show in shows]
+    assert [end.result for end in ends] == ["passed", "failed", "failed", "not run"]
+    assert ends[1].why.startswith("one is not two")
+    assert "KeyError" in ends[2].why
+
+
+def test_a_check_that_does_not_enter_what_it_names_has_failed(machine: Machine) -> None:
+    machine.has.add("gpu")
+
+    def enters(of: Machine) -> None:
+        code = "from spawnlaunch.train.device import maker; maker('xpu')"
+        of.run("-c", code).check()
+
+    there, other = "train/device.py:maker", "train/device.py:peak_bytes"
+    good = run(Check("good", ("gpu",), (there,), enters), machine)
+    assert (good.result, good.entered) == ("passed", (there,))
+    bad = run(Check("bad", ("gpu",), (there, other), enters), machine)
+    assert (bad.result, bad.why) == ("failed", f"did not enter {other}")
+
+
+def test_a_word_that_no_check_has_is_refused() -> None:
+    ended = gpu("--only", "nothing-of-this-kind")
+    assert ended.returncode == 2
+    assert "no check has 'nothing-of-this-kind' in its name" in ended.stderr
+
+
+@pytest.mark.full
+def test_all_that_can_run_here_passes_and_the_rest_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "gpu.json"
+    ended = gpu("--json", str(file), "--limit", "3600")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    outcomes = json.loads(file.read_text())["checks"]
+    assert [each["name"] for each in outcomes] == [each.name for each in all_checks()]
+    not_run = {each["name"] for each in outcomes if each["result"] == "not run"}
+    passed = {each["name"] for each in outcomes if each["result"] == "passed"}
+    assert passed | not_run == {each["name"] for each in outcomes}
+    assert "the_loop_learns_on_the_cpu" in passed
+    assert all(f"  {name}" in ended.stdout for name in not_run)
+    assert f"{len(passed)} passed, 0 failed, {len(not_run)} did not run" in ended.stdout

@@ -1,0 +1,174 @@
+"""The bundled loop on a device: precisions, exact resumes, where the time goes, how fast it is."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.gpu.check import Figures, check
+from tests.gpu.machine import Ended, Machine
+
+SMALL = ("--layers", "2", "--width", "64", "--context", "64", "--eval-every", "0")
+# What every run of the loop on a device passes through.
+LOOP = (
+    "train/device.py:count_devices",
+    "train/device.py:pick_device",
+    "train/distributed.py:join",
+    "train/kinds.py:device_module",
+    "train/log.py:Clock._mark",
+    "train/log.py:Clock._between",
+    "train/log.py:Clock.wait_for_device",
+    "train/loop.py:Watch.look",
+    "train/loop.py:Watch._see",
+)
+ON_DEVICE = (*LOOP, "train/device.py:peak_bytes")
+CHECKPOINTS = ("train/rng.py:read", "train/rng.py:write")
+
+
+def _train(machine: Machine, out: str, *flags: str, ranks: int = 1, **more: str) -> Ended:
+    words = ("--nproc", str(ranks), "--", "--out", out, *flags)
+    return machine.launch(*words, **more).check()
+
+
+def _lines(machine: Machine, out: str) -> list[dict[str, Any]]:
+    text = (machine.folder / out / "metrics.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _losses(machine: Machine, out: str) -> list[float]:
+    return [line["loss"] for line in _lines(machine, out) if "loss" in line]
+
+
+def _falls(machine: Machine, out: str, *flags: str) -> Figures:
+    _train(machine, out, *SMALL, "--steps", "60", "--log-every", "20", "--save-every", "0", *flags)
+    losses = _losses(machine, out)
+    assert losses[-1] < losses[0] - 1, f"the loss does not fall: {losses}"
+    last = [line for line in _lines(machine, out) if "loss" in line][-1]
+    return {"losses": losses, "samples_per_second": last["samples_per_second"]}
+
+
+@check("torch", "numpy", "psutil")
+def the_loop_learns_on_the_cpu(machine: Machine) -> Figures:
+    """The loop in float32 on the CPU."""
+    return _falls(machine, "cpu", "--device", "cpu")
+
+
+@check("gpu", reaches=ON_DEVICE)
+def the_loop_learns_in_fp32(machine: Machine) -> Figures:
+    """The loop in float32 on the device."""
+    return _falls(machine, "fp32", "--device", "cuda")
+
+
+@check("gpu", reaches=ON_DEVICE)
+def the_loop_learns_in_tf32(machine: Machine) -> Figures:
+    """The same with TF32 for matrix products."""
+    return _falls(machine, "tf32", "--device", "cuda", "--tf32")
+
+
+@check("gpu", reaches=(*ON_DEVICE, "train/device.py:peak_tflops"))
+def the_loop_learns_in_bf16(machine: Machine) -> Figures:
+    """The same in bf16."""
+    return _falls(machine, "bf16", "--device", "cuda", "--precision", "bf16")
+
+
+@check("gpu", reaches=ON_DEVICE)
+def the_loop_learns_in_fp16(machine: Machine) -> Figures:
+    """The same in fp16, with its scaled loss."""
+    return _falls(machine, "fp16", "--device", "cuda", "--precision", "fp16")
+
+
+@check("gpu", reaches=ON_DEVICE)
+def the_loop_learns_compiled(machine: Machine) -> Figures:
+    """The same with --compile, in bf16."""
+    return _falls(machine, "compiled", "--device", "cuda", "--precision", "bf16", "--compile")
+
+
+@check("gpu", reaches=(*ON_DEVICE, "train/data.py:Feed.__init__"))
+def the_loop_learns_with_loader_processes(machine: Machine) -> Figures:
+    """Two loader processes, whose batches go to the device through pinned memory."""
+    return _falls(machine, "loaders", "--device", "cuda", "--loader-workers", "2")
+
+
+@check("gpu", reaches=(*ON_DEVICE, *CHECKPOINTS))
+def a_resume_on_the_device_is_exact(machine: Machine) -> Figures:
+    """Half a run and its resume end at the same losses, bit for bit, as the run in one go."""
+    flags = (*SMALL, "--device", "cuda", "--log-every", "1", "--save-every", "10")
+    exact = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+    _train(machine, "whole", *flags, "--steps", "20", **exact)
+    _train(machine, "halves", *flags, "--steps", "20", "--max-time", "1h", **exact)
+    # What an interruption leaves: the checkpoint of step 10 and the lines up to it.
+    resumed = str(machine.folder / "halves" / "step-00000010")
+    _train(machine, "again", *flags, "--steps", "20", "--resume", resumed, **exact)
+    whole, again = _losses(machine, "whole"), _losses(machine, "again")
+    assert again[-10:] == whole[-10:], f"{again[-10:]} is not {whole[-10:]}"
+    return {"last loss": whole[-1]}
+
+
+@check("gpu", reaches=ON_DEVICE)
+def the_loops_times_agree_with_the_profilers(machine: Machine) -> Figures:
+    """Forward and backward take, by the loop's events, at least what the kernels do in a trace."""
+    shape = ("--layers", "6", "--width", "512", "--context", "512", "--batch-size", "16")
+    flags = (*shape, "--eval-every", "0", "--save-every", "0", "--precision", "bf16")
+    _train(machine, "profiled", *flags, "--steps", "20", "--log-every", "20", "--profile")
+    trace = json.loads((machine.folder / "profiled" / "trace-rank0.json").read_text())
+    kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel"]
+    assert kernels, "the trace has no kernel"
+    steps = 3  # that are recorded
+    busy_s = sum(e["dur"] for e in kernels) / 1e6 / steps
+    line = next(line for line in _lines(machine, "profiled") if "compute_s" in line)
+    compute_s = line["compute_s"][0]
+    assert 0.3 < busy_s / compute_s < 1.5, f"kernels {busy_s:.4f} s, the loop says {compute_s:.4f}"
+    return {"kernels_s": round(busy_s, 5), "compute_s": compute_s}
+
+
+BIG = ("16", "2048", "1024", "16", "30")  # layers, width, context, batch, steps
+
+
+@check("gpu", reaches=(*ON_DEVICE, "train/device.py:peak_tflops"))
+def the_loops_rate_beside_a_loop_written_by_hand(machine: Machine) -> Figures:
+    """A model that fills the device, in bf16: samples per second, and the share of its peak."""
+    layers, width, context, batch, steps = BIG
+    shape = ("--layers", layers, "--width", width, "--context", context, "--batch-size", batch)
+    flags = (*shape, "--eval-every", "0", "--save-every", "0", "--precision", "bf16")
+    _train(machine, "big", *flags, "--steps", steps, "--log-every", str(int(steps) // 3))
+    line = [line for line in _lines(machine, "big") if "samples_per_second" in line][-1]
+    hand = machine.run(machine.script("hand"), "hand", *BIG).check().json()[-1]
+    figures = {
+        "ours": line["samples_per_second"],
+        "by hand": round(hand["samples_per_second"], 1),
+        "tflops": line.get("tflops"),
+        "mfu": line.get("mfu"),
+    }
+    if {"transformers", "accelerate"} <= machine.has:
+        trainer = machine.run(machine.script("hand"), "trainer", *BIG).check().json()[-1]
+        figures["trainer"] = round(trainer["samples_per_second"], 1)
+    ratio = figures["ours"] / hand["samples_per_second"]
+    assert ratio > 0.8, f"{ratio:.3f} of a loop written by hand"
+    return {**figures, "of the loop written by hand": round(ratio, 3)}
+
+
+@check("NCCL", "two gpus", reaches=(*ON_DEVICE, "train/learner.py:Learner._data_parallel"))
+def the_loop_learns_on_every_device(machine: Machine) -> Figures:
+    """A rank per device, gradients over NCCL: the loss falls as with one."""
+    ranks = len(machine.devices)
+    _train(machine, "ddp", *SMALL, "--steps", "60", "--log-every", "20", ranks=ranks)
+    losses = _losses(machine, "ddp")
+    assert losses[-1] < losses[0] - 1, losses
+    return {"ranks": ranks, "losses": losses}
+
+
+@check("NCCL", reaches=("train/examples/plain_ddp.py:main",))
+def the_plain_example_trains_over_nccl(machine: Machine) -> Figures:
+    """train/examples/plain_ddp.py, as it stands, with a rank per device."""
+    example = Path(__file__).parents[2] / "train" / "examples" / "plain_ddp.py"
+    ended = machine.launch("--nproc", str(len(machine.devices)), str(example)).check()
+    return {"last line": ended.out.strip().splitlines()[-1]}
+
+
+@check("torch", "numpy", "psutil")
+def a_device_that_is_not_there_is_refused(machine: Machine) -> Figures:
+    """A local rank beyond the last device: one line that says how many there are; status 2."""
+    ranks = len(machine.devices) + 1 if machine.devices else 1
+    words = ("--nproc", str(ranks), "--", "--device", "cuda", "--steps", "1")
+    ended = machine.launch(*words).check(2)
+    assert "devices are visible" in ended.err, ended.err
+    return {"status": 2}

@@ -1,0 +1,70 @@
+"""The roll call: who is in the same place, and how that is worded."""
+
+from spawnlaunch.rollcall.groups import Answer, lines
+
+TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
+
+
+def stack(*frames: tuple[str, str, int]) -> str:
+    told = "".join(
+        f'  File "{file}", line {line} in {function}\n' for function, file, line in frames
+    )
+    return f"Current thread 0x01 (most recent call first):\n{told}"
+
+
+WAITS = stack(
+    ("all_reduce", f"{TORCH}/distributed/distributed_c10d.py", 3245),
+    ("wrapper", f"{TORCH}/distributed/c10d_logger.py", 83),
+    ("step", "/home/me/train.py", 88),
+    ("<module>", "/home/me/train.py", 120),
+)
+SAVES = stack(
+    ("save_checkpoint", "/home/me/checkpoint.py", 40), ("<module>", "/home/me/train.py", 99)
+)
+LOADS = stack(
+    ("select", "/usr/lib/python3.11/selectors.py", 415),
+    ("get", "/usr/lib/python3.11/multiprocessing/queues.py", 103),
+    ("_worker_loop", f"{TORCH}/utils/data/_utils/worker.py", 275),
+)
+
+
+def worker(rank: int, text: str, how: str = "told by itself") -> Answer:
+    return Answer(rank, True, how, text)
+
+
+def test_the_smallest_group_is_first_and_names_the_users_own_line():
+    answers = [worker(rank, SAVES if rank == 2 else WAITS) for rank in range(8)]
+    assert lines(answers) == [
+        "  rank 2 is in save_checkpoint (checkpoint.py:40)",
+        "  ranks 0-1,3-7 wait in all_reduce (train.py:88)",
+    ]
+
+
+def test_who_tells_makes_no_difference_where_the_stacks_are_equal():
+    spied = (
+        'Thread 7 (idle): "MainThread"\n'
+        "    save_checkpoint (/home/me/checkpoint.py:40)\n    <module> (/home/me/train.py:99)\n"
+    )
+    assert lines([worker(0, SAVES), worker(1, spied, "by py-spy")]) == [
+        "  ranks 0-1 are in save_checkpoint (checkpoint.py:40)"
+    ]
+
+
+def test_processes_below_ranks_are_counted_by_themselves():
+    below = [Answer(rank, False, "by py-spy", LOADS) for rank in (0, 0, 1)]
+    assert lines([worker(0, WAITS), *below]) == [
+        "  rank 0 waits in all_reduce (train.py:88)",
+        "  3 processes below ranks 0-1 wait in select (selectors.py:415)",
+    ]
+
+
+def test_of_what_is_no_python_the_kernels_words_are_compared_without_numbers():
+    view = "thread {} (sh) sleeping in do_wait, system call wait4\nthread 9 (x) running\n"
+    how = "as the kernel sees it (py-spy: no answer in 10 s)"
+    assert lines([worker(i, view.format(100 + i), how) for i in (0, 1)]) == [
+        f"  ranks 0-1 are (sh) sleeping in do_wait, system call wait4, {how}"
+    ]
+
+
+def test_a_worker_alone_that_wrote_to_the_terminal_itself_is_said_to_have_told():
+    assert lines([worker(0, "")]) == ["  rank 0 has told the stacks above"]

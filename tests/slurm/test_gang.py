@@ -1,0 +1,105 @@
+"""Several nodes under a real Slurm: one world, one end, and a spare in the place of a lost node."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import slurm as cluster
+from tests.cluster.slurm import Slurm, require_slurm
+from tests.slurm.scripts import DIRECTORY, environ, sized
+from tests.support.launching import REPORTER, filed_reports
+from tests.support.patience import PATIENCE_S
+from tests.support.processes import until
+from tests.world.truth import check
+
+require_slurm()
+
+SPAWNLAUNCH = f"{sys.executable} -m spawnlaunch"
+TWO_NODES = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpu-bind=none")
+
+
+@pytest.fixture
+def breakable() -> Iterator[Slurm]:
+    """A cluster that the test may break, which soon notices that a node is gone."""
+    slurm = cluster.start(extra="SlurmdTimeout=15\n")
+    yield slurm
+    slurm.stop()
+
+
+def test_nodes_with_unlike_gpus_are_one_world(slurm: Slurm, tmp_path: Path) -> None:
+    """The second node has twice as many workers as the first, and nobody was told."""
+    launcher = f"exec {SPAWNLAUNCH} --nproc $((1 + SLURM_NODEID)) {REPORTER}"
+    env = environ(REPORT_DIR=str(tmp_path))
+    done = slurm.run([*TWO_NODES, "sh", "-c", launcher], env=env, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    check(filed_reports(tmp_path), 3)
+
+
+def test_a_worker_that_fails_ends_all_launchers_with_its_status(slurm: Slurm) -> None:
+    command = "test $RANK = 3 && sleep 1 && exit 7; sleep 600"
+    launcher = f"{SPAWNLAUNCH} --nproc 2 --failure-grace 1 --no-python sh -c".split()
+    done = slurm.run([*TWO_NODES, *launcher, command], env=environ(), timeout=PATIENCE_S)
+    assert done.returncode == 7, done.stderr
+    said = done.stderr.splitlines()
+    assert any("failed first: rank 3 on node1 failed with status 7" in line for line in said)
+    assert any("node1: ends with status 7, as rank 3 on node1" in line for line in said)
+
+
+@pytest.mark.full
+def test_a_spare_takes_the_place_of_a_node_that_slurm_loses(
+    breakable: Slurm, tmp_path: Path
+) -> None:
+    """Its slurmd, its launcher and its workers are killed in the middle; the job ends well."""
+    worker = (
+        f"echo $RANK $WORLD_SIZE > {tmp_path}/$SLURMD_NODENAME.$TORCHELASTIC_RESTART_COUNT; "
+        "test $TORCHELASTIC_RESTART_COUNT = 0 && sleep 600; exit 0"
+    )
+    job = breakable.submit(
+        DIRECTORY / "spares.sh",
+        *sized(3, 1, 1),
+        f"--output={tmp_path}/log",
+        f"--chdir={tmp_path}",
+        arguments=("--failure-grace", "1", "--no-python", "sh", "-c", worker),
+        env=environ(),
+    )
+    until(lambda: all((tmp_path / f"node{n}.0").exists() for n in (0, 1)), "the first attempt")
+    kill_node(breakable, "node1")
+    state = breakable.wait_for(job, PATIENCE_S)
+    log = (tmp_path / "log").read_text()
+    assert state == ("COMPLETED", 0, 0), log
+    assert "node1 was lost" in log
+    assert (tmp_path / "node2.1").read_text() == "1 2\n"
+    assert (tmp_path / "node0.1").read_text() == "0 2\n"
+    assert not (tmp_path / "node2.0").exists()
+
+
+def kill_node(slurm: Slurm, name: str) -> None:
+    """End its slurmd, and all that runs on it."""
+    all_pids = [pid for pid in os.listdir("/proc") if pid.isdigit()]
+    mine = [pid for pid in all_pids if _namespace(pid, "pid") == slurm.pid_namespace()]
+    (slurmd,) = [pid for pid in mine if _words(pid)[:1] == ["slurmd"] and name in _words(pid)]
+    network = _namespace(slurmd, "net")
+    for pid in mine:
+        if _namespace(pid, "net") == network:
+            with suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+
+
+def _namespace(pid: str, kind: str) -> int:
+    try:
+        return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
+    except OSError:
+        return 0
+
+
+def _words(pid: str) -> list[str]:
+    try:
+        first, *rest = Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
+    except OSError:
+        return []
+    return [Path(first).name, *rest]

@@ -1,0 +1,196 @@
+"""--record keeps what every rank did, and --result what each used, as it is."""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.launching import WORKERS, launch
+from tests.support.processes import until
+from tests.support.watching import launched
+
+USES = """
+import os, resource, sys
+held = bytearray(200 << 20)
+for i in range(0, len(held), 4096):
+    held[i] = 1
+end = 0.3
+import time
+while time.process_time() < end:
+    pass
+used = resource.getrusage(resource.RUSAGE_SELF)
+print("used", os.environ["RANK"], used.ru_utime + used.ru_stime, used.ru_maxrss, flush=True)
+sys.exit(int(sys.argv[1]) if os.environ["RANK"] == "1" else 0)
+"""
+FAILS = """
+import os, sys, time
+if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1":
+    print("about to fail", flush=True)
+    raise ValueError("bad")
+print("well", flush=True)
+time.sleep(float(sys.argv[1]))
+"""
+
+
+def read(directory: Path) -> list[dict[str, Any]]:
+    """The lines that are there to their ends."""
+    return [json.loads(line) for line in (directory / "node0.jsonl").read_text().split("\n")[:-1]]
+
+
+def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [line for line in lines if line["kind"] == kind]
+
+
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[str]]]:
+    """A launch of which rank 1 ends with 3, and what the workers say they used."""
+    directory = tmp_path_factory.mktemp("failed")
+    (directory / "uses.py").write_text(USES)
+    done = launch(
+        *("--nproc", 2, "--quiet", "--record", directory / "record"),
+        *("--result", directory / "result.json", directory / "uses.py", 3),
+    )
+    assert done.returncode == 3, done.stderr
+    words = (line.split() for line in done.stdout.splitlines() if line.startswith("used"))
+    return directory, {int(rank): rest for _, rank, *rest in words}
+
+
+def test_what_a_rank_used_is_what_it_says_itself(
+    failed: tuple[Path, dict[int, list[str]]],
+) -> None:
+    directory, said = failed
+    ranks = json.loads((directory / "result.json").read_text())["ranks"]
+    for one in ranks:
+        if one["rank"] not in said:  # it was ended before it could tell
+            assert one["told"]
+            continue
+        seconds, kilobytes = map(float, said[one["rank"]])
+        assert seconds <= one["user_seconds"] + one["system_seconds"] + 0.001
+        assert one["peak_bytes"] >= kilobytes * 1024 >= 200 << 20
+        assert one["peak_bytes"] < 2 * kilobytes * 1024
+        assert one["involuntary_switches"] >= 0
+        assert one["major_faults"] >= 0
+    assert 1 in said
+
+
+def test_the_record_tells_the_same_ends_as_the_result(
+    failed: tuple[Path, dict[int, list[str]]],
+) -> None:
+    directory, _ = failed
+    result = json.loads((directory / "result.json").read_text())
+    ended = {line["rank"]: line for line in of_kind(read(directory / "record"), "ended")}
+    for one in result["ranks"]:
+        assert ended.pop(one["rank"]).items() >= one.items()
+    assert not ended
+
+
+def test_the_record_begins_with_all_that_was_derived(
+    failed: tuple[Path, dict[int, list[str]]],
+) -> None:
+    start = read(failed[0] / "record")[0]
+    assert start["kind"] == "start"
+    assert start["explain"]["sources"]["world_size"]["value"] == 2
+    assert [one["rank"] for one in start["explain"]["workers"]] == [0, 1]
+
+
+def test_events_come_in_their_order(tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(FAILS)
+    done = launch(
+        *("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", tmp_path / "record"),
+        *(script, 3),
+    )
+    assert done.returncode == 0, done.stderr
+    lines = read(tmp_path / "record")
+    kinds = [line["kind"] for line in lines if line["kind"] not in ("sample", "output", "note")]
+    assert kinds == [
+        *("start", "attempt", "ended", "said", "ended", "restart", "attempt", "ended", "ended"),
+        "end",
+    ]
+    assert [line["restart"] for line in of_kind(lines, "attempt")] == [0, 1]
+    assert of_kind(lines, "said")[0]["what"] == "failure"
+    assert of_kind(lines, "end")[0]["status"] == 0
+
+
+def test_the_first_failure_is_there_with_its_traceback(tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text(FAILS)
+    launch("--nproc", 2, "--quiet", "--record", tmp_path / "record", script, 60)
+    (end,) = of_kind(read(tmp_path / "record"), "end")
+    assert "ValueError: bad" in end["traceback"]
+    assert "failed first: rank 1" in end["words"][0]
+
+
+def test_a_sample_has_a_figure_of_each_rank_and_the_guard_stays_small(tmp_path: Path) -> None:
+    """64 MiB of what rank 1 holds are in its memory, and not in rank 0's or in the guard's."""
+    script = tmp_path / "holds.py"
+    script.write_text(
+        "import os, time\n"
+        "held = b'x' * (64 << 20) if os.environ['RANK'] == '1' else b''\n"
+        "print('ready', flush=True)\ntime.sleep(3600)\n"
+    )
+    record = tmp_path / "record"
+    with launched("--nproc", 2, "--record", record, script, directory=tmp_path) as running:
+        running.read_until(2)
+        recorder, guard = _children(running.pid)
+        until(lambda: len(of_kind(read(record), "sample")) > 3, "there are samples")
+        until(lambda: of_kind(read(record), "output"), "the first line was seen")
+        size = Path(f"/proc/{guard}/status").read_text()
+        kilobytes = int(size.partition("VmHWM:")[2].split()[0])
+        running.send(signal.SIGTERM)
+        running.status()
+    assert kilobytes < 16 << 10
+    assert not Path(f"/proc/{recorder}").exists()
+    last = of_kind(read(record), "sample")[-1]
+    assert last["ranks"] == [0, 1]
+    assert 60 << 20 < last["memory"][1] - last["memory"][0] < 80 << 20
+
+
+def _children(launcher: int) -> tuple[int, int]:
+    """The recorder, and the guard."""
+    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+    names = {Path(f"/proc/{pid}/comm").read_text().strip(): int(pid) for pid in children}
+    guard = names.pop("spawnlaunch grd")
+    (recorder,) = names.values()
+    return recorder, guard
+
+
+def test_a_launcher_that_is_killed_ends_the_record(tmp_path: Path) -> None:
+    record = tmp_path / "record"
+    with launched(
+        *("--nproc", 2, "--record", record, WORKERS / "sleep.py"), directory=tmp_path
+    ) as running:
+        until(lambda: of_kind(read(record), "attempt") if _is_there(record) else [], "it began")
+        os.kill(running.pid, signal.SIGKILL)
+        running.launcher.wait()
+        assert running.all_gone()  # the recorder too
+
+
+def _is_there(record: Path) -> bool:
+    return (record / "node0.jsonl").exists()
+
+
+def test_memory_explains_a_rank_that_was_killed(tmp_path: Path) -> None:
+    """Of one that holds a tenth of what there is; more than that would disturb others."""
+    script = tmp_path / "killed.py"
+    script.write_text(
+        "import os, signal\n"
+        "total = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')\n"
+        "held = b'x' * (total // 9)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = launch("--nproc", 1, "--quiet", script)
+    assert done.returncode == 137
+    assert "spawnlaunch: rank 0 had used " in done.stderr
+    assert "of the " in done.stderr.partition("had used")[2]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="its memory is told by /proc")
+def test_a_rank_that_was_killed_with_little_memory_has_none_told(tmp_path: Path) -> None:
+    done = launch("--nproc", 1, "--quiet", "--no-python", "sh", "-c", "kill -9 $$", cwd=tmp_path)
+    assert done.returncode == 137
+    assert "had used" not in done.stderr

@@ -1,0 +1,245 @@
+"""spawnlaunch.top finds ranks whoever started them, and its figures are those of /proc and ps."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.launching import WORKERS, clean_environ, run, start
+from tests.support.processes import until
+from tests.support.required import require_programs
+from tests.support.watching import launched
+from tests.watch.ranks import TOP, looked_at, ready
+
+require_programs("ps", package="procps")
+
+BUSY = WORKERS / "busy.py"
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+class Two:
+    """Two ranks that have worked and now wait."""
+
+    def __init__(self, pids: dict[int, tuple[int, int]]) -> None:
+        self.pids = pids
+        self.samples = looked_at({pid: rank for rank, (pid, _) in pids.items()})
+
+    def of(self, name: str) -> dict[int, Any]:
+        return {rank: one[name] for rank, one in self.samples.items()}
+
+    def told(self, tell: Callable[[int, int], Any]) -> dict[int, Any]:
+        return {rank: tell(pid, child) for rank, (pid, child) in self.pids.items()}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
+    directory = tmp_path_factory.mktemp("two")
+    with launched("--nproc", 2, BUSY, directory=directory) as launch:
+        launch.read_until(2)
+        # The guard tells of output when a launch has lasted for a second.
+        until(lambda: _tells(launch.guard), "the guard tells who said something when")
+        yield Two(ready(launch.output.decode()))
+        launch.launcher.terminate()
+        launch.status()
+
+
+def _tells(guard: int) -> bool:
+    return any(
+        "spawnlaunch-said" in os.readlink(each) for each in Path(f"/proc/{guard}/fd").iterdir()
+    )
+
+
+def ps(what: str, *pids: int) -> int:
+    done = run("ps", "-o", f"{what}=", "-p", ",".join(map(str, pids)), check=True)
+    return sum(map(int, done.stdout.split()))
+
+
+def proc(pid: int, file: str, name: str) -> str:
+    lines = Path(f"/proc/{pid}/{file}").read_text().splitlines()
+    return next(line.split(":")[1].strip() for line in lines if line.startswith(f"{name}:"))
+
+
+def test_the_ranks_are_of_one_launch(two: Two) -> None:
+    assert set(two.samples) == {0, 1}
+    assert len(set(two.of("launch").values())) == 1
+    assert set(two.of("world_size").values()) == {2}
+
+
+def test_memory_is_that_of_ps(two: Two) -> None:
+    assert two.of("memory") == two.told(lambda pid, _: ps("rss", pid) * 1024)
+    assert two.of("memory_below") == two.told(lambda _, child: ps("rss", child) * 1024)
+
+
+def test_the_peak_is_that_of_proc_and_not_what_is_there_now(two: Two) -> None:
+    kilobytes = two.told(lambda pid, _: proc(pid, "status", "VmHWM").removesuffix("kB"))
+    assert two.of("peak") == {rank: int(text) * 1024 for rank, text in kilobytes.items()}
+    assert all(one["peak"] > one["memory"] + (90 << 20) for one in two.samples.values())
+
+
+def test_threads_are_those_of_ps(two: Two) -> None:
+    assert two.of("threads") == two.told(lambda pid, _: ps("nlwp", pid)) == {0: 4, 1: 4}
+
+
+def test_cpu_time_is_that_of_the_process_and_of_what_it_started(two: Two) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    for rank, (pid, child) in two.pids.items():
+        stats = [
+            Path(f"/proc/{each}/stat").read_text().rpartition(") ")[2].split()
+            for each in (pid, child)
+        ]
+        used_s = sum(int(n) for stat in stats for n in stat[11:15]) / ticks
+        assert two.samples[rank]["cpu_seconds"] == pytest.approx(used_s, abs=0.05)
+        assert used_s >= 1.0  # half a second each
+
+
+def test_who_waits_uses_no_cpu(two: Two) -> None:
+    assert all(one["cpu"] < 0.1 for one in two.samples.values())
+    assert set(two.of("state").values()) == {"sleeping"}
+
+
+def test_the_mask_is_that_of_proc(two: Two) -> None:
+    assert two.of("cpus") == two.told(lambda pid, _: proc(pid, "status", "Cpus_allowed_list"))
+    assert set(two.of("elsewhere").values()) == {""}
+
+
+def test_processes_below_are_counted(two: Two) -> None:
+    assert two.of("processes") == {0: 1, 1: 1}
+
+
+def test_the_last_line_has_an_age(two: Two) -> None:
+    assert all(0 <= one["quiet_s"] < 300 for one in two.samples.values())
+
+
+def test_use_reads_and_writes_are_per_second(tmp_path: Path) -> None:
+    """Of one that never stops: its share of a core is what its CPU time says."""
+    loop = tmp_path / "loop.py"
+    loop.write_text(
+        "import os\nzeros = open('/dev/zero', 'rb', buffering=0)\n"
+        "null = open('/dev/null', 'wb', buffering=0)\nprint('ready', flush=True)\n"
+        "while True:\n    null.write(zeros.read(1 << 16))\n"
+    )
+    with launched("--nproc", 1, loop, directory=tmp_path) as launch:
+        launch.read_until(1)
+        (pid,) = launch.workers
+        one = looked_at({pid: 0})[0]
+        assert one["cpu"] > 0
+        assert one["reads"] == pytest.approx(one["writes"], rel=0.2)
+        assert one["reads"] > 1 << 20
+        launch.launcher.terminate()
+        launch.status()
+
+
+def test_a_thread_elsewhere_is_marked(tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU: a thread can be nowhere else")
+    script = tmp_path / "astray.py"
+    script.write_text(
+        "import os, threading, time\n"
+        "here = sorted(os.sched_getaffinity(0))\n"
+        "def astray():\n    os.sched_setaffinity(0, here[-1:])\n    print('ready', flush=True)\n"
+        "    while True: sum(range(1000))\n"
+        "threading.Thread(target=astray, daemon=True).start()\n"
+        "os.sched_setaffinity(0, here[:1])\ntime.sleep(3600)\n"
+    )
+    with launched("--nproc", 1, script, directory=tmp_path) as launch:
+        launch.read_until(1)
+        (pid,) = launch.workers
+        last = str(max(os.sched_getaffinity(0)))
+        until(lambda: looked_at({pid: 0})[0]["elsewhere"] == last, "the thread is seen there")
+        launch.launcher.terminate()
+        launch.status()
+
+
+def test_ranks_of_torchrun_are_found(tmp_path: Path) -> None:
+    torchrun = start(
+        *(
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            2,
+            BUSY,
+        ),
+        stderr=(tmp_path / "stderr").open("w"),
+    )
+    try:
+        lines = [torchrun.stdout.readline() for _ in range(2)]
+        pids = ready("".join(lines))
+        found = looked_at({pid: rank for rank, (pid, _) in pids.items()})
+        assert {rank: one["pid"] for rank, one in found.items()} == {
+            r: p for r, (p, _) in pids.items()
+        }
+        assert len({one["launch"] for one in found.values()}) == 1
+    finally:
+        torchrun.terminate()
+        torchrun.wait()
+
+
+def test_a_rank_in_task_mode_is_found(tmp_path: Path) -> None:
+    from tests.support.launching import LAUNCHER, SLURM_TASK
+
+    task = start(
+        *LAUNCHER, BUSY, environ=clean_environ(**SLURM_TASK), stderr=(tmp_path / "e").open("w")
+    )
+    try:
+        pids = ready(task.stdout.readline())
+        assert pids == {2: (task.pid, pids[2][1])}
+        found = looked_at({task.pid: 2})
+        assert found[2]["world_size"] == 3
+    finally:
+        os.kill(pids[2][1], 9)
+        task.kill()
+        task.wait()
+
+
+def test_the_table_has_a_line_for_each_rank(two: Two) -> None:
+    text = run(*TOP, "--once", check=True).stdout
+    rows = [line.split() for line in text.splitlines()]
+    for rank, (pid, _) in two.pids.items():
+        assert [str(rank), str(pid)] in [row[:2] for row in rows]
+
+
+def test_without_a_terminal_there_is_a_line_to_type() -> None:
+    done = run(*TOP, stdin=None)
+    assert done.returncode == 2
+    assert done.stderr == "spawnlaunch.top: error: this is no terminal; type --once\n"
+
+
+@pytest.mark.parametrize("words", [("--every", "0"), ("--every", "x"), ("--sort", "colour")])
+def test_a_flag_with_a_wrong_value_ends_with_status_2(words: tuple[str, ...]) -> None:
+    done = run(*TOP, *words)
+    assert done.returncode == 2
+    assert words[1] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_loop_tells_its_step(tmp_path: Path) -> None:
+    flags = ("--task", "language", "--steps", 100000, "--log-every", 5, "--out", tmp_path / "out")
+    with launched("--nproc", 2, "--", *flags, directory=tmp_path) as launch:
+        found: dict[int, dict[str, Any]] = {}
+
+        def tells() -> bool:
+            found.update(looked_at(dict.fromkeys(launch.workers, 0)))
+            return len(found) == 2 and all(
+                one["progress"] and one["progress"]["loss"] for one in found.values()
+            )
+
+        until(tells, "both ranks tell a loss")
+        before = json.loads(_last_line(tmp_path / "out" / "metrics.jsonl"))["step"]
+        for one in found.values():
+            progress = one["progress"]
+            assert progress["steps"] == 100000
+            assert 0 < progress["step"] <= before + 1000
+            assert progress["compute_s"] > 0
+            assert progress["rate"] > 0
+        launch.launcher.kill()
+        launch.status()
+
+
+def _last_line(path: Path) -> str:
+    return path.read_text().splitlines()[-1]

@@ -1,0 +1,70 @@
+"""Whether a task returns means where the loop adds up sums, found out before the first step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from . import rng
+from .distributed import from_every_rank
+from .errors import RefusedError
+from .learner import Learner
+from .task import name_of
+
+ALIKE = 0.1  # of two numbers, relative: a mean of two halves is half of their sum
+
+Sums = tuple[float, float]  # of losses, and the count of terms
+
+
+def is_mean(whole: Sums, one: Sums, other: Sums) -> bool:
+    """Whether the loss of a batch is the mean of its halves' losses, and not their sum."""
+    (loss, count), (a, n), (b, m) = whole, one, other
+    if not math.isclose(count, n + m, rel_tol=ALIKE) or n + m == 0:
+        return False  # whatever it counts, it is not the terms
+    mean = (n * a + m * b) / (n + m)
+    return math.isclose(loss, mean, rel_tol=ALIKE) and not math.isclose(loss, a + b, rel_tol=ALIKE)
+
+
+def refuse_means(learner: Learner, batches: Sequence[Any]) -> None:
+    """Raises RefusedError on all ranks where a task returns a mean in place of a sum.
+
+    ``batches`` are one and its two halves: the sum of a batch is that of its halves added up.
+    The model is in eval mode, where no sample changes what becomes of another.
+    """
+    hooks = {"loss()": _sums_of_loss, "measure()": _sums_of_measure}
+    learner.bare.eval()
+    wrong = ""
+    for name, sums_of in hooks.items():
+        try:
+            sums = [_aside(learner, sums_of, batch) for batch in batches]
+        except Exception:  # as of a loss that takes no half of a batch: the step will tell
+            continue
+        if not wrong and is_mean(*sums):
+            (whole, count), (one, _), (other, _) = sums
+            wrong = (
+                f"{name} of the task {name_of(learner.task)} returns a mean: {whole:.6g} for "
+                f"{count:g} terms, of which the one half has {one:.6g} and the other "
+                f'{other:.6g}; return the sum, as reduction="sum" does, and the count'
+            )
+    learner.bare.train()
+    for told in filter(None, from_every_rank(wrong)):
+        raise RefusedError(told, shared=True)
+
+
+@torch.no_grad()
+def _aside(learner: Learner, sums_of: Callable[[Learner, Any], Sums], batch: Any) -> Sums:
+    with rng.aside(learner.config.seed, learner.world.rank, learner.device), learner.autocast():
+        return sums_of(learner, batch)
+
+
+def _sums_of_loss(learner: Learner, batch: Any) -> Sums:
+    loss, count = learner.task.loss(learner.bare, batch)
+    return float(loss), float(count)
+
+
+def _sums_of_measure(learner: Learner, batch: Any) -> Sums:
+    sums = learner.task.measure(learner.bare, batch)
+    return float(sums["loss"]), float(sums["count"])
