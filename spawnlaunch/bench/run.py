@@ -107,10 +107,13 @@ def _as_first(me: Participant) -> int:
     try:
         page.add(table.header(bench.result))
         bench.measure_all(page.add)
-    except Interruption as interrupted:
+    except (Interruption, RankGoneError) as early:  # a signal to all may reach another rank first
         for signum in (signal.SIGINT, signal.SIGTERM):
             signal.signal(signum, signal.SIG_IGN)
-        _finish_early(options, file, page, signal.Signals(int(str(interrupted))).name)
+        why = "the end of another rank"
+        if isinstance(early, Interruption):
+            why = signal.Signals(int(str(early))).name
+        _finish_early(options, file, page, why)
         raise
     except UsageError as unwritable:  # the disk is full, and the others know nothing of it
         print_error(str(unwritable), NAME)
