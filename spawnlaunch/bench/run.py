@@ -18,7 +18,7 @@ from spawnlaunch.bench.rank_group import RankGoneError, join
 from spawnlaunch.bench.record import Recorder
 from spawnlaunch.bench.result import Result
 from spawnlaunch.bench.rounds import Bench
-from spawnlaunch.bench.sample import FailedError
+from spawnlaunch.bench.sample import ENDING, FailedError
 from spawnlaunch.bench.take import Participant
 from spawnlaunch.errors import UsageError
 from spawnlaunch.printing import print_error, print_page
@@ -98,7 +98,7 @@ def _as_first(me: Participant) -> int:
         group.tell(str(refusal))
         raise
     group.tell("")
-    for signum in (signal.SIGINT, signal.SIGTERM):
+    for signum in ENDING:
         signal.signal(signum, _interrupt)
     bench = Bench(me, file, before)
     if before:
@@ -108,7 +108,7 @@ def _as_first(me: Participant) -> int:
         page.add(table.header(bench.result))
         bench.measure_all(page.add)
     except (Interruption, RankGoneError) as early:  # a signal to all may reach another rank first
-        for signum in (signal.SIGINT, signal.SIGTERM):
+        for signum in ENDING:
             signal.signal(signum, signal.SIG_IGN)
         why = "the end of another rank"
         if isinstance(early, Interruption):
@@ -121,7 +121,7 @@ def _as_first(me: Participant) -> int:
     status = _finish(options, file, bench.result, page)
     if not options.json:
         Path(file.path).unlink(missing_ok=True)
-    for signum in (signal.SIGINT, signal.SIGTERM):
+    for signum in ENDING:
         signal.signal(signum, signal.SIG_DFL)
     group.tell(status)
     return status

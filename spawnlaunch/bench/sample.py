@@ -41,6 +41,7 @@ LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking distu
 TAIL_CHARS = 4000  # of what went wrong
 STOPPED = "another rank failed"
 POLL_S = 0.02  # where there are no pidfds
+ENDING = (signal.SIGINT, signal.SIGTERM)  # that ask rank 0 to end with what it knows
 
 Stopped = Callable[[], bool]
 Environ = Mapping[str, str]
@@ -69,19 +70,23 @@ class Ended(NamedTuple):
 def fork(binding: Binding, run: Callable[[], NoReturn]) -> int:
     """A child with this binding that does `run`; the result is its pid."""
     parent = os.getpid()
+    # os.fork swallows what a handler raises while it calls the hooks of logging and others
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
     pid = os.fork()
     if pid == 0:
         try:
             kernel.die_with_parent(parent)
             os.setpgid(0, 0)
-            for signum in (signal.SIGINT, signal.SIGTERM):
+            for signum in ENDING:
                 signal.signal(signum, signal.SIG_DFL)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             _bind(binding)
             run()
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(1)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return pid
 
 
