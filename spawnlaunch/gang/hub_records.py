@@ -96,6 +96,7 @@ class Hub(NamedTuple):
     cause: Cause | None = None  # of the epoch that ends
     failure: Failure | None = None  # the first, as far as is known
     lost: tuple[str, ...] = ()  # hosts, since the epoch began
+    place: tuple[int, str] | None = None  # for files; and the launch
     outcomes: tuple[tuple[int, int], ...] = ()
     asked: float | None = None  # since when stacks are being shown
     healthy_s: float = 0.0  # how long the epoch's workers have run

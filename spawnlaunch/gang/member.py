@@ -179,12 +179,12 @@ def _fenced(member: Member, at: float, actions: list[Action]) -> Member:
 
 
 def _alone(member: Member, at: float, actions: list[Action]) -> Member:
-    """Without a hub, and without workers."""
+    """Without a hub, and without workers; nobody can tell the others that this one was to end."""
+    if not member.rules.returns:
+        return _exit(member, LOST, member.cause, actions)
     if member.leaving:
         signal = Cause("signal", member.hello.host, number=member.leaving)
         return _exit(member, 128 + member.leaving, signal, actions)
-    if not member.rules.returns:
-        return _exit(member, LOST, member.cause, actions)
     if member.is_linked:
         actions.append(Disconnect())
     return _seeking(member._replace(is_linked=False), at, actions)
@@ -255,6 +255,8 @@ def _started(member: Member, start: Start, actions: list[Action]) -> Member:
         last=start.node_rank,
         total=start.total,
         used=start.used,
+        place=start.place,
+        launch=start.launch,
     )
     return member._replace(state=RUNNING, hello=hello, cause=None, silent=False)
 

@@ -57,6 +57,8 @@ class Hello(NamedTuple):
     total: int = 0  # starts of workers after the first
     used: int = 0  # of the restarts that are allowed
     told: tuple[tuple[str, str], ...] = ()  # what the user has told it that all should agree on
+    place: int = 0  # for files: the first number of a run that is new here; 0: none are kept
+    launch: str = ""  # of which it has been a part
 
 
 class Idle(NamedTuple):
@@ -156,6 +158,8 @@ class Start(NamedTuple):
     master_port: int
     total: int = 0  # TORCHELASTIC_RESTART_COUNT
     used: int = 0
+    place: int = 0  # for files, the same on all nodes and in all epochs
+    launch: str = ""  # a name that no other launch has
 
 
 class Begun(NamedTuple):

@@ -159,7 +159,8 @@ def _started(hub: Hub, at: float, actions: list[Action]) -> Hub:
     leader = hub.nodes[order[0]]
     epoch = max(hub.epoch, hub.floor) + 1
     total = hub.total + 1 if epoch > 1 else 0
-    place = {conn: node_rank for node_rank, conn in enumerate(order)}
+    ranks = {conn: node_rank for node_rank, conn in enumerate(order)}
+    place, launch = hub.place or roster.place(hub.nodes, settings.launch)
     actions += [
         Say(
             conn,
@@ -173,18 +174,20 @@ def _started(hub: Hub, at: float, actions: list[Action]) -> Hub:
                 master_port=settings.master_port or leader.hello.port,
                 total=total,
                 used=hub.used,
+                place=place,
+                launch=launch,
             ),
         )
-        for conn, node_rank in place.items()
+        for conn, node_rank in ranks.items()
     ]
     begun = Begun(epoch, len(order), total, hub.used)
-    actions += [Say(conn, begun) for conn in hub.nodes if conn not in place]
+    actions += [Say(conn, begun) for conn in hub.nodes if conn not in ranks]
     actions.append(Note("start", (str(epoch), str(len(order)), str(firsts[-1]))))
-    nodes = {conn: _put(node, place.get(conn, -1)) for conn, node in hub.nodes.items()}
+    nodes = {conn: _put(node, ranks.get(conn, -1)) for conn, node in hub.nodes.items()}
     return hub._replace(
         phase=RUNNING, nodes=nodes, epoch=epoch, floor=epoch, size=len(order), total=total,
         since=at, called=None, cause=None, failure=None, lost=(), outcomes=(),
-        asked=None, began=at if hub.began is None else hub.began,
+        place=(place, launch), asked=None, began=at if hub.began is None else hub.began,
     )  # fmt: skip
 
 

@@ -70,6 +70,13 @@ def chosen(nodes: Mapping[int, Node], most: int) -> list[int]:
     return [place[n] for n in range(len(order))]
 
 
+def place(nodes: Mapping[int, Node], launch: str) -> tuple[int, str]:
+    """Where files are kept, and the name of the launch: as it was, else as is new on all nodes."""
+    hellos = [node.hello for node in nodes.values()]
+    told = next(((hello.place, hello.launch) for hello in hellos if hello.launch), None)
+    return told or (max(hello.place for hello in hellos), launch)
+
+
 def first_ranks(nodes: Mapping[int, Node], order: Iterable[int]) -> list[int]:
     """The first rank of each of these nodes, and at last the world size."""
     firsts = [0]

@@ -31,6 +31,7 @@ class Settings(NamedTuple):
     beat_s: float = 5.0
     dead_s: float = 60.0  # a connection on which nothing was heard for so long
     ends_hung: bool = False  # --on-hang kill
+    launch: str = ""  # a name that no other launch has
     told: tuple[tuple[str, str], ...] = ()  # flags and values that all should have alike
 
     @property

@@ -34,7 +34,8 @@ def carry_out(
         several = options.launch.resolution.gathering is not None
         if request.timeout_s and not several:
             supervisor.end_after(request.timeout_s)
-        make_places(workers, scratch)
+        if not several:  # else they are others' ranks
+            make_places(workers, scratch)
         try:
             early = supervisor.preload(request.preload) if request.preload else None
             if early:

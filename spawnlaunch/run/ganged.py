@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from spawnlaunch.request import Request
     from spawnlaunch.run.decisions import Event
     from spawnlaunch.run.hang.together import HangOfAll
+    from spawnlaunch.run.log_place import AgreedPlace
     from spawnlaunch.run.model import Launch, LaunchOptions, WorkerExit
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.world.gathering import Gathering
@@ -100,11 +101,16 @@ class Gang:
         request, environ = options.launch.request, options.launch.environ
         run_id = options.launch.resolution.world.run_id
         secret = wire.secret_of(token.find(request.token_file, environ).secret, run_id)
-        settings = settings_of(options, gathering)
+        who = os.urandom(8).hex()
+        settings = settings_of(options, gathering)._replace(launch=who)
         endpoint = Endpoint(
             gathering.host, gathering.port, run_id, secret, settings.lost_after_s, gathering.ports
         )
-        who = os.urandom(8).hex()
+        self._place: AgreedPlace | None = None
+        if options.launch.logs:
+            from spawnlaunch.run import log_place  # few launches keep files
+
+            self._place = log_place.AgreedPlace(options.launch)
         self._server = self._serve(endpoint, settings, who, gathering)
         if self._server:
             endpoint = endpoint._replace(
@@ -119,6 +125,7 @@ class Gang:
             port=self._port.port,
             addr=request.local_addr or "",
             told=settings.told,
+            place=self._place.first_new if self._place else 0,
         )
         self._part = Part(supervisor.loop, endpoint, hello, settings.join_s, self)
         supervisor.listener = self._happened
@@ -170,6 +177,9 @@ class Gang:
         """An epoch's workers, from their start to their end; False: something of them is left."""
         self._world_size = start.world_size
         launch = told(self._options.launch, start, self._port)
+        if self._place:
+            launch, said = self._place.of(launch, start)
+            self._say(said)
         try:
             workers = make_workers(launch, start.total)
             make_places(workers, launch.scratch, restart=start.total)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
@@ -10,11 +11,14 @@ from spawnlaunch.run import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from spawnlaunch.gang.messages import Start
     from spawnlaunch.request import Request
+    from spawnlaunch.run.model import Launch
     from spawnlaunch.world.model import Resolution
 
 DIRECTORY = "attempt_{restart}/{rank}"  # torchrun's, but by the global rank
 MOST_RUNS = 10_000  # of one name; the last one takes what is there
+MARK = ".launch"  # a link in the directory of a run on several nodes: whose it is
 
 
 def choose_place(request: Request, resolution: Resolution, scratch: str) -> tuple[str, list[str]]:
@@ -22,12 +26,12 @@ def choose_place(request: Request, resolution: Resolution, scratch: str) -> tupl
 
     A run has a directory of its own below DIR, named after it: where an earlier one of that name
     has left files of this launcher's first rank, a number is added. So two runs never write to the
-    same file, though no launcher can ask those of other nodes. A template is the user's business.
-    Where the launchers have yet to agree who has which ranks, what is there is added to.
+    same file, though no launcher can ask those of other nodes. Where they meet, `AgreedPlace` is
+    for them. A template is the user's business.
     Raises UsageError in task mode where there is no DIR.
     """
     base, said, world = request.log_dir, [], resolution.world
-    if base is not None and "{" in base:
+    if _is_template(base):
         return base, []
     if base is None:
         if world.is_task:
@@ -42,10 +46,26 @@ def choose_place(request: Request, resolution: Resolution, scratch: str) -> tupl
         own = os.path.join(place, DIRECTORY.format(restart=0, rank=world.rank))
         if request.explain or resolution.gathering or _is_new(own):
             break
-        place = f"{run}_{number}"
+        place = _numbered(run, number)
     if place != run:
-        said.append(f"{run} has files of an earlier run, so those of this one are in {place}")
-    return os.path.join(place.replace("{", "{{").replace("}", "}}"), DIRECTORY), said
+        said.append(_moved(run, place))
+    return _template(place), said
+
+
+def _is_template(log_dir: str | None) -> bool:
+    return log_dir is not None and "{" in log_dir
+
+
+def _numbered(run: str, number: int) -> str:
+    return run if number == 1 else f"{run}_{number}"
+
+
+def _template(place: str) -> str:
+    return os.path.join(place.replace("{", "{{").replace("}", "}}"), DIRECTORY)
+
+
+def _moved(run: str, place: str) -> str:
+    return f"{run} has files of an earlier run, so those of this one are in {place}"
 
 
 def _is_new(directory: str) -> bool:
@@ -59,3 +79,56 @@ def _is_new(directory: str) -> bool:
     except OSError:
         pass
     return True
+
+
+class AgreedPlace:
+    """Where the launchers of several nodes keep their files: in directories of one name.
+
+    Each tells the hub which number is new where it is, and is told one that is new everywhere; it
+    marks the directory as this launch's, in which it and the others, who may see the same one, go
+    on after a restart. A launcher that has come later may have that directory from an earlier run:
+    it takes the next one, and says so.
+    """
+
+    def __init__(self, launch: Launch) -> None:
+        self.first_new = 0  # the number that the hub is told
+        self._run = ""
+        self._is_said = False
+        if launch.logs and not _is_template(launch.request.log_dir):
+            run = os.path.dirname(os.path.dirname(launch.logs)).format()
+            with suppress(OSError):  # which is said when all directories are made
+                self._run = files.resolved(absolute(run, "--log-dir"))
+        if self._run:
+            self.first_new = next(
+                n for n in range(1, MOST_RUNS) if not os.path.lexists(_numbered(self._run, n))
+            )
+
+    def of(self, launch: Launch, start: Start) -> tuple[Launch, list[str]]:
+        """The launch with its place in an epoch, and what is to be said of it."""
+        if not self._run:
+            return launch, []
+        numbers = range(max(start.place, 1), MOST_RUNS)
+        found = next((n for n in numbers if self._is_ours(n, start.launch)), MOST_RUNS)
+        place = _numbered(self._run, found)
+        is_told = found > 1 and (start.node_rank == 0 or found != start.place)
+        said = [_moved(self._run, place)] if is_told and not self._is_said else []
+        self._is_said = True
+        return launch._replace(logs=_template(place)), said
+
+    def _is_ours(self, number: int, launch: str) -> bool:
+        """Take the directory, if it is new; another of the launchers may do so at the same time."""
+        directory = _numbered(self._run, number)
+        mark = os.path.join(directory, MARK)
+        try:
+            if number >= self.first_new:
+                os.makedirs(directory, exist_ok=True)
+                os.symlink(launch, mark)
+                return True
+        except FileExistsError:
+            pass
+        except OSError:  # no links there, or what is said when all directories are made
+            return True
+        try:
+            return os.readlink(mark) == launch
+        except OSError:
+            return False

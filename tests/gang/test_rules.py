@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.gang import hub, words
+from spawnlaunch.gang import hub, member, member_records, words
 from spawnlaunch.gang.hub_records import RUNNING, STOPPING, Came, Gone, Heard, Hub, Say, Tick
 from spawnlaunch.gang.messages import (
     VERSION,
@@ -21,6 +21,7 @@ from spawnlaunch.gang.messages import (
     Signalled,
     Start,
     Stop,
+    Welcome,
 )
 from spawnlaunch.gang.settings import Settings
 
@@ -78,6 +79,46 @@ def test_a_node_keeps_its_rank_and_a_spare_takes_the_hole() -> None:
         gang.happens(Heard(conn, Idle(1)))
     gang.wait(2)
     assert {conn: gang.of(conn, Start)[-1].node_rank for conn in (0, 2, 3)} == {0: 0, 2: 2, 3: 1}
+
+
+def test_files_have_a_place_that_is_new_on_all_nodes_and_stays() -> None:
+    gang = Gang(least=2, most=3, max_restarts=1, launch="mine")
+    gang.come(0, place=1)
+    gang.come(1, place=3)
+    gang.wait(31)
+    gang.come(2, place=4)  # it sees what the others keep
+    for conn in (0, 1):
+        gang.happens(Heard(conn, Idle(1)))
+    gang.wait(2)
+    told = {(start.place, start.launch) for conn in range(3) for start in gang.of(conn, Start)}
+    assert (told, gang.hub.epoch) == ({(3, "mine")}, 2)
+
+
+def test_a_hub_that_has_come_back_keeps_the_place_of_files() -> None:
+    gang = Gang(least=2, most=2, max_restarts=1, launch="of another hub", dead_s=A_DAY_S)
+    gang.come(0, place=4)
+    gang.come(1, place=3, launch="mine", epoch=5, nodes=2, last=1)
+    gang.wait(300)
+    (start,) = gang.of(0, Start)
+    assert (start.epoch, start.place, start.launch) == (6, 3, "mine")
+
+
+def test_a_launcher_that_was_told_to_end_has_the_others_status_where_the_hub_is_lost() -> None:
+    hello = Hello(VERSION, "node1", "1", nproc=1)
+    for returns, status in ((False, 69), (True, 143)):
+        one = member_records.Member(hello, join_s=60.0)
+        for event in (
+            member_records.Tick(),
+            member_records.Linked(),
+            member_records.Heard(Welcome(returns=returns)),
+            member_records.Heard(Start(1, 1, 2, 1, 2, "10.0.0.1", 29500)),
+            member_records.Told(15),
+            member_records.Unlinked("lost"),
+            member_records.WorkersEnded(False, 29501),
+        ):
+            one, actions = member.step(one, event, 1000.0)
+        (end,) = [action for action in actions if isinstance(action, member_records.Exit)]
+        assert end.status == status
 
 
 def test_a_victim_is_not_the_cause_where_a_node_was_lost() -> None:
