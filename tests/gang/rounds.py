@@ -2,6 +2,7 @@
 
     python -m tests.gang.rounds --rounds 300          workers, launchers, guards, nodes, cables
     python -m tests.gang.rounds --rounds 1 --seed 17  the one that has gone wrong
+    python -m tests.gang.rounds --rounds 20 --train   the training loop, and its losses bit for bit
 
 After each, nodes that had no fault of their own have one status and one first failure, the workers
 of each attempt were told one world, and no process is left anywhere.
@@ -10,6 +11,7 @@ of each attempt were told one world, and no process is left anywhere.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import signal
@@ -20,9 +22,12 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
+from typing import Any, ClassVar
 
 from tests.gang.cluster import Cluster
 from tests.gang.namespaces import Network
+from tests.slurm.scripts import TINY
+from tests.support.processes import until
 
 HOSTS = "abcd"
 LOST, STOPPED = 69, 143
@@ -39,6 +44,9 @@ MODES = {
     "spare": ("--nnodes=3", "--spares=1", "--max-restarts=3", CONF),
     "elastic": ("--nnodes=3:4", "--max-restarts=3", CONF),
 }
+STEPS = ("--steps", "200", "--log-every", "1", "--eval-every", "0", "--save-every", "10")
+COMPUTED = ("step", "samples", "loss", "lr")
+History = list[dict[str, Any]]
 KINDS = ("worker", "worker", "worker", "launcher", "guard", "node", "cable", "signal")
 
 
@@ -49,9 +57,12 @@ class Wrong(AssertionError):
 class Round:
     """One launch, and what breaks in it."""
 
+    modes: tuple[str, ...] = tuple(MODES)
+
     def __init__(self, network: Network, directory: Path, seed: int) -> None:
         self.random = Random(seed)
-        self.mode = self.random.choice(list(MODES))
+        self.directory = directory
+        self.mode = self.random.choice(self.modes)
         self.cluster = Cluster(network, directory, *MODES[self.mode], *FLAGS)
         self.network = network
         self.faults: list[str] = []
@@ -59,9 +70,8 @@ class Round:
         self.expected: tuple[int, str] | None = None  # the status, and what is said of the cause
 
     def run(self) -> None:
-        program = ("--no-python", "sh", "-c", WORKER)
         for host in HOSTS:
-            self.cluster.start(host, *program)
+            self.cluster.start(host, *self.program())
         working = self.wait_for_workers()
         time.sleep(self.random.uniform(0, 1))
         count = self.random.choice((1, 1, 2))
@@ -73,6 +83,9 @@ class Round:
         self.statuses = self.cluster.statuses()
         self.cluster.nothing_left()
         self.check()
+
+    def program(self) -> tuple[str, ...]:
+        return ("--no-python", "sh", "-c", WORKER)
 
     def wait_for_workers(self) -> list[str]:
         """The nodes that have begun the first attempt."""
@@ -97,7 +110,7 @@ class Round:
         if kind != "worker":
             self.expected = self.expectation(kind, host, host in working)
 
-    def expectation(self, kind: str, host: str, works: bool) -> tuple[int, str]:
+    def expectation(self, kind: str, host: str, works: bool) -> tuple[int, str] | None:
         """How the sound nodes end, where this is the only fault."""
         if self.mode in ("spare", "elastic") and host != "a":
             return 0, ""
@@ -177,9 +190,56 @@ class Round:
         return f"{self.mode}, {', '.join(self.faults)}"
 
 
-def play(network: Network, directory: Path, seed: int) -> Round:
+class TrainingRound(Round):
+    """The training loop; a launch that did not go on is followed by another one."""
+
+    modes = ("again", "spare")
+    whole: ClassVar[dict[str, History]] = {}  # of a run in which nothing broke, by mode
+
+    def run(self) -> None:
+        if self.mode not in self.whole:
+            self.whole[self.mode] = self.to_the_end("whole")
+        super().run()
+        losses = history(self.directory / "out")
+        if any(self.statuses[host] for host in HOSTS if host not in self.hurt):
+            for host in HOSTS:
+                self.network.kill(host)
+                self.network.mend(host)
+            losses = self.to_the_end("out")
+        self.holds(losses == self.whole[self.mode], f"the same losses: {losses}")
+
+    def to_the_end(self, out: str) -> History:
+        directory = self.directory / f"to-the-end-{out}"
+        directory.mkdir()
+        cluster = Cluster(self.network, directory, *MODES[self.mode], *FLAGS)
+        for host in HOSTS:
+            cluster.start(host, *self.program(out))
+        self.holds(set(cluster.statuses().values()) == {0}, f"it trains\n{cluster.texts()}")
+        return history(self.directory / out)
+
+    def program(self, out: str = "out") -> tuple[str, ...]:
+        return ("--", *TINY, *STEPS, "--out", str(self.directory / out), "--resume", "auto")
+
+    def wait_for_workers(self) -> list[str]:
+        steps = self.random.randint(5, 150)
+        until(lambda: len(history(self.directory / "out")) >= steps, f"{steps} steps")
+        return [host for host in HOSTS if self.cluster.workers(host)]
+
+    def expectation(self, kind: str, host: str, works: bool) -> tuple[int, str] | None:
+        """The loop saves when it is told to end, and has a status of its own, if there is time."""
+        return None if kind == "signal" else super().expectation(kind, host, works)
+
+
+def history(out: Path) -> History:
+    """What was computed, by step."""
+    path = out / "metrics.jsonl"
+    lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
+    return [{name: line[name] for name in COMPUTED if name in line} for line in lines]
+
+
+def play(network: Network, directory: Path, seed: int, kind: type[Round] = Round) -> Round:
     """A round, after which the network is whole again."""
-    one = Round(network, directory, seed)
+    one = kind(network, directory, seed)
     try:
         one.run()
     except AssertionError as error:
@@ -195,14 +255,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--train", action="store_true")
     args = parser.parse_args()
     network, wrong = Network(HOSTS), 0
+    kind = TrainingRound if args.train else Round
     seen: Counter[str] = Counter()
     try:
         for seed in range(args.seed, args.seed + args.rounds):
             with tempfile.TemporaryDirectory() as directory:
                 try:
-                    one = play(network, Path(directory), seed)
+                    one = play(network, Path(directory), seed, kind)
                     print(f"seed {seed}: {one}: {one.statuses}", flush=True)
                 except AssertionError as error:
                     wrong += 1
