@@ -6,6 +6,7 @@ BIN    := $(VENV)/bin
 # Test files side by side: much of a test is waiting. A file's tests stay in one process.
 # Their directories have short names: the path of a socket has at most 107 characters (unix(7)).
 PYTEST  = $(BIN)/python -m pytest -n 4 --dist loadfile --basetemp=$$(mktemp -d /tmp/t-XXXX)
+RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
@@ -17,7 +18,7 @@ help:  ## this list
 	@echo "Each makes the virtual environment that it needs. One test alone:"
 	@echo "$(BIN)/python -m pytest tests/run/test_signals.py -k grace"
 
-run: $(READY)  ## train the bundled model on two pinned workers
+run: $(RUNS)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2 -- --task language
 
 test: $(READY)  ## the tests, in ten minutes: real processes, sockets, and Slurm where it is installed
@@ -27,7 +28,7 @@ full: $(READY)  ## the same, and the large matrices, as continuous integration d
 	$(PYTEST) -m 'not stress and not clients'
 
 clients: $(READY)  ## scripts of other training libraries, which are installed for it
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[clients]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group clients
 	$(BIN)/python -m pytest tests/clients -m clients
 
 stress: $(READY)  ## kill launches and training runs, and let workers write, at random, hundreds of times
@@ -53,8 +54,13 @@ lint: $(READY)  ## style, formatting and types
 clean:  ## remove what the others have made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
-$(READY): pyproject.toml constraints.txt
+$(RUNS): pyproject.toml constraints.txt  # torch, and what it and we need: nothing of the tests
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --constraint constraints.txt --editable .
 	$(BIN)/python -m compileall -q spawnlaunch spawnlaunch/train  # a launch should not pay for it
+	touch $@
+
+$(READY): $(RUNS)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'  # which has --group
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group dev
 	touch $@

@@ -1,6 +1,7 @@
 """What a wheel installs, beside a user's own modules of the same names."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -20,11 +21,18 @@ ONE_STEP = "--steps 1 --layers 1 --width 32 --context 16 --eval-every 0 --device
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel of the repository, built by the backend that is installed here."""
-    out = tmp_path_factory.mktemp("wheel")
-    words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", out, ROOT)
+    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+def build(source: Path, out: Path) -> Path:
+    words = ("wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir", out, source)
     subprocess.run([sys.executable, "-m", "pip", *map(str, words)], check=True)
     (built,) = out.glob("*.whl")
     return built
+
+
+def names(wheel: Path) -> set[str]:
+    return set(zipfile.ZipFile(wheel).namelist())
 
 
 @pytest.fixture(scope="module")
@@ -51,11 +59,39 @@ def crowded(tmp_path: Path) -> Path:
 
 
 def test_a_wheel_has_one_top_level_package(wheel: Path):
-    names = zipfile.ZipFile(wheel).namelist()
-    roots = {name.partition("/")[0] for name in names}
+    files = names(wheel)
+    roots = {name.partition("/")[0] for name in files}
     assert {root for root in roots if not root.endswith(".dist-info")} == {"spawnlaunch"}
-    assert "spawnlaunch/train/__main__.py" in names
-    assert "spawnlaunch/train/tasks/language.py" in names
+    assert "spawnlaunch/train/__main__.py" in files
+    assert "spawnlaunch/train/tasks/language.py" in files
+
+
+def test_a_wheel_of_the_sdist_has_the_same_files(wheel: Path, tmp_path: Path):
+    words = ("-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path)
+    subprocess.run([sys.executable, *map(str, words)], check=True, cwd=ROOT)
+    (sdist,) = tmp_path.glob("*.tar.gz")
+    again = build(sdist, tmp_path)
+    assert names(again) == names(wheel)
+
+
+def test_a_wheel_says_where_its_readme_leads(wheel: Path):
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith("/METADATA"))
+        metadata = archive.read(name).decode()
+    assert "Project-URL: Documentation, https://" in metadata
+    assert re.findall(r"\]\((?!https?://|#)[^)]*\)", metadata) == []
+
+
+def test_a_script_of_the_wheel_is_copied_with_one_line(python: Path, tmp_path: Path):
+    done = run(python, "-m", "spawnlaunch.scripts", "nodes.sh", cwd=tmp_path)
+    assert done.stdout == (ROOT / "slurm" / "nodes.sh").read_text()
+    listed = run(python, "-m", "spawnlaunch.scripts", cwd=tmp_path).stdout
+    assert {line.split()[0] for line in listed.splitlines()} == {
+        path.name for folder in ("slurm", "kubernetes") for path in (ROOT / folder).glob("*.[sy]*")
+    }
+    wrong = run(python, "-m", "spawnlaunch.scripts", "node.sh", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "type one of alps.sh, " in wrong.stderr
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,57 @@
+"""The scripts and manifests that come with the package, to copy and edit.
+
+python -m spawnlaunch.scripts                       which there are, and what each is for
+python -m spawnlaunch.scripts nodes.sh > nodes.sh   one of them
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+# With -m the working directory comes first, and a json.py there would be taken for Python's.
+try:
+    if sys.path[0] in ("", os.getcwd()):
+        sys.path.append(sys.path.pop(0))
+except FileNotFoundError:
+    pass  # it has been deleted, and Python has not put it there
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from spawnlaunch.printing import print_error, print_page
+
+NAME = "spawnlaunch.scripts"
+HERE = Path(__file__).parent
+FILES = {
+    path.name: path
+    for folder in ("slurm", "kubernetes")
+    for path in sorted((HERE / folder).glob("*"))
+    if path.suffix in (".sh", ".yaml")
+}
+
+
+def main(argv: Sequence[str]) -> int:
+    """The exit status."""
+    if not argv:
+        rows = (f"{name:20}{_purpose(path)}\n" for name, path in FILES.items())
+        return print_page("".join(rows).rstrip("\n"), NAME)
+    if argv[0] in ("-h", "--help"):
+        return print_page((__doc__ or "").rstrip("\n"), NAME)
+    if len(argv) > 1 or argv[0] not in FILES:
+        there = ", ".join(FILES)
+        print_error(f"{' '.join(argv)!r} is none of the scripts; type one of {there}", NAME)
+        return 2
+    return print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
+
+
+def _purpose(path: Path) -> str:
+    """The first sentence of the comment at its top, up to a colon."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    said = " ".join(line[2:] for line in lines if line.startswith("# "))
+    return re.split(r"[.:] ", said, maxsplit=1)[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
