@@ -19,7 +19,7 @@ from tests.support.watching import Launch, launched
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
 
 KINDS = ("session", "daemon", "naked")
-README = (ROOT / "README.md").read_text()
+PAGE = (ROOT / "docs" / "limits.md").read_text()
 NAMESPACE = "unshare --user --map-current-user --pid --fork --kill-child --mount-proc"
 FREEZER = Path("/sys/fs/cgroup/freezer")
 
@@ -51,7 +51,7 @@ def test_workers_die_with_launcher_and_guard_and_what_they_have_started_runs_on(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not every machine lets a user have namespaces")
 def test_a_PID_namespace_ends_what_is_left(tmp_path: Path):
-    assert f"{NAMESPACE} python -m spawnlaunch" in " ".join(README.split())
+    assert f"{NAMESPACE} python -m spawnlaunch" in " ".join(PAGE.split())
     command = (*shlex.split(NAMESPACE), *LAUNCHER)
     with launched("--nproc", 2, FAMILY, *KINDS, directory=tmp_path, command=command) as launch:
         launch.read_until(2)

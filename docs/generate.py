@@ -1,0 +1,225 @@
+"""The pages that are made from the source: python -m docs.generate writes them.
+
+flags.md is the table of flags, errors.md the table of errors that the tests type; the README and
+comparison.md have figures of benchmarks.md. A test compares.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from spawnlaunch.manual import EXAMPLES, SECTIONS
+from spawnlaunch.request import FLAGS, Flag
+from spawnlaunch.torchrun import names, variables
+from tests.messages import of_flags, of_the_run, of_the_world
+from tests.messages.row import Row
+from tests.node import machines
+from tests.node.tree import build
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+TITLES = {"": "Of the command itself"}
+TABLES = {
+    "The command line": of_flags.ROWS,
+    "Ranks, nodes, and what a resource manager exports": of_the_world.ROWS,
+    "A launch that begins or runs": of_the_run.ROWS,
+}
+
+
+FLAGS_HEAD = """\
+# Flags
+
+This page is made from the table by which the command line is read (`python -m docs.generate`);
+`python -m spawnlaunch --help` shows the same.
+
+Everything behind the script goes to the script. `_` is as good as `-` in a name, and `--flag=value`
+as `--flag value`. A flag marked **launcher** needs a launcher that stays above its workers: it is
+refused where the resource manager has started one task per rank. A variable stands for its flag,
+as torchrun has it; a typed flag goes before it.
+"""
+FLAGS_END = """\
+## Examples
+
+```
+{}
+```
+
+The [exit statuses](statuses.md) have a page of their own.
+"""
+ERRORS_HEAD = """\
+# Errors and remedies
+
+An error of the launcher is one line: what was seen, why it cannot be, and what to type. The exit
+status is 2, unless the table says another. This page is made from the tables by which the tests
+provoke every error and type its remedy (`python -m docs.generate`). Lines without `$` stand behind
+`python -m spawnlaunch --explain`. What is wrong with a machine, and not with a command, is found by
+`python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
+"""
+ERRORS_COLUMNS = """\
+| typed | the error says | what to do, in its words | then this works |
+|---|---|---|---|"""
+
+
+def flags() -> Iterator[str]:
+    """The page of all flags."""
+    yield FLAGS_HEAD
+    for section in SECTIONS:
+        yield f"## {TITLES.get(section, section[:1].upper() + section[1:])}\n"
+        if section and SECTIONS[section]:
+            yield f"{SECTIONS[section]}\n"
+        yield "| flag | what it does | variable |\n|---|---|---|"
+        yield from (_row(flag) for flag in FLAGS if flag.section == section)
+        yield ""
+    yield FLAGS_END.format(EXAMPLES.strip())
+
+
+def _row(flag: Flag) -> str:
+    words = "" if callable(flag.read) or not flag.read else "|".join(flag.read)
+    shown = flag.shown or words
+    value = f"{'' if shown.startswith('[') else ' '}{shown}" if shown else ""
+    spellings = [f"`{flag.name}{value}`".replace("|", "\\|"), *(f"`{name}`" for name in flag.also)]
+    needs = " **launcher**" if flag.needs_parent else ""
+    torchrun = [name for name in names.TORCHRUN if names.flag(name) is flag]
+    exported = [
+        f"`{variables.variable(name)}`" for name in torchrun if name not in variables.NOT_READ
+    ]
+    return f"| {', '.join(spellings)} | {_cell(flag.help)}{needs} | {', '.join(exported)} |"
+
+
+def errors() -> Iterator[str]:
+    """The page of all errors."""
+    yield ERRORS_HEAD
+    for title, rows in TABLES.items():
+        yield f"## {title}\n"
+        yield ERRORS_COLUMNS
+        yield from map(_error, rows)
+        yield ""
+
+
+def _error(row: Row) -> str:
+    exported = " ".join(f"{name}={value}" for name, value in row.environ.items())
+    where = f"<br>with `{_cell(exported)}`" if 0 < len(exported) < 80 else ""
+    where += "<br>in a Slurm step or another manager's" if len(exported) >= 80 else ""
+    before = f"`{_cell(row.prepare)}`<br>" if row.prepare != ":" else ""
+    mend = f"`{_cell(row.mend)}`<br>" if row.mend != ":" else ""
+    status = f"<br>status {row.status}" if row.status != 2 else ""
+    said = _text(f"{_cell(row.seen)} ... {_cell(row.why)}{status}")
+    cells = (f"{before}{_code(row.wrong)}{where}", said, _text(_cell(row.do)))
+    return f"| {' | '.join(cells)} | {mend}{_code(row.right)} |"
+
+
+def _code(line: str) -> str:
+    return f"`{_cell(line)}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("\n", " ").replace("`", "'")
+
+
+def _text(text: str) -> str:
+    """What stands in a cell as it is: nothing of it is markup."""
+    for character in "*_[]":
+        text = text.replace(character, f"\\{character}")
+    return text.replace("<br>", "\n").replace("<", "&lt;").replace("\n", "<br>")
+
+
+def picture() -> str:
+    """The node of the page on pinning."""
+    with tempfile.TemporaryDirectory() as place:
+        words = f"--explain=svg --sysfs-root {build(Path(place), machines.LUMI)} --nproc gpu"
+        words += " --reserve-cpus first-per-l3 --smt off -m json.tool"
+        command = (sys.executable, "-m", "spawnlaunch", *words.split())
+        drawn = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    host = subprocess.run(["uname", "-n"], check=True, capture_output=True, text=True).stdout
+    return drawn.stdout.replace(f"of {host.strip()},", "of a LUMI-G node,").replace(
+        f">{host.strip()}:", ">a LUMI-G node:"
+    )
+
+
+def measured(launchers: Mapping[str, str], columns: Mapping[str, str]) -> str:
+    """A table of medians from benchmarks.md: of these launchers, these columns of `launch`."""
+    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    section = text.partition("<!-- launch -->")[2].partition("<!-- end of launch -->")[0]
+    head, _, *rows = (_cells(line) for line in section.splitlines() if line.startswith("|"))
+    found = {cells[0]: dict(zip(head, cells, strict=True)) for cells in rows}
+    lines = [f"| | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
+    for name, title in launchers.items():
+        medians = (_median(found[name][column], column) for column in columns)
+        lines.append(f"| {title} | {' | '.join(medians)} |")
+    return "\n".join(lines)
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def _median(cell: str, column: str) -> str:
+    """`1,624 (1,395 to 2,198)` of a column in ms is `1.62 s`."""
+    number = cell.partition(" ")[0].replace(",", "")
+    if not number:
+        return ""
+    if column.endswith("ms"):
+        return f"{float(number) / 1000:.2f} s"
+    return f"{float(number):.0f} MiB"
+
+
+def with_figures(text: str, table: str) -> str:
+    """The text of a page with the table where its figures are."""
+    before, mark, rest = text.partition(FIGURES)
+    _, end, after = rest.partition(END_OF_FIGURES)
+    if not mark or not end:
+        raise ValueError(f"the page has no place for figures: {text[:40]}")
+    return f"{before}{mark}\n{table}\n{end}{after}"
+
+
+FIGURES, END_OF_FIGURES = "<!-- figures -->", "<!-- end of figures -->"
+START_8, START_64 = "start of 8, ms", "start of 64, ms"
+COLUMNS = {
+    START_8: "first line of the last of 8 workers",
+    "memory, MiB": "memory of the launcher",
+    "death to end, ms": "from a worker's death to the end of the launch",
+}
+SHORT = {"spawnlaunch": "spawnlaunch", "torchrun": "torchrun"}
+LONG = {
+    "spawnlaunch": "spawnlaunch",
+    "shell loop": "a shell loop, which pins and watches nothing",
+    "torchrun": "torchrun",
+    "accelerate": "accelerate launch",
+    "mpirun": "mpirun",
+}
+
+
+def readme() -> str:
+    """The README with the figures as they were measured last."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return with_figures(text, measured(SHORT, COLUMNS))
+
+
+def comparison() -> str:
+    """The comparison, likewise."""
+    text = (DOCS / "comparison.md").read_text(encoding="utf-8")
+    columns = {START_8: COLUMNS[START_8], START_64: "of 64", **COLUMNS}
+    return with_figures(text, measured(LONG, columns))
+
+
+PAGES: Mapping[str, Callable[[], str]] = {
+    "docs/flags.md": lambda: "\n".join(flags()),
+    "docs/errors.md": lambda: "\n".join(errors()),
+    "docs/comparison.md": comparison,
+    "README.md": readme,
+}
+
+
+def main() -> None:
+    """Write all of them."""
+    for name, page in PAGES.items():
+        (ROOT / name).write_text(page(), encoding="utf-8")
+    (DOCS / "pinning.svg").write_text(picture(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

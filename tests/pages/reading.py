@@ -1,0 +1,79 @@
+"""What the pages of the documentation hold: files that a reader saves, and commands to type.
+
+A block of code whose first line is `# NAME.py` (or .yaml) is a file. A block of `console` has
+commands behind "$ "; the rest of it is what they print. A block of `bash` is a part of a script.
+A comment right above a block says what becomes of its commands:
+
+    <!-- needs: eight devices -->     no test has that
+    <!-- not run: fetches ... -->     why no test runs it
+    <!-- runs in: tests/... -->       the test that does
+    <!-- status: 1 -->                run where it stands, and ends with this status
+
+Without one they are run as they stand, in the order of the page, and end with 0.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.support.launching import ROOT
+
+BLOCK = re.compile(
+    r"(?:<!-- (?P<mark>[^>]*?) -->\n)?^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.S | re.M
+)
+FILE = re.compile(r"# ([\w-]+\.(?:py|yaml))\n")
+SHELLS = ("console", "bash", "sh", "shell")
+MARKS = ("needs", "not run", "runs in", "status")
+
+
+class Block(NamedTuple):
+    """A block of code: its language, its text, and the mark above it, as `word: rest`."""
+
+    kind: str
+    text: str
+    mark: str
+    line: int
+
+    @property
+    def word(self) -> str:
+        return self.mark.partition(": ")[0]
+
+    @property
+    def said(self) -> str:
+        return self.mark.partition(": ")[2]
+
+    @property
+    def file(self) -> str:
+        """The name under which a reader saves it; empty: it is no file."""
+        found = FILE.match(self.text)
+        return found[1] if found and self.kind in ("python", "yaml") else ""
+
+    @property
+    def commands(self) -> list[str]:
+        if self.kind != "console":
+            return [self.text] if self.kind in SHELLS else []
+        joined = self.text.replace("\\\n", "")
+        return [line[2:] for line in joined.splitlines() if line.startswith("$ ")]
+
+
+def pages() -> list[Path]:
+    """The README and all of docs/, and what else a user reads."""
+    others = (ROOT / name / "README.md" for name in ("slurm", "kubernetes"))
+    return [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *others]
+
+
+def blocks(page: Path) -> Iterator[Block]:
+    text = page.read_text(encoding="utf-8")
+    for match in BLOCK.finditer(text):
+        line = text.count("\n", 0, match.start("kind")) + 1
+        mark = match["mark"] or ""
+        yield Block(match["kind"], match["text"], mark if mark.startswith(MARKS) else "", line)
+
+
+def links(page: Path) -> Iterator[str]:
+    """Of the page to files of the repository, without what stands behind a #."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+        if not re.match(r"\w+:|#", target):
+            yield target.partition("#")[0]

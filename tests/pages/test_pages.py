@@ -1,0 +1,93 @@
+"""Every command that the documentation shows is run, here or elsewhere, or says why it is not."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from docs import generate
+from tests.pages.reading import Block, blocks, links, pages
+from tests.support.launching import ROOT, clean_environ
+from tests.support.patience import PATIENCE_S
+
+TYPED = re.compile(r"^(\$ |python |pip |make |srun |sbatch |torchrun )", re.M)
+TUTORIALS = ROOT / "docs" / "tutorials"
+
+
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def runs_here(block: Block) -> bool:
+    return block.kind == "console" and block.word in ("", "status")
+
+
+SHOWN = [pytest.param(page, id=name(page)) for page in pages()]
+RUN = [
+    pytest.param(page, id=name(page), marks=[pytest.mark.full] if TUTORIALS in page.parents else [])
+    for page in pages()
+    if any(map(runs_here, blocks(page)))
+]
+
+
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("page", RUN)
+def test_the_commands_of_a_page_work_from_top_to_bottom(page: Path, tmp_path: Path):
+    for block in blocks(page):
+        if block.file:
+            (tmp_path / block.file).write_text(block.text)
+        elif runs_here(block):
+            for command in block.commands:
+                done = typed(command, tmp_path)
+                said = f"line {block.line}: {command}\n{done.stdout}{done.stderr}"
+                assert done.returncode == int(block.said or 0), said
+
+
+def typed(command: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """What comes of a line in a shell in which `python` is this one."""
+    ways = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environ = {k: v for k, v in clean_environ(PATH=ways).items() if k != "COLUMNS"}
+    return subprocess.run(
+        ["bash", "-c", command],
+        cwd=directory,
+        env={**environ, "HF_HUB_OFFLINE": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * PATIENCE_S,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_a_command_that_is_not_run_says_why(page: Path):
+    for block in blocks(page):
+        where = f"{name(page)}:{block.line}"
+        if block.kind in ("bash", "sh", "shell"):
+            continue  # a part of a batch script
+        if block.word == "runs in":
+            assert (ROOT / block.said.partition(",")[0]).is_file(), where
+        if not block.kind:
+            assert not TYPED.search(block.text), f"{where} is typed, so it is of the kind console"
+
+
+@pytest.mark.parametrize("page", SHOWN)
+def test_links_lead_to_files_that_are_there(page: Path):
+    assert [each for each in links(page) if not (page.parent / each).exists()] == []
+
+
+@pytest.mark.parametrize("page", generate.PAGES)
+def test_a_page_that_is_made_is_as_its_source_is_now(page: str):
+    made = generate.PAGES[page]()
+    assert (ROOT / page).read_text(encoding="utf-8") == made, "type python -m docs.generate"
+
+
+def test_the_site_is_built_and_no_link_of_it_is_broken(tmp_path: Path):
+    pytest.importorskip("mkdocs")
+    words = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path / "site")
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site" / "index.html").is_file()
