@@ -29,9 +29,9 @@ if os.getpid() == 1:  # of a container: for that process the kernel has no defau
         if signal.getsignal(_stop) == signal.SIG_DFL:
             signal.signal(_stop, lambda signum, _: os._exit(128 + signum))
 
-from spawnlaunch import finder
+from spawnlaunch.finder import Finder
 
-finder.install()
+sys.meta_path.insert(0, Finder)  # before Python's own
 
 from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
 from spawnlaunch.request import Page

@@ -128,7 +128,7 @@ def warnings(request: Request, several_nodes: bool) -> list[str]:
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
             f"script of yours type its path behind the flags, as in {HERE} --nproc 2 train.py"
         )
-    if request.tee and request.tee.used and request.log_dir is None:
+    if any(request.tee or ()) and request.log_dir is None:
         found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
     if request.on_hang == KILL and not request.hang_timeout_s:
         found.append("--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang")

@@ -47,29 +47,18 @@ def parse(text: str) -> CpuSet:
 
 def _range(item: str) -> Iterable[int]:
     """The CPUs of one item: `8`, `0-3` or `0-31:2/8`. Raises ValueError."""
-    span, _, stride = item.partition(":")
-    first, _, last = span.partition("-")
-    low = _number(first)
-    high = _number(last) if last or "-" in span else low
-    if high < low or high >= LARGEST:
-        raise ValueError
-    if not stride and ":" not in item:
-        return range(low, high + 1)
+    span, colon, stride = item.partition(":")
+    first, dash, last = span.partition("-")
     used, _, group = stride.partition("/")
-    taken, size = _number(used), _number(group)
-    if not 0 < taken <= size:
+    numbers = [first, last if dash else first, *([used, group] if colon else ("1", "1"))]
+    # int() takes `+1`, `1_0` and spaces too, and no 5,000 digits.
+    if not ("".join(numbers).isascii() and all(map(str.isdigit, numbers))):
         raise ValueError
-    return [cpu for cpu in range(low, high + 1) if (cpu - low) % size < taken]
-
-
-def _number(digits: str) -> int:
-    """A CPU number; stricter than int(), which takes `+1`, `1_0` and spaces, but no 5,000 digits.
-
-    Raises ValueError.
-    """
-    if not (digits.isascii() and digits.isdigit()):  # is_number is a call more for each CPU
+    low, high, taken, size = map(int, numbers)
+    if high < low or high >= LARGEST or not 0 < taken <= size:
         raise ValueError
-    return int(digits)
+    cpus = range(low, high + 1)
+    return [cpu for cpu in cpus if (cpu - low) % size < taken] if colon else cpus
 
 
 def parse_mask(text: str) -> CpuSet:

@@ -10,7 +10,6 @@ sources, Python's finder looks for.
 from __future__ import annotations
 
 import os
-import sys
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 
@@ -28,13 +27,11 @@ AT_ONCE = 1 << 18  # bytes; the largest of our files needs a tenth
 class Loader(SourceFileLoader):
     """Python's loader of a source file, which was looked at when it was found."""
 
-    def __init__(self, name: str, path: str, seen: os.stat_result) -> None:
-        super().__init__(name, path)
-        self._seen = {"mtime": seen.st_mtime, "size": seen.st_size}
+    seen: os.stat_result
 
     def path_stats(self, _path: str) -> dict[str, float]:
         """Time and size of the source, as importlib.abc.SourceLoader has them."""
-        return dict(self._seen)
+        return {"mtime": self.seen.st_mtime, "size": self.seen.st_size}
 
     def get_data(self, path: str) -> bytes:
         """The bytes of a file. Raises OSError."""
@@ -61,17 +58,12 @@ class Finder:
             return None
         place = os.path.join(HERE, *rest.split("."))
         for file, searched in ((f"{place}.py", None), (f"{place}/__init__.py", [place])):
+            loader = Loader(name, file)
             try:
-                seen = os.stat(file)
+                loader.seen = os.stat(file)
             except OSError:
                 continue
-            loader = Loader(name, file, seen)
             return spec_from_file_location(
                 name, file, loader=loader, submodule_search_locations=searched
             )
         return None
-
-
-def install() -> None:
-    """Have it asked before all others."""
-    sys.meta_path.insert(0, Finder)

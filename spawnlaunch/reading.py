@@ -43,12 +43,17 @@ def file_text(path: str) -> str | None:
     if descriptor is None:
         return None
     try:
-        parts = _parts(descriptor)
+        parts, left = [], MOST_BYTES
+        while part := os.read(descriptor, min(left + 1, 1 << 16)):
+            parts.append(part)
+            left -= len(part)
+            if left < 0:
+                return None
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    return None if parts is None else b"".join(parts).decode("utf-8", "replace")
+    return b"".join(parts).decode("utf-8", "replace")
 
 
 def end_of_file(path: str, most_bytes: int) -> tuple[str, bool] | None:
@@ -76,17 +81,6 @@ def _opened(path: str) -> int | None:
         return descriptor
     os.close(descriptor)
     return None
-
-
-def _parts(descriptor: int) -> list[bytes] | None:
-    """The content, piece by piece; None where it is too much. Raises OSError."""
-    parts, left = [], MOST_BYTES
-    while part := os.read(descriptor, min(left + 1, 1 << 16)):
-        parts.append(part)
-        left -= len(part)
-        if left < 0:
-            return None
-    return parts
 
 
 def absolute(path: str, flag: str) -> str:

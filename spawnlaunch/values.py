@@ -86,7 +86,10 @@ DEFAULT = Policy()
 
 
 class StreamsByRank(NamedTuple):
-    """A set of streams (0 none, 1 stdout, 2 stderr, 3 both) for all local ranks, or for each."""
+    """A set of streams (0 none, 1 stdout, 2 stderr, 3 both) for all local ranks, or for each.
+
+    any() of it tells whether any stream of any rank is meant.
+    """
 
     for_all: int = 0
     by_rank: tuple[tuple[str, int], ...] = ()  # ("9" or "r9", streams); the others have none
@@ -101,11 +104,6 @@ class StreamsByRank(NamedTuple):
         """
         by_rank = dict(self.by_rank)
         return by_rank.get(f"r{rank}", by_rank.get(str(local_rank), self.for_all))
-
-    @property
-    def used(self) -> bool:
-        """Whether any stream of any rank is meant."""
-        return bool(self.for_all or any(streams for _, streams in self.by_rank))
 
 
 def nproc(text: str) -> int | str:
@@ -223,7 +221,8 @@ def streams(text: str) -> StreamsByRank:
                 f"{excerpt(text)} is not a choice of streams; type 1 for stdout, 2 for stderr, "
                 "3 for both, or by local rank: 0:3,1:1, or by global rank: r9:3"
             )
-        by_rank.append((rank[: -len(number)] + str(int(number)), int(which)))
+        if which != "0":
+            by_rank.append((rank[: -len(number)] + str(int(number)), int(which)))
     return StreamsByRank(by_rank=tuple(by_rank))
 
 

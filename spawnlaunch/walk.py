@@ -60,7 +60,7 @@ def walk(
 
     scratch, logs = worker.scratch_path(environ), None
     said: list[str] = []
-    if request.log_dir is not None or request.redirects.used:
+    if request.log_dir is not None or any(request.redirects):
         from spawnlaunch.run import log_place  # few launches keep files
 
         logs, said = log_place.choose_place(request, resolution, scratch)
@@ -94,7 +94,8 @@ def walk(
         else:
             say(lines)
     if resolution.world.is_task:
-        worker.exec_in_place(workers[0], blocked)
+        worker.make_places(workers)
+        worker.exec_worker(workers[0], blocked)  # signals and status are the manager's business
     from spawnlaunch.run import launcher  # no task needs it
 
     if not request.record:
@@ -138,7 +139,7 @@ def _refuse_what_this_mode_cannot(
             "mode there is none; type (all other options as they were) one launcher per node: "
             + advice.launcher_per_node(request, manager, environ, n)
         )
-    if request.log_dir and not request.redirects.used:
+    if request.log_dir and not any(request.redirects):
         raise FlagsError(
             "--log-dir shows what it keeps, for which a launcher has to stay above its workers, "
             "and in task mode there is none; type --redirects 3 as well, to keep and not to show"

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 
+from spawnlaunch.node import sysfs
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
@@ -49,8 +50,9 @@ def is_proc_ours() -> bool:
             shown = os.readlink("/proc/self")
         except OSError:
             shown = ""
-        numbers = _status(pid, "NSpid") if shown == str(pid) else None  # since Linux 4.1
-        _is_ours[pid] = shown == str(pid) and (numbers is None or len(numbers.split()) == 1)
+        told = sysfs.fields("/proc/self/status", ":") if shown == str(pid) else {}
+        numbers = told.get("NSpid", shown)  # since Linux 4.1
+        _is_ours[pid] = shown == str(pid) and len(numbers.split()) == 1
     return _is_ours[pid]
 
 
@@ -265,12 +267,7 @@ def tracer(pid: int) -> int:
 
 def status(process: int | str, key: str) -> str | None:
     """What the status file of PID, or of PID/task/TID, says; None: nothing, or not of ours."""
-    return _status(process, key) if is_proc_ours() else None
-
-
-def _status(process: int | str, key: str) -> str | None:
-    lines = (line.partition(":") for line in (read(process, "status") or "").splitlines())
-    return next((value.strip() for name, _, value in lines if name == key), None)
+    return sysfs.fields(f"/proc/{process}/status", ":").get(key) if is_proc_ours() else None
 
 
 def open_fds() -> list[int]:

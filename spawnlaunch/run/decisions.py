@@ -196,8 +196,11 @@ Decision = tuple[State, list[Action]]
 def decide(state: State, event: Event) -> Decision:
     """The state after an event, and what to do about it, in this order."""
     match event:
-        case Exited():
-            return _exited(state, event)
+        case Exited(rank=rank, code=code):
+            state = state._replace(running=state.running - {rank}, ended=(*state.ended, event))
+            failure = Cause("failure", rank, code)
+            is_first = code != 0 and state.stage == RUNNING
+            return _stop(state, failure, state.failure_grace_s) if is_first else (state, [])
         case Signalled(signum=signum):
             to_end = signum in signals.STOP
             return _told_to_stop(state, event) if to_end else _passed_on(state, event)
@@ -216,13 +219,6 @@ def decide(state: State, event: Event) -> Decision:
         case LauncherGone():
             state = state._replace(cause=state.cause or Cause("gone"), told_later=True)
             return _kill(state, [Announce("gone")])
-
-
-def _exited(state: State, event: Exited) -> Decision:
-    state = state._replace(running=state.running - {event.rank}, ended=(*state.ended, event))
-    if event.code != 0 and state.stage == RUNNING:
-        return _stop(state, Cause("failure", event.rank, event.code), state.failure_grace_s)
-    return state, []
 
 
 def _told_to_stop(state: State, event: Signalled) -> Decision:

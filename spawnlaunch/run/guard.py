@@ -98,8 +98,8 @@ def _guard(
         os.setsid()
     else:
         os.setpgid(0, 0)
-    kernel.go_on_without_parent()
-    tree = Tree(options.launch.mark, adopts=kernel.adopt_orphans())
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
+    tree = Tree(options.launch.mark, adopts=kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1))
     if not is_proc_ours():
         say([BLIND])
     signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)

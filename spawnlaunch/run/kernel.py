@@ -31,18 +31,14 @@ if IS_LINUX:
         IS_LINUX = False
 
 
-def _prctl(option: int, value: object) -> bool:
+def prctl(option: int, value: object) -> bool:
+    """Ask the kernel for this of this process; False where it refuses (prctl(2))."""
     if not IS_LINUX:
         return False
     # Variadic: without the casts the upper half of a register is whatever it was.
     zero = ctypes.c_ulong(0)
     argument = ctypes.c_ulong(value) if isinstance(value, int) else value
     return bool(_libc.prctl(option, argument, zero, zero, zero) == 0)
-
-
-def adopt_orphans() -> bool:
-    """Become the new parent of every descendant whose parent ends; False where that cannot be."""
-    return _prctl(PR_SET_CHILD_SUBREAPER, 1)
 
 
 def size_of(pipe: int) -> int:
@@ -53,18 +49,13 @@ def size_of(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def go_on_without_parent() -> None:
-    """Have the kernel continue this process, should it be stopped, when its parent ends."""
-    _prctl(PR_SET_PDEATHSIG, signal.SIGCONT)
-
-
 def die_with_parent(parent: int) -> None:
     """Have the kernel kill this process when the thread that forked it ends.
 
     `parent` is that thread's process; it may have ended before the kernel was asked, so that is
     looked at afterwards. The setting survives exec, and is not inherited by children.
     """
-    if _prctl(PR_SET_PDEATHSIG, signal.SIGKILL) and os.getppid() != parent:
+    if prctl(PR_SET_PDEATHSIG, signal.SIGKILL) and os.getppid() != parent:
         os._exit(128 + signal.SIGKILL)
 
 
@@ -72,7 +63,7 @@ def rename(name: str, title: str) -> None:
     """Show `name` (15 bytes at most) as command in ps, and `title` as command line."""
     if not IS_LINUX:
         return
-    _prctl(PR_SET_NAME, ctypes.c_char_p(os.fsencode(name)[:15]))
+    prctl(PR_SET_NAME, ctypes.c_char_p(os.fsencode(name)[:15]))
     try:
         start, end = map(int, proc.stat("self")[47:49])
     except OSError:

@@ -63,7 +63,7 @@ def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> i
         return _without_guard(workers, options, origin, watched)
     foreign = proc.children(os.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
-    tree = Tree(launch.mark, adopts=kernel.adopt_orphans(), foreign=foreign)
+    tree = Tree(launch.mark, adopts=kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1), foreign=foreign)
     try:
         watcher = guard.start(workers, options, origin)
     except OSError as error:

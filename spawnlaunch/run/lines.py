@@ -27,8 +27,7 @@ _RETURN = rb"\r+(?![\r\n]|\Z)"  # one that something follows on the same line
 class Screen:
     """One output that several streams share: it knows whose bar stands on its last line."""
 
-    def __init__(self) -> None:
-        self.bar: Stream | None = None
+    bar: Stream | None = None
 
     def leave_bar(self) -> bytes:
         """What to write before anything that does not continue the bar on the last line."""

@@ -14,7 +14,7 @@ from functools import partial
 
 from spawnlaunch.node.proc import open_fds
 from spawnlaunch.run.loop import Loop
-from spawnlaunch.run.model import Route, Worker
+from spawnlaunch.run.model import Worker
 from spawnlaunch.run.pipes import UNREAD_S, Sink, Source
 from spawnlaunch.run.say import PATIENCE_S, failures, say, worded, write
 
@@ -68,38 +68,26 @@ class Output:
         if self.keyboard and worker.own_session:
             self.theirs[0] = self.keyboard.connect(worker.rank)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
-            if not self._needs_pipe(worker, fd, route):
+            # A lone worker on one of several nodes is to be told from those elsewhere, but not on
+            # a terminal, where it may want to ask for something.
+            is_free = not (self._hears_all or worker.own_session or route.file) and route.shown
+            if route.is_redirected or (is_free and not (worker.prefix and not os.isatty(fd))):
                 continue
             ours, self.theirs[fd] = os.pipe()
             sink = self._sink(fd) if route.shown else None
-            prefix = _painted(worker, sink) if sink else b""
-            source = Source(ours, self._loop, sink, prefix, route, self._lost)
+            prefix = worker.prefix
+            if prefix and sink and sink.is_terminal and not os.environ.get("NO_COLOR"):
+                colour = COLOURS[worker.rank % len(COLOURS)]  # but see no-color.org
+                prefix = f"\x1b[{colour}m{prefix.rstrip()}\x1b[0m "
+            source = Source(ours, self._loop, sink, prefix.encode(), route, self._lost)
             source.rank = worker.rank
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
 
-    def _needs_pipe(self, worker: Worker, fd: int, route: Route) -> bool:
-        """Whether a stream must come through here.
-
-        A lone worker on one of several nodes is to be told from those elsewhere, but not on a
-        terminal, where it may want to ask for something.
-        """
-        if route.is_redirected:
-            return False
-        if self._hears_all or worker.own_session or route.file is not None or not route.shown:
-            return True
-        return bool(worker.prefix) and not os.isatty(fd)
-
     def _sink(self, fd: int) -> Sink:
         """Ours; one for both streams where both are the same file or terminal."""
-        if fd not in self.sinks:
-            other = self.sinks.get(3 - fd)
-            same = other and os.path.sameopenfile(1, 2)
-            self.sinks[fd] = other if other and same else self._open(fd)
-        return self.sinks[fd]
 
-    def _open(self, fd: int) -> Sink:
         def failed(error: OSError) -> None:
             words = f"cannot write to our {NAMES[fd]}: {error.strerror}"
             self._lost(f"{words}; what workers write there is lost")
@@ -108,7 +96,12 @@ class Output:
             if self.is_held_up:
                 self.say([f"nobody has read our {NAMES[fd]} for {UNREAD_S:g} s; workers wait"])
 
-        return Sink(fd, self._loop, failed, unread)
+        if fd not in self.sinks:
+            other = self.sinks.get(3 - fd)
+            same = other and os.path.sameopenfile(1, 2)
+            sink = other if other and same else Sink(fd, self._loop, failed, unread)
+            self.sinks[fd] = sink
+        return self.sinks[fd]
 
     def _lost(self, words: str) -> None:
         """A file, or a stream of ours, cannot be written any more."""
@@ -235,11 +228,3 @@ def _close_on_exec() -> None:
     for fd in open_fds():
         if fd > 2 and not os.get_inheritable(fd):
             os.close(fd)
-
-
-def _painted(worker: Worker, sink: Sink) -> bytes:
-    """The prefix, on a terminal in the rank's colour (but see no-color.org)."""
-    text = worker.prefix
-    if text and sink.is_terminal and not os.environ.get("NO_COLOR"):
-        text = f"\x1b[{COLOURS[worker.rank % len(COLOURS)]}m{text.rstrip()}\x1b[0m "
-    return text.encode()

@@ -68,7 +68,7 @@ def _tee(request: Request, world: World, rank: int, local_rank: int) -> int:
     """Who names a place for files, and nothing else, wants files; but a task has nobody to tee."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
-    alone = request.log_dir is not None and not request.redirects.used and not world.is_task
+    alone = request.log_dir is not None and not any(request.redirects) and not world.is_task
     return STDOUT | STDERR if alone else 0
 
 

@@ -86,8 +86,9 @@ class Supervisor:
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: what they have left may go on
-        # Of those; with the status, and what was used, where they are known.
-        self._dead: list[tuple[Running, Sequence[Any] | None]] = []
+        # Of those; with what the kernel told of the zombie; and, of one that is reaped already, its
+        # status and what it used.
+        self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
         self.exits: list[WorkerExit] = []
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
@@ -275,17 +276,18 @@ class Supervisor:
     def _has_ended(self, running: Running, end: Sequence[Any] | None = None) -> None:
         """Take note of the end of a worker; its status, and what it used, where it was reaped."""
         del self._by_rank[running.worker.rank]
-        code = end and end[0]
         if end is None:  # a zombie still, which keeps its number
             zombie = os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            code = zombie and zombie.si_status
+            code = zombie.si_status if zombie else None
+        else:
+            code = end[0]
         if code == 0 and self.state.stage == decisions.RUNNING:
             self._well.add(running.worker.rank)
         else:
             self._ended.add(running.pid)
             if running.worker.own_session:
                 signals.send_group(running.pid, signal.SIGKILL)
-        self._dead.append((running, end))
+        self._dead.append((running, code, end))
         self.loop.alarm(self._reap_dead, 0)
 
     def _reap_dead(self) -> None:
@@ -296,26 +298,18 @@ class Supervisor:
         """
         self._kill_orphans()
         dead, self._dead = self._dead, []
-        for running, end in dead:
-            status, used = end or self._reap(running)
+        for running, code, end in dead:
+            if end is not None:
+                status, used = end
+            elif code or self._options.result or self.journal:  # who is told of what it used
+                pid, status, used = os.wait4(running.pid, os.WNOHANG)
+            else:  # which takes a module less
+                (pid, status), used = os.waitpid(running.pid, os.WNOHANG), None
+            if end is None and not pid:  # its tracer has not waited for it yet, and may never do
+                status = exit_code(running.pid)
+                self._zombies.append(running.pid)
+            self._forget(running)
             self._note(running, os.waitstatus_to_exitcode(status), used=used)
-
-    def _reap(self, running: Running) -> tuple[int, Any]:
-        """The status of a worker that has ended, as waitpid(2) has it; and what it used.
-
-        That is asked for only where somebody is told of it: it takes a module more.
-        """
-        used = None
-        how = os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-        if self._options.result or self.journal or (how and how.si_status):
-            pid, status, used = os.wait4(running.pid, os.WNOHANG)
-        else:
-            pid, status = os.waitpid(running.pid, os.WNOHANG)
-        if not pid:  # its tracer has not waited for it yet, and may never do
-            status = exit_code(running.pid)
-            self._zombies.append(running.pid)
-        self._forget(running)
-        return status, used
 
     def _forget(self, running: Running) -> None:
         if running.pidfd is not None:
@@ -338,7 +332,7 @@ class Supervisor:
         Such a one is looked at again, ever more rarely.
         """
         pids = {running.pid for running in self._by_rank.values()}
-        pids |= {running.pid for running, _ in self._dead} | self._tree.kept
+        pids |= {running.pid for running, *_ in self._dead} | self._tree.kept
         if self.state.cause:
             self._well.clear()
         spared = self._by_rank.keys() | self._well
@@ -377,22 +371,8 @@ class Supervisor:
         """Fork the workers. Caught signals wait until all are there."""
         signal.pthread_sigmask(signal.SIG_BLOCK, self._pipe.caught)
         self.output.begin(len(workers))
-        started, failed = self._forked(workers)
-        for worker, (pid, since) in zip(workers, started, strict=False):
-            running = Running(worker, pid, kernel.open_pidfd(pid), since)
-            self._by_rank[worker.rank] = running
-            if running.pidfd is not None:
-                self.loop.watch(running.pidfd, partial(self._has_ended, running))
-        if failed:
-            self.output.say([refused(workers[len(started)], failed)])
-            for missing in workers[len(started) :]:
-                self._note(Running(missing, 0, None, time.monotonic()), os.EX_OSERR)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
-
-    def _forked(self, workers: Sequence[Worker]) -> tuple[list[tuple[int, float]], OSError | None]:
-        """The pids of those that could be started, and when, and why the next one could not be."""
         started: list[tuple[int, float]] = []
-        failed = None
+        failed: OSError | None = None
         for worker in workers:
             try:
                 self.output.connect(worker)
@@ -408,7 +388,18 @@ class Supervisor:
                 break
             finally:
                 self.output.let_go()
-        return self._image.deliver(failed) if self._image else (started, failed)
+        if self._image:
+            started, failed = self._image.deliver(failed)
+        for worker, (pid, since) in zip(workers, started, strict=False):
+            running = Running(worker, pid, kernel.open_pidfd(pid), since)
+            self._by_rank[worker.rank] = running
+            if running.pidfd is not None:
+                self.loop.watch(running.pidfd, partial(self._has_ended, running))
+        if failed:
+            self.output.say([refused(workers[len(started)], failed)])
+            for missing in workers[len(started) :]:
+                self._note(Running(missing, 0, None, time.monotonic()), os.EX_OSERR)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
 
     def _act(self, action: Action) -> None:
         match action:

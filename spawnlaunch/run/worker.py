@@ -183,15 +183,6 @@ def command(request: Request, told: Mapping[str, str], local_rank: int) -> tuple
     return (request.python, "-u", target, *args)
 
 
-def exec_in_place(worker: Worker, blocked: Iterable[int]) -> NoReturn:
-    """Task mode: signals and exit status are the resource manager's own business.
-
-    `blocked` is the signals that the worker is started with blocked.
-    """
-    make_places([worker])
-    exec_worker(worker, blocked)
-
-
 def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: int = 0) -> None:
     """Make the places of the workers' files. Raises UsageError where one cannot be.
 
@@ -207,10 +198,14 @@ def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: 
 
 
 def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
-    """Turn this process into the worker. Pinned before exec, so all its threads inherit it."""
+    """Turn this process into the worker. Pinned before exec, so all its threads inherit it.
+
+    `blocked` is the signals that it is started with blocked.
+    """
     try:
         take_place(worker)
-        set_default(IGNORED)
+        for signum in IGNORED:
+            signal.signal(signum, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.execvpe(worker.command[0], worker.command, worker.environ)
     except OSError as error:

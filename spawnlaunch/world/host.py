@@ -149,29 +149,19 @@ def ephemeral_range() -> tuple[int, int]:
 def hold_port(port: int) -> HeldPort | None:
     """Hold this port against other launches; None where one has it, or somebody listens there."""
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if sys.platform == "linux":  # the only system with abstract sockets
             lock.bind(f"\0spawnlaunch-port-{port}")
-        if is_free(port):
-            return HeldPort(port, lock)
-    except OSError:
-        pass  # another launch has the lock
-    lock.close()
-    return None
-
-
-def is_free(port: int) -> bool:
-    """Whether a server could listen on `port` of this machine now (TIME_WAIT does not matter)."""
-    probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT does not matter
         probe.bind(("", port))
         probe.listen(1)
-    except OSError:
-        return False
+    except OSError:  # another launch has the lock, or somebody listens
+        lock.close()
+        return None
     finally:
         probe.close()
-    return True
+    return HeldPort(port, lock)
 
 
 def find_interface(

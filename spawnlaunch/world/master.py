@@ -11,6 +11,7 @@ from spawnlaunch.reading import is_number
 from spawnlaunch.world.model import LOCAL, NODE, TASK, Evidence, Fact, Facts, first
 
 LOOPBACK = "127.0.0.1"
+HOST_QUESTION = {TASK: "rank_0_host", NODE: "node_0_host", LOCAL: "node_0_host"}
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
 FREE = 0  # "any free port"; only possible where one launcher starts all workers
 FREE_PORTS = range(20_000, 29_000)  # below the kernel's default ephemeral range, 32768-60999
@@ -30,15 +31,11 @@ def find_host(mode: str, it: Evidence, facts: Facts) -> Fact | None:
     alone = facts["world_size"].value == facts["local_world_size"].value
     return first(
         [
-            it.ask(_host_question(mode)),
+            it.ask(HOST_QUESTION[mode]),
             Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None,
             Fact(it.hostname, "this host: all ranks are on it") if alone else None,
         ]
     )
-
-
-def _host_question(mode: str) -> str:
-    return "rank_0_host" if mode == TASK else "node_0_host"
 
 
 def choose_address(
@@ -57,7 +54,7 @@ def choose_address(
         why = "nothing here names the host of node rank 0"
         if it.manager is not None:
             default = f"{it.manager.name} does not export the host of rank 0"
-            why = it.manager.silent.get(_host_question(mode), default)
+            why = it.manager.silent.get(HOST_QUESTION[mode], default)
         raise UsageError(f"{why}; type --master-addr HOST, the same everywhere")
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
         mine = it.ask("own_host")

@@ -19,9 +19,9 @@ class Limits(NamedTuple):
 
 
 LIMITS = {
-    "two workers": Limits(221, 46, 50, 59, 620),
+    "two workers": Limits(202, 45, 50, 59, 620),
     "one worker": Limits(197, 44, 50, 58, 608),
-    "a task": Limits(160, 37, 42, 34, 474),
+    "a task": Limits(150, 34, 42, 34, 474),
 }
 
 # The launcher proper.

@@ -24,7 +24,7 @@ def test_a_port_with_a_listener_is_passed_over():
     held = host.hold_free_port(seed=17)
     held.lock.close()
     with socket.create_server(("127.0.0.1", held.port)):
-        assert not host.is_free(held.port)
+        assert host.hold_port(held.port) is None
         other = host.hold_free_port(seed=17)
         other.lock.close()
     assert other.port != held.port
