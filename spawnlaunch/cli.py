@@ -38,10 +38,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         given = [*variables.given(environ), *given]
     said: dict[str, Any] = {}
     notes: list[str] = []
+    sources: dict[str, str] = extra.pop("sources", {})
     for flag, text, typed in given:
         value = _value(flag, text, typed)
         if flag.field:
             said[flag.field] = value
+            if flag.also and typed != flag.name and typed not in environ:
+                sources[flag.name] = typed
         elif value:  # of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
     module, no_python = said.pop("m", False), said.pop("no_python", False)
@@ -55,6 +58,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
             for flag, text, typed in given
             if flag.field in Request._fields and typed not in environ
         ),
+        sources=sources,
         **said,
         **extra,
     )

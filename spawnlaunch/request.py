@@ -126,7 +126,7 @@ class Request(NamedTuple):
     program: Program
     python: str  # interpreter of the workers
     flags: tuple[str, ...] = ()  # as typed, each `--name=value`: for errors that repeat them
-    sources: Mapping[str, str] = {}  # by a flag's name, the variable that stands for it
+    sources: Mapping[str, str] = {}  # by a flag's name, how else it was spelt, or exported
     notes: tuple[str, ...] = ()  # of what was asked for in torchrun's words, and is not had here
     prefix_template: str = ""  # of each line, as torchrun's variable has it; "": ours
 
@@ -199,7 +199,7 @@ class Request(NamedTuple):
         NODES, "--rdzv-backend", "NAME", values.backend, None,
         "torchrun's: static (node rank 0 is at the endpoint) or c10d (whoever has its address)")
     rdzv_id: str | None = _flag(
-        NODES, "--rdzv-id", "ID", str, None, "name of the run (TORCHELASTIC_RUN_ID)")
+        NODES, "--rdzv-id", "ID", values.name, None, "name of the run (TORCHELASTIC_RUN_ID)")
     rdzv_conf: Mapping[str, str] | None = _flag(
         NODES, "--rdzv-conf", "K=V,...", values.rendezvous, None,
         "torchrun's: join_timeout (600 s for all to come), last_call_timeout (30 s for more than "
@@ -281,7 +281,7 @@ class Request(NamedTuple):
         OUTPUT, "--tee", "HOW", values.streams, None,
         "keep streams as --redirects does, and show them as well", also=("-t",), needs_parent=True)
     log_dir: str | None = _flag(
-        OUTPUT, "--log-dir", "DIR", str, None,
+        OUTPUT, "--log-dir", "DIR", values.name, None,
         "where files of the ranks go: DIR/RUN/attempt_0/RANK/, or a template with {rank}, "
         "{local_rank}, {node_rank}, {host}, {run}, {restart}; by itself it means --tee 3")
     local_ranks_filter: frozenset[int] = _flag(

@@ -43,11 +43,15 @@ MEM_BINDS = (PREFERRED_MEM, BIND_MEM, NO_MEM)
 
 STDOUT, STDERR = 1, 2
 
+# Words of --nproc for the devices of one vendor, as torch calls their kind.
+KINDS = {"xpu": "intel", "hpu": "habana", "npu": "huawei"}
+
 # What --rdzv-conf may say. Those behind keep_alive_max_attempt mean nothing here: nobody asks again
 # and again, and there is no store.
 RENDEZVOUS = (
     *("join_timeout", "last_call_timeout", "is_host", "keep_alive_interval"),
     *("keep_alive_max_attempt", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
+    *("use_libuv", "store_type"),
 )
 
 
@@ -107,8 +111,9 @@ class StreamsByRank(NamedTuple):
 
 
 def nproc(text: str) -> int | str:
-    if text in ("auto", "gpu", "cpu", "xpu"):
-        return "gpu" if text == "xpu" else text
+    text = text.strip()  # as `wc -l` writes a number
+    if text in ("auto", "gpu", "cpu") or text in KINDS:
+        return text
     if is_number(text) and int(text) > MOST_LOCAL:
         raise ValueError(
             f"{text} workers are more than the {MOST_LOCAL} processes that a machine has by "
@@ -117,6 +122,11 @@ def nproc(text: str) -> int | str:
     return _number(
         text, 1, "a number of workers; type --nproc 2 for two, or --nproc auto, gpu or cpu"
     )
+
+
+def name(text: str) -> str | None:
+    """Of a run or a directory; an empty word, as of a variable that is not set, names none."""
+    return text or None
 
 
 def whole(text: str) -> int:
@@ -132,8 +142,9 @@ def port(text: str) -> int:
 
 
 def _number(text: str, least: int, what: str, most: int = 10**MAX_DIGITS) -> int:
-    if is_number(text) and least <= int(text) <= most:
-        return int(text)
+    number = text.strip()
+    if is_number(number) and least <= int(number) <= most:
+        return int(number)
     raise ValueError(f"{excerpt(text)} is not {what}")
 
 
@@ -167,7 +178,7 @@ def rendezvous(text: str) -> dict[str, str]:
             if word is None:
                 raise ValueError(f"is_host={excerpt(value)} is not 1 or 0; type is_host=1")
             found[name] = word
-        else:
+        elif name not in ("use_libuv", "store_type"):
             seconds(value)
             found[name] = value
     return found

@@ -111,7 +111,9 @@ def walk(
 def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capacity:
     """What the world needs to know of the machine."""
     devices = len(seen.devices) or (0 if machine.devices else count_named(environ))
-    return Capacity(devices, len(machine.cpus_allowed or machine.cpus_online), seen.source)
+    first = seen.devices[0] if seen.devices else None
+    vendor = "" if first is None else machine.devices[first].vendor
+    return Capacity(devices, len(machine.cpus_allowed or machine.cpus_online), seen.source, vendor)
 
 
 def _refuse_what_this_mode_cannot(

@@ -17,8 +17,18 @@ FROM_ENVIRONMENT = "LOCAL_RANK"  # who reads this needs no argument
 
 
 def advice(request: Request, text: str) -> Iterator[str]:
-    """A line for a script of this text, where it declares such an argument and is given none."""
+    """A line for a script of this text, where it declares such an argument and is given none.
+
+    Or one of another spelling, which argparse takes for an unknown one.
+    """
     found = DECLARED.search(text)
+    given = request.local_rank_arg
+    if found and given and given not in DECLARED.findall(text):
+        kind = "underscore" if "_" in found[1] else "hyphen"
+        yield (
+            f"warning: {request.program.target} declares {found[1]}, and is given {given}=N; type "
+            f"--local-rank-arg {kind}"
+        )
     words = (*request.program.args, *request.flags)
     is_meant = any(word.replace("_", "-").startswith(MEANT) for word in words)
     if not found or is_meant or FROM_ENVIRONMENT in text:

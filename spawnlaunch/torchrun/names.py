@@ -74,9 +74,18 @@ def split(word: str) -> tuple[str, str, str]:
     return _whole(name.replace("_", "-")), equals, text
 
 
+def beginning(name: str) -> list[str]:
+    """torchrun's names that begin so.
+
+    >>> beginning("--sta")
+    ['--standalone', '--start-method']
+    """
+    if not name.startswith("--") or len(name) == 2:
+        return []
+    return [each for each in TORCHRUN if each.startswith(name)]
+
+
 def _whole(name: str) -> str:
     """The only name of torchrun's that begins so; else the name itself."""
-    if not name.startswith("--") or name in SPELLINGS or name in FLAGS:
-        return name
-    found = [each for each in TORCHRUN if each.startswith(name)]
-    return found[0] if len(found) == 1 and len(name) > 2 else name
+    found = [] if name in SPELLINGS or name in FLAGS else beginning(name)
+    return found[0] if len(found) == 1 else name

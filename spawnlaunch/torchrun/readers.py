@@ -20,7 +20,10 @@ def anything(_: str) -> None:
 
 
 def seconds(text: str) -> None:
-    values.seconds(text)
+    try:
+        float(text)
+    except ValueError:
+        values.seconds(text)  # says it in words
 
 
 def signals(text: str) -> str | None:

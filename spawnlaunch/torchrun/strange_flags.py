@@ -65,6 +65,8 @@ class Sorted(NamedTuple):
 def advice(word: str, argv: Sequence[str]) -> str:
     """The error for the flag `word` of `argv`."""
     name = _split(word)[0]
+    if name not in KNOWN and (meant := names.beginning(name)):
+        return f"unknown flag {word}: it may be short for {' or '.join(meant)}; type the whole name"
     near = [] if name in KNOWN else _near(name)
     called = {**OF_OTHERS, **({name: near[0]} if near else {})}
     found = _sort(argv, called)
@@ -86,8 +88,8 @@ def advice(word: str, argv: Sequence[str]) -> str:
     if found.command[:1] not in ([], ["--"]):
         return f"unknown flag {word}; flags of {found.command[0]} go behind it: {line}"
     return (
-        f"unknown flag {word}; {HERE} --help lists the flags, those of the bundled training loop "
-        f"go after a --: {line}"
+        f"unknown flag {word}; those of a script go behind it, those of the bundled training loop "
+        f"behind a --, and for ours type {HERE} --help"
     )
 
 

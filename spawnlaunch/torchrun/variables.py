@@ -31,6 +31,7 @@ NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torch
 SHUTDOWN = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 FILE_TIMER, HEALTH = "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_HEALTH_CHECK_PORT"
+UNINTERRUPTIBLE = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"  # seconds
 
 
 def given(environ: Mapping[str, str]) -> Iterator[Given]:
@@ -85,18 +86,32 @@ def _notes(environ: Mapping[str, str]) -> Iterator[str]:
             f"{FILE_TIMER}: no watchdog reads the workers' timers here; --hang-timeout SECONDS "
             "shows where workers are that say nothing"
         )
+    if environ.get(UNINTERRUPTIBLE) not in (None, "", "0"):
+        yield (
+            f"{UNINTERRUPTIBLE}: nobody looks for workers that sleep in the kernel; --hang-timeout "
+            "SECONDS shows where workers are that say nothing"
+        )
     if environ.get(HEALTH):
         yield f"{HEALTH}: no server for health checks is started here"
 
 
 def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
-    """Arguments of the script with ${local_rank} as torchrun fills it in; other dollars stay.
+    """Arguments of the script with ${local_rank} as torchrun fills it in.
 
-    torchrun also makes one of two dollars, and so breaks `sh -c 'kill $$'`.
+    In one that names it two dollars are one, as there, so that $$local_rank stays $local_rank. The
+    others are left as they are, where torchrun breaks `sh -c 'kill $$'`.
+
+    >>> substituted(["kill $$", "$local_rank $$$$", "$$local_rank"], "3")
+    ('kill $$', '3 $$', '$local_rank')
     """
     import re
+    from string import Template
 
-    return tuple(re.sub(r"\$(\{local_rank\}|local_rank\b)", local_rank, arg) for arg in args)
+    names = re.compile(r"\$(local_rank(?!\w)|\{local_rank\})", re.ASCII)
+    return tuple(
+        Template(arg).safe_substitute(local_rank=local_rank) if names.search(arg) else arg
+        for arg in args
+    )
 
 
 def filled(template: str, rank: int, local_rank: int, request: Request) -> str:

@@ -202,7 +202,7 @@ def _find_trap(hostname: str) -> str | None:
 
 
 def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
-    """The IPv4 addresses of a name; none where it has none, or can be no name."""
+    """The addresses of a name; none where it has none, or can be no name."""
     try:
         infos = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -217,19 +217,23 @@ def is_here(name: str, hostname: str) -> bool:
     """
     if name.partition(".")[0] == hostname.partition(".")[0]:
         return True
-    return any(_is_ours(address) for address in addresses(name))
+    families = (socket.AF_INET, socket.AF_INET6)
+    return any(_is_ours(each) for family in families for each in addresses(name, family))
 
 
 def _is_ours(address: str) -> bool:
     """Whether an address is this machine's: no other can be bound (ip(7))."""
-    probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        probe = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    except OSError:  # a kernel without IPv6
+        return False
     try:
         probe.bind((address, 0))
     except OSError:
         return False
     finally:
         probe.close()
-    return address != "0.0.0.0"
+    return address not in ("0.0.0.0", "::")
 
 
 def _interface_towards(host: str, here: dict[str, str]) -> str | None:

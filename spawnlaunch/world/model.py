@@ -193,6 +193,7 @@ class Capacity(NamedTuple):
     devices: int  # that a worker sees
     cpus: int  # that are allowed
     devices_by: str = ""  # the variables that show no other device, as CUDA_VISIBLE_DEVICES
+    vendor: str = ""  # of the devices; "": none is there, or it is not known
 
 
 class Evidence(NamedTuple):

@@ -7,7 +7,7 @@ command to type. Nothing else is looked at.
 from __future__ import annotations
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.values import MOST_LOCAL
+from spawnlaunch.values import KINDS, MOST_LOCAL
 from spawnlaunch.world.model import (
     HOSTS,
     LOCAL,
@@ -233,17 +233,22 @@ def _count_workers(it: Evidence) -> Fact:
     by_flag = None if it.request.nproc is None else Fact(it.request.nproc, name)
     fact = first([by_flag, it.ask("nproc")]) or Fact(1, "one worker: --nproc is not given")
     nproc, source = fact.value, fact.source
-    devices, cpus, devices_by = it.capacity
-    if nproc == "gpu" and devices == 0:
-        raise UsageError("--nproc gpu: no GPU is visible here; type --nproc N, or --nproc cpu")
+    devices, cpus, devices_by, vendor = it.capacity
+    flag, between = (source, " ") if source.startswith("--") else ("--nproc", "=")
+    if (nproc == "gpu" and devices == 0) or (nproc in KINDS and vendor != KINDS[nproc]):
+        others = f" (what is visible is of {vendor})" if vendor else ""
+        raise UsageError(
+            f"{source}{between}{nproc}: no {nproc.upper()} is visible here{others}; type {flag} N, "
+            f"or {flag} cpu"
+        )
     if isinstance(nproc, str):
         count = cpus if nproc == "cpu" else devices or cpus
         return fact._replace(value=count, source=f"{source} {nproc}")
     if 0 < devices < nproc and not it.request.oversubscribe:
         by = f" ({devices_by})" if devices_by else ""
         raise UsageError(
-            f"--nproc {nproc}, but {devices} visible devices{by}; type --nproc {devices}, or "
-            f"--oversubscribe for several ranks on one device, or --nproc cpu"
+            f"{source}{between}{nproc}, but {devices} visible devices{by}; type {flag} {devices}, "
+            f"or --oversubscribe for several ranks on one device, or {flag} cpu"
         )
     return fact
 

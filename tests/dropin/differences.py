@@ -157,6 +157,11 @@ DIFFERENCES = [
     Difference("wrong use", "status of a refusal", lambda t, o, c: o in (2, 126, 127) and t != 0),
     Difference("more is allowed", "refused", lambda t, o, c: t != 0 and bool(c.ours.workers)),
     Difference(
+        "less is allowed",
+        "refused",
+        lambda t, o, c: o == 2 and _typed("=+2", "filter 7", "'3'", "'abc'")(t, o, c),
+    ),
+    Difference(
         "final statuses",
         "status|stdout|stderr|workers",
         lambda t, o, c: c.ours.status in (2, 75) and "max-restarts" in c.typed,
@@ -192,6 +197,9 @@ DIFFERENCES = [
         lambda t, o, c: Path(t).name == Path(o).name or "log-dir" not in c.typed,
     ),
     Difference("error file", "files", _only("error.json")),
+    Difference(
+        "error file", "error", lambda t, o, c: t is None and o == "rank 1 exited with status 1"
+    ),
     Difference(
         "device order", "environ CUDA_DEVICE_ORDER", lambda t, o, c: (t, o) == (None, "PCI_BUS_ID")
     ),

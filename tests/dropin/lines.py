@@ -57,6 +57,9 @@ SIZES = [
     Line(f"--nnodes 1 --node_rank 0 {TWO} train.py"),
     Line("--nproc-per-node 2 --nproc-per-node 1 train.py"),
     Line("--nproc-per-node=02 train.py"),
+    Line("--nproc-per-node ' 2' train.py"),  # of wc -l
+    Line("--nproc-per-node=+2 train.py"),
+    Line(f"--nnodes ' 1' {TWO} train.py"),
 ]
 
 # Where rank 0 listens.
@@ -78,6 +81,7 @@ RENDEZVOUS = [
     Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-conf timeout=60 {TWO} train.py"),
     Line(f"--rdzv-backend=c10d --rdzv-endpoint=localhost:{{port}} --rdzv_conf=join_timeout=60,close_timeout=20 {TWO} train.py"),
     Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf is_host=1 {TWO} train.py"),
+    Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf use_libuv=0,store_type=tcp {TWO} train.py"),
     Line(f"--rdzv-conf nonsense {TWO} train.py"),
     Line(f"--rdzv-backend zookeeper {TWO} train.py"),
     Line(f"--master-port {{port}} {TWO} train.py"),
@@ -150,6 +154,7 @@ PROGRAMS = [
     Line(f"{TWO} train.py '' 'a b' \"it's\""),
     Line(f"{TWO} train.py --rank ${{local_rank}} a${{local_rank}}b"),
     Line(f"{TWO} train.py '$local_rank' '$other' '${{rank}}'"),
+    Line(f"{TWO} train.py '$$local_rank' '$local_rank.$$' '$local_ranks' '${{local_rank'"),
     Line(f"--no-python {TWO} {{python}} train.py ${{local_rank}}"),
     Line("-", reads_script=True),
     Line("--nproc-per-node 1 - a b", reads_script=True),
@@ -185,6 +190,9 @@ OUTPUT = [
     Line(f"--local-ranks-filter 0 --log-dir {{logs}} --tee 3 {TWO} train.py"),
     Line(f"--local-ranks-filter 0 --log-dir {{logs}} -r 3 {TWO} train.py"),
     Line(f"--local-ranks-filter all {TWO} train.py"),
+    Line(f"--local-ranks-filter 7 {TWO} train.py"),
+    Line(f"--log-dir '' -r 3 {TWO} train.py"),
+    Line(f"--rdzv-id '' --log-dir {{logs}} -r 3 {TWO} train.py"),
     Line(f"--rdzv-id exp1 --log-dir {{logs}} -r 3 {TWO} train.py"),
     Line(f"--rdzv-id exp1 --rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --log-dir {{logs}} --tee 3 {TWO} train.py"),
     Line(f"--tee 3 --log-dir {{logs}} --duplicate-stdout-filters out {TWO} train.py"),
@@ -192,6 +200,7 @@ OUTPUT = [
     Line(f"--tee 3 {TWO} train.py", {"TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE": "<${rank}/${local_rank} ${role_name}>"}),
     Line(f"--log-dir {{logs}} -r 3 --max-restarts 1 {TWO} train.py", do="1:exit 7@0"),
     Line(f"{TWO} train.py", {"TORCHELASTIC_ERROR_FILE": "{dir}/error.json"}, do="1:record"),
+    Line(f"{TWO} train.py", {"TORCHELASTIC_ERROR_FILE": "{dir}/error.json"}, do="1:raise"),
     Line(f"--log-dir {{logs}} {TWO} train.py", do="1:record"),
 ]
 
@@ -230,6 +239,7 @@ LAUNCH = [
     Line("--no_python --nproc_per_node=2 {python} train.py", program="launch"),
     Line("--no_python --use_env --nproc_per_node=2 {python} train.py", program="launch"),
     Line("train.py", {"PET_NPROC_PER_NODE": "2"}, program="launch"),
+    Line("--nproc_per_node=2 --virtual-local-rank train.py", program="launch"),
     Line("--nproc_per_node 2 no_such.py", program="launch"),
     Line("--nproc_per_node 2", program="launch"),
     Line("--standalone --nproc_per_node 2 train.py", program="launch"),
@@ -270,6 +280,7 @@ VARIABLES = [
     Line(f"{TWO} train.py", FOUR_PET),
     Line("train.py", {**FOUR_PET, "PET_NPROC_PER_NODE": "2", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "127.0.0.1:{port}"}),
     Line(f"{TWO} train.py", {"PET_NO_SUCH": "1"}),
+    Line(f"{TWO} train.py", {"PET_RDZV_ID": "", "PET_ROLE": "", "PET_LOG_DIR": ""}),
 ]
 
 # What other launchers, pods and profiles export.
@@ -288,8 +299,12 @@ AROUND = [
     Line(f"{TWO} train.py", {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
     Line(f"{TWO} train.py", {"CUDA_VISIBLE_DEVICES": ""}),
     Line(f"{TWO} train.py", {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}),
+    Line(f"{TWO} train.py", {"CUDA_VISIBLE_DEVICES": "3"}),
+    Line(f"--virtual-local-rank {TWO} train.py", {"HIP_VISIBLE_DEVICES": "4,5"}),
+    Line(f"{TWO} train.py", {"MASTER_PORT": "abc"}),
     Line(f"{TWO} train.py", {"PYTHONPATH": "/some/where"}),
     Line(f"{TWO} train.py", {"TORCHELASTIC_ENABLE_FILE_TIMER": "1"}),
+    Line(f"{TWO} train.py", {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "60"}),
     Line(f"{TWO} train.py", {"PYTHONUNBUFFERED": "1", "NCCL_DEBUG": "INFO"}),
     Line(f"--nnodes=1 {TWO} train.py", {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "localhost"}),
 ]

@@ -11,7 +11,20 @@ import pytest
 
 from spawnlaunch.request import Program, Request
 from spawnlaunch.torchrun import local_rank, names
-from tests.support.launching import ROOT, clean_environ, explain, launch, reports, run
+from tests.node.machines import AURORA, LUMI
+from tests.node.tree import add_tiles, build
+from tests.support.launching import (
+    LAUNCHER,
+    REPORTER,
+    ROOT,
+    clean_environ,
+    explain,
+    launch,
+    reports,
+    run,
+    start,
+)
+from tests.support.patience import PATIENCE_S
 
 DECLARES = (
     'import argparse\np = argparse.ArgumentParser()\np.add_argument("{}", type=int, default=0)\n'
@@ -48,6 +61,19 @@ def test_torch_distributed_launch_has_a_counterpart_that_gives_the_local_rank(tm
     assert sorted(run(*command, "--nproc_per_node=2", file).stdout.split()) == ["0", "1"]
     done = run(*command, "--use_env", "--nproc_per_node=2", file)
     assert (done.stdout.split(), done.stderr) == (["0", "0"], "")
+
+
+def test_a_script_that_declares_the_other_spelling_is_told_which_to_ask_for(tmp_path):
+    file = script(tmp_path, DECLARES.format("--local_rank") + PRINTS)
+    command = (sys.executable, "-m", "spawnlaunch.distributed_launch", "--no-prefix", "--quiet")
+    done = run(*command, "--nproc_per_node=2", file)
+    assert done.returncode == 2
+    assert (
+        "declares --local_rank, and is given --local-rank=N; type --local-rank-arg underscore\n"
+        in done.stderr
+    )
+    done = run(*command, "--nproc_per_node=2", "--local-rank-arg", "underscore", file)
+    assert (sorted(done.stdout.split()), done.stderr) == (["0", "1"], "")
 
 
 def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
@@ -172,3 +198,46 @@ def test_workers_behind_the_launcher_know_its_terminal(extra, colour):
 )
 def test_names_are_read_joined_and_cut_short(word, read):
     assert names.split(word) == read
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [(["--nproc_per_node", "gpu"], "--nproc_per_node gpu: no GPU"), (["--sta"], "--standalone or")],
+)
+def test_a_message_names_the_flag_that_was_typed(typed, words, tmp_path):
+    done = launch(*typed, script(tmp_path, ""))
+    assert done.returncode == 2
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize("typed", [["--steps", "20"], ["--nproc", 2, "--epochs=3"], ["-c", "x"]])
+def test_an_unknown_flag_is_not_answered_by_the_training_loops_command_line(typed):
+    said = launch(*typed).stderr
+    assert "unknown flag" in said
+    assert "-- -" not in said
+
+
+@pytest.mark.parametrize("host", ["[::1]", "127.0.0.1"])
+def test_launchers_meet_at_an_address_of_either_family(host):
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as free:
+        free.bind((host.strip("[]"), 0))
+        port = free.getsockname()[1]
+    words = ("--nnodes", 2, "--rdzv-backend", "c10d", "--rdzv-endpoint", f"{host}:{port}",
+             "--quiet", "--no-python", "sh", "-c", "echo $RANK $MASTER_ADDR")  # fmt: skip
+    other = start(*LAUNCHER, *words)
+    said = launch(*words).stdout + other.communicate(timeout=PATIENCE_S)[0]
+    assert other.returncode == 0
+    assert sorted(said.splitlines()) == [f"{rank} {host.strip('[]')}" for rank in (0, 1)]
+
+
+@pytest.mark.parametrize("word", ["xpu", "hpu", "npu"])
+def test_workers_for_devices_of_one_kind_are_not_counted_by_those_of_another(word, tmp_path):
+    build(tmp_path, LUMI)
+    done = launch("--explain", "--sysfs-root", tmp_path, "--nproc", word, REPORTER)
+    assert done.returncode == 2
+    assert f"no {word.upper()} is visible here (what is visible is of amd)" in done.stderr
+
+
+def test_workers_for_each_XPU_are_as_many_as_there_are(tmp_path):
+    add_tiles(build(tmp_path, AURORA), AURORA)
+    assert len(explain("--sysfs-root", tmp_path, "--nproc", "xpu")["workers"]) == 12
