@@ -16,11 +16,10 @@ try:
 except FileNotFoundError:
     pass  # it has been deleted, and Python has not put it there
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
+from spawnlaunch.arguments import Parser
 from spawnlaunch.printing import print_error, print_page
 from spawnlaunch.watch import story
 from spawnlaunch.watch.page import page
@@ -30,11 +29,7 @@ NAME = "spawnlaunch.report"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
-    parser = _Parser(
-        prog=f"python -m {NAME}",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(NAME, __doc__)
     parser.add_argument("directory", metavar="DIR", help="what --record was given")
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
     options = parser.parse_args(argv)
@@ -53,11 +48,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         print_error(f"cannot write {path}: {error.strerror}; name another file with --html", NAME)
         return 2
     return print_page(path, NAME)
-
-
-class _Parser(argparse.ArgumentParser):
-    def print_help(self, _: object = None) -> NoReturn:
-        raise SystemExit(print_page(self.format_help(), NAME))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spawnlaunch import values
+from spawnlaunch.arguments import Parser
 from spawnlaunch.bench import arms, own_arms, workloads
 from spawnlaunch.errors import UsageError
-from spawnlaunch.printing import print_page
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
@@ -48,21 +48,17 @@ exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this com
 --pick is undecided; 74 when nothing can be printed."""
 
 
-class _Parser(argparse.ArgumentParser):
+class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
         raise UsageError(message.removeprefix("argument "))
-
-    def print_help(self, _: object = None) -> NoReturn:
-        raise SystemExit(print_page(self.format_help(), NAME))
 
 
 def parser() -> argparse.ArgumentParser:
     made = _Parser(
-        prog=PROG,
+        NAME,
+        DESCRIPTION,
         usage=f"{PROG} [flags] [-- command args...]",
-        description=DESCRIPTION,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     _add_what(made)

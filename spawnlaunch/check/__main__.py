@@ -13,9 +13,11 @@ except FileNotFoundError:
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, NoReturn
+from typing import Any
 
 from spawnlaunch import node as nodes
+from spawnlaunch.arguments import Parser
+from spawnlaunch.check import __doc__ as ABOUT
 from spawnlaunch.check.facts import Facts, look, mask
 from spawnlaunch.check.findings import Finding, findings
 from spawnlaunch.check.verdicts import FAIL, Verdict, verdicts
@@ -30,7 +32,7 @@ COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory",
 def main() -> int:
     """The exit status: 1 where something is wrong, on every rank."""
     at_start = mask()
-    parser = _Parser(prog=f"python -m {NAME}", description=__doc__)
+    parser = Parser(NAME, ABOUT)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     parser.add_argument(
         "--all", action="store_true", help="measure too: devices, memory, all-reduce, disks, clocks"
@@ -51,11 +53,6 @@ def main() -> int:
         if status := print_page(said, NAME):
             return status
     return 1 if found or any(verdict.status == FAIL for verdict in judged) else 0
-
-
-class _Parser(argparse.ArgumentParser):
-    def print_help(self, _: object = None) -> NoReturn:
-        raise SystemExit(print_page(self.format_help(), NAME))
 
 
 def _derive_world() -> None:
