@@ -14,6 +14,10 @@ from contextlib import suppress
 from spawnlaunch.node import proc
 from spawnlaunch.run.signals import signal
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
 PR_SET_CHILD_SUBREAPER = 36
@@ -72,6 +76,19 @@ def rename(name: str, title: str) -> None:
         # The words of the command line lie here, each with its NUL. Python has copied them.
         room = end - start
         ctypes.memmove(start, os.fsencode(title)[: room - 1].ljust(room, b"\0"), room)
+
+
+def show_environment(environ: Mapping[str, str]) -> None:
+    """Show these variables in /proc/PID/environ, in their order, as many as there is room for.
+
+    To be called when none is used any more of those that this process was started with.
+    """
+    with suppress(OSError):
+        start, end = map(int, proc.stat("self")[49:51])
+        text = b"".join(os.fsencode(f"{name}={value}\0") for name, value in environ.items())
+        whole = text[: text.rfind(b"\0", 0, end - start) + 1]  # no variable is cut
+        if 0 < start < end and IS_LINUX:
+            ctypes.memmove(start, whole.ljust(end - start, b"\0"), end - start)
 
 
 def open_pidfd(pid: int) -> int | None:

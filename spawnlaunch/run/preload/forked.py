@@ -26,7 +26,7 @@ from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Program
 from spawnlaunch.run import kernel
-from spawnlaunch.run.environment import STACK_SIGNAL
+from spawnlaunch.run.environment import STACK_SIGNAL, changes
 from spawnlaunch.run.preload import libraries
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.worker import IGNORED, take_place
@@ -111,8 +111,10 @@ def _take_on(worker: Worker, loaded: Loaded) -> None:
     """What a new process would have had from its start."""
     _forget_the_launcher(loaded)
     gc.enable()
+    inherited = dict(os.environ)
     os.environ.clear()
     os.environ.update(worker.environ)
+    kernel.show_environment({**changes(worker.environ, inherited), **worker.environ})
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
