@@ -5,7 +5,8 @@
     srun --jobid J --overlap python -m spawnlaunch.top --once     all nodes of a job in one table
 
 Launches are found without having been told, whoever has started them: spawnlaunch with a launcher
-or in task mode, or torchrun.
+or in task mode, or torchrun. Of the nodes of a job the first of the step prints all; one from which
+nothing comes is named, and the status is 1.
 """
 
 from __future__ import annotations
@@ -24,26 +25,23 @@ import argparse
 import json
 import time
 from collections.abc import Sequence
-from typing import NoReturn
 
+from spawnlaunch.arguments import Parser
+from spawnlaunch.errors import UsageError
 from spawnlaunch.printing import print_error, print_page
-from spawnlaunch.watch import table
+from spawnlaunch.watch import step, table
 from spawnlaunch.watch.devices import Meter
 from spawnlaunch.watch.history import Histories
 from spawnlaunch.watch.sample import Sample, Sampler
 
 NAME = "spawnlaunch.top"
-BETWEEN_S = 0.5  # the two looks of --once: what a rank uses is a difference
+BETWEEN_S = 0.5  # the two looks of --once
 WIDTH = 160  # of --once where stdout is no terminal
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
-    parser = _Parser(
-        prog=f"python -m {NAME}",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    parser = Parser(NAME, __doc__)
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
     parser.add_argument(
@@ -58,23 +56,44 @@ def main(argv: Sequence[str] | None = None) -> int:
         choices=[column.name for column in table.COLUMNS],
         default="rank",
         metavar="COLUMN",
-        help=f"one of {', '.join(column.name for column in table.COLUMNS)}",
+        help=f"one of {', '.join(column.name for column in table.COLUMNS)}".replace("%", "%%"),
     )
     options = parser.parse_args(argv)
-    sampler = Sampler(Meter())
     if options.once or options.json:
-        return _once(sampler, options.json, options.sort)
-    return _live(sampler, options.every, options.sort)
+        return _once(options.json, options.sort)
+    return _live(Sampler(Meter()), options.every, options.sort)
 
 
-def _once(sampler: Sampler, as_json: bool, sort: str) -> int:
-    histories = Histories()
-    histories.add(sampler.sample())
+def _once(as_json: bool, sort: str) -> int:
+    try:
+        mine = step.of(os.environ)
+    except UsageError as error:
+        print_error(str(error), NAME)
+        return 2
+    if mine is None:
+        return _print(_looked(Sampler(Meter())), as_json, sort)
+    if not mine.is_first_here:
+        return 0  # that one looks for all tasks of this node
+    found = step.gather(mine, _looked(Sampler(Meter(), mine.has)))
+    status = 0 if found.samples is None else _print(found.samples, as_json, sort)
+    if found.complaint:
+        print_error(found.complaint, NAME, "warning")
+        return status or 1
+    return status
+
+
+def _looked(sampler: Sampler) -> list[Sample]:
+    """What is seen: in two looks, as what a rank uses is a difference."""
+    sampler.sample()
     time.sleep(BETWEEN_S)
-    samples = sampler.sample()
-    histories.add(samples)
+    return sampler.sample()
+
+
+def _print(samples: Sequence[Sample], as_json: bool, sort: str) -> int:
     if as_json:
         return print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
+    histories = Histories()
+    histories.add(samples)
     return print_page("\n".join(_page(samples, histories, sort)), NAME)
 
 
@@ -105,11 +124,6 @@ def _seconds(text: str) -> float:
     if not 0.1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600; type 1")
     return seconds
-
-
-class _Parser(argparse.ArgumentParser):
-    def print_help(self, _: object = None) -> NoReturn:
-        raise SystemExit(print_page(self.format_help(), NAME))
 
 
 if __name__ == "__main__":

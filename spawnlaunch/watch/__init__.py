@@ -2,6 +2,7 @@
 
     find      which launches there are on this machine, and the processes of their ranks
     sample    what each rank uses, from /proc by psutil, and of its device from sysfs or NVML
+    step      what the tasks of a step under Slurm see, brought together
     notes     what stands out: who is slow, who leaks, whom the others wait for (pure)
 
 Nothing here is imported by a launch that does not ask for it.

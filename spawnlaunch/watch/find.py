@@ -5,8 +5,8 @@ of the same rank: what a worker starts inherits its environment. So it does not 
 it: spawnlaunch with a launcher or in task mode, torchrun, or srun with variables of one's own.
 
 Ranks belong to the same launch by the mark that spawnlaunch gives them; else by run id, address and
-port. A worker that was forked from the image of --preload shows the environment of the image
-(proc(5)), and is not found here.
+port. A worker that was forked from the image of --preload shows its own environment too
+(show_environment in run/kernel.py).
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ NAMED = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
 class Rank(NamedTuple):
     """The process of a rank, and what it started."""
 
-    launch: str  # which launch it is of: the same for all its ranks
+    launch: str  # which launch it is of: the same for all its ranks here
+    job: str  # the same for those on other nodes as well
     rank: int
     local_rank: int
     world_size: int
@@ -41,7 +42,7 @@ class Rank(NamedTuple):
 
 
 class Finder:
-    """Looks for ranks again and again; an environment is read once, when a process is new."""
+    """Looks for ranks again and again; an environment is read while a process is new."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Mapping[str, str] | None] = {}
@@ -53,7 +54,7 @@ class Finder:
         self._known = {key: known for key, known in self._known.items() if key in keys}
         young = _ticks_since_boot() - YOUNG_S * os.sysconf("SC_CLK_TCK")
         for pid, start in keys:
-            if (pid, start) not in self._known or (start > young and not self._known[pid, start]):
+            if (pid, start) not in self._known or start > young:
                 self._known[pid, start] = _environ(pid)
         found = {pid: environ for (pid, _), environ in self._known.items() if environ}
         children: dict[int, list[int]] = {}
@@ -96,14 +97,18 @@ def _identity(environ: Mapping[str, str]) -> tuple[str, str]:
 
 def launch_of(environ: Mapping[str, str]) -> str:
     """Which launch a rank is of, by its environment: the same text in all its ranks here."""
-    mark = environ.get(MARK, "").rpartition(".")[0]
-    return mark or " ".join(filter(None, (environ.get(name) for name in NAMED))) or "unnamed"
+    return environ.get(MARK, "").rpartition(".")[0] or _job_of(environ)
+
+
+def _job_of(environ: Mapping[str, str]) -> str:
+    return " ".join(filter(None, (environ.get(name) for name in NAMED))) or "unnamed"
 
 
 def _rank(process: Process, environ: Mapping[str, str], below: tuple[int, ...]) -> Rank:
     rank, local_rank, world_size = (int(environ[name]) for name in CONTRACT)
     return Rank(
         launch=launch_of(environ),
+        job=_job_of(environ),
         rank=rank,
         local_rank=local_rank,
         world_size=world_size,

@@ -39,6 +39,7 @@ class Sample(NamedTuple):
     time: float  # seconds since 1970
     host: str
     launch: str
+    job: str  # the same on all nodes, where these are one launch
     rank: int
     local_rank: int
     world_size: int
@@ -68,6 +69,24 @@ class Sample(NamedTuple):
             "device": self.device and self.device._asdict(),
             "progress": self.progress and self.progress._asdict(),
         }
+
+
+def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
+    """The sample of such a dict; monotonic times of it become later by so much.
+
+    Raises TypeError or KeyError where it is none.
+    """
+    device, progress, said_at = told["device"], told["progress"], told["said_at"]
+    if progress and progress["at"] is not None:
+        progress = {**progress, "at": progress["at"] + later_s}
+    return Sample(
+        **{
+            **told,
+            "device": Device(**device) if device else None,
+            "progress": Progress(**progress) if progress else None,
+            "said_at": None if said_at is None else said_at + later_s,
+        }
+    )
 
 
 class _Totals(NamedTuple):
@@ -153,6 +172,7 @@ class Sampler:
             time=time.time(),
             host=self._host,
             launch=rank.launch,
+            job=rank.job,
             rank=rank.rank,
             local_rank=rank.local_rank,
             world_size=rank.world_size,

@@ -1,0 +1,149 @@
+"""One table of several nodes: what the tasks of a Slurm step see is brought to one of them.
+
+    srun --jobid J --overlap python -m spawnlaunch.top --once
+
+The first task on each node looks at the ranks of the job there, and the others end at once. That of
+the step's first node listens on a port that all compute of job and step; the others connect, each
+hands over one JSON object, and ends when it hears that it was taken. No file is shared. A task that
+cannot reach it prints its own table, and says so.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from spawnlaunch.watch.find import Rank
+from spawnlaunch.watch.sample import Sample, from_dict
+from spawnlaunch.world import master
+from spawnlaunch.world.managers import slurm
+from spawnlaunch.world.model import Environ
+
+PATIENCE_S = 20.0  # for tasks that have not begun yet
+STALLED_S = 5.0  # of a connection on which nothing comes
+RETRY_S = 0.2
+MOST_BYTES = 64 << 20
+TAKEN = b"taken"
+
+
+class Step(NamedTuple):
+    """The step that this process is a task of."""
+
+    job: str  # JOB.STEP
+    is_first_here: bool  # of the tasks on this node
+    here: str  # this node, and all of them, by Slurm's names
+    nodes: Sequence[str]
+    hub: str  # the node where all come together
+    environ: Environ
+
+    @property
+    def port(self) -> int:
+        """Where it listens: other steps have other ports."""
+        return master.port_of(self.job)
+
+    def has(self, rank: Rank) -> bool:
+        """Whether a rank is of this job, on this node; one without Slurm's variables may be."""
+        names = (slurm.JOB_ID, slurm.NODENAME)
+        return all(rank.environ.get(name) in (None, self.environ.get(name)) for name in names)
+
+
+def of(environ: Environ) -> Step | None:
+    """The step; None where this is no task of a step with several. Raises UsageError."""
+    if not slurm.STEP.is_present(environ):
+        return None
+    asked = ("job", "local_rank", "own_host", "node_names", "node_0_host", "world_size")
+    told = {name: slurm.STEP.answer(name, environ) for name in asked}
+    values = {name: fact.value for name, fact in told.items() if fact}
+    if len(values) < len(asked) or values["world_size"] == 1:
+        return None
+    return Step(
+        job=values["job"],
+        is_first_here=values["local_rank"] == 0,
+        here=values["own_host"],
+        nodes=values["node_names"],
+        hub=values["node_0_host"],
+        environ=environ,
+    )
+
+
+class Gathered(NamedTuple):
+    """What this task has to print, and what is to be said of others; no samples: others print."""
+
+    samples: list[Sample] | None
+    complaint: str = ""
+
+
+def gather(step: Step, samples: Sequence[Sample]) -> Gathered:
+    """Bring together what the nodes have seen; ranks of one job are one launch then."""
+    mine = [one._replace(launch=one.job) for one in samples]
+    if len(step.nodes) == 1:
+        return Gathered(mine)
+    if step.here != step.hub:
+        why = _hand_over(step, mine)
+        return Gathered(mine, why) if why else Gathered(None)
+    found = {step.here: mine}
+    try:
+        listening = socket.create_server(("", step.port), backlog=len(step.nodes))
+    except OSError as error:
+        return Gathered(mine, f"cannot listen on port {step.port} for other nodes: {error}")
+    with listening:
+        _listen(step, listening, found)
+    all_of_them = [one for node in step.nodes for one in found.get(node, ())]
+    missing = [node for node in step.nodes if node not in found]
+    said = f"nothing came from {', '.join(missing)} within {PATIENCE_S:g} s" if missing else ""
+    return Gathered(sorted(all_of_them, key=lambda one: (one.launch, one.rank)), said)
+
+
+def _listen(step: Step, listening: socket.socket, found: dict[str, list[Sample]]) -> None:
+    """Take what other nodes bring, until all were here."""
+    deadline = time.monotonic() + PATIENCE_S
+    while len(found) < len(step.nodes) and (left_s := deadline - time.monotonic()) > 0:
+        listening.settimeout(left_s)
+        with suppress(OSError, ValueError, TypeError, KeyError):  # a stranger, or one that has gone
+            connection, _ = listening.accept()
+            with connection:
+                connection.settimeout(STALLED_S)
+                told = json.loads(_read(connection))
+                if told["job"] == step.job and told["node"] in step.nodes:
+                    found[told["node"]] = _as_seen_here(told)
+                    connection.sendall(TAKEN)
+
+
+def _read(connection: socket.socket) -> bytes:
+    content = b""
+    while (more := connection.recv(1 << 16)) and len(content) < MOST_BYTES:
+        content += more
+    return content
+
+
+def _hand_over(step: Step, samples: Sequence[Sample]) -> str:
+    """Bring what was seen here to the hub; why that cannot be, "" where it was taken."""
+    deadline = time.monotonic() + PATIENCE_S
+    why = "it did not answer"
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection((step.hub, step.port), timeout=STALLED_S) as connection:
+                connection.settimeout(PATIENCE_S)
+                connection.sendall(json.dumps(_as_told(step, samples)).encode())
+                connection.shutdown(socket.SHUT_WR)
+                if connection.recv(len(TAKEN)) == TAKEN:
+                    return ""
+        except OSError as error:
+            why = error.strerror or str(error)
+        time.sleep(RETRY_S)
+    return f"cannot reach {step.hub} on port {step.port}: {why}; this is {step.here} alone"
+
+
+def _as_told(step: Step, samples: Sequence[Sample]) -> dict[str, Any]:
+    seen = [one.as_dict() for one in samples]
+    return {"job": step.job, "node": step.here, "now": time.monotonic(), "samples": seen}
+
+
+def _as_seen_here(told: Mapping[str, Any]) -> list[Sample]:
+    """Of another node, whose monotonic clock has another beginning."""
+    later_s = time.monotonic() - float(told["now"])
+    return [from_dict(one, later_s) for one in told["samples"]]
