@@ -134,7 +134,11 @@ class Gang:
             from spawnlaunch.run.hang.together import HangOfAll
 
             supervisor.hang_help = self._hang_help = HangOfAll(
-                options.launch, supervisor.loop, supervisor.output, supervisor.happened
+                options.launch,
+                supervisor.loop,
+                supervisor.output,
+                supervisor.happened,
+                supervisor.journal,
             )
             self._hang_help.tell = self._quiet
 

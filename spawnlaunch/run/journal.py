@@ -19,6 +19,13 @@ if TYPE_CHECKING:
     from spawnlaunch.run.model import LaunchResult, Worker, WorkerExit
 
 
+# What may be known only when the launchers of several nodes have met, but for ranks.
+OF_THE_NODE = (
+    *("WORLD_SIZE", "ROLE_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("MASTER_ADDR", "MASTER_PORT"),
+)
+
+
 class Journal:
     """The pipe, and what goes through it."""
 
@@ -33,11 +40,13 @@ class Journal:
 
     def began(self, workers: Sequence[Worker], running: Iterable[Any]) -> None:
         """The workers of an attempt were started; `running` has those that could be."""
-        restart = int(workers[0].environ["TORCHELASTIC_RESTART_COUNT"])
+        told = workers[0].environ
+        restart = int(told["TORCHELASTIC_RESTART_COUNT"])
+        world = {name: told[name] for name in OF_THE_NODE if name in told}
         started = {one.worker.rank: one for one in running}
         pids = {rank: one.pid for rank, one in started.items()}
         since = {rank: one.since for rank, one in started.items()}
-        self.tell("attempt", restart=restart, pids=pids, since=since)
+        self.tell("attempt", restart=restart, pids=pids, since=since, world=world)
 
     def ended(self, one: WorkerExit) -> None:
         """A rank has ended."""

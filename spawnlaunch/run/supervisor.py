@@ -82,7 +82,9 @@ class Supervisor:
         if request.hang_timeout_s or request.stack_on_usr2:
             from spawnlaunch.run import hang
 
-            self.hang_help = hang.HangHelp(options.launch, self.loop, self.output, self.happened)
+            self.hang_help = hang.HangHelp(
+                options.launch, self.loop, self.output, self.happened, self.journal
+            )
         self._by_rank: dict[int, Running] = {}
         self._ended: set[int] = set()  # pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: what they have left may go on

@@ -15,7 +15,7 @@ from spawnlaunch.watch.story import Curve
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#333333", "#7b3294")
 DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 4")
 WIDTH, HEIGHT = 640, 190
-LEFT, RIGHT, TOP, BOTTOM = 64, 44, 10, 24
+LEFT, RIGHT, TOP, BOTTOM = 84, 44, 10, 24  # at the left there is room for large letters
 FEW = 12  # ranks, each with its number at the end of its line
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from statistics import median
+from statistics import fmean, median
 from typing import NamedTuple
 
 from spawnlaunch.watch.sample import Sample
@@ -46,7 +46,7 @@ def notes(history: History, now: float) -> list[Note]:
     last = {rank: samples[-1] for rank, samples in history.items() if samples}
     found = [*_stuck(last, now)]
     found += _slow(last) or _uneven(history)
-    found += [*_grows(history), *_elsewhere(last), *_device(last)]
+    found += [*_grows(history), *_elsewhere(last), *_device(last), *_idle_device(history)]
     return found
 
 
@@ -140,6 +140,21 @@ def _elsewhere(last: Mapping[int, Sample]) -> Iterable[Note]:
     for rank, one in sorted(last.items()):
         if one.elsewhere:
             yield Note(rank, "elsewhere", f"ran on CPUs {one.elsewhere}, bound to {one.cpus}")
+
+
+def _idle_device(history: History) -> Iterable[Note]:
+    """A collective keeps the devices of those busy that wait in it."""
+    used = {}
+    for rank, samples in history.items():
+        uses = [one.device.use for one in samples if one.device and one.device.use is not None]
+        if len(uses) >= LOOKS:
+            used[rank] = fmean(uses)
+    usual = median(used.values()) if len(used) > 1 else 0
+    for rank, use in sorted(used.items()):
+        if use * UNEVEN < usual:
+            yield Note(
+                rank, "device", f"its device is used {use:.0f} % of the time, others' {usual:.0f} %"
+            )
 
 
 def _device(last: Mapping[int, Sample]) -> Iterable[Note]:

@@ -24,7 +24,8 @@ pre { overflow-x: auto; background: #f5f5f5; border: 1px solid #ddd; padding: .6
       font-size: 12.5px; overflow-wrap: normal; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13.5px; }
 th, td { text-align: left; padding: .15rem .7rem .15rem 0; border-bottom: 1px solid #ddd;
-         vertical-align: top; } td.n, th.n { text-align: right; }
+         vertical-align: top; overflow-wrap: normal; } td.n, th.n { text-align: right; }
+.words td:last-child { overflow-wrap: anywhere; min-width: 11rem; }
 .mark { border-left: 4px solid #b30000; padding-left: .6rem; margin: .25rem 0; }
 .well { border-left: 4px solid #009e73; padding-left: .6rem; }
 @media (max-width: 500px) { body { font-size: 14px; padding: 0 .6rem 1rem; }
@@ -88,6 +89,10 @@ def _head(story: Story) -> Iterable[str]:
     for note in story.of_kind("note"):
         words = f"rank {note['rank']} after {note['time'] - story.began:.0f} s: {note['words']}"
         yield f'<p class="mark"><b>{escape(note["note"])}</b> {escape(words)}</p>'
+    for roll in story.of_kind("roll")[-1:]:  # where all stand still, the smallest group is why
+        first = next((line for line in roll["words"] if line.startswith("rank")), "nobody answers")
+        words = f"after {roll['time'] - story.began:.0f} s: {first}"
+        yield f'<p class="mark"><b>roll call</b> {escape(words)}</p>'
 
 
 def _how_it_ended(story: Story) -> list[str]:
@@ -218,10 +223,12 @@ def _ranks(story: Story) -> str:
 
 
 def _events(story: Story) -> str:
-    said = [one for one in story.events if one["kind"] in ("said", "restart")]
-    return _table(
-        ("after", ""), [(f"{one['time'] - story.began:.1f} s", one["words"]) for one in said]
-    )
+    rows = []
+    for one in story.events:
+        if one["kind"] in ("said", "restart", "roll"):
+            words = [one["words"]] if isinstance(one["words"], str) else one["words"]
+            rows += [(f"{one["time"] - story.began:.1f}\N{NO-BREAK SPACE}s", line) for line in words]
+    return _table(("after", ""), rows)
 
 
 def _sources(story: Story) -> str:
@@ -256,4 +263,5 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence
         return f"<{tag}{' class=n' if i in numbers else ''}>{words}</{tag}>"
 
     body = "".join(row(cells, "td") for cells in rows)
-    return f'<div class="wide"><table>{row(head, "th")}{body}</table></div>'
+    kind = "" if numbers else ' class="words"'
+    return f'<div class="wide"><table{kind}>{row(head, "th")}{body}</table></div>'

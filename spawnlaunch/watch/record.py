@@ -6,8 +6,8 @@ seconds since 1970:
 
     start     "launch": the mark of the run, "host", "command", and "explain": all that
               --explain=json prints of the launch: world, sources, node, workers
-    attempt   workers were started: "restart" from 0, "pids" by rank, and "since" when (monotonic
-              clock, seconds)
+    attempt   workers were started: "restart" from 0, "pids" by rank, "since" when (monotonic
+              clock, seconds), and "world": variables that were not known before nodes had met
     output    the first line of "rank" was seen
     collective  the bundled loop says that the first one of "rank" is over; "at" is when
     sample    "ranks", and for each figure a list in their order: cpu (cores used), memory, peak,
@@ -17,6 +17,7 @@ seconds since 1970:
               has is left out
     note      what stands out for the first time: "rank", "note" (notes.py has the kinds), "words"
     said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
+    roll      the roll was called: "words", a line for each group of ranks, the smallest first
     ended     a rank: what --result has of it
     restart   "words"
     end       "status", "cause", "words" of the report, and "traceback" of the first failure
@@ -99,7 +100,7 @@ class _Recording:
 
     def _sample(self) -> None:
         now = time.monotonic()
-        samples = self._sampler.sample()
+        samples = [one for one in self._sampler.sample() if one.memory]  # else it is ending
         self._due = now + min(LONGEST_S, max(SHORTEST_S, SHARE * (now - self._began)))
         if not samples:
             return

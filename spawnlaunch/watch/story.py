@@ -38,7 +38,7 @@ def read(directory: str) -> Story | None:
     lines = sorted((line for each in launches for line in each), key=lambda line: line["time"])
     began = lines[0]["time"]
     return Story(
-        starts=[lines[0] for lines in launches],
+        starts=sorted(map(_as_begun, launches), key=_first_rank),
         events=[line for line in lines if line["kind"] != "sample"],
         curves=_curves((line for line in lines if line["kind"] in ("sample", "attempt")), began),
         began=began,
@@ -59,6 +59,31 @@ def _last_launch(file: Path) -> list[dict[str, Any]]:
                 lines = []
             lines.append(line)
     return lines if lines and lines[0]["kind"] == "start" else []
+
+
+def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The start of a node, with its workers as those of the last attempt were.
+
+    Where launchers meet first, none knows its ranks before.
+    """
+    start = lines[0]
+    last = next((line for line in reversed(lines) if line["kind"] == "attempt"), None)
+    if last is None or not last["pids"]:
+        return start
+    told = start["explain"]
+    shift = min(map(int, last["pids"])) - min(worker["rank"] for worker in told["workers"])
+    workers = []
+    for worker in told["workers"]:
+        rank = worker["rank"] + shift
+        own = {"RANK": str(rank), "ROLE_RANK": str(rank), **last.get("world", {})}
+        workers.append({**worker, "rank": rank, "env": {**worker["env"], **own}})
+    size = int(last.get("world", {}).get("WORLD_SIZE", told["world"]["world_size"]))
+    world = {**told["world"], "world_size": size}
+    return {**start, "explain": {**told, "world": world, "workers": workers}}
+
+
+def _first_rank(start: Mapping[str, Any]) -> int:
+    return int(start["explain"]["workers"][0]["rank"])
 
 
 def _curves(samples: Iterable[Mapping[str, Any]], began: float) -> dict[str, dict[int, Curve]]:

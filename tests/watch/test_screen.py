@@ -2,31 +2,17 @@
 
 import shlex
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.launching import ROOT, WORKERS, clean_environ, run
+from tests.support.launching import ROOT, WORKERS
 from tests.support.processes import until
 from tests.support.required import require_programs
 from tests.support.watching import launched
+from tests.watch.conftest import Tmux
 
 require_programs("tmux", package="tmux")
-
-Tmux = Callable[..., str]
-
-
-@pytest.fixture
-def tmux(tmp_path: Path) -> Iterator[Tmux]:
-    """A server of its own, in a terminal of 80 columns."""
-    socket = str(tmp_path / "tmux")
-
-    def call(*words: object) -> str:
-        return run("tmux", "-S", socket, "-f", "/dev/null", *words, environ=clean_environ()).stdout
-
-    yield call
-    call("kill-server")
 
 
 @pytest.mark.full

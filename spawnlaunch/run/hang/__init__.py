@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from spawnlaunch.run.decisions import Event
+    from spawnlaunch.run.journal import Journal
     from spawnlaunch.run.loop import Loop
     from spawnlaunch.run.model import Launch, Worker
     from spawnlaunch.run.output import Output
@@ -31,7 +32,12 @@ class HangHelp:
     """What --hang-timeout and --stack-on-usr2 ask for; the limit is of silence, 0: never."""
 
     def __init__(
-        self, launch: Launch, loop: Loop, output: Output, happened: Callable[[Event], None]
+        self,
+        launch: Launch,
+        loop: Loop,
+        output: Output,
+        happened: Callable[[Event], None],
+        journal: Journal | None,  # of --record
     ) -> None:
         self._loop = loop
         self._output = output
@@ -39,7 +45,7 @@ class HangHelp:
         self._happened = happened
         self._files: list[str] = []
         self._since = time.monotonic()
-        self.stacks = Stacks(loop, output, launch.scratch, lambda: happened(StacksTold()))
+        self.stacks = Stacks(loop, output, launch.scratch, lambda: happened(StacksTold()), journal)
 
     def begin(self, workers: Sequence[Worker]) -> None:
         """Listen to these workers, who have just been started."""

@@ -36,6 +36,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from spawnlaunch.run.journal import Journal
     from spawnlaunch.run.loop import Loop
     from spawnlaunch.run.model import Worker
     from spawnlaunch.run.output import Output
@@ -65,11 +66,19 @@ class Target(NamedTuple):
 class Stacks:
     """Asks processes for their stacks, and calls the roll; calls `done` at the end."""
 
-    def __init__(self, loop: Loop, output: Output, scratch: str, done: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        loop: Loop,
+        output: Output,
+        scratch: str,
+        done: Callable[[], None],
+        journal: Journal | None,
+    ) -> None:
         self._loop = loop
         self._output = output
         self._scratch = scratch
         self._done = done
+        self.journal = journal
         self._targets: deque[Target] = deque()
         self.is_busy = False
         self._end_at = 0.0  # monotonic clock, seconds
@@ -225,7 +234,10 @@ class Stacks:
         answers, places = self._answers, sorted(self._places)
         self._answers, self._places = [], set()
         if answers:
-            self._output.say(groups.lines(answers))
+            called = groups.lines(answers)
+            self._output.say(called)
+            if self.journal:
+                self.journal.tell("roll", words=[line.strip() for line in called])
         if places:
             more = f", and {len(places) - 1} more of them" if len(places) > 1 else ""
             self._output.say([f"the whole stacks are in {places[0]}{more}"])

@@ -1,0 +1,61 @@
+"""--record where several launchers are one launch: a file of each node, one page of them all."""
+
+import json
+import sys
+from pathlib import Path
+from subprocess import DEVNULL
+
+import pytest
+
+from tests.gang.nodes import free_port
+from tests.support.launching import LAUNCHER, run, start
+from tests.support.patience import PATIENCE_S
+
+SAYS = "import os; print(os.environ['RANK'], os.environ['MASTER_PORT'], flush=True)"
+
+
+@pytest.mark.parametrize("ranks_are_given", [True, False])
+def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_given: bool) -> None:
+    """Where none are given, no launcher knows its ranks before it has met the other."""
+    (tmp_path / "says.py").write_text(SAYS)
+    port = free_port()
+    launchers = []
+    for number in range(2):
+        place = tmp_path / "record" if ranks_are_given else tmp_path / f"record{number}"
+        where = (
+            ("--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port)
+            if ranks_are_given
+            else ("--rdzv-endpoint", f"127.0.0.1:{port}")
+        )
+        flags = ("--quiet", "--nnodes", 2, *where, "--nproc", 2, "--record", place)
+        launchers.append(start(*LAUNCHER, *flags, tmp_path / "says.py", stderr=DEVNULL))
+    said = [
+        line.split()
+        for one in launchers
+        for line in one.communicate(None, PATIENCE_S)[0].splitlines()
+    ]
+    assert [one.returncode for one in launchers] == [0, 0]
+    if not ranks_are_given:  # on one host: of two, the names of the files differ
+        (first,) = (tmp_path / "record0").iterdir()
+        (tmp_path / "record").mkdir()
+        first.rename(tmp_path / "record" / "node-a.jsonl")
+        (tmp_path / "record1" / first.name).rename(tmp_path / "record" / "node-b.jsonl")
+    names = {file.name for file in (tmp_path / "record").iterdir()}
+    expected = (
+        {"node0.jsonl", "node1.jsonl"} if ranks_are_given else {"node-a.jsonl", "node-b.jsonl"}
+    )
+    assert names == expected
+    page = run(
+        sys.executable, "-m", "spawnlaunch.report", tmp_path / "record", "--html", "-"
+    ).stdout
+    assert "<h1>4 ranks on " in page
+    assert "<td>RANK</td><td>0, 1, 2, 3</td>" in page
+    assert f"<td>MASTER_PORT</td><td>{said[0][1]}</td>" in page
+    assert sorted(rank for rank, _ in said) == ["0", "1", "2", "3"]
+    ended = [
+        line["rank"]
+        for file in (tmp_path / "record").iterdir()
+        for line in map(json.loads, file.read_text().splitlines())
+        if line["kind"] == "ended"
+    ]
+    assert sorted(ended) == [0, 1, 2, 3]

@@ -1,0 +1,78 @@
+"""Of four ranks one is slow, one leaks, and one hangs: each view names the right one."""
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.launching import ROOT, WORKERS, run
+from tests.support.processes import until
+from tests.support.required import require_programs
+from tests.support.watching import launched
+from tests.watch.conftest import Tmux
+
+require_programs("tmux", package="tmux")
+
+RED = "\x1b[31m"  # as tmux tells of a cell
+TROUBLES = {("slow", 1), ("grows", 2), ("stuck", 3)}
+
+
+def noted(record: Path) -> set[tuple[str, int]]:
+    """The kinds of notes in a record, and whom they are about."""
+    return {(line["note"], line["rank"]) for line in lines(record) if line["kind"] == "note"}
+
+
+def lines(record: Path) -> list[dict[str, Any]]:
+    file = record / "node0.jsonl"
+    return [json.loads(line) for line in file.read_text().split("\n")[:-1]] if file.exists() else []
+
+
+@pytest.mark.full
+def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_path: Path) -> None:
+    hangs, record = tmp_path / "hangs", tmp_path / "record"
+    task = ("--task", f"{WORKERS / 'troubled.py'}:Troubled", "--hangs", hangs)
+    steps = ("--steps", 100000, "--log-every", 5, "--batch-size", 4, "--out", tmp_path / "out")
+    flags = ("--nproc", 4, "--grace", 1, "--hang-timeout", 20, "--record", record)
+    with launched(*flags, "--", *task, *steps, directory=tmp_path) as launch:
+        command = shlex.join([sys.executable, "-m", "spawnlaunch.top"])
+        tmux("new-session", "-d", "-s", "first", "-x", 120, "-y", 80, f"cd {ROOT}; exec {command}")
+
+        def said_by_top(rank: int, words: str) -> bool:
+            screen = tmux("capture-pane", "-p", "-t", "first").splitlines()
+            return any(line.startswith(f"  ! rank {rank}: ") and words in line for line in screen)
+
+        until(lambda: said_by_top(1, "a step takes it"), "top names the slow rank")
+        until(lambda: said_by_top(2, "memory grew by"), "top names the rank that leaks")
+        until(lambda: noted(record) >= TROUBLES - {("stuck", 3)}, "the record has both")
+        assert RED in tmux("capture-pane", "-e", "-p", "-t", "first")
+        plain = f"cd {ROOT}; NO_COLOR=1 exec {command}"
+        tmux("new-session", "-d", "-s", "plain", "-x", 120, "-y", 80, plain)
+
+        def without_colour() -> str:
+            return tmux("capture-pane", "-e", "-p", "-t", "plain")
+
+        until(lambda: "! rank 1: " in without_colour(), "another top names the slow rank")
+        assert RED not in without_colour()
+        hangs.touch()
+        until(lambda: said_by_top(3, "while the others wait for it"), "top names who hangs")
+        until(lambda: "   rank 3 is in hang (troubled.py:" in launch.stderr, "the roll was called")
+        until(lambda: noted(record) >= TROUBLES, "the record has all three")
+        launch.launcher.terminate()
+        launch.status()
+    (first, second, *_) = next(line["words"] for line in lines(record) if line["kind"] == "roll")
+    assert first.startswith("rank 3 is in hang (troubled.py:")
+    assert second.startswith("ranks 0-2 are in backward ")
+    html = run(
+        *(sys.executable, "-m", "spawnlaunch.report", record, "--html", "-"), check=True
+    ).stdout
+    for words in (
+        "<b>slow</b> rank 1 after",
+        "<b>grows</b> rank 2 after",
+        "<b>stuck</b> rank 3 after",
+        "<b>roll call</b> after",
+        "rank 3 is in hang (troubled.py:",
+    ):
+        assert words in html
