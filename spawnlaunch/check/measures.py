@@ -10,7 +10,7 @@ import resource
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,7 @@ SUMMED = 16 * MIB  # bytes that are added up over ranks
 SUMS = 5
 FILE = 64 * MIB
 ROUNDS = 8  # of questions for the time
+DRIVERS = ("nvidia", "amdgpu", "mlx5_core")
 
 
 def device_of(local_rank: int) -> torch.device:
@@ -72,7 +73,24 @@ def versions() -> dict[str, str]:
         "spawnlaunch": __version__,
         "CUDA of torch": torch.version.cuda or "none",
         "HIP of torch": torch.version.hip or "none",
+        "NCCL": _nccl(),
+        "drivers": " ".join(_drivers()) or "none",
     }
+
+
+def _nccl() -> str:
+    """The version that torch was built with; "none" where it has none."""
+    if not (dist.is_nccl_available() and torch.version.cuda):
+        return "none"
+    return ".".join(map(str, torch.cuda.nccl.version()))
+
+
+def _drivers() -> Iterator[str]:
+    """The kernel's modules for devices and adapters that tell a version: sysfs(5), module."""
+    for name in DRIVERS:
+        said = file_text(f"/sys/module/{name}/version")
+        if said:
+            yield f"{name} {said.strip()}"
 
 
 def _product(device: torch.device) -> tuple[Callable[[], object], float]:
