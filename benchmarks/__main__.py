@@ -19,6 +19,7 @@ PARTS = (
     "task_mode",
     "plan",
     "train_loop",
+    "watching",
 )
 
 
