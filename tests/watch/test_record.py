@@ -23,7 +23,8 @@ import time
 while time.process_time() < end:
     pass
 used = resource.getrusage(resource.RUSAGE_SELF)
-print("used", os.environ["RANK"], used.ru_utime + used.ru_stime, used.ru_maxrss, flush=True)
+print("used", os.environ["RANK"], used.ru_utime, used.ru_stime, used.ru_maxrss,
+      used.ru_nivcsw, used.ru_majflt, flush=True)
 sys.exit(int(sys.argv[1]) if os.environ["RANK"] == "1" else 0)
 """
 FAILS = """
@@ -68,12 +69,13 @@ def test_what_a_rank_used_is_what_it_says_itself(
         if one["rank"] not in said:  # it was ended before it could tell
             assert one["told"]
             continue
-        seconds, kilobytes = map(float, said[one["rank"]])
-        assert seconds <= one["user_seconds"] + one["system_seconds"] + 0.001
+        user, system, kilobytes, switches, faults = map(float, said[one["rank"]])
+        assert user <= one["user_seconds"] + 0.01 < user + 60
+        assert system <= one["system_seconds"] + 0.01 < system + 60
         assert one["peak_bytes"] >= kilobytes * 1024 >= 200 << 20
         assert one["peak_bytes"] < 2 * kilobytes * 1024
-        assert one["involuntary_switches"] >= 0
-        assert one["major_faults"] >= 0
+        assert switches <= one["involuntary_switches"] < switches + 10_000
+        assert faults <= one["major_faults"] < faults + 10_000
     assert 1 in said
 
 

@@ -2,13 +2,18 @@
 
 import json
 import os
+import signal
 import sys
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from spawnlaunch.watch.devices import Meter
+from spawnlaunch.watch.sample import Sampler
 from tests.support.launching import WORKERS, clean_environ, run, start
 from tests.support.processes import until
 from tests.support.required import require_programs
@@ -114,8 +119,15 @@ def test_the_last_line_has_an_age(two: Two) -> None:
     assert all(0 <= one["quiet_s"] < 300 for one in two.samples.values())
 
 
+def counters(pid: int) -> tuple[float, int, int]:
+    """CPU seconds, and bytes that were read and written, of a process that has started nothing."""
+    stat = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    used_s = (int(stat[11]) + int(stat[12])) / os.sysconf("SC_CLK_TCK")
+    return used_s, int(proc(pid, "io", "rchar")), int(proc(pid, "io", "wchar"))
+
+
 def test_use_reads_and_writes_are_per_second(tmp_path: Path) -> None:
-    """Of one that never stops: its share of a core is what its CPU time says."""
+    """What lies between two looks is more than what we see between them, and less than around."""
     loop = tmp_path / "loop.py"
     loop.write_text(
         "import os\nzeros = open('/dev/zero', 'rb', buffering=0)\n"
@@ -125,12 +137,58 @@ def test_use_reads_and_writes_are_per_second(tmp_path: Path) -> None:
     with launched("--nproc", 1, loop, directory=tmp_path) as launch:
         launch.read_until(1)
         (pid,) = launch.workers
-        one = looked_at({pid: 0})[0]
-        assert one["cpu"] > 0
-        assert one["reads"] == pytest.approx(one["writes"], rel=0.2)
-        assert one["reads"] > 1 << 20
+        sampler = Sampler(Meter(), lambda rank: rank.pid == pid)
+        times, seen, told = [], [], []
+        for _ in range(2):
+            times.append(time.monotonic())
+            seen.append(counters(pid))
+            told += sampler.sample()
+            seen.append(counters(pid))
+            times.append(time.monotonic())
+            time.sleep(0.5)
         launch.launcher.terminate()
         launch.status()
+    longest_s, shortest_s = times[3] - times[0], times[2] - times[1]
+    figures = (told[1].cpu, told[1].reads, told[1].writes)
+    for i, figure in enumerate(figures):
+        ticks = 0.02 if i == 0 else 0  # the clock's
+        assert (seen[2][i] - seen[1][i] - ticks) / longest_s <= figure
+        assert figure <= (seen[3][i] - seen[0][i] + ticks) / shortest_s
+    assert told[1].reads > 1 << 20
+
+
+def test_the_time_of_the_last_line_is_between_its_writing_and_its_reading(tmp_path: Path) -> None:
+    script = tmp_path / "says.py"
+    script.write_text(
+        "import time\ntime.sleep(2)\n"
+        "print('ready', time.monotonic(), flush=True)\ntime.sleep(3600)\n"
+    )
+    with launched("--nproc", 2, script, directory=tmp_path) as launch:
+        launch.read_until(2)
+        read_at = time.monotonic()
+        written = [float(line.split()[1]) for line in launch.output.splitlines()]
+        found = looked_at(dict.fromkeys(launch.workers, 0))
+        assert len(found) == 2
+        for one in found.values():
+            assert min(written) - 0.001 <= one["said_at"] <= read_at + 0.001
+        launch.launcher.terminate()
+        launch.status()
+
+
+def test_the_state_is_that_of_ps() -> None:
+    rank = clean_environ(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_PORT=str(os.getpid()))
+    with start(sys.executable, "-c", "while True: pass", environ=rank) as running:
+        try:
+            assert looked_at({running.pid: 0})[0]["state"] == "running"
+            assert run("ps", "-o", "state=", "-p", running.pid).stdout.strip() == "R"
+            running.send_signal(signal.SIGSTOP)
+            until(
+                lambda: run("ps", "-o", "state=", "-p", running.pid).stdout.strip() == "T",
+                "it is stopped",
+            )
+            assert looked_at({running.pid: 0})[0]["state"] == "stopped"
+        finally:
+            running.kill()
 
 
 def test_a_thread_elsewhere_is_marked(tmp_path: Path) -> None:
@@ -152,6 +210,41 @@ def test_a_thread_elsewhere_is_marked(tmp_path: Path) -> None:
         until(lambda: looked_at({pid: 0})[0]["elsewhere"] == last, "the thread is seen there")
         launch.launcher.terminate()
         launch.status()
+
+
+def test_ranks_that_were_forked_from_an_image_are_found_with_their_environment(
+    tmp_path: Path,
+) -> None:
+    record = tmp_path / "record"
+    flags = ("--nproc", 2, "--preload", "json", "--virtual-local-rank", "--record", record)
+    with launched(*flags, BUSY, directory=tmp_path, environ={"RANK": "7"}) as launch:
+        launch.read_until(2)
+        pids = {rank: pid for rank, (pid, _) in ready(launch.output.decode()).items()}
+        found = looked_at({pid: rank for rank, pid in pids.items()})
+        assert {rank: one["pid"] for rank, one in found.items()} == pids
+        assert len({one["launch"] for one in found.values()}) == 1
+        shown = {
+            rank: dict(
+                entry.split("=", 1)
+                for entry in Path(f"/proc/{pid}/environ").read_text().split("\0")
+                if "=" in entry
+            )
+            for rank, pid in pids.items()
+        }
+        assert {rank: one["CUDA_VISIBLE_DEVICES"] for rank, one in shown.items()} == {
+            0: "0",
+            1: "1",
+        }
+        until(lambda: _samples(record), "the recorder has found them")
+        launch.launcher.terminate()
+        launch.status()
+
+
+def _samples(record: Path) -> list[dict[str, Any]]:
+    lines = (record / "node0.jsonl").read_text().split("\n")[:-1]
+    return [
+        one for one in map(json.loads, lines) if one["kind"] == "sample" and one["ranks"] == [0, 1]
+    ]
 
 
 def test_ranks_of_torchrun_are_found(tmp_path: Path) -> None:
@@ -210,6 +303,13 @@ def test_without_a_terminal_there_is_a_line_to_type() -> None:
     assert done.stderr == "spawnlaunch.top: error: this is no terminal; type --once\n"
 
 
+@pytest.mark.parametrize("program", ["top", "report", "check", "bench"])
+def test_every_program_has_help(program: str) -> None:
+    done = run(sys.executable, "-m", f"spawnlaunch.{program}", "--help")
+    assert done.returncode == 0
+    assert done.stdout.startswith(f"usage: python -m spawnlaunch.{program} ")
+
+
 @pytest.mark.parametrize("words", [("--every", "0"), ("--every", "x"), ("--sort", "colour")])
 def test_a_flag_with_a_wrong_value_ends_with_status_2(words: tuple[str, ...]) -> None:
     done = run(*TOP, *words)
@@ -230,16 +330,21 @@ def test_the_loop_tells_its_step(tmp_path: Path) -> None:
             )
 
         until(tells, "both ranks tell a loss")
-        before = json.loads(_last_line(tmp_path / "out" / "metrics.jsonl"))["step"]
+        metrics = tmp_path / "out" / "metrics.jsonl"
+
+        def logged(loss: float) -> list[dict[str, Any]]:
+            lines = map(json.loads, metrics.read_text().split("\n")[:-1])
+            return [line for line in lines if line.get("loss") == loss]
+
         for one in found.values():
             progress = one["progress"]
             assert progress["steps"] == 100000
-            assert 0 < progress["step"] <= before + 1000
             assert progress["compute_s"] > 0
-            assert progress["rate"] > 0
+            loss = progress["loss"]
+            until(partial(logged, loss), "the loop has logged what the rank tells")
+            at = logged(loss)[0]
+            if one["rank"] == 0:  # which writes the log; others' clocks tell another rate
+                assert progress["rate"] == at["samples_per_second"]
+            assert at["step"] <= progress["step"] < at["step"] + 1000
         launch.launcher.kill()
         launch.status()
-
-
-def _last_line(path: Path) -> str:
-    return path.read_text().splitlines()[-1]

@@ -1,0 +1,146 @@
+"""What stands out among ranks, and what does not."""
+
+from typing import Any
+
+import pytest
+
+from spawnlaunch.watch import notes
+from spawnlaunch.watch.sample import Sample
+from tests.watch.samples import device, over_time, progress, sample
+
+NOW = 50.5  # half a second after the last step
+
+
+def found(*samples: Sample, now: float = NOW) -> list[tuple[int, str]]:
+    """Whom something is said of, and what kind it is; each has been looked at once."""
+    return [
+        (note.rank, note.kind) for note in notes.notes({one.rank: [one] for one in samples}, now)
+    ]
+
+
+def of_loop(rank: int, **told: Any) -> Sample:
+    return sample(rank, progress=progress(**told))
+
+
+def test_of_ranks_that_are_alike_nothing_is_said() -> None:
+    assert found(*(sample(rank) for rank in range(4))) == []
+    assert found(*(of_loop(rank) for rank in range(4))) == []
+    assert found() == []
+
+
+def test_who_takes_longer_than_the_others_is_slow_whatever_it_waits() -> None:
+    slow = of_loop(2, compute_s=0.12, wait_s=0.0)
+    assert found(of_loop(0), of_loop(1, wait_s=0.05), slow, of_loop(3)) == [(2, "slow")]
+    (note,) = notes.notes({0: [of_loop(0)], 1: [of_loop(1)], 2: [slow]}, NOW)
+    assert note.words == "a step takes it 130 ms, 1.4 times the median"
+
+
+def test_data_are_of_its_own_part_of_a_step() -> None:
+    assert found(of_loop(0), of_loop(1), of_loop(2, data_s=0.2)) == [(2, "slow")]
+
+
+def test_one_rank_alone_is_not_slow() -> None:
+    assert found(of_loop(0, compute_s=9.0)) == []
+
+
+@pytest.mark.parametrize("phase", ["compute", "data", "save", ""])
+def test_whom_the_others_wait_for_is_stuck(phase: str) -> None:
+    waiting = [of_loop(rank, phase="wait") for rank in (0, 1, 3)]
+    assert found(*waiting, of_loop(2, phase=phase), now=50.0 + notes.STUCK_S) == [(2, "stuck")]
+
+
+def test_before_ten_steps_or_ten_seconds_have_passed_nobody_is_stuck() -> None:
+    ranks = [of_loop(0, phase="wait"), of_loop(1)]
+    assert found(*ranks, now=49.9 + notes.STUCK_S) == []
+    slow = [of_loop(0, phase="wait", wait_s=5.0), of_loop(1, wait_s=5.0)]
+    assert found(*slow, now=50.0 + 49) == []
+    assert found(*slow, now=50.0 + 52) == [(1, "stuck")]
+
+
+def test_where_all_wait_or_none_does_nobody_is_named() -> None:
+    late = 50.0 + notes.STUCK_S
+    assert found(*(of_loop(rank, phase="wait") for rank in (0, 1)), now=late) == []
+    assert found(*(of_loop(rank) for rank in (0, 1)), now=late) == []
+
+
+def test_the_newest_step_of_any_rank_counts() -> None:
+    ranks = [of_loop(0, phase="wait", at=60.0), of_loop(1)]
+    assert found(*ranks, now=50.0 + notes.STUCK_S) == []
+
+
+def grown(**memories: list[int]) -> list[tuple[int, str]]:
+    history = {int(name[1:]): over_time(int(name[1:]), sizes) for name, sizes in memories.items()}
+    return [(note.rank, note.kind) for note in notes.notes(history, NOW)]
+
+
+RISES = [300 + 20 * i for i in range(20)]
+STAYS = [300] * 20
+
+
+def test_who_grows_steadily_leaks() -> None:
+    assert grown(r0=STAYS, r1=RISES, r2=STAYS) == [(1, "grows")]
+
+
+def test_where_all_grow_alike_nobody_does() -> None:
+    assert grown(r0=RISES, r1=RISES, r2=RISES) == []
+
+
+def test_what_a_process_takes_at_its_start_is_no_leak() -> None:
+    assert grown(r0=STAYS, r1=[50, 200, 900, *[900] * 17], r2=STAYS) == []
+
+
+def test_a_step_is_no_leak_nor_is_a_little() -> None:
+    assert grown(r0=STAYS, r1=[*[300] * 12, *[600] * 8], r2=STAYS) == []
+    assert grown(r0=STAYS, r1=[300 + i for i in range(20)], r2=STAYS) == []
+
+
+def test_memory_of_another_process_is_not_compared() -> None:
+    before, now = over_time(1, RISES[:10], pid=7), over_time(1, RISES[10:13], pid=8)
+    assert notes.notes({0: over_time(0, STAYS), 1: [*before, *now]}, NOW) == []
+
+
+def test_memory_of_what_a_rank_has_started_counts() -> None:
+    below = [sample(1, time=1000.0 + i, memory_below=i << 25) for i in range(20)]
+    others = {rank: over_time(rank, STAYS) for rank in (0, 2)}
+    kinds = [note.kind for note in notes.notes({1: below, **others}, NOW) if note.rank == 1]
+    assert "grows" in kinds
+
+
+def test_who_uses_far_less_cpu_time_is_uneven_where_no_steps_are_told() -> None:
+    idle = [sample(1, time=1000.0 + i) for i in range(20)]
+    history = {0: over_time(0, STAYS), 1: idle, 2: over_time(2, STAYS)}
+    (note,) = notes.notes(history, NOW)
+    assert (note.rank, note.kind, note.words) == (
+        *(1, "uneven", "uses 0.0 cores, and the others 0.5"),
+    )
+    told = {r: [one._replace(progress=progress()) for one in seen] for r, seen in history.items()}
+    told[1] = [one._replace(progress=progress(compute_s=0.5)) for one in told[1]]
+    assert [note.kind for note in notes.notes(told, NOW)] == ["slow"]
+
+
+def test_few_looks_say_nothing_of_what_changes_with_time() -> None:
+    assert notes.notes({0: over_time(0, STAYS[:5]), 1: over_time(1, RISES[:5])}, NOW) == []
+
+
+def test_a_thread_outside_the_mask_is_told() -> None:
+    (note,) = notes.notes({1: [sample(1, elsewhere="5-6")]}, NOW)
+    assert note.words == "ran on CPUs 5-6, bound to 1"
+
+
+def test_a_device_that_is_slower_by_its_clock_is_told() -> None:
+    ranks = [sample(rank, device=device(rank, clock=1980.0)) for rank in range(3)]
+    assert found(*ranks) == []
+    hot = sample(3, device=device(3, clock=900.0))
+    assert found(*ranks, hot) == [(3, "device")]
+
+
+def test_a_device_that_is_far_less_used_is_told() -> None:
+    def used(rank: int, use: float | None) -> list[Sample]:
+        return over_time(rank, STAYS, device=device(rank, use=use))
+
+    others = {rank: used(rank, 95.0) for rank in range(3)}
+    (note,) = notes.notes({**others, 3: used(3, 20.0)}, NOW)
+    assert (note.rank, note.kind) == (3, "device")
+    assert note.words == "its device is used 20 % of the time, others' 95 %"
+    assert notes.notes({**others, 3: used(3, 80.0)}, NOW) == []
+    assert notes.notes({**others, 3: used(3, None)}, NOW) == []
