@@ -227,7 +227,9 @@ def _events(story: Story) -> str:
     for one in story.events:
         if one["kind"] in ("said", "restart", "roll"):
             words = [one["words"]] if isinstance(one["words"], str) else one["words"]
-            rows += [(f"{one["time"] - story.began:.1f}\N{NO-BREAK SPACE}s", line) for line in words]
+            rows += [
+                (f"{one['time'] - story.began:.1f}\N{NO-BREAK SPACE}s", line) for line in words
+            ]
     return _table(("after", ""), rows)
 
 
