@@ -10,7 +10,7 @@ RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full clients stress gpu bench counts lint clean
+.PHONY: help run test full clients stress gpu bench counts coverage docs lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -45,6 +45,18 @@ counts: $(READY)  ## what a launch costs: functions, files, modules, look-ups, l
 
 bench: $(READY)  ## the launcher and the training loop against others; writes docs/benchmarks.md
 	$(BIN)/python -m benchmarks
+
+coverage: $(READY)  ## which lines the tests enter, those of launches and workers too; twice as long
+	$(BIN)/coverage erase
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(PYTEST) --ignore tests/test_counts.py $(TESTS) || true
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report
+
+docs: $(READY)  ## the site, in build/site; pages that are made from tables are made anew
+	$(BIN)/python -m docs.generate
+	$(BIN)/python -m mkdocs build --quiet
+	@echo build/site/index.html
 
 lint: $(READY)  ## style, formatting and types
 	$(BIN)/ruff check .
