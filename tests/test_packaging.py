@@ -15,6 +15,8 @@ from tests.support.launching import run
 ROOT = Path(__file__).parents[1]
 # What torch and the others are taken from; the package itself is of the wheel.
 DEPENDENCIES = sysconfig.get_path("purelib")
+RUN_MODULE = "import runpy, sys; sys.path[0] = sys.argv.pop(1); name = sys.argv.pop(1); "
+RUN_MODULE += "runpy.run_module(name, run_name='__main__', alter_sys=True)"
 ONE_STEP = "--steps 1 --layers 1 --width 32 --context 16 --eval-every 0 --device cpu --out run"
 
 
@@ -80,6 +82,15 @@ def test_a_wheel_says_where_its_readme_leads(wheel: Path):
         metadata = archive.read(name).decode()
     assert "Project-URL: Documentation, https://" in metadata
     assert re.findall(r"\]\((?!https?://|#)[^)]*\)", metadata) == []
+
+
+@pytest.mark.parametrize("words", ["spawnlaunch.check", "spawnlaunch.bench", "spawnlaunch.train"])
+def test_torch_that_is_missing_is_said_in_one_line(words: str, wheel: Path, tmp_path: Path):
+    command = (sys.executable, "-S", "-c", RUN_MODULE, wheel, words)  # -S: nothing is installed
+    done = run(*command, cwd=tmp_path, environ={"PATH": os.environ["PATH"]})
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("; type pip install torch\n")
 
 
 def test_a_script_of_the_wheel_is_copied_with_one_line(python: Path, tmp_path: Path):

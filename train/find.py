@@ -67,7 +67,8 @@ def _from_name(name: str) -> ModuleType:
         if missing == name or name.startswith(missing + "."):
             _refuse(f"there is no module {missing}; a file is typed as path/to/file.py:Class")
         if name.startswith(TASKS):
-            _refuse(f"this task needs {missing}; type pip install 'spawnlaunch[hf]'")
+            what = missing if missing == "torch" else "'spawnlaunch[hf]'"
+            _refuse(f"this task needs {missing}; type pip install {what}")
         raise
 
 

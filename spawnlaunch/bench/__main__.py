@@ -11,6 +11,7 @@ except FileNotFoundError:
     pass  # it has been deleted, and Python has not put it there
 
 from collections.abc import Sequence
+from importlib.util import find_spec
 from typing import NoReturn
 
 from spawnlaunch.bench.command_line import NAME
@@ -74,7 +75,9 @@ def _launch(options: BenchRequest, argv: Sequence[str]) -> NoReturn:
 
 
 def _refuse_hazards() -> None:
-    """Raises UsageError where OpenMP has taken the CPUs away before an arm could give any."""
+    """Raises UsageError without torch, and where OpenMP has taken the CPUs from every arm."""
+    if find_spec("torch") is None:
+        raise UsageError("torch is not installed; type pip install torch")
     if hazards := report.openmp_hazards(os.environ):
         raise UsageError(f"{hazards[0]}; so all arms would sit there")
 

@@ -13,6 +13,7 @@ except FileNotFoundError:
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from typing import Any
 
 from spawnlaunch import node as nodes
@@ -39,6 +40,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     try:
+        if find_spec("torch") is None:
+            raise UsageError("torch is not installed; type pip install torch")
         _derive_world()
     except UsageError as error:
         print_error(str(error), NAME)
