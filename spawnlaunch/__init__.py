@@ -2,9 +2,32 @@
 
 __version__ = "0.2.0"
 
+# What a program that imports this package may use. It imports nothing by itself: it is part of
+# every launch. What type checkers see is in __init__.pyi.
+__all__ = (
+    "CurrentWorld",
+    "ExplainedLaunch",
+    "LaunchError",
+    "UsageError",
+    "WorkerError",
+    "current_world",
+    "explain_launch",
+    "launch",
+    "node_cpus",
+)
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+
+
+def __getattr__(name: str) -> object:
+    """What is in spawnlaunch.api, when somebody asks for it."""
+    if name in __all__:
+        from importlib import import_module
+
+        return getattr(import_module("spawnlaunch.api"), name)
+    raise AttributeError(f"module 'spawnlaunch' has no attribute {name!r}")
 
 
 def node_cpus() -> "AbstractContextManager[None]":

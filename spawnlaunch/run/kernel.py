@@ -53,14 +53,15 @@ def size_of(pipe: int) -> int:
     return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
-def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when the thread that forked it ends.
+def die_with_parent(parent: int, signum: int = signal.SIGKILL) -> None:
+    """Have the kernel kill this process, or send it another signal, when its parent ends.
 
-    `parent` is that thread's process; it may have ended before the kernel was asked, so that is
-    looked at afterwards. The setting survives exec, and is not inherited by children.
+    The parent is the thread that forked it, `parent` that thread's process; it may have ended
+    before the kernel was asked, so that is looked at afterwards. The setting survives exec, and is
+    not inherited by children.
     """
-    if prctl(PR_SET_PDEATHSIG, signal.SIGKILL) and os.getppid() != parent:
-        os._exit(128 + signal.SIGKILL)
+    if prctl(PR_SET_PDEATHSIG, signum) and os.getppid() != parent:
+        os._exit(128 + signum)
 
 
 def rename(name: str, title: str) -> None:

@@ -1,0 +1,14 @@
+from contextlib import AbstractContextManager
+
+from spawnlaunch.api import CurrentWorld as CurrentWorld
+from spawnlaunch.api import ExplainedLaunch as ExplainedLaunch
+from spawnlaunch.api import LaunchError as LaunchError
+from spawnlaunch.api import UsageError as UsageError
+from spawnlaunch.api import WorkerError as WorkerError
+from spawnlaunch.api import current_world as current_world
+from spawnlaunch.api import explain_launch as explain_launch
+from spawnlaunch.api import launch as launch
+
+__version__: str
+
+def node_cpus() -> AbstractContextManager[None]: ...

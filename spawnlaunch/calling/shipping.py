@@ -1,0 +1,145 @@
+"""A function on its way to the ranks, and what comes back: files in a directory of the call's own.
+
+    call        where modules are found, the source of cells, and the function with its arguments
+    page        what --explain says, where that was asked for
+    refused     why the launcher did not start, in one line
+    ended.json  how every rank ended: the file of --result
+    0.3         what became of rank 3 in the first attempt, by worker.py
+
+Functions go by value where cloudpickle is installed and their module cannot be imported by name:
+those of a notebook, of a script (its `__main__`, which is therefore not run again in the ranks, and
+needs no guard), lambdas and closures. All others go by name, as pickle does it.
+"""
+
+from __future__ import annotations
+
+import linecache
+import os
+import pickle
+import sys
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from spawnlaunch.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+CALL, PAGE, REFUSED, ENDED = "call", "page", "refused", "ended.json"
+EXTRA = "pip install 'spawnlaunch[notebook]'"
+
+
+class Call(NamedTuple):
+    """What every rank is given; `data` can be read when `path` has been set."""
+
+    path: list[str]  # sys.path of the caller
+    sources: dict[str, tuple[Any, ...]]  # entries of linecache, of what is in no file
+    data: bytes  # the function and its arguments
+
+
+class Returned(NamedTuple):
+    """What became of a rank whose function returned."""
+
+    value: Any
+
+
+class Raised(NamedTuple):
+    """What became of a rank whose function raised."""
+
+    words: str  # ValueError: bad
+    traceback: str
+    data: bytes | None  # the exception; None: it cannot be pickled
+
+
+def pickler() -> ModuleType:
+    """The module that pickles: cloudpickle, where it is installed."""
+    try:
+        import cloudpickle
+    except ImportError:
+        return pickle
+    else:
+        found: ModuleType = cloudpickle
+        return found
+
+
+def send(function: Callable[..., Any], args: tuple[Any, ...], directory: str) -> None:
+    """Leave the function for the ranks. Raises UsageError where it cannot be."""
+    if not callable(function):
+        raise UsageError(
+            f"{function!r} cannot be called; type launch(function, *args), not function(...)"
+        )
+    call = Call(list(sys.path), _sources(function), _pickled(function, args))
+    put(call, os.path.join(directory, CALL))
+
+
+def receive(directory: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """In a rank: the function and its arguments, and modules found where the caller finds them."""
+    call = get(os.path.join(directory, CALL))
+    assert isinstance(call, Call)
+    sys.path[:] = call.path
+    linecache.cache.update(call.sources)
+    function, args = pickle.loads(call.data)
+    return function, args
+
+
+def put(value: object, path: str) -> None:
+    """Write a file, whole or not at all. Raises whatever pickling raises."""
+    unfinished = f"{path}.part"
+    with open(unfinished, "wb") as file:
+        pickler().dump(value, file)
+    os.replace(unfinished, path)
+
+
+def get(path: str) -> object:
+    """What `put` has left. Raises whatever unpickling raises."""
+    with open(path, "rb") as file:
+        return pickle.load(file)
+
+
+def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    by_value = pickler()
+    is_strange = module is not None and not _is_importable(module)
+    if by_value is pickle and (is_strange or "<" in getattr(function, "__qualname__", "")):
+        raise UsageError(
+            f"{_named(function)} cannot be imported by name, as it is part of a notebook, a script "
+            f"or another function; type {EXTRA}, or put it into a module"
+        )
+    registered = by_value is not pickle and is_strange and module.__name__ != "__main__"
+    if registered:
+        by_value.register_pickle_by_value(module)
+    try:
+        data: bytes = by_value.dumps((function, args))
+    except Exception as error:
+        raise UsageError(
+            f"{_named(function)} and its arguments cannot be sent to the workers: {error}; make "
+            "what cannot be pickled (files, locks, connections) in the function"
+        ) from error
+    finally:
+        if registered:
+            by_value.unregister_pickle_by_value(module)
+    return data
+
+
+def _named(function: Callable[..., Any]) -> str:
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def _is_importable(module: ModuleType) -> bool:
+    """Whether `import` in another process, with our sys.path, finds the same module."""
+    if module.__name__ == "__main__":
+        return False
+    try:
+        return find_spec(module.__name__) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _sources(function: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
+    """The lines of a cell: tracebacks show them, and no file has them."""
+    code = getattr(function, "__code__", None)
+    entry = linecache.cache.get(code.co_filename) if code else None
+    if not entry or len(entry) != 4 or os.path.exists(code.co_filename):
+        return {}
+    return {code.co_filename: (entry[0], None, *entry[2:])}

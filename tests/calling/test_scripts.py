@@ -1,0 +1,178 @@
+"""spawnlaunch.launch in a script, which may be interrupted, killed, or written without care."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.launching import run, start
+from tests.support.processes import until
+from tests.support.watching import launched
+
+GREETING = """
+import os, spawnlaunch
+print("this is the script", flush=True)
+class Point:
+    def __init__(self, x): self.x = x
+def point(x):
+    return Point(x + int(os.environ["RANK"]))
+print([each.x for each in spawnlaunch.launch(point, 5, nproc=2, quiet=True)])
+print(all(isinstance(each, Point) for each in spawnlaunch.launch(point, 5, nproc=2, quiet=True)))
+"""
+WITHOUT = "import sys; sys.modules['cloudpickle'] = None\n"
+SLEEPING = """
+import sys, spawnlaunch
+from tests.calling.functions import sleeping
+spawnlaunch.launch(sleeping, sys.argv[-1], nproc=2, no_prefix=True, quiet=True)
+"""
+
+
+def script(directory: Path, text: str) -> str:
+    (directory / "script.py").write_text(text)
+    return str(directory / "script.py")
+
+
+def test_a_script_without_a_guard_is_not_run_again_in_the_ranks(tmp_path: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    done = run(sys.executable, script(tmp_path, GREETING), cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "this is the script\n[5, 6]\nTrue\n"
+
+
+def test_without_cloudpickle_functions_of_modules_go_by_name(tmp_path: Path) -> None:
+    text = (
+        "import os, sys; from spawnlaunch import launch\n"
+        "print(launch(os.getenv, 'RANK', nproc=2, quiet=True))\n"
+    )
+    done = run(sys.executable, script(tmp_path, WITHOUT + text))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['0', '1']\n", "")
+
+
+@pytest.mark.parametrize("function", ["own", "lambda: 3", "local()"])
+def test_without_cloudpickle_an_error_names_the_extra(function: str, tmp_path: Path) -> None:
+    text = (
+        "from spawnlaunch import launch\n"
+        "def own(): pass\n"
+        "def local():\n"
+        "    def inner(): pass\n"
+        "    return inner\n"
+        f"launch({function})\n"
+    )
+    done = run(sys.executable, script(tmp_path, WITHOUT + text))
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-1]
+    assert "cannot be imported by name" in said
+    assert said.endswith("type pip install 'spawnlaunch[notebook]', or put it into a module")
+
+
+def test_modules_are_found_where_the_script_finds_them(tmp_path: Path) -> None:
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "aside" / "mine.py").write_text("def double(x): return 2 * x\n")
+    text = (
+        "import sys; sys.path.insert(0, 'aside')\n"
+        "import mine, spawnlaunch\n"
+        "print(spawnlaunch.launch(mine.double, 4, quiet=True))\n"
+    )
+    done = run(sys.executable, script(tmp_path, text), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[8]\n", "")
+
+
+def test_a_module_that_cannot_be_found_by_name_goes_by_value(tmp_path: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    (tmp_path / "odd-name.py").write_text("def double(x): return 2 * x\n")
+    text = (
+        "import importlib.util, sys, spawnlaunch\n"
+        "spec = importlib.util.spec_from_file_location('odd', 'odd-name.py')\n"
+        "odd = sys.modules['odd'] = importlib.util.module_from_spec(spec)\n"
+        "spec.loader.exec_module(odd)\n"
+        "print(spawnlaunch.launch(odd.double, 4, quiet=True))\n"
+    )
+    done = run(sys.executable, script(tmp_path, text), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[8]\n", "")
+
+
+def test_in_a_rank_of_another_launch_it_starts_a_world_of_its_own(tmp_path: Path) -> None:
+    text = (
+        "import spawnlaunch\n"
+        "print(spawnlaunch.current_world()[:2], flush=True)\n"
+        "print([w[:2] for w in spawnlaunch.launch(spawnlaunch.current_world, nproc=2)])\n"
+    )
+    words = ("-m", "spawnlaunch", "--quiet", "--no-prefix", "--nproc=1", script(tmp_path, text))
+    done = run(sys.executable, *words)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "(0, 1)\n[(0, 2), (1, 2)]\n"
+
+
+def test_ctrl_c_stops_all_workers_and_is_raised(tmp_path: Path) -> None:
+    command = (sys.executable, script(tmp_path, SLEEPING))
+    with launched(tmp_path, directory=tmp_path, command=command) as launch:
+        launch.read_until(2)
+        launch.send(signal.SIGINT)
+        assert launch.status() == 128 + signal.SIGINT
+        assert launch.stderr.splitlines()[-1] == "KeyboardInterrupt"
+        assert launch.all_gone()
+    assert sorted(path.name for path in tmp_path.glob("told *")) == ["told 0", "told 1"]
+
+
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
+def test_nothing_outlives_a_caller_that_is_killed(signum: int, tmp_path: Path) -> None:
+    """Not the directory either: `launched` looks."""
+    command = (sys.executable, script(tmp_path, SLEEPING))
+    with launched(tmp_path, directory=tmp_path, command=command) as launch:
+        launch.read_until(2)
+        launch.send(signum)
+        assert launch.status() == 128 + signum
+        assert launch.all_gone()
+        until(lambda: not list((tmp_path / "tmp").glob("*")), "its directory is removed")
+
+
+def test_the_second_ctrl_c_kills_who_does_not_heed_the_first(tmp_path: Path) -> None:
+    text = (
+        "import signal, time, spawnlaunch\n"
+        "def deaf():\n"
+        "    signal.signal(signal.SIGINT, lambda *_: print('ready deaf', flush=True))\n"
+        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "    print('ready', flush=True)\n"
+        "    while True: time.sleep(1)\n"
+        "spawnlaunch.launch(deaf, nproc=2, no_prefix=True, quiet=True, grace=3600)\n"
+    )
+    pytest.importorskip("cloudpickle")
+    with launched(directory=tmp_path, command=(sys.executable, script(tmp_path, text))) as launch:
+        launch.read_until(2)
+        launch.send(signal.SIGINT)
+        until(lambda: "which have 3600 s" in launch.stderr, "the launcher has heard")
+        launch.send(signal.SIGINT)
+        assert launch.status() == 128 + signal.SIGINT
+
+
+def test_the_package_imports_nothing_until_it_is_asked() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import spawnlaunch\n"
+        "assert set(sys.modules) - before == {'spawnlaunch'}, set(sys.modules) - before\n"
+        "assert callable(spawnlaunch.launch)\n"
+        "try: spawnlaunch.lunch\n"
+        "except AttributeError as error: print(error)\n"
+    )
+    done = run(sys.executable, "-c", code)
+    assert (done.stdout, done.stderr) == ("module 'spawnlaunch' has no attribute 'lunch'\n", "")
+
+
+def test_a_terminal_is_the_launchers_own(tmp_path: Path) -> None:
+    """What workers see of it is as with the command: its width."""
+    pytest.importorskip("cloudpickle")
+    text = (
+        "import os, spawnlaunch\n"
+        "columns = lambda: os.environ.get('SPAWNLAUNCH_TERMINAL_COLUMNS')\n"
+        "print(spawnlaunch.launch(columns, nproc=2))\n"
+    )
+    leader, follower = os.openpty()
+    process = start(*(sys.executable, script(tmp_path, text)), stdout=follower, stderr=follower)
+    os.close(follower)
+    said = b""
+    while b"]\r\n" not in said:
+        said += os.read(leader, 1 << 16)
+    process.wait()
+    os.close(leader)
+    assert b"['" in said
