@@ -156,7 +156,7 @@ def test_a_wrong_flag_starts_nothing(flags: dict[str, Any], said: str) -> None:
 
 
 def test_what_only_the_launcher_can_refuse_is_raised_here_too() -> None:
-    with pytest.raises(UsageError, match="9999.*choose among these"):
+    with pytest.raises(UsageError, match=r"9999.*choose among these"):
         launch(functions.greet, "no", nproc=2, bind="0:9999")
 
 

@@ -13,7 +13,9 @@ from typing import NamedTuple
 from tests.support.launching import ROOT
 
 SOURCE = ROOT / "spawnlaunch"
-NO_LAUNCHER = ("bench", "check", "report.py", "scripts.py", "top.py", "train")
+NO_LAUNCHER = (
+    *("api.py", "bench", "calling", "check", "report.py", "scripts.py", "top.py", "train"),
+)
 ERRORS = {
     *("UsageError", "FlagsError", "ArgumentTypeError", "BindingError", "CpuSetError"),
     *("HostlistError", "TasksPerNodeError", "ValueError"),
