@@ -14,7 +14,7 @@ APART = (
     *("bench", "check", "distributed_launch.py", "gang", "report.py", "rollcall", "run/ganged.py"),
     *("run/hang", "run/journal.py", "run/leftovers.py", "run/log_place.py", "top.py", "torchrun"),
     *("train", "watch", "world/gathering.py", "world/meeting.py"),
-    *("arguments.py", "nodewide.py", "run/keyboard", "scripts.py"),
+    *("api.py", "arguments.py", "calling", "nodewide.py", "run/keyboard", "scripts.py"),
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 NO_CODE = (
