@@ -2,32 +2,29 @@
 
 __version__ = "0.2.0"
 
-# What a program that imports this package may use. It imports nothing by itself: it is part of
-# every launch. What type checkers see is in __init__.pyi.
-__all__ = (
-    "CurrentWorld",
-    "ExplainedLaunch",
-    "LaunchError",
-    "UsageError",
-    "WorkerError",
-    "current_world",
-    "explain_launch",
-    "launch",
-    "node_cpus",
+# What is in spawnlaunch.api, for programs that import this package. That is imported when one of
+# these is asked for: no launch needs it. What type checkers see is in __init__.pyi.
+OF_API = (
+    *("CurrentWorld", "ExplainedLaunch", "LaunchError", "UsageError", "WorkerError"),
+    *("current_world", "explain_launch", "launch"),
 )
+__all__ = ("node_cpus", *OF_API)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 
-def __getattr__(name: str) -> object:
-    """What is in spawnlaunch.api, when somebody asks for it."""
-    if name in __all__:
-        from importlib import import_module
+def _of_api(name: str) -> object:
+    from importlib import import_module
 
-        return getattr(import_module("spawnlaunch.api"), name)
-    raise AttributeError(f"module 'spawnlaunch' has no attribute {name!r}")
+    return getattr(import_module("spawnlaunch.api"), name)
+
+
+# Python asks here for each module that a launch imports from this package, before it looks for its
+# file. So it is object's own look-up, which says no without running a line of ours.
+_found = {name: property(lambda _, name=name: _of_api(name)) for name in OF_API}
+__getattr__ = type("spawnlaunch", (), _found)().__getattribute__
 
 
 def node_cpus() -> "AbstractContextManager[None]":
