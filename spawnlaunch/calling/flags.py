@@ -109,7 +109,7 @@ def _text(value: object) -> str | None:
         texts = map(_text, value)
         return _joined(sorted(texts, key=str) if isinstance(value, Set) else texts)
     try:
-        return str(index(value))  # type: ignore[call-overload]
+        return str(index(value))  # type: ignore[arg-type]
     except TypeError:
         return None
 

@@ -106,8 +106,9 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
             f"{_named(function)} cannot be imported by name, as it is part of a notebook, a script "
             f"or another function; type {EXTRA}, or put it into a module"
         )
-    registered = by_value is not pickle and is_strange and module.__name__ != "__main__"
-    if registered:
+    registered = None
+    if by_value is not pickle and module and is_strange and module.__name__ != "__main__":
+        registered = module
         by_value.register_pickle_by_value(module)
     try:
         data: bytes = by_value.dumps((function, args))
@@ -118,7 +119,7 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
         ) from error
     finally:
         if registered:
-            by_value.unregister_pickle_by_value(module)
+            by_value.unregister_pickle_by_value(registered)
     return data
 
 
@@ -140,6 +141,6 @@ def _sources(function: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
     """The lines of a cell: tracebacks show them, and no file has them."""
     code = getattr(function, "__code__", None)
     entry = linecache.cache.get(code.co_filename) if code else None
-    if not entry or len(entry) != 4 or os.path.exists(code.co_filename):
+    if not code or not entry or len(entry) != 4 or os.path.exists(code.co_filename):
         return {}
     return {code.co_filename: (entry[0], None, *entry[2:])}

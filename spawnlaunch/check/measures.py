@@ -82,7 +82,8 @@ def _nccl() -> str:
     """The version that torch was built with; "none" where it has none."""
     if not (dist.is_nccl_available() and torch.version.cuda):
         return "none"
-    return ".".join(map(str, torch.cuda.nccl.version()))
+    version: tuple[int, ...] = torch.cuda.nccl.version()  # type: ignore[no-untyped-call]
+    return ".".join(map(str, version))
 
 
 def _drivers() -> Iterator[str]:

@@ -31,7 +31,7 @@ def choose_place(request: Request, resolution: Resolution, scratch: str) -> tupl
     Raises UsageError in task mode where there is no DIR.
     """
     base, said, world = request.log_dir, [], resolution.world
-    if _is_template(base):
+    if base is not None and "{" in base:
         return base, []
     if base is None:
         if world.is_task:
@@ -50,10 +50,6 @@ def choose_place(request: Request, resolution: Resolution, scratch: str) -> tupl
     if place != run:
         said.append(_moved(run, place))
     return _template(place), said
-
-
-def _is_template(log_dir: str | None) -> bool:
-    return log_dir is not None and "{" in log_dir
 
 
 def _numbered(run: str, number: int) -> str:
@@ -94,7 +90,7 @@ class AgreedPlace:
         self.first_new = 0  # the number that the hub is told
         self._run = ""
         self._is_said = False
-        if launch.logs and not _is_template(launch.request.log_dir):
+        if launch.logs and "{" not in (launch.request.log_dir or ""):
             run = os.path.dirname(os.path.dirname(launch.logs)).format()
             with suppress(OSError):  # which is said when all directories are made
                 self._run = files.resolved(absolute(run, "--log-dir"))
