@@ -256,8 +256,9 @@ class Feed:
 def to_device(batch: Any, device: torch.device) -> Any:
     """The batch with every tensor in it on ``device``.
 
-    Lists, tuples, mappings and the attributes of objects are looked into. What has a method ``to``
-    is moved by it: BatchEncoding of transformers, graphs of PyTorch Geometric.
+    Lists, tuples, mappings and the attributes of objects are looked into; each stays of its class.
+    What has a method ``to`` is moved by it: BatchEncoding of transformers, graphs of PyTorch
+    Geometric.
     """
     if isinstance(batch, Tensor):
         # From pinned memory the copy runs beside the computation that is already queued.
@@ -265,17 +266,30 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if hasattr(batch, "to"):
         return batch.to(device)
     if isinstance(batch, Mapping):
-        return {key: to_device(value, device) for key, value in batch.items()}
+        items = {key: to_device(value, device) for key, value in batch.items()}
+        if type(batch) is dict or not isinstance(batch, dict):
+            return items
+        moved = copy.copy(batch)
+        moved.update(items)
+        return moved
     if hasattr(batch, "_fields"):  # a named tuple
         return type(batch)(*(to_device(value, device) for value in batch))
     if isinstance(batch, (list, tuple)):
         return type(batch)(to_device(value, device) for value in batch)
-    if hasattr(batch, "__dict__") and not callable(batch):  # a dataclass, or a class of the task's
-        moved = copy.copy(batch)
-        for name, value in vars(batch).items():
-            object.__setattr__(moved, name, to_device(value, device))  # frozen ones too
-        return moved
-    return batch
+    names = () if callable(batch) else _attributes(batch)
+    if not names:
+        return batch
+    moved = copy.copy(batch)  # a dataclass, or a class of the task's
+    for name in names:
+        object.__setattr__(moved, name, to_device(getattr(batch, name), device))  # frozen ones too
+    return moved
+
+
+def _attributes(thing: object) -> list[str]:
+    """The names of what an object itself holds, in slots too."""
+    slots = [name for above in type(thing).__mro__ for name in getattr(above, "__slots__", ())]
+    own = [name for name in slots if name[:2] != "__" and hasattr(thing, name)]
+    return [*getattr(thing, "__dict__", ()), *own]
 
 
 def number_on(value: Tensor | float, device: torch.device) -> Tensor:

@@ -223,6 +223,8 @@ class Learner:
     def _totals(self, losses: list[Tensor], counts: list[Tensor], stop: bool) -> Tensor:
         # Filled on the device: to copy a number there would wait for what is queued.
         stops = torch.full((), float(stop), dtype=torch.float64, device=self.device)
+        if len(losses) == 1:
+            return torch.stack((losses[0].double(), counts[0].double(), stops))
         sums = [torch.stack(parts).double().sum() for parts in (losses, counts)]
         return torch.stack((*sums, stops))
 

@@ -206,13 +206,31 @@ def make_optimizer(
 def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimizer | None:
     """What ``optimizer()`` returns. Raises RefusedError unless the loop can step with it."""
     own: torch.optim.Optimizer | None = task.optimizer(model, lr)
-    if own is None or (isinstance(own, torch.optim.Optimizer) and not _needs_closure(own)):
+    if own is None:
+        return None
+    if isinstance(own, torch.optim.Optimizer) and not _needs_closure(own):
+        _refuse_strangers(own, model)
         return own
     kind = type(own).__name__
     why = "which asks for the loss several times in one step"
     if not isinstance(own, torch.optim.Optimizer):
         why = "which is no torch.optim.Optimizer"
     raise RefusedError(f"optimizer() returns an object of the class {kind}, {why}; return another")
+
+
+def _refuse_strangers(optimizer: torch.optim.Optimizer, model: nn.Module) -> None:
+    """Raises RefusedError where the optimizer has parameters that are not the model's.
+
+    Their gradients would stay on each rank, and no checkpoint would hold them.
+    """
+    known = set(map(id, model.parameters()))
+    every = [p for group in optimizer.param_groups for p in group["params"]]
+    if strange := [tuple(p.shape) for p in every if id(p) not in known]:
+        raise RefusedError(
+            f"optimizer() has {len(strange)} of its {len(every)} parameters from elsewhere than "
+            f"the model it was given, one of the shape {strange[0]}; make them part of what "
+            "model() returns"
+        )
 
 
 def _needs_closure(optimizer: torch.optim.Optimizer) -> bool:

@@ -120,6 +120,12 @@ class Task:
 
 
 HOOKS = tuple(name for name in vars(Task) if not name.startswith("_"))
+# The kind of value that a hook has which is no method.
+VALUES = {
+    **dict.fromkeys(("name", "unit", "counted"), str),
+    "flops_per_sample": (int, float),
+    "defaults": Mapping,
+}
 NEEDED = ("model", "dataset", "loss")
 
 
@@ -178,6 +184,22 @@ def _check_spelling(cls: type, own: set[str]) -> None:
                     cls,
                     f"has a method {name}(), which nobody calls; rename it to {meant[0]}(), or to "
                     f"_{name}() if it is a helper",
+                )
+    _check_spelling_of_values(cls, own)
+
+
+def _check_spelling_of_values(cls: type, own: set[str]) -> None:
+    flags = inspect.signature(cls).parameters
+    free = [name for name in VALUES if name not in own]
+    for name, value in ((n, v) for above in cls.__mro__ for n, v in vars(above).items()):
+        if name in HOOKS or name[0] == "_" or name in flags:
+            continue
+        for meant in difflib.get_close_matches(name, free, 1, ALIKE):
+            if isinstance(value, VALUES[meant]):
+                _refuse(
+                    cls,
+                    f"has {name} = {value!r}, which nobody reads; rename it to {meant}, or to "
+                    f"_{name} if it is your own",
                 )
 
 

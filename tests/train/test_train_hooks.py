@@ -50,6 +50,8 @@ def own(cwd: Path, body: str, above: str = "(Task)") -> None:
         ("def prepared(self, directory): ...", "has prepared() without prepare(), and they go"),
         ("def colate(self, samples): ...", "has a method colate(), which nobody calls; rename it "),
         ("def optimiser(self, m, lr): ...", "to optimizer(), or to _optimiser() if it is a helper"),
+        ("default = {'lr': 0.1}", "has default = {'lr': 0.1}, which nobody reads; rename it to de"),
+        ("units = 'bits'", "rename it to unit, or to _units if it is your own"),
         ("def export(self, model): ...", "has export(self, model), which the loop calls as export"),
     ],
 )
@@ -90,6 +92,12 @@ def test_a_class_that_inherits_from_nothing_has_the_defaults() -> None:
 
         def loss(self, model: object, batch: torch.Tensor) -> tuple[torch.Tensor, int]:
             return batch.sum() * (model is not None), len(batch)
+
+        names = ("zero", "one")  # no text, as a name would be
+        units: str = "a flag, for it is a parameter"
+
+        def __init__(self, units: str = "") -> None:
+            self.units = units
 
         def losses(self) -> None: ...  # like a hook that it has: no mistake
 

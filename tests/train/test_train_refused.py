@@ -219,6 +219,7 @@ def test_what_is_no_model_is_named(made: Any, said: str) -> None:
     [
         ("adam", "optimizer\\(\\) returns an object of the class str, which is no torch.optim"),
         (torch.optim.LBFGS([torch.ones(1)]), "of the class LBFGS, which asks for the loss several"),
+        (torch.optim.SGD([torch.ones(3)]), "1 of its 1 parameters from .* shape \\(3,\\)"),
     ],
 )
 def test_what_cannot_step_is_named(made: Any, said: str) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -183,6 +183,33 @@ def test_a_batch_that_is_a_dataclass_or_a_class_is_moved_and_left_as_it_was() ->
     assert moved.x.device.type == moved.rest[0].pair.x.device.type == "meta"
     assert moved.rest[0].pair.name == "text"
     assert batch.x.device.type == batch.rest[0].pair.x.device.type == "cpu"
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    x: torch.Tensor
+    name: str
+
+
+class Named(dict[str, torch.Tensor]):
+    """A batch whose items are attributes too, with one that is no item."""
+
+    limit = 0
+
+    @property
+    def x(self) -> torch.Tensor:
+        return self["x"]
+
+
+def test_what_a_batch_is_made_of_stays_of_its_class() -> None:
+    named = Named(x=torch.ones(2))
+    named.limit = 3
+    for batch in (Slotted(torch.ones(2), "text"), named):
+        moved: Any = to_device(batch, torch.device("meta"))
+        assert type(moved) is type(batch)
+        assert (moved.x.device.type, batch.x.device.type) == ("meta", "cpu")
+    assert moved.limit == 3
+    assert to_device(Slotted(torch.ones(2), "text"), torch.device("cpu")).name == "text"
 
 
 def test_a_batch_of_any_kind_is_brought_to_the_device() -> None:
