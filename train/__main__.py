@@ -67,6 +67,15 @@ def refuse_deleted_directory() -> None:
 
 def main() -> None:
     """Run one worker, from its flags to its exit status."""
+    try:
+        _main()
+    except SystemExit as ended:
+        if isinstance(ended.code, int):  # refused, or --help
+            leave(ended.code)
+        raise
+
+
+def _main() -> None:
     open_standard_streams()
     leave_on_interrupt()
     note_signals()

@@ -17,6 +17,7 @@ import hashlib
 import multiprocessing
 import os
 import random
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -230,6 +231,8 @@ class Feed:
                 "worker_init_fn": end_with_rank,
             }
             multiprocessing.set_forkserver_preload(["torch"])
+            # Each rank would say it twice, where more are asked for than it has CPUs.
+            warnings.filterwarnings("ignore", "This DataLoader will create", UserWarning)
         self.loader: DataLoader[Any] = DataLoader(
             cast(Any, reader),
             sampler=cast(Any, order),

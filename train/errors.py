@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from typing import NoReturn
+
+LET_SPEAK_S = 10.0
 
 
 class RefusedError(Exception):
     """A run that cannot start as asked; its text is one line: what was seen, and what to type.
 
-    ``shared`` says that every rank meets the same refusal, so that one of them may speak for all.
+    ``shared`` says that every rank meets the same refusal, so that one of them may speak for all;
+    ``met`` that the ranks had met before it.
     """
 
     def __init__(self, text: str, *, shared: bool = False) -> None:
         super().__init__(text)
         self.shared = shared
+        self.met = False
 
 
 class StoppedError(Exception):
@@ -34,4 +39,18 @@ def refuse(refusal: RefusedError) -> NoReturn:
         print(f"train: error: {refusal}", file=sys.stderr, flush=True)
     elif not refusal.shared:
         print(f"train: error: rank {os.environ['RANK']}: {refusal}", file=sys.stderr, flush=True)
+    elif not refusal.met:
+        _let_rank_0_speak()
     sys.exit(2)
+
+
+def _let_rank_0_speak() -> None:
+    """Wait under a launcher, which stops all ranks when the first of them has left.
+
+    Rank 0 may have just begun, and would be stopped before it has said why. When it has left, the
+    launcher's SIGTERM ends this wait.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        if hasattr(signal, "sigtimedwait"):  # not on macOS
+            signal.sigtimedwait({signal.SIGTERM}, LET_SPEAK_S)

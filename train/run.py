@@ -89,7 +89,8 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
         identity = announce(task, config, world, device, screen)
         screen.line(f"writing to {place.out}")
         outcome = train(task, config, place, identity, found, deadline.is_over)
-    except RefusedError:
+    except RefusedError as refusal:
+        refusal.met = True
         distributed.leave()
         raise
     reasons = distributed.from_every_rank(deadline.reason())

@@ -1,13 +1,16 @@
 """A worker that cannot go on says why, leaves at once and leaves nothing half behind."""
 
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 
 from spawnlaunch.train.exit import PREEMPTED
-from tests.train.ranks import ENTRY, SMALL, run, start, until
+from tests.support.patience import PATIENCE_S
+from tests.train.ranks import ENTRY, ROOT, SMALL, environment, run, start, until
 from tests.train.ranks import finish as finish_ranks
 
 TINY = (*SMALL, "--context", "16", "--batch-size", "2", "--out", "here")
@@ -100,3 +103,24 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     )
     (ended,) = run(0, cwd=tmp_path, program=program)
     assert (ended.status, ended.out) == (0, "still here\n")
+
+
+LATE = 'test "$RANK" -ne 0 || sleep 1; exec "$0" -m spawnlaunch.train "$@"'
+
+
+def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path) -> None:
+    """The launcher stops all others when the first rank has left."""
+    words = ("-m", "spawnlaunch", "--nproc", "3", "--quiet", "--no-python", "sh", "-c", LATE)
+    ended = subprocess.run(
+        [sys.executable, *words, sys.executable, "--best", "accuracy"],
+        cwd=tmp_path,
+        env=environment(0, 0, 0, PYTHONPATH=str(ROOT)),
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+    )
+    assert ended.returncode == 2
+    said = "train: error: argument --best: 'accuracy' does not say which way is better; "
+    assert ended.stderr.count(said) == 1, ended.stderr
+    assert "rank 0 on" in ended.stderr
+    assert "SIGTERM" not in ended.stderr

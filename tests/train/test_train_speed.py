@@ -3,12 +3,13 @@
 import json
 import platform
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
+import torch
 
 from spawnlaunch.train.config import seconds
-from spawnlaunch.train.data import loader_workers
+from spawnlaunch.train.data import Feed, loader_workers
 from spawnlaunch.train.distributed import World
 from spawnlaunch.train.log import Split, describe, mean_splits, spread
 from tests.train.ranks import ROOT, SMALL, complete, metrics, run
@@ -81,7 +82,9 @@ def test_a_line_of_metrics_says_where_the_time_went(plain: Run) -> None:
 
 def test_extras_write_what_they_promise(plain: Run) -> None:
     assert (plain.out / "plot.png").read_bytes().startswith(b"\x89PNG")
-    assert len(list((plain.out / "tensorboard").glob("events.*"))) == 1
+    (events,) = (plain.out / "tensorboard").glob("events.*")
+    assert b"gradient_norm" in events.read_bytes()
+    assert "  norm " in plain.said
     for rank in (0, 1):
         (run,) = (plain.out / "wandb" / f"rank-{rank}" / "wandb").glob("offline-run-*")
         assert (run / f"run-plain-{rank}.wandb").stat().st_size > 0
@@ -118,6 +121,14 @@ def test_loader_processes_follow_the_cpus_of_the_rank(
     wanted: int | None, device: str, world: World, cpus: int, online: int, workers: int
 ) -> None:
     assert loader_workers(wanted, device, world, cpus, online) == workers
+
+
+def test_more_loader_processes_than_cpus_are_asked_for_without_a_warning(
+    recwarn: pytest.WarningsRecorder,
+) -> None:
+    reader: Any = [0, 1]
+    Feed(reader, [], 1000, torch.device("cpu"))
+    assert not recwarn.list
 
 
 def test_parts_of_a_step_are_averaged_by_rank_and_the_slowest_named() -> None:
