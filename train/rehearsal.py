@@ -127,11 +127,16 @@ def plan(config: Config, rates: schedule.Schedule, order: Order, held_out: int) 
     falls = f", then falls ({rates.kind}) to {config.lr * rates.final:.3g}"
     return [
         f"{steps:,} steps of {batch:,} samples: {epochs:.3g} epochs of {length:,} samples",
-        f"learning rate: rises to {config.lr:.3g} in {rates.warmup:,} steps"
+        f"learning rate: rises to {config.lr:.3g} in {counted(rates.warmup, 'step')}"
         + ("" if rates.kind == "constant" else falls),
         f"validations, each of {held_out:,} samples: {often(config.eval_every, steps, order)}",
         f"checkpoints, the best and {config.keep} kept: {often(config.save_every, steps, order)}",
     ]
+
+
+def counted(number: int, what: str) -> str:
+    """So many of it, as "1 step" and "2 steps"."""
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def often(every: int | str, steps: int, order: Order) -> str:
