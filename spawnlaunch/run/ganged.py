@@ -155,9 +155,12 @@ class Gang:
         except OSError as error:
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
                 return None  # another launcher of this machine has it
+            why = "end what uses the port, or"
+            if error.errno == errno.EADDRNOTAVAIL:
+                why = "this machine is to have the hub, and has no such address;"
             raise UsageError(
                 f"the launchers cannot meet at {endpoint.host}:{endpoint.port}: {error.strerror}; "
-                "end what uses the port, or type --rdzv-endpoint HOST:PORT, the same everywhere"
+                f"{why} type --rdzv-endpoint HOST:PORT, the same everywhere"
             ) from None
 
     def run(self) -> LaunchResult:

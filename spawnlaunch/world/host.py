@@ -215,7 +215,10 @@ def is_here(name: str, hostname: str) -> bool:
 
     The name of a pod may be known to nobody yet, itself included.
     """
-    if name.partition(".")[0] == hostname.partition(".")[0]:
+    is_address = name.replace(".", "").isdigit()  # of which the first part says nothing
+    if name == hostname or (
+        not is_address and name.partition(".")[0] == hostname.partition(".")[0]
+    ):
         return True
     families = (socket.AF_INET, socket.AF_INET6)
     return any(_is_ours(each) for family in families for each in addresses(name, family))

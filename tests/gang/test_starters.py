@@ -1,7 +1,11 @@
-"""One command starts the launchers of all nodes: clush and pdsh, with a stand-in for ssh."""
+"""One command starts the launchers of all nodes: the lines of the documentation.
+
+What is not here has a stand-in: ssh and qrsh, and the variables of a PBS or Grid Engine job.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,23 +14,42 @@ from pathlib import Path
 import pytest
 
 from tests.gang.namespaces import Network, may_make_namespaces
-from tests.support.launching import ROOT, clean_environ
+from tests.support.launching import AS_ROOT, ROOT, clean_environ
 from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs
 
-require_programs("clush", "pdsh", package="clustershell pdsh")
+require_programs("clush", "pdsh", "mpirun", package="clustershell pdsh openmpi-bin")
 pytestmark = pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns")
 
-# The last two words are the host and the command; those before are flags, some with a value.
-SSH = """#!/bin/sh
-while [ $# -gt 2 ]; do shift; done
-case "$1" in -*) exit 9;; esac
-exec ip netns exec {mark}$1 unshare --uts sh -c 'hostname "$0" && eval "$1"' "$1" "$2"
+STARTERS = ("Open MPI", "pdsh", "ClusterShell", "PBS", "Grid Engine")
+# A remote shell: flags, some with a value, a host, and what to do there; ssh takes nothing along.
+REMOTE = """#!/bin/sh
+until case "$1" in {hosts}) true;; *) false;; esac; do shift; done
+host=$1; shift
+case $host in {names} esac
+exec {environ} ip netns exec {mark}$name unshare --uts sh -c "hostname node$name; $*"
 """
-STARTERS = {
-    "clush": ("clush", "--nostdin", "-b", "-w", "a,b"),
-    "pdsh": ("pdsh", "-R", "ssh", "-w", "a,b"),
-}
+# The last rank waits for the others, whom its failure ends.
+WORKER = """import os, sys, time
+rank, size = os.environ["RANK"], os.environ["WORLD_SIZE"]
+open(f"{directory}/rank-{{rank}}", "w").write(size)
+while rank == "3" and not all(
+    os.path.exists(f"{directory}/rank-{{n}}") and open(f"{directory}/rank-{{n}}").read()
+    for n in range(int(size))
+):
+    time.sleep(0.05)
+sys.exit({status} if rank == "3" else 0)
+"""
+
+
+def line(starter: str) -> str:
+    text = (ROOT / "docs" / "nodes.md").read_text()
+    (block,) = re.findall(r"## From one shell.*?```bash\n(.*?)```", text, re.S)
+    found = {
+        name.strip(): words for name, words in re.findall(r"^# ([\w ]+).*\n(.*)$", block, re.M)
+    }
+    assert tuple(found) == STARTERS
+    return found[starter]
 
 
 @pytest.fixture
@@ -36,23 +59,47 @@ def network() -> Iterator[Network]:
     network.remove()
 
 
-@pytest.mark.parametrize("starter", STARTERS.values(), ids=STARTERS)
+def environ_of(starter: str, network: Network, directory: Path) -> dict[str, str]:
+    """Stand-ins of the programs, and the variables of a job with two slots on each node."""
+    addresses = [network.address(host) for host in network.hosts]
+    names = " ".join(f"{network.address(host)}) name={host};;" for host in network.hosts)
+    for program, environ in (("ssh", 'env -i PATH="$PATH"'), ("qrsh", "env")):
+        path = directory / program
+        hosts = "|".join(addresses)
+        path.write_text(REMOTE.format(hosts=hosts, names=names, mark=network.mark, environ=environ))
+        path.chmod(0o755)
+    nodes = directory / "nodes"
+    if starter == "PBS":
+        nodes.write_text("".join(2 * f"{address}\n" for address in addresses))
+        return {"PBS_JOBID": "12.server", "PBS_NODEFILE": str(nodes)}
+    if starter == "Grid Engine":
+        nodes.write_text(
+            "".join(f"{address} 2 all.q@{address} UNDEFINED\n" for address in addresses)
+        )
+        return {"JOB_ID": "12", "NHOSTS": "2", "NSLOTS": "4", "PE_HOSTFILE": str(nodes)}
+    return {}
+
+
+@pytest.mark.parametrize("status", [0, 7])
+@pytest.mark.parametrize("starter", STARTERS)
 def test_one_command_starts_all_launchers(
-    network: Network, tmp_path: Path, starter: tuple[str, ...]
+    network: Network, tmp_path: Path, starter: str, status: int
 ) -> None:
-    ssh = tmp_path / "ssh"
-    ssh.write_text(SSH.format(mark=network.mark))
-    ssh.chmod(0o755)
-    worker = f"echo $WORLD_SIZE > {tmp_path}/rank-$RANK"
-    command = (
-        f"cd {ROOT} && {sys.executable} -m spawnlaunch --nnodes 2 --nproc 2 --rdzv-backend c10d "
-        f"--rdzv-endpoint {network.address('a')}:29400 --no-python sh -c '{worker}'"
-    )
-    environ = clean_environ(PDSH_SSH_ARGS_APPEND="")
+    script = tmp_path / "script.py"
+    script.write_text(WORKER.format(directory=tmp_path, status=status))
+    a, b = map(network.address, "ab")
+    command = line(starter)
+    for ours, here in (
+        ("node[0-1]", f"{a},{b}"), ("node0", a), ("node1", b), ("python ", f"{sys.executable} "),
+        ("gpu train.py", f"2 {script}"),
+    ):  # fmt: skip
+        command = command.replace(ours, here)
+    environ = clean_environ(**AS_ROOT, **environ_of(starter, network, tmp_path))
     environ["PATH"] = f"{tmp_path}:{environ['PATH']}"
     done = subprocess.run(
-        (*starter, command), env=environ, capture_output=True, text=True, timeout=PATIENCE_S
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+        (*network.within("a", "nodea"), "bash", "-c", command), cwd=ROOT, env=environ, text=True,
+        stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE_S,
+    )  # fmt: skip
+    assert done.returncode == status, done.stdout + done.stderr
     said = {path.name: path.read_text() for path in tmp_path.glob("rank-*")}
-    assert said == {f"rank-{rank}": "4\n" for rank in range(4)}, done.stdout + done.stderr
+    assert said == {f"rank-{rank}": "4" for rank in range(4)}, done.stdout + done.stderr

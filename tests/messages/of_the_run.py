@@ -12,6 +12,7 @@ ROWS = [
     Row(f"{NODES} --token-file none x.py", "--token-file none", "No such file or directory", "> none makes one", f"{L} --token-file none x.py"),
     Row(f"{NODES} x.py", "SPAWNLAUNCH_TOKEN has 3 bytes", "must have 16 to 4096", "base64 makes one", f"{L} x.py", {"SPAWNLAUNCH_TOKEN": "abc"}),
     Row(f"{NODES} x.py", "the launchers cannot meet at 127.0.0.1:", "Address already in use", "type --rdzv-endpoint HOST:PORT", f"{L} x.py", prepare=SERVE),
+    Row(f"{NODES.replace('127.0.0.1', '192.0.2.1')} x.py", "the launchers cannot meet at 192.0.2.1:", "Cannot assign requested address; this machine is to have the hub", "type --rdzv-endpoint HOST:PORT", f"{L} x.py"),
     Row(f"{L} --result no/r.json x.py", "--result no/r.json", "no directory", "make it, or name another", f"{L} --result no/r.json x.py", mend="mkdir no"),
     Row(f"{L} --record x.py/r x.py", "--record x.py/r", "Not a directory", "name a directory that can be written", f"{L} --record r x.py"),
     Row(f"{L} --result r.json $OLDPWD/x.py", "--result r.json", "deleted", "type cd DIR first", f"{L} --result r.json x.py", prepare="mkdir gone; cd gone; rmdir ../gone"),

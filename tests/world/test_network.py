@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.world import host
 from tests.support.launching import LAUNCHER, REPORTER, clean_environ, run
 from tests.support.required import require_programs, require_root
 
@@ -50,3 +51,9 @@ def test_another_address_is_none_of_this_machines_and_the_interface_is_named():
     assert said.startswith("host name 10.9.8.9 is 10.9.8.9, which is no interface of this machine;")
     (worker,) = found["workers"]
     assert worker["env"]["GLOO_SOCKET_IFNAME"] == "fabric"
+
+
+def test_a_machine_that_is_named_by_its_address_is_not_another():
+    assert not host.is_here("192.0.2.1", "192.0.2.2")
+    assert host.is_here("192.0.2.1", "192.0.2.1")
+    assert host.is_here("node1.cluster", "node1")
