@@ -111,8 +111,9 @@ def test_fault_tolerant(network: Network, tmp_path: Path, failures: int, status:
     script = tmp_path / "script.py"
     script.write_text(
         "import os, sys, time\n"
-        "rank, attempt = os.environ['RANK'], int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
-        f"open(f'{tmp_path}/{{attempt}}-{{rank}}', 'w').write(os.environ['WORLD_SIZE'])\n"
+        "rank, size = os.environ['RANK'], os.environ['WORLD_SIZE']\n"
+        "attempt = int(os.environ['TORCHELASTIC_RESTART_COUNT'])\n"
+        f"open(f'{tmp_path}/{{attempt}}-{{rank}}-of-{{size}}', 'w')\n"
         f"sys.exit(9) if attempt < {failures} and int(rank) == attempt else None\n"
         f"time.sleep(600 if attempt < {failures} else 0)\n"
     )
@@ -128,10 +129,9 @@ def test_fault_tolerant(network: Network, tmp_path: Path, failures: int, status:
     }
     found = ends(nodes)
     assert [one[0] for one in found.values()] == [status, status], found
-    attempts = sorted(path.name for path in tmp_path.glob("?-?"))
-    assert set(attempts) >= {f"{n}-{n}" for n in range(4)}, found
-    assert {path.read_text() for path in tmp_path.glob("?-?")} == {"4"}
-    assert not list(tmp_path.glob("4-?"))
+    began = {path.name for path in tmp_path.glob("*-of-*")}
+    assert began >= {f"{n}-{n}-of-4" for n in range(4)}, found
+    assert began <= {f"{attempt}-{rank}-of-4" for attempt in range(4) for rank in range(4)}
 
 
 @in_namespaces
