@@ -132,8 +132,9 @@ class Request(NamedTuple):
 
     nproc: int | str | None = _flag(
         WORKERS, "--nproc", "N", values.nproc, None,
-        "workers on this machine: a number, gpu (one per visible GPU), cpu (one per allowed CPU) "
-        "or auto (gpu where there is one, else cpu); default 1", also=("--nproc-per-node",))
+        "workers on this machine: a number, gpu (one per visible GPU; xpu, hpu or npu: of that "
+        "kind), cpu (one per allowed CPU) or auto (gpu where there is one, else cpu); default 1",
+        also=("--nproc-per-node",))
     role: str = _flag(
         WORKERS, "--role", "NAME", str, "default", "the workers' ROLE_NAME, as torchrun's")
     preload: tuple[str, ...] = _flag(

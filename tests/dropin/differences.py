@@ -177,7 +177,11 @@ DIFFERENCES = [
         lambda t, o, c: "rdzv-endpoint" in c.typed or "--master-port" not in c.typed,
     ),
     Difference("address", "environ MASTER_ADDR", lambda t, o, c: t in LOOPBACK and o in LOOPBACK),
-    Difference("run id", "environ TORCHELASTIC_RUN_ID", lambda t, o, c: "rdzv-i" not in c.typed),
+    Difference(
+        "run id",
+        "environ TORCHELASTIC_RUN_ID",
+        lambda t, o, c: not re.search("rdzv-i(?!d(': | )'')", c.typed),  # typed, and no empty word
+    ),
     Difference(
         "run id",
         "environ TORCHELASTIC_RUN_ID",
@@ -211,6 +215,16 @@ DIFFERENCES = [
     Difference("session", "is session leader", lambda t, o, c: len(c.ours.workers) == 1),
     Difference(
         "run path", "is session leader|main package|main file|path|unbuffered", _typed("run-path")
+    ),
+    Difference(
+        "virtual local rank",
+        "argv",
+        lambda t, o, c: "--local-rank=0" in o and _typed("virtual-local-rank")(t, o, c),
+    ),
+    Difference(
+        "virtual local rank",
+        "environ (CUDA|HIP)_VISIBLE_DEVICES",
+        lambda t, o, c: o in (None, "4", "5") and _typed("hip-visible-devices")(t, o, c),
     ),
     Difference("two hyphens", "argv", lambda t, o, c: t == [w for w in o if w != "--"]),
     Difference("log files", "files", _in_tmp),
