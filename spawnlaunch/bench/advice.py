@@ -116,7 +116,9 @@ def advise(result: Result, chosen: Sequence[str] = ()) -> Advice:
     best = choose(candidates)
     if best is not None:
         flags = next(arm.flag for arm in result.arms if arm.name == best.arm)
-        said = f"{flags}: {_size(best, counts)} {default}; {_worth(compared, best.arm, default)}"
+        said = f"{flags}: {_size(best, counts)} {default}"
+        if len(its[best.arm]) > 1:
+            said += f"; {_worth(compared, best.arm, default)}"
         return Advice(best.arm, flags, True, counts, said)
     said = _kept(result, compared, default)
     open_ones = [each for each in candidates if not each.is_out]
@@ -176,10 +178,8 @@ def _kept(result: Result, compared: Sequence[Row], default: str) -> str:
 
 
 def _size(found: Candidate, counts: Mapping[str, float]) -> str:
-    return (
-        f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f}) times as good in the mean of "
-        f"{weighted(counts)} as"
-    )
+    where = weighted(counts) if len(counts) == 1 else f"the mean of {weighted(counts)}"
+    return f"{found.ratio:.2f} ({found.low:.2f} to {found.high:.2f}) times as good in {where} as"
 
 
 def weighted(counts: Mapping[str, float]) -> str:

@@ -52,10 +52,8 @@ def header(result: Result) -> Iterator[str]:
     for arm in result.arms:
         more = f", {arm.beside}" if arm.beside else ""
         yield f"  {arm.name:12} {_cpus(arm)}{more}{' (a control)' if arm.name in CONTROLS else ''}"
+    yield from _busy(result)
     for node in result.nodes[:1]:
-        busy = node["load"] / max(1, len(cpuset.parse(node["allowed"])))
-        if busy > BUSY:
-            yield f"{node['host']} is busy: load {node['load']:.1f} before the first sample"
         yield from (f"{device}: next to {nic}" for device, nic in node["nics"].items() if nic)
     if about.get("matrix"):
         yield "copies by device and NUMA node"
@@ -66,6 +64,16 @@ def header(result: Result) -> Iterator[str]:
         yield f"  {name:12} left out: {why}"
     for name, why in result.not_run.items():
         yield f"{name} left out: {why}"
+
+
+def _busy(result: Result) -> Iterator[str]:
+    """The node with most to do for each of its CPUs, if that is much, and how many others."""
+    loads = [each["load"] / max(1, len(cpuset.parse(each["allowed"]))) for each in result.nodes]
+    busy = [load for load in loads if load > BUSY]
+    if busy:
+        most = result.nodes[loads.index(max(busy))]
+        more = f", and {len(busy) - 1} of the others too" if len(busy) > 1 else ""
+        yield f"{most['host']} is busy: load {most['load']:.1f} before the first sample{more}"
 
 
 def _cpus(arm: Arm) -> str:

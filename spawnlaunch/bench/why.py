@@ -71,7 +71,8 @@ def cause(row: Row, measured: Measured, result: Result) -> str:
 def _threads(good: Arm, bad: Arm) -> Iterator[str]:
     ours, theirs = ([rank.threads for rank in arm.ranks] for arm in (good, bad))
     if ours != theirs and len(ours) == len(theirs):
-        yield f"{good.name} has {max(ours)} threads a rank, {bad.name} {max(theirs)}"
+        threads = "1 thread" if max(ours) == 1 else f"{max(ours)} threads"
+        yield f"{good.name} has {threads} a rank, {bad.name} {max(theirs)}"
 
 
 def _fitting(good: Sequence[Costs], bad: Sequence[Costs], ours: str, theirs: str) -> Iterator[str]:

@@ -36,7 +36,10 @@ def test_the_default_is_kept_with_what_it_is_worth():
 
 def test_an_arm_that_beats_the_default_for_sure_is_advised_in_its_place():
     assert advise(laptop(compute={"auto": 0.8, "node": 0.8})).flags == "--bind none"
-    assert advise(laptop(compute={"node": 1.2, "unpinned": 1.1})).flags == "--bind node"
+    said = advise(laptop(compute={"node": 1.2, "unpinned": 1.1}))
+    assert said.flags == "--bind node"
+    assert said.text.startswith("--bind node: 1.20 (")
+    assert said.text.endswith(" times as good in compute as auto")
 
 
 def test_size_decides_and_not_the_number_of_workloads():
