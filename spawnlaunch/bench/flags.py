@@ -105,6 +105,8 @@ def _resumed(
     """What was typed for this file's bench, and behind it what is typed now."""
     if command:
         raise UsageError("--resume goes on with the command that its file names; leave -- out")
+    if not os.path.isfile(path):
+        raise UsageError(f"there is no file {path!r}; type the name of one that --json wrote")
     try:
         _, first = next(record.lines(path))
         words, command = _cut(first["about"]["argv"])

@@ -77,7 +77,7 @@ def of_flags(name: str, text: str) -> ArmRequest:
 
 def _request(name: str, words: list[str]) -> Request:
     try:
-        request = cli.parse([*words, "-m", "a.worker"], {}, sys.executable)
+        request = cli.parse(["-m", *words, "--", "a.worker"], {}, sys.executable)
     except UsageError as error:
         raise ArgumentTypeError(f"{name}: {error}") from None
     if request.program.target != "a.worker":

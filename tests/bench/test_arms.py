@@ -1,6 +1,5 @@
 """Which bindings the arms have on machines of all kinds, and which of them make no difference."""
 
-import re
 from argparse import ArgumentTypeError
 
 import pytest
@@ -170,13 +169,14 @@ def test_arms_by_flags_are_planned_by_the_launchers_own_plan():
         ("a=--smt maybe", "a: --smt: invalid choice: 'maybe'"),
         ("a=--bind 'x", "close the quotes"),
         ("a=--loader-workers", "--loader-workers needs a number; type --loader-workers 4"),
-        ("a=--bind node train.py", "'train.py' is not found|is no flag|not found"),
+        ("a=--bind node train.py", "a: 'train.py' is no flag; type flags of binding alone"),
+        ("a=--threads 1 --bind", "a: --bind needs a value"),
     ],
 )
 def test_what_is_no_arm_is_refused_in_one_line(text: str, said: str):
     with pytest.raises(ArgumentTypeError) as refused:
         own_arms.arm(text)
-    assert re.search(said if "|" in said else re.escape(said), str(refused.value))
+    assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 

@@ -59,6 +59,7 @@ def test_the_help_says_what_the_rule_is():
         ("-- no-such-program", "program 'no-such-program' behind the -- is not found"),
         ("--plot ranks.pdf", "--plot ranks.pdf ends in neither .png nor .svg"),
         ("--show nowhere.json", "there is no file 'nowhere.json'"),
+        ("--resume nowhere.json", "there is no file 'nowhere.json'"),
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--seconds 0", "--seconds: '0' leaves no time to measure"),
         ("--warm 1", "unrecognized arguments: --warm 1"),

@@ -308,7 +308,7 @@ def test_of_two_equal_arms_a_difference_is_claimed_in_at_most_one_of_20_real_run
     verdicts = []
     for seed in range(20):
         file = tmp_path / f"{seed}.json"
-        found, _ = bench(file, *words, "--seed", seed, "--budget", "60s")
+        found, _ = bench(file, *words, "--seed", seed, "--budget", "30s")
         verdicts.append(one(found, "control", "unpinned").verdict)
     assert sum(verdict in (stats.BETTER, stats.WORSE) for verdict in verdicts) <= 1, verdicts
 
