@@ -190,15 +190,17 @@ def relative(rows: Sequence[Sequence[str | Times]]) -> list[list[str | Times]]:
 
 
 def write(name: str, text: str, document: Path = DOCUMENT) -> None:
-    """Put the text into its section of the document; the others stay as they are."""
+    """Put the text into its section of the document; the other sections stay as they are."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
     section = f"{begin}\n{text}\n{end}"
-    old = document.read_text() if document.exists() else HEADER
-    if begin in old:
+    old = document.read_text() if document.exists() else ""
+    _, mark, sections = old.partition("<!-- ")
+    new = f"{HEADER}\n{mark}{sections}"
+    if begin in new:
         pattern = re.escape(begin) + ".*?" + re.escape(end)
-        new = re.sub(pattern, lambda _: section, old, flags=re.DOTALL)
+        new = re.sub(pattern, lambda _: section, new, flags=re.DOTALL)
     else:
-        new = f"{old.rstrip()}\n\n{section}\n"
+        new = f"{new.rstrip()}\n\n{section}\n"
     document.parent.mkdir(exist_ok=True)
     document.write_text(new)
 

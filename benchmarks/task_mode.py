@@ -92,19 +92,17 @@ def section(
     rounds: int, times: Mapping[str, Sequence[float]], found: Mapping[str, Lookups]
 ) -> Section:
     """What is shown of it."""
-    spent = {name: median(each) for name, each in times.items()}
     return Section(
         "task_mode",
         "One task per rank, under Slurm",
         f"""CPU time of each rank up to the worker's first line, in ms, of {TASKS} tasks on four
         nodes of a Slurm on this machine; the median rank, {rounds} rounds. stat and open of one
         rank up to the worker's exec.""",
-        ["srun ...", "CPU time of a rank, ms", "beyond bare Python", "stat", "open", "beyond"],
+        ["srun ...", "CPU time of a rank, ms", "stat", "open", "beyond bare Python"],
         [
             [
                 f"{name} worker.py",
                 cell(times[name]),
-                f"{spent[name] - spent[BARE]:+.1f}",
                 f"{found[name].stats}",
                 f"{found[name].opens}",
                 f"{found[name].both - found[BARE].both:+d}",
