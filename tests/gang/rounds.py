@@ -44,7 +44,7 @@ MODES = {
     "spare": ("--nnodes=3", "--spares=1", "--max-restarts=3", CONF),
     "elastic": ("--nnodes=3:4", "--max-restarts=3", CONF),
 }
-STEPS = ("--steps", "200", "--log-every", "1", "--eval-every", "0", "--save-every", "10")
+STEPS = ("--steps", "100", "--log-every", "1", "--eval-every", "0", "--save-every", "10")
 COMPUTED = ("step", "samples", "loss", "lr")
 History = list[dict[str, Any]]
 KINDS = ("worker", "worker", "worker", "launcher", "guard", "node", "cable", "signal")
@@ -221,7 +221,7 @@ class TrainingRound(Round):
         return ("--", *TINY, *STEPS, "--out", str(self.directory / out), "--resume", "auto")
 
     def wait_for_workers(self) -> list[str]:
-        steps = self.random.randint(5, 150)
+        steps = self.random.randint(5, 70)
         until(lambda: len(history(self.directory / "out")) >= steps, f"{steps} steps")
         return [host for host in HOSTS if self.cluster.workers(host)]
 
@@ -257,6 +257,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--train", action="store_true")
     args = parser.parse_args()
+    for signum in (signal.SIGINT, signal.SIGTERM):  # as timeout(1) sends, in the background too
+        signal.signal(signum, signal.default_int_handler)
     network, wrong = Network(HOSTS), 0
     kind = TrainingRound if args.train else Round
     seen: Counter[str] = Counter()
