@@ -100,12 +100,22 @@ def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """By host, as it is seen from its first rank."""
-    for said, who in _by(ranks, _nics_of).items():
-        yield Verdict("network", OK, f"{_ranks(who)}: {said}")
+    for (said, wrong), who in _by(ranks, _nics_of).items():
+        remedy = "unset the variable, or name what is there" if wrong else ""
+        yield Verdict("network", WARN if wrong else OK, f"{_ranks(who)}: {said}{wrong}", remedy)
 
 
-def _nics_of(rank: Rank) -> str:
+def _nics_of(rank: Rank) -> tuple[str, str]:
+    """What is there and is chosen, and what is wrong with that."""
     found = rank["nics"]
+    wrong = [
+        f"; {name}={found[name]} names none of {', '.join(there) or 'none'}"
+        for name, there in (
+            ("NCCL_IB_HCA", found["all"]),
+            ("NCCL_SOCKET_IFNAME", [*found["links"], "lo"]),
+        )
+        if found[name] and not named(found[name], there)
+    ]
     near = f"next to the device {', '.join(found['near'])}; " if found["near"] else ""
     adapters = ", ".join(found["all"]) or "none"
     if found["NCCL_IB_HCA"]:
@@ -116,7 +126,24 @@ def _nics_of(rank: Rank) -> str:
         choice = f"would choose {', '.join(found['near'] or found['all'])}"
     else:
         choice = f"would choose sockets on {', '.join(found['links']) or 'the loopback'}"
-    return f"{near}adapters: {adapters}; NCCL {choice}"
+    return f"{near}adapters: {adapters}; NCCL {choice}", "".join(wrong)
+
+
+def named(asked: str, there: Sequence[str]) -> list[str]:
+    """Which of these NCCL_IB_HCA or NCCL_SOCKET_IFNAME means: prefixes, after "=" whole names, and
+    after "^" all others. A port may follow an adapter: `=mlx5_0:1` (NCCL's User Guide).
+
+    >>> named("^docker,lo", ["docker0", "eth0", "lo"]), named("=mlx5_1:1", ["mlx5_1", "mlx5_10"])
+    (['eth0'], ['mlx5_1'])
+    """
+    exact = asked.lstrip("^").startswith("=")
+    words = [word.partition(":")[0] for word in asked.lstrip("^=").split(",")]
+    found = [
+        name
+        for name in there
+        if any(name == word if exact else name.startswith(word) for word in words)
+    ]
+    return [name for name in there if name not in found] if asked.startswith("^") else found
 
 
 def _names(ranks: Sequence[Rank]) -> Verdict:

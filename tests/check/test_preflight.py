@@ -83,6 +83,38 @@ def test_the_adapter_next_to_the_device_is_what_nccl_would_choose():
     assert found["network"].endswith("adapters: mlx5_0, mlx5_1; NCCL would choose mlx5_0")
 
 
+NICS = rank(0)["nics"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("NCCL_SOCKET_IFNAME", "ib", "NCCL_SOCKET_IFNAME=ib names none of eth0, lo"),
+        ("NCCL_SOCKET_IFNAME", "=eth", "=eth names none of eth0, lo"),
+        ("NCCL_IB_HCA", "=mlx5_7:1,mlx5_8", "names none of mlx5_0, mlx5_1"),
+        ("NCCL_IB_HCA", "^mlx5", "NCCL_IB_HCA=^mlx5 names none of mlx5_0, mlx5_1"),
+    ],
+)
+def test_a_variable_that_leaves_nccl_nothing_is_named(variable: str, value: str, words: str):
+    ((said, how, message),) = complaints(nics={**NICS, variable: value})
+    assert (said, how) == ("network", "warn")
+    assert message.startswith("rank 2: ")
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("NCCL_SOCKET_IFNAME", "eth"),
+        ("NCCL_SOCKET_IFNAME", "^docker,lo"),
+        ("NCCL_IB_HCA", "mlx5_1:1"),
+        ("NCCL_IB_HCA", "^=mlx5_1"),
+    ],
+)
+def test_a_variable_that_names_what_is_there_is_well(variable: str, value: str):
+    assert complaints(nics={**NICS, variable: value}) == []
+
+
 def measured(*flags: object, **environ: str) -> tuple[int, dict[str, Any]]:
     done = run(*LAUNCHER, "--quiet", *flags, *ALL, "--json", environ=clean_environ(**environ))
     (line,) = (line for line in done.stdout.splitlines() if line.startswith('{"ranks"'))

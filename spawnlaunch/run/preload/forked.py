@@ -26,10 +26,11 @@ from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Program
 from spawnlaunch.run import kernel
-from spawnlaunch.run.environment import STACK_SIGNAL, changes
+from spawnlaunch.run.environment import MARK, STACK_SIGNAL, changes
 from spawnlaunch.run.preload import libraries
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.worker import IGNORED, take_place
+from spawnlaunch.world.model import RANKS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -114,7 +115,9 @@ def _take_on(worker: Worker, loaded: Loaded) -> None:
     inherited = dict(os.environ)
     os.environ.clear()
     os.environ.update(worker.environ)
-    kernel.show_environment({**changes(worker.environ, inherited), **worker.environ})
+    told = worker.environ
+    who = {name: told[name] for name in (MARK, *RANKS) if name in told}
+    kernel.show_environment({**who, **changes(told, inherited), **told})
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
