@@ -55,16 +55,36 @@ def kernels_words(answer: Answer) -> str:
     return f"{first.partition('(')[1]}{first.partition('(')[2]}, {answer.how}"
 
 
-def lines(answers: Iterable[Answer]) -> list[str]:
-    """The roll call, a line for each group."""
-    groups: dict[tuple[bool, str, Stack], list[int]] = {}
+class Group(NamedTuple):
+    """Processes that are in the same place."""
+
+    ranks: list[int]  # one for each process
+    is_worker: bool
+    one: str  # what is said behind the name of one, and of several
+    several: str
+
+    @property
+    def line(self) -> str:
+        """As a person reads it."""
+        where = self.several if len(self.ranks) > 1 else self.one
+        return f"{_who(self.ranks, self.is_worker)} {where}"
+
+
+def groups(answers: Iterable[Answer]) -> list[Group]:
+    """The smallest first."""
+    found: dict[tuple[bool, str, Stack], list[int]] = {}
     for one in answers:
-        groups.setdefault((one.is_worker, *one.place), []).append(one.rank)
-    ordered = sorted(groups.items(), key=lambda group: (len(group[1]), min(group[1])))
+        found.setdefault((one.is_worker, *one.place), []).append(one.rank)
+    ordered = sorted(found.items(), key=lambda group: (len(group[1]), min(group[1])))
     return [
-        f"  {_who(ranks, is_worker)} {_where(words, stack, len(ranks) > 1)}"
+        Group(ranks, is_worker, *(_where(words, stack, several) for several in (False, True)))
         for (is_worker, words, stack), ranks in ordered
     ]
+
+
+def lines(answers: Iterable[Answer]) -> list[str]:
+    """The roll call, a line for each group."""
+    return [f"  {group.line}" for group in groups(answers)]
 
 
 def _who(ranks: Sequence[int], is_worker: bool) -> str:

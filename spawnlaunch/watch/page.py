@@ -8,6 +8,7 @@ from html import escape
 from shlex import join
 from typing import Any
 
+from spawnlaunch.rollcall.groups import Group
 from spawnlaunch.watch import charts, drawing
 from spawnlaunch.watch.story import Curve, Story
 from spawnlaunch.watch.table import size
@@ -89,9 +90,22 @@ def _head(story: Story) -> Iterable[str]:
     for note in story.of_kind("note"):
         words = f"rank {note['rank']} after {note['time'] - story.began:.0f} s: {note['words']}"
         yield f'<p class="mark"><b>{escape(note["note"])}</b> {escape(words)}</p>'
-    for roll in story.of_kind("roll")[-1:]:  # where all stand still, the smallest group is why
-        first = next((line for line in roll["words"] if line.startswith("rank")), "nobody answers")
-        words = f"after {roll['time'] - story.began:.0f} s: {first}"
+    yield from _roll(story)
+
+
+def _roll(story: Story) -> Iterable[str]:
+    """Where the ranks of all nodes were when nothing moved: the smallest group is why."""
+    calls = story.of_kind("roll")
+    last = {rank: group for call in calls for group in call["groups"] for rank in group["ranks"]}
+    places: dict[tuple[str, str], list[int]] = {}
+    for rank, group in sorted(last.items()):
+        places.setdefault((group["one"], group["several"]), []).append(rank)
+    found = [Group(ranks, True, *where) for where, ranks in places.items()]
+    if found:
+        said = "; ".join(
+            group.line for group in sorted(found, key=lambda each: len(each.ranks))[:3]
+        )
+        words = f"after {calls[-1]['time'] - story.began:.0f} s: {said}"
         yield f'<p class="mark"><b>roll call</b> {escape(words)}</p>'
 
 
@@ -213,7 +227,9 @@ def _ranks(story: Story) -> str:
     rows = [
         (
             *(one["rank"], one["pid"], _ending(one), f"{one['seconds']:.1f}"),
-            f"{one['user_seconds'] + one['system_seconds']:.1f}" if one["user_seconds"] else "",
+            ""
+            if one["user_seconds"] is None
+            else f"{one['user_seconds'] + one['system_seconds']:.1f}",
             size(one["peak_bytes"]),
             *(one["involuntary_switches"], one["major_faults"]),
         )

@@ -17,7 +17,8 @@ seconds since 1970:
               has is left out
     note      what stands out for the first time: "rank", "note" (notes.py has the kinds), "words"
     said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
-    roll      the roll was called: "words", a line for each group of ranks, the smallest first
+    roll      the roll was called: "words", a line for each group of ranks, the smallest first, and
+              "groups" of them, each with its "ranks"
     ended     a rank: what --result has of it
     restart   "words"
     end       "status", "cause", "words" of the report, and "traceback" of the first failure

@@ -7,11 +7,16 @@ from subprocess import DEVNULL
 
 import pytest
 
+from spawnlaunch.run.decisions import TIMED_OUT
 from tests.gang.nodes import free_port
-from tests.support.launching import LAUNCHER, run, start
+from tests.support.launching import LAUNCHER, clean_environ, run, start
 from tests.support.patience import PATIENCE_S
 
 SAYS = "import os; print(os.environ['RANK'], os.environ['MASTER_PORT'], flush=True)"
+
+
+def report(record: Path) -> str:
+    return run(sys.executable, "-m", "spawnlaunch.report", record, "--html", "-", check=True).stdout
 
 
 @pytest.mark.parametrize("ranks_are_given", [True, False])
@@ -45,9 +50,7 @@ def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_gi
         {"node0.jsonl", "node1.jsonl"} if ranks_are_given else {"node-a.jsonl", "node-b.jsonl"}
     )
     assert names == expected
-    page = run(
-        sys.executable, "-m", "spawnlaunch.report", tmp_path / "record", "--html", "-"
-    ).stdout
+    page = report(tmp_path / "record")
     assert "<h1>4 ranks on " in page
     assert "<td>RANK</td><td>0, 1, 2, 3</td>" in page
     assert f"<td>MASTER_PORT</td><td>{said[0][1]}</td>" in page
@@ -59,3 +62,34 @@ def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_gi
         if line["kind"] == "ended"
     ]
     assert sorted(ended) == [0, 1, 2, 3]
+
+
+HANGS = """
+import os, time
+print("ready", flush=True)
+def stuck():
+    time.sleep(3600)
+def waits():
+    time.sleep(3600)
+stuck() if os.environ["RANK"] == "3" else waits()
+"""
+
+
+def test_the_smallest_group_is_that_of_all_nodes(tmp_path: Path) -> None:
+    """On its own node rank 2, which waits as all others do, is as alone as rank 3."""
+    (tmp_path / "hangs.py").write_text(HANGS)
+    there = ("--master-addr", "127.0.0.1", "--master-port", free_port(), "--nnodes", 2)
+    hang = ("--hang-timeout", 4, "--on-hang", "kill", "--grace", 1, "--record", tmp_path / "record")
+    launchers = [
+        start(
+            *(*LAUNCHER, "--quiet", *there, "--node-rank", number, "--nproc", 2, *hang),
+            tmp_path / "hangs.py",
+            stdout=DEVNULL,
+            stderr=DEVNULL,
+            environ=clean_environ(TMPDIR=str(tmp_path)),
+        )
+        for number in range(2)
+    ]
+    assert [one.wait(PATIENCE_S) for one in launchers] == [TIMED_OUT, TIMED_OUT]
+    page = report(tmp_path / "record")
+    assert "rank 3 is in stuck (hangs.py:5); ranks 0-2 are in waits (hangs.py:7)</p>" in page

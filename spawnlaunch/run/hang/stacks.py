@@ -234,10 +234,11 @@ class Stacks:
         answers, places = self._answers, sorted(self._places)
         self._answers, self._places = [], set()
         if answers:
-            called = groups.lines(answers)
-            self._output.say(called)
+            called = groups.groups(answers)
+            self._output.say(f"  {group.line}" for group in called)
             if self.journal:
-                self.journal.tell("roll", words=[line.strip() for line in called])
+                told = [group._asdict() for group in called if group.is_worker]
+                self.journal.tell("roll", groups=told, words=[group.line for group in called])
         if places:
             more = f", and {len(places) - 1} more of them" if len(places) > 1 else ""
             self._output.say([f"the whole stacks are in {places[0]}{more}"])
