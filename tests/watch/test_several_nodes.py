@@ -65,7 +65,8 @@ def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_gi
 
 
 HANGS = """
-import os, time
+import faulthandler, os, time
+faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
 print("ready", flush=True)
 def stuck():
     time.sleep(3600)
@@ -92,4 +93,4 @@ def test_the_smallest_group_is_that_of_all_nodes(tmp_path: Path) -> None:
     ]
     assert [one.wait(PATIENCE_S) for one in launchers] == [TIMED_OUT, TIMED_OUT]
     page = report(tmp_path / "record")
-    assert "rank 3 is in stuck (hangs.py:5); ranks 0-2 are in waits (hangs.py:7)</p>" in page
+    assert "rank 3 is in stuck (hangs.py:6); ranks 0-2 are in waits (hangs.py:8)</p>" in page
