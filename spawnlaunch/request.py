@@ -178,11 +178,11 @@ class Request(NamedTuple):
         "number of nodes, one launcher on each; MIN:MAX: as many as come, also while it runs")
     spares: int = _flag(
         NODES, "--spares", "K", values.whole, 0,
-        "so many nodes more wait, ready, for the place of one that is lost (with --max-restarts)",
+        "K more nodes wait, ready to take the place of one that is lost (with --max-restarts)",
         needs_parent=True)
     node_rank: int | None = _flag(
         NODES, "--node-rank", "N", values.whole, None,
-        "which of them this is, from 0; default: in the order of their names")
+        "which of the nodes this is, from 0; default: in the order of their names")
     master_addr: str | None = _flag(
         NODES, "--master-addr", "HOST", values.host, None, "where rank 0 runs (MASTER_ADDR)")
     master_port: int | None = _flag(
@@ -207,7 +207,7 @@ class Request(NamedTuple):
         "MIN), is_host (1: they meet at this launcher)")
     local_addr: str | None = _flag(
         NODES, "--local-addr", "HOST", str, None,
-        "by what the others reach this node; default: whence its connection comes")
+        "the address by which others reach this node; default: the one its connection comes from")
     lost_after_s: float | None = _flag(
         NODES, "--lost-after", "SECONDS", values.seconds, None,
         f"a node that cannot be reached for so long is lost; default {LOST_AFTER_S:g}",
@@ -236,7 +236,7 @@ class Request(NamedTuple):
         also=("--shutdown-timeout",), needs_parent=True)
     failure_grace_s: float | None = _flag(
         ENDING, "--failure-grace", "SECONDS", values.seconds, None,
-        "the same where another has failed; default --grace, with several nodes at most "
+        "the same after another worker has failed; default --grace, with several nodes at most "
         f"{FAILURE_GRACE_S:g}", needs_parent=True)
     max_restarts: int = _flag(
         ENDING, "--max-restarts", "N", values.whole, 0,
@@ -244,7 +244,7 @@ class Request(NamedTuple):
         "another MASTER_PORT unless you named one", needs_parent=True)
     restart_window_s: float = _flag(
         ENDING, "--restart-window", "SECONDS", values.seconds, RESTART_WINDOW_S,
-        "workers that fail after so long have all N restarts again; default "
+        "after so long without a failure all N restarts are there again; default "
         f"{RESTART_WINDOW_S:g}, 0: never", needs_parent=True)
     no_restart_status: frozenset[int] = _flag(
         ENDING, "--no-restart-status", "LIST", values.statuses, NO_RESTART,
@@ -276,7 +276,7 @@ class Request(NamedTuple):
 
     redirects: StreamsByRank = _flag(
         OUTPUT, "--redirects", "HOW", values.streams, StreamsByRank(),
-        "keep streams in files of --log-dir, and show nothing: 1 stdout, 2 stderr, 3 both, 0 "
+        "keep streams in files of --log-dir, not shown: 1 stdout, 2 stderr, 3 both, 0 "
         "neither; 0:3,1:1 by local rank, r9:3 by global rank", also=("-r",))
     tee: StreamsByRank | None = _flag(
         OUTPUT, "--tee", "HOW", values.streams, None,
