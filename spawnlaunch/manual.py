@@ -53,6 +53,7 @@ other programs, each with a --help of its own:
   python -m spawnlaunch.report DIR             a page of what --record has kept
   python -m spawnlaunch.bench                  what pinning is worth here
   python -m spawnlaunch.train                  the training loop, as one process
+  python -m spawnlaunch.scripts                batch scripts to copy
 """
 
 STATUS = (
