@@ -16,6 +16,7 @@ PARTS = (
     "output",
     "restart",
     "several_nodes",
+    "many_nodes",
     "task_mode",
     "plan",
     "train_loop",

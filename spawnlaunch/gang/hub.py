@@ -87,6 +87,12 @@ def due(hub: Hub, now: float) -> float:
     return max(0.01, min([TURN_S, *(time - at for time in later)]))
 
 
+def is_over(hub: Hub, now: float) -> bool:
+    """Whether it has ended, and nobody is on the way who has not heard it."""
+    at = now - _slept(hub.clock, hub.slept, now)
+    return hub.phase == ENDED and (hub.late <= 0 or at >= hub.until)
+
+
 def _slept(clock: float | None, slept: float, now: float) -> float:
     """By how much the hub's own clock is behind: it stands while the machine sleeps.
 
@@ -112,7 +118,10 @@ def _came(hub: Hub, event: Came, at: float, actions: list[Action]) -> Hub:
     if why:
         actions += [Say(event.conn, Refused(why)), Close(event.conn), Note("refused", (why,))]
         return hub
-    node = Node(hello, hello.addr or event.addr, event.local, heard=at, came=hub.arrivals)
+    node = Node(
+        hello, hello.addr or event.addr, event.local, heard=at, came=hub.arrivals,
+        leaving=hello.leaving,
+    )  # fmt: skip
     fences = tuple(fence for fence in hub.fences if not _ends(hello, fence))
     hub = hub._replace(arrivals=hub.arrivals + 1, fences=fences)
     hub = _of_another_hub(hub, event.conn, node)
@@ -125,6 +134,7 @@ def _came(hub: Hub, event: Came, at: float, actions: list[Action]) -> Hub:
         actions.append(Say(event.conn, Begun(hub.epoch, hub.size, hub.total, hub.used)))
     if hub.phase == ENDED:
         actions.append(Say(event.conn, End(hub.status, hub.cause, hub.total)))
+        hub = hub._replace(late=hub.late - 1)
     return hub
 
 

@@ -101,5 +101,7 @@ class Hub(NamedTuple):
     asked: float | None = None  # since when stacks are being shown
     healthy_s: float = 0.0  # how long the epoch's workers have run
     status: int = 0
+    late: int = 0  # launchers that are on their way, and shall hear how it ended
+    until: float = 0.0  # how long they are waited for
     clock: float | None = None  # the time of the last step
     slept: float = 0.0  # by which the hub's clock is behind

@@ -75,6 +75,7 @@ LOST = 69  # EX_UNAVAILABLE of sysexits.h
 USAGE = 2
 STRIDE_S = 10.0  # the longest time that passes between two steps; what is more, it slept
 TURN_S = 5.0
+WORD_S = 5.0  # for a hub to hear from a launcher that it was told to end
 
 
 def step(member: Member, event: Event, now: float) -> tuple[Member, list[Action]]:
@@ -95,7 +96,7 @@ def step(member: Member, event: Event, now: float) -> tuple[Member, list[Action]
         case Heard(message=message):
             member = _heard(member._replace(heard=at), message, at, actions)
         case Told(number=number):
-            member = _told(member, number, actions)
+            member = _told(member, number, at, actions)
         case Tick():
             pass
         case _:
@@ -109,6 +110,8 @@ def due(member: Member, now: float) -> float:
     later = [TURN_S]
     if member.retry is not None:
         later.append(member.retry - at)
+    if member.leaving and member.state in (SEEKING, GREETING):
+        later.append(member.left + WORD_S - at)
     if member.is_linked and member.state not in (GREETING, FENCED):
         later += [member.beat + member.rules.beat_s - at, member.heard + member.rules.dead_s - at]
     return max(0.01, min(later))
@@ -128,6 +131,8 @@ def _on_time(member: Member, at: float, actions: list[Action]) -> Member:
     if member.state in (SEEKING, GREETING) and member.since is not None:
         if at >= member.since + member.join_s:  # a hub that is frozen takes connections as well
             return _exit(member, LOST, Cause("absent", words="the hub"), actions)
+        if member.leaving and at >= member.left + WORD_S:
+            return _left(member, actions)
         if member.retry is not None and at >= member.retry:
             actions.append(Connect())
             return member._replace(retry=None)
@@ -147,6 +152,12 @@ def _exit(member: Member, status: int, cause: Cause | None, actions: list[Action
     return member._replace(state=ENDED, cause=cause, is_linked=False)
 
 
+def _left(member: Member, actions: list[Action]) -> Member:
+    """End by the signal that this launcher got."""
+    cause = Cause("signal", member.hello.host, number=member.leaving)
+    return _exit(member, 128 + member.leaving, cause, actions)
+
+
 # The connection
 
 
@@ -160,6 +171,8 @@ def _unlinked(member: Member, event: Unlinked, at: float, actions: list[Action])
     if event.is_final:
         return _exit(member, USAGE, Cause("refused", words=event.why), actions)
     if member.state == SEEKING:
+        if member.leaving:  # there is nobody to tell
+            return _left(member, actions)
         wait_s = min(2 * member.wait_s, RARELY_S)
         return member._replace(retry=at + member.wait_s, wait_s=wait_s)
     if member.state == GREETING:  # a hub that goes as it is reached, or that has refused us
@@ -183,8 +196,7 @@ def _alone(member: Member, at: float, actions: list[Action]) -> Member:
     if not member.rules.returns:
         return _exit(member, LOST, member.cause, actions)
     if member.leaving:
-        signal = Cause("signal", member.hello.host, number=member.leaving)
-        return _exit(member, 128 + member.leaving, signal, actions)
+        return _left(member, actions)
     if member.is_linked:
         actions.append(Disconnect())
     return _seeking(member._replace(is_linked=False), at, actions)
@@ -284,13 +296,13 @@ def _over(member: Member, end: End, actions: list[Action]) -> Member:
 # What happens on this node
 
 
-def _told(member: Member, number: int, actions: list[Action]) -> Member:
+def _told(member: Member, number: int, at: float, actions: list[Action]) -> Member:
     """A signal to this launcher is for the whole gang, whose hub decides."""
     again = bool(member.leaving)
     member = member._replace(leaving=member.leaving or number)
     cause = Cause("signal", member.hello.host, number=number)
     if member.state in (SEEKING, GREETING):
-        return _exit(member, 128 + number, cause, actions)
+        return _told_early(member, again, at, actions)
     if member.is_linked:
         actions.append(Say(Signalled(number, again)))
     if member.state == RUNNING:
@@ -298,6 +310,19 @@ def _told(member: Member, number: int, actions: list[Action]) -> Member:
         return member._replace(state=STOPPING, cause=cause)
     if again and member.state in (STOPPING, FENCED):
         actions.append(Halt(cause, 0.0))
+    return member
+
+
+def _told_early(member: Member, again: bool, at: float, actions: list[Action]) -> Member:
+    """Tell the hub, if it is there: or it would wait for this launcher, and all others with it."""
+    if again:
+        return _left(member, actions)
+    member = member._replace(left=at, hello=member.hello._replace(leaving=member.leaving))
+    if member.is_linked:
+        actions.append(Say(Signalled(member.leaving)))
+    elif member.retry is not None:
+        actions.append(Connect())
+        member = member._replace(retry=None)
     return member
 
 

@@ -142,6 +142,7 @@ class Member(NamedTuple):
     number: int = 0
     trip_s: float = 0.0  # the least round trip
     leaving: int = 0  # the signal that it got
+    left: float = 0.0  # when, without a hub
     cause: Cause | None = None
     end: End | None = None  # told while workers ran
     silent: bool = False

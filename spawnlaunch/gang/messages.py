@@ -59,6 +59,7 @@ class Hello(NamedTuple):
     told: tuple[tuple[str, str], ...] = ()  # what the user has told it that all should agree on
     place: int = 0  # for files: the first number of a run that is new here; 0: none are kept
     launch: str = ""  # of which it has been a part
+    leaving: int = 0  # the signal that told it to end, before it had a hub
 
 
 class Idle(NamedTuple):

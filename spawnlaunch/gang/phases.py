@@ -16,6 +16,8 @@ TELL_S = 10.0  # between two lines that name who is missing
 CALL_S = 1.0  # for others to come, where no more are expected
 NOTICE_S = 3.0  # between the two ends' notice of a cut
 STACKS_S = 30.0  # for all nodes to show their stacks
+YOUNG_S = 30.0  # from the hub's beginning: other launchers were started with it, and may be near
+NEAR_S = 10.0  # for these to come, and to hear that it has ended
 
 
 def times(hub: Hub) -> Iterator[float]:
@@ -31,6 +33,8 @@ def times(hub: Hub) -> Iterator[float]:
             yield hub.called + _call_s(hub)
     elif hub.phase == STOPPING:
         yield hub.since + verdict.LEAVE_S
+    elif hub.phase == ENDED:
+        yield hub.until
     elif hub.asked is not None:
         yield hub.asked + STACKS_S
 
@@ -63,7 +67,20 @@ def _ended(hub: Hub, cause: Cause | None, at: float, actions: list[Action]) -> H
     """Tell everybody the status. Nobody has workers now."""
     status = verdict.status(cause, hub.outcomes) if cause else 0
     actions += [Say(conn, End(status, cause, hub.total)) for conn in hub.nodes]
+    hub = _expecting(hub, at, actions)
     return hub._replace(phase=ENDED, cause=cause, status=status, since=at)
+
+
+def _expecting(hub: Hub, at: float, actions: list[Action]) -> Hub:
+    """Before the first epoch: launchers that come now would seek a hub until they give up."""
+    until = min(at + NEAR_S, hub.since + min(YOUNG_S, hub.settings.join_s))
+    late = hub.settings.total - len(hub.nodes)
+    if hub.epoch or late <= 0 or at >= until:
+        return hub
+    here = {node.hello.host for node in hub.nodes.values()}
+    absent = [host for host in hub.settings.expected if host not in here]
+    actions.append(Note("late", (*absent,) or (f"{late} of {hub.settings.total} nodes",)))
+    return hub._replace(late=late, until=until)
 
 
 def _is_out_of_time(hub: Hub, at: float) -> bool:

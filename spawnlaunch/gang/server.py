@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.settings import Settings
     from spawnlaunch.gang.stream import Loop
 
-MOST_STRANGERS = 64  # at a time
+MOST_STRANGERS = 64  # at a time, beside those that are expected
 PROVE_S = 10.0  # for a stranger to say hello
 LAST_S = 10.0  # for members to hear the end
 
@@ -58,8 +58,10 @@ class Server:
 
     @property
     def is_over(self) -> bool:
-        """Whether all members have heard how it ended."""
-        return self.hub.phase == records.ENDED and not self._streams
+        """Whether all members have heard how it ended, and those that were near, too."""
+        if self.hub.phase != records.ENDED or self._streams:
+            return False
+        return self._listener is None or rules.is_over(self.hub, time.monotonic())
 
     def close(self) -> None:
         """Drop what is still there."""
@@ -78,7 +80,7 @@ class Server:
                 sock, address = self._listener.accept()
             except OSError:
                 return
-            if len(self._strangers) >= MOST_STRANGERS:
+            if len(self._strangers) >= MOST_STRANGERS + self.hub.settings.total:
                 sock.close()
                 self._once("crowd", address[0])
                 continue
@@ -161,7 +163,8 @@ class Server:
                     self._forget(action.conn).close()
         if self.hub.phase == records.RUNNING and self._is_complete():
             self._shut()
-        if self.hub.phase == records.ENDED and before != records.ENDED:
+        is_last = before != records.ENDED or isinstance(event, records.Came)
+        if self.hub.phase == records.ENDED and is_last:
             self._loop.alarm(self._give_up, LAST_S)
         self._loop.alarm(self._tick, rules.due(self.hub, time.monotonic()))
 
@@ -171,7 +174,8 @@ class Server:
         return not (settings.is_elastic or settings.max_restarts or settings.returns)
 
     def _give_up(self) -> None:
-        """Some do not hear the end."""
+        """Some do not hear the end; and others come without end, who have no part in it."""
+        self._shut()
         for conn in list(self._streams):
             self._forget(conn).drop()
 

@@ -14,10 +14,9 @@ No socket is looked at here: bytes come in through `feed`, and go out through `o
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import json
 import os
+from _operator import _compare_digest as compare_digest  # what hmac has, without OpenSSL
 
 from spawnlaunch.gang.messages import (
     TO_HUB,
@@ -27,6 +26,15 @@ from spawnlaunch.gang.messages import (
     from_json,
     to_json,
 )
+
+# Python's own SHA-256: hashlib loads OpenSSL, which is a megabyte in every launcher.
+try:
+    from _sha2 import sha256  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    try:
+        from _sha256 import sha256  # type: ignore[import-not-found,no-redef,unused-ignore]
+    except ImportError:  # a Python without them
+        from hashlib import sha256  # type: ignore[assignment,unused-ignore]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,6 +47,7 @@ MOST_LINE = 2**20  # and after
 NAME = f"spawnlaunch/{VERSION}"
 MAC_HEX = 32  # 16 bytes
 NONCE_HEX = 32
+BLOCK = 64  # bytes, of SHA-256
 OTHER_RUN = "another --rdzv-id"  # of a computed port: it is another launch's
 
 
@@ -50,14 +59,23 @@ class Foreign(Exception):
         self.is_final = is_final
 
 
+def digest(key: bytes, text: bytes) -> bytes:
+    """HMAC-SHA256 (RFC 2104)."""
+    key = (sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
+    inner = sha256(bytes(byte ^ 0x36 for byte in key) + text).digest()
+    outer: bytes = sha256(bytes(byte ^ 0x5C for byte in key) + inner).digest()
+    return outer
+
+
 def secret_of(token: bytes | None, run: str) -> bytes:
     """What both ends must know; without a token it keeps accidents out, and nobody else."""
-    return hmac.digest(token or b"spawnlaunch", b"run " + run.encode(), "sha256")
+    return digest(token or b"spawnlaunch", b"run " + run.encode())
 
 
 def digest_of(run: str) -> str:
     """Tells runs apart, and not their ids."""
-    return hashlib.sha256(run.encode()).hexdigest()[:16]
+    name: str = sha256(run.encode()).hexdigest()
+    return name[:16]
 
 
 class Wire:
@@ -113,7 +131,7 @@ class Wire:
 
     def _shake_as_hub(self, line: bytes) -> None:
         if self._theirs:
-            if not hmac.compare_digest(line, self._proof(b"member")):
+            if not compare_digest(line, self._proof(b"member")):
                 raise Foreign("another token", is_final=True)
             self._begin()
             return
@@ -133,7 +151,7 @@ class Wire:
         if name != NAME:
             raise Foreign(f"another version of spawnlaunch: {name} there, {NAME} here", True)
         self._theirs = self._nonce(nonce)
-        if not hmac.compare_digest(proof.encode(), self._proof(b"hub")):
+        if not compare_digest(proof.encode(), self._proof(b"hub")):
             raise Foreign("another token", is_final=True)
         self.out += self._proof(b"member") + b"\n"
         self._begin()
@@ -156,19 +174,19 @@ class Wire:
 
     def _proof(self, who: bytes) -> bytes:
         text = b" ".join((who, NAME.encode(), self._nonces()))
-        return hmac.digest(self._secret, text, "sha256").hex().encode()
+        return digest(self._secret, text).hex().encode()
 
     def _begin(self) -> None:
-        self._key = hmac.digest(self._secret, b"key " + self._nonces(), "sha256")
+        self._key = digest(self._secret, b"key " + self._nonces())
         self.is_ready = True
 
     def _mac(self, from_hub: bool, number: int, text: bytes) -> bytes:
         what = (b"hub %d " if from_hub else b"member %d ") % number + text
-        return hmac.digest(self._key, what, "sha256").hex().encode()[:MAC_HEX]
+        return digest(self._key, what).hex().encode()[:MAC_HEX]
 
     def _decode(self, line: bytes) -> Any:
         mac, _, text = line.partition(b" ")
-        if not hmac.compare_digest(mac, self._mac(not self._is_hub, self._heard, text)):
+        if not compare_digest(mac, self._mac(not self._is_hub, self._heard, text)):
             raise Foreign("a line that it cannot have written")
         self._heard += 1
         try:

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MOST_NAMES = 8
+STOPS = {
+    "join": "has come: starting the workers again with it",
+    "lost": "was lost: ending the workers of all nodes",
+}
 
 
 def names(some: Sequence[str]) -> str:
@@ -57,14 +61,14 @@ def of_hub(kind: str, about: Sequence[str]) -> str | None:
     match kind, *about:
         case ["waiting", *who]:
             return f"waiting for {names(who)}"
+        case ["late", *who]:
+            return f"the launch has ended: waiting some seconds for {names(who)}, to tell them"
         case ["refused", why]:
             return f"refused: {why}"
         case ["differs", host, *what]:
             return f"{host} was told {names(what)}, whose value counts"
-        case ["stop", "join", host]:
-            return f"{host} has come: starting the workers again with it"
-        case ["stop", "lost", host]:
-            return f"{host} was lost: ending the workers of all nodes"
+        case ["stop", "join" | "lost" as what, host]:
+            return f"{host} {STOPS[what]}"
         case ["frozen", host]:
             return f"{host} has not answered for a minute, and is given up"
         case ["start", epoch, nnodes, world_size] if epoch != "1":

@@ -280,6 +280,8 @@ class Gang:
         is_again = state.interrupts > 1 and signum == signals.signal.SIGINT
         if is_again or not self._part.member.leaving:
             self._part.happened(records.Told(signum))
+        if is_again and self._is_over and self._server:
+            self._server.close()  # those that have not heard the end will not
 
     def _exited(self, rank: int, code: int) -> None:
         """Tell of a worker that has ended by itself, badly."""

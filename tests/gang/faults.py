@@ -61,6 +61,8 @@ class Faults:
         )  # fmt: skip
 
     def schedule(self) -> None:
+        if self.random.random() < 0.1:
+            self.signal_as_it_comes()
         for _ in range(self.random.choice((0, 1, 1, 2, 2, 3, 5))):
             kind = self.random.choice(self.kinds)
             self.after(self.random.uniform(0, self.random.choice((5, 40, 120))), kind)
@@ -235,6 +237,11 @@ class Faults:
         if self.random.random() < 0.3:
             self.sim.at(self.random.uniform(0.01, 3), lambda: self.told(host))
 
+    def signal_as_it_comes(self) -> None:
+        """A launcher is told to end before it has met the others."""
+        host = self.random.choice((self.sim.hosts[0], self.host()))
+        host.told_after = self.random.choice((0.0, 0.01, 1.0)) * self.random.random()
+
     def signal_all(self) -> None:
         for host in self.sim.hosts:
             self.sim.at(self.random.uniform(0, 0.5), lambda host=host: self.told(host))  # type: ignore[misc]
@@ -242,8 +249,10 @@ class Faults:
     def told(self, host: Host) -> None:
         if host.member is not None:
             self.sim.say(f"FAULT {host.name}: told to end")
-            # before it has a hub, it is alone
-            if self.sim.settings.is_elastic or host.member.state in (m.SEEKING, m.GREETING):
+            is_early = host.member.state in (m.SEEKING, m.GREETING)
+            if is_early and host.number:  # the hub may not be there
+                self.hurt.add(host.number)
+            elif self.sim.settings.is_elastic and not is_early:
                 self.hurt.add(host.number)
                 if host.number == 0:
                     self.hub_lost()

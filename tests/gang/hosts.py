@@ -57,6 +57,7 @@ class Host:
         self.boots = 0
         self.starts = 0
         self.came = 0.0
+        self.told_after: float | None = None  # to end, after it has started
         self.nproc = random.randint(1, 3)
         self.rate = random.uniform(0.99, 1.01)
         self.offset = random.uniform(0, 1e5)

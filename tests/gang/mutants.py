@@ -5,10 +5,11 @@ A rule whose fault nobody notices is not needed, or is not tested.
 
 from __future__ import annotations
 
-import importlib
+import ast
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import spawnlaunch.gang as package
 
@@ -70,23 +71,40 @@ MUTANTS = (
     Mutant('the hub has no beat of a frozen launcher', 'member', 'if at >= member.heard + member.rules.dead_s:', 'if False:', 188),
     Mutant('one status for a signal', 'verdict', 'return 128 + cause.number', 'return 1', test="test_the_status_of_a_signal"),
     Mutant('a second signal is at once', 'hub', 'if again and hub.phase == STOPPING:', 'if False:', test="test_a_second_signal_waits_for_nobody"),
+    Mutant('the near hear the end', 'phases', 'late = hub.settings.total - len(hub.nodes)', 'late = 0', test="test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
+    Mutant('a hub stays for a while only', 'hub', '(hub.late <= 0 or at >= hub.until)', 'hub.late <= 0', test="test_a_hub_does_not_stay_for_ever"),
+    Mutant('an old hub does not stay', 'phases', 'hub.since + min(YOUNG_S, hub.settings.join_s)', 'at + NEAR_S', test="test_a_hub_that_was_waited_for_long_ends_at_once"),
+    Mutant('the hub hears of one that ends as it comes', 'member', 'hello=member.hello._replace(leaving=member.leaving)', 'hello=member.hello', test="test_a_launcher_that_is_told_to_end_as_it_comes_tells_the_hub"),
+    Mutant('one that comes to end is not begun with', 'hub', '        leaving=hello.leaving,\n', '', test="test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
+    Mutant('a signal waits for no hub', 'member', 'if member.leaving and at >= member.left + WORD_S:', 'if False:', test="test_a_launcher_that_is_told_to_end_waits_for_no_hub"),
+    Mutant('no hub, nobody to tell', 'member', 'if member.leaving:  # there is nobody to tell', 'if False:', test="test_a_launcher_that_is_told_to_end_tries_once_more_to_find_a_hub"),
 )  # fmt: skip
+
+
+def source(name: str) -> str:
+    return (Path(package.__path__[0]) / f"{name}.py").read_text()
 
 
 def rules(mutant: Mutant | None = None) -> tuple[ModuleType, ModuleType]:
     """Copies of hub and member, with a fault in them."""
+    sources: dict[str, str | ast.Module] = {}
+    if mutant:
+        text = source(mutant.module)
+        assert text.count(mutant.line) == 1, mutant
+        sources[mutant.module] = text.replace(mutant.line, mutant.instead)
+    copies = copied(sources)
+    return copies["hub"], copies["member"]
+
+
+def copied(sources: Mapping[str, str | ast.Module], **names: Any) -> dict[str, ModuleType]:
+    """Copies of the rules' modules, made of other sources than their own where one is given."""
     copies: dict[str, ModuleType] = {}
     for name in NAMES:
-        real = importlib.import_module(f"{package.__name__}.{name}")
-        assert real.__file__
-        text = Path(real.__file__).read_text()
-        if mutant and mutant.module == name:
-            assert text.count(mutant.line) == 1, mutant
-            text = text.replace(mutant.line, mutant.instead)
-        copy = ModuleType(real.__name__)
-        exec(compile(text, real.__file__, "exec"), copy.__dict__)
+        copy = ModuleType(f"{package.__name__}.{name}")
+        copy.__dict__.update(names)
+        exec(compile(sources.get(name, source(name)), f"{name}.py", "exec"), copy.__dict__)
         for other in copies:
             if hasattr(copy, other):
                 setattr(copy, other, copies[other])
         copies[name] = copy
-    return copies["hub"], copies["member"]
+    return copies

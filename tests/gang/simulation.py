@@ -137,6 +137,9 @@ class Simulation:
         )
         host.member = m.Member(hello, join_s=self.settings.join_s)
         self.step_member(host, m.Tick())
+        if host.told_after is not None:
+            self.at(host.told_after, lambda: self.faults.told(host))
+            host.told_after = None
 
     def end(self, host: Host) -> None:
         """Its processes are no more."""
@@ -163,20 +166,33 @@ class Simulation:
         before = hub.state
         hub.state, actions = self.hub_rules.step(hub.state, event, self.clock(host))
         self.seen[f"hub {before.phase} {name_of(event)}"] += 1
+        self.seen[f"hub is {hub.state.phase}"] += 1
         self.worlds.after_hub(before, hub.state)
         self.act_hub(hub, actions)
         hub.tick += 1
         tick = hub.tick
         if hub.state.phase == h.ENDED and before.phase != h.ENDED:
             self.say(f"hub: ended with {hub.state.status}, {hub.state.cause}")
-            self.at(20.0, lambda: self.end(host) if self.hub is hub else None)
-        is_over = hub is self.hub and hub.state.phase == h.ENDED and not hub.connections
+            self.at(20.0, lambda: self.give_up(hub))
+        is_over = self.is_over(hub)
         if is_over and (host.member is None or host.exit):
             self.end(host)
             return
         wait = self.hub_rules.due(hub.state, self.clock(host)) / host.rate
-        if hub.state.phase != h.ENDED:
+        if hub.state.phase != h.ENDED or hub.state.late > 0:
             self.at(wait + 1e-6, lambda: self.step_hub(h.Tick()) if hub.tick == tick else None)
+
+    def give_up(self, hub: HubProcess) -> None:
+        """Some have not heard the end of a hub, which lives no longer."""
+        host = self.hosts[0]
+        if hub is self.hub and host.frozen_until > self.now:
+            self.on_waking(host, lambda: self.give_up(hub))
+        elif hub is self.hub:
+            self.end(host)
+
+    def is_over(self, hub: HubProcess) -> bool:
+        is_over = self.hub_rules.is_over(hub.state, self.clock(self.hosts[0]))
+        return hub is self.hub and is_over and not hub.connections
 
     def act_hub(self, hub: HubProcess, actions: list[Any]) -> None:
         starts = [a for a in actions if isinstance(a, h.Say) and isinstance(a.message, Start)]
@@ -211,6 +227,7 @@ class Simulation:
         before = host.member
         host.member, actions = self.member_rules.step(host.member, event, self.clock(host))
         self.seen[f"member {before.state} {name_of(event)}"] += 1
+        self.seen[f"member is {host.member.state}"] += 1
         if before.state != host.member.state:
             self.say(f"{host.name}: {before.state} -> {host.member.state} by {event}")
         for action in actions:
@@ -255,7 +272,7 @@ class Simulation:
         if host.number == 0 and self.hub and self.hub.state.phase == h.ENDED:
             host.member = None
             host.life += 1
-            if not self.hub.connections:
+            if self.is_over(self.hub):
                 self.end(host)
         else:
             self.end(host)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.gang.nodes import free_port
+from tests.gang.relay import relay
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch
 from tests.support.patience import PATIENCE_S
+from tests.support.processes import until
 
 SAY = WORKERS / "of_several.py"
 
@@ -29,8 +33,10 @@ class Launchers:
         self.endpoint = f"127.0.0.1:{free_port()}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, *words: object, **environ: str) -> None:
-        place = ("--rdzv-endpoint", self.endpoint, "--rdzv-backend", "c10d", "--quiet")
+    def start(self, name: str, *words: object, through: int = 0, **environ: str) -> None:
+        """`through` is another port that leads to the endpoint."""
+        endpoint = f"127.0.0.1:{through}" if through else self.endpoint
+        place = ("--rdzv-endpoint", endpoint, "--rdzv-backend", "c10d", "--quiet")
         with (
             (self.directory / f"{name}.out").open("wb") as out,
             (self.directory / f"{name}.err").open("wb") as err,
@@ -127,6 +133,76 @@ def test_a_signal_to_one_ends_all(launchers: Launchers, who: str):
     launchers.wait_for_workers(2)
     launchers.processes[who].send_signal(signal.SIGTERM)
     assert launchers.statuses() == {"a": 143, "b": 143}
+
+
+def rendezvous(is_hub: bool) -> tuple[str, str]:
+    """Those who wait do not give up."""
+    return "--rdzv-conf", f"is_host={int(is_hub)},join_timeout=100000"
+
+
+def is_listening(endpoint: str) -> bool:
+    """Without a connection, which would be a stranger's."""
+    port = int(endpoint.partition(":")[2])
+    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
+
+
+def test_a_hub_that_is_told_to_end_before_all_have_met_ends_all(launchers: Launchers):
+    """Also one that is on its way then; it would seek the hub for join_timeout."""
+    with relay(int(launchers.endpoint.partition(":")[2])) as way:
+        way.is_open.clear()
+        launchers.start("c", "--nnodes", 3, *rendezvous(False), SAY, "wait", through=way.port)
+        way.is_tried.wait(PATIENCE_S)
+        launchers.start("a", "--nnodes", 3, *rendezvous(True), SAY, "wait")
+        launchers.start("b", "--nnodes", 3, *rendezvous(False), SAY, "wait")
+        until(lambda: is_listening(launchers.endpoint), "the hub listens")
+        launchers.processes["a"].send_signal(signal.SIGTERM)
+        until(lambda: "waiting some seconds for" in launchers.said("a"), "it waits for the others")
+        way.is_open.set()
+        assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
+    assert all("told to end by signal 15" in launchers.said(name) for name in "abc")
+
+
+def test_one_that_is_told_to_end_before_it_has_met_the_hub_ends_all(launchers: Launchers):
+    with relay(int(launchers.endpoint.partition(":")[2])) as way:
+        way.is_open.clear()
+        launchers.start("b", "--nnodes", 2, *rendezvous(False), SAY, "wait", through=way.port)
+        way.is_tried.wait(PATIENCE_S)
+        launchers.start("a", "--nnodes", 2, *rendezvous(True), SAY, "wait")
+        until(lambda: is_listening(launchers.endpoint), "the hub listens")
+        launchers.processes["b"].send_signal(signal.SIGTERM)
+        way.is_open.set()
+        assert launchers.statuses() == {"a": 143, "b": 143}
+    assert not launchers.workers()
+
+
+def test_a_second_ctrl_c_does_not_wait_for_those_who_are_near(launchers: Launchers):
+    launchers.start("a", "--nnodes", 2, *rendezvous(True), SAY, "wait")
+    until(lambda: is_listening(launchers.endpoint), "the hub listens")
+    launchers.processes["a"].send_signal(signal.SIGINT)
+    until(lambda: "waiting some seconds for" in launchers.said("a"), "it waits for the others")
+    launchers.processes["a"].send_signal(signal.SIGINT)
+    assert launchers.statuses() == {"a": 130}
+
+
+def test_strangers_do_not_hold_up_the_end(launchers: Launchers):
+    """Though one of them is connected at any time."""
+    port = int(launchers.endpoint.partition(":")[2])
+    launchers.start("a", "--nnodes", 2, *rendezvous(True), SAY, "wait")
+    until(lambda: is_listening(launchers.endpoint), "the hub listens")
+    launchers.processes["a"].send_signal(signal.SIGTERM)
+    strangers: list[socket.socket] = []
+    end = time.monotonic() + PATIENCE_S
+    while launchers.processes["a"].poll() is None:
+        assert time.monotonic() < end
+        with suppress(OSError):
+            strangers.append(socket.create_connection(("127.0.0.1", port), timeout=1))
+        if len(strangers) > 8:
+            strangers.pop(0).close()
+        time.sleep(0.02)
+    for sock in strangers:
+        sock.close()
+    assert launchers.statuses() == {"a": 143}
 
 
 def test_a_launcher_that_is_killed_is_lost_and_the_others_end(launchers: Launchers):

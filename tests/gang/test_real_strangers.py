@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from spawnlaunch.gang.messages import VERSION, Hello, Signalled
 from spawnlaunch.gang.wire import Foreign, Wire, secret_of
 from tests.gang.nodes import free_port
+from tests.gang.relay import relay
 from tests.support.processes import until
 from tests.support.watching import Launch, launched
 
@@ -23,52 +23,15 @@ CROWD = 10_000
 
 
 @contextmanager
-def relay(port: int) -> Iterator[tuple[int, bytearray]]:
-    """A way to a port that keeps what is said on it to the port's owner."""
-    said = bytearray()
-
-    def pump(source: socket.socket, target: socket.socket, keep: bool) -> None:
-        with suppress(OSError):
-            while data := source.recv(65536):
-                if keep:
-                    said.extend(data)
-                target.sendall(data)
-        with suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
-
-    def serve() -> None:
-        with suppress(OSError):
-            while True:
-                inner, _ = listener.accept()
-                try:
-                    outer = socket.create_connection(("127.0.0.1", port))
-                except OSError:  # nobody listens yet
-                    inner.close()
-                    continue
-                sockets.extend((inner, outer))
-                for arguments in ((inner, outer, True), (outer, inner, False)):
-                    threading.Thread(target=pump, args=arguments, daemon=True).start()
-
-    sockets: list[socket.socket] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=serve, daemon=True).start()
-        try:
-            yield listener.getsockname()[1], said
-        finally:
-            for sock in sockets:
-                sock.close()
-
-
-@contextmanager
 def gang(directory: Path) -> Iterator[tuple[int, list[Launch], bytes]]:
     """A launch of two nodes that runs until `directory`/done is there; what the second has said."""
     port = free_port()
     worker = f"touch {directory}/$RANK; until [ -e {directory}/done ]; do sleep 0.05; done"
     flags = ("--nnodes=2", "--max-restarts=1", "--rdzv-id=7", "--master-addr=127.0.0.1")
     with ExitStack() as stack:
-        through, said = stack.enter_context(relay(port))
+        way = stack.enter_context(relay(port))
         launches = []
-        for rank, at in enumerate((port, through)):
+        for rank, at in enumerate((port, way.port)):
             (directory / f"node{rank}").mkdir()
             launches.append(
                 stack.enter_context(
@@ -80,7 +43,7 @@ def gang(directory: Path) -> Iterator[tuple[int, list[Launch], bytes]]:
                 )
             )  # fmt: skip
         until(lambda: all((directory / f"{rank}").exists() for rank in (0, 1)), "both workers")
-        yield port, launches, bytes(said)
+        yield port, launches, bytes(way.said)
 
 
 def ends_well(directory: Path, launches: list[Launch]) -> list[str]:

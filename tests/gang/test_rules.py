@@ -1,4 +1,4 @@
-"""Single rules of the hub that generated schedules reach seldom, or say nothing about."""
+"""Single rules that generated schedules reach seldom, or say nothing about."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.gang import hub, member, member_records, words
+from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang.hub_records import RUNNING, STOPPING, Came, Gone, Heard, Hub, Say, Tick
 from spawnlaunch.gang.messages import (
     VERSION,
@@ -54,6 +55,35 @@ class Gang:
 
     def of(self, conn: int, kind: type) -> list[Any]:
         return [message for message in self.said.get(conn, []) if isinstance(message, kind)]
+
+
+class Launcher:
+    """A member, and all that it wanted done."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+        self.member = m.Member(Hello(VERSION, "node1", "1", 1), join_s=600.0)
+        self.done: list[Any] = []
+        self.happens(m.Tick())
+
+    def happens(self, event: Any, after_s: float = 0.0) -> None:
+        self.now += after_s
+        self.member, actions = member.step(self.member, event, self.now)
+        self.done += actions
+
+    def wait(self, seconds: float) -> None:
+        end = self.now + seconds
+        while self.now < end and self.member.state != m.ENDED:
+            self.happens(m.Tick(), min(member.due(self.member, self.now), end - self.now))
+
+    def of(self, kind: type) -> list[Any]:
+        said = [action.message for action in self.done if isinstance(action, m.Say)]
+        return [one for one in (*self.done, *said) if isinstance(one, kind)]
+
+    @property
+    def status(self) -> int | None:
+        exits = self.of(m.Exit)
+        return exits[0].status if exits else None
 
 
 def test_less_than_half_of_the_last_nodes_begin_nothing() -> None:
@@ -257,3 +287,170 @@ def test_the_budget_is_full_again_after_a_window_of_health() -> None:
         gang.happens(Heard(0, Idle(epoch, port=20000 + epoch)))
         gang.wait(2)
     assert [end.status for end in gang.of(0, End)] == [1]
+
+
+def test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near() -> None:
+    """They would seek it until join_timeout."""
+    gang = Gang(least=3, most=3)
+    gang.come(0, leaving=15)
+    gang.come(1)
+    for conn in (0, 1):
+        assert [end.status for end in gang.of(conn, End)] == [143]
+        gang.happens(Gone(conn, certain=True))
+    gang.wait(5)
+    assert not hub.is_over(gang.hub, gang.now)
+    gang.come(2)
+    assert [end.status for end in gang.of(2, End)] == [143]
+    assert hub.is_over(gang.hub, gang.now)
+
+
+def test_a_hub_does_not_stay_for_ever() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0, leaving=15)
+    assert 0 < hub.due(gang.hub, gang.now) <= 10
+    gang.wait(11)
+    assert hub.is_over(gang.hub, gang.now)
+
+
+def test_a_hub_that_was_waited_for_long_ends_at_once() -> None:
+    gang = Gang(least=2, most=2, dead_s=A_DAY_S)
+    gang.come(0)
+    gang.wait(40)
+    assert not hub.is_over(gang.hub, gang.now)
+    gang.happens(Heard(0, Signalled(15)))
+    assert hub.is_over(gang.hub, gang.now)
+
+
+@pytest.mark.parametrize("is_greeting", [False, True])
+def test_a_launcher_that_is_told_to_end_as_it_comes_tells_the_hub(is_greeting: bool) -> None:
+    launcher = Launcher()
+    if is_greeting:
+        launcher.happens(m.Linked())
+    launcher.happens(m.Told(15))
+    assert launcher.status is None
+    if is_greeting:
+        assert launcher.of(Signalled) == [Signalled(15)]
+    else:
+        launcher.happens(m.Linked())
+        assert [hello.leaving for hello in launcher.of(Hello)] == [15]
+    launcher.happens(m.Heard(Welcome()))
+    launcher.happens(m.Heard(End(143)))
+    assert launcher.status == 143
+
+
+def test_a_launcher_that_is_told_to_end_tries_once_more_to_find_a_hub() -> None:
+    launcher = Launcher()
+    launcher.happens(m.Unlinked("refused"))
+    assert len(launcher.of(m.Connect)) == 1
+    launcher.happens(m.Told(2))
+    assert len(launcher.of(m.Connect)) == 2
+    launcher.happens(m.Unlinked("refused"))
+    assert launcher.status == 130
+
+
+@pytest.mark.parametrize("is_greeting", [False, True])
+def test_a_launcher_that_is_told_to_end_waits_for_no_hub(is_greeting: bool) -> None:
+    for how in ("time", "again"):
+        launcher = Launcher()
+        if is_greeting:
+            launcher.happens(m.Linked())
+        launcher.happens(m.Told(15))
+        if how == "again":
+            launcher.happens(m.Told(15))
+        else:
+            launcher.wait(6)
+        assert launcher.status == 143
+
+
+def test_one_who_is_refused_says_why() -> None:
+    launcher = Launcher()
+    launcher.happens(m.Linked())
+    launcher.happens(m.Heard(Refused("another version")))
+    assert launcher.of(m.Exit) == [m.Exit(2, Cause("refused", words="another version"))]
+
+
+def test_one_whose_token_is_another_says_why() -> None:
+    launcher = Launcher()
+    launcher.happens(m.Unlinked("another token", is_final=True))
+    assert launcher.of(m.Exit) == [m.Exit(2, Cause("refused", words="another token"))]
+
+
+def test_what_a_launcher_was_told_otherwise_is_said_on_both_nodes() -> None:
+    gang = Gang(least=2, most=2, told=(("--grace", "30"),))
+    gang.come(0)
+    gang.come(1, told=(("--grace", "5"),))
+    (welcome,) = gang.of(1, Welcome)
+    assert welcome.differs == ("--grace 5, the hub 30",)
+    launcher = Launcher()
+    launcher.happens(m.Linked())
+    launcher.happens(m.Heard(welcome))
+    assert m.Note("differs", welcome.differs) in launcher.done
+
+
+def running() -> tuple[Launcher, Start]:
+    """A launcher whose workers run."""
+    start = Start(1, 0, 2, 0, 2, "10.0.0.0", 20000)
+    launcher = Launcher()
+    for event in (m.Linked(), m.Heard(Welcome()), m.Heard(start)):
+        launcher.happens(event)
+    assert launcher.of(m.Launch) == [m.Launch(start)]
+    return launcher, start
+
+
+def test_an_end_that_comes_while_workers_run_waits_for_theirs() -> None:
+    launcher, _ = running()
+    launcher.happens(m.Heard(End(3, Cause("failure", "node0", 0, 3))))
+    assert launcher.of(m.Halt)
+    assert launcher.status is None
+    launcher.happens(m.WorkersEnded(well=False))
+    assert launcher.status == 3
+
+
+def test_nothing_happens_to_one_that_has_ended() -> None:
+    launcher, start = running()
+    launcher.happens(m.WorkersEnded(well=True))
+    launcher.happens(m.Heard(End(0)))
+    before = len(launcher.done)
+    for event in (m.Told(15), m.Heard(start), m.Unlinked()):
+        launcher.happens(event)
+    assert len(launcher.done) == before
+
+
+def test_one_that_has_given_its_hub_up_hears_it_no_more() -> None:
+    launcher, _ = running()
+    launcher.happens(m.Tick(), 9.0)
+    for _ in range(10):
+        launcher.happens(m.Tick(), 9.0)
+    assert launcher.member.state == m.FENCED
+    launcher.happens(m.Heard(End(0)))
+    launcher.happens(m.Heard(Stop(1, Cause("lost"), 1.0)))
+    assert launcher.status is None
+    launcher.happens(m.WorkersEnded(well=False))
+    assert launcher.status == 69
+
+
+def test_a_second_hello_on_a_connection_changes_nothing() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    before = gang.hub
+    gang.happens(Heard(0, Hello(VERSION, "other", "other", 7, epoch=5)))
+    assert gang.hub.nodes[0].hello == before.nodes[0].hello
+    assert gang.hub.floor == 0
+
+
+def test_workers_that_end_untold_end_all() -> None:
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Heard(1, Idle(1)))
+    assert [stop.cause.kind for stop in gang.of(0, Stop)] == ["lost"]
+
+
+def test_a_failure_with_a_final_status_is_not_tried_again() -> None:
+    gang = Gang(least=2, most=2, max_restarts=3, final=frozenset({3}))
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Heard(1, Failed(1, 1, 3)))
+    for conn in (0, 1):
+        gang.happens(Heard(conn, Idle(1)))
+    assert [end.status for end in gang.of(0, End)] == [3]

@@ -1,17 +1,19 @@
 """The rules hold in generated schedules of faults; simulation names what must hold."""
 
-from collections.abc import Callable
-
 import pytest
 
+from spawnlaunch.gang import hub_records as h
+from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang import messages
-from tests.gang import test_rules
+from tests.gang import conditions, test_rules
 from tests.gang.hosts import Broken
-from tests.gang.mutants import MUTANTS, Mutant, rules
+from tests.gang.mutants import MUTANTS, NAMES, Mutant, rules
 from tests.gang.simulation import Simulation
 
 SEEDS = 2000
 PARTS = 8
+CONDITION_SEEDS = 1000
+SELDOM = 30  # branches that no schedule of these reaches
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -28,17 +30,55 @@ def test_a_seed_replays_exactly() -> None:
     assert first == second
 
 
-def test_each_message_is_sent_and_each_end_is_reached() -> None:
-    seen: set[str] = set()
-    for seed in range(600):
-        simulation = Simulation(seed)
-        simulation.run()
-        seen |= simulation.seen.keys()
-    kinds = {kind.__name__ for kind in (*messages.TO_HUB, *messages.TO_MEMBER)} - {"Refused"}
-    assert {f"message {kind}" for kind in kinds} <= seen
+class Seen:
+    """What the schedules have reached, with rules that note where they go."""
+
+    def __init__(self) -> None:
+        self.rules = conditions.Marked()
+        self.what: set[str] = set()
+        hub, member = self.rules.modules["hub"], self.rules.modules["member"]
+        for seed in range(SEEDS):
+            simulation = Simulation(seed, hub, member)
+            simulation.run()
+            self.what |= simulation.seen.keys()
+
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    return Seen()
+
+
+def test_each_message_is_sent_and_each_state_and_end_is_reached(seen: Seen) -> None:
+    kinds = {kind.__name__ for kind in (*messages.TO_HUB, *messages.TO_MEMBER)}
+    assert {f"message {kind}" for kind in kinds} <= seen.what
+    phases = (h.JOINING, h.RUNNING, h.STOPPING, h.ENDED)
+    assert {f"hub is {phase}" for phase in phases} <= seen.what
+    states = (m.SEEKING, m.GREETING, m.JOINED, m.RUNNING, m.DONE, m.STOPPING, m.FENCED, m.ENDED)
+    assert {f"member is {state}" for state in states} <= seen.what
     causes = ("failure", "hang", "lost", "signal", "timeout", "absent", "well")
-    assert {f"end {kind}" for kind in causes} <= seen
-    assert {f"again {kind}" for kind in ("failure", "hang", "lost", "signal", "join")} <= seen
+    assert {f"end {kind}" for kind in causes} <= seen.what
+    assert {f"again {kind}" for kind in ("failure", "hang", "lost", "signal", "join")} <= seen.what
+
+
+def test_each_branch_of_the_rules_is_reached(seen: Seen) -> None:
+    """By a schedule, or where none may get there, by a test of that rule alone."""
+    by_schedules = seen.rules.unreached()
+    conditions.run_tests(seen.rules.modules)
+    assert seen.rules.unreached() == []
+    assert len(by_schedules) <= SELDOM, by_schedules
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("module", NAMES)
+def test_each_condition_of_the_rules_matters(module: str) -> None:
+    """Each is made always true, and never: what changes nothing is not needed, or not tested."""
+    seeds = list(range(CONDITION_SEEDS))
+    alive = {
+        str(condition)
+        for condition, tree in conditions.conditions(module)
+        if not conditions.is_found(module, tree, seeds)
+    }
+    assert alive == {name for name in conditions.ALIKE if name.startswith(f"{module}.")}
 
 
 FOUND = [mutant for mutant in MUTANTS if not mutant.test]
@@ -60,12 +100,7 @@ def test_each_fault_in_a_rule_that_schedules_do_not_reach_is_found(
     mutant: Mutant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a test of that rule alone."""
-    monkeypatch.setattr(test_rules, "hub", rules(mutant)[0])
-    with pytest.raises((AssertionError, ValueError)):
-        run_all_cases(getattr(test_rules, mutant.test))
-
-
-def run_all_cases(function: Callable[..., None]) -> None:
-    cases = [case for mark in getattr(function, "pytestmark", []) for case in mark.args[1]]
-    for case in cases or [()]:
-        function(*case)
+    for name, module in zip(("hub", "member"), rules(mutant), strict=True):
+        monkeypatch.setattr(test_rules, name, module)
+    with pytest.raises((AssertionError, ValueError, IndexError)):
+        conditions.run_all_cases(getattr(test_rules, mutant.test))

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import socket
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from spawnlaunch.gang.messages import VERSION, Beat, Hello
-from spawnlaunch.gang.wire import NAME, Foreign, Wire, digest_of, secret_of
+from spawnlaunch.gang.wire import NAME, Foreign, Wire, digest, digest_of, secret_of
 from tests.gang.nodes import Nodes
 
 SECRET = secret_of(None, "none")
@@ -108,6 +111,19 @@ def test_what_is_no_message_is_not_heard(text: str) -> None:
     mac = member._mac(False, 0, text.encode())
     with pytest.raises(Foreign, match="none"):
         hub.feed(mac + b" " + text.encode() + b"\n")
+
+
+@pytest.mark.parametrize("length", [0, 1, 32, 63, 64, 65, 1000])
+def test_our_hmac_is_that_of_the_rfc(length: int) -> None:
+    for text in (b"", b"text", os.urandom(5000)):
+        key = os.urandom(length)
+        assert digest(key, text) == hmac.digest(key, text, "sha256")
+
+
+def test_openssl_is_not_loaded() -> None:
+    """It would be a megabyte in every launcher."""
+    code = "import sys, spawnlaunch.gang.wire; sys.exit('_hashlib' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 def test_random_bytes_are_refused_and_never_an_accident() -> None:
