@@ -90,7 +90,7 @@ def step(member: Member, event: Event, now: float) -> tuple[Member, list[Action]
     match event:
         case Linked():
             actions.append(Say(member.hello))
-            member = member._replace(state=GREETING, is_linked=True, heard=at, beat=at)
+            member = member._replace(state=GREETING, is_linked=True, heard=at, beat=at, left=at)
         case Unlinked():
             member = _unlinked(member, event, at, actions)
         case Heard(message=message):
@@ -110,7 +110,7 @@ def due(member: Member, now: float) -> float:
     later = [TURN_S]
     if member.retry is not None:
         later.append(member.retry - at)
-    if member.leaving and member.state in (SEEKING, GREETING):
+    if member.leaving and member.state == GREETING:
         later.append(member.left + WORD_S - at)
     if member.is_linked and member.state not in (GREETING, FENCED):
         later += [member.beat + member.rules.beat_s - at, member.heard + member.rules.dead_s - at]
@@ -131,7 +131,7 @@ def _on_time(member: Member, at: float, actions: list[Action]) -> Member:
     if member.state in (SEEKING, GREETING) and member.since is not None:
         if at >= member.since + member.join_s:  # a hub that is frozen takes connections as well
             return _exit(member, LOST, Cause("absent", words="the hub"), actions)
-        if member.leaving and at >= member.left + WORD_S:
+        if member.leaving and member.state == GREETING and at >= member.left + WORD_S:
             return _left(member, actions)
         if member.retry is not None and at >= member.retry:
             actions.append(Connect())

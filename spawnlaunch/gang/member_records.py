@@ -142,7 +142,7 @@ class Member(NamedTuple):
     number: int = 0
     trip_s: float = 0.0  # the least round trip
     leaving: int = 0  # the signal that it got
-    left: float = 0.0  # when, without a hub
+    left: float = 0.0  # when, or when it had a hub to tell
     cause: Cause | None = None
     end: End | None = None  # told while workers ran
     silent: bool = False

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from tests.gang.simulation import Simulation
 
 
+TOLD = (("--nnodes", "2"), ("--grace", "0"))  # of which a launcher may have the second otherwise
+
+
 def plan(random: Random) -> tuple[Settings, bool, int]:
     """Settings, whether node ranks are given, and how many launchers there are."""
     count = random.randint(2, 6)
@@ -40,6 +43,7 @@ def plan(random: Random) -> tuple[Settings, bool, int]:
         timeout_s=random.choice((0.0, 0.0, 0.0, 40.0)),
         beat_s=random.choice((5.0, 15.0)),
         ends_hung=random.random() < 0.5,
+        told=TOLD,
     )
     return settings, random.random() < 0.5, count
 
@@ -265,7 +269,7 @@ class Faults:
         self.sim.at(self.random.uniform(0, 3), lambda: self.told(host))
 
     def stranger(self) -> None:
-        """A launcher of another version is refused, and changes nothing."""
+        """A launcher that cannot be one of these is refused, and changes nothing."""
         if self.sim.hub is None or self.sim.hosts[0].frozen_until > self.sim.now:
             return
         host = Host(99, self.random)
@@ -273,8 +277,17 @@ class Faults:
         number = next(self.sim.network.numbers)
         self.sim.hub.connections[number] = connection
         before = self.sim.hub.state.nodes.keys()
-        hello = Hello(messages.VERSION + 1, host.name, host.name, 1)
-        self.sim.step_hub(h.Came(number, hello, "10.0.0.99"))
+        hello = Hello(messages.VERSION, host.name, host.name, 1)
+        hellos = [
+            hello._replace(version=messages.VERSION + 1),
+            hello._replace(nproc=0),
+            hello._replace(rank=self.sim.settings.total),
+            hello._replace(told=(("--nnodes", "0"),)),
+        ]
+        ranks = [node.hello.rank for node in self.sim.hub.state.nodes.values()]
+        hellos += [hello._replace(rank=rank) for rank in ranks[:1] if rank >= 0]
+        one = hellos[int(self.sim.now * 1000) % len(hellos)]
+        self.sim.step_hub(h.Came(number, one, "10.0.0.99"))
         gone = self.sim.hub is None or number not in self.sim.hub.connections
         same = self.sim.hub is None or self.sim.hub.state.nodes.keys() <= before
         self.sim.worlds.check(gone and same, "a stranger is let in")

@@ -134,6 +134,7 @@ class Simulation:
             boot=f"{host.boots}",
             rank=host.number if self.given else -1,
             port=host.port,
+            told=(("--grace", f"{host.number}"),),
         )
         host.member = m.Member(hello, join_s=self.settings.join_s)
         self.step_member(host, m.Tick())
