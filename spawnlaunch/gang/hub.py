@@ -118,10 +118,7 @@ def _came(hub: Hub, event: Came, at: float, actions: list[Action]) -> Hub:
     if why:
         actions += [Say(event.conn, Refused(why)), Close(event.conn), Note("refused", (why,))]
         return hub
-    node = Node(
-        hello, hello.addr or event.addr, event.local, heard=at, came=hub.arrivals,
-        leaving=hello.leaving,
-    )  # fmt: skip
+    node = Node(hello, hello.addr or event.addr, event.local, heard=at, came=hub.arrivals)
     fences = tuple(fence for fence in hub.fences if not _ends(hello, fence))
     hub = hub._replace(arrivals=hub.arrivals + 1, fences=fences)
     hub = _of_another_hub(hub, event.conn, node)
@@ -135,6 +132,8 @@ def _came(hub: Hub, event: Came, at: float, actions: list[Action]) -> Hub:
     if hub.phase == ENDED:
         actions.append(Say(event.conn, End(hub.status, hub.cause, hub.total)))
         hub = hub._replace(late=hub.late - 1)
+    if hello.leaving:
+        hub = _signalled(hub, event.conn, hello.leaving, False, at, actions)
     return hub
 
 

@@ -75,7 +75,7 @@ MUTANTS = (
     Mutant('a hub stays for a while only', 'hub', '(hub.late <= 0 or at >= hub.until)', 'hub.late <= 0', test="test_a_hub_does_not_stay_for_ever"),
     Mutant('an old hub does not stay', 'phases', 'hub.since + min(YOUNG_S, hub.settings.join_s)', 'at + NEAR_S', test="test_a_hub_that_was_waited_for_long_ends_at_once"),
     Mutant('the hub hears of one that ends as it comes', 'member', 'hello=member.hello._replace(leaving=member.leaving)', 'hello=member.hello', test="test_a_launcher_that_is_told_to_end_as_it_comes_tells_the_hub"),
-    Mutant('one that comes to end is not begun with', 'hub', '        leaving=hello.leaving,\n', '', test="test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
+    Mutant('one that comes to end is not begun with', 'hub', '    if hello.leaving:\n', '    if False:\n', test="test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
     Mutant('a signal waits for no hub', 'member', 'if member.leaving and member.state == GREETING and at >= member.left + WORD_S:', 'if False:', test="test_a_launcher_that_is_told_to_end_waits_for_no_hub"),
     Mutant('no hub, nobody to tell', 'member', 'if member.leaving:  # there is nobody to tell', 'if False:', test="test_a_launcher_that_is_told_to_end_tries_once_more_to_find_a_hub"),
 )  # fmt: skip

@@ -164,6 +164,18 @@ def test_a_victim_is_not_the_cause_where_a_node_was_lost() -> None:
     assert (end.status, end.cause.kind, end.cause.host) == (69, "lost", "node1")
 
 
+def test_one_that_aborts_is_a_victim() -> None:
+    """Libraries abort where a peer has gone."""
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    gang.happens(Heard(0, Failed(1, 0, -6)))
+    gang.happens(Heard(1, Failed(1, 1, 7)), 1.0)
+    for conn in (0, 1):
+        gang.happens(Heard(conn, Idle(1)))
+    assert [end.status for end in gang.of(0, End)] == [7]
+
+
 def test_all_who_are_done_end_well_though_one_is_lost_then() -> None:
     gang = Gang(least=2, most=2)
     gang.come(0)
@@ -304,6 +316,17 @@ def test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near() -> Non
     assert hub.is_over(gang.hub, gang.now)
 
 
+def test_a_hub_whose_own_launcher_comes_to_end_ends_all_that_have_begun() -> None:
+    gang = Gang(least=1, most=2, last_call_s=1)
+    gang.come(1)
+    gang.wait(2)
+    assert gang.of(1, Start)
+    gang.come(0, leaving=15)
+    assert [stop.cause.kind for stop in gang.of(1, Stop)] == ["signal"]
+    gang.happens(Heard(1, Idle(1)))
+    assert [gang.of(conn, End)[0].status for conn in (0, 1)] == [143, 143]
+
+
 def test_a_hub_does_not_stay_for_ever() -> None:
     gang = Gang(least=2, most=2)
     gang.come(0, leaving=15)
@@ -362,7 +385,8 @@ def test_a_launcher_that_is_told_to_end_waits_for_no_hub() -> None:
     """That does not answer. One that was frozen itself gives it the whole time."""
     launcher = Launcher()
     launcher.happens(m.Told(15))
-    launcher.happens(m.Linked(), 9.0)
+    launcher.wait(9)
+    launcher.happens(m.Linked())
     assert launcher.status is None
     launcher.wait(4)
     assert launcher.status is None
