@@ -19,14 +19,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 from benchmarks import report
 from benchmarks.processes import ENOUGH_S, ROOT
 from benchmarks.report import Goal, Section, cell
 from spawnlaunch.gang import member_records as records
 from spawnlaunch.gang.link import Endpoint
-from spawnlaunch.gang.messages import VERSION, Hello
+from spawnlaunch.gang.messages import VERSION, Cause, Hello, Start
 from spawnlaunch.gang.part import Part
 from spawnlaunch.gang.wire import secret_of
 from spawnlaunch.run.loop import Loop
@@ -46,32 +45,34 @@ class Member:
         hello = Hello(VERSION, f"node{number}", f"{number}", 1, rank=number, port=20000 + number)
         self.part = Part(loop, endpoint, hello, 600.0, self)
         self.did: dict[str, float] = {}  # when
+        self.rank = -1
+        self.end: tuple[int, Cause | None] | None = None
         self.loop = loop
 
     def fail(self) -> None:
-        rank = self.part.member.hello.last
-        self.part.happened(records.WorkerFailed(rank, 7))
+        self.part.happened(records.WorkerFailed(self.rank, 7))
         self._ended()
 
     def _ended(self) -> None:
         self.part.happened(records.WorkersEnded(False, 20000))
 
-    def launch(self, _: Any) -> None:
+    def launch(self, start: Start) -> None:
         self.did["start"] = time.monotonic()
+        self.rank = start.first_rank
 
-    def halt(self, *_: Any) -> None:
+    def halt(self, _: Cause, grace_s: float) -> None:
         self.did["stop"] = time.monotonic()
-        self.loop.alarm(self._ended, 0.0)
+        self.loop.alarm(self._ended, min(0.0, grace_s))  # no worker needs it
 
     def show_stacks(self) -> None:
         self.part.happened(records.StacksShown())
 
-    def note(self, *_: Any) -> None:
+    def note(self, kind: str, about: tuple[str, ...]) -> None:
         pass
 
-    def exit(self, status: int, _: Any) -> None:
+    def exit(self, status: int, cause: Cause | None) -> None:
         self.did["exit"] = time.monotonic()
-        self.status = status
+        self.end = status, cause
 
 
 @contextmanager
@@ -161,7 +162,9 @@ def many() -> dict[str, float]:
         failing.fail()
         others = [one for one in members if one is not failing]
         turn(loop, lambda: all("exit" in one.did for one in members))
-        assert {one.status for one in members} == {7}
+        assert len({one.end for one in members}) == 1
+        assert failing.end
+        assert failing.end[0] == 7
         stop_s = max(one.did["stop"] for one in others) - failed
         end_s = max(one.did["exit"] for one in members) - failed
         return {"start": start_s, "stop": stop_s, "end": end_s, "extra": extra}
