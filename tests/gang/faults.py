@@ -57,6 +57,7 @@ class Faults:
         self.hurt: set[int] = set()
         self.frozen: set[int] = set()
         self.pending = 0
+        self.has_hub_jumped = False  # a fence is as long as its clock says
         self.doubled = self.random.choice((0.0, 0.0, 0.1))
         self.kinds = (
             self.worker, self.worker, self.worker, self.launcher, self.power, self.cut, self.cut,
@@ -233,6 +234,8 @@ class Faults:
         seconds = self.random.uniform(-50, 300)
         self.sim.say(f"FAULT {host.name}: clock jumps by {seconds:.1f} s")
         host.offset += seconds
+        if host.number == 0:
+            self.has_hub_jumped = True
         self.frozen.add(host.number)
 
     def signal(self) -> None:

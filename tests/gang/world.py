@@ -192,7 +192,7 @@ class Worlds:
         self.check(host.workers is None, f"alone: {host.name} has workers already")
         for other in self.sim.hosts:
             if other.workers and other.workers.world != world:
-                frozen = other.number in self.sim.faults.frozen
+                frozen = other.number in self.sim.faults.frozen or self.sim.faults.has_hub_jumped
                 self.check(
                     frozen, f"alone: {world} begins, {other.name} runs {other.workers.world}"
                 )
