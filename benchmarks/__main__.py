@@ -16,7 +16,6 @@ PARTS = (
     "output",
     "restart",
     "several_nodes",
-    "many_nodes",
     "task_mode",
     "plan",
     "train_loop",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.gang import hub, member, member_records, words
+from spawnlaunch.gang import hub, member, words
 from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang.hub_records import RUNNING, STOPPING, Came, Gone, Heard, Hub, Say, Tick
 from spawnlaunch.gang.messages import (
@@ -136,18 +136,18 @@ def test_a_hub_that_has_come_back_keeps_the_place_of_files() -> None:
 def test_a_launcher_that_was_told_to_end_has_the_others_status_where_the_hub_is_lost() -> None:
     hello = Hello(VERSION, "node1", "1", nproc=1)
     for returns, status in ((False, 69), (True, 143)):
-        one = member_records.Member(hello, join_s=60.0)
+        one = m.Member(hello, join_s=60.0)
         for event in (
-            member_records.Tick(),
-            member_records.Linked(),
-            member_records.Heard(Welcome(returns=returns)),
-            member_records.Heard(Start(1, 1, 2, 1, 2, "10.0.0.1", 29500)),
-            member_records.Told(15),
-            member_records.Unlinked("lost"),
-            member_records.WorkersEnded(False, 29501),
+            m.Tick(),
+            m.Linked(),
+            m.Heard(Welcome(returns=returns)),
+            m.Heard(Start(1, 1, 2, 1, 2, "10.0.0.1", 29500)),
+            m.Told(15),
+            m.Unlinked("lost"),
+            m.WorkersEnded(False, 29501),
         ):
             one, actions = member.step(one, event, 1000.0)
-        (end,) = [action for action in actions if isinstance(action, member_records.Exit)]
+        (end,) = [action for action in actions if isinstance(action, m.Exit)]
         assert end.status == status
 
 
