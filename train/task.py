@@ -121,7 +121,7 @@ class Task:
 
 HOOKS = tuple(name for name in vars(Task) if not name.startswith("_"))
 # The kind of value that a hook has which is no method.
-VALUES = {
+VALUES: dict[str, Any] = {
     **dict.fromkeys(("name", "unit", "counted"), str),
     "flops_per_sample": (int, float),
     "defaults": Mapping,

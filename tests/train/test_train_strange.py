@@ -204,11 +204,12 @@ class Named(dict[str, torch.Tensor]):
 def test_what_a_batch_is_made_of_stays_of_its_class() -> None:
     named = Named(x=torch.ones(2))
     named.limit = 3
-    for batch in (Slotted(torch.ones(2), "text"), named):
-        moved: Any = to_device(batch, torch.device("meta"))
+    batches: list[Any] = [Slotted(torch.ones(2), "text"), named]
+    for batch in batches:
+        moved = to_device(batch, torch.device("meta"))
         assert type(moved) is type(batch)
         assert (moved.x.device.type, batch.x.device.type) == ("meta", "cpu")
-    assert moved.limit == 3
+    assert to_device(named, torch.device("meta")).limit == 3
     assert to_device(Slotted(torch.ones(2), "text"), torch.device("cpu")).name == "text"
 
 
