@@ -291,7 +291,9 @@ class Worlds:
         host.exit = (status, cause)
         if cause and (cause.kind, cause.words) == ("absent", "the hub"):
             reachable = self.sim.ended - max(host.came, self.sim.began)  # a try is up to 6 s long
-            missed = self.sim.hub is None and reachable < 6.0
+            cuts = (*host.cuts, *self.sim.hosts[0].cuts)
+            was_cut = any(until > self.sim.ended - 6.0 for _, until in cuts)
+            missed = self.sim.hub is None and (reachable < 6.0 or was_cut)
             self.check(
                 missed or host.number in self.sim.faults.hurt | self.sim.faults.frozen,
                 "an end: it found no hub",
