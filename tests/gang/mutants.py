@@ -62,7 +62,7 @@ MUTANTS = (
     Mutant('a final status', 'verdict', 'status(cause) in settings.final', 'False', 458),
     Mutant('the time of the launch', 'phases', 'at >= hub.began + limit_s', 'False', 13),
     Mutant('the window', 'verdict', '0 < settings.window_s <= healthy_s', 'settings.window_s', test="test_the_budget_is_full_again_after_a_window_of_health"),
-    Mutant('another version', 'roster', 'hello.version != VERSION', 'False', 50),
+    Mutant('another version', 'roster', 'hello.version != VERSION', 'False', 102),
     Mutant('two of one node rank', 'roster', 'node.hello.rank == hello.rank and ', 'False and ', test="test_why_one_is_refused"),
     Mutant('flags that must agree', 'roster', 'flag in MUST_AGREE and ', 'False and ', test="test_why_one_is_refused"),
     Mutant('done is done', 'hub', 'if node.state != BUSY or hub.phase == ENDED:', 'if hub.phase == ENDED:', test="test_all_who_are_done_end_well_though_one_is_lost_then"),
