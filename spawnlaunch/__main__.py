@@ -34,7 +34,7 @@ from spawnlaunch.finder import Finder
 sys.meta_path.insert(0, Finder)  # before Python's own
 
 from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
-from spawnlaunch.request import Page
+from spawnlaunch.request import Instead, Page
 from spawnlaunch.run.say import say
 from spawnlaunch.walk import walk
 
@@ -53,6 +53,9 @@ def main() -> int:
 
         shared_errors.refuse(error, os.environ)
         return WRONG_USE
+    except Instead as other:
+        signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
+        os.execv(sys.executable, (sys.executable, "-m", *other.args))
     except Page as page:
         from spawnlaunch.printing import print_error, print_page
 

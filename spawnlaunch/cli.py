@@ -12,7 +12,7 @@ import sys
 
 from spawnlaunch.errors import FlagsError, UsageError
 from spawnlaunch.reading import absolute, excerpt
-from spawnlaunch.request import HERE, KILL, Flag, Page, Program, Request, spelt
+from spawnlaunch.request import HERE, KILL, PROGRAMS, Flag, Page, Program, Request, spelt
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     (torchrun's) names no other. Raises UsageError; `--help` and `--version` raise Page.
     """
     given, words = _cut(argv)
+    is_bare = not given
     extra: dict[str, Any] = {}
     names = " ".join(environ)
     if "PET_" in names or "TORCH_ELASTIC_" in names or "TORCHELASTIC_" in names:
@@ -51,7 +52,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     if notes:
         extra["notes"] = (*notes, *extra.get("notes", ()))
     request = Request(
-        program=_program(words, module=module, no_python=no_python),
+        program=_program(words, module=module, no_python=no_python, is_bare=is_bare),
         python=environ.get("PYTHON_EXEC") or python,
         flags=tuple(
             flag.name if text is None else f"{flag.name}={text}"
@@ -106,31 +107,39 @@ def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
 
 def _value(flag: Flag, text: str | None, typed: str) -> Any:
     """What a flag says that was typed so, or exported. Raises UsageError, or Page."""
-    if flag.name in ("--help", "--version"):
-        from spawnlaunch import manual
-
-        raise Page(manual.page() if flag.name == "--help" else manual.version())
-    if text is None:
-        return flag.alone
     read = flag.read
-    if callable(read):
+    if text is None:
+        found = flag.alone
+    elif callable(read):
         try:
-            return read(text)
+            found = read(text)
         except ValueError as error:
             raise UsageError(f"{typed}: {error}") from None
-    if text not in read:
+    elif text in read:
+        found = read[text]
+    else:
         words = ", ".join(map(repr, read))
         raise UsageError(f"{typed}: invalid choice: {excerpt(text)}; type one of {words}")
-    return read[text]
+    if flag.name in ("--help", "--version", "--completion"):
+        from spawnlaunch import manual
+
+        raise Page(manual.asked(flag.name, found))
+    return found
 
 
 def warnings(request: Request, several_nodes: bool) -> list[str]:
     """What was asked for, and does less than one may expect."""
     found = [*request.notes]
-    if request.program.kind == "bundled" and not request.program.args:
+    program = request.program
+    if program.kind == "bundled" and not program.target and not program.args:
         found.append(
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
             f"script of yours type its path behind the flags, as in {HERE} --nproc 2 train.py"
+        )
+    if program.kind == "script" and program.target in PROGRAMS:
+        found.append(
+            f"{program.target} is a file here, and runs as your script; for the program of that "
+            f"name type python -m spawnlaunch.{program.target}"
         )
     if any(request.tee or ()) and request.log_dir is None:
         found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
@@ -161,6 +170,11 @@ def _check_together(request: Request) -> None:
             "--local-rank-arg is for a script of yours, and the bundled training loop reads "
             "LOCAL_RANK; leave it out, or name a script"
         )
+    of_ours = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
+    if of_ours and not request.explain:
+        from spawnlaunch import programs
+
+        programs.need_torch(request.program, request.python)
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
         raise FlagsError("--sysfs-root and --allowed-cpus are for looking; type --explain as well")
     if not os.path.isdir(request.sysfs_root):
@@ -169,7 +183,8 @@ def _check_together(request: Request) -> None:
         )
 
 
-def _program(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
+def _program(words: Sequence[str], *, module: bool, no_python: bool, is_bare: bool) -> Program:
+    """Raises UsageError, and Instead for a program that starts no workers, or starts its own."""
     if module and no_python:
         raise FlagsError("-m and --no-python exclude each other; leave one out")
     if not words or (words[0].startswith("-") and words[0] != "-"):
@@ -185,6 +200,11 @@ def _program(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
     if no_python:
         _check_program(target)
         return Program("program", target, args)
+    if target in PROGRAMS:
+        from spawnlaunch import programs
+
+        if ours := programs.named(target, args, is_bare):
+            return ours
     if target != "-" and not os.path.exists(target):
         raise UsageError(
             f"script {target!r} not found: there is no {absolute(target, 'script')}; "

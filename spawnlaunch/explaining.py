@@ -47,7 +47,7 @@ def explained(it: Explanation, how: str, host: str) -> str:
         return drawing(told["node"], told["workers"], host)
     if it.resolution.world.rank > 0 and shared_errors.daemon_of_many(it.environ):
         return "\n".join(as_lines(it, host))
-    return "\n".join(as_text(it, colour=sys.stdout.isatty()))
+    return "\n".join(as_text(it, colour=sys.stdout.isatty() and not it.environ.get("NO_COLOR")))
 
 
 def as_json(it: Explanation) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from textwrap import fill
 
 from spawnlaunch import __version__
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
 
 NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
 INDENT = 26  # of what a flag does
+SLURM_S = 10.0  # for srun to say its version
 
 USAGE = """\
 usage: python -m spawnlaunch [flags] [script | -m module] [args...]
-       python -m spawnlaunch [flags] [-- flags of the bundled training loop]"""
+       python -m spawnlaunch [flags] [-- flags of the bundled training loop]
+       python -m spawnlaunch check | bench | train | top | report | scripts"""
 
 SECTIONS = {
     "": (
@@ -47,13 +50,13 @@ examples:
   spawnlaunch --nproc 4 --no-python ./a.out    any program
   spawnlaunch --nproc 2 --prefix never a.py | jq   output for another program
 
-other programs, each with a --help of its own:
-  python -m spawnlaunch -m spawnlaunch.check   what each rank really got
-  python -m spawnlaunch.top                    what every rank does now
-  python -m spawnlaunch.report DIR             a page of what --record has kept
-  python -m spawnlaunch.bench                  what pinning is worth here
-  python -m spawnlaunch.train                  the training loop, as one process
-  python -m spawnlaunch.scripts                batch scripts to copy
+other programs, each with a --help of its own; python -m spawnlaunch.NAME is one as well:
+  spawnlaunch --nproc 8 check      what each rank really got
+  spawnlaunch --nproc 8 train      the bundled training loop
+  spawnlaunch bench                what pinning is worth here
+  spawnlaunch top                  what every rank does now
+  spawnlaunch report DIR           a page of what --record has kept
+  spawnlaunch scripts              batch scripts and manifests to copy
 """
 
 STATUS = (
@@ -65,9 +68,39 @@ STATUS = (
 )
 
 
+def asked(flag: str, value: str) -> str:
+    """What is printed for one of the flags that ask for a page."""
+    if flag == "--completion":
+        from spawnlaunch import completion
+
+        return completion.script(value)
+    return version() if flag == "--version" else page()
+
+
 def version() -> str:
-    """The line of --version."""
-    return f"spawnlaunch {__version__}"
+    """The line of --version: what a report of a fault has to name."""
+    from importlib import metadata
+
+    said = [f"Python {sys.version.partition(' ')[0]}"]
+    try:
+        said.append(f"torch {metadata.version('torch')}")
+    except metadata.PackageNotFoundError:
+        said.append("no torch")
+    return f"spawnlaunch {__version__} ({', '.join([*said, *_slurm()])})"
+
+
+def _slurm() -> Iterator[str]:
+    """Slurm 24.05.3, where there is one."""
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            ("srun", "--version"), capture_output=True, text=True, timeout=SLURM_S, check=True
+        )
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return
+    if words := done.stdout.split():
+        yield f"Slurm {words[-1]}"
 
 
 def page() -> str:

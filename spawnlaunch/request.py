@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 # A flag, the text of its value (None: it has none), and the name that was typed or exported.
 Given: TypeAlias = "tuple[Flag, str | None, str]"
 
+# Words that name a program of ours, where no file has that name: see programs.py.
+PROGRAMS = ("bench", "check", "report", "scripts", "top", "train")
 HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
 FAILURE_GRACE_S = 10.0  # ranks that wait for a dead one's data use all of it
@@ -98,10 +100,18 @@ def _words(*words: str) -> dict[str, str]:
     return {word: word for word in words}
 
 
-# Those that are no field of Request: the first two ask for a page, the others are part of the
+# Those that are no field of Request: the first three ask for a page, the others are part of the
 # worker's command.
 _switch("", "--help", "show this page", also=("-h",))
-_switch("", "--version", "show the version")
+_switch("", "--version", "show the versions of this, Python, torch and Slurm")
+_flag(
+    "",
+    "--completion",
+    "",
+    _words("bash", "zsh", "fish"),
+    "",
+    'print what a shell needs to complete flags: eval "$(spawnlaunch --completion bash)"',
+)
 _switch(WORKERS, "-m", "the script is a module, as in python -m", also=("--module",))
 _switch(WORKERS, "--no-python",
         "the script is a program to run by itself, without Python in front")  # fmt: skip
@@ -111,11 +121,15 @@ class Page(Exception):
     """What --help, --version or --explain asks to be printed, and nothing else to be done."""
 
 
+class Instead(Exception):
+    """Another program of ours is asked for, and no launch: its module, and its arguments."""
+
+
 class Program(NamedTuple):
     """What every worker runs."""
 
     kind: str  # "script", "module", "program" (no Python in front) or "bundled"
-    target: str  # path of the script or program, or name of the module; "" for the bundled loop
+    target: str  # path of the script or program, or name of the module; what named the bundled loop
     args: tuple[str, ...]  # passed on verbatim
 
 

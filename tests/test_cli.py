@@ -288,12 +288,12 @@ def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
     said = launch("--help").stdout
     words = set(re.findall(r"-[-\w]+", said))
     assert set(request.SPELLINGS) <= words
-    for program in ("spawnlaunch.check", "spawnlaunch.bench", "spawnlaunch.train"):
-        assert f"-m {program}" in said
+    for program in request.PROGRAMS:
+        assert re.search(rf"^  spawnlaunch .*{program}\b", said, re.M), program
 
 
 FLAGS = """
--h --help --version
+-h --help --version --completion
 --nproc --nproc-per-node --role -m --module --no-python
 --oversubscribe --virtual-local-rank --local-rank-arg
 --bind --numa-binding --reserve-cpus --smt --threads --mem-bind --widen --quiet
@@ -313,7 +313,7 @@ def test_no_flag_appears_unnoticed():
 
 
 def test_each_row_of_the_table_is_a_field_of_the_request():
-    no_field = {"help", "version", "m", "no_python"}
+    no_field = {"help", "version", "completion", "m", "no_python"}
     not_typed = {"flags", "sources", "notes", "prefix_template"}
     fields = {*cli.Request._field_defaults} - not_typed
     assert {flag.field for flag in request.FLAGS} - no_field == fields

@@ -14,7 +14,8 @@ APART = (
     *("bench", "check", "distributed_launch.py", "gang", "report.py", "rollcall", "run/ganged.py"),
     *("run/hang", "run/journal.py", "run/leftovers.py", "run/log_place.py", "top.py", "torchrun"),
     *("train", "watch", "world/gathering.py", "world/meeting.py"),
-    *("api.py", "arguments.py", "calling", "nodewide.py", "run/keyboard", "scripts.py"),
+    *("api.py", "arguments.py", "calling", "completion.py", "manual.py", "nodewide.py"),
+    *("programs.py", "run/keyboard", "scripts.py"),
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 NO_CODE = (

@@ -1,0 +1,180 @@
+"""What a shell needs to complete the launcher's flags, from their table.
+
+    eval "$(spawnlaunch --completion bash)"        in ~/.bashrc
+    eval "$(spawnlaunch --completion zsh)"         in ~/.zshrc, behind compinit
+    spawnlaunch --completion fish | source         in ~/.config/fish/config.fish
+
+Flags are completed up to the script, and the values that are words or files. Behind the script
+files are, as everywhere.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+
+from spawnlaunch.request import FLAGS, PROGRAMS, Flag
+from spawnlaunch.values import NAMES
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# Of flags whose readers take more than a few words: those that they take.
+WORDS = {"--nproc": ("auto", "gpu", "cpu"), "--bind": NAMES, "--rdzv-backend": ("static", "c10d")}
+LONGEST = 72  # characters of what a flag does, in a list of flags
+
+BASH = """\
+_spawnlaunch() {
+    local current=$2 flag= word i
+    for ((i = 1; i < COMP_CWORD; i++)); do
+        word=${COMP_WORDS[i]}
+        if [[ $word == '=' ]]; then
+            continue
+        elif [[ -n $flag ]]; then
+            flag=
+        elif [[ $word != -?* || $word == -- ]]; then
+            return
+        elif [[ ' VALUED ' == *" ${word//_/-} "* ]]; then
+            flag=${word//_/-}
+        fi
+    done
+    [[ $current == '=' ]] && current=
+    local IFS=$'\\n' words= files=
+    case $flag in
+CASES
+    '')
+        if [[ $current == -* ]]; then
+            words='FLAGS'
+        else
+            words='PROGRAMS' files=yes
+        fi
+        ;;
+    esac
+    words=${words// /$'\\n'}
+    COMPREPLY=($(compgen -W "$words" -- "$current"))
+    if [[ -n $files ]]; then
+        compopt -o filenames
+        COMPREPLY+=($(compgen -f -- "$current"))
+    fi
+}
+complete -o default -F _spawnlaunch spawnlaunch
+"""
+ZSH = """\
+#compdef spawnlaunch
+_spawnlaunch() {
+    _arguments -S -A '-*' \\
+SPECS
+        '1:script:_spawnlaunch_scripts' '*::argument:_files'
+}
+_spawnlaunch_scripts() {
+    _alternative 'programs:program:(PROGRAMS)' 'files:script:_files'
+}
+if [[ $funcstack[1] == _spawnlaunch ]]; then
+    _spawnlaunch "$@"
+else
+    compdef _spawnlaunch spawnlaunch
+fi
+"""
+FISH = """\
+function __spawnlaunch_is_before_script
+    set -l valued VALUED
+    set -l has_value no
+    for word in (commandline -opc)[2..-1]
+        set -l name (string replace -a _ - -- $word)
+        if test $has_value = yes
+            set has_value no
+        else if not string match -q -- '-?*' $word; or test $word = --
+            return 1
+        else if contains -- $name $valued
+            set has_value yes
+        end
+    end
+end
+complete -c spawnlaunch -n __spawnlaunch_is_before_script -a 'PROGRAMS'
+LINES
+"""
+
+
+def script(shell: str) -> str:
+    """The script for bash, zsh or fish, to be evaluated there."""
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell]().rstrip("\n")
+
+
+def _names(flag: Flag) -> tuple[str, ...]:
+    return (flag.name, *flag.also)
+
+
+def _values(flag: Flag) -> tuple[str, ...]:
+    """The words that a flag's value may be, as far as there are some."""
+    return WORDS.get(flag.name) or (() if callable(flag.read) else tuple(flag.read))
+
+
+def _valued() -> str:
+    """The flags whose value is the next word, unless = stands between."""
+    return " ".join(name for flag in FLAGS if flag.alone is None for name in _names(flag))
+
+
+def _does(flag: Flag) -> str:
+    """What a flag does, in a few words."""
+    said = flag.help
+    return said if len(said) <= LONGEST else said[:LONGEST].rpartition(" ")[0] + " ..."
+
+
+def _bash() -> str:
+    def cases() -> Iterator[str]:
+        for flag in FLAGS:
+            names = "|".join(_names(flag))
+            if flag.alone is None and _values(flag):
+                yield f"    {names}) words={quote(' '.join(_values(flag)))} ;;"
+        others = (flag for flag in FLAGS if flag.alone is None and not _values(flag))
+        yield f"    {'|'.join(name for flag in others for name in _names(flag))}) return ;;"
+
+    flags = " ".join(name for flag in FLAGS for name in _names(flag))
+    return _filled(BASH, CASES="\n".join(cases()), FLAGS=flags)
+
+
+def _zsh() -> str:
+    def specs() -> Iterator[str]:
+        for flag in FLAGS:
+            said = _does(flag).replace("]", "\\]").replace("[", "\\[").replace(":", "\\:")
+            words = " ".join(_values(flag)).replace("-", "\\-")
+            for name in _names(flag):
+                equals = "=" if name.startswith("--") else "+"
+                if not flag.read:
+                    yield f"{name}[{said}]"
+                elif flag.alone is not None:
+                    yield f"{name}{equals}-[{said}]::{flag.name[2:]}:({words})"
+                else:
+                    action = f"({words})" if words else _of_files(flag, "_files -/", "_files", " ")
+                    yield f"{name}{equals}[{said}]:{flag.shown or flag.name[2:]}:{action}"
+
+    return _filled(ZSH, SPECS="\n".join(f"        {quote(spec)} \\" for spec in specs()))
+
+
+def _fish() -> str:
+    def lines() -> Iterator[str]:
+        for flag in FLAGS:
+            names = " ".join(
+                f"-s {name[1:]}" if len(name) == 2 else f"-l {name[2:]}" for name in _names(flag)
+            )
+            how = ""
+            if flag.read and flag.alone is None:
+                words = " ".join(_values(flag))
+                takes = "-x" if words else _of_files(flag, "-x -a '(__fish_complete_directories)'",
+                                                     "-r", "-x")  # fmt: skip
+                how = f" {takes}" + (f" -a {quote(words)}" if words else "")
+            said = f" -d {quote(_does(flag))}"
+            yield f"complete -c spawnlaunch -n __spawnlaunch_is_before_script {names}{how}{said}"
+
+    return _filled(FISH, LINES="\n".join(lines()))
+
+
+def _of_files(flag: Flag, directory: str, file: str, other: str) -> str:
+    return {"DIR": directory, "FILE": file}.get(flag.shown, other)
+
+
+def _filled(template: str, **parts: str) -> str:
+    parts |= {"VALUED": _valued(), "PROGRAMS": " ".join(PROGRAMS)}
+    for name, text in parts.items():
+        template = template.replace(name, text)
+    return template

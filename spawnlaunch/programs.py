@@ -1,0 +1,47 @@
+"""The programs beside the launcher as words of its command: spawnlaunch check, and the others.
+
+    spawnlaunch --nproc 8 check --all   a worker program, as -m spawnlaunch.check
+    spawnlaunch --nproc 8 train         the bundled loop, as without a script
+    spawnlaunch bench --nproc 8         starts its own workers: no flag of the launcher's before it
+    spawnlaunch top                     starts none, as report and scripts
+
+A file of that name, or a directory that Python can run, is the user's script, and goes before.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+
+from spawnlaunch.errors import FlagsError, UsageError
+from spawnlaunch.request import HERE, Instead, Program
+
+CHECK = "spawnlaunch.check"
+
+
+def named(word: str, args: tuple[str, ...], is_bare: bool) -> Program | None:
+    """What the workers run; None: the user's script of that name.
+
+    `is_bare` says that no flag stands before it; those of a launcher would mean nothing to what is
+    no program of workers. Raises FlagsError then, and else Instead.
+    """
+    if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
+        return None
+    if word == "train":
+        return Program("bundled", word, args)
+    if word == "check":
+        return Program("module", CHECK, args)
+    if not is_bare:
+        raise FlagsError(
+            f"{word} is no program of workers, and flags of the launcher do nothing there; its own "
+            f"stand behind it: type {HERE} {word} --help"
+        )
+    raise Instead(f"spawnlaunch.{word}", *args)
+
+
+def need_torch(program: Program, python: str) -> None:
+    """Raises UsageError where a program of ours would find no torch, once for all ranks."""
+    if python == sys.executable and find_spec("torch") is None:
+        what = "the check" if program.target == CHECK else "the bundled training loop"
+        raise UsageError(f"{what} needs torch, which is not installed; type pip install torch")

@@ -1,0 +1,175 @@
+"""--completion: what a shell offers is the table of flags, in a real bash, zsh and fish."""
+
+import os
+import select
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch import completion
+from spawnlaunch.request import PROGRAMS, SPELLINGS
+from tests.support.launching import clean_environ, launch, run
+from tests.support.patience import PATIENCE_S
+from tests.support.required import skip_or_fail
+
+COMPREPLY = """
+eval "$1"; shift
+COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+compopt() { :; }
+_spawnlaunch spawnlaunch "${@: -1}"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """Where somebody types: a script, and a directory."""
+    (tmp_path / "my train.py").touch()
+    (tmp_path / "logs").mkdir()
+    return tmp_path
+
+
+def need(shell: str) -> None:
+    if subprocess.run(["which", shell], capture_output=True, check=False).returncode:
+        skip_or_fail(f"needs {shell} (Debian: apt install {shell})")
+
+
+def in_bash(directory: Path, *words: str) -> list[str]:
+    """What bash offers for the last of the words; it splits them at =, as readline has it do."""
+    need("bash")
+    script = completion.script("bash")
+    done = run("bash", "-c", COMPREPLY, "bash", script, "spawnlaunch", *words, cwd=directory)
+    assert done.stderr == ""
+    return done.stdout.split("\n")[:-1]
+
+
+def in_fish(directory: Path, *words: str) -> list[str]:
+    need("fish")
+    code = f"{completion.script('fish')}\ncomplete -C 'spawnlaunch {' '.join(words)}'"
+    environ = clean_environ(HOME=str(directory))
+    done = run("fish", "--no-config", "-c", code, cwd=directory, environ=environ)
+    assert done.stderr == ""
+    return [line.partition("\t")[0] for line in done.stdout.splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["--max-r"], ["--max-restarts"]),
+        (["--bind", "no"], ["node", "none"]),
+        (["--bind", "=", "so"], ["socket"]),
+        (["--nproc", "=", "="], ["auto", "gpu", "cpu"]),
+        (["--nproc", "2", "--quiet", "--on-hang", "k"], ["kill"]),
+        (["--mem_bind", "b"], ["bind"]),
+        (["ch"], ["check"]),
+        (["--nproc", "2", "my"], ["my train.py"]),
+        (["my train.py", "--b"], [""]),
+        (["--log-dir", "l"], [""]),  # a directory, as bash completes by default
+        (["-m", "--b"], ["--bind"]),
+    ],
+)
+def test_bash_offers_flags_values_and_scripts(
+    words: list[str], offered: list[str], directory: Path
+) -> None:
+    assert in_bash(directory, *words) == offered
+
+
+def test_bash_offers_every_flag_and_program(directory: Path) -> None:
+    assert set(in_bash(directory, "-")) == set(SPELLINGS)
+    assert {*PROGRAMS, "logs", "my train.py"} == set(in_bash(directory, ""))
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["--max-r"], ["--max-restarts"]),
+        (["--bind", "no"], ["node", "none"]),
+        (["--bind=so"], ["--bind=socket"]),
+        (["--nproc", "2", "--on-hang", "k"], ["kill"]),
+        (["ch"], ["check"]),
+        (["train.py", "--b"], []),
+    ],
+)
+def test_fish_offers_flags_values_and_scripts(
+    words: list[str], offered: list[str], directory: Path
+) -> None:
+    assert in_fish(directory, *words) == offered
+
+
+def test_fish_offers_every_long_flag(directory: Path) -> None:
+    found = set(in_fish(directory, "--"))
+    assert {name for name in SPELLINGS if name.startswith("--")} <= found
+
+
+class Zsh:
+    """An interactive zsh on a terminal of its own, in which one may type a tabulator."""
+
+    def __init__(self, directory: Path) -> None:
+        need("zsh")
+        (directory / "completion").write_text(completion.script("zsh") + "\n")
+        self.leader, follower = os.openpty()
+        environ = clean_environ(HOME=str(directory), TERM="dumb", PS1="> ", COLUMNS="200")
+        self.process = subprocess.Popen(
+            *(["zsh", "-f", "-i"],), stdin=follower, stdout=follower, stderr=follower,
+            cwd=directory, env=environ, start_new_session=True,
+        )  # fmt: skip
+        os.close(follower)
+        self.said = ""
+        self.type("spawnlaunch() { print -r -- GOT ${(q)@} IS''_DONE }\n")
+        self.type("autoload -U compinit; compinit -u -D; . ./completion; print IS''_READY\n")
+        self.read_until("IS_READY")
+
+    def type(self, text: str) -> None:
+        os.write(self.leader, text.encode())
+
+    def read_until(self, word: str) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while word not in self.said:
+            assert time.monotonic() < deadline, self.said
+            if select.select([self.leader], [], [], 0.1)[0]:
+                self.said += os.read(self.leader, 1 << 16).decode(errors="replace")
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self.leader)
+
+
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("--max-r\t 3", "--max-restarts 3"),
+        ("--bind so\t", "--bind socket"),
+        ("--bind=so\t", "--bind=socket"),
+        ("--nproc 2 --on-hang k\t", "--nproc 2 --on-hang kill"),
+        ("ch\t", "check"),
+        ("--quiet my\t", "--quiet my\\ train.py"),
+        ("train.py --b\t", "train.py --b"),
+    ],
+)
+def test_zsh_completes_flags_values_and_scripts(typed: str, words: str, directory: Path) -> None:
+    zsh = Zsh(directory)
+    try:
+        zsh.type(f"spawnlaunch {typed}\n")
+        zsh.read_until("IS_DONE")
+    finally:
+        zsh.close()
+    assert f"GOT {words} IS_DONE" in zsh.said
+
+
+def test_the_command_prints_the_script_and_refuses_other_shells() -> None:
+    for shell in ("bash", "zsh", "fish"):
+        done = launch("--completion", shell)
+        assert (done.returncode, done.stdout) == (0, completion.script(shell) + "\n")
+    wrong = launch("--completion=ksh")
+    assert wrong.returncode == 2
+    assert "type one of 'bash', 'zsh', 'fish'" in wrong.stderr
+
+
+def test_a_shell_evaluates_what_the_command_prints() -> None:
+    line = f'eval "$({sys.executable} -m spawnlaunch --completion bash)"; complete -p spawnlaunch'
+    done = run("bash", "-c", line)
+    assert done.stdout == "complete -o default -F _spawnlaunch spawnlaunch\n"
