@@ -50,7 +50,7 @@ examples:
   spawnlaunch --nproc 4 --no-python ./a.out    any program
   spawnlaunch --nproc 2 --prefix never a.py | jq   output for another program
 
-other programs, each with a --help of its own; python -m spawnlaunch.NAME is one as well:
+other programs, each with a --help of its own (or python -m spawnlaunch.NAME):
   spawnlaunch --nproc 8 check      what each rank really got
   spawnlaunch --nproc 8 train      the bundled training loop
   spawnlaunch bench                what pinning is worth here
