@@ -29,7 +29,6 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     (torchrun's) names no other. Raises UsageError; `--help` and `--version` raise Page.
     """
     given, words = _cut(argv)
-    is_bare = not given
     extra: dict[str, Any] = {}
     names = " ".join(environ)
     if "PET_" in names or "TORCH_ELASTIC_" in names or "TORCHELASTIC_" in names:
@@ -49,10 +48,11 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         elif value:  # of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
     module, no_python = said.pop("m", False), said.pop("no_python", False)
-    if notes:
-        extra["notes"] = (*notes, *extra.get("notes", ()))
+    extra["notes"] = (*notes, *extra.get("notes", ()))
     request = Request(
-        program=_program(words, module=module, no_python=no_python, is_bare=is_bare),
+        program=_program(
+            words, module=module, no_python=no_python, is_bare=len(words) == len(argv)
+        ),
         python=environ.get("PYTHON_EXEC") or python,
         flags=tuple(
             flag.name if text is None else f"{flag.name}={text}"
@@ -107,19 +107,17 @@ def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
 
 def _value(flag: Flag, text: str | None, typed: str) -> Any:
     """What a flag says that was typed so, or exported. Raises UsageError, or Page."""
-    read = flag.read
-    if text is None:
-        found = flag.alone
-    elif callable(read):
+    read, found = flag.read, flag.alone
+    if text is not None and callable(read):
         try:
             found = read(text)
         except ValueError as error:
             raise UsageError(f"{typed}: {error}") from None
-    elif text in read:
+    elif text is not None:
+        if text not in read:
+            words = ", ".join(map(repr, read))
+            raise UsageError(f"{typed}: invalid choice: {excerpt(text)}; type one of {words}")
         found = read[text]
-    else:
-        words = ", ".join(map(repr, read))
-        raise UsageError(f"{typed}: invalid choice: {excerpt(text)}; type one of {words}")
     if flag.name in ("--help", "--version", "--completion"):
         from spawnlaunch import manual
 
@@ -130,17 +128,13 @@ def _value(flag: Flag, text: str | None, typed: str) -> Any:
 def warnings(request: Request, several_nodes: bool) -> list[str]:
     """What was asked for, and does less than one may expect."""
     found = [*request.notes]
-    program = request.program
-    if program.kind == "bundled" and not program.target and not program.args:
+    if request.program == ("bundled", "", ()):
         found.append(
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
             f"script of yours type its path behind the flags, as in {HERE} --nproc 2 train.py"
         )
-    if program.kind == "script" and program.target in PROGRAMS:
-        found.append(
-            f"{program.target} is a file here, and runs as your script; for the program of that "
-            f"name type python -m spawnlaunch.{program.target}"
-        )
+    if request.program.kind == "script" and (word := request.program.target) in PROGRAMS:
+        found.append(f"the file {word} here is run; for ours type python -m spawnlaunch.{word}")
     if any(request.tee or ()) and request.log_dir is None:
         found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
     if request.on_hang == KILL and not request.hang_timeout_s:
@@ -203,8 +197,7 @@ def _program(words: Sequence[str], *, module: bool, no_python: bool, is_bare: bo
     if target in PROGRAMS:
         from spawnlaunch import programs
 
-        if ours := programs.named(target, args, is_bare):
-            return ours
+        return programs.named(target, args, is_bare)
     if target != "-" and not os.path.exists(target):
         raise UsageError(
             f"script {target!r} not found: there is no {absolute(target, 'script')}; "

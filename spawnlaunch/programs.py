@@ -20,14 +20,14 @@ from spawnlaunch.request import HERE, Instead, Program
 CHECK = "spawnlaunch.check"
 
 
-def named(word: str, args: tuple[str, ...], is_bare: bool) -> Program | None:
-    """What the workers run; None: the user's script of that name.
+def named(word: str, args: tuple[str, ...], is_bare: bool) -> Program:
+    """What the workers run: the user's script of that name, if there is one, or a program of ours.
 
     `is_bare` says that no flag stands before it; those of a launcher would mean nothing to what is
     no program of workers. Raises FlagsError then, and else Instead.
     """
     if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
-        return None
+        return Program("script", word, args)
     if word == "train":
         return Program("bundled", word, args)
     if word == "check":

@@ -61,10 +61,8 @@ def test_a_script_of_that_name_goes_before_and_is_named(kind: str, directory: Pa
     script.write_text("print('of the user')")
     done = launch("--quiet", "check", cwd=directory)
     assert (done.returncode, done.stdout) == (0, "of the user\n")
-    assert done.stderr == (
-        "spawnlaunch: warning: check is a file here, and runs as your script; for the program of "
-        "that name type python -m spawnlaunch.check\n"
-    )
+    said = "the file check here is run; for ours type python -m spawnlaunch.check"
+    assert done.stderr == f"spawnlaunch: warning: {said}\n"
 
 
 def test_a_directory_that_is_no_script_does_not(directory: Path) -> None:
