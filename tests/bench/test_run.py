@@ -78,6 +78,7 @@ def test_two_ranks_packed_on_one_core_are_half_as_fast(tmp_path: Path):
     assert "  leave the flags as they are, --bind auto (the default)" in said
 
 
+@pytest.mark.full  # other tests run most of them
 def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
     file = tmp_path / "found.json"
     found, said = bench(file, "--arms", "auto", "--rounds", "1", "--seed", "5", *SHORT)
@@ -241,6 +242,7 @@ def test_it_runs_under_torchrun():
     assert "auto         0 | 1" in done.stdout
 
 
+@pytest.mark.full  # the batch script is another test of it under Slurm
 def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
     slurm: Slurm, tmp_path: Path
 ):
