@@ -1,0 +1,72 @@
+"""spawnlaunch.launch in a script that Slurm has started."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import Slurm, require_slurm
+from tests.slurm.scripts import environ
+from tests.support.launching import ROOT
+from tests.support.patience import PATIENCE_S
+
+require_slurm()
+pytest.importorskip("cloudpickle", reason="pip install cloudpickle")
+
+SCRIPT = """
+import json, os, sys, spawnlaunch
+
+def who():
+    world = spawnlaunch.current_world()
+    return world.rank, world.size, world.nodes
+
+flags = json.loads(sys.argv[1])
+try:
+    print(json.dumps(spawnlaunch.launch(who, nproc=2, quiet=True, **flags)), flush=True)
+except spawnlaunch.UsageError as error:
+    print("refused:", error, flush=True)
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    return str(tmp_path / "script.py")
+
+
+def printed(slurm: Slurm, script: str, *words: str, **flags: object) -> list[str]:
+    """The lines of the script, started so."""
+    command = [*words, sys.executable, script, json.dumps(flags)]
+    env = environ(PYTHONPATH=str(ROOT))
+    done = slurm.run(command, env=env, timeout=PATIENCE_S)
+    assert done.returncode == 0, done.stderr
+    return sorted(done.stdout.splitlines())
+
+
+def test_in_a_step_of_one_task_the_workers_are_on_its_node(slurm: Slurm, script: str) -> None:
+    lines = printed(slurm, script, "srun", "--ntasks=1", "--cpu-bind=none")
+    assert lines == ["[[0, 2, 1], [1, 2, 1]]"]
+
+
+def test_in_a_shell_of_a_job_too(slurm: Slurm, script: str) -> None:
+    lines = printed(slurm, script, "salloc", "--quiet", "--nodes=1")
+    assert [line for line in lines if "salloc" not in line] == ["[[0, 2, 1], [1, 2, 1]]"]
+
+
+def test_with_a_task_on_each_node_each_has_the_results_of_its_own(
+    slurm: Slurm, script: str
+) -> None:
+    words = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpu-bind=none")
+    lines = printed(slurm, script, *words)
+    assert lines == ["[[0, 4, 2], [1, 4, 2]]", "[[2, 4, 2], [3, 4, 2]]"]
+
+
+def test_several_tasks_on_a_node_are_refused_unless_each_is_a_world(
+    slurm: Slurm, script: str
+) -> None:
+    words = ("srun", "--nodes=1", "--ntasks=2", "--cpu-bind=none")
+    refused = printed(slurm, script, *words)
+    assert [line.partition(":")[0] for line in refused] == ["refused", "refused"]
+    alone = printed(slurm, script, *words, standalone=True)
+    assert alone == ["[[0, 2, 1], [1, 2, 1]]"] * 2
