@@ -25,6 +25,7 @@ from spawnlaunch.request import FLAGS, SPELLINGS, Flag, spelt
 NOT_HERE = {
     "--help": "help(spawnlaunch.launch) is for a function",
     "--version": "spawnlaunch.__version__ has it",
+    "--completion": "it is for a shell; type spawnlaunch --completion bash",
     "-m": "it is for modules; a function of a module is launched as any other",
     "--no-python": "it is for programs; call subprocess.run in the function",
     "--local-rank-arg": "it is for scripts; the function reads spawnlaunch.current_world()",
