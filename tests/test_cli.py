@@ -153,6 +153,7 @@ def test_wrong_use_exits_2_with_one_line_that_says_what_to_type(words, said):
         ("--num-gpus=2 SCRIPT", "--nproc=2 SCRIPT"),
         ("--explain=json --num-gpus 2 SCRIPT", "--explain=json --nproc 2 SCRIPT"),
         ("--lr 1 -m json.tool --help", "-m json.tool --lr 1 --help"),
+        ("--steps 3 --nproc 2 -- --lr 1", "--nproc 2 -- --steps 3 --lr 1"),
         ("--num_gpus 2 SCRIPT --num_gpus 3", "--nproc 2 SCRIPT --num_gpus 3"),
         ("-n", "--nproc 1"),
         ("--multi_gpu --num_processes 2 SCRIPT", "--nproc 2 SCRIPT"),

@@ -87,6 +87,8 @@ def advice(word: str, argv: Sequence[str]) -> str:
         return f"unknown flag {word}, which means nothing here; leave it out: {line}"
     if found.command[:1] not in ([], ["--"]):
         return f"unknown flag {word}; flags of {found.command[0]} go behind it: {line}"
+    if found.command:
+        return f"unknown flag {word}; those of the bundled training loop go after the --: {line}"
     return (
         f"unknown flag {word}; those of a script go behind it, those of the bundled training loop "
         f"behind a --, and for ours type {HERE} --help"

@@ -280,7 +280,7 @@ VARIABLES = [
     Line(f"{TWO} train.py", FOUR_PET),
     Line("train.py", {**FOUR_PET, "PET_NPROC_PER_NODE": "2", "PET_RDZV_BACKEND": "c10d", "PET_RDZV_ENDPOINT": "127.0.0.1:{port}"}),
     Line(f"{TWO} train.py", {"PET_NO_SUCH": "1"}),
-    Line(f"{TWO} train.py", {"PET_RDZV_ID": "", "PET_ROLE": "", "PET_LOG_DIR": ""}),
+    Line(f"{TWO} train.py", {"PET_RDZV_ID": ""}),
 ]
 
 # What other launchers, pods and profiles export.
