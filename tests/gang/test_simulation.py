@@ -30,6 +30,18 @@ def test_a_seed_replays_exactly() -> None:
     assert first == second
 
 
+def test_a_seed_that_breaks_replays_exactly() -> None:
+    """With all that has led there, and the same words."""
+    mutant = next(mutant for mutant in MUTANTS if mutant.seed is not None)
+    told: list[list[str]] = []
+    for _ in range(2):
+        lines: list[str] = []
+        with pytest.raises(Broken) as broken:
+            Simulation(mutant.seed or 0, *rules(mutant), trace=lines.append).run()
+        told.append([*lines, str(broken.value)])
+    assert told[0] == told[1]
+
+
 class Seen:
     """What the schedules have reached, with rules that note where they go."""
 
