@@ -17,7 +17,6 @@ import linecache
 import os
 import pickle
 import sys
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spawnlaunch.errors import UsageError
@@ -131,10 +130,10 @@ def _is_importable(module: ModuleType) -> bool:
     """Whether `import` in another process, with our sys.path, finds the same module."""
     if module.__name__ == "__main__":
         return False
-    try:
-        return find_spec(module.__name__) is not None
-    except (ImportError, ValueError):
-        return False
+    parent = sys.modules.get(module.__name__.rpartition(".")[0])
+    path = getattr(parent, "__path__", None)
+    finders = [finder for finder in sys.meta_path if hasattr(finder, "find_spec")]
+    return any(finder.find_spec(module.__name__, path) for finder in finders)
 
 
 def _sources(function: Callable[..., Any]) -> dict[str, tuple[Any, ...]]:
