@@ -250,6 +250,14 @@ def test_a_machine_that_was_started_again_is_waited_for_no_more() -> None:
     assert gang.of(2, Start)
 
 
+def test_the_status_of_a_signal_by_which_all_die() -> None:
+    gang = Gang(least=1, most=1)
+    gang.come(0)
+    gang.happens(Heard(0, Signalled(15)))
+    gang.happens(Heard(0, Idle(1, outcomes=((0, -15), (1, -15)))))
+    assert [end.status for end in gang.of(0, End)] == [143]
+
+
 def test_the_status_of_a_signal() -> None:
     gang = Gang(least=2, most=2)
     gang.come(0)
