@@ -107,17 +107,19 @@ def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
 
 def _value(flag: Flag, text: str | None, typed: str) -> Any:
     """What a flag says that was typed so, or exported. Raises UsageError, or Page."""
-    read, found = flag.read, flag.alone
-    if text is not None and callable(read):
+    read = flag.read
+    if text is None:
+        found = flag.alone
+    elif callable(read):
         try:
             found = read(text)
         except ValueError as error:
             raise UsageError(f"{typed}: {error}") from None
-    elif text is not None:
-        if text not in read:
-            words = ", ".join(map(repr, read))
-            raise UsageError(f"{typed}: invalid choice: {excerpt(text)}; type one of {words}")
+    elif text in read:
         found = read[text]
+    else:
+        words = ", ".join(map(repr, read))
+        raise UsageError(f"{typed}: invalid choice: {excerpt(text)}; type one of {words}")
     if flag.name in ("--help", "--version", "--completion"):
         from spawnlaunch import manual
 
