@@ -55,7 +55,8 @@ def test_every_flag_with_a_number_is_among_them():
         for flag in request.FLAGS
         if callable(flag.read) and flag.read is not str
     }
-    texts = {"preload", "master-addr", "rdzv-endpoint", "rdzv-backend", "rdzv-conf"}
+    texts = {"preload", "log-dir", "master-addr"}
+    texts |= {"rdzv-id", "rdzv-endpoint", "rdzv-backend", "rdzv-conf"}
     assert of_numbers - set(NUMBERS.split()) == texts
 
 

@@ -259,6 +259,8 @@ class Faults:
             is_early = host.member.state in (m.SEEKING, m.GREETING)
             if is_early and host.number:  # the hub may not be there
                 self.hurt.add(host.number)
+            elif is_early and host.member.leaving:  # told twice, the hub ends at once
+                self.hurt.add(host.number)
             elif self.sim.settings.is_elastic and not is_early:
                 self.hurt.add(host.number)
                 if host.number == 0:

@@ -33,6 +33,7 @@ STRANGE = [
     Row("--hostfile hosts x.py", "--hostfile", "on this machine only", "type mpirun --hostfile hosts python -m spawnlaunch --explain x.py", "$ mpirun --allow-run-as-root --hostfile hosts python -m spawnlaunch --explain x.py"),
     Row("--lr 1 x.py", "--lr", "unknown flag", "go behind it: type python -m spawnlaunch --explain x.py --lr 1", "x.py --lr 1"),
     Row("--steps 1", "--steps", "unknown flag", "the bundled training loop behind a --, and for ours type python -m spawnlaunch --help", "-- --steps 1"),
+    Row("--steps 3 --nproc 2 -- --lr 1", "--steps", "unknown flag", "go after the --: type python -m spawnlaunch --explain --nproc 2 -- --steps 3 --lr 1", "--nproc 2 -- --steps 3 --lr 1"),
     Row("--sta x.py", "--sta", "unknown flag", "short for --standalone or --start-method; type the whole name", "--standalone x.py"),
     Row("--nproc_per_node xpu x.py", "--nproc_per_node xpu", "no XPU is visible here", "type --nproc_per_node N, or --nproc_per_node cpu", "--nproc_per_node cpu x.py"),
 ]  # fmt: skip
