@@ -257,9 +257,8 @@ class Faults:
         if host.member is not None:
             self.sim.say(f"FAULT {host.name}: told to end")
             is_early = host.member.state in (m.SEEKING, m.GREETING)
-            if is_early and host.number:  # the hub may not be there
-                self.hurt.add(host.number)
-            elif is_early and host.member.leaving:  # told twice, the hub ends at once
+            # The hub may not be there; and told twice, it ends at once.
+            if is_early and (host.number or host.member.leaving):
                 self.hurt.add(host.number)
             elif self.sim.settings.is_elastic and not is_early:
                 self.hurt.add(host.number)

@@ -5,14 +5,13 @@ import pytest
 from spawnlaunch.gang import hub_records as h
 from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang import messages
-from tests.gang import conditions, test_rules
+from tests.gang import reached, test_rules
 from tests.gang.hosts import Broken
-from tests.gang.mutants import MUTANTS, NAMES, Mutant, rules
+from tests.gang.mutants import MUTANTS, Mutant, rules
 from tests.gang.simulation import Simulation
 
 SEEDS = 2000
 PARTS = 8
-CONDITION_SEEDS = 1000
 SELDOM = 30  # branches that no schedule of these reaches
 
 
@@ -46,7 +45,7 @@ class Seen:
     """What the schedules have reached, with rules that note where they go."""
 
     def __init__(self) -> None:
-        self.rules = conditions.Marked()
+        self.rules = reached.Marked()
         self.what: set[str] = set()
         hub, member = self.rules.modules["hub"], self.rules.modules["member"]
         for seed in range(SEEDS):
@@ -75,22 +74,9 @@ def test_each_message_is_sent_and_each_state_and_end_is_reached(seen: Seen) -> N
 def test_each_branch_of_the_rules_is_reached(seen: Seen) -> None:
     """By a schedule, or where none may get there, by a test of that rule alone."""
     by_schedules = seen.rules.unreached()
-    conditions.run_tests(seen.rules.modules)
+    reached.run_tests(seen.rules.modules)
     assert seen.rules.unreached() == []
     assert len(by_schedules) <= SELDOM, by_schedules
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("module", NAMES)
-def test_each_condition_of_the_rules_matters(module: str) -> None:
-    """Each is made always true, and never: what changes nothing is not needed, or not tested."""
-    seeds = list(range(CONDITION_SEEDS))
-    alive = {
-        str(condition)
-        for condition, tree in conditions.conditions(module)
-        if not conditions.is_found(module, tree, seeds)
-    }
-    assert alive == {name for name in conditions.ALIKE if name.startswith(f"{module}.")}
 
 
 FOUND = [mutant for mutant in MUTANTS if not mutant.test]
@@ -115,4 +101,4 @@ def test_each_fault_in_a_rule_that_schedules_do_not_reach_is_found(
     for name, module in zip(("hub", "member"), rules(mutant), strict=True):
         monkeypatch.setattr(test_rules, name, module)
     with pytest.raises((AssertionError, ValueError, IndexError)):
-        conditions.run_all_cases(getattr(test_rules, mutant.test))
+        reached.run_all_cases(getattr(test_rules, mutant.test))
