@@ -16,6 +16,12 @@ hypothesis.settings.register_profile("timeless", deadline=None)
 hypothesis.settings.load_profile("timeless")
 
 heed_signals()
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # A process group of its own for each of several side by side. A worker alone is in its
+    # launcher's group, which is this one: when it ends, and nobody outside of the group controls
+    # it, and a test beside it has stopped a process of the group, the kernel sends SIGHUP to all
+    # (setpgid(2), "orphaned").
+    os.setpgid(0, 0)
 
 
 @pytest.fixture(scope="session")
