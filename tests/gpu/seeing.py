@@ -176,7 +176,9 @@ def check_names_the_device_of_a_rank(machine: Machine) -> Figures:
 
 @check(
     "gpu",
-    reaches=("spawnlaunch/check/measures.py:device_of", "spawnlaunch/check/measures.py:_wait_for"),
+    reaches=tuple(
+        f"spawnlaunch/check/measures.py:{name}" for name in ("device_of", "_wait_for", "_nccl")
+    ),
 )
 def check_all_measures_the_device_of_a_rank(machine: Machine) -> Figures:
     """`python -m spawnlaunch.check --all` measures on the device, and finds it fast."""

@@ -190,7 +190,7 @@ def test_what_a_reader_that_had_stopped_has_missed_is_named_when_it_reads_again(
         )
         assert told
         assert here[-1] == b"on"
-        shown = sum(line.count(b"x") for line in here)
+        shown = sum(line.count(b"x") for line in here if line is not note)  # the path may have one
         assert 0 <= 2000000 - int(told[1]) - shown - shown // 99 <= 1
 
 
