@@ -391,6 +391,7 @@ def test_what_is_picked_for_training_is_the_arm_that_is_truly_better(slurm: Slur
 SLOWER = Path(__file__).parents[1] / "workers" / "slower.py"  # by its CPUs and by the round
 
 
+@pytest.mark.full
 def test_a_bench_that_was_killed_goes_on_and_its_table_is_that_of_one_that_was_not(tmp_path: Path):
     words = ("--rounds", "9", "--warm-up", "0", "--metric", "speed")
     command = ("--", sys.executable, SLOWER)

@@ -37,7 +37,7 @@ while os.environ["RANK"] == "1" or sys.argv[1] == "stay":
 """
 
 
-@pytest.mark.parametrize("kind", ["plain", "session"])
+@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.full), "session"])
 @pytest.mark.parametrize(
     ("nproc", "count"), [(8, 20), pytest.param(64, 100, marks=pytest.mark.full)]
 )
@@ -53,7 +53,9 @@ def test_what_many_workers_leave_is_gone_when_they_end_at_once(kind, nproc, coun
         assert "could not kill" not in launch.stderr
 
 
-@pytest.mark.parametrize("ended_by", ["itself", "launcher", "guard"])
+@pytest.mark.parametrize(
+    "ended_by", [pytest.param("itself", marks=pytest.mark.full), "launcher", "guard"]
+)
 def test_chains_of_processes_end_with_the_launch(ended_by, tmp_path: Path):
     """Each link lives for 10 ms: there is always one that has just been started."""
     script = tmp_path / "bomb.py"

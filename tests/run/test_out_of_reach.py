@@ -141,7 +141,7 @@ HIDEPID = (
 
 
 @as_root
-@pytest.mark.parametrize("killed", ["nobody", "guard"])
+@pytest.mark.parametrize("killed", [pytest.param("nobody", marks=pytest.mark.full), "guard"])
 def test_processes_that_proc_hides_do_not_stay(killed: str, open_path: Path, python_of_all: str):
     script = open_path / "hidden.py"
     script.write_text(HIDDEN)

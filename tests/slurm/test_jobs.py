@@ -117,6 +117,7 @@ def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path)
     assert [node["host"] for node in json.loads(first)["bench"]["nodes"]] == ["node0", "node1"]
 
 
+@pytest.mark.full
 def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path: Path):
     job = slurm.sbatch(
         DIRECTORY / "array.sh",

@@ -61,6 +61,7 @@ def test_programs_get_all_of_it_too(slurm: Slurm, job: str) -> None:
     assert len({one["launch"] for one in found}) == 1
 
 
+@pytest.mark.full
 def test_a_task_that_reaches_nobody_prints_its_own_table_and_says_so(
     slurm: Slurm, job: str
 ) -> None:
@@ -73,6 +74,7 @@ def test_a_task_that_reaches_nobody_prints_its_own_table_and_says_so(
     assert "this is node1 alone" in done.stderr
 
 
+@pytest.mark.full
 def test_a_node_from_which_nothing_comes_is_named(slurm: Slurm, job: str) -> None:
     words = "test $SLURM_NODEID = 1 && exit 0; exec " + " ".join(TOP[1:])
     done = slurm.run(["srun", "--jobid", job, TOP[0], "sh", "-c", words], env=environ())
