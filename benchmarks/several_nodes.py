@@ -212,7 +212,7 @@ def measure(options: Namespace) -> Section:
         raise SystemExit("several_nodes needs root and ip(8): its nodes are network namespaces")
     rivals = [(what, OURS) for what in (*BESIDE, *ALONE)] + [(what, TORCHRUN) for what in BESIDE]
     times: dict[tuple[str, tuple[str, ...]], list[float]] = {rival: [] for rival in rivals}
-    kernel.adopt_orphans()
+    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
     network = Network(HOSTS)
     try:
         for what, launcher in turns(options.rounds, sorted(rivals)):
