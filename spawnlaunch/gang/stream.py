@@ -190,13 +190,14 @@ def _is_start(message: object) -> bool:
 def tune(sock: socket.socket, lost_after_s: float) -> None:
     """Have the kernel notice within this time that the other machine is dead or out of reach."""
     sock.setblocking(False)
+    probe_s = max(1, int(lost_after_s / 10))
     options: list[tuple[int, str, int]] = [
         (socket.IPPROTO_TCP, "TCP_NODELAY", 1),
         (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", max(1, int(lost_after_s / 5))),
-        (socket.IPPROTO_TCP, "TCP_KEEPALIVE", max(1, int(lost_after_s / 5))),  # macOS
-        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", max(1, int(lost_after_s / 5))),
-        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 5),
+        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", probe_s),
+        (socket.IPPROTO_TCP, "TCP_KEEPALIVE", probe_s),  # macOS
+        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", probe_s),
+        (socket.IPPROTO_TCP, "TCP_KEEPCNT", 10),
         (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", int(lost_after_s * 1000)),
     ]
     for level, name, value in options:

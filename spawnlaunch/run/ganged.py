@@ -380,6 +380,8 @@ def settings_of(options: LaunchOptions, gathering: Gathering) -> Settings:
         join_s=float(conf.get("join_timeout", Settings._field_defaults["join_s"])),
         last_call_s=float(conf.get("last_call_timeout", Settings._field_defaults["last_call_s"])),
         lost_after_s=_lost_after_s(request),
+        # What is sent into a cut starts the kernel's clock, which a beat does soon.
+        beat_s=min(Settings._field_defaults["beat_s"], _lost_after_s(request) / 10),
         grace_s=options.grace_s,
         failure_grace_s=options.grace_s
         if options.failure_grace_s is None
