@@ -365,7 +365,7 @@ def told(launch: Launch, start: Start, held_port: HeldPort | None) -> Launch:
 def settings_of(options: LaunchOptions, gathering: Gathering) -> Settings:
     """What the user wants of the gang; the hub's are everybody's."""
     request = options.launch.request
-    conf = request.rdzv_conf or {}
+    conf, lost_after_s = request.rdzv_conf or {}, _lost_after_s(request)
     return Settings(
         least=gathering.least,
         most=gathering.most,
@@ -379,9 +379,9 @@ def settings_of(options: LaunchOptions, gathering: Gathering) -> Settings:
         master_port=gathering.master_port,
         join_s=float(conf.get("join_timeout", Settings._field_defaults["join_s"])),
         last_call_s=float(conf.get("last_call_timeout", Settings._field_defaults["last_call_s"])),
-        lost_after_s=_lost_after_s(request),
+        lost_after_s=lost_after_s,
         # What is sent into a cut starts the kernel's clock, which a beat does soon.
-        beat_s=min(Settings._field_defaults["beat_s"], _lost_after_s(request) / 10),
+        beat_s=min(Settings._field_defaults["beat_s"], lost_after_s / 10),
         grace_s=options.grace_s,
         failure_grace_s=options.grace_s
         if options.failure_grace_s is None

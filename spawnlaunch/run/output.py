@@ -70,14 +70,16 @@ class Output:
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
             # A lone worker on one of several nodes is to be told from those elsewhere, but not on
             # a terminal, where it may want to ask for something.
-            is_free = not (self._hears_all or worker.own_session or route.file) and route.shown
-            if route.is_redirected or (is_free and not (worker.prefix and not os.isatty(fd))):
+            is_needed = self._hears_all or worker.own_session or route.file or not route.shown
+            is_told_apart = worker.prefix and not os.isatty(fd)
+            if route.is_redirected or not (is_needed or is_told_apart):
                 continue
             ours, self.theirs[fd] = os.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = worker.prefix
+            # no-color.org
             if prefix and sink and sink.is_terminal and not os.environ.get("NO_COLOR"):
-                colour = COLOURS[worker.rank % len(COLOURS)]  # but see no-color.org
+                colour = COLOURS[worker.rank % len(COLOURS)]
                 prefix = f"\x1b[{colour}m{prefix.rstrip()}\x1b[0m "
             source = Source(ours, self._loop, sink, prefix.encode(), route, self._lost)
             source.rank = worker.rank
