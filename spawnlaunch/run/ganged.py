@@ -218,7 +218,11 @@ class Gang:
         self._start = start
 
     def halt(self, _: Cause, grace_s: float) -> None:
-        self._supervisor.happened(decisions.GangStops(grace_s))
+        if self._start:  # both heard in one turn: these workers are never started
+            self._start = None
+            self._part.happened(records.WorkersEnded(False, self._next_port()))
+        else:
+            self._supervisor.happened(decisions.GangStops(grace_s))
 
     def show_stacks(self) -> None:
         if self._hang_help and self._supervisor.state.stage == RUNNING:

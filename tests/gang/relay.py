@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 
 
 class Way:
-    """Another port that leads to the first; open, or not yet."""
+    """Another port that leads to the first. While it is not open, what is sent is kept."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -26,6 +26,10 @@ def relay(port: int) -> Iterator[Way]:
     def pump(source: socket.socket, target: socket.socket, keep: bool) -> None:
         with suppress(OSError):
             while data := source.recv(65536):
+                if not way.is_open.is_set():
+                    way.is_open.wait()
+                    with suppress(BlockingIOError):  # all of it at once
+                        data += source.recv(65536, socket.MSG_DONTWAIT)
                 if keep:
                     way.said.extend(data)
                 target.sendall(data)

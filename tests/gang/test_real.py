@@ -18,7 +18,7 @@ from tests.gang.nodes import free_port
 from tests.gang.relay import relay
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch
 from tests.support.patience import PATIENCE_S
-from tests.support.processes import until
+from tests.support.processes import children, until
 
 SAY = WORKERS / "of_several.py"
 
@@ -133,6 +133,23 @@ def test_a_signal_to_one_ends_all(launchers: Launchers, who: str):
     launchers.wait_for_workers(2)
     launchers.processes[who].send_signal(signal.SIGTERM)
     assert launchers.statuses() == {"a": 143, "b": 143}
+
+
+def test_an_end_that_is_heard_with_the_start_is_not_lost(launchers: Launchers):
+    with relay(int(launchers.endpoint.partition(":")[2])) as way:
+        places = ("--nnodes", 3, "--lost-after", 1000)
+        launchers.start("a", *places, *rendezvous(True), SAY, "wait")
+        launchers.start("b", *places, *rendezvous(False), SAY, "wait", through=way.port)
+        until(lambda: b"beat" in way.said, "b is welcome")
+        way.is_open.clear()
+        launchers.start("c", *places, *rendezvous(False), SAY, "wait")
+        launchers.wait_for_workers(2, "a", "c")
+        launchers.processes["c"].send_signal(signal.SIGTERM)
+        (guard,) = children(launchers.processes["a"].pid)
+        until(lambda: not children(guard), "all are told to stop")
+        way.is_open.set()
+        assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
+    assert not launchers.workers("b")
 
 
 def rendezvous(is_hub: bool) -> tuple[str, str]:
