@@ -20,4 +20,5 @@ for epoch in range(3):
         optimizer.step()
 weight = model.module.weight.item()
 print(f"rank {dist.get_rank()} of {dist.get_world_size()}: {len(sampler)} samples, weight {weight}")
+del model  # before its group: else gloo may hang or abort at the end
 dist.destroy_process_group()

@@ -39,4 +39,5 @@ total = ddp_all_reduce(torch.tensor(samples), dist.ReduceOp.SUM).item()
 weight = model.module.weight.item()
 assert total == len(dataset)
 print(f"rank {get_rank()} of {dist.get_world_size()}: {samples} samples, weight {weight}")
+del model  # before its group: else gloo may hang or abort at the end
 dist.destroy_process_group()

@@ -183,9 +183,11 @@ class TestDistributedTrainingGuide:
             "@record\n"
             "def main():\n"
             "    print('rank', os.environ['RANK'], 'omp', os.environ['OMP_NUM_THREADS'])\n"
-            "    if os.environ['RANK'] == '1':\n"
-            "        raise RuntimeError('out of memory')\n"
-            "    time.sleep(600)\n"
+            "    if os.environ['RANK'] == '0':\n"
+            "        open('printed', 'w').close()\n"
+            "    while os.environ['RANK'] == '0' or not os.path.exists('printed'):\n"
+            "        time.sleep(0.1)\n"
+            "    raise RuntimeError('out of memory')\n"
             "main()\n"
         )
         done = launch(

@@ -59,6 +59,7 @@ def main() -> None:
         dist.all_reduce(right)
         if rank == 0:
             print(f"epoch {epoch + 1}: accuracy {right.item() / len(held_out):.3f}", flush=True)
+    del model  # before its group: else gloo may hang or abort at the end
     dist.destroy_process_group()
 
 
