@@ -140,7 +140,7 @@ def test_a_debugger_works_in_a_single_worker_and_keeps_CTRL_C(tmp_path: Path):
         "    time.sleep(0.01)\n"
         "print('the end')\n"
     )
-    with terminal("--nproc", 1, "--grace", 6, script) as tty:
+    with terminal("--nproc", 1, "--grace", 20, script) as tty:
         tty.read_until("(Pdb)")
         tty.type(b"p answer * 100\n")
         tty.read_until("4200")
@@ -156,7 +156,7 @@ def test_a_debugger_works_in_a_single_worker_and_keeps_CTRL_C(tmp_path: Path):
         tty.type(CTRL_C)  # into the running program: back to the prompt
         tty.read_until("Program interrupted")
         tty.read_until("(Pdb)", 4)
-        time.sleep(6.5)  # longer than the grace
+        time.sleep(20.5)  # longer than the grace
         tty.type(b"answer = 0\n")
         tty.read_until("(Pdb)", 5)
         tty.type(b"c\n")
