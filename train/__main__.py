@@ -69,10 +69,12 @@ def main() -> None:
     """Run one worker, from its flags to its exit status."""
     try:
         _main()
-    except SystemExit as ended:
-        if isinstance(ended.code, int):  # refused, or --help
-            leave(ended.code)
-        raise
+    except SystemExit as ended:  # refused, or --help, or a task has had enough
+        if isinstance(ended.code, str):
+            print(ended.code, file=sys.stderr)
+        leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
+    except BaseException as error:
+        crash(error)
 
 
 def _main() -> None:

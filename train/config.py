@@ -98,20 +98,35 @@ def every(text: str) -> int | str:
     return text if text == EPOCH else whole(0, also=EPOCH)(text)
 
 
+# A measure with one of these words in its name is better when it is larger; others, like errors and
+# losses, when they are smaller.
+RISING = frozenset(
+    (
+        *("accuracy", "acc", "precision", "recall", "sensitivity", "specificity", "f1", "fscore"),
+        *("auc", "auroc", "auprc", "ap", "map", "ndcg", "mrr", "iou", "miou", "dice", "jaccard"),
+        *("kappa", "mcc", "r2", "correlation", "bleu", "rouge", "meteor", "chrf", "score"),
+        *("psnr", "ssim", "reward"),
+    )
+)
+
+
 def goal(text: str) -> str:
-    """A measure and which way it is better, which ``aim`` reads; alone only "loss" says that."""
-    name, _, way = text.rpartition(":")
-    if text != "loss" and (not name or way not in ("min", "max")):
+    """A measure, and behind a colon which way it is better, if need be; ``aim`` reads it."""
+    name, colon, way = text.rpartition(":")
+    if not text or (colon and (not name or way not in ("min", "max"))):
+        measure = name or way or "accuracy"
         raise argparse.ArgumentTypeError(
-            f"{text!r} does not say which way is better; type {text or 'accuracy'}:max or :min"
+            f"{text!r} names no measure to compare; type {measure}, {measure}:max or {measure}:min"
         )
     return text
 
 
 def aim(text: str) -> tuple[str, bool]:
-    """The measure in "accuracy:max", and whether more of it is better."""
-    name, _, way = text.rpartition(":")
-    return name or text, way == "max"
+    """The measure in "accuracy:max", and whether more of it is better: if not said, by its name."""
+    name, colon, way = text.rpartition(":")
+    if colon:
+        return name, way == "max"
+    return text, not RISING.isdisjoint(re.split(r"[^a-z0-9]+", text.lower()))
 
 
 def splits(text: str) -> str:
@@ -271,7 +286,7 @@ class Config:
         175, every, "N", "steps between two checkpoints, or epoch; 0: best and last (%(default)s)"
     )
     best: str = flag(
-        "loss", goal, "METRIC", "loss, or METRIC:max or :min of the task's report (%(default)s)"
+        "loss", goal, "METRIC", "loss, or METRIC[:min|max] of the task's report (%(default)s)"
     )
     patience: int | None = flag(
         None, whole(1), "N", "end after so many validations that were not the best so far"

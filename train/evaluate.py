@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -12,11 +12,47 @@ from torch import Tensor
 from . import rng
 from .data import Batch, Feed, Reader, number_on
 from .distributed import any_rank, from_every_rank, sum_over_ranks
-from .errors import StoppedError
+from .errors import RefusedError, StoppedError
 from .learner import Learner
-from .task import Task, name_of
+from .log import OWN, brief
+from .task import Task, has, name_of
 
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
+
+
+@torch.no_grad()
+def refuse_report(learner: Learner, batch: Any, best: str) -> None:
+    """Raises RefusedError on all ranks where the report of a batch cannot be logged or compared.
+
+    ``best`` is the measure that --best names. The first validation would find it out, hours later.
+    """
+    if not has(learner.task, "report"):
+        return
+    learner.bare.eval()
+    wrong = ""
+    with rng.aside(learner.config.seed, learner.world.rank, learner.device):
+        try:
+            with learner.autocast():
+                sums = learner.task.measure(learner.bare, batch)
+            numbers = {k: number_on(v, learner.device).double().cpu() for k, v in sums.items()}
+            wrong = unfit(learner.task.report(numbers), best)
+        except Exception:  # as of a report that wants all samples: the validation will tell
+            pass
+    learner.bare.train()
+    for told in filter(None, from_every_rank(wrong)):
+        raise RefusedError(told, shared=True)
+
+
+def unfit(report: Mapping[str, Any], best: str) -> str:
+    """Why a report cannot be logged, or has not what is compared; "" if it is right."""
+    if taken := OWN.intersection(report):
+        return (
+            f"report() of the task returns {min(taken)!r}, which the log has itself; give it "
+            "another name"
+        )
+    if best != "loss" and best not in report:
+        return f"--best: the report has no {best!r}; type {', '.join(('loss', *brief(report)))}"
+    return ""
 
 
 class Evaluator:

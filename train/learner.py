@@ -50,6 +50,17 @@ def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
     return loss_sum, count
 
 
+def _send(clock: Clock, bucket: Any) -> torch.futures.Future[Tensor]:
+    """Add up a bucket of gradients over the ranks.
+
+    Without a hook the wrapper takes the mean, which is one more pass over the gradients.
+    """
+    clock.sent()
+    work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
+    future: torch.futures.Future[Tensor] = work.get_future().then(lambda sums: sums.value()[0])
+    return future
+
+
 class Learner:
     """The model, its optimizer and its scaler; ``bare`` is the model without any wrapper."""
 
@@ -98,18 +109,10 @@ class Learner:
         # holds must be the same after a resume, and so it is a constant that need not be sent.
         kept = self.bare.state_dict()
         wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
-        wrapped.register_comm_hook(None, lambda _, bucket: self._send(bucket))
+        # It holds no learner, which holds the wrapper: Python cannot see that circle, as a part of
+        # it is in C++, and the wrapper has to go before its process group.
+        wrapped.register_comm_hook(self.clock, lambda clock, bucket: _send(clock, bucket))
         return wrapped
-
-    def _send(self, bucket: Any) -> torch.futures.Future[Tensor]:
-        """Add up a bucket of gradients over the ranks.
-
-        Without a hook the wrapper takes the mean, which is one more pass over the gradients.
-        """
-        self.clock.sent()
-        work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
-        future: torch.futures.Future[Tensor] = work.get_future().then(lambda sums: sums.value()[0])
-        return future
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The precision that forward passes run in."""

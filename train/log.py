@@ -272,11 +272,6 @@ class Log:
 
     def validation(self, at: Position, loss: float, report: Mapping[str, float]) -> None:
         """Tell the validation loss and what the task measured."""
-        if taken := OWN.intersection(report):
-            raise StoppedError(
-                f"report() of the task returns {min(taken)!r}, which the log has itself; give it "
-                "another name"
-            )
         numbers = {"step": at.step, "samples": at.samples, "validation_loss": loss, **report}
         self.metrics.write(numbers)
         for tracker in self.trackers:

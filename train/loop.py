@@ -20,10 +20,10 @@ from .data import Batch, Feed, Order, Reader, default_workers, to_device
 from .device import keep_freed, peak_bytes, peak_tflops, profiling
 from .distributed import World, from_every_rank, together
 from .errors import RefusedError, StoppedError
-from .evaluate import Evaluator
+from .evaluate import Evaluator, refuse_report, unfit
 from .kinds import device_module
 from .learner import Learner
-from .log import Log, Metrics, Sizes, Step, brief
+from .log import Log, Metrics, Sizes, Step
 from .means import refuse_means
 from .progress import NOTHING, SAVE, VALIDATE
 from .saving import Saver, begin
@@ -261,6 +261,7 @@ class Run:
         self.learner = Learner(task, config, world, device, batch / world.size)
         refuse_means(self.learner, self._first_and_halves())
         first = self.reader[self.order.batch(0, 0)]
+        refuse_report(self.learner, to_device(first, device), self.measure)
         self.learner.settle(to_device(first, device))
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
@@ -273,7 +274,10 @@ class Run:
         self.log = Log(
             place.screen, place.metrics, place.trackers, self._sizes(), self.learner.clock
         )
-        for line in self.learner.describe():
+        lines = self.learner.describe()
+        if self.measure != "loss":
+            lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")
+        for line in lines:
             place.screen.line(line)
 
     def _first_and_halves(self) -> list[Any]:
@@ -343,12 +347,15 @@ class Run:
             return at, True, None
         found = self._measured(sums)
         loss, report = found.loss, found.report
+        if wrong := unfit(report, self.measure):
+            raise StoppedError(wrong)
         if not (math.isfinite(loss) or self.config.skip_nonfinite):
             raise StoppedError(
                 f"the validation loss of step {at.step} is {loss}; look at the samples held out, "
                 "or type --skip-nonfinite 1 to go on"
             )
-        at = at.after_validation(loss, self._value(loss, report), self.more_is_better)
+        value = loss if self.measure == "loss" else report[self.measure]
+        at = at.after_validation(loss, value, self.more_is_better)
         self.log.validation(at, loss, report)
         if self._is_impatient(at) and at.step < self.steps:
             since = f"{at.since_best} validations since step {at.best_step}"
@@ -356,17 +363,6 @@ class Run:
                 f"no better {self.measure} in {since}: ended after step {at.step}"
             )
         return at, False, found
-
-    def _value(self, loss: float, report: Mapping[str, float]) -> float:
-        """What --best compares."""
-        if self.measure == "loss":
-            return loss
-        if self.measure not in report:
-            raise StoppedError(
-                f"--best: the report has no {self.measure!r}; type loss"
-                + "".join(f", {name}:max" for name in brief(report))
-            )
-        return report[self.measure]
 
     def _is_impatient(self, at: Progress) -> bool:
         patience = self.config.patience

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from . import checkpoint, rng
-from .config import Config, to_toml, toml
+from .config import Config, aim, to_toml, toml
 from .distributed import World, from_every_rank, rank_0_alone
 from .errors import RefusedError, StoppedError
 from .learner import Learner
@@ -246,7 +246,7 @@ class Saver:
         if self.world.rank < len(training["rng"]):
             rng.write(training["rng"][self.world.rank], self.learner.device)
         at = Progress(**training["progress"])
-        same = training["config"].get("best", "loss") == self.config.best
+        same = aim(training["config"].get("best", "loss")) == aim(self.config.best)
         return at if same else at.without_best()
 
     def _compare(self, path: Path, saved: dict[str, Any]) -> None:

@@ -103,7 +103,7 @@ def cwd(tmp_path: Path) -> Path:
         ("Measured", "keys", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
         ("Measured", "sums", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
         ("Measured", "batch", 1, "measure() of the task measured has no 'extra' for every batch;"),
-        ("Measured", "report", 1, "report() of the task returns 'step', which the log has itself;"),
+        ("Measured", "report", 2, "report() of the task returns 'step', which the log has itself;"),
     ],
 )
 def test_what_ranks_disagree_on_is_told_in_one_line(

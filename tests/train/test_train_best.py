@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from spawnlaunch.train.commandline import parse
+from spawnlaunch.train.config import aim
 from tests.train.past import PAST
 from tests.train.ranks import complete, metrics, run
 
@@ -19,7 +21,14 @@ FLAGS = (
     ("world", "loaders"),
     [(2, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n, k in ((1, 0), (1, 2), (3, 2)))],
 )
-@pytest.mark.parametrize(("best", "name"), [("loss", "validation_loss"), ("score:max", "score")])
+@pytest.mark.parametrize(
+    ("best", "name"),
+    [
+        ("loss", "validation_loss"),
+        ("score:max", "score"),
+        pytest.param("score", "score", marks=pytest.mark.full),
+    ],
+)
 def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     tmp_path: Path, best: str, name: str, world: int, loaders: int
 ) -> None:
@@ -28,7 +37,8 @@ def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     more = ("--loader-workers", str(loaders))
     first, *_ = complete(world, *FLAGS, *flags, *more, cwd=tmp_path)
     values = metrics(tmp_path / "here", name)
-    pick = max if best == "score:max" else min
+    pick = min if best == "loss" else max
+    assert ("best: max of score\n" in first.out) == (best != "loss")
     step = values.index(pick(values)) + 1
     assert 2 < step < 12
     assert len(values) == step + 3  # and three that were no better
@@ -46,9 +56,31 @@ def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
 
 
 @pytest.mark.parametrize(
+    ("text", "measure", "more_is_better"),
+    [
+        ("loss", "loss", False),
+        ("wer", "wer", False),
+        ("perplexity", "perplexity", False),
+        ("macro_f1", "macro_f1", True),
+        ("top-1 Accuracy", "top-1 Accuracy", True),
+        ("f1/email", "f1/email", True),
+        ("heap", "heap", False),  # though it ends as average precision does
+        ("f1:min", "f1", False),
+        ("wer:max", "wer", True),
+        ("a:b:max", "a:b", True),
+    ],
+)
+def test_which_way_is_better_is_typed_or_follows_from_the_name(
+    text: str, measure: str, more_is_better: bool
+) -> None:
+    config, _ = parse(["--best", text])
+    assert aim(config.best) == (measure, more_is_better)
+
+
+@pytest.mark.parametrize(
     ("flags", "status", "said"),
     [
-        (("--best", "f1:max"), 1, "--best: the report has no 'f1'; type loss, score:max\n"),
+        (("--best", "f1:max"), 2, "--best: the report has no 'f1'; type loss, score\n"),
         (
             ("--patience", "2", "--eval-every", "0"),
             2,

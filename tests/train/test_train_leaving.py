@@ -112,7 +112,7 @@ def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path)
     """The launcher stops all others when the first rank has left."""
     words = ("-m", "spawnlaunch", "--nproc", "3", "--quiet", "--no-python", "sh", "-c", LATE)
     ended = subprocess.run(
-        [sys.executable, *words, sys.executable, "--best", "accuracy"],
+        [sys.executable, *words, sys.executable, "--best", "accuracy:up"],
         cwd=tmp_path,
         env=environment(0, 0, 0, PYTHONPATH=str(ROOT)),
         capture_output=True,
@@ -120,6 +120,71 @@ def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path)
         timeout=PATIENCE_S,
     )
     assert ended.returncode == 2
-    said = "train: error: argument --best: 'accuracy' does not say which way is better; "
+    said = "train: error: argument --best: 'accuracy:up' names no measure to compare; "
     assert ended.stderr.count(f"[0] {said}") == 1, ended.stderr
     assert "failed first: rank 0 on " in ended.stderr
+
+
+QUITS = """
+import gc
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+
+class EnoughError(BaseException):
+    pass
+
+
+class Quits:
+    def __init__(self, how="text"):
+        self.how = how
+
+    def model(self):
+        return torch.nn.Linear(1, 1)
+
+    def dataset(self, split):
+        return torch.ones(8, 1)
+
+    def loss(self, model, batch):
+        if self.how == "error" and model.training:
+            raise EnoughError("it is enough")
+        if self.how != "stays" and model.training:
+            raise SystemExit({"text": "it is enough", "nothing": None, "number": 3}[self.how])
+        return model(batch).square().sum(), len(batch)
+
+    def sample(self, model, seed):
+        wrappers = [one for one in gc.get_objects() if isinstance(one, DistributedDataParallel)]
+        return f"{len(wrappers)} wrappers, a group: {dist.is_initialized()}"
+"""
+OF_QUITS = ("--task", "quits.py:Quits", "--device", "cpu", "--steps", "3", "--out", "here")
+
+
+@pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
+@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
+def test_the_wrapper_is_gone_before_its_process_group(
+    tmp_path: Path, world: int, loaders: str
+) -> None:
+    """Its destructor would wait, with the GIL, for threads of gloo that want the GIL."""
+    (tmp_path / "quits.py").write_text(QUITS)
+    ranks = run(world, *OF_QUITS, "--how", "stays", "--loader-workers", loaders, cwd=tmp_path)
+    assert [rank.status for rank in ranks] == [0] * world, ranks
+    assert "0 wrappers, a group: False\n" in ranks[0].out
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "said"),
+    [
+        ("text", 1, "it is enough\n"),
+        ("nothing", 0, ""),
+        ("number", 3, ""),
+        ("error", 1, "EnoughError: it is enough\n"),
+    ],
+)
+def test_a_task_that_leaves_by_itself_takes_no_interpreter_apart(
+    tmp_path: Path, how: str, status: int, said: str
+) -> None:
+    (tmp_path / "quits.py").write_text(QUITS)
+    ranks = run(2, *OF_QUITS, "--how", how, cwd=tmp_path)
+    assert [rank.status for rank in ranks] == [status, status], ranks
+    assert all(rank.err.endswith(said) for rank in ranks)
