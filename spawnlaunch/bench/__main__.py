@@ -45,7 +45,9 @@ def main() -> int:
 
             return run(options, os.environ)
     except UsageError as error:
-        print_error(str(error), NAME)
+        from spawnlaunch.run import shared_errors
+
+        shared_errors.refuse(error, os.environ, NAME)
         return 2
     return _launch(options, argv)
 

@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from spawnlaunch import values
 from spawnlaunch.arguments import Parser
 from spawnlaunch.bench import arms, own_arms, workloads
-from spawnlaunch.errors import UsageError
+from spawnlaunch.errors import FlagsError
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
@@ -50,7 +50,7 @@ exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this com
 
 class _Parser(Parser):
     def error(self, message: str) -> NoReturn:
-        raise UsageError(message.removeprefix("argument "))
+        raise FlagsError(message.removeprefix("argument "))
 
 
 def parser() -> argparse.ArgumentParser:

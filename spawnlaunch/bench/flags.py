@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from spawnlaunch.bench import arms, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.bench.command_line import parser
-from spawnlaunch.errors import UsageError
+from spawnlaunch.errors import FlagsError, UsageError
 
 
 class BenchRequest(NamedTuple):
@@ -62,7 +62,7 @@ def _read(
     names = given.pop("workloads")
     picked, cared_for = given.pop("pick"), given.pop("for")
     if picked and cared_for:
-        raise UsageError("--pick names workloads and so does --for; leave one out")
+        raise FlagsError("--pick names workloads and so does --for; leave one out")
     options = BenchRequest(
         **{name: given[name] for name in BenchRequest._fields if name in given and name != "arms"},
         nproc=nproc,
@@ -84,7 +84,7 @@ def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, .
     own, chosen = given.pop("arm"), given.pop("set")
     if counts:
         if given["arms"] or own or chosen or given["against"]:
-            raise UsageError(
+            raise FlagsError(
                 "--nproc with several numbers compares these, bound as by default; leave --arms, "
                 "--arm, --set and --against out"
             )
@@ -95,7 +95,7 @@ def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, .
     every = (*named, *own, *own_arms.sets(chosen))
     twice = [arm.name for arm in own if [each.name for each in every].count(arm.name) > 1]
     if twice:
-        raise UsageError(f"there are two arms {twice[0]!r}; give one of them another name")
+        raise FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
     return tuple({arm.name: arm for arm in every}.values())
 
 
@@ -104,7 +104,7 @@ def _resumed(
 ) -> BenchRequest:
     """What was typed for this file's bench, and behind it what is typed now."""
     if command:
-        raise UsageError("--resume goes on with the command that its file names; leave -- out")
+        raise FlagsError("--resume goes on with the command that its file names; leave -- out")
     if not os.path.isfile(path):
         raise UsageError(f"there is no file {path!r}; type the name of one that --json wrote")
     try:
@@ -132,22 +132,22 @@ def _cut(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> None:
     names = [arm.name for arm in options.arms]
     if options.against not in names:
-        raise UsageError(
+        raise FlagsError(
             f"--against {options.against} is not among the arms {','.join(names)}; add it to --arms"
         )
     if options.command and workloads_given:
-        raise UsageError("--workloads are ours and -- begins a command of yours; leave one out")
+        raise FlagsError("--workloads are ours and -- begins a command of yours; leave one out")
     if not options.command and (options.metric or options.lower_is_better):
-        raise UsageError("--metric is of a command of yours; type it behind a --")
+        raise FlagsError("--metric is of a command of yours; type it behind a --")
     if options.lower_is_better and not options.metric:
-        raise UsageError("--lower-is-better is of a --metric; wall time is so by itself")
+        raise FlagsError("--lower-is-better is of a --metric; wall time is so by itself")
     if options.command and shutil.which(options.command[0]) is None:
         raise UsageError(
             f"program {options.command[0]!r} behind the -- is not found; type -- python train.py "
             "for a script"
         )
     if options.plot and os.path.splitext(options.plot)[1] not in (".png", ".svg"):
-        raise UsageError(f"--plot {options.plot} ends in neither .png nor .svg; type one of them")
+        raise FlagsError(f"--plot {options.plot} ends in neither .png nor .svg; type one of them")
     old, new = options.compare or ((), ())
     for file in (*old, *new, *([options.show] if options.show else [])):
         if not os.path.isfile(file):
@@ -156,13 +156,13 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
 
 def _check_advice(options: BenchRequest) -> None:
     if options.pick and options.compare:
-        raise UsageError("--pick is of one bench, and --compare of several; leave one out")
+        raise FlagsError("--pick is of one bench, and --compare of several; leave one out")
     if options.chosen and options.command:
-        raise UsageError(
+        raise FlagsError(
             "--for and --pick choose among our workloads, and -- begins a command of yours"
         )
     absent = [name for name in options.chosen if name not in options.workloads]
     if absent and not options.show:
-        raise UsageError(
+        raise FlagsError(
             f"{absent[0]} is advised for and not measured; add it to --workloads, or leave that out"
         )

@@ -24,7 +24,7 @@ from spawnlaunch.check.findings import Finding, findings
 from spawnlaunch.check.verdicts import FAIL, Verdict, verdicts
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import Node
-from spawnlaunch.printing import print_error, print_page
+from spawnlaunch.printing import print_page
 
 NAME = "spawnlaunch.check"
 COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory", "omp", "loader")
@@ -44,7 +44,9 @@ def main() -> int:
             raise UsageError("torch is not installed; type pip install torch")
         _derive_world()
     except UsageError as error:
-        print_error(str(error), NAME)
+        from spawnlaunch.run import shared_errors
+
+        shared_errors.refuse(error, os.environ, NAME)
         return 2
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     node = nodes.read()

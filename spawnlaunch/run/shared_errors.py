@@ -22,7 +22,7 @@ from zlib import crc32
 
 from spawnlaunch.errors import WRONG_USE, FlagsError, UsageError
 from spawnlaunch.node.proc import nearest
-from spawnlaunch.run.say import say
+from spawnlaunch.run.say import write
 from spawnlaunch.run.signals import signal
 from spawnlaunch.world import managers
 from spawnlaunch.world.managers import STARTERS
@@ -44,18 +44,19 @@ def daemon_of_many(environ: Environ) -> int | None:
     return None if is_alone else nearest(STARTERS)
 
 
-def refuse(error: UsageError, environ: Environ) -> None:
+def refuse(error: UsageError, environ: Environ, program: str = "spawnlaunch") -> None:
     """Say the error, or leave it to another task; among several tasks this is the process's end."""
+    line = f"{program}: error: {error}\n"
     daemon = None if os.isatty(2) else daemon_of_many(environ)
     if daemon is None:
-        _say(error)
+        write(line)
         return
     signal.signal(signal.SIGTERM, lambda *_: os._exit(WRONG_USE))
     rank = _answer("rank", environ)
     if rank is None or not (isinstance(error, FlagsError) and _is_one_program(environ)):
-        _say_for_the_node(error, daemon)
+        _say_for_the_node(line, daemon)
     elif rank == 0:
-        _say(error)
+        write(line)
         time.sleep(NEIGHBOURS_S)
     else:
         time.sleep(WAIT_S)
@@ -77,17 +78,13 @@ def _is_one_program(environ: Environ) -> bool:
     return environ.get(PROGRAMS, "1") == "1" and not environ.get(COMPONENTS)
 
 
-def _say_for_the_node(error: UsageError, daemon: int) -> None:
-    name = f"\0spawnlaunch-error-{daemon}-{crc32(str(error).encode())}"
+def _say_for_the_node(line: str, daemon: int) -> None:
+    name = f"\0spawnlaunch-error-{daemon}-{crc32(line.encode(errors='backslashreplace'))}"
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         lock.bind(name)
     except OSError:  # another task has said it, or is about to
         pass
     else:
-        _say(error)
+        write(line)
     time.sleep(NEIGHBOURS_S)
-
-
-def _say(error: UsageError) -> None:
-    say([f"error: {error}"])
