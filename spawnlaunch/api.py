@@ -142,7 +142,7 @@ def _number(name: str, otherwise: int | None) -> int:
         return otherwise
     if not is_number(said):
         raise UsageError(
-            f"{name}={excerpt(said)} is not a whole number; type unset {name}, or mend it"
+            f"{name}={excerpt(said)} is not a whole number; type unset {name}, or correct it"
         )
     return int(said)
 

@@ -172,7 +172,7 @@ def _check_together(request: Request) -> None:
 
         programs.need_torch(request.program, request.python)
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
-        raise FlagsError("--sysfs-root and --allowed-cpus are for looking; type --explain as well")
+        raise FlagsError("--sysfs-root and --allowed-cpus need --explain; type --explain as well")
     if not os.path.isdir(request.sysfs_root):
         raise UsageError(
             f"--sysfs-root {request.sysfs_root!r} is no directory; type one that has sys and proc"
@@ -188,7 +188,7 @@ def _program(words: Sequence[str], *, module: bool, no_python: bool, is_bare: bo
     target, args = words[0], tuple(words[1:])
     if not target:
         raise UsageError(
-            "the script is an empty word, as of a variable that is not set; type its path, or "
+            "the script is an empty word, as an unset variable gives; type its path, or "
             f"leave it out for the bundled training loop: {HERE}"
         )
     if module:

@@ -25,8 +25,8 @@ usage: python -m spawnlaunch [flags] [script | -m module] [args...]
 SECTIONS = {
     "": (
         "Start PyTorch workers on this machine, each pinned to its own CPUs, and watch them: when "
-        "one fails the others are stopped, and its exit status becomes the launcher's. As one of "
-        "the tasks that srun or mpirun has started: be pinned, and become the worker. Everything "
+        "one fails the others are stopped, and its exit status becomes the launcher's. A task that "
+        "srun or mpirun has started as a rank pins itself and becomes the worker. Everything "
         "after the script or module goes to it verbatim. With neither, the bundled training loop "
         "runs. In names of flags _ is as good as -."
     ),
@@ -34,10 +34,10 @@ SECTIONS = {
     BINDING: "",
     NODES: (
         "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux, jsrun and Kubeflow rank, sizes, "
-        "address and port are derived. What one of them does not tell (most MPI launchers: where "
-        "rank 0 runs) is asked for, in a line to type."
+        "address and port are derived. If one of them hides a value (most MPI launchers hide where "
+        "rank 0 runs), an error says what to type."
     ),
-    ENDING: "Most of these need a launcher that stays above its workers, so --nproc under srun.",
+    ENDING: "Most of these need a launcher that stays above its workers; under srun, type --nproc.",
     OUTPUT: "",
 }
 
@@ -61,9 +61,9 @@ other programs, each with a --help of its own (or python -m spawnlaunch.NAME):
 
 STATUS = (
     "exit status: 0 when every worker ended with 0, else that of the first worker that failed "
-    "(128 + n when signal n ended it). When signal n told the launcher to end: 128 + n, unless all "
-    "workers ended by themselves with one same status, then that. 124 after --timeout and "
-    "--on-hang kill. 74 when all went well, and output could not be written, as on a full disk. "
+    "(128 + n when signal n ended it). When signal n told the launcher to end: 128 + n, or the one "
+    "status with which all workers ended by themselves. 124 after --timeout and "
+    "--on-hang kill. 74 when all went well but output could not be written, as on a full disk. "
     "69 when a node was lost, or never came. 2 for wrong use of this command."
 )
 

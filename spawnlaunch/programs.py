@@ -34,8 +34,8 @@ def named(word: str, args: tuple[str, ...], is_bare: bool) -> Program:
         return Program("module", CHECK, args)
     if not is_bare:
         raise FlagsError(
-            f"{word} is no program of workers, and flags of the launcher do nothing there; its own "
-            f"stand behind it: type {HERE} {word} --help"
+            f"{word} does not run in workers, so the launcher's flags do nothing there; its "
+            f"own go behind it: type {HERE} {word} --help"
         )
     raise Instead(f"spawnlaunch.{word}", *args)
 

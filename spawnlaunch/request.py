@@ -183,30 +183,30 @@ class Request(NamedTuple):
         "memory next to the rank's CPUs: preferred (default), bind (never elsewhere), none")
     widen: bool = _switch(
         BINDING, "--widen",
-        "use all CPUs of the job's control group, those too that an inherited mask (taskset, srun) "
-        "leaves out; where that group has the whole machine, the mask stays")
-    quiet: bool = _switch(BINDING, "--quiet", "no line for each rank at the start")
+        "use all CPUs of the job's control group, also those that an inherited mask (taskset, "
+        "srun) leaves out; if that group has the whole machine, the mask stays")
+    quiet: bool = _switch(BINDING, "--quiet", "print no line for each rank at the start")
 
     nnodes: NodeCount | None = _flag(
         NODES, "--nnodes", "N", values.nnodes, None,
-        "number of nodes, one launcher on each; MIN:MAX: as many as come, also while it runs")
+        "number of nodes, one launcher on each; MIN:MAX: as many as join, also while it runs")
     spares: int = _flag(
         NODES, "--spares", "K", values.whole, 0,
         "K more nodes wait, ready to take the place of one that is lost (with --max-restarts)",
         needs_parent=True)
     node_rank: int | None = _flag(
         NODES, "--node-rank", "N", values.whole, None,
-        "which of the nodes this is, from 0; default: in the order of their names")
+        "rank of this node, from 0; default: by the order of the nodes' names")
     master_addr: str | None = _flag(
         NODES, "--master-addr", "HOST", values.host, None, "where rank 0 runs (MASTER_ADDR)")
     master_port: int | None = _flag(
         NODES, "--master-port", "PORT", values.port, None,
-        "where it listens (MASTER_PORT); by hand the default is 29500")
+        "the port at which rank 0 listens (MASTER_PORT); by hand the default is 29500")
     master_suffix: str | None = _flag(
         NODES, "--master-suffix", "TEXT", str, None,
-        "put behind the derived host name: i makes node7 node7i, .hsn makes it node7.hsn")
+        "text to add to the derived host name: i turns node7 into node7i, .hsn into node7.hsn")
     standalone: bool = _switch(
-        NODES, "--standalone", "this machine alone, whatever surrounds it")
+        NODES, "--standalone", "this machine alone, even inside a job of several nodes")
     rdzv_endpoint: Endpoint | None = _flag(
         NODES, "--rdzv-endpoint", "HOST[:PORT]", values.endpoint, None,
         "where the launchers of all nodes meet, on one of them; default port 29400")
@@ -224,28 +224,28 @@ class Request(NamedTuple):
         "the address by which others reach this node; default: the one its connection comes from")
     lost_after_s: float | None = _flag(
         NODES, "--lost-after", "SECONDS", values.seconds, None,
-        f"a node that cannot be reached for so long is lost; default {LOST_AFTER_S:g}",
+        f"a node that cannot be reached for this long counts as lost; default {LOST_AFTER_S:g}",
         needs_parent=True)
     token_file: str | None = _flag(
         NODES, "--token-file", "FILE", str, None,
         "a secret that all launchers of the run share (or SPAWNLAUNCH_TOKEN)", needs_parent=True)
     no_gang: bool = _switch(
         NODES, "--no-gang",
-        "each launcher for itself: they do not meet, and the first that fails ends no other",
+        "the launchers do not meet, and a failure on one node does not end the others",
         needs_parent=True)
     world_size: int | None = _flag(
         NODES, "--world-size", "N", values.positive, None,
         "number of all ranks, where a resource manager hides it")
     local_world_size: int | None = _flag(
         NODES, "--local-world-size", "N", values.positive, None,
-        "number of ranks on this node, where it is hidden")
+        "number of ranks on this node, where a resource manager hides it")
     rewrite_slurm_env: bool = _switch(
         NODES, "--rewrite-slurm-env",
-        "give each worker Slurm's variables as a task of srun in its place would have them")
+        "give each worker the Slurm variables that a task of srun in its place would have")
 
     grace_s: float = _flag(
         ENDING, "--grace", "SECONDS", values.seconds, GRACE_S,
-        "time for workers that are told to end (SIGTERM), before they are killed; default "
+        "time for workers to end after SIGTERM, before they are killed; default "
         f"{GRACE_S:g}, under Slurm at most what KillWait leaves",
         also=("--shutdown-timeout",), needs_parent=True)
     failure_grace_s: float | None = _flag(
@@ -254,50 +254,52 @@ class Request(NamedTuple):
         f"{FAILURE_GRACE_S:g}", needs_parent=True)
     max_restarts: int = _flag(
         ENDING, "--max-restarts", "N", values.whole, 0,
-        "when a worker fails, or a node is lost, stop all and start all anew, up to N times, with "
+        "when a worker fails or a node is lost, stop and restart all workers, up to N times, with "
         "another MASTER_PORT unless you named one", needs_parent=True)
     restart_window_s: float = _flag(
         ENDING, "--restart-window", "SECONDS", values.seconds, RESTART_WINDOW_S,
-        "after so long without a failure all N restarts are there again; default "
+        "after this long without a failure all N restarts are available again; default "
         f"{RESTART_WINDOW_S:g}, 0: never", needs_parent=True)
     no_restart_status: frozenset[int] = _flag(
         ENDING, "--no-restart-status", "LIST", values.statuses, NO_RESTART,
-        "a first failure with one of these ends the launch; default "
+        "do not restart if the first failure has one of these statuses; default "
         f"{','.join(map(str, sorted(NO_RESTART)))} (wrong use, and: saved, start me again)",
         needs_parent=True)
     timeout_s: float = _flag(
         ENDING, "--timeout", "SECONDS", values.seconds, 0.0,
-        "time for the whole launch, which then ends as by SIGTERM, with status 124",
+        "time limit of the whole launch: it then ends as by SIGTERM, with status 124",
         needs_parent=True)
     hang_timeout_s: float = _flag(
         ENDING, "--hang-timeout", "SECONDS", values.seconds, 0.0,
-        "when no rank has written anything for so long, say where each is; stacks go to files",
+        "when no rank has written anything for this long, say where each is; stacks go to files",
         needs_parent=True)
     on_hang: str = _flag(
         ENDING, "--on-hang", "", _words(DUMP, KILL), DUMP,
-        "after the stacks of a hang: go on (dump, the default), or end the workers, with status "
-        "124 (kill; --max-restarts starts them anew)", needs_parent=True)
+        "after a hang is reported: go on (dump, the default), or end the workers with status "
+        "124 (kill; --max-restarts restarts them)", needs_parent=True)
     stack_on_usr2: bool = _switch(
         ENDING, "--stack-on-usr2",
-        "SIGUSR2 to the launcher asks where each rank is, and does not go to the workers",
+        "on SIGUSR2 the launcher says where each rank is; the workers do not get the signal",
         needs_parent=True)
     result: str | None = _flag(
-        ENDING, "--result", "FILE", str, None, "how every rank ended, as JSON", needs_parent=True)
+        ENDING, "--result", "FILE", str, None,
+        "write how every rank ended to this file, as JSON", needs_parent=True)
     record: str | None = _flag(
         ENDING, "--record", "DIR", str, None,
-        "keep what every rank did there: python -m spawnlaunch.report DIR draws it",
+        "keep what every rank does in this directory; python -m spawnlaunch.report DIR draws it",
         needs_parent=True)
 
     redirects: StreamsByRank = _flag(
         OUTPUT, "--redirects", "HOW", values.streams, StreamsByRank(),
-        "keep streams in files of --log-dir, not shown: 1 stdout, 2 stderr, 3 both, 0 "
+        "write streams to files in --log-dir, and do not show them: 1 stdout, 2 stderr, 3 both, 0 "
         "neither; 0:3,1:1 by local rank, r9:3 by global rank", also=("-r",))
     tee: StreamsByRank | None = _flag(
         OUTPUT, "--tee", "HOW", values.streams, None,
-        "keep streams as --redirects does, and show them as well", also=("-t",), needs_parent=True)
+        "write streams to files as --redirects does, and show them as well", also=("-t",),
+        needs_parent=True)
     log_dir: str | None = _flag(
         OUTPUT, "--log-dir", "DIR", values.name, None,
-        "where files of the ranks go: DIR/RUN/attempt_0/RANK/, or a template with {rank}, "
+        "where the ranks' files go: DIR/RUN/attempt_0/RANK/, or a template with {rank}, "
         "{local_rank}, {node_rank}, {host}, {run}, {restart}; by itself it means --tee 3")
     local_ranks_filter: frozenset[int] = _flag(
         OUTPUT, "--local-ranks-filter", "LIST", values.ranks, frozenset(),
@@ -312,17 +314,18 @@ class Request(NamedTuple):
     no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
     debug: int | None = _flag(
         OUTPUT, "--debug", "RANK", values.whole, None,
-        "give this rank the terminal, for breakpoint(); no time limit runs", needs_parent=True)
+        "give this rank the terminal, for breakpoint(); no time limit applies", needs_parent=True)
     explain: str | None = _flag(
         OUTPUT, "--explain", "[=json]", _words("text", "json", "svg"), None,
         "start nothing; print every derived value and where it came from; =json for programs, "
         "=svg draws the node",
         alone="text")
     sysfs_root: str = _flag(
-        OUTPUT, "--sysfs-root", "DIR", str, "/", "with --explain: another machine's files")
+        OUTPUT, "--sysfs-root", "DIR", str, "/",
+        "with --explain: read another machine's /sys and /proc from here")
     allowed_cpus: CpuSet | None = _flag(
         OUTPUT, "--allowed-cpus", "LIST", cpuset.parse, None,
-        "with --explain: as if these were the allowed CPUs")
+        "with --explain: plan as if these were the allowed CPUs")
     # fmt: on
 
     @property

@@ -125,7 +125,7 @@ def _refuse_what_this_mode_cannot(
         from spawnlaunch.world import advice
 
         raise FlagsError(
-            "--max-restarts starts the workers of one machine anew, and this job has "
+            "--max-restarts restarts the workers of one machine, and this job has "
             f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave "
             "--no-gang out where there is a launcher on each node, or have Slurm start the whole "
             "job anew: #SBATCH --requeue, and behind srun: " + advice.requeue(request.max_restarts)
@@ -143,8 +143,8 @@ def _refuse_what_this_mode_cannot(
         )
     if request.log_dir and not any(request.redirects):
         raise FlagsError(
-            "--log-dir shows what it keeps, for which a launcher has to stay above its workers, "
-            "and in task mode there is none; type --redirects 3 as well, to keep and not to show"
+            "--log-dir shows the output too, which needs a launcher that stays above its workers, "
+            "and in task mode there is none; type --redirects 3 as well, for files alone"
         )
 
 

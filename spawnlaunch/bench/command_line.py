@@ -19,9 +19,9 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 SETS = "\n".join(f"  {name:11} {about}" for name, about in own_arms.HELP.items())
 
 DESCRIPTION = """\
-Run the same work under several bindings and say, with its uncertainty, which is best here.
-Behind a -- stands a command of yours to measure in place of the bundled workloads: every rank
-starts it as the launcher would."""
+Run the same work under several bindings and say which is best here, and how certain that is.
+A command of yours behind a -- is measured in place of the bundled workloads: every rank starts
+it as the launcher would."""
 
 EPILOG = f"""\
 arms:
@@ -73,9 +73,9 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--nproc",
         type=_nproc,
         metavar="N",
-        help="workers on this machine: N, gpu, cpu or auto (a worker for each visible GPU, without "
-        "any for each CPU), the default; under srun the tasks are the workers; 1,2,4,8 compares "
-        "these numbers, by speed and efficiency",
+        help="workers on this machine: N, gpu, cpu or auto (the default: one for each visible "
+        "GPU, or for each CPU if there is no GPU); under srun the tasks are the workers; 1,2,4,8 "
+        "compares the speed and efficiency of these numbers",
     )
     add(
         "--arms",
@@ -89,36 +89,38 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME=FLAGS",
-        help="an arm of yours, of the launcher's flags of binding: --arm smt-off='--smt off'; "
-        "VARIABLE=VALUE before them is set for its ranks, --loader-workers N is of the loader. "
-        "Without --arms there are unpinned and auto beside it",
+        help="an arm of yours, from the launcher's flags of binding: --arm smt-off='--smt off'; "
+        "VARIABLE=VALUE before them is set for its ranks, --loader-workers N is for the loader. "
+        "Without --arms, unpinned and auto are measured beside it",
     )
     add(
         "--set",
         type=_names(tuple(own_arms.SETS), "set"),
         default=(),
         metavar="LIST",
-        help=f"ready-made arms, likewise: {', '.join(own_arms.SETS)}",
+        help=f"sets of ready-made arms, separated by commas: {', '.join(own_arms.SETS)}",
     )
-    add("--against", metavar="ARM", help="what the others are compared with; default the first")
+    add(
+        "--against", metavar="ARM", help="arm that the others are compared with; default: the first"
+    )
     add(
         "--workloads",
         type=_names(tuple(workloads.NAMES), "workload"),
         metavar="LIST",
-        help="likewise; default all",
+        help="workloads, separated by commas; default all",
     )
     add(
         "--matrix",
         action="store_true",
-        help="copies between each device and each NUMA node as well, before the rounds",
+        help="also measure copies between each device and each NUMA node, before the rounds",
     )
     add(
         "--metric",
         metavar="KEY",
-        help="of your command: the number that its last JSON line with this key has, in place of "
+        help="measure the number in your command's last JSON line with this key, in place of "
         "wall time",
     )
-    add("--lower-is-better", action="store_true", help="of the metric")
+    add("--lower-is-better", action="store_true", help="a lower metric is better")
 
 
 def _add_how(parser: argparse.ArgumentParser) -> None:
@@ -127,7 +129,7 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         "--rounds",
         type=_reader(values.positive),
         metavar="N",
-        help="in each of them every arm runs once; so many, whatever the budget",
+        help="take exactly N rounds, whatever the budget; in each, every arm runs once",
     )
     add(
         "--budget",
@@ -135,8 +137,8 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         type=_duration,
         default=BUDGET_S,
         metavar="TIME",
-        help="for all workloads together, as 90s, 5m or 1h; default 5m. A workload that is decided "
-        "leaves its time to the next",
+        help="time for all workloads together, as 90s, 5m or 1h; default 5m. A workload that is "
+        "decided early leaves its time to the next",
     )
     add(
         "--warm-up",
@@ -150,14 +152,14 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         type=_window,
         default=WINDOW_S,
         metavar="S",
-        help="that a bundled workload is timed for in each sample; default %(default)s",
+        help="how long each sample of a bundled workload is timed; default %(default)s",
     )
     add(
         "--seed",
         type=_reader(values.whole),
         default=0,
         metavar="N",
-        help="of the order of the arms in each round; default %(default)s",
+        help="seed for the order of the arms in each round; default %(default)s",
     )
     add(
         "--omp-threads",
@@ -190,13 +192,14 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     add(
         "--why",
         action="store_true",
-        help="what the samples cost each rank as well: waiting, local memory, migrations, switches",
+        help="also show what the samples cost each rank: waiting, local memory, migrations, "
+        "switches",
     )
     add(
         "--json",
         metavar="FILE",
-        help="keep everything, a JSON value a line: samples as they are taken, bindings, nodes, "
-        "versions, seed; by default a temporary file, which an interrupted bench leaves",
+        help="keep everything, one JSON value per line: samples as they are taken, bindings, "
+        "nodes, versions, seed; by default a temporary file, which an interrupted bench leaves",
     )
     add("--resume", metavar="FILE", help="go on with the bench that was writing this file")
     add(
@@ -204,20 +207,18 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw samples by arm and rank, and the bindings: .png or .svg",
     )
-    add(
-        "--show", metavar="FILE", help="measure nothing: show such a JSON file, with --plot draw it"
-    )
+    add("--show", metavar="FILE", help="measure nothing: show a file of --json; --plot draws it")
     add(
         "--progress",
         action="store_true",
-        help="tell on stderr which sample is taken; a terminal is told without it",
+        help="say on stderr which sample is taken; a terminal shows it anyway",
     )
     add(
         "--compare",
         nargs=2,
         type=_files,
         metavar=("OLD", "NEW"),
-        help="measure nothing: what changed from some such files, separated by commas, to others",
+        help="measure nothing: compare old files of --json with new ones, separated by commas",
     )
 
 
@@ -240,7 +241,7 @@ def _nproc(text: str) -> tuple[int | str, tuple[int, ...]]:
         return read(text), ()
     counts = [read(word) for word in words]
     if not all(isinstance(count, int) for count in counts) or sorted(set(counts)) != counts:
-        raise ArgumentTypeError(f"{text!r} is no list of numbers that grow; type 1,2,4,8")
+        raise ArgumentTypeError(f"{text!r} is no list of growing numbers; type 1,2,4,8")
     return counts[-1], tuple(counts)
 
 

@@ -136,11 +136,13 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
             f"--against {options.against} is not among the arms {','.join(names)}; add it to --arms"
         )
     if options.command and workloads_given:
-        raise FlagsError("--workloads are ours and -- begins a command of yours; leave one out")
+        raise FlagsError(
+            "--workloads names bundled work and -- begins a command; leave one of them out"
+        )
     if not options.command and (options.metric or options.lower_is_better):
-        raise FlagsError("--metric is of a command of yours; type it behind a --")
+        raise FlagsError("--metric needs a command of yours; type the command behind a --")
     if options.lower_is_better and not options.metric:
-        raise FlagsError("--lower-is-better is of a --metric; wall time is so by itself")
+        raise FlagsError("--lower-is-better needs a --metric; lower wall time is better anyway")
     if options.command and shutil.which(options.command[0]) is None:
         raise UsageError(
             f"program {options.command[0]!r} behind the -- is not found; type -- python train.py "
@@ -156,13 +158,13 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
 
 def _check_advice(options: BenchRequest) -> None:
     if options.pick and options.compare:
-        raise FlagsError("--pick is of one bench, and --compare of several; leave one out")
+        raise FlagsError("--pick reads one bench, and --compare several; leave one out")
     if options.chosen and options.command:
         raise FlagsError(
-            "--for and --pick choose among our workloads, and -- begins a command of yours"
+            "--for and --pick choose among bundled workloads, and -- begins a command of yours"
         )
     absent = [name for name in options.chosen if name not in options.workloads]
     if absent and not options.show:
         raise FlagsError(
-            f"{absent[0]} is advised for and not measured; add it to --workloads, or leave that out"
+            f"{absent[0]} is advised for but not measured; add it to --workloads, or leave that out"
         )

@@ -62,7 +62,7 @@ def _flag(name: str) -> Flag:
             "it with functools.partial)"
         )
     if flag.name in NOT_HERE:
-        raise UsageError(f"{name}= cannot be had here: {NOT_HERE[flag.name]}")
+        raise UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
     return flag
 
 

@@ -135,7 +135,7 @@ def _run(
             workers = make_workers(launch, more.total)
             make_places(workers, launch.scratch, restart=more.total)
         except UsageError as error:
-            say([f"cannot start anew: {error}"])
+            say([f"cannot restart: {error}"])
             return result
         from spawnlaunch.run import report  # most launches have nothing to report
 

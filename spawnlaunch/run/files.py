@@ -132,7 +132,7 @@ def make_places(rank: int, routes: Routes, error_file: str | None, scratch: str 
         pass
     except OSError as error:  # it may be a link of somebody else's, which the worker would follow
         raise UsageError(
-            f"cannot remove {error_file}, where rank {rank} is to tell of its failure: "
+            f"cannot remove {error_file}, where rank {rank} would report a failure: "
             f"{error.strerror}; remove it yourself, or {ELSEWHERE}"
         ) from None
 

@@ -105,8 +105,8 @@ def _directories(
         paths = [template.format(**words) for words in (*ours, *_others(ours[-1], nproc, world))]
     except (KeyError, ValueError, IndexError, AttributeError):
         raise UsageError(
-            f"--log-dir {template}: not a template of {PLACEHOLDERS}; mend it, or write {{{{ for "
-            "a {"
+            f"--log-dir {template}: not a template of {PLACEHOLDERS}; correct it, or write {{{{ "
+            "for a {"
         ) from None
     found = [absolute(path, "--log-dir") for path in paths]
     if len(set(found)) < len(found):

@@ -115,7 +115,7 @@ def number(name: str, environ: Environ, most: int = 10**MAX_DIGITS) -> Fact | No
     if is_number(said) and int(said) <= most:
         return Fact(int(said), name)
     what = "a port" if most == MAX_PORT else "a whole number"
-    raise UsageError(f"{name}={excerpt(said)} is not {what}; type unset {name}, or mend it")
+    raise UsageError(f"{name}={excerpt(said)} is not {what}; type unset {name}, or correct it")
 
 
 def text(name: str, environ: Environ) -> Fact | None:

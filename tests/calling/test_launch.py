@@ -144,10 +144,10 @@ def test_a_launch_that_takes_too_long_is_ended() -> None:
         ({"nproc": object}, "a type cannot be a flag's value; type it as on the command line"),
         ({"quiet": 1}, "quiet=1 is neither True nor False; type one of them"),
         ({"bind": "nod"}, "--bind: 'nod' is no way to bind; choose one of auto, node"),
-        ({"debug": 0}, "debug= cannot be had here: it needs the terminal"),
-        ({"completion": "bash"}, "completion= cannot be had here: it is for a shell"),
-        ({"explain": True}, "explain= cannot be had here: call spawnlaunch.explain_launch"),
-        ({"allowed_cpus": "0"}, "--sysfs-root and --allowed-cpus are for looking"),
+        ({"debug": 0}, "debug= is not available here: it needs the terminal"),
+        ({"completion": "bash"}, "completion= is not available here: it is for a shell"),
+        ({"explain": True}, "explain= is not available here: call spawnlaunch.explain_launch"),
+        ({"allowed_cpus": "0"}, "--sysfs-root and --allowed-cpus need --explain"),
     ],
 )
 def test_a_wrong_flag_starts_nothing(flags: dict[str, Any], said: str) -> None:

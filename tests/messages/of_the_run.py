@@ -31,7 +31,7 @@ ROWS = [
     Row(f"{L} --no-python ./text", "cannot start './text'", "Exec format error", "check the program and its permissions", f"{L} --no-python ./text", prepare="echo hello >text; chmod +x text", mend="printf '#!/bin/sh\\n' >text", status=126),
     Row(f"{L} --result d/r.json --no-python rmdir d", "cannot write --result", "No such file or directory", "d/r.json", f"{L} --result r.json x.py", prepare="mkdir d", status=74),
     Row(f"{L} --no-python false", "cannot write TORCHELASTIC_ERROR_FILE", "No such file or directory", "no/e.json", f"{L} x.py", {"TORCHELASTIC_ERROR_FILE": "no/e.json"}, status=1),
-    Row(f"{L} --max-restarts 1 --log-dir 'l{{restart}}' --no-python sh -c '> l1; exit 1'", "cannot start anew", "cannot make the directory", "--log-dir", f"{L} x.py", status=1),
+    Row(f"{L} --max-restarts 1 --log-dir 'l{{restart}}' --no-python sh -c '> l1; exit 1'", "cannot restart", "cannot make the directory", "--log-dir", f"{L} x.py", status=1),
     Row(f"{L} --hang-timeout 1 --on-hang kill --log-dir l/{{rank}} --no-python sleep 60", "cannot write to stacks.log", "Is a directory", "the stacks stand here", f"{L} --log-dir l/{{rank}} x.py", prepare="mkdir -p l/0/stacks.log", mend="rmdir l/0/stacks.log", status=124),
     Row(f"{L} --nproc 2 --debug 2 x.py", "--debug 2", "there is no such rank", "type one of 0-1", ON_A_TERMINAL),
     Row(f"{L} --nproc 2 --debug 1 x.py </dev/null", "--debug 1", "stdin is no terminal", "start it in a terminal", ON_A_TERMINAL),

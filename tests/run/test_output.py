@@ -290,7 +290,7 @@ def test_a_filtered_ranks_traceback_is_shown_when_it_fails():
         (["--ranks-filter", "two"], "'two' is no list of ranks; type numbers: 0,4-7"),
         (["--tee", "x:1"], "or by global rank: r9:3"),
         (["--log-dir", "{rnak}"], "--log-dir {rnak}: not a template of {rank} {local_rank}"),
-        (["--log-dir", "{rank"], "mend it, or write {{ for a {"),
+        (["--log-dir", "{rank"], "correct it, or write {{ for a {"),
         (["--log-dir", "{host}"], "gives several ranks the same directory"),
         (["--log-dir", "/dev/null/logs"], "cannot make the directory /dev/null/logs"),
     ],

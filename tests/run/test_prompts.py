@@ -62,7 +62,7 @@ def test_a_debugger_in_one_of_four_ranks_works_though_nobody_named_it(tmp_path: 
 def test_of_several_that_ask_none_is_given_what_is_typed_until_one_is_left(tmp_path: Path):
     with terminal("--nproc", 4, written(tmp_path, ASKS), 1, 2) as tty:
         tty.read_until("what? ", 2)
-        type_once(tty, "who", "ranks 1-2 ask at once, and none is given what is typed; --debug 1")
+        type_once(tty, "who", "ranks 1-2 ask at once, so none gets what you type; --debug 1")
         assert "heard" not in tty.text
         tty.type(CTRL_C)
         tty.status()

@@ -181,7 +181,7 @@ def test_where_the_next_attempt_has_no_place_for_its_files_the_failure_is_the_en
     words = ("--nproc", 1, "--max-restarts", 3, "--log-dir", tmp_path, "--rdzv-id", "me")
     done = launch("--quiet", *words, AGAIN, 9, "exit", 7)
     assert done.returncode == 7
-    assert "cannot start anew: cannot make the directory" in done.stderr
+    assert "cannot restart: cannot make the directory" in done.stderr
 
 
 def test_what_cannot_be_executed_is_tried_as_often_as_what_fails(tmp_path: Path):

@@ -95,7 +95,7 @@ class Stacks:
         if self.is_busy:
             return
         if not is_proc_ours():
-            self._output.say(["no stacks can be told: /proc does not show our PID namespace"])
+            self._output.say(["no stacks can be shown: /proc does not show our PID namespace"])
             workers = ()
         for worker, pid in workers:
             for process in below(filter(None, [look(pid)])):

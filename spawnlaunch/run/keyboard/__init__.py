@@ -88,7 +88,7 @@ class Keyboard:
             return
         if asking and asking != self._told:
             self._say([
-                f"ranks {cpuset.format(asking)} ask at once, and none is given what is typed; "
+                f"ranks {cpuset.format(asking)} ask at once, so none gets what you type; "
                 f"--debug {asking[0]} gives one the terminal"
             ])  # fmt: skip
             self._told = asking

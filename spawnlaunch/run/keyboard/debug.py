@@ -30,8 +30,8 @@ def prepared(launch: Launch, workers: Sequence[Worker]) -> Launch:
             "terminal, through ssh with ssh -t"
         )
     say([
-        f"--debug: rank {rank} has the terminal, Ctrl-C too; Ctrl-\\ ends the launch, and no time "
-        "limit of the launcher's runs",
+        f"--debug: rank {rank} has the terminal, Ctrl-C too; Ctrl-\\ ends the launch, and the "
+        "launcher's time limits do not apply",
         "--debug: the other ranks wait in a collective for as long as their process group lets "
         "them (by default 10 minutes with NCCL, 30 with gloo); for longer write "
         "init_process_group(timeout=timedelta(hours=8))",

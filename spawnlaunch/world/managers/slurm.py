@@ -340,7 +340,7 @@ def _read(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) 
     try:
         return read(environ.get(name, ""), *arguments)
     except lists.ListError as error:
-        line = f"{name} cannot be read: {error}; type unset {name}, or mend it"
+        line = f"{name} cannot be read: {error}; type unset {name}, or correct it"
         raise UsageError(line) from None
 
 
