@@ -64,7 +64,7 @@ def test_the_help_says_what_the_rule_is():
         ("--seconds 0", "--seconds: '0' leaves no time to measure"),
         ("--warm 1", "unrecognized arguments: --warm 1"),
         ("--budget soon", "--budget: 'soon' is not a time; type one as 90s, 5m or 1h"),
-        ("--for train -- sh", "--for and --pick choose among our workloads"),
+        ("--for train -- sh", "--for and --pick choose among bundled workloads"),
         ("--for train --workloads triad", "train is advised for but not measured"),
         ("--for train --pick triad", "--pick names workloads and so does --for"),
         ("--pick --compare a b", "--pick reads one bench, and --compare several"),
