@@ -33,13 +33,13 @@ TABLES = {
 FLAGS_HEAD = """\
 # Flags
 
-This page is made from the table by which the command line is read (`python -m docs.generate`);
+`python -m docs.generate` makes this page from the table that the command line is read by;
 `python -m spawnlaunch --help` shows the same.
 
-Everything behind the script goes to the script. `_` is as good as `-` in a name, and `--flag=value`
-as `--flag value`. A flag marked **launcher** needs a launcher that stays above its workers: it is
-refused where the resource manager has started one task per rank. A variable stands for its flag,
-as torchrun has it; a typed flag goes before it.
+Everything behind the script's name goes to the script. You may type `_` for `-` in a flag's name, and
+`--flag=value` for `--flag value`. A flag marked **launcher** needs a launcher that stays above its workers:
+it is refused where the resource manager has started one task per rank. A variable sets its flag, as under
+torchrun; a typed flag wins over it.
 """
 FLAGS_END = """\
 ## Examples
@@ -54,9 +54,9 @@ ERRORS_HEAD = """\
 # Errors and remedies
 
 An error of the launcher is one line: what was seen, why it cannot be, and what to type. The exit
-status is 2, unless the table says another. This page is made from the tables by which the tests
-provoke every error and type its remedy (`python -m docs.generate`). Lines without `$` stand behind
-`python -m spawnlaunch --explain`. What is wrong with a machine, and not with a command, is found by
+status is 2, unless the table gives another. The tests provoke every error here and type its remedy;
+`python -m docs.generate` makes this page from their tables. Put `python -m spawnlaunch --explain` before
+lines without `$`. To look for faults of the machine, not of the command, type
 `python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
 """
 ERRORS_COLUMNS = """\
