@@ -36,10 +36,10 @@ FLAGS_HEAD = """\
 `python -m docs.generate` makes this page from the table that the command line is read by;
 `python -m spawnlaunch --help` shows the same.
 
-Everything behind the script's name goes to the script. You may type `_` for `-` in a flag's name, and
-`--flag=value` for `--flag value`. A flag marked **launcher** needs a launcher that stays above its workers:
-it is refused where the resource manager has started one task per rank. A variable sets its flag, as under
-torchrun; a typed flag wins over it.
+Everything behind the script's name goes to the script. You may type `_` for `-` in a flag's name,
+and `--flag=value` for `--flag value`. A flag marked **launcher** needs a launcher that stays above
+its workers: it is refused where the resource manager has started one task per rank. A variable sets
+its flag, as under torchrun; a typed flag wins over it.
 """
 FLAGS_END = """\
 ## Examples
@@ -55,8 +55,9 @@ ERRORS_HEAD = """\
 
 An error of the launcher is one line: what was seen, why it cannot be, and what to type. The exit
 status is 2, unless the table gives another. The tests provoke every error here and type its remedy;
-`python -m docs.generate` makes this page from their tables. Put `python -m spawnlaunch --explain` before
-lines without `$`. To look for faults of the machine, not of the command, type
+`python -m docs.generate` makes this page from their tables. Put
+`python -m spawnlaunch --explain` before lines without `$`. To look for
+faults of the machine, not of the command, type
 `python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
 """
 ERRORS_COLUMNS = """\
