@@ -282,8 +282,7 @@ class Request(NamedTuple):
         "on SIGUSR2 the launcher says where each rank is; the workers do not get the signal",
         needs_parent=True)
     result: str | None = _flag(
-        ENDING, "--result", "FILE", str, None,
-        "write how every rank ended to this file, as JSON", needs_parent=True)
+        ENDING, "--result", "FILE", str, None, "write how ranks ended, as JSON", needs_parent=True)
     record: str | None = _flag(
         ENDING, "--record", "DIR", str, None,
         "keep what every rank does in this directory; python -m spawnlaunch.report DIR draws it",
@@ -295,8 +294,7 @@ class Request(NamedTuple):
         "neither; 0:3,1:1 by local rank, r9:3 by global rank", also=("-r",))
     tee: StreamsByRank | None = _flag(
         OUTPUT, "--tee", "HOW", values.streams, None,
-        "write streams to files as --redirects does, and show them as well", also=("-t",),
-        needs_parent=True)
+        "write files as --redirects does, and show streams too", also=("-t",), needs_parent=True)
     log_dir: str | None = _flag(
         OUTPUT, "--log-dir", "DIR", values.name, None,
         "where the ranks' files go: DIR/RUN/attempt_0/RANK/, or a template with {rank}, "
@@ -321,8 +319,7 @@ class Request(NamedTuple):
         "=svg draws the node",
         alone="text")
     sysfs_root: str = _flag(
-        OUTPUT, "--sysfs-root", "DIR", str, "/",
-        "with --explain: read another machine's /sys and /proc from here")
+        OUTPUT, "--sysfs-root", "DIR", str, "/", "with --explain: read another machine's files")
     allowed_cpus: CpuSet | None = _flag(
         OUTPUT, "--allowed-cpus", "LIST", cpuset.parse, None,
         "with --explain: plan as if these were the allowed CPUs")
