@@ -54,7 +54,7 @@ def refuse(error: UsageError, environ: Environ, program: str = "spawnlaunch") ->
     signal.signal(signal.SIGTERM, lambda *_: os._exit(WRONG_USE))
     rank = _answer("rank", environ)
     if rank is None or not (isinstance(error, FlagsError) and _is_one_program(environ)):
-        _say_for_the_node(line, daemon)
+        _say_for_the_node(f"{program}: error: {os.uname().nodename}: {error}\n", daemon)
     elif rank == 0:
         write(line)
         time.sleep(NEIGHBOURS_S)

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import sys
 
 import pytest
 
@@ -38,7 +39,7 @@ def test_an_error_of_one_node_is_said_by_that_node_once(slurm: Slurm, kill: int)
     srun = ["srun", *nodes, "--label", f"--kill-on-bad-exit={kill}"]
     done = slurm.run([*srun, "bash", "-c", script])
     (line,) = errors(done.stderr)
-    assert line.partition(":")[0] in ("3", "4", "5")
+    assert re.match(f"[345]: {ERROR}node1: ", line)
     assert "no.py" in line
 
 
@@ -123,3 +124,22 @@ def test_what_is_no_utf8_is_shown_as_escapes():
     assert r"\x1b[31m" in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.isascii()
+
+
+@pytest.mark.parametrize("program", ["bench", "check"])
+def test_torch_that_is_missing_is_said_once_for_each_node(slurm: Slurm, program: str) -> None:
+    done = slurm.run(
+        ["srun", "-N2", "-n4", sys.executable, "-S", "-m", f"spawnlaunch.{program}"]
+    )  # -S: nothing is installed
+    said = (
+        f"spawnlaunch.{program}: error: node{{}}: torch is not installed; type pip install torch\n"
+    )
+    assert [done.stderr.count(said.format(node)) for node in (0, 1)] == [1, 1]
+    assert done.returncode == 2
+
+
+def test_flags_of_the_bench_that_cannot_be_are_said_once(slurm: Slurm) -> None:
+    done = slurm.run(
+        ["srun", "-N2", "-n4", sys.executable, "-m", "spawnlaunch.bench", "--arms", "north"]
+    )
+    assert (done.returncode, done.stderr.count("spawnlaunch.bench: error: ")) == (2, 1)

@@ -81,7 +81,8 @@ def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, fi
             ("--model-config", '{"n_positions": 16}'),
             "--length is 32, and gpt2 takes 16 tokens at most; type --length 16\n",
         ),
-        (("--model-name", "gpt9"), "--model-name: gpt9 with the changes {} cannot be: "),
+        (("--model-name", "gpt9"), "--model-name: gpt9 cannot be: "),
+        (("--data", "lines.txt"), "lines.txt leaves no rows for train; put an empty line between"),
         (
             ("--model-name", "openai-community/gpt2"),
             "type hf download openai-community/gpt2 --local-dir gpt2, then --model-name gpt2\n",
@@ -92,6 +93,7 @@ def test_what_cannot_be_is_refused_by_all_ranks(
     data: Path, tmp_path: Path, change: tuple[str, str], said: str
 ) -> None:
     flags = ("--task", "causal_lm", "--data", str(data / "a.csv"), "--text", "review")
+    (tmp_path / "lines.txt").write_text("one\ntwo\n")
     ranks = run(2, *FLAGS, *flags, *change, cwd=tmp_path)
     assert [rank.status for rank in ranks] == [2, 2], ranks
     assert said in ranks[0].err

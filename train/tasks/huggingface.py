@@ -57,8 +57,8 @@ def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
         # Transformers would go on with the names of all types that it knows, which are hundreds.
         why = str(error).splitlines()[0].partition(" Should contain one of")[0].rstrip(".")
         raise RefusedError(
-            f"--model-name: {model} with the changes {changes} cannot be: "
-            f"{why}; type a local directory or a type such as gpt2; a model "
+            f"--model-name: {model}{'' if changes == '{}' else f' with the changes {changes}'} "
+            f"cannot be: {why}; type a local directory or a type such as gpt2; a model "
             "of the Hugging Face hub has to be downloaded first, where there is a network: type "
             f"hf download {model} --local-dir {Path(model).name}, then --model-name "
             f"{Path(model).name}",

@@ -46,8 +46,14 @@ def read_splits(data: str, validation: str | None, test: str | None) -> dict[str
         splits["train"] = [row for i, row in enumerate(rows) if i % HELD_OUT]
     for name, rows in splits.items():
         if not rows:
-            raise RefusedError(f"--data: {data} leaves no rows for {name}; type a larger file")
+            raise RefusedError(f"--data: {data} leaves no rows for {name}; {_more_rows(data)}")
     return splits
+
+
+def _more_rows(data: str) -> str:
+    """What gives more rows: of a text, lines alone do not."""
+    is_text = Path(data).is_file() and Path(data).suffix not in (".csv", ".jsonl", ".json")
+    return "put an empty line between two texts" if is_text else "type a larger file"
 
 
 def _read(path: Path) -> list[Row]:
