@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 MOST_NAMES = 8
 STOPS = {
-    "join": "has come: starting the workers again with it",
+    "join": "has joined: restarting all workers with it",
     "lost": "was lost: ending the workers of all nodes",
 }
 
@@ -35,7 +35,7 @@ def caused(cause: Cause | None) -> str:
     if cause.kind == "failure":
         return f"rank {cause.rank} on {cause.host} {_how(cause.number)}{cause.oom}{lost}"
     return {
-        "hang": "no worker of any node says anything",
+        "hang": "no worker on any node has written anything",
         "lost": f"{cause.host or cause.words or 'a node'} was lost",
         "signal": f"{cause.host} was told to end by signal {cause.number}",
         "timeout": "the time of the launch is over (--timeout)",
@@ -62,21 +62,21 @@ def of_hub(kind: str, about: Sequence[str]) -> str | None:
         case ["waiting", *who]:
             return f"waiting for {names(who)}"
         case ["late", *who]:
-            return f"the launch has ended: waiting some seconds for {names(who)}, to tell them"
+            return f"the launch has ended: waiting some seconds to tell {names(who)}"
         case ["refused", why]:
             return f"refused: {why}"
         case ["differs", host, *what]:
-            return f"{host} was told {names(what)}, whose value counts"
+            return f"{host} has {names(what)}; the hub's value counts"
         case ["stop", "join" | "lost" as what, host]:
             return f"{host} {STOPS[what]}"
         case ["frozen", host]:
-            return f"{host} has not answered for a minute, and is given up"
+            return f"{host} has not answered for a minute, so it counts as lost"
         case ["start", epoch, nnodes, world_size] if epoch != "1":
             return f"start {epoch}: {nnodes} nodes, {world_size} workers"
         case ["stranger", address, why]:
             return f"a connection from {address} was refused: {why}; said once"
         case ["crowd", address]:
-            return f"too many connections that say nothing, the last from {address}; said once"
+            return f"too many connections that send nothing, the last from {address}; said once"
     return None
 
 
@@ -85,7 +85,7 @@ def of_member(kind: str, about: Sequence[str]) -> str | None:
     if kind == "waiting":
         return f"waiting for {names(about)}"
     if kind == "differs":
-        return f"told {names(about)}, whose value counts"
+        return f"this node has {names(about)}; the hub's value counts"
     if kind == "hub lost":
         return "the hub is lost: ending the workers"
     return None

@@ -84,12 +84,12 @@ def _notes(environ: Mapping[str, str]) -> Iterator[str]:
     if environ.get(FILE_TIMER) not in (None, "", "0"):
         yield (
             f"{FILE_TIMER}: no watchdog reads the workers' timers here; --hang-timeout SECONDS "
-            "shows where workers are that say nothing"
+            "shows where workers are when they write nothing"
         )
     if environ.get(UNINTERRUPTIBLE) not in (None, "", "0"):
         yield (
             f"{UNINTERRUPTIBLE}: nobody looks for workers that sleep in the kernel; --hang-timeout "
-            "SECONDS shows where workers are that say nothing"
+            "SECONDS shows where workers are when they write nothing"
         )
     if environ.get(HEALTH):
         yield f"{HEALTH}: no server for health checks is started here"

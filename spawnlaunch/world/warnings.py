@@ -131,8 +131,8 @@ def _of_step(it: Evidence, world: World) -> Iterator[str]:
         if not slurm_site.kills_on_bad_exit(it.environ, KILL_ON_BAD_EXIT):
             yield (
                 "nothing on this node says that srun ends the step when one rank dies (flags of "
-                "an srun on another machine cannot be seen); without it the others wait for ever: "
-                f"type export {KILL_ON_BAD_EXIT}=1 before srun, which is seen"
+                "an srun on another machine cannot be seen); if it does not, the others wait "
+                f"forever: type export {KILL_ON_BAD_EXIT}=1 before srun"
             )
     if world.mode == NODE and not it.request.rewrite_slurm_env:
         yield (

@@ -44,7 +44,7 @@ def test_nobody_is_told_to_do_what_was_done(ask: Asker, typed: str):
 def test_what_is_advised_is_seen(ask: Asker):
     told = ask.run(["bash", "-c", f"srun {RANKS}"])
     assert told.stderr.count(WARNED) == 1
-    line = told.stderr.partition("wait for ever: type ")[2].partition(" before srun")[0]
+    line = told.stderr.partition("wait forever: type ")[2].partition(" before srun")[0]
     assert WARNED not in ask.run(["bash", "-c", f"{line}; srun {RANKS}"]).stderr
 
 
