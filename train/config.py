@@ -236,14 +236,14 @@ class Config:
     warmup: int | None = flag(
         None, whole(0), "N", "steps in which the learning rate rises (50, or a seventh of all)"
     )
-    betas: str = flag("0.9,0.95", betas, "X,Y", "of AdamW (%(default)s)")
-    weight_decay: float = flag(0.1, not_negative, "X", "of AdamW, for matrices (%(default)s)")
+    betas: str = flag("0.9,0.95", betas, "X,Y", "betas of AdamW (%(default)s)")
+    weight_decay: float = flag(0.1, not_negative, "X", "AdamW's, for matrices (%(default)s)")
     clip: float = flag(1.0, not_negative, "X", "largest norm of a gradient, 0: any (%(default)s)")
     skip_nonfinite: int = flag(
         0,
         whole(0),
         "N",
-        "steps in a row to skip when loss or gradient are not finite (%(default)s)",
+        "steps in a row that may be skipped when loss or gradient is not finite (%(default)s)",
     )
     seed: int = flag(0, whole(0), "N", "decides initial weights and sample order (%(default)s)")
 
@@ -261,14 +261,14 @@ class Config:
     compile: bool = switch("compile the model with torch.compile")
     checkpoint_activations: bool = switch("compute each block again in the backward pass")
     static_graph: bool = switch("promise that every step uses the same parameters")
-    find_unused: bool = switch("allow for parameters that some steps or ranks do not use")
+    find_unused: bool = switch("allow parameters that some steps or ranks do not use")
     sync_bn: bool = switch("let BatchNorm count the samples of all ranks; on GPUs only")
     bucket_mb: int = flag(25, whole(1), "N", "MiB of gradients sent at once (%(default)s)")
     loader_workers: int | None = flag(
-        None, whole(0, 1024), "N", "processes that read samples (by the CPUs of the worker)"
+        None, whole(0, 1024), "N", "processes that read samples (by the worker's CPUs)"
     )
     gc_every: int = flag(
-        100, whole(0), "N", "steps between two garbage collections, 0: Python's way (%(default)s)"
+        100, whole(0), "N", "steps between two garbage collections, 0: Python decides (%(default)s)"
     )
 
     log_every: int = flag(25, whole(1), "N", "steps between two lines of metrics (%(default)s)")
@@ -277,10 +277,10 @@ class Config:
     )
     eval_batch_size: int = flag(32, whole(1), "N", "samples per pass of validation (%(default)s)")
     eval_at_start: bool = switch("validate before the first step too")
-    dry_run: bool = switch("tell shapes, memory and steps, train nothing and write nothing")
+    dry_run: bool = switch("show shapes, memory and steps; train nothing and write nothing")
     eval_only: bool = switch("train nothing: evaluate the weights of --resume or --init")
     eval_splits: str = flag(
-        "validation", splits, "A,B", "what is evaluated at the end, or by --eval-only (%(default)s)"
+        "validation", splits, "A,B", "splits evaluated at the end, or by --eval-only (%(default)s)"
     )
     save_every: int | str = flag(
         175, every, "N", "steps between two checkpoints, or epoch; 0: best and last (%(default)s)"
@@ -289,7 +289,7 @@ class Config:
         "loss", goal, "METRIC", "loss, or METRIC[:min|max] of the task's report (%(default)s)"
     )
     patience: int | None = flag(
-        None, whole(1), "N", "end after so many validations that were not the best so far"
+        None, whole(1), "N", "end after N validations that were not the best so far"
     )
     keep: int = flag(2, whole(1), "N", "checkpoints kept besides the best (%(default)s)")
 
@@ -309,7 +309,10 @@ class Config:
     plot: bool = switch("draw loss and throughput as OUT/plot.png")
     profile: bool = switch("write a trace of a few steps as OUT/trace-rank<N>.json")
     peak_tflops: float | None = flag(
-        None, positive, "X", "of one device at this precision, for its utilisation (known for some)"
+        None,
+        positive,
+        "X",
+        "peak of one device at this precision, for utilisation (known for some)",
     )
 
     options: Mapping[str, Any] = field(default_factory=dict)
