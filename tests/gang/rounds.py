@@ -27,6 +27,7 @@ from typing import Any, ClassVar
 from tests.gang.cluster import Cluster
 from tests.gang.namespaces import Network
 from tests.slurm.scripts import TINY
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
 HOSTS = "abcd"
@@ -209,9 +210,11 @@ class TrainingRound(Round):
         self.holds(losses == self.whole[self.mode], f"the same losses: {losses}")
 
     def to_the_end(self, out: str) -> History:
+        """Nothing breaks in this launch, so a node that a busy machine starves is not given up."""
         directory = self.directory / f"to-the-end-{out}"
         directory.mkdir()
-        cluster = Cluster(self.network, directory, *MODES[self.mode], *FLAGS)
+        patient = f"--lost-after={PATIENCE_S}"
+        cluster = Cluster(self.network, directory, *MODES[self.mode], *FLAGS, patient)
         for host in HOSTS:
             cluster.start(host, *self.program(out))
         self.holds(set(cluster.statuses().values()) == {0}, f"it trains\n{cluster.texts()}")

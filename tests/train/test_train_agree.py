@@ -70,7 +70,9 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
+@pytest.mark.parametrize(
+    ("world", "loaders"), [(2, "0"), pytest.param(3, "2", marks=pytest.mark.full)]
+)
 @pytest.mark.parametrize(
     ("task", "awry", "status", "said"),
     [
@@ -107,13 +109,15 @@ def cwd(tmp_path: Path) -> Path:
     ],
 )
 def test_what_ranks_disagree_on_is_told_in_one_line(
-    cwd: Path, task: str, awry: str, status: int, said: str, loaders: str
+    cwd: Path, task: str, awry: str, status: int, said: str, world: int, loaders: str
 ) -> None:
+    if awry == "batch" and world == 3:  # each of them has one batch
+        said = "the ranks disagree on what measure() returns: rank 0 has {"
     flags = ("--task", f"task.py:{task}", "--loader-workers", loaders)
-    ranks = run(2, *FLAGS, *flags, cwd=cwd, AWRY=awry)
-    assert [rank.status for rank in ranks] == [status, status], ranks
+    ranks = run(world, *FLAGS, *flags, cwd=cwd, AWRY=awry)
+    assert [rank.status for rank in ranks] == [status] * world, ranks
     assert ranks[0].err.startswith(f"train: error: {said}"), ranks[0].err
-    assert [rank.err.count("\n") for rank in ranks] == [1, 0]
+    assert [rank.err.count("\n") for rank in ranks] == [1] + [0] * (world - 1)
 
 
 def test_ranks_with_different_flags_are_refused(cwd: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_state_dict_is_kept_with_the_versions_of_its_modules(cwd: Path) -> Non
     assert saved["1._extra_state"] == {"torch": 1}
 
 
-@pytest.mark.parametrize("world", [2, pytest.param(1, marks=pytest.mark.full)])
+@pytest.mark.parametrize("world", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 3))])
 def test_what_cannot_be_read_back_is_found_at_the_first_save(cwd: Path, world: int) -> None:
     flags = (*LINE, "--steps", "40", "--out", "new")
     ranks = run(world, *flags, cwd=cwd, AWRY="own")
@@ -197,10 +197,21 @@ def test_room_is_looked_for_before_training(cwd: Path) -> None:
     assert "loss" not in ranks[0].out
 
 
-@pytest.mark.parametrize("path", ["here", "here/step-00000004", "here/step-00000004/weights.pt"])
-def test_a_run_can_begin_with_the_weights_of_another(cwd: Path, path: str) -> None:
+@pytest.mark.parametrize(
+    ("path", "world", "loaders"),
+    [
+        ("here", 1, 0),
+        ("here/step-00000004", 2, 0),
+        ("here/step-00000004/weights.pt", 1, 0),
+        pytest.param("here/best", 3, 2, marks=pytest.mark.full),
+    ],
+)
+def test_a_run_can_begin_with_the_weights_of_another(
+    cwd: Path, path: str, world: int, loaders: int
+) -> None:
     flags = (*LINE, "--lr", "1e-30", "--weight-decay", "0", "--seed", "9", "--steps", "1")
-    (ended,) = complete(1, *flags, "--init", path, "--out", "new", cwd=cwd)
+    flags = (*flags, "--loader-workers", str(loaders))
+    ended, *_ = complete(world, *flags, "--init", path, "--out", "new", cwd=cwd)
     assert "resumed" not in ended.out
     old, new = (
         torch.load(cwd / out / "weights.pt", weights_only=True)

@@ -99,14 +99,21 @@ def test_a_gradient_that_is_not_finite_ends_the_run_before_it_is_saved(
 
 
 @pytest.mark.parametrize(
-    ("world", "task"),
-    [(1, "Line"), *(pytest.param(n, t, marks=pytest.mark.full) for n in (1, 2) for t in ("Own",))],
+    ("world", "loaders", "task"),
+    [
+        (1, 0, "Line"),
+        *(
+            pytest.param(world, loaders, task, marks=pytest.mark.full)
+            for world, loaders, task in ((1, 2, "Own"), (2, 0, "Own"), (3, 2, "Line"))
+        ),
+    ],
 )
 def test_it_can_be_left_out_and_the_rest_is_as_torch_has_it(
-    tmp_path: Path, world: int, task: str
+    tmp_path: Path, world: int, loaders: int, task: str
 ) -> None:
     (tmp_path / "task.py").write_text(TASK)
     flags = ("--task", f"task.py:{task}", "--skip-nonfinite", "1")
+    flags = (*flags, "--loader-workers", str(loaders))
     first, *_ = complete(world, *FLAGS, *flags, cwd=tmp_path)
     assert f"step {BAD} changed no weight: loss " in first.out
     before, after = (weights(tmp_path / "here", step) for step in (BAD - 1, BAD))

@@ -82,11 +82,19 @@ def cwd(tmp_path: Path) -> Path:
         ),
     ],
 )
-def test_what_cannot_learn_is_named(cwd: Path, kind: str, said: str) -> None:
-    ranks = run(2, *FLAGS, "--kind", kind, cwd=cwd)
-    assert [rank.status for rank in ranks] == [2, 2], ranks
+@pytest.mark.parametrize(
+    ("world", "loaders"),
+    [(2, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n, k in ((1, 2), (3, 2)))],
+)
+def test_what_cannot_learn_is_named(
+    cwd: Path, kind: str, said: str, world: int, loaders: int
+) -> None:
+    if world == 1 and kind == "unused":
+        pytest.skip("one rank waits for no gradient: it trains on, see below")
+    ranks = run(world, *FLAGS, "--kind", kind, "--loader-workers", str(loaders), cwd=cwd)
+    assert [rank.status for rank in ranks] == [2] * world, ranks
     assert ranks[0].err.startswith(f"train: error: {said}")
-    assert [rank.err.count("\n") for rank in ranks] == [1, 0]
+    assert [rank.err.count("\n") for rank in ranks] == [1] + [0] * (world - 1)
 
 
 def test_one_rank_trains_on_and_says_what_it_did_not_use(cwd: Path) -> None:
