@@ -83,9 +83,9 @@ class Measured(NamedTuple):
     busy_ms: dict[str, list[float]]  # of a processor, per rank and step
     split: dict[str, float]  # seconds of each part of a step of ours
 
-    def share_of(self, name: str) -> Comparison:
-        """Ours against this one, within the rounds."""
-        return stats.paired(self.speeds["ours"], self.speeds[name], True)
+    def share_of(self, name: str, of: str = "ours") -> Comparison:
+        """Ours, or another, against this one, within the rounds."""
+        return stats.paired(self.speeds[of], self.speeds[name], True)
 
 
 def measure(options: Namespace) -> Section:
@@ -135,6 +135,9 @@ def section(shapes: list[Measured]) -> Section:
         + ", ".join(f"{part} {1e3 * seconds:.2f}" for part, seconds in one.split.items())
         for one in shapes
     )
+    most = "; ".join(
+        f"{one.shape}: {shown(one.share_of('quick_trainer', 'bare'))}" for one in shapes
+    )
     goals = (("bare", OF_BARE), ("quick_trainer", OF_TRAINER))
     return Section(
         "train_loop",
@@ -144,7 +147,8 @@ def section(shapes: list[Measured]) -> Section:
         shares; behind it stands its interval (exact signed-rank test). What a loop costs is a time
         per step: it shows where steps are short, as in the first shape. By default the Trainer
         searches for unused parameters in every step.
-        A step of ours in ms, {splits}.""",
+        A step of ours in ms, {splits}. What is written by hand as a share of the Trainer at its
+        quickest, {most}.""",
         ["model", "loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],
         [
             [
