@@ -174,7 +174,9 @@ def test_a_hub_that_is_told_to_end_before_all_have_met_ends_all(launchers: Launc
         launchers.start("b", "--nnodes", 3, *rendezvous(False), SAY, "wait")
         until(lambda: is_listening(launchers.endpoint), "the hub listens")
         launchers.processes["a"].send_signal(signal.SIGTERM)
-        until(lambda: "waiting some seconds to tell" in launchers.said("a"), "it waits for the others")
+        until(
+            lambda: "waiting some seconds to tell" in launchers.said("a"), "it waits for the others"
+        )
         way.is_open.set()
         assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
     assert all("told to end by signal 15" in launchers.said(name) for name in "abc")
