@@ -166,18 +166,26 @@ def test_a_debugger_works_in_a_single_worker_and_keeps_CTRL_C(tmp_path: Path):
 
 def test_a_program_goes_on_from_the_prompt_and_is_interrupted_again(tmp_path: Path):
     script = tmp_path / "debugged.py"
-    script.write_text("import pdb, time\npdb.set_trace()\nwhile True:\n    time.sleep(0.01)\n")
+    script.write_text(
+        "import pdb, time\npdb.set_trace()\nwhile True:\n    print('runs')\n    time.sleep(0.05)\n"
+    )
     with terminal("--nproc", 1, "--grace", 20, script) as tty:
+
+        def go_on() -> None:
+            """Before the program runs, Ctrl-C is the debugger's."""
+            until(lambda: asks_for_keys(tty.fd), "the prompt is open")
+            said = tty.text.count("runs")
+            tty.type(b"c\n")
+            tty.read_until("runs", said + 1)
+
         tty.read_until("(Pdb)")
         for times in (1, 2):
-            tty.type(b"c\n")
-            until(lambda: not asks_for_keys(tty.fd), "the program goes on")
+            go_on()
             tty.type(CTRL_C)
             tty.read_until("Program interrupted", times)
             tty.read_until("(Pdb)", times + 1)
-            until(lambda: asks_for_keys(tty.fd), "the prompt is open")
             time.sleep(1)  # somebody thinks
-        tty.type(b"c\n")
+        go_on()
         time.sleep(20.5)  # longer than the grace
         assert tty.text.count("still ran") == tty.text.count("stopping") == 0, tty.text
         tty.type(CTRL_C)
