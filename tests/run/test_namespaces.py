@@ -117,7 +117,7 @@ def test_stacks_are_not_asked_of_a_process_with_the_same_number(tmp_path: Path):
         "--nproc", 2, "--hang-timeout", 0.5, WORKERS / "sleep.py", directory=tmp_path,
         command=(*UNSEEN["none"], *LAUNCHER),
     ) as launch:  # fmt: skip
-        until(lambda: "no stacks can be told" in launch.stderr, "it says so")
+        until(lambda: "no stacks can be shown" in launch.stderr, "it says so")
         launch.send(signal.SIGTERM)
         assert launch.status() == 128 + signal.SIGTERM
         assert "whole stacks" not in launch.stderr
