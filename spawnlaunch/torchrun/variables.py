@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spawnlaunch.request import Given, Request
 
 PREFIX = "PET_"
-# A pod of Kubeflow's has these four (world/managers/kubeflow.py), and the number of workers.
+# A pod of Kubeflow's has these four (world/managers/tables.py), and the number of workers.
 POD = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_A_POD = (*POD, "PET_NPROC_PER_NODE")
 # What starts tasks, and is found before Kubeflow (world/managers/__init__.py).

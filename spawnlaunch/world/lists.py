@@ -212,13 +212,3 @@ def hosts_of_tasks(path: str, tasks: int) -> list[str]:
     except ListError:
         return []
     return found
-
-
-def unique_hosts(path: str | None) -> tuple[str, ...]:
-    """The first word of each line, each once, as PBS, Grid Engine and LSF write a line a slot.
-
-    >>> unique_hosts("/no/such/file"), unique_hosts(None)
-    ((), ())
-    """
-    lines = (file_text(path) or "").splitlines() if path else []
-    return tuple(dict.fromkeys(line.split()[0] for line in lines if line.strip()))

@@ -17,21 +17,21 @@ from __future__ import annotations
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.model import HOSTS, Environ, Manager
 
-# A variable that the manager needs, its module and the name in it. A module is imported where its
-# variable is set: a launch opens the files of the managers that may be there, and no others.
+# A variable that the manager needs, its module and its name there. A module is imported where the
+# variable of one of its managers is set, and in no other launch.
 ORDER = (
-    ("OMPI_COMM_WORLD_RANK", "openmpi", "MANAGER"),
-    ("PMI_RANK", "hydra", "MANAGER"),
-    ("FLUX_TASK_RANK", "flux", "MANAGER"),
-    ("JSM_NAMESPACE_RANK", "jsrun", "MANAGER"),
+    ("OMPI_COMM_WORLD_RANK", "mpi", "OPENMPI"),
+    ("PMI_RANK", "mpi", "HYDRA"),
+    ("FLUX_TASK_RANK", "tables", "FLUX"),
+    ("JSM_NAMESPACE_RANK", "tables", "JSRUN"),
     ("SLURM_STEP_ID", "slurm", "STEP"),
-    ("PALS_RANKID", "pals", "MANAGER"),
-    ("PET_NNODES", "kubeflow", "MANAGER"),
-    ("RANK", "platform", "MANAGER"),
-    ("JOB_COMPLETION_INDEX", "kubernetes", "MANAGER"),
+    ("PALS_RANKID", "tables", "PALS"),
+    ("PET_NNODES", "tables", "KUBEFLOW"),
+    ("RANK", "tables", "PLATFORM"),
+    ("JOB_COMPLETION_INDEX", "tables", "KUBERNETES"),
     ("SLURM_JOB_ID", "slurm", "SHELL"),
-    ("PBS_JOBID", "pbs", "MANAGER"),
-    ("JOB_ID", "gridengine", "MANAGER"),
+    ("PBS_JOBID", "tables", "PBS"),
+    ("JOB_ID", "tables", "GRIDENGINE"),
 )
 
 # What starts the tasks on a node: whose it is, the prefixes of what it gives them, and which of

@@ -31,7 +31,6 @@ from spawnlaunch.world.model import (
     Environ,
     Fact,
     Manager,
-    Reader,
     first,
     number,
 )
@@ -189,10 +188,11 @@ def node_0_host(environ: Environ) -> Fact | None:
         return None
     for fact in _first_hosts(environ):
         return fact
-    return _first_of(STEP_NODELIST, environ)
+    return first_of(STEP_NODELIST, environ)
 
 
-def _first_of(name: str, environ: Environ) -> Fact:
+def first_of(name: str, environ: Environ) -> Fact:
+    """The first host of a variable's list."""
     host = _read(lists.first_host, name, environ)
     return Fact(host, f"first host of {name}={environ[name]}")
 
@@ -214,27 +214,6 @@ def _first_hosts(environ: Environ) -> list[Fact]:
 def _has_several_components(environ: Environ) -> bool:
     """Whether several components of a heterogeneous job are in this step."""
     return len(_first_hosts(environ)) > 1
-
-
-def first_node_of_mpirun(size: str, local_size: str) -> Reader:
-    """A reader of the host of an mpirun's rank 0, by the variables with its sizes, in all and here.
-
-    Inside a Slurm job it begins with the job's first node, unless it was told otherwise. Every rank
-    has the job's list of nodes, so all derive the same host of rank 0. Whether rank 0 is there, as
-    it is not under --rankfile or --host with another order, rank 0 sees.
-    """
-
-    def first_node(environ: Environ) -> Fact | None:
-        is_known = environ.get(JOB_ID) and environ.get(JOB_NODELIST) and not environ.get(HET_SIZE)
-        is_alone = environ[size] == environ[local_size]  # its ranks may be on any node
-        return _first_of(JOB_NODELIST, environ) if is_known and not is_alone else None
-
-    return first_node
-
-
-def own_host_of_mpirun(_: Environ) -> Fact:
-    """SLURMD_NODENAME may be that of mpirun, whose environment Hydra hands on."""
-    return Fact(os.uname().nodename, "its host name")
 
 
 def of_components(name: str, environ: Environ) -> dict[int, str]:
