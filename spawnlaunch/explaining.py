@@ -7,35 +7,41 @@ from shlex import join
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding.picture import picture
-from spawnlaunch.binding.plan import Plan
-from spawnlaunch.binding.report import report_line, srun_line
+from spawnlaunch.binding.report import srun_line
 from spawnlaunch.errors import one_line
-from spawnlaunch.node import Node
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import shared_errors
 from spawnlaunch.run.environment import changes
-from spawnlaunch.run.model import Worker
-from spawnlaunch.world.model import Fact, Resolution
+from spawnlaunch.run.worker import worker_line
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Any
+
+    from spawnlaunch.cpuset import CpuSet
+    from spawnlaunch.node import Node
+    from spawnlaunch.run.model import Launch, Worker
+    from spawnlaunch.world.model import Fact
 
 
 class Explanation(NamedTuple):
-    """All that a launch would have gone by."""
+    """What --explain tells of a launch."""
 
-    resolution: Resolution
+    launch: Launch
     node: Node
-    plan: Plan
     workers: Sequence[Worker]
     warnings: Sequence[str]
-    environ: Mapping[str, str]  # what the launcher inherited
 
 
-def explained(it: Explanation, how: str, host: str) -> str:
-    """What --explain prints; the texts of several launchers would come through each other."""
+def explained(it: Explanation) -> str:
+    """What --explain prints.
+
+    Of several tasks whose outputs are brought together, rank 0 prints the text, and the others
+    print single lines, which may come in any order.
+    """
+    launch = it.launch
+    how, environ = launch.request.explain, launch.environ
     if how == "json":
         import json
 
@@ -44,10 +50,10 @@ def explained(it: Explanation, how: str, host: str) -> str:
         from spawnlaunch.watch.drawing import picture as drawing
 
         told = as_json(it)
-        return drawing(told["node"], told["workers"], host)
-    if it.resolution.world.rank > 0 and shared_errors.daemon_of_many(it.environ):
-        return "\n".join(as_lines(it, host))
-    return "\n".join(as_text(it, colour=sys.stdout.isatty() and not it.environ.get("NO_COLOR")))
+        return drawing(told["node"], told["workers"], launch.host)
+    if launch.resolution.world.rank > 0 and shared_errors.daemon_of_many(environ):
+        return "\n".join(_lines_of_other_ranks(it))
+    return "\n".join(_text(it, colour=sys.stdout.isatty() and not environ.get("NO_COLOR")))
 
 
 def as_json(it: Explanation) -> dict[str, Any]:
@@ -57,12 +63,13 @@ def as_json(it: Explanation) -> dict[str, Any]:
     lost candidates; node; workers, those that this launcher would start; warnings. CPU lists are
     strings as the kernel writes them.
     """
-    world = it.resolution.world._asdict()
+    resolution = it.launch.resolution
+    world = resolution.world._asdict()
     return {
         "mode": world.pop("mode"),
         "world": world,
-        "sources": {name: _source(fact) for name, fact in it.resolution.sources.items()},
-        "node": _node(it.node, it.plan),
+        "sources": {name: _source(fact) for name, fact in resolution.sources.items()},
+        "node": _node(it.node, it.launch.plan.allowed),
         "workers": [_worker(worker, it) for worker in it.workers],
         "warnings": list(it.warnings),
     }
@@ -76,9 +83,9 @@ def _source(fact: Fact) -> dict[str, Any]:
     }
 
 
-def _node(node: Node, plan: Plan) -> dict[str, Any]:
+def _node(node: Node, allowed: CpuSet) -> dict[str, Any]:
     return {
-        "cpus_allowed": cpuset.format(plan.allowed),
+        "cpus_allowed": cpuset.format(allowed),
         "cpus_online": cpuset.format(node.cpus_online),
         "cores": len(node.cores),
         "siblings": [cpuset.format(core) for core in node.cores],
@@ -103,7 +110,7 @@ def _node(node: Node, plan: Plan) -> dict[str, Any]:
     }
 
 
-def _cpus(cpus: frozenset[int] | None) -> str | None:
+def _cpus(cpus: CpuSet | None) -> str | None:
     return None if cpus is None else cpuset.format(cpus)
 
 
@@ -113,7 +120,7 @@ def _worker(worker: Worker, it: Explanation) -> dict[str, Any]:
     return {
         "rank": worker.rank,
         "local_rank": worker.local_rank,
-        "env": changes(worker.environ, it.environ),  # what it does not inherit
+        "env": changes(worker.environ, it.launch.environ),  # what it does not inherit
         "command": list(worker.command),
         "device": device and {"index": device.number, "address": device.address},
         "cpus": cpuset.format(binding.cpus),
@@ -124,30 +131,35 @@ def _worker(worker: Worker, it: Explanation) -> dict[str, Any]:
     }
 
 
-def as_text(it: Explanation, colour: bool) -> Iterator[str]:
+def _text(it: Explanation, colour: bool) -> Iterator[str]:
     """The explanation for people, line by line."""
-    managers = ", ".join(manager.name for manager in it.resolution.managers) or "none"
+    resolution, plan = it.launch.resolution, it.launch.plan
+    world = resolution.world
+    managers = ", ".join(manager.name for manager in resolution.managers) or "none"
     yield f"resource manager  {managers}"
-    for name, fact in it.resolution.sources.items():
+    for name, fact in resolution.sources.items():
         value = "unknown" if fact.value is None else fact.value
         yield f"{name:16}  {value!s:20}  {fact.source}"
         for each in fact.rejected:
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
-    if it.resolution.gathering:
+    if resolution.gathering:
         from spawnlaunch.world.meeting import described
 
-        yield described(it.resolution.gathering)
+        yield described(resolution.gathering)
     yield ""
-    yield picture(it.node, it.plan.bindings, it.plan.allowed, colour)
-    yield from _same_with_srun(it)
+    yield picture(it.node, plan.bindings, plan.allowed, colour)
+    # A task does not know the other ranks of the node.
+    srun = None if world.is_task else srun_line(plan.bindings, world.nnodes or 1)
+    if srun:
+        yield ""
+        yield f"the same with srun: {srun}"
     for worker in it.workers:
         yield ""
-        omp = worker.environ["OMP_NUM_THREADS"]
-        yield report_line(worker.rank, worker.binding, it.node, omp)
+        yield worker_line(worker, it.node)
         yield f"    {join(worker.command)}"
-        for name, value in changes(worker.environ, it.environ).items():
+        for name, value in changes(worker.environ, it.launch.environ).items():
             yield f"    {name}={value}"
-    if len(it.workers) < it.resolution.world.world_size:
+    if len(it.workers) < world.world_size:
         yield ""
         yield "other launchers say a line for each of their ranks; all of it with --explain=json"
     if it.warnings:
@@ -156,19 +168,10 @@ def as_text(it: Explanation, colour: bool) -> Iterator[str]:
         yield f"warning: {one_line(warning)}"
 
 
-def as_lines(it: Explanation, host: str) -> Iterator[str]:
-    """What the launchers of other ranks add to rank 0's text: lines that may come in any order."""
+def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:
+    resolution, host = it.launch.resolution, it.launch.host
     for worker in it.workers:
-        omp = worker.environ["OMP_NUM_THREADS"]
-        yield report_line(worker.rank, worker.binding, it.node, omp, host)
-    if it.resolution.world.local_rank == 0:
-        for warning in (*it.resolution.of_this_node, *it.plan.warnings):
+        yield worker_line(worker, it.node, host)
+    if resolution.world.local_rank == 0:
+        for warning in (*resolution.of_this_node, *it.launch.plan.warnings):
             yield f"warning: {host}: {warning}"
-
-
-def _same_with_srun(it: Explanation) -> Iterator[str]:
-    """The line that makes srun bind alike, where all ranks of the node are known here."""
-    line = srun_line(it.plan.bindings, it.resolution.world.nnodes or 1)
-    if line and not it.resolution.world.is_task:
-        yield ""
-        yield f"the same with srun: {line}"

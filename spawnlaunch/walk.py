@@ -11,7 +11,6 @@ import sys
 
 from spawnlaunch import cli, node
 from spawnlaunch.binding.plan import bind_ranks
-from spawnlaunch.binding.report import report_line
 from spawnlaunch.errors import FlagsError
 from spawnlaunch.node.visible import Visible, count_named, visible
 from spawnlaunch.request import Page
@@ -44,13 +43,13 @@ def walk(
     workers are started with blocked. In task mode this process becomes the worker.
     Raises UsageError, and Page for what is only to be printed.
     """
-    hostname = os.uname().nodename
     request = cli.parse(argv, environ, sys.executable)
 
-    shown = bool(request.explain) or request.bind.name == SOCKET
-    machine = node.read(request.sysfs_root, request.allowed_cpus, shown)
+    shows_all = bool(request.explain) or request.bind.name == SOCKET
+    machine = node.read(request.sysfs_root, request.allowed_cpus, shows_all)
     seen = visible(machine, environ)
 
+    hostname = os.uname().nodename
     resolution = resolve_world(request, environ, hostname, _capacity(machine, seen, environ))
     refuse_copies(request, resolution)
     _refuse_what_this_mode_cannot(request, resolution, environ)
@@ -59,37 +58,33 @@ def walk(
     plan = bind_ranks(request, machine, seen, resolution.world, environ)
 
     scratch, logs = worker.scratch_path(environ), None
-    said: list[str] = []
+    of_the_node = plan.warnings
     if request.log_dir is not None or any(request.redirects):
         from spawnlaunch.run import log_place  # few launches keep files
 
         logs, said = log_place.choose_place(request, resolution, scratch)
+        of_the_node += tuple(said)
     launch = Launch(
         request=request,
         resolution=resolution,
-        bindings=plan.bindings,
+        plan=plan,
         environ=environ,
         hostname=hostname,
         scratch=scratch,
         held_port=held_port,
-        node_cpus=plan.allowed,
         logs=logs,
     )
     workers = worker.make_workers(launch)
     host = launch.host if resolution.world.has_several_nodes else ""
-    warnings = _warnings(launch, [*plan.warnings, *said], closed, host)
+    warnings = _warnings(launch, of_the_node, closed, host)
     if request.explain:
         from spawnlaunch.explaining import Explanation, explained
 
-        explanation = Explanation(resolution, machine, plan, workers, warnings, environ)
-        raise Page(explained(explanation, request.explain, launch.host))
+        raise Page(explained(Explanation(launch, machine, workers, warnings)))
     say(f"warning: {line}" for line in warnings)
     if not request.quiet:
-        lines = [
-            report_line(each.rank, each.binding, machine, each.environ["OMP_NUM_THREADS"], host)
-            for each in workers
-        ]
-        if resolution.gathering:  # whose ranks are not known yet
+        lines = [worker.worker_line(each, machine, host) for each in workers]
+        if resolution.gathering:  # their ranks are not known yet
             launch = launch._replace(lines=tuple(line.partition("  ")[2] for line in lines))
         else:
             say(lines)
@@ -103,7 +98,7 @@ def walk(
     from spawnlaunch.explaining import Explanation, as_json
     from spawnlaunch.watch import begin
 
-    told = as_json(Explanation(resolution, machine, plan, workers, warnings, environ))
+    told = as_json(Explanation(launch, machine, workers, warnings))
     with begin.recorded(launch, argv, told, blocked) as pipe:
         return launcher.run(launch._replace(journal=pipe), workers, blocked)
 
@@ -151,9 +146,9 @@ def _refuse_what_this_mode_cannot(
 def _warnings(
     launch: Launch, of_the_node: Sequence[str], closed: Sequence[str], host: str
 ) -> list[str]:
-    """Of the job by rank 0, of the node by its first rank: nobody reads a line a thousand times.
+    """Warnings about the job by rank 0, about the node by its first rank: each is printed once.
 
-    `host` is named before what is of this node, where there are several. --explain shows both.
+    Those about the node begin with `host`, where there are several. --explain shows all of them.
     """
     request, resolution = launch.request, launch.resolution
     said: list[str] = []

@@ -120,7 +120,7 @@ class Gang:
             VERSION,
             self._name,
             who,
-            len(options.launch.bindings),
+            len(options.launch.plan.bindings),
             rank=gathering.node_rank,
             port=self._port.port,
             addr=request.local_addr or "",

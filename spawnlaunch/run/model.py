@@ -9,10 +9,10 @@ from spawnlaunch.records import NamedTuple
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from spawnlaunch.binding.apply import Binding
-    from spawnlaunch.cpuset import CpuSet
+    from spawnlaunch.binding.plan import Plan
     from spawnlaunch.request import Request
     from spawnlaunch.run.decisions import Cause
     from spawnlaunch.world.host import HeldPort
@@ -64,12 +64,11 @@ class Launch(NamedTuple):
 
     request: Request
     resolution: Resolution
-    bindings: Sequence[Binding]  # of the workers, in the order of their local ranks
+    plan: Plan  # where the workers sit
     environ: Mapping[str, str]  # what the launcher inherited
     hostname: str
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
-    node_cpus: CpuSet  # what was divided among the ranks of this node
     lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
     logs: str | None = None  # the template of the directories of the ranks' files, if any
     journal: int | None = None  # a pipe for what happens, where --record asks for it

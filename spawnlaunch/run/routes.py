@@ -40,7 +40,7 @@ def chosen(launch: Launch, restart: int) -> list[tuple[str | None, Routes]]:
 
     Raises UsageError for flags that do not fit the ranks that there are.
     """
-    request, world, n = launch.request, launch.resolution.world, len(launch.bindings)
+    request, world, n = launch.request, launch.resolution.world, len(launch.plan.bindings)
     if not launch.resolution.gathering:  # of nodes with unlike numbers of ranks
         _check_filters(request, world)
     directories = _directories(launch.logs, world, n, launch.host, restart)

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding import apply
+from spawnlaunch.binding.report import report_line
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run.environment import (
     COLUMNS,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn, TypeAlias
 
+    from spawnlaunch.node import Node
     from spawnlaunch.request import Request
     from spawnlaunch.run.model import Launch, Route, Routes
     from spawnlaunch.run.output import Output
@@ -72,8 +74,8 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     launcher's session, so that it has the terminal. Raises UsageError for flags that do not fit
     the ranks that there are.
     """
-    request, resolution, bindings, environ = launch[:4]
-    scratch, node_cpus = launch.scratch, cpuset.format(launch.node_cpus)
+    request, resolution, plan, environ = launch[:4]
+    scratch, bindings, node_cpus = launch.scratch, plan.bindings, cpuset.format(plan.allowed)
     world, several = resolution.world, len(bindings) > 1
     places: Sequence[tuple[str | None, Routes]] = [(None, SHOWN)] * len(bindings)
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
@@ -121,6 +123,12 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
             )
         )
     return workers
+
+
+def worker_line(worker: Worker, node: Node, host: str = "") -> str:
+    """Where a worker sits, for people; `host` is named where the lines of several are together."""
+    omp = worker.environ["OMP_NUM_THREADS"]
+    return report_line(worker.rank, worker.binding, node, omp, host)
 
 
 def _prefix(launch: Launch, rank: int) -> str:
