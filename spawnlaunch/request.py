@@ -170,8 +170,8 @@ class Request(NamedTuple):
         "auto (default): exclusive shares of whole cores next to the rank's device; node, socket, "
         "exclusive, core-complex, none (torchrun's words); or CPUs for each local rank: "
         "48-55:56-63, or masks: 0xff,0xff00", also=("--numa-binding",))
-    reserve_cpus: str | None = _flag(
-        BINDING, "--reserve-cpus", "LIST", values.reserve, None,
+    reserve_cpus: CpuSet | str = _flag(
+        BINDING, "--reserve-cpus", "LIST", values.reserve, cpuset.EMPTY,
         "CPUs that no rank gets: a list, or first-per-l3")
     smt: bool = _flag(
         BINDING, "--smt", "", {"on": True, "off": False}, True,
@@ -328,8 +328,9 @@ class Request(NamedTuple):
     @property
     def policy(self) -> Policy:
         """How to bind, with all that was said about it."""
-        policy = self.bind._replace(smt=self.smt, threads=self.threads)
-        return policy if self.reserve_cpus is None else policy.with_reserve(self.reserve_cpus)
+        return self.bind._replace(
+            reserve=self.reserve_cpus, smt=self.smt, threads=self.threads
+        )
 
     @property
     def need_parent(self) -> list[str]:

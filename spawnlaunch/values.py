@@ -74,16 +74,9 @@ class Policy(NamedTuple):
 
     name: str = AUTO
     lists: tuple[CpuSet, ...] = ()  # with the name "list": the CPUs of each local rank
-    reserve: CpuSet = EMPTY  # CPUs that no rank gets
-    reserve_first_per_l3: bool = False  # no rank gets the first core of an L3 group
+    reserve: CpuSet | str = EMPTY  # CPUs that no rank gets; FIRST_PER_L3: a core of each L3 group
     smt: bool = True  # False: one hardware thread of each core
     threads: int | None = None  # physical cores for each rank; None: as many as there are
-
-    def with_reserve(self, text: str) -> Policy:
-        """This policy with `--reserve-cpus`: a CPU list or first-per-l3. Raises CpuSetError."""
-        if text == FIRST_PER_L3:
-            return self._replace(reserve_first_per_l3=True)
-        return self._replace(reserve=self.reserve | cpuset.parse(text))
 
 
 DEFAULT = Policy()
@@ -262,13 +255,12 @@ def _lists(text: str) -> list[str]:
     return lists
 
 
-def reserve(text: str) -> str:
-    """A CPU list, or first-per-l3; checked here, and taken by Policy.with_reserve."""
+def reserve(text: str) -> CpuSet | str:
+    """The CPUs of a list, or FIRST_PER_L3 as it is."""
     try:
-        DEFAULT.with_reserve(text)
+        return text if text == FIRST_PER_L3 else cpuset.parse(text)
     except ValueError as error:
         raise ValueError(f"{error}; or type {FIRST_PER_L3}") from None
-    return text
 
 
 def ranks(text: str) -> frozenset[int]:

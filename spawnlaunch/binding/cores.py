@@ -57,8 +57,8 @@ def usable_cores(node: Node, policy: Policy, by_l3: bool, warnings: list[str]) -
 
     With `by_l3` the cores know their L3 groups.
     """
-    asked = policy.reserve or policy.reserve_first_per_l3
-    usable = node.cpus_allowed - (_reserved(node, policy, warnings) if asked else EMPTY)
+    reserved = _reserved(node, policy.reserve, warnings) if policy.reserve else EMPTY
+    usable = node.cpus_allowed - reserved
     numa = {cpu: each.id for each in node.numa for cpu in each.cpus}
     l3 = {cpu: i for i, group in enumerate(node.l3) for cpu in group} if by_l3 else {}
     found = []
@@ -73,12 +73,13 @@ def usable_cores(node: Node, policy: Policy, by_l3: bool, warnings: list[str]) -
     return tuple(Core(cpus, home, group) for home, group, _, cpus in sorted(found))
 
 
-def _reserved(node: Node, policy: Policy, warnings: list[str]) -> CpuSet:
-    reserved = policy.reserve
-    if policy.reserve_first_per_l3:
+def _reserved(node: Node, asked: CpuSet | str, warnings: list[str]) -> CpuSet:
+    """The CPUs that no rank gets; `asked` is as in Policy."""
+    reserved = asked
+    if isinstance(reserved, str):
         if not node.l3:
             warnings.append("L3 groups are not known here: no core is reserved for them")
-        reserved = reserved.union(*(_first_core(node, group) for group in node.l3))
+        reserved = EMPTY.union(*(_first_core(node, group) for group in node.l3))
     if node.cpus_allowed and node.cpus_allowed <= reserved:
         warnings.append(
             f"the reserved CPUs {cpuset.format(reserved & node.cpus_allowed)} are all that is "
@@ -202,25 +203,20 @@ def divide(cores: Sequence[Core], parts: int, cap: int | None = None) -> list[li
     """Shares of the cores, in order; each has at most `cap`. More parts than cores share cores."""
     if parts > len(cores):
         return [list(cores[i * len(cores) // parts :][:1]) for i in range(parts)]
-    ordered, cuts = _best(cores, parts)
-    shares = list(zip([0, *cuts], [*cuts, len(ordered)], strict=True))
-    if cap is not None:
-        shares = _capped(ordered, shares, cap)
-    return [list(ordered[start:stop]) for start, stop in shares]
-
-
-def _best(cores: Sequence[Core], parts: int) -> tuple[Sequence[Core], list[int]]:
-    """The order of cores and the cuts that split the fewest L3 groups."""
     price, cuts = _cuts(cores, parts)
-    if price <= (parts - 1) * _BETWEEN_L3:
-        return cores, cuts
-    # Groups of unequal size, as after a cpuset, may fit better with the largest first.
-    size: dict[tuple[int, int], int] = {}
-    for core in cores:
-        size[core.numa, core.l3] = size.get((core.numa, core.l3), 0) + 1
-    by_size = sorted(cores, key=lambda core: -size[core.numa, core.l3])
-    other_price, other_cuts = _cuts(by_size, parts)
-    return (by_size, other_cuts) if other_price < price else (cores, cuts)
+    if price > (parts - 1) * _BETWEEN_L3:
+        # Groups of unequal size, as after a cpuset, may fit better with the largest first.
+        size: dict[tuple[int, int], int] = {}
+        for core in cores:
+            size[core.numa, core.l3] = size.get((core.numa, core.l3), 0) + 1
+        by_size = sorted(cores, key=lambda core: -size[core.numa, core.l3])
+        other_price, other_cuts = _cuts(by_size, parts)
+        if other_price < price:
+            cores, cuts = by_size, other_cuts
+    shares = list(zip([0, *cuts], [*cuts, len(cores)], strict=True))
+    if cap is not None:
+        shares = _capped(cores, shares, cap)
+    return [list(cores[start:stop]) for start, stop in shares]
 
 
 def _cuts(cores: Sequence[Core], parts: int) -> tuple[int, list[int]]:

@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, plan
+from spawnlaunch.cpuset import EMPTY
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible
-from spawnlaunch.values import NAMES, NONE, Policy
+from spawnlaunch.values import FIRST_PER_L3, NAMES, NONE, Policy
 from tests.binding.generated import Situation, situations
 from tests.binding.rules import Expected, Group, Placed, violations
 
@@ -107,7 +108,7 @@ def test_no_policy_fails_or_leaves_what_is_allowed(
     situation: Situation, name: str, smt: bool, first: bool, threads: int | None, ranks: int
 ) -> None:
     node, visible = situation
-    policy = Policy(name, reserve_first_per_l3=first, smt=smt, threads=threads)
+    policy = Policy(name, reserve=FIRST_PER_L3 if first else EMPTY, smt=smt, threads=threads)
     for devices in (visible, (), (None,)):
         bindings = plan(node, Visible(devices, "", ()), ranks, policy).bindings
         assert [binding.local_rank for binding in bindings] == list(range(ranks))

@@ -12,7 +12,7 @@ from spawnlaunch.errors import UsageError
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.request import Program, Request
-from spawnlaunch.values import DEFAULT, NAMES, Policy, bind
+from spawnlaunch.values import DEFAULT, FIRST_PER_L3, NAMES, Policy, bind, reserve
 from spawnlaunch.world.model import World
 from tests.node import machines
 from tests.node.tree import Gpu, build, node_of
@@ -132,13 +132,13 @@ def test_a_rank_without_a_list_is_an_error(lumi: Node) -> None:
 
 
 def test_reserved_cpus_are_nobodys(lumi: Node) -> None:
-    policy = DEFAULT.with_reserve("0-3,64-67")
+    policy = Policy(reserve=reserve("0-3,64-67"))
     assert lists(planned(lumi, policy))[4] == "4-7,68-71"
-    assert DEFAULT.with_reserve("first-per-l3").reserve_first_per_l3
+    assert reserve("first-per-l3") == FIRST_PER_L3
 
 
 def test_reserving_everything_reserves_nothing(lumi: Node) -> None:
-    result = planned(lumi, DEFAULT.with_reserve("0-127"))
+    result = planned(lumi, Policy(reserve=reserve("0-127")))
     assert "none is kept free" in result.warnings[0]
     assert all(binding.cpus for binding in result.bindings)
 
@@ -146,12 +146,12 @@ def test_reserving_everything_reserves_nothing(lumi: Node) -> None:
 def test_an_l3_group_of_one_core_keeps_it() -> None:
     machine = machines.MARENOSTRUM5._replace(l3=tuple(str(cpu) for cpu in range(80)))
     node = node_of(machine)
-    assert planned(node, Policy(reserve_first_per_l3=True)) == planned(node, DEFAULT)
+    assert planned(node, Policy(reserve=FIRST_PER_L3)) == planned(node, DEFAULT)
 
 
 def test_unknown_l3_groups_cannot_be_reserved_from() -> None:
     node = node_of(machines.MARENOSTRUM5._replace(l3=()))
-    assert "no core is reserved" in planned(node, Policy(reserve_first_per_l3=True)).warnings[0]
+    assert "no core is reserved" in planned(node, Policy(reserve=FIRST_PER_L3)).warnings[0]
 
 
 def test_threads_limit_the_cores_of_a_rank(lumi: Node) -> None:

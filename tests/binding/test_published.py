@@ -7,7 +7,7 @@ from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
-from spawnlaunch.values import DEFAULT, Policy
+from spawnlaunch.values import DEFAULT, FIRST_PER_L3, Policy
 from tests.node import machines
 from tests.node.tree import Machine, node_of
 
@@ -44,7 +44,7 @@ def test_every_rank_sits_next_to_its_device_and_alone(machine: Machine) -> None:
 
 
 def test_lumi_with_the_first_core_of_each_l3_reserved() -> None:
-    policy = Policy(reserve_first_per_l3=True, smt=False)
+    policy = Policy(reserve=FIRST_PER_L3, smt=False)
     plan = planned(node_of(machines.LUMI), policy)
     assert lists(plan) == LUMI_RECOMMENDS
     assert {binding.threads for binding in plan.bindings} == {7}
@@ -54,13 +54,13 @@ def test_lumi_where_slurm_keeps_these_cores_already() -> None:
     kept = frozenset(range(0, 128, 8))
     node = node_of(machines.LUMI)
     left = node._replace(cpus_allowed=node.cpus_allowed - kept)
-    for policy in (Policy(smt=False), Policy(smt=False, reserve_first_per_l3=True)):
+    for policy in (Policy(smt=False), Policy(smt=False, reserve=FIRST_PER_L3)):
         seen = visible(node, {})
         assert lists(plan(left, seen, 8, policy)) == LUMI_RECOMMENDS
 
 
 def test_frontier_gives_each_device_the_cores_that_its_guide_shows() -> None:
-    plan = planned(node_of(machines.FRONTIER), Policy(reserve_first_per_l3=True, smt=False))
+    plan = planned(node_of(machines.FRONTIER), Policy(reserve=FIRST_PER_L3, smt=False))
     assert {b.device: cpuset.format(b.cpus) for b in plan.bindings} == FRONTIER_GIVES
 
 

@@ -10,7 +10,7 @@ from spawnlaunch.binding.plan import plan
 from spawnlaunch.binding.report import of_mask, openmp_hazards, report_line, srun_line
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
-from spawnlaunch.values import Policy
+from spawnlaunch.values import FIRST_PER_L3, Policy
 from tests.node import machines
 from tests.node.tree import Gpu, Machine, node_of
 
@@ -45,7 +45,7 @@ def test_the_line_of_a_rank_says_what_is_unusual(lumi: Node) -> None:
 
 
 def test_srun_can_be_told_the_same(lumi: Node) -> None:
-    policy = Policy(reserve_first_per_l3=True, smt=False)
+    policy = Policy(reserve=FIRST_PER_L3, smt=False)
     assert srun_line(plan(lumi, visible(lumi, {}), 8, policy).bindings, 2) == (
         "srun --nodes=2 --ntasks=16 --cpu-bind=mask_cpu:"  # the masks that LUMI's guide prints
         "0xfe000000000000,0xfe00000000000000,0xfe0000,0xfe000000,"
@@ -55,7 +55,7 @@ def test_srun_can_be_told_the_same(lumi: Node) -> None:
 
 
 def test_the_picture_shows_ranks_on_cores_and_devices_beside_their_domain(lumi: Node) -> None:
-    policy = Policy(reserve_first_per_l3=True)
+    policy = Policy(reserve=FIRST_PER_L3)
     result = plan(allowing(lumi, "0-62,64-126"), visible(lumi, {}), 8, policy)
     lines = picture(lumi, result.bindings, result.allowed).splitlines()
     assert lines[0] == "package 0"

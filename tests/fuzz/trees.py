@@ -19,7 +19,7 @@ from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
-from spawnlaunch.values import FIRST_PER_L3, NAMES, NONE, Policy
+from spawnlaunch.values import FIRST_PER_L3, NAMES, NONE, Policy, reserve
 from tests.binding import scenarios
 from tests.binding.test_generated import check, near
 from tests.fuzz.engine import Subject, explained, once_in
@@ -81,7 +81,8 @@ def draw(random: Random) -> Case:
     policy = Policy(random.choice(NAMES), smt=not once_in(random, 4))
     policy = policy._replace(threads=random.choice([None, None, None, 1, 3, 99]))
     if once_in(random, 4):
-        policy = policy.with_reserve(random.choice([FIRST_PER_L3, "0", "0-3", "0-15"]))
+        reserved = reserve(random.choice([FIRST_PER_L3, "0", "0-3", "0-15"]))
+        policy = policy._replace(reserve=reserved)
     return Case(machine, damages, allowed, random.randint(1, 20), policy, devices)
 
 
