@@ -20,8 +20,6 @@ from spawnlaunch.values import BIND_MEM, NO_MEM, PREFERRED_MEM
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from spawnlaunch.cpuset import CpuSet
 
 _PREFERRED, _BIND, _PREFERRED_MANY = 1, 2, 5
@@ -77,31 +75,18 @@ def pin(binding: Binding) -> str | None:
 
 def place_memory(binding: Binding) -> str | None:
     """Set the memory policy that the binding names; the result is a refusal, if any."""
+    nodes = sorted(binding.memory_nodes)
     if binding.mem_bind == NO_MEM or not binding.cpus:
         return None
     if binding.mem_bind == BIND_MEM:
-        return bind_memory(binding.memory_nodes)
-    return prefer_memory(binding.memory_nodes)
-
-
-def prefer_memory(nodes: Iterable[int]) -> str | None:
-    """Allocate from these NUMA nodes while they have memory; a warning where that is refused."""
-    wanted = sorted(nodes)
-    if not wanted:
-        return None
-    if len(wanted) > 1 and _set(_PREFERRED_MANY, wanted) is None:
-        return None
-    error = _set(_PREFERRED, wanted[:1])
-    return None if error is None else _refused(error, "pages go where they are first touched")
-
-
-def bind_memory(nodes: Iterable[int]) -> str | None:
-    """Allocate from these NUMA nodes alone; a warning where that is refused."""
-    wanted = sorted(nodes)
-    if not wanted:
-        return "no NUMA node is known for these CPUs: memory is not bound"
-    error = _set(_BIND, wanted)
-    return None if error is None else _refused(error, "memory is not bound")
+        if not nodes:
+            return "no NUMA node is known for these CPUs: memory is not bound"
+        error, outcome = _set(_BIND, nodes), "memory is not bound"
+    else:
+        if not nodes or (len(nodes) > 1 and _set(_PREFERRED_MANY, nodes) == 0):
+            return None
+        error, outcome = _set(_PREFERRED, nodes[:1]), "pages go where they are first touched"
+    return f"the memory policy was refused ({os.strerror(error)}): {outcome}" if error else None
 
 
 def memory_policy() -> MemoryPolicy | None:
@@ -119,15 +104,15 @@ def memory_policy() -> MemoryPolicy | None:
     return MemoryPolicy(_MODES[known] if known < len(_MODES) else str(known), nodes)
 
 
-def _set(mode: int, nodes: list[int]) -> int | None:
-    """Set a policy; the error number where the kernel refuses."""
+def _set(mode: int, nodes: list[int]) -> int:
+    """Set a policy; the error number, 0 for success."""
     import ctypes
 
     words = (ctypes.c_uint64 * (_MAX_NODES // _WORD))()
     for node in nodes:
         words[node // _WORD] |= 1 << node % _WORD
     # The kernel takes one from the number of bits before it reads the mask.
-    return _call(1, ctypes.c_int(mode), words, ctypes.c_ulong(_MAX_NODES + 1)) or None
+    return _call(1, ctypes.c_int(mode), words, ctypes.c_ulong(_MAX_NODES + 1))
 
 
 def _call(which: int, *arguments: object) -> int:
@@ -141,7 +126,3 @@ def _call(which: int, *arguments: object) -> int:
     library = ctypes.CDLL(None, use_errno=True)
     result = library.syscall(ctypes.c_long(numbers[which]), *arguments)
     return ctypes.get_errno() if result else 0
-
-
-def _refused(error: int, outcome: str) -> str:
-    return f"the memory policy was refused ({os.strerror(error)}): {outcome}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.binding import apply
+from spawnlaunch.binding.apply import Binding
 from tests.support.patience import PATIENCE_S
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -117,6 +118,14 @@ def test_no_memory_policy_is_left_alone() -> None:
     assert sit("none")[1] == "MemoryPolicy(mode='default', nodes=frozenset())"
 
 
+# on(nodes, how): the binding of a rank whose memory is to come from these NUMA nodes.
+ON_NODES = """
+from spawnlaunch.binding import apply
+def on(nodes, how):
+    return apply.Binding(0, None, frozenset({0}), frozenset(nodes), 1, "local", "", how)
+"""
+
+
 def in_a_child(code: str) -> str:
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY
@@ -127,18 +136,16 @@ def in_a_child(code: str) -> str:
 @needs_numa
 def test_several_nodes_are_preferred_together_where_the_kernel_can() -> None:
     code = (
-        "from spawnlaunch.binding import apply as m; "
-        "print(m.prefer_memory({0, 900}), m.memory_policy().mode, *m.memory_policy().nodes)"
+        f"{ON_NODES}print(apply.place_memory(on({{0, 900}}, 'preferred'))); "
+        "print(apply.memory_policy().mode, *apply.memory_policy().nodes)"
     )
-    assert in_a_child(code) in ("None preferred-many 0", "None preferred 0")
+    assert in_a_child(code) in ("None\npreferred-many 0", "None\npreferred 0")
 
 
 @needs_numa
 def test_a_refusal_is_a_line_and_not_an_error() -> None:
-    code = (
-        "from spawnlaunch.binding import apply as m; "
-        "print(m.prefer_memory({900}), m.bind_memory({900}), sep='\\n')"
-    )
+    ways = "on({900}, 'preferred'), on({900}, 'bind')"
+    code = f"{ON_NODES}print(*map(apply.place_memory, ({ways})), sep='\\n')"
     prefer, bind = in_a_child(code).splitlines()
     assert prefer.endswith("(Invalid argument): pages go where they are first touched")
     assert bind.endswith("(Invalid argument): memory is not bound")
@@ -147,7 +154,8 @@ def test_a_refusal_is_a_line_and_not_an_error() -> None:
 def test_an_unknown_machine_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(apply, "_CALLS", {})
     assert apply.memory_policy() is None
-    assert "Function not implemented" in (apply.prefer_memory({0}) or "")
+    binding = Binding(0, None, frozenset({0}), frozenset({0}), 1, "local", "")
+    assert "Function not implemented" in (apply.place_memory(binding) or "")
 
 
 def test_a_refused_mask_is_a_line_and_not_an_error() -> None:
