@@ -74,11 +74,6 @@ def parse_mask(text: str) -> CpuSet:
             f"{excerpt(text.strip())} is not a CPU mask; a mask looks like 0xff00 or "
             "00000000,0000ff00"
         )
-    return from_bits(bits)
-
-
-def from_bits(bits: int) -> CpuSet:
-    """The CPUs whose bits are set in a number that is not negative."""
     return frozenset(i for i, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
 
 
@@ -95,6 +90,4 @@ def format(cpus: Iterable[int]) -> str:
 
 def format_mask(cpus: Iterable[int]) -> str:
     """The mask as srun takes it, such as `0xff00`."""
-    members = frozenset(cpus)
-    digits = ("01"[cpu in members] for cpu in range(max(members, default=0), -1, -1))
-    return f"{int(''.join(digits), 2):#x}"
+    return f"{sum(1 << cpu for cpu in frozenset(cpus)):#x}"

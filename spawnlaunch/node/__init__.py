@@ -36,8 +36,8 @@ def read(root: str = "/", allowed: CpuSet | None = None, shown: bool = True) -> 
     return Node(
         cpus_allowed=_allowed(root, allowed, limits, online, warnings),
         cpus_online=online,
-        cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
         cores=cores,
+        cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
         l3=l3,
         packages=cpus.read_packages(root, online) if shown else (),
         numa=nodes,
@@ -79,13 +79,6 @@ def _without_sysfs(root: str, allowed: CpuSet | None, limits: cgroup.Limits) -> 
     return Node(
         cpus_allowed=there & (allowed or there) or there,
         cpus_online=online,
-        cpus_cgroup=None,
         cores=tuple(frozenset({cpu}) for cpu in sorted(online)),
-        l3=(),
-        packages=(),
-        numa=(),
-        memory_nodes=EMPTY,
-        devices=(),
-        nics=(),
         warnings=(missing,),
     )

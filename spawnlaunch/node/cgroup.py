@@ -90,15 +90,15 @@ def directories(root: str, controller: str) -> list[str]:
 
 def _group(root: str, controller: str) -> str | None:
     """The process's group; lines read `3:cpuset:/slurm/job_1` (version 1) or `0::/slurm/job_1`."""
-    lines = (sysfs.text(f"{root}/proc/self/cgroup") or "").splitlines()
-    entries = [line.split(":", 2) for line in lines if line.count(":") >= 2]
-    for _, controllers, path in entries:
-        if controller in controllers.split(","):
-            return path
-    for number, _, path in entries:
-        if number == "0":
-            return path
-    return sysfs.text(f"{root}/proc/self/cpuset") if controller == "cpuset" else None
+    groups: dict[str, str] = {}
+    for line in (sysfs.text(f"{root}/proc/self/cgroup") or "").splitlines():
+        if line.count(":") >= 2:
+            _, controllers, path = line.split(":", 2)
+            groups |= dict.fromkeys(controllers.split(","), path)
+    found = groups.get(controller, groups.get(""))
+    if found is None and controller == "cpuset":
+        return sysfs.text(f"{root}/proc/self/cpuset")
+    return found
 
 
 def _mounts(root: str, controller: str) -> list[str]:

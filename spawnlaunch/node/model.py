@@ -5,11 +5,8 @@ An empty tuple or None means "not known" and never "none of them", except where 
 
 from __future__ import annotations
 
+from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.records import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.cpuset import CpuSet
 
 
 class Numa(NamedTuple):
@@ -56,12 +53,12 @@ class Node(NamedTuple):
 
     cpus_allowed: CpuSet  # what may be used; empty where there are no masks, as on macOS
     cpus_online: CpuSet
-    cpus_cgroup: CpuSet | None  # what the cpuset of the control group allows; None: the mask is all
     cores: tuple[CpuSet, ...]  # the hardware threads of each physical core
-    l3: tuple[CpuSet, ...]
-    packages: tuple[CpuSet, ...]
-    numa: tuple[Numa, ...]  # ordered by id
-    memory_nodes: frozenset[int]  # NUMA nodes that this process may allocate from
-    devices: tuple[Device, ...]  # in the order of `number`; empty: there are none
-    nics: tuple[Nic, ...]
-    warnings: tuple[str, ...]
+    cpus_cgroup: CpuSet | None = None  # of the control group's cpuset; None: the mask is all of it
+    l3: tuple[CpuSet, ...] = ()
+    packages: tuple[CpuSet, ...] = ()
+    numa: tuple[Numa, ...] = ()  # ordered by id
+    memory_nodes: frozenset[int] = EMPTY  # NUMA nodes that this process may allocate from
+    devices: tuple[Device, ...] = ()  # in the order of `number`; empty: there are none
+    nics: tuple[Nic, ...] = ()
+    warnings: tuple[str, ...] = ()
