@@ -36,13 +36,14 @@ _COLOUR, _RESET = "\033[38;5;{}m", "\033[0m"
 
 _LIST = 23  # columns for the CPU list of a group
 _WORD, _RUN = 8, 16  # cores between spaces, and cores on a line
+_CORES = len("    l3 ") + _LIST + 1  # the column in which cores begin,
+_BESIDE = _CORES + _RUN + 3  # and that of what is next to them
 
 
 def picture(node: Node, bindings: Sequence[Binding], allowed: CpuSet, colour: bool = False) -> str:
     """The drawing, at most 80 columns wide."""
     letters = _letters(node, bindings, allowed)
-    lines = [*_Drawing(node, letters).lines(), "", *LEGEND]
-    return "\n".join(_coloured(line) if colour else line for line in lines)
+    return "\n".join([*_Drawing(node, letters, colour).lines(), "", *LEGEND])
 
 
 def letter(local_rank: int) -> str:
@@ -60,31 +61,25 @@ def _letters(node: Node, bindings: Sequence[Binding], allowed: CpuSet) -> dict[i
     return letters
 
 
-def _coloured(line: str) -> str:
-    """Colour the letters of ranks, which stand in columns of their own on the lines of cores."""
-    start, stop = _cores_column(), _cores_column() + _RUN + _RUN // _WORD - 1
-    if not line.startswith("    "):
-        return line
+def _coloured(cores: str) -> str:
+    """The characters of cores, with those of ranks in colour."""
     painted = []
-    for character, run in groupby(line[start:stop]):
+    for character, run in groupby(cores):
         text = "".join(run)
         if character in LETTERS:
             code = _COLOURS[LETTERS.index(character) % len(_COLOURS)]
             text = _COLOUR.format(code) + text + _RESET
         painted.append(text)
-    return line[:start] + "".join(painted) + line[stop:]
-
-
-def _cores_column() -> int:
-    return len("    l3 ") + _LIST + 1
+    return "".join(painted)
 
 
 class _Drawing:
     """Draws from the inside out, so that each device is beside the first domain that holds it."""
 
-    def __init__(self, node: Node, letters: dict[int, str]) -> None:
+    def __init__(self, node: Node, letters: dict[int, str], colour: bool) -> None:
         self._node = node
         self._letters = letters
+        self._colour = colour
         self._waiting: list[tuple[str, CpuSet | None]] = [
             *((device_name(node, device.number), device.local_cpus) for device in node.devices),
             *((f"nic {nic.name}", nic.local_cpus) for nic in node.nics),
@@ -138,7 +133,9 @@ class _Drawing:
         label = f"    {name} {_short(cpuset.format(cpus))}"
         for run, beside in zip_longest(runs, self._beside(cpus), fillvalue=""):
             words = " ".join(run[i : i + _WORD] for i in range(0, len(run), _WORD))
-            yield f"{label:{_cores_column()}}{words:{_RUN + 3}}{beside}".rstrip()
+            cores = f"{words:{_BESIDE - _CORES}}"
+            cores = _coloured(cores) if self._colour else cores
+            yield f"{label:{_CORES}}{cores}{beside}".rstrip()
             label = ""
 
     def _core(self, threads: CpuSet) -> str:
@@ -158,7 +155,7 @@ class _Drawing:
 def _headed(title: str, beside: Sequence[str]) -> Iterator[str]:
     """A title, and in the column of devices what is next to all that follows under it."""
     for name in beside or [""]:
-        yield f"{title:{_cores_column() + _RUN + 3}}{name}".rstrip()
+        yield f"{title:{_BESIDE}}{name}".rstrip()
         title = ""
 
 
