@@ -55,7 +55,7 @@ class Claims(NamedTuple):
 
 def of_node(node: Node, usable: CpuSet, visible: Visible, local_size: int) -> Claims:
     """Those of all ranks, to the CPUs that may be used."""
-    device_of = visible.of_ranks(local_size)
+    device_of = [visible.device_of(rank) for rank in range(local_size)]
     cpus: list[CpuSet] = []
     ranks: list[Claimant] = []
     unknown_last = sorted(
@@ -77,8 +77,8 @@ def of_task(
     node: Node, usable: CpuSet, visible: Visible, local_size: int, task: TaskView
 ) -> Claims:
     """Those of one task, and of its peers among the `local_size` tasks on this node."""
-    rank, device_of, warnings = task.local_rank, visible.of_ranks(local_size), list[str]()
-    own = device_of[rank]
+    rank, warnings = task.local_rank, list[str]()
+    own = visible.device_of(rank)
     if own is None or task.own_mask:
         near = _next_to(node, usable, own)
         everyone = 1 if task.own_mask else local_size
@@ -90,8 +90,8 @@ def of_task(
     # A task that sees all the devices of the step knows that the others do too, and so which
     # device each of them takes.
     if set(peers) <= set(visible.devices):
-        for other, device in enumerate(device_of):
-            if device in ranks_on:
+        for other in range(local_size):
+            if (device := visible.device_of(other)) in ranks_on:
                 ranks_on[device].append(other)
     cpus: list[CpuSet] = []
     claim = None

@@ -112,7 +112,7 @@ def _as_json(
     judged: Sequence[Verdict],
 ) -> str:
     said: dict[str, Any] = {
-        "ranks": [facts.as_dict() for facts in everyone],
+        "ranks": [facts._asdict() for facts in everyone],
         "findings": [finding._asdict() for finding in found],
     }
     if measured:

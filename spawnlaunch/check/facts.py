@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding import apply
@@ -31,10 +31,6 @@ class Facts(NamedTuple):
     memory: str  # memory policy: mode and nodes
     omp_threads: int  # what torch computes with
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return self._asdict()
-
 
 def mask() -> frozenset[int]:
     """The CPUs of this thread; empty where the system has no masks."""
@@ -48,7 +44,7 @@ def look(
     loader = _loader_mask()
     omp_threads = _compute()
     now = mask()
-    device = _device(node, local_rank, environ)
+    device = visible(node, environ).device_of(local_rank)
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     return Facts(
@@ -70,12 +66,6 @@ def look(
         memory=_memory(),
         omp_threads=omp_threads,
     )
-
-
-def _device(node: Node, local_rank: int, environ: Mapping[str, str]) -> int | None:
-    """The device that a script takes by its local rank, as spawnlaunch counts them."""
-    seen = visible(node, environ).devices
-    return seen[local_rank % len(seen)] if seen else None
 
 
 class _Mask:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from spawnlaunch import cpuset
+from spawnlaunch.rollcall.groups import ranks_of
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -43,10 +43,6 @@ def verdicts(ranks: Sequence[Rank]) -> list[Verdict]:
     ]
 
 
-def _ranks(ranks: Sequence[int]) -> str:
-    return f"rank{'s' * (len(ranks) > 1)} {cpuset.format(ranks)}"
-
-
 def _by(ranks: Sequence[Rank], value: Callable[[Rank], Any]) -> dict[Any, list[int]]:
     """The ranks of each value."""
     found: dict[Any, list[int]] = {}
@@ -60,7 +56,7 @@ def _versions(ranks: Sequence[Rank]) -> Verdict:
     for what in ranks[0]["versions"]:
         found = _by(ranks, lambda one, what=what: one["versions"][what])  # type: ignore[misc]
         if len(found) > 1:
-            said = ", ".join(f"{_ranks(who)} {version}" for version, who in found.items())
+            said = ", ".join(f"{ranks_of(who)} {version}" for version, who in found.items())
             differ.append(f"{what}: {said}")
     if differ:
         return Verdict("versions", FAIL, "; ".join(differ), "install the same on all nodes")
@@ -102,7 +98,7 @@ def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """By host, as it is seen from its first rank."""
     for (said, wrong), who in _by(ranks, _nics_of).items():
         remedy = "unset the variable, or name what is there" if wrong else ""
-        yield Verdict("network", WARN if wrong else OK, f"{_ranks(who)}: {said}{wrong}", remedy)
+        yield Verdict("network", WARN if wrong else OK, f"{ranks_of(who)}: {said}{wrong}", remedy)
 
 
 def _nics_of(rank: Rank) -> tuple[str, str]:
@@ -213,4 +209,4 @@ def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
         else:
             who = [one["rank"] for one in ranks if one["limits"][key] == low]
             status = FAIL if low < least else WARN
-            yield Verdict("limits", status, f"{said}, of {_ranks(who)}", remedy)
+            yield Verdict("limits", status, f"{said}, of {ranks_of(who)}", remedy)

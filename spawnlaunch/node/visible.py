@@ -46,13 +46,12 @@ class Visible(NamedTuple):
     source: str  # the variables that decided, such as "CUDA_VISIBLE_DEVICES"; empty: none is set
     warnings: tuple[str, ...]
 
-    def of_ranks(self, local_size: int) -> list[int | None]:
-        """The device of each local rank: rank r uses the r-th one, and around again.
+    def device_of(self, local_rank: int) -> int | None:
+        """The number of the device that a local rank uses: rank r the r-th one, and around again.
 
-        None: it has none, or it cannot be told which.
+        None: there is none, or it is not known which.
         """
-        shown = self.devices
-        return [shown[rank % len(shown)] if shown else None for rank in range(local_size)]
+        return self.devices[local_rank % len(self.devices)] if self.devices else None
 
 
 def visible(node: Node, environ: Mapping[str, str]) -> Visible:

@@ -6,7 +6,7 @@ black and white is enough. Who is marked is drawn thick, and the others thin whe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from html import escape
 
 from spawnlaunch.watch.story import Curve
@@ -97,15 +97,14 @@ def _axes(top: float, unit: str, until_s: float) -> list[str]:
     return [*drawn, *times(until_s, HEIGHT - 6, _x)]
 
 
-def times(until_s: float, y: float, x: object) -> list[str]:
+def times(until_s: float, y: float, x: Callable[[float, float], float]) -> list[str]:
     """Marks of a time axis: four parts, in seconds, minutes or hours."""
-    place = x if callable(x) else _x
     unit, length = next(
         ((u, s) for u, s in (("h", 3600), ("min", 60)) if until_s > 3 * s), ("s", 1)
     )
     step = nice(until_s / length / 5) * length
     marks = [i * step for i in range(int(until_s / step) + 1)]
-    return [text(place(at, until_s), y, f"{at / length:g} {unit}", "middle") for at in marks]
+    return [text(x(at, until_s), y, f"{at / length:g} {unit}", "middle") for at in marks]
 
 
 def _line(

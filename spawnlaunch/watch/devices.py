@@ -16,7 +16,6 @@ in NVIDIA's NVML reference. Intel's drivers tell use and memory per client only:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from contextlib import suppress
 from glob import glob
 from typing import Any, NamedTuple
@@ -60,7 +59,7 @@ class Meter:
             return None
         key = (rank.pid, rank.start)
         if key not in self._of:
-            self._of[key] = number_of(self._node, rank.local_rank, rank.environ)
+            self._of[key] = visible(self._node, rank.environ).device_of(rank.local_rank)
         number = self._of[key]
         if number is None:
             return None
@@ -73,12 +72,6 @@ class Meter:
         if device.vendor == "nvidia":
             return known._replace(**self._nvml.figures(device)) if self._nvml else known
         return known._replace(**of_sysfs(f"{self._root}{pci.DEVICES}/{device.address}"))
-
-
-def number_of(node: Node, local_rank: int, environ: Mapping[str, str]) -> int | None:
-    """The device that a script takes by its local rank, of those that its environment shows."""
-    seen = visible(node, environ).devices
-    return seen[local_rank % len(seen)] if seen else None
 
 
 def of_sysfs(directory: str) -> dict[str, Any]:

@@ -79,11 +79,9 @@ def _environ(pid: int) -> Mapping[str, str] | None:
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return None
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            entries = file.read().decode(errors="replace").split("\0")
     except OSError:
         return None
-    environ = dict(entry.split("=", 1) for entry in entries if "=" in entry)
+    environ = proc.environ(pid) or {}
     return environ if all(is_number(environ.get(name, "")) for name in CONTRACT) else None
 
 

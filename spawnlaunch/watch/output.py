@@ -15,22 +15,22 @@ from stat import S_ISCHR, S_ISFIFO, S_ISREG
 
 from spawnlaunch.run.output import SLOT_BYTES, TOLD
 from spawnlaunch.watch.find import Rank
+from spawnlaunch.watch.progress import find_open
 
 NAME = f"/memfd:{TOLD} (deleted)"  # of a guard, as readlink(2) has it
 
 
-class Ears:
-    """What guards tell, and whether pipes of this kernel have times."""
+class OutputTimes:
+    """When ranks wrote last."""
 
     def __init__(self) -> None:
-        self._told: dict[int, str | None] = {}  # of guards by pid
+        self._told: dict[int, str | None] = {}  # by a guard's pid, the file in which it tells
         self._pipes_tell = _pipes_tell()
 
-    def listen(self, ranks: Iterable[Rank]) -> None:
-        """These ranks are there."""
+    def set_ranks(self, ranks: Iterable[Rank]) -> None:
+        """Look for the guards of these ranks, which are all that live."""
         guards = {rank.parent for rank in ranks}
-        told = {pid: self._told.get(pid) or _memory_of(pid) for pid in guards}
-        self._told = told
+        self._told = {pid: self._told.get(pid) or find_open(pid, NAME) for pid in guards}
 
     def said_at(self, rank: Rank) -> float | None:
         """When it wrote last: monotonic clock, seconds; None where nobody can tell."""
@@ -66,17 +66,6 @@ def _pipes_tell() -> bool:
     finally:
         os.close(inlet)
         os.close(outlet)
-
-
-def _memory_of(guard: int) -> str | None:
-    directory = f"/proc/{guard}/fd"
-    try:
-        for name in os.listdir(directory):
-            if os.readlink(f"{directory}/{name}") == NAME:
-                return f"{directory}/{name}"
-    except OSError:
-        pass
-    return None
 
 
 def _said(path: str, pid: int) -> float | None:

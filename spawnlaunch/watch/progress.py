@@ -34,7 +34,7 @@ class Reader:
     """Reads one rank's."""
 
     def __init__(self, pid: int) -> None:
-        self._directory = f"/proc/{pid}/fd"
+        self._pid = pid
         self._path: str | None = None
         self._looks = 0
         self._last: Progress | None = None
@@ -44,7 +44,7 @@ class Reader:
         if self._path is None:
             self._looks += 1
             if self._looks < LOOKS or self._looks % RARELY == 0:
-                self._path = self._found()
+                self._path = find_open(self._pid, NAME)
             if self._path is None:
                 return None
         try:
@@ -55,14 +55,17 @@ class Reader:
             self._path = None
         return self._last
 
-    def _found(self) -> str | None:
-        try:
-            for name in os.listdir(self._directory):
-                if os.readlink(f"{self._directory}/{name}") == NAME:
-                    return f"{self._directory}/{name}"
-        except OSError:  # it has ended, or is not ours to look into
-            pass
-        return None
+
+def find_open(pid: int, name: str) -> str | None:
+    """The path of a file that a process has open, which readlink(2) names so; None: it has none."""
+    directory = f"/proc/{pid}/fd"
+    try:
+        for fd in os.listdir(directory):
+            if os.readlink(f"{directory}/{fd}") == name:
+                return f"{directory}/{fd}"
+    except OSError:  # it has ended, or is another user's
+        pass
+    return None
 
 
 def _parsed(text: str) -> Progress | None:

@@ -25,7 +25,7 @@ from spawnlaunch import cpuset
 from spawnlaunch.node import proc
 from spawnlaunch.watch.devices import Device, Meter
 from spawnlaunch.watch.find import Finder, Rank
-from spawnlaunch.watch.output import Ears
+from spawnlaunch.watch.output import OutputTimes
 from spawnlaunch.watch.progress import Progress, Reader
 
 _PEAK, _THREADS = re.compile(rb"\nVmHWM:\s+(\d+) kB"), re.compile(rb"\nThreads:\s+(\d+)")
@@ -116,7 +116,7 @@ class Sampler:
         self._finder = Finder()
         self._meter = meter
         self._ours = ours
-        self._ears = Ears()
+        self._output_times = OutputTimes()
         self._watched: dict[tuple[int, int], _Watched] = {}
         self._found_at = 0.0
         self._host = os.uname().nodename
@@ -148,7 +148,7 @@ class Sampler:
             except psutil.Error:
                 continue
             self._watched[key].rank = rank
-        self._ears.listen(ranks)
+        self._output_times.set_ranks(ranks)
 
     def _look(self, watched: _Watched) -> Sample:
         rank, process = watched.rank, watched.process
@@ -166,7 +166,7 @@ class Sampler:
         watched.before = now, totals
         mask = _mask(process)
         peak, threads = _status(process)
-        said_at = self._ears.said_at(rank)
+        said_at = self._output_times.said_at(rank)
         progress = watched.progress.read()
         return Sample(
             time=time.time(),
