@@ -15,14 +15,14 @@ class UsageError(Exception):
 
 
 class FlagsError(UsageError):
-    """Flags that cannot be, whatever their values are and wherever they are read.
+    """Flags that are wrong wherever they are read.
 
-    So every task of a job, all of which have the same flags, comes to it.
+    All tasks of a job have the same flags, so each of them raises it.
     """
 
 
 def internal_error(error: Exception, where: str = "") -> str:
-    """What is said of an error that is ours: no user should have to read a traceback of it."""
+    """The message of an error that is a fault of spawnlaunch, in place of its traceback."""
     return (
         f"internal error{where}: {type(error).__name__}: {error}; this is a fault of spawnlaunch, "
         "set SPAWNLAUNCH_DEBUG=1 to see where"
@@ -30,7 +30,7 @@ def internal_error(error: Exception, where: str = "") -> str:
 
 
 def one_line(text: str) -> str:
-    """The text as it is shown: what was typed or exported may hold anything, and be in it.
+    """The text as one printable line; what was typed or exported may be part of it.
 
     What cannot be printed is written as an escape: a line break, a byte that is no UTF-8, what a
     terminal takes for a command. Of a very long text the beginning and the end are kept.

@@ -16,13 +16,13 @@ NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # set by the launcher, as the kernel writes
 
 @contextmanager
 def node_cpus() -> Iterator[None]:
-    """What `spawnlaunch.node_cpus` says."""
+    """See `spawnlaunch.node_cpus`."""
     cpus = os.environ.get(NODE_CPUS, "")
     before = os.sched_getaffinity(0) if cpus and hasattr(os, "sched_getaffinity") else None
     if before is None:
         yield
         return
-    with suppress(OSError, ValueError):  # they are not ours any more, or somebody else has set it
+    with suppress(OSError, ValueError):  # the cpuset has changed, or another program set it
         os.sched_setaffinity(0, cpuset.parse(cpus) | before)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a user or an environment names, read within bounds: numbers, files, and their places.
+"""Numbers and files that a user or an environment names, read within bounds.
 
 A variable may hold 5,000 digits, which ``int`` refuses with an error of its own, and the name of a
 file may be that of a pipe that never ends.

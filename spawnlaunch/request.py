@@ -118,11 +118,11 @@ _switch(WORKERS, "--no-python",
 
 
 class Page(Exception):
-    """What --help, --version or --explain asks to be printed, and nothing else to be done."""
+    """A page that --help, --version or --explain prints, and after which nothing else is done."""
 
 
 class Instead(Exception):
-    """Another program of ours is asked for, and no launch: its module, and its arguments."""
+    """Another of our programs is to run in place of a launch; `args`: its module and arguments."""
 
 
 class Program(NamedTuple):

@@ -99,24 +99,22 @@ class _Drawing:
     def _packages(self) -> Iterator[str]:
         packages = self._node.packages
         for number, package in enumerate(packages or (self._node.cpus_online,)):
-            parts = list(self._package(package))
             title = f"package {number}" if packages else "packages not known"
-            yield from _headed(title, self._beside(package))
-            yield from parts
+            yield from self._domain(title, package, self._numa(package))
 
-    def _package(self, package: CpuSet) -> Iterator[str]:
+    def _numa(self, package: CpuSet) -> Iterator[str]:
         for numa in self._node.numa:
-            if numa.cpus & package:
+            if cpus := numa.cpus & package:
                 size = "" if numa.memory is None else f"  {numa.memory / 2**30:.0f} GiB"
-                yield from self._domain(f"  numa {numa.id}{size}", numa.cpus & package)
+                yield from self._domain(f"  numa {numa.id}{size}", cpus, self._groups(cpus))
         rest = package.difference(*(numa.cpus for numa in self._node.numa))
         if rest:
-            yield from self._domain("  numa not known", rest)
+            yield from self._domain("  numa not known", rest, self._groups(rest))
 
-    def _domain(self, title: str, cpus: CpuSet) -> Iterator[str]:
-        groups = list(self._groups(cpus))
+    def _domain(self, title: str, cpus: CpuSet, inside: Iterator[str]) -> Iterator[str]:
+        parts = list(inside)
         yield from _headed(title, self._beside(cpus))
-        yield from groups
+        yield from parts
 
     def _groups(self, cpus: CpuSet) -> Iterator[str]:
         groups = [group & cpus for group in self._node.l3 if group & cpus]

@@ -47,7 +47,7 @@ class Plan(NamedTuple):
 def bind_ranks(
     request: Request, node: Node, seen: Visible, world: World, environ: Mapping[str, str]
 ) -> Plan:
-    """The bindings of the ranks that this launcher starts, and all that is to be said of this node.
+    """The bindings of the ranks that this launcher starts, and all warnings about this node.
 
     Raises UsageError.
     """

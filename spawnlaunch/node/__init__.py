@@ -1,7 +1,7 @@
 """What is this machine: CPUs, cores, L3 groups, NUMA nodes, devices. Nothing here decides.
 
-Read from /sys and /proc alone. Any file may be missing: then what it would have said is unknown,
-and a line in `Node.warnings` says so.
+Read from /sys and /proc alone. Any file may be missing: its value is then unknown, and
+`Node.warnings` has a line that says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def read(root: str = "/", allowed: CpuSet | None = None, shown: bool = True) -> 
 
     `allowed` narrows the CPUs that the process may use. Without it they are the process's mask;
     for a snapshot, the mask or cpuset that was kept in it, else every CPU online. `shown` is False
-    where nobody will look at packages and network adapters.
+    where packages and network adapters are not needed, and need not be read.
     """
     root = root.rstrip("/")
     warnings: list[str] = []

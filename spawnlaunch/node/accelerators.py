@@ -1,7 +1,7 @@
 """Accelerators that are no GPUs: Gaudi, Ascend and TPU. One table says how each is found and shown.
 
-None of these was ever run: what stands here is from the sources named, and tests hold it against
-directories that are laid out as they say.
+This was never run on such devices. It follows the sources below, and the tests run it on
+directories that are laid out as these sources describe.
 
 - Gaudi: Documentation/accel/introduction.rst of the kernel (/dev/accel/accel<N>, before 6.2
   /dev/hl<N>); "Multiple Workloads on a Single Docker" in the Gaudi documentation.

@@ -5,9 +5,9 @@ Documentation/admin-guide/cgroup-v1/cpusets.rst for version 1; cgroup-v2.rst for
 The kernel intersects every mask with the cpuset, so on a live system the mask alone is enough; the
 cpuset tells how far the mask could be widened, and in a snapshot it may be all that was kept.
 
-The kernel counts per control group whom it has killed for want of memory, for version 2 in
-memory.events (children included), for version 1 in memory.oom_control; both have a line "oom_kill
-N" (cgroup-v2.rst, cgroup-v1/memory.rst).
+The kernel counts for each control group how many processes it has killed for lack of memory: for
+version 2 in memory.events (children included), for version 1 in memory.oom_control. Both have a
+line "oom_kill N" (cgroup-v2.rst, cgroup-v1/memory.rst).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MEMORY = (("memory.events", "memory.max"), ("memory.oom_control", "memory.limit_
 
 
 class Limits(NamedTuple):
-    """CPUs and NUMA nodes that a process may use; None where nobody said."""
+    """CPUs and NUMA nodes that a process may use; None: not known."""
 
     mask: CpuSet | None
     cgroup: CpuSet | None
@@ -39,7 +39,7 @@ class Limits(NamedTuple):
 
 
 class MemoryKills(NamedTuple):
-    """How many processes of this control group the kernel has killed for want of memory."""
+    """How many processes of this control group the kernel has killed for lack of memory."""
 
     killed: int
     path: str  # of the file that says so

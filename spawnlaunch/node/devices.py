@@ -34,23 +34,21 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[Device, ..
         found.append(device._replace(ordinal=counts[device.vendor] if can_be_seen else None))
         counts[device.vendor] += can_be_seen
     found.sort(key=lambda device: pci.order(device.address))
-    places = {address: bus.place(address) for address in dict.fromkeys(d.address for d in found)}
-    models = {a: sysfs.text(f"{bus.root}{pci.DEVICES}/{a}/device") for a in places}
-    lost = sorted(address for address, (_, local_cpus) in places.items() if local_cpus is None)
+    addresses = dict.fromkeys(device.address for device in found)
+    places = {address: bus.place(address) for address in addresses}
+    models = {each: sysfs.text(f"{bus.root}{pci.DEVICES}/{each}/device") for each in addresses}
+    lost = [address for address, (_, local_cpus) in places.items() if local_cpus is None]
     if lost:
         warnings.append(
-            f"the firmware does not say which CPUs are next to {', '.join(lost)} "
+            f"the firmware does not say which CPUs are next to {', '.join(sorted(lost))} "
             "(numa_node is -1 or missing): their locality is unknown"
         )
-    return tuple(
-        device._replace(
-            number=number,
-            numa=places[device.address][0],
-            local_cpus=places[device.address][1],
-            model=models[device.address],
+    for number, device in enumerate(found):
+        numa, local_cpus = places[device.address]
+        found[number] = device._replace(
+            number=number, numa=numa, local_cpus=local_cpus, model=models[device.address]
         )
-        for number, device in enumerate(found)
-    )
+    return tuple(found)
 
 
 def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Iterator[Device]:

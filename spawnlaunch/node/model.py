@@ -27,17 +27,17 @@ class Device(NamedTuple):
     vendor: str  # "nvidia", "amd", "intel", "habana", "huawei" or "google"
     kind: str = "gpu"  # or "partition" or "tile"
     ordinal: int | None = None  # the number that the vendor's runtime gives it; None: not seen
-    numa: int | None = None  # NUMA node; None where the firmware did not say
-    local_cpus: CpuSet | None = None  # online CPUs next to the device; None where nobody said
+    numa: int | None = None  # NUMA node; None: the firmware does not name it
+    local_cpus: CpuSet | None = None  # online CPUs next to the device; None: not known
     uuid: str | None = None  # "GPU-..." as CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES take it
     minor: int | None = None  # /dev/nvidia<minor> or /dev/dri/renderD<minor>
     partition: int | None = None  # which partition or tile of its address
     model: str | None = None  # PCI device id, such as 0x20b0
-    usable: bool | None = None  # whether this process may open it; None where that cannot be told
+    usable: bool | None = None  # whether this process may open it; None: not known
 
 
 class Nic(NamedTuple):
-    """A high-speed network adapter. Shown beside its domain, never chosen."""
+    """A high-speed network adapter. --explain shows it; no decision depends on it."""
 
     name: str
     address: str

@@ -97,7 +97,7 @@ def has_ended(child: int) -> bool:
 
 
 def has_children() -> bool:
-    """Whether this process has children, zombies included; where that cannot be asked, it may."""
+    """Whether this process has children, zombies included; True where that cannot be asked."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -118,7 +118,7 @@ def is_stopped(child: int) -> bool:
 def child_pids(pid: int) -> list[int]:
     """The numbers of a process's children, zombies included.
 
-    They stay what they are where the process is this one.
+    Those of this process's own children stay theirs until they are reaped.
     """
     if not is_proc_ours():
         return _own_pids() if pid == os.getpid() else []
@@ -136,9 +136,10 @@ def child_pids(pid: int) -> list[int]:
 
 
 def _own_pids() -> list[int]:
-    """The numbers of our children, by trying: all numbers that have been given since our own.
+    """The numbers of this process's children, without /proc: every possible number is tried.
 
-    If there is none among these, numbers have started anew from below; to try all takes seconds.
+    First the numbers that were given after our own. If no child has one of these, the kernel has
+    started again at low numbers, and all are tried, which takes seconds.
     """
     if not (hasattr(os, "waitid") and has_children()):
         return []
@@ -228,15 +229,15 @@ def nearest(names: Collection[str]) -> int | None:
 
 
 def environ_below(names: Collection[str]) -> dict[str, str] | None:
-    """What the nearest such ancestor gave its child above us: the environment that it began with.
+    """The environment that the nearest such ancestor gave to its child, which is above us.
 
-    None where that is this process itself, or cannot be read: exec leaves no trace of what was
-    before it.
+    None where that child is this process, as exec has replaced what it was started with, and where
+    it cannot be read.
     """
     child = os.getpid()
     for pid, name in above():
         if name in names:
-            return (environ(child) if child != os.getpid() else None) or None
+            return environ(child) or None if child != os.getpid() else None
         child = pid
     return None
 
@@ -256,11 +257,8 @@ def is_held(pid: int) -> bool:
 
 
 def tracer(pid: int) -> int:
-    """The number of who traces the process, or one of its threads; 0: nobody, as far as is seen."""
-    try:
-        threads = os.listdir(f"/proc/{pid}/task") if is_proc_ours() else []
-    except OSError:
-        return 0
+    """The pid of what traces the process or one of its threads; 0: nothing that can be seen."""
+    threads = sysfs.names(f"/proc/{pid}/task") if is_proc_ours() else []
     tracers = (int(status(f"{pid}/task/{each}", "TracerPid") or 0) for each in threads)
     return next(filter(None, tracers), 0)
 
@@ -292,9 +290,9 @@ def _names(directory: str) -> list[str]:
 
 
 def _check(error: OSError) -> None:
-    """Raise an error again that does not mean that somebody has ended: what we look for is there.
+    """Raise the error again where it is a shortage, and does not mean that a process has ended.
 
-    Whoever cannot look fails, and leaves the search to the launcher, which has files of its own.
+    A guard that cannot look fails then, and the launcher, which has descriptors of its own, looks.
     """
     if error.errno in SHORTAGES:
         raise error

@@ -91,7 +91,7 @@ def numbers(path: str, prefix: str) -> list[int]:
 
 
 def may_open(dev: str | None, minor: int | None) -> bool | None:
-    """Whether this process may open the render node below `dev`; None where nobody can tell.
+    """Whether this process may open the render node below `dev`; None: not known.
 
     access(2) asks the control group too (inode_permission in fs/namei.c of the kernel).
     """

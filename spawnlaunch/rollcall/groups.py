@@ -50,7 +50,7 @@ class Answer(NamedTuple):
 
 
 def kernels_words(answer: Answer) -> str:
-    """Of the first thread, without its number, which no other process has."""
+    """Those about the first thread, without its number, which differs from process to process."""
     first = next(iter(answer.text.splitlines()), "")
     return f"{first.partition('(')[1]}{first.partition('(')[2]}, {answer.how}"
 

@@ -24,9 +24,9 @@ CODE = "import sys; sys.path[0] = {!r}; from spawnlaunch.watch import record; re
 def recorded(
     launch: Launch, argv: Sequence[str], told: Mapping[str, Any], blocked: Iterable[int]
 ) -> Iterator[int]:
-    """A record of the launch, which --explain=json tells `told` of; gives a pipe for its events.
+    """Record the launch; the value of the context is a pipe for its events.
 
-    Raises UsageError where it cannot be written.
+    `told` is what --explain=json prints of it. Raises UsageError where no record can be written.
     """
     recorder = start(launch.request.record or ".", launch.resolution.world.node_rank, blocked)
     command = [sys.executable, "-m", "spawnlaunch", *argv]
@@ -39,7 +39,7 @@ def recorded(
 
 
 class Recorder(NamedTuple):
-    """The process, and what it is told through."""
+    """The process, and the pipe to it."""
 
     pid: int
     pipe: int

@@ -1,7 +1,7 @@
 """Charts as SVG: lines over time and bars of attempts, drawn for print and for small screens.
 
-Ranks are told apart by colour, by the pattern of the line, and by their number at its end, so that
-black and white is enough. Who is marked is drawn thick, and the others thin where there are many.
+Ranks differ by colour, by the pattern of the line, and by their number at its end, so that a print
+in black and white can be read. Marked ranks have thick lines.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """When a rank wrote something last, seen from outside.
 
-A guard tells it of the streams that come through its pipes (`publish` in run/output.py). Of others
-the time of change is looked at of what the rank's stdout and stderr are: a file's, a terminal's,
-and, where the kernel keeps it, a pipe's as well. Where several ranks have the same one, as the
-terminal of torchrun, it is nobody's own, and the same for all.
+A guard publishes it for the streams that come through its pipes (`publish` in run/output.py). For
+other streams it is the time of change of the rank's stdout or stderr: of a file, a terminal, and,
+where the kernel keeps it, a pipe. Ranks that share a stream, as the terminal of torchrun, have the
+same time.
 """
 
 from __future__ import annotations
