@@ -171,7 +171,7 @@ class Request(NamedTuple):
         "exclusive, core-complex, none (torchrun's words); or CPUs for each local rank: "
         "48-55:56-63, or masks: 0xff,0xff00", also=("--numa-binding",))
     reserve_cpus: CpuSet | str = _flag(
-        BINDING, "--reserve-cpus", "LIST", values.reserve, cpuset.EMPTY,
+        BINDING, "--reserve-cpus", "LIST", values.reserve, values.DEFAULT.reserve,
         "CPUs that no rank gets: a list, or first-per-l3")
     smt: bool = _flag(
         BINDING, "--smt", "", {"on": True, "off": False}, True,
