@@ -9,14 +9,7 @@ from __future__ import annotations
 
 from spawnlaunch import cpuset, values
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import (
-    MEM_BINDS,
-    PREFERRED_MEM,
-    Endpoint,
-    NodeCount,
-    Policy,
-    StreamsByRank,
-)
+from spawnlaunch.values import Endpoint, NodeCount, Policy, StreamsByRank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,7 +172,7 @@ class Request(NamedTuple):
     threads: int | None = _flag(
         BINDING, "--threads", "N", values.positive, None, "at most N cores for each rank")
     mem_bind: str = _flag(
-        BINDING, "--mem-bind", "", _words(*MEM_BINDS), PREFERRED_MEM,
+        BINDING, "--mem-bind", "", _words(*values.MEM_BINDS), values.PREFERRED_MEM,
         "memory next to the rank's CPUs: preferred (default), bind (never elsewhere), none")
     widen: bool = _switch(
         BINDING, "--widen",

@@ -15,12 +15,9 @@ from __future__ import annotations
 import os
 
 from spawnlaunch import cpuset
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.values import BIND_MEM, NO_MEM, PREFERRED_MEM
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.cpuset import CpuSet
 
 _PREFERRED, _BIND, _PREFERRED_MANY = 1, 2, 5
 _MODES = ("default", "preferred", "bind", "interleave", "local", "preferred-many")

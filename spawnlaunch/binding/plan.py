@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, values
 from spawnlaunch.binding import claims, report
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.claims import TaskView
@@ -10,17 +10,6 @@ from spawnlaunch.binding.cores import count_cores, share_out, usable_cores, wide
 from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.errors import UsageError
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import (
-    AUTO,
-    CORE_COMPLEX,
-    DEFAULT,
-    LIST,
-    NO_MEM,
-    NONE,
-    NUMA_NODE,
-    PREFERRED_MEM,
-    SOCKET,
-)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -64,8 +53,8 @@ def bind_ranks(
     found = report.of_mask(node, planned.bindings, size, in_slurm)
     warnings += [*planned.warnings, *found]
     # Where there is one node to allocate from, the kernel prefers it without being asked.
-    no_choice = len(node.memory_nodes) < 2 and request.mem_bind == PREFERRED_MEM
-    mem_bind = NO_MEM if no_choice else request.mem_bind
+    no_choice = len(node.memory_nodes) < 2 and request.mem_bind == values.PREFERRED_MEM
+    mem_bind = values.NO_MEM if no_choice else request.mem_bind
     return planned._replace(
         bindings=tuple(binding._replace(mem_bind=mem_bind) for binding in planned.bindings),
         warnings=tuple(dict.fromkeys(warnings)),
@@ -76,7 +65,7 @@ def plan(
     node: Node,
     visible: Visible,
     local_size: int,
-    policy: Policy = DEFAULT,
+    policy: Policy = values.DEFAULT,
     *,
     task: TaskView | None = None,
 ) -> Plan:
@@ -86,7 +75,7 @@ def plan(
     Raises UsageError for lists of CPUs that do not fit the ranks or the allowed CPUs.
     """
     warnings: list[str] = []
-    cores = usable_cores(node, policy, policy.name == AUTO, warnings)
+    cores = usable_cores(node, policy, policy.name == values.AUTO, warnings)
     usable = EMPTY.union(*(core.cpus for core in cores))
     if task is None:
         made = claims.of_node(node, usable, visible, local_size)
@@ -96,18 +85,19 @@ def plan(
     if unknown := [rank.local_rank for rank in made.ranks if not rank.known]:
         warnings.append(report.of_unknown_devices(unknown))
     sharers = 1 if task is not None and task.own_mask else local_size
-    if policy.name == NONE or not node.cpus_allowed:
+    if policy.name == values.NONE or not node.cpus_allowed:
         bindings = [_unbound(node, rank, policy, sharers) for rank in made.ranks]
-        if policy.name not in (NONE, AUTO):  # auto is what is best here, and here that is nothing
+        # "auto" means what is best here, which is nothing where there are no masks.
+        if policy.name not in (values.NONE, values.AUTO):
             warnings.append(
                 f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"
             )
-    elif policy.name == LIST:
+    elif policy.name == values.LIST:
         bindings = [_listed(node, rank, policy, warnings) for rank in made.ranks]
     else:
         shares = share_out(made.cpus, cores, policy.threads)
         cpus = [EMPTY.union(*(core.cpus for core in share.cores)) for share in shares]
-        if policy.name in (NUMA_NODE, SOCKET, CORE_COMPLEX):
+        if policy.name in (values.NUMA_NODE, values.SOCKET, values.CORE_COMPLEX):
             from spawnlaunch.binding.domains import domains_around
 
             device_of = {rank.claim: rank.device for rank in made.ranks}

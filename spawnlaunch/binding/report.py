@@ -79,19 +79,21 @@ def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
     GOMP_CPU_AFFINITY even leaves the mask it was given. (Measured with the libgomp of torch 2.13 on
     Linux; the libgomp manual, "Environment Variables". OMP_PROC_BIND=false turns all three off.)
     """
-    value = {name: environ.get(name, "").strip() for name in (PROC_BIND, PLACES, GOMP)}
-    proc_bind = value[PROC_BIND].lower()
+    proc_bind = environ.get(PROC_BIND, "").strip().lower()
+    if proc_bind == "false":
+        return []
     effects = {
         PROC_BIND: "binds the worker's main thread to one place",
         PLACES: "binds the worker's main thread to its first place",
         GOMP: "moves the worker to these CPUs, whatever its binding",
     }
-    value[PROC_BIND] = proc_bind if proc_bind.split(",")[0].strip() in _BINDS else ""
+    if proc_bind.split(",")[0].strip() not in _BINDS:
+        del effects[PROC_BIND]
     return [
         f"{name}={environ[name]} {effect}, often a single CPU, and DataLoader workers inherit it: "
         f"unset it, or set {PROC_BIND}=false"
         for name, effect in effects.items()
-        if value[name] and proc_bind != "false"
+        if environ.get(name, "").strip()
     ]
 
 

@@ -15,13 +15,10 @@ from __future__ import annotations
 import os
 
 from spawnlaunch import cpuset
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import sysfs
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.cpuset import CpuSet
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
 # cpuset.effective_cpus too, which can lag behind CPUs that came back online: hwloc passes it by.

@@ -6,13 +6,10 @@ Code and ID Assignment Specification.
 
 from __future__ import annotations
 
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import sysfs
+from spawnlaunch.node.model import Numa
 from spawnlaunch.records import NamedTuple
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.cpuset import CpuSet
-    from spawnlaunch.node.model import Numa
 
 DEVICES = "/sys/bus/pci/devices"
 

@@ -9,13 +9,10 @@ from __future__ import annotations
 import os
 
 from spawnlaunch import cpuset
+from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.reading import is_number
 
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # devices of AMD that the kernel can compute on
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from spawnlaunch.cpuset import CpuSet
 
 # How the names of files end that hold a mask: thread_siblings, shared_cpu_map, cpumap, local_cpus.
 # The others hold lists; what a few old kernels and captured trees have are the masks alone.

@@ -117,22 +117,19 @@ def _by_rocm(
     base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
 ) -> tuple[Sequence[Slot], list[str]]:
     outer = [ROCR] if ROCR in environ else []
-    inner = [name for name in WITHIN_ROCR if name in environ][:1]
-    slots: Sequence[Slot] = base
-    for name in outer:
-        slots = _listed(name, environ[name], slots, warnings)
-    for name in inner:
-        said: list[str] = []
-        within = _listed(name, environ[name], slots, said)
-        if outer and slots and not within and environ[name] not in ("", "-1"):
-            said = [
-                f"{ROCR}={environ[ROCR]} leaves {len(slots)}, of which {name}={environ[name]} "
-                "selects none, for it counts from 0 within them: no device is visible; unset "
-                f"{name}"
-            ]
-        slots = within
-        warnings += said
-    return slots, outer + inner
+    slots = _listed(ROCR, environ[ROCR], base, warnings) if outer else base
+    inner = next((name for name in WITHIN_ROCR if name in environ), None)
+    if inner is None:
+        return slots, outer
+    said: list[str] = []
+    within = _listed(inner, environ[inner], slots, said)
+    if outer and slots and not within and environ[inner] not in ("", "-1"):
+        said = [
+            f"{ROCR}={environ[ROCR]} leaves {len(slots)}, of which {inner}={environ[inner]} "
+            f"selects none, for it counts from 0 within them: no device is visible; unset {inner}"
+        ]
+    warnings += said
+    return within, [*outer, inner]
 
 
 def _by_level_zero(
