@@ -43,7 +43,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return print_page(drawn, NAME)
     path = options.html or os.path.join(options.directory, "report.html")
     try:
-        Path(path).write_text(drawn, encoding="utf-8")
+        Path(path).write_text(drawn, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         print_error(f"cannot write {path}: {error.strerror}; name another file with --html", NAME)
         return 2

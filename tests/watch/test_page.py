@@ -98,6 +98,15 @@ def test_many_samples_keep_their_peaks() -> None:
     assert (54_321.0, 9.0) in thin
 
 
+def test_a_command_that_is_not_utf_8_is_drawn(record: Path, tmp_path: Path) -> None:
+    start, *others = (record / "node0.jsonl").read_text().splitlines()
+    told = json.loads(start)
+    told["command"].append("\udcff.py")
+    (tmp_path / "node0.jsonl").write_text("\n".join([json.dumps(told), *others]))
+    run(*REPORT, tmp_path, check=True)
+    assert "\\udcff.py" in (tmp_path / "report.html").read_text()
+
+
 def test_a_directory_without_a_record_is_refused(tmp_path: Path) -> None:
     done = run(*REPORT, tmp_path)
     assert done.returncode == 2
