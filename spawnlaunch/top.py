@@ -120,7 +120,10 @@ def _live(sampler: Sampler, every_s: float, sort: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0.1 <= seconds <= 3600:
         raise argparse.ArgumentTypeError(f"{text!r} is not between 0.1 and 3600; type 1")
     return seconds
