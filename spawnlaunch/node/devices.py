@@ -83,7 +83,7 @@ def read_nics(bus: pci.Bus) -> tuple[Nic, ...]:
         for directory in _NIC_CLASSES
         for name in sorted(sysfs.names(bus.root + directory), reverse=True)
     }
-    fast = {address for address in named if address.count(":") == 2}
+    fast = {each for each in named if each.count(":") == 2 and pci.is_address(each)}
     for each in bus.functions:
         slingshot = (each.vendor, each.pci_class) == (pci.HPE, pci.ETHERNET)
         if slingshot or each.pci_class == pci.INFINIBAND:

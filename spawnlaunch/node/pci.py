@@ -80,11 +80,12 @@ def read_functions(root: str, network: bool = True) -> list[Function]:
     found = []
     for address in sysfs.names(base):
         code = sysfs.number(f"{base}/{address}/class")
-        if code is not None and code >> 8 in wanted and _is_address(address):
+        if code is not None and code >> 8 in wanted and is_address(address):
             found.append(Function(address, code >> 8, sysfs.number(f"{base}/{address}/vendor")))
     return sorted(found, key=lambda function: order(function.address))
 
 
-def _is_address(name: str) -> bool:
+def is_address(name: str) -> bool:
+    """Whether `order` can sort it."""
     domain, _, rest = name.partition(":")
     return bool(domain and rest) and all(digit in "0123456789abcdefABCDEF" for digit in domain)

@@ -313,6 +313,15 @@ def test_infiniband_adapters_have_names_and_places(tmp_path: Path) -> None:
     assert (nic.name, nic.address, nic.numa) == ("mlx5_0", "0000:10:00.0", 1)
 
 
+def test_an_adapter_that_is_not_on_the_pci_bus_is_left_out(tmp_path: Path) -> None:
+    root = build(tmp_path, TWO_NODES)
+    named = root / "sys/class/infiniband/other0"
+    named.mkdir(parents=True)
+    (root / "sys/devices/bus:1:2").mkdir()
+    (named / "device").symlink_to(root / "sys/devices/bus:1:2")
+    assert nodes.read(str(root)).nics == ()
+
+
 def test_a_machine_without_sys_is_its_cpus_and_a_warning(tmp_path: Path) -> None:
     node = nodes.read(str(tmp_path), cpuset.parse("0-2"))
     assert node.cpus_allowed == {0, 1, 2}
