@@ -40,14 +40,18 @@ from spawnlaunch.walk import walk
 
 
 def main() -> int:
-    """Run the command line of this process; the result is its exit status."""
+    """Run the command line of this process; the result is its exit status.
+
+    After a launch it does not return, but ends the process. Nothing is in Python's buffers then.
+    """
     closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
     if None in (sys.stdin, sys.stdout, sys.stderr):
         from spawnlaunch.run import terminal
 
         closed = terminal.hold_closed()
     try:
-        return walk(sys.argv[1:], dict(os.environ), closed, BLOCKED)
+        status = walk(sys.argv[1:], dict(os.environ), closed, BLOCKED)
+        os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
     except UsageError as error:
         from spawnlaunch.run import shared_errors
 

@@ -6,13 +6,13 @@ DataLoader workers. Nothing here is fatal: what the system refuses is a line to 
 The memory policy is set and read by system call: no libnuma, no numactl. Sources: set_mempolicy(2),
 get_mempolicy(2); include/uapi/linux/mempolicy.h for the modes; the kernel's system call tables for
 the numbers. MPOL_PREFERRED_MANY is of Linux 5.15. Containers without CAP_SYS_NICE refuse these
-calls with EPERM (Docker's default seccomp profile). ctypes is imported when a policy is first asked
-for: 3 ms that most processes need not spend.
+calls with EPERM (Docker's default seccomp profile).
 """
 
 from __future__ import annotations
 
 import os
+import sys
 
 from spawnlaunch import cpuset
 from spawnlaunch.cpuset import CpuSet
@@ -88,38 +88,34 @@ def place_memory(binding: Binding) -> str | None:
 
 def memory_policy() -> MemoryPolicy | None:
     """The policy of this thread; None where it cannot be asked."""
-    import ctypes
+    from array import array
 
-    mode = ctypes.c_int(0)
-    words = (ctypes.c_uint64 * (_MAX_NODES // _WORD))()
-    if _call(0, ctypes.byref(mode), words, ctypes.c_ulong(_MAX_NODES), None, 0):
+    mode, words = array("i", [0]), array("Q", bytes(_MAX_NODES // 8))
+    if _call(0, mode.buffer_info()[0], words.buffer_info()[0], _MAX_NODES, 0, 0):
         return None
     nodes = frozenset(
         i * _WORD + bit for i, word in enumerate(words) for bit in range(_WORD) if word >> bit & 1
     )
-    known = mode.value & 0xFF  # without the flags MPOL_F_STATIC_NODES and the like
+    known = mode[0] & 0xFF  # without the flags MPOL_F_STATIC_NODES and the like
     return MemoryPolicy(_MODES[known] if known < len(_MODES) else str(known), nodes)
 
 
 def _set(mode: int, nodes: list[int]) -> int:
     """Set a policy; the error number, 0 for success."""
-    import ctypes
-
-    words = (ctypes.c_uint64 * (_MAX_NODES // _WORD))()
-    for node in nodes:
-        words[node // _WORD] |= 1 << node % _WORD
+    mask = sum(1 << node for node in nodes)
+    words = (mask >> first & (1 << _WORD) - 1 for first in range(0, _MAX_NODES, _WORD))
+    as_bytes = b"".join(word.to_bytes(_WORD // 8, sys.byteorder) for word in words)
     # The kernel takes one from the number of bits before it reads the mask.
-    return _call(1, ctypes.c_int(mode), words, ctypes.c_ulong(_MAX_NODES + 1))
+    return _call(1, mode, as_bytes, _MAX_NODES + 1)
 
 
-def _call(which: int, *arguments: object) -> int:
+def _call(which: int, *arguments: int | bytes) -> int:
     """One of the two calls; the error number, 0 for success."""
-    import ctypes
     import errno
 
+    from spawnlaunch import libc  # most processes need no policy
+
     numbers = _CALLS.get(os.uname().machine)
-    if numbers is None or os.uname().sysname != "Linux":
+    if numbers is None or sys.platform != "linux" or not libc.IS_THERE:
         return errno.ENOSYS
-    library = ctypes.CDLL(None, use_errno=True)
-    result = library.syscall(ctypes.c_long(numbers[which]), *arguments)
-    return ctypes.get_errno() if result else 0
+    return -libc.call("syscall", numbers[which], *arguments)

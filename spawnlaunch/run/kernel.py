@@ -2,7 +2,6 @@
 
 Sources: prctl(2), pidfd_open(2), pidfd_send_signal(2), proc(5) ("/proc/pid/cmdline" and fields 48
 to 51 of "/proc/pid/stat"). The numbers of the pidfd calls are the same on every architecture.
-ctypes takes 1.5 ms to import, so it is loaded once, before the first fork.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import os
 import sys
 from contextlib import suppress
 
+from spawnlaunch import libc
 from spawnlaunch.node import proc
 from spawnlaunch.run.signals import signal
 
@@ -24,25 +24,12 @@ PR_SET_CHILD_SUBREAPER = 36
 SYS_PIDFD_SEND_SIGNAL = 424
 SYS_PIDFD_OPEN = 434
 
-IS_LINUX = sys.platform == "linux"
-
-if IS_LINUX:
-    try:
-        import ctypes
-
-        _libc = ctypes.CDLL(None, use_errno=True)
-    except (ImportError, OSError):  # a Python without libffi
-        IS_LINUX = False
+IS_LINUX = sys.platform == "linux" and libc.IS_THERE
 
 
-def prctl(option: int, value: object) -> bool:
+def prctl(option: int, value: int | bytes) -> bool:
     """Ask the kernel for this of this process; False where it refuses (prctl(2))."""
-    if not IS_LINUX:
-        return False
-    # Variadic: without the casts the upper half of a register is whatever it was.
-    zero = ctypes.c_ulong(0)
-    argument = ctypes.c_ulong(value) if isinstance(value, int) else value
-    return bool(_libc.prctl(option, argument, zero, zero, zero) == 0)
+    return IS_LINUX and libc.call("prctl", option, value, 0, 0, 0) == 0
 
 
 def size_of(pipe: int) -> int:
@@ -68,7 +55,7 @@ def rename(name: str, title: str) -> None:
     """Show `name` (15 bytes at most) as command in ps, and `title` as command line."""
     if not IS_LINUX:
         return
-    prctl(PR_SET_NAME, ctypes.c_char_p(os.fsencode(name)[:15]))
+    prctl(PR_SET_NAME, os.fsencode(name)[:15])
     try:
         start, end = map(int, proc.stat("self")[47:49])
     except OSError:
@@ -76,7 +63,7 @@ def rename(name: str, title: str) -> None:
     if 0 < start < end:
         # The words of the command line lie here, each with its NUL. Python has copied them.
         room = end - start
-        ctypes.memmove(start, os.fsencode(title)[: room - 1].ljust(room, b"\0"), room)
+        libc.call("memmove", start, os.fsencode(title)[: room - 1].ljust(room, b"\0"), room)
 
 
 def show_environment(environ: Mapping[str, str]) -> None:
@@ -89,7 +76,7 @@ def show_environment(environ: Mapping[str, str]) -> None:
         text = b"".join(os.fsencode(f"{name}={value}\0") for name, value in environ.items())
         whole = text[: text.rfind(b"\0", 0, end - start) + 1]  # no variable is cut
         if 0 < start < end and IS_LINUX:
-            ctypes.memmove(start, whole.ljust(end - start, b"\0"), end - start)
+            libc.call("memmove", start, whole.ljust(end - start, b"\0"), end - start)
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -101,14 +88,14 @@ def open_pidfd(pid: int) -> int | None:
         return None
     if not IS_LINUX:
         return None
-    fd = int(_libc.syscall(SYS_PIDFD_OPEN, pid, 0))
+    fd = libc.call("syscall", SYS_PIDFD_OPEN, pid, 0)
     return fd if fd >= 0 else None
 
 
 def signal_pidfd(fd: int, signum: int) -> None:
     """Signal the process behind a descriptor; nothing happens where it is gone or not ours."""
     if not hasattr(signal, "pidfd_send_signal"):
-        _libc.syscall(SYS_PIDFD_SEND_SIGNAL, fd, signum, None, 0)
+        libc.call("syscall", SYS_PIDFD_SEND_SIGNAL, fd, signum, 0, 0)
         return
     with suppress(ProcessLookupError, PermissionError):
         signal.pidfd_send_signal(fd, signum)

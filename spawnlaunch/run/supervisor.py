@@ -128,7 +128,9 @@ class Supervisor:
             self.journal.began(workers, self._by_rank.values())
         self._look_at_script()
         self.loop.alarm(self._settled, SETTLED_S)
-        gc.enable()  # off while it costs a launch time, on while a launch lasts for days
+        if not gc.isenabled():  # it is off while a launch starts; one may last for days
+            gc.freeze()  # a look at all that there is would copy pages shared with the launcher
+            gc.enable()
         self.kills_before = memory_kills()
         while self.state.running:
             self.loop.turn()
