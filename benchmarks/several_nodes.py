@@ -25,7 +25,7 @@ from benchmarks import hub_of_many, report
 from benchmarks.processes import ENOUGH_S, ROOT
 from benchmarks.report import Goal, Section, Times, cell
 from benchmarks.turns import turns
-from spawnlaunch.run import kernel
+from spawnlaunch.node import kernel
 from tests.gang.namespaces import Network, may_make_namespaces
 
 ROUNDS = 5

@@ -46,7 +46,7 @@ def test_only_what_runs_in_workers_imports_torch():
 
 
 @pytest.mark.parametrize(
-    ("importer", "imported"), [("walk", "run.kernel"), ("node.cpus", "binding"), ("errors", "cli")]
+    ("importer", "imported"), [("walk", "run.tree"), ("node.cpus", "binding"), ("errors", "cli")]
 )
 def test_an_arrow_upwards_would_be_seen(importer: str, imported: str):
     importer, imported = f"spawnlaunch.{importer}", f"spawnlaunch.{imported}"

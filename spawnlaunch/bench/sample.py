@@ -33,8 +33,7 @@ from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import sysfs
-from spawnlaunch.run import kernel
+from spawnlaunch.node import kernel, sysfs
 from spawnlaunch.run.preload import libraries
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs

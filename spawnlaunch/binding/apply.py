@@ -113,9 +113,9 @@ def _call(which: int, *arguments: int | bytes) -> int:
     """One of the two calls; the error number, 0 for success."""
     import errno
 
-    from spawnlaunch import libc  # most processes need no policy
+    from spawnlaunch.node import kernel  # most processes need no policy
 
     numbers = _CALLS.get(os.uname().machine)
-    if numbers is None or sys.platform != "linux" or not libc.IS_THERE:
+    if numbers is None or not kernel.IS_LINUX:
         return errno.ENOSYS
-    return -libc.call("syscall", numbers[which], *arguments)
+    return -kernel.call("syscall", numbers[which], *arguments)

@@ -19,8 +19,9 @@ if __name__ == "__main__":  # started by path: the package is the one that this 
 from spawnlaunch.__main__ import BLOCKED  # first of all: it makes this process a launcher
 from spawnlaunch.calling.shipping import PAGE, REFUSED
 from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
+from spawnlaunch.node import kernel
 from spawnlaunch.request import Page
-from spawnlaunch.run import files, kernel
+from spawnlaunch.run import files
 from spawnlaunch.run.signals import signal
 from spawnlaunch.walk import walk
 

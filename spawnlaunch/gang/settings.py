@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.request import LOST_AFTER_S
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
+
+    from spawnlaunch.request import Request
+    from spawnlaunch.world.gathering import Gathering
+
+# What all launchers should have been told alike, by the names of Request's fields.
+ALIKE = (
+    *("nnodes", "spares", "max_restarts", "restart_window_s", "no_restart_status"),
+    *("grace_s", "failure_grace_s", "timeout_s", "hang_timeout_s", "on_hang", "lost_after_s"),
+)
 
 
 class Settings(NamedTuple):
@@ -58,3 +68,53 @@ class Settings(NamedTuple):
             "grace_s": self.grace_s,
             "failure_grace_s": self.failure_grace_s,
         }
+
+
+def settings_of(
+    request: Request, gathering: Gathering, grace_s: float, failure_grace_s: float | None
+) -> Settings:
+    """The settings of a launch; `failure_grace_s` None: the same as `grace_s`."""
+    conf, lost_after_s = request.rdzv_conf or {}, _lost_after_s(request)
+    return Settings(
+        least=gathering.least,
+        most=gathering.most,
+        spares=gathering.spares,
+        max_restarts=request.max_restarts,
+        window_s=request.restart_window_s,
+        final=request.no_restart_status,
+        returns=gathering.returns,
+        expected=gathering.expected,
+        master_addr=gathering.master_addr,
+        master_port=gathering.master_port,
+        join_s=float(conf.get("join_timeout", Settings._field_defaults["join_s"])),
+        last_call_s=float(conf.get("last_call_timeout", Settings._field_defaults["last_call_s"])),
+        lost_after_s=lost_after_s,
+        # What is sent into a cut starts the kernel's clock, which a beat does soon.
+        beat_s=min(Settings._field_defaults["beat_s"], lost_after_s / 10),
+        grace_s=grace_s,
+        failure_grace_s=grace_s if failure_grace_s is None else failure_grace_s,
+        timeout_s=request.timeout_s,
+        ends_hung=request.on_hang == "kill",
+        told=tuple((f"--{name.removesuffix('_s').replace('_', '-')}", _plain(request, name))
+                   for name in ALIKE),
+    )  # fmt: skip
+
+
+def _plain(request: Request, name: str) -> str:
+    value = getattr(request, name)
+    if isinstance(value, frozenset):
+        return ",".join(map(str, sorted(value)))
+    if isinstance(value, tuple):
+        return ":".join(map(str, value))
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _lost_after_s(request: Request) -> float:
+    """torchrun's way to say it is an interval, and how many may pass."""
+    conf = request.rdzv_conf or {}
+    if request.lost_after_s is not None:
+        return max(request.lost_after_s, 1.0)
+    interval, attempts = "keep_alive_interval", "keep_alive_max_attempt"
+    if interval in conf or attempts in conf:
+        return max(float(conf.get(interval, 5)) * float(conf.get(attempts, 3)), 1.0)
+    return LOST_AFTER_S

@@ -5,63 +5,62 @@ from __future__ import annotations
 import os
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.run.decisions import STUCK_S, Budget, Cause, Tally, restarted
+from spawnlaunch.run.decisions import Budget, Cause, Tally, TimedOut, restarted
 from spawnlaunch.run.loop import LONGEST_S
 from spawnlaunch.run.model import Attempt, LaunchResult
 from spawnlaunch.run.say import PATIENCE_S, say, write
 from spawnlaunch.run.tree import named, why_it_stays
-from spawnlaunch.run.worker import make_places, make_workers, renewed
+from spawnlaunch.run.worker import make_places, make_workers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.run.model import LaunchOptions, Worker
+    from spawnlaunch.run.model import Launch, Worker
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.run.tree import Tree
 
 
-def carry_out(
-    supervisor: Supervisor, tree: Tree, workers: Sequence[Worker], options: LaunchOptions
-) -> int:
+def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
     """Run the workers to their end, see that nothing is left, and say how it went.
 
     The result is the exit status.
     """
-    request, scratch = options.launch.request, options.launch.scratch
+    launch, tree = supervisor.launch, supervisor.tree
+    request, scratch = launch.request, launch.scratch
     make_scratch(scratch)
     try:
-        several = options.launch.resolution.gathering is not None
+        several = launch.resolution.gathering is not None
         if request.timeout_s and not several:
-            supervisor.end_after(request.timeout_s)
+            supervisor.loop.alarm(lambda: supervisor.happened(TimedOut()), request.timeout_s)
         if not several:  # else they are others' ranks
             make_places(workers, scratch)
         try:
             early = supervisor.preload(request.preload) if request.preload else None
             if early:
-                result = _ended_early(supervisor, *early, options)
+                result = _ended_early(supervisor, *early)
             elif several:
                 from spawnlaunch.run import ganged  # most launches are of one node
 
-                gang = ganged.Gang(supervisor, options, lambda: end(tree, supervisor.patience_s))
+                gang = ganged.Gang(supervisor, lambda: end(tree))
                 result = gang.run()
             else:
-                result = _run(supervisor, tree, workers, options)
+                result = _run(supervisor, workers)
                 if result.cause is None and tree.living():
                     from spawnlaunch.run import leftovers  # most workers leave nothing
 
-                    leftovers.let_end(supervisor, tree, options.grace_s)
+                    leftovers.let_end(supervisor, tree, launch.grace_s)
         finally:
             supervisor.kill()  # nobody runs any more, unless something went wrong here
-            end(tree, supervisor.patience_s)
-            supervisor.drain()
+            end(tree)
+            supervisor.output.drain(launch.grace_s, lambda: supervisor.state.was_told_to_end)
         if supervisor.output.has_lost_something and not result.status:
             result = result._replace(status=os.EX_IOERR)
         if supervisor.journal:
             supervisor.journal.end(result)
         if several and not early:
             return gang.leave_word(result)
-        return _leave_word(result, options) if result.cause or options.result else result.status
+        return _leave_word(result, launch) if result.cause or launch.result else result.status
     finally:
         remove_scratch(scratch)
 
@@ -97,22 +96,18 @@ def remove_scratch(directory: str) -> None:
         files.remove_tree(directory)
 
 
-def _ended_early(
-    supervisor: Supervisor, status: int, words: str, options: LaunchOptions
-) -> LaunchResult:
+def _ended_early(supervisor: Supervisor, status: int, words: str) -> LaunchResult:
     """How a launch ended that had no workers yet."""
     from spawnlaunch.run import report
 
     cause = supervisor.state.cause or Cause("preload")
-    say([words or report.ended_early(cause, options.launch.request)])
+    say([words or report.ended_early(cause, supervisor.launch.request)])
     return LaunchResult(status, cause)
 
 
-def _run(
-    supervisor: Supervisor, tree: Tree, workers: Sequence[Worker], options: LaunchOptions
-) -> LaunchResult:
+def _run(supervisor: Supervisor, workers: Sequence[Worker]) -> LaunchResult:
     """Run the workers, and run them again as long as the budget of restarts allows it."""
-    launch, tally = options.launch, Tally()
+    launch, tally = supervisor.launch, Tally()
     before: tuple[Attempt, ...] = ()
     request = launch.request
     budget = Budget(request.max_restarts, request.restart_window_s, request.no_restart_status)
@@ -128,10 +123,13 @@ def _run(
                 f"no restart after status {result.status}, though {budget.most - tally.used} of "
                 f"{budget.most} are left; to have one, type --no-restart-status {others}"
             ])  # fmt: skip
-        if more is None or not end(tree, supervisor.patience_s) or supervisor.is_told_to_end():
+        if more is None or not end(supervisor.tree) or supervisor.is_told_to_end():
             return result
         try:
-            launch = renewed(launch)
+            from spawnlaunch.world.host import renew_port
+
+            resolution, held_port = renew_port(launch.resolution, launch.environ)
+            launch = launch._replace(resolution=resolution, held_port=held_port)
             workers = make_workers(launch, more.total)
             make_places(workers, launch.scratch, restart=more.total)
         except UsageError as error:
@@ -147,25 +145,25 @@ def _run(
         tally = more
 
 
-def end(tree: Tree, patience_s: float = STUCK_S) -> bool:
+def end(tree: Tree) -> bool:
     """Kill everything of the run that is left, and name what does not die; True: all is gone."""
-    left = [process.pid for process in tree.end(patience_s)]
+    left = [process.pid for process in tree.end(tree.patience_s)]
     if left:
         say(f"could not kill {named(pid)}, which is left: "
             f"{why_it_stays(pid) or 'it must be stuck in the kernel'}" for pid in left)  # fmt: skip
     return not left
 
 
-def _leave_word(result: LaunchResult, options: LaunchOptions) -> int:
+def _leave_word(result: LaunchResult, launch: Launch) -> int:
     """The report on stderr, and the files that were asked for; the result is the exit status."""
     from spawnlaunch.run import report  # at the end, when no worker waits for it
 
-    failure, status, hostname = result.first_failure, result.status, options.launch.hostname
-    if options.result and not report.write_result(result, options):
+    failure, status, hostname = result.first_failure, result.status, launch.hostname
+    if launch.result and not report.write_result(result, launch):
         status = status or os.EX_IOERR
-    if failure and options.error_file:
-        report.copy_error_file(failure, options.error_file)
-    patience_s = min(max(options.grace_s, PATIENCE_S), LONGEST_S)  # only this is left
+    if failure and launch.error_file:
+        report.copy_error_file(failure, launch.error_file)
+    patience_s = min(max(launch.grace_s, PATIENCE_S), LONGEST_S)  # only this is left
     say(report.summary(result, hostname), patience_s)
     words = report.last_words(failure) if failure else None
     if failure and words:

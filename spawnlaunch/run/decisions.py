@@ -21,10 +21,6 @@ from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import signals
 from spawnlaunch.run.signals import exit_status, signal
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
 RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
 
 TIMED_OUT = 124  # exit status of timeout(1) (coreutils)
@@ -250,7 +246,8 @@ def _stop(state: State, cause: Cause, grace_s: float | None = None) -> Decision:
     if state.running:
         actions = [
             Send(signal.SIGTERM, state.running),
-            *_continued(state),
+            # A stopped process cannot use its grace.
+            *([Send(signal.SIGCONT, state.running)] if state.suspended else []),
             Deadline(state.grace_s if grace_s is None else grace_s),
             Announce(cause.kind, cause.number),
         ]
@@ -265,11 +262,6 @@ def _gang_stops(state: State, grace_s: float) -> Decision:
         state, actions = _stop(state, Cause("gang"), grace_s)
         return state, [action for action in actions if not isinstance(action, Announce)]
     return state, []
-
-
-def _continued(state: State) -> Iterable[Action]:
-    """A stopped process cannot use its grace."""
-    return [Send(signal.SIGCONT, state.running)] if state.suspended else []
 
 
 def _kill(state: State, announce: list[Action]) -> Decision:

@@ -22,10 +22,9 @@ from spawnlaunch.gang.link import Endpoint
 from spawnlaunch.gang.messages import VERSION, Hello
 from spawnlaunch.gang.part import Part
 from spawnlaunch.gang.server import Server
-from spawnlaunch.gang.settings import Settings
+from spawnlaunch.gang.settings import Settings, settings_of
 from spawnlaunch.node.cgroup import memory_kills
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import LOST_AFTER_S
 from spawnlaunch.run import decisions, report, signals
 from spawnlaunch.run.decisions import INTERRUPTED, RUNNING
 from spawnlaunch.run.model import Attempt, LaunchResult
@@ -38,19 +37,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from spawnlaunch.gang.messages import Cause, Start
-    from spawnlaunch.request import Request
     from spawnlaunch.run.decisions import Event
     from spawnlaunch.run.hang.together import HangOfAll
     from spawnlaunch.run.log_place import AgreedPlace
-    from spawnlaunch.run.model import Launch, LaunchOptions, WorkerExit
+    from spawnlaunch.run.model import Launch, WorkerExit
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.world.gathering import Gathering
 
-# What all launchers should have been told alike, by the names of Request's fields.
-ALIKE = (
-    *("nnodes", "spares", "max_restarts", "restart_window_s", "no_restart_status"),
-    *("grace_s", "failure_grace_s", "timeout_s", "hang_timeout_s", "on_hang", "lost_after_s"),
-)
 TURN_S = 5.0
 
 
@@ -77,15 +70,14 @@ def _cause_of(kind: str, rank: int, number: int) -> decisions.Cause:
 class Gang:
     """This launcher's share; `run` sees the launch to its end."""
 
-    def __init__(
-        self, supervisor: Supervisor, options: LaunchOptions, end_all: Callable[[], bool]
-    ) -> None:
+    def __init__(self, supervisor: Supervisor, end_all: Callable[[], bool]) -> None:
         """Raises UsageError where the launchers cannot meet here.
 
         `end_all` kills what workers have left; False: something of it stays.
         """
-        self._supervisor, self._options, self._end_all = supervisor, options, end_all
-        gathering = options.launch.resolution.gathering
+        launch = supervisor.launch
+        self._supervisor, self._launch, self._end_all = supervisor, launch, end_all
+        gathering = launch.resolution.gathering
         assert gathering is not None
         self._name = gathering.name
         self._start: Start | None = None
@@ -98,19 +90,21 @@ class Gang:
         self._port: HeldPort | None = hold_free_port()
         self._result = LaunchResult(0, None)
         self._say = supervisor.output.say
-        request, environ = options.launch.request, options.launch.environ
-        run_id = options.launch.resolution.world.run_id
+        request, environ = launch.request, launch.environ
+        run_id = launch.resolution.world.run_id
         secret = wire.secret_of(token.find(request.token_file, environ).secret, run_id)
         who = os.urandom(8).hex()
-        settings = settings_of(options, gathering)._replace(launch=who)
+        settings = settings_of(request, gathering, launch.grace_s, launch.failure_grace_s)._replace(
+            launch=who
+        )
         endpoint = Endpoint(
             gathering.host, gathering.port, run_id, secret, settings.lost_after_s, gathering.ports
         )
         self._place: AgreedPlace | None = None
-        if options.launch.logs:
+        if launch.logs:
             from spawnlaunch.run import log_place  # few launches keep files
 
-            self._place = log_place.AgreedPlace(options.launch)
+            self._place = log_place.AgreedPlace(launch)
         self._server = self._serve(endpoint, settings, who, gathering)
         if self._server:
             endpoint = endpoint._replace(
@@ -120,7 +114,7 @@ class Gang:
             VERSION,
             self._name,
             who,
-            len(options.launch.plan.bindings),
+            len(launch.plan.bindings),
             rank=gathering.node_rank,
             port=self._port.port,
             addr=request.local_addr or "",
@@ -134,7 +128,7 @@ class Gang:
             from spawnlaunch.run.hang.together import HangOfAll
 
             supervisor.hang_help = self._hang_help = HangOfAll(
-                options.launch,
+                launch,
                 supervisor.loop,
                 supervisor.output,
                 supervisor.happened,
@@ -183,7 +177,7 @@ class Gang:
     def _run_workers(self, start: Start) -> bool:
         """An epoch's workers, from their start to their end; False: something of them is left."""
         self._world_size = start.world_size
-        launch = told(self._options.launch, start, self._port)
+        launch = told(self._launch, start, self._port)
         if self._place:
             launch, said = self._place.of(launch, start)
             self._say(said)
@@ -243,7 +237,7 @@ class Gang:
             again = Again(what, host, int(rank), int(number), float(healthy_s))
             self._again.append(again)
             if what in verdict.FAULTS:
-                most = self._options.launch.request.max_restarts
+                most = self._launch.request.max_restarts
                 self._say([f"{caused}, after {again.healthy_s:.1f} s: restart {used} of {most}"])
         else:
             self._say_line(words.of_hub(kind, about))
@@ -302,12 +296,12 @@ class Gang:
 
     def leave_word(self, result: LaunchResult) -> int:
         """The report of the hub's node, one line of any other; the result is the exit status."""
-        status, cause, options = result.status, self._cause, self._options
+        status, cause, launch = result.status, self._cause, self._launch
         failure = self._own_failure(result)
-        if options.result and self._server and not self._write_result(result):
+        if launch.result and self._server and not self._write_result(result):
             status = status or os.EX_IOERR
-        if failure and options.error_file:
-            report.copy_error_file(failure, options.error_file)
+        if failure and launch.error_file:
+            report.copy_error_file(failure, launch.error_file)
         line = words.ended(self._name, status, cause, self._server is not None)
         if line:
             say([line], PATIENCE_S)
@@ -348,7 +342,7 @@ class Gang:
                 for one in self._again
             ),
         )
-        return report.write_result(whole, self._options, elsewhere)
+        return report.write_result(whole, self._launch, elsewhere)
 
 
 def told(launch: Launch, start: Start, held_port: HeldPort | None) -> Launch:
@@ -364,54 +358,3 @@ def told(launch: Launch, start: Start, held_port: HeldPort | None) -> Launch:
     )
     resolution = resolution._replace(world=world, gathering=None)
     return launch._replace(resolution=resolution, held_port=held_port)
-
-
-def settings_of(options: LaunchOptions, gathering: Gathering) -> Settings:
-    """What the user wants of the gang; the hub's are everybody's."""
-    request = options.launch.request
-    conf, lost_after_s = request.rdzv_conf or {}, _lost_after_s(request)
-    return Settings(
-        least=gathering.least,
-        most=gathering.most,
-        spares=gathering.spares,
-        max_restarts=request.max_restarts,
-        window_s=request.restart_window_s,
-        final=request.no_restart_status,
-        returns=gathering.returns,
-        expected=gathering.expected,
-        master_addr=gathering.master_addr,
-        master_port=gathering.master_port,
-        join_s=float(conf.get("join_timeout", Settings._field_defaults["join_s"])),
-        last_call_s=float(conf.get("last_call_timeout", Settings._field_defaults["last_call_s"])),
-        lost_after_s=lost_after_s,
-        # What is sent into a cut starts the kernel's clock, which a beat does soon.
-        beat_s=min(Settings._field_defaults["beat_s"], lost_after_s / 10),
-        grace_s=options.grace_s,
-        failure_grace_s=options.grace_s
-        if options.failure_grace_s is None
-        else options.failure_grace_s,
-        timeout_s=request.timeout_s,
-        ends_hung=request.on_hang == "kill",
-        told=tuple((f"--{name.removesuffix('_s').replace('_', '-')}", _plain(request, name))
-                   for name in ALIKE),
-    )  # fmt: skip
-
-
-def _plain(request: Request, name: str) -> str:
-    value = getattr(request, name)
-    if isinstance(value, frozenset):
-        return ",".join(map(str, sorted(value)))
-    if isinstance(value, tuple):
-        return ":".join(map(str, value))
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _lost_after_s(request: Request) -> float:
-    """torchrun's way to say it is an interval, and how many may pass."""
-    conf = request.rdzv_conf or {}
-    if request.lost_after_s is not None:
-        return max(request.lost_after_s, 1.0)
-    interval, attempts = "keep_alive_interval", "keep_alive_max_attempt"
-    if interval in conf or attempts in conf:
-        return max(float(conf.get(interval, 5)) * float(conf.get(attempts, 3)), 1.0)
-    return LOST_AFTER_S

@@ -1,4 +1,18 @@
-"""The launcher's own part: start the guard, pass on signals, and take over if the guard dies."""
+"""The launcher, and its guard: a process between it and the workers, which starts and watches them.
+
+    launcher   the process that the user started; takes the signals, and passes them on
+      guard    a subreaper in a group of its own; starts the workers and decides
+        worker, worker, ...   several are in sessions of their own; they die with the guard
+
+They watch each other. A launcher that dies, of whatever, closes the pipe to its guard, which kills
+all that is below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG), and what those
+have started comes to the launcher, a subreaper too, which kills it. So either one is enough.
+
+A guard in which something goes wrong tidies up as far as it can, and dies of FAULT, so that the
+launcher tells it from one whose workers ended with the same status, and does the rest.
+
+A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +20,16 @@ import os
 import time
 from contextlib import suppress
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.node import proc
+from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
+from spawnlaunch.node import kernel, proc
 from spawnlaunch.reading import absolute
+from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import FAILURE_GRACE_S
-from spawnlaunch.run import attempts, guard, kernel, signals
-from spawnlaunch.run.decisions import LAST_S, Cause, Signalled
+from spawnlaunch.run import attempts, signals
+from spawnlaunch.run.decisions import LAST_S, Cause, GuardSignalled, Signalled
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.loop import SignalPipe
-from spawnlaunch.run.model import LaunchOptions, LaunchResult
+from spawnlaunch.run.model import LaunchResult
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import exit_status, how_it_ended, signal
 from spawnlaunch.run.supervisor import TYPED, Supervisor
@@ -26,7 +41,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from spawnlaunch.request import Request
-    from spawnlaunch.run.guard import Guard
     from spawnlaunch.run.model import Launch, Worker
 
 # Open files of a guard: of each worker a pidfd, and of each stream that is shown a pipe; and with
@@ -39,7 +53,22 @@ OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
 STOPPED_S = 1.0
 DEAF_S = 10.0  # for the guard to hear a signal that means to end the job
 
+BLIND = (
+    "warning: /proc does not show our PID namespace: what a worker leaves outside its process "
+    "group is killed only when all have ended, SIGUSR1, SIGUSR2 and SIGWINCH are not passed on, "
+    "and no stacks are told; unshare --mount-proc python -m spawnlaunch ... mounts one"
+)
+
+FAULT = signal.SIGVTALRM  # of timers that we do not set: nobody sends it
+
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
+
+
+class Guard(NamedTuple):
+    """What the launcher knows of its guard."""
+
+    pid: int
+    channel: int  # descriptor to write signals to
 
 
 def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> int:
@@ -53,28 +82,32 @@ def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> i
         from spawnlaunch.run.keyboard import debug
 
         launch = debug.prepared(launch, workers)
-    options = _options(launch)
+    launch = _with_endings(launch)
     _check_open_files(workers)
     signals.set_default([signal.SIGCHLD])  # ignored, nobody's end could be waited for
     watched = signals.watched()
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     origin = Origin(os.getpgrp(), blocked)
     if not kernel.IS_LINUX:
-        return _without_guard(workers, options, origin, watched)
+        # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
+        tree = Tree(launch.mark, adopts=False)
+        supervisor = Supervisor(launch, origin, tree, SignalPipe(watched))
+        supervisor.watch_signals(Signalled)
+        return attempts.carry_out(supervisor, workers)
     foreign = proc.children(os.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
     tree = Tree(launch.mark, adopts=kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1), foreign=foreign)
     try:
-        watcher = guard.start(workers, options, origin)
+        guard = _start_guard(workers, launch, origin)
     except OSError as error:
         say([f"cannot start a guard: {error.strerror}; see ulimit -u, and the pids limit of the "
              "cgroup"])  # fmt: skip
         return os.EX_OSERR
-    return _watch(watcher, watched, tree, options)
+    return _watch(guard, watched, tree, launch)
 
 
-def _options(launch: Launch) -> LaunchOptions:
-    """What the command line and the environment say about it. Raises UsageError."""
+def _with_endings(launch: Launch) -> Launch:
+    """The launch with how it ends, as flags and environment say. Raises UsageError."""
     request, world, environ = launch.request, launch.resolution.world, launch.environ
     result, error_file = request.result, environ.get(ERROR_FILE)
     if result or error_file:
@@ -91,7 +124,13 @@ def _options(launch: Launch) -> LaunchOptions:
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, FAILURE_GRACE_S)
-    return LaunchOptions(launch, grace_s, why, result, error_file, failure_s)
+    return launch._replace(
+        grace_s=grace_s,
+        grace_why=why,
+        failure_grace_s=failure_s,
+        result=result,
+        error_file=error_file,
+    )
 
 
 def _check_files(named: str | None, result: str | None, error_file: str | None) -> None:
@@ -136,7 +175,65 @@ def _check_open_files(workers: Sequence[Worker]) -> None:
         )
 
 
-def _watch(watcher: Guard, watched: frozenset[int], tree: Tree, options: LaunchOptions) -> int:
+def _start_guard(workers: Sequence[Worker], launch: Launch, origin: Origin) -> Guard:
+    """Fork the guard; the signals that the launcher watches are blocked by now.
+
+    Raises OSError where there can be no other process.
+    """
+    launcher = os.getpid()
+    inlet, outlet = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        status = None
+        try:
+            os.close(outlet)
+            status = _be_guard(workers, launch, origin, launcher, inlet)
+        except UsageError as error:
+            say([f"error: {error}"])
+            status = WRONG_USE
+        except Exception as error:
+            if os.environ.get("SPAWNLAUNCH_DEBUG"):
+                import traceback
+
+                traceback.print_exc()
+            say([internal_error(error, " in the guard")])
+        finally:
+            if status is None:
+                signals.set_default([FAULT])
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, [FAULT])
+                os.kill(os.getpid(), FAULT)
+            os._exit(os.EX_SOFTWARE if status is None else status)  # no second launcher returns
+    os.close(inlet)
+    os.set_blocking(outlet, False)
+    return Guard(pid, outlet)
+
+
+def _be_guard(
+    workers: Sequence[Worker], launch: Launch, origin: Origin, launcher: int, inlet: int
+) -> int:
+    """Be the guard; the result is the exit status, for the launcher to have as well.
+
+    What is typed on the terminal, or sent to the launcher's group, is for the launcher: the guard
+    has a group of its own, and a session of its own but for a worker that is to have the terminal.
+    """
+    kernel.rename("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
+    if all(worker.own_session for worker in workers):
+        os.setsid()
+    else:
+        os.setpgid(0, 0)
+    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
+    tree = Tree(launch.mark, adopts=kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1))
+    if not proc.is_proc_ours():
+        say([BLIND])
+    signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
+    pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
+    supervisor = Supervisor(launch, origin, tree, pipe)
+    supervisor.watch_signals(GuardSignalled)
+    supervisor.watch_launcher(inlet)
+    return attempts.carry_out(supervisor, workers)
+
+
+def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: Launch) -> int:
     """Pass on signals until the guard has ended."""
     status, look_at = None, None
     info: signal.struct_siginfo | None
@@ -147,20 +244,20 @@ def _watch(watcher: Guard, watched: frozenset[int], tree: Tree, options: LaunchO
             info = signal.sigtimedwait(watched, max(0.0, look_at - time.monotonic()))
         if info is None:  # the time has come
             look_at = None
-            status = _set_going(watcher)
+            status = _set_going(guard)
         elif info.si_signo != signal.SIGCHLD:
-            _pass_on(watcher, info)
+            _pass_on(guard, info)
             if info.si_signo in signals.STOP:
                 look_at = _earlier(look_at, DEAF_S)
             elif info.si_signo == signal.SIGCONT:  # the guard may be next
                 look_at = time.monotonic() + STOPPED_S
         else:
-            status = _reap(watcher.pid)
-            if status is None and proc.is_stopped(watcher.pid):
+            status = _reap(guard.pid)
+            if status is None and proc.is_stopped(guard.pid):
                 look_at = _earlier(look_at, STOPPED_S)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
-        return _take_over(code, watcher, tree, options)
+        return _take_over(code, guard, tree, launch)
     if proc.has_children() and os.getpid() != 1:  # all others end with PID 1
         tree.end(LAST_S)  # the guard has named what it could not kill
     return code
@@ -183,55 +280,42 @@ def _reap(guard: int) -> int | None:
             return status if pid else None
 
 
-def _pass_on(watcher: Guard, info: signal.struct_siginfo) -> None:
+def _pass_on(guard: Guard, info: signal.struct_siginfo) -> None:
     typed = TYPED if info.si_code == SI_KERNEL else 0
     with suppress(OSError):  # the guard may have ended, which we are about to hear
-        os.write(watcher.channel, bytes([info.si_signo | typed]))
+        os.write(guard.channel, bytes([info.si_signo | typed]))
     if info.si_signo == signal.SIGTSTP:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def _set_going(watcher: Guard) -> int | None:
+def _set_going(guard: Guard) -> int | None:
     """Continue a guard that somebody has stopped, and kill one that a debugger holds.
 
     What is left unread in the pipe tells that it is held for good, and not for a look. The result
     is the status of one that was killed: the kernel tells it to the debugger first, which may not
     ask for it.
     """
-    if proc.is_stopped(watcher.pid):
-        say([f"the guard (pid {watcher.pid}) was stopped: continued it"])
-        os.kill(watcher.pid, signal.SIGCONT)
-    elif kernel.size_of(watcher.channel) and proc.is_held(watcher.pid):
-        say([f"a debugger holds the guard (pid {watcher.pid}), which cannot end the workers: "
+    if proc.is_stopped(guard.pid):
+        say([f"the guard (pid {guard.pid}) was stopped: continued it"])
+        os.kill(guard.pid, signal.SIGCONT)
+    elif kernel.size_of(guard.channel) and proc.is_held(guard.pid):
+        say([f"a debugger holds the guard (pid {guard.pid}), which cannot end the workers: "
              "killing it"])  # fmt: skip
-        os.kill(watcher.pid, signal.SIGKILL)
+        os.kill(guard.pid, signal.SIGKILL)
         return int(signal.SIGKILL)
     return None
 
 
-def _take_over(code: int, watcher: Guard, tree: Tree, options: LaunchOptions) -> int:
+def _take_over(code: int, guard: Guard, tree: Tree, launch: Launch) -> int:
     """End what a guard has left that was killed, or had a fault."""
     attempts.end(tree)
-    attempts.remove_scratch(options.launch.scratch)
-    failed = code == -guard.FAULT
+    attempts.remove_scratch(launch.scratch)
+    failed = code == -FAULT
     status = os.EX_SOFTWARE if failed else exit_status(code)
-    if options.result:
+    if launch.result:
         from spawnlaunch.run import report
 
-        report.write_result(LaunchResult(status, Cause("guard")), options)
+        report.write_result(LaunchResult(status, Cause("guard")), launch)
     how = "had a fault" if failed else how_it_ended(code)
-    say([f"the guard (pid {watcher.pid}) {how}: ended the workers"])
+    say([f"the guard (pid {guard.pid}) {how}: ended the workers"])
     return status
-
-
-def _without_guard(
-    workers: Sequence[Worker], options: LaunchOptions, origin: Origin, watched: frozenset[int]
-) -> int:
-    """Where the kernel has no subreapers, the launcher itself starts and watches the workers.
-
-    Then nobody is there to end them if it is killed with SIGKILL.
-    """
-    tree = Tree(options.launch.mark, adopts=False)
-    supervisor = Supervisor(options, origin, tree, SignalPipe(watched))
-    supervisor.watch_signals(Signalled)
-    return attempts.carry_out(supervisor, tree, workers, options)

@@ -60,7 +60,10 @@ class Worker(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """All that the workers of an attempt are made of."""
+    """All that the workers of an attempt are made of, and how they are ended and reported.
+
+    From `grace_s` on it is what `launcher.run` adds.
+    """
 
     request: Request
     resolution: Resolution
@@ -72,6 +75,11 @@ class Launch(NamedTuple):
     lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
     logs: str | None = None  # the template of the directories of the ranks' files, if any
     journal: int | None = None  # a pipe for what happens, where --record asks for it
+    grace_s: float = 0.0  # from SIGTERM to SIGKILL
+    grace_why: str = ""  # what is said behind a grace that is not the one asked for
+    failure_grace_s: float | None = None  # after another's failure, where it is not the same
+    result: str | None = None  # file for the ends of all ranks
+    error_file: str | None = None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
 
     @property
     def mark(self) -> str:
@@ -82,17 +90,6 @@ class Launch(NamedTuple):
     def host(self) -> str:
         """The host's name without its domain."""
         return self.hostname.partition(".")[0]
-
-
-class LaunchOptions(NamedTuple):
-    """How to run and end the workers, and where to leave word of it."""
-
-    launch: Launch
-    grace_s: float  # from SIGTERM to SIGKILL
-    grace_why: str  # what is said behind a grace that is not the one asked for
-    result: str | None  # file for the ends of all ranks
-    error_file: str | None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
-    failure_grace_s: float | None = None  # after another's failure, where it is not the same
 
 
 class WorkerExit(NamedTuple):

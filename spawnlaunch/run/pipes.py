@@ -16,7 +16,7 @@ import time
 from collections import deque
 from contextlib import suppress
 
-from spawnlaunch.run.kernel import size_of
+from spawnlaunch.node.kernel import size_of
 from spawnlaunch.run.lines import Screen, Stream
 
 TYPE_CHECKING = False

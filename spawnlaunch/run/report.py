@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from spawnlaunch.node.cgroup import MemoryKills
     from spawnlaunch.request import Request
     from spawnlaunch.run.decisions import Budget, Cause, State, Tally
-    from spawnlaunch.run.model import LaunchOptions, LaunchResult, WorkerExit
+    from spawnlaunch.run.model import Launch, LaunchResult, WorkerExit
 
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # units of ru_maxrss (getrusage(2))
 TELLING = 0.1  # share of the memory from which on it may explain a SIGKILL
@@ -57,18 +57,17 @@ TAIL_LINES = 60
 
 
 def announced(
-    what: str, number: int, state: State, exits: Sequence[WorkerExit], options: LaunchOptions
+    what: str, number: int, state: State, exits: Sequence[WorkerExit], launch: Launch
 ) -> str:
     """The line for a decision's Announce; `exits` are those so far."""
-    grace, host = f"{options.grace_s:g} s", options.launch.hostname
-    request = options.launch.request
+    grace, host, request = f"{launch.grace_s:g} s", launch.hostname, launch.request
     ranks, stopping = sorted(state.running), f"stopping the workers, which have {grace}"
     match what:
         case "failure":
             how = f"{_who(exits[-1], host)} {how_it_ended(exits[-1].code)}"
             return f"{how}; stopping the other {len(ranks)}"
         case "signal":
-            return f"{name(number)}: {stopping}{options.grace_why}"
+            return f"{name(number)}: {stopping}{launch.grace_why}"
         case "interrupt":
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
         case "again":
@@ -251,13 +250,13 @@ def copy_error_file(failure: WorkerExit, path: str) -> None:
 
 
 def write_result(
-    result: LaunchResult, options: LaunchOptions, elsewhere: Iterable[tuple[int, int | None]] = ()
+    result: LaunchResult, launch: Launch, elsewhere: Iterable[tuple[int, int | None]] = ()
 ) -> bool:
     """Write the file of --result, ranks in their order, or say why not.
 
     `elsewhere` is rank and code of the workers of other nodes; None: it was lost with its node.
     """
-    cause, launch = result.cause, options.launch
+    cause = result.cause
     record: dict[str, Any] = {
         "status": result.status,
         "cause": cause.kind if cause else None,
@@ -283,7 +282,7 @@ def write_result(
         status = None if code is None else exit_status(code)
         record["ranks"].append({"rank": rank, "status": status, "signal": signal})
     record["ranks"].sort(key=lambda one: one["rank"])
-    return _write(record, options.result or "", "--result", indent=1)
+    return _write(record, launch.result or "", "--result", indent=1)
 
 
 def as_json(one: WorkerExit) -> dict[str, Any]:

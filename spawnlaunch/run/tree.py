@@ -16,9 +16,10 @@ import select
 import time
 from contextlib import suppress
 
-from spawnlaunch.node import proc
+from spawnlaunch.node import kernel, proc
 from spawnlaunch.node.proc import Process, below, look
-from spawnlaunch.run import kernel, signals
+from spawnlaunch.run import signals
+from spawnlaunch.run.decisions import STUCK_S
 from spawnlaunch.run.environment import MARK
 from spawnlaunch.run.signals import signal
 
@@ -93,6 +94,7 @@ class Tree:
 
     def __init__(self, run: str, adopts: bool, foreign: Iterable[Process] = ()) -> None:
         self.kept: set[int] = set()  # children that are not ended, nor what they start
+        self.patience_s = STUCK_S  # with what the workers have left
         self._run = run
         self._adopts = adopts
         self._foreign = frozenset((process.pid, process.start) for process in foreign)

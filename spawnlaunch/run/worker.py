@@ -56,17 +56,6 @@ def scratch_path(environ: Mapping[str, str]) -> str:
     return os.path.join(environ.get("TMPDIR") or "/tmp", name)
 
 
-def renewed(launch: Launch) -> Launch:
-    """What another attempt is made of: another port, unless the user named one.
-
-    Raises UsageError where none is free.
-    """
-    from spawnlaunch.world.host import renew_port
-
-    resolution, held_port = renew_port(launch.resolution, launch.environ)
-    return launch._replace(resolution=resolution, held_port=held_port)
-
-
 def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     """The workers that this launcher starts, in the order of their local ranks.
 
@@ -266,7 +255,7 @@ def fork_worker(
     `caught` are the signals that this process has handlers for. Raises OSError where there can be
     no other process.
     """
-    from spawnlaunch.run import kernel  # slow to import, and no task needs it
+    from spawnlaunch.node import kernel  # slow to import, and no task needs it
 
     guard = os.getpid()
     pid = os.fork()

@@ -24,7 +24,7 @@ BARE = (
     "import os, _signal, select, sys\n"
     "del os.pidfd_open, _signal.pidfd_send_signal, select.epoll, os.waitid\n"
     "del _signal.sigwaitinfo, _signal.struct_siginfo\n"
-    "from spawnlaunch.run import kernel\n"
+    "from spawnlaunch.node import kernel\n"
     "kernel.IS_LINUX = False\n"
     "from spawnlaunch.__main__ import main\n"
     "sys.exit(main())\n"

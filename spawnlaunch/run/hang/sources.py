@@ -16,8 +16,7 @@ import os
 import sys
 from types import MappingProxyType
 
-from spawnlaunch.node import proc
-from spawnlaunch.run import kernel
+from spawnlaunch.node import kernel, proc
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False

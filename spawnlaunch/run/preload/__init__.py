@@ -19,8 +19,8 @@ import time
 import traceback
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.node import proc
-from spawnlaunch.run import kernel, signals
+from spawnlaunch.node import kernel, proc
+from spawnlaunch.run import signals
 from spawnlaunch.run.decisions import LAST_S
 from spawnlaunch.run.preload import forked
 from spawnlaunch.run.signals import exit_status, how_it_ended, signal

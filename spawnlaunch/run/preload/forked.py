@@ -21,11 +21,11 @@ from importlib import import_module
 from types import ModuleType
 
 from spawnlaunch.errors import UsageError
+from spawnlaunch.node import kernel
 from spawnlaunch.node.proc import open_fds
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Program
-from spawnlaunch.run import kernel
 from spawnlaunch.run.environment import MARK, STACK_SIGNAL, changes
 from spawnlaunch.run.preload import libraries
 from spawnlaunch.run.signals import signal

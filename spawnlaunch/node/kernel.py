@@ -1,7 +1,10 @@
-"""System calls that Python has no name for: prctl, and pidfds where Python was built without them.
+"""What Python has no name for: calls of the C library, prctl, and pidfds in an older build.
 
 Sources: prctl(2), pidfd_open(2), pidfd_send_signal(2), proc(5) ("/proc/pid/cmdline" and fields 48
 to 51 of "/proc/pid/stat"). The numbers of the pidfd calls are the same on every architecture.
+
+`_ctypes` is the part of `ctypes` that is written in C. It is imported in half a millisecond,
+`ctypes` in three.
 """
 
 from __future__ import annotations
@@ -10,13 +13,28 @@ import os
 import sys
 from contextlib import suppress
 
-from spawnlaunch import libc
 from spawnlaunch.node import proc
-from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import signal
     from collections.abc import Mapping
+else:
+    import _signal as signal
+
+try:
+    import _ctypes
+
+    class _Long(_ctypes._SimpleCData):  # type: ignore[type-arg]
+        _type_ = "l"
+
+    class _Function(_ctypes.CFuncPtr):  # whose result is an int
+        _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
+
+    _library = _ctypes.dlopen(None, 0)
+    IS_LINUX = sys.platform == "linux"
+except (ImportError, OSError):  # a Python without libffi
+    IS_LINUX = False
 
 PR_SET_PDEATHSIG = 1
 PR_SET_NAME = 15
@@ -24,12 +42,21 @@ PR_SET_CHILD_SUBREAPER = 36
 SYS_PIDFD_SEND_SIGNAL = 424
 SYS_PIDFD_OPEN = 434
 
-IS_LINUX = sys.platform == "linux" and libc.IS_THERE
+
+def call(name: str, *arguments: int | bytes) -> int:
+    """Call a function whose result is an int: the result, or -n where it was -1 with errno n.
+
+    Numbers are passed as long: of a shorter one, a variadic function would find whatever was in the
+    upper half of the register. `bytes` are passed as their address. Only where IS_LINUX.
+    """
+    function = _Function(_ctypes.dlsym(_library, name))
+    result = function(*(each if isinstance(each, bytes) else _Long(each) for each in arguments))
+    return -_ctypes.get_errno() if result == -1 else int(result)
 
 
 def prctl(option: int, value: int | bytes) -> bool:
     """Ask the kernel for this of this process; False where it refuses (prctl(2))."""
-    return IS_LINUX and libc.call("prctl", option, value, 0, 0, 0) == 0
+    return IS_LINUX and call("prctl", option, value, 0, 0, 0) == 0
 
 
 def size_of(pipe: int) -> int:
@@ -63,7 +90,7 @@ def rename(name: str, title: str) -> None:
     if 0 < start < end:
         # The words of the command line lie here, each with its NUL. Python has copied them.
         room = end - start
-        libc.call("memmove", start, os.fsencode(title)[: room - 1].ljust(room, b"\0"), room)
+        call("memmove", start, os.fsencode(title)[: room - 1].ljust(room, b"\0"), room)
 
 
 def show_environment(environ: Mapping[str, str]) -> None:
@@ -76,7 +103,7 @@ def show_environment(environ: Mapping[str, str]) -> None:
         text = b"".join(os.fsencode(f"{name}={value}\0") for name, value in environ.items())
         whole = text[: text.rfind(b"\0", 0, end - start) + 1]  # no variable is cut
         if 0 < start < end and IS_LINUX:
-            libc.call("memmove", start, whole.ljust(end - start, b"\0"), end - start)
+            call("memmove", start, whole.ljust(end - start, b"\0"), end - start)
 
 
 def open_pidfd(pid: int) -> int | None:
@@ -88,14 +115,14 @@ def open_pidfd(pid: int) -> int | None:
         return None
     if not IS_LINUX:
         return None
-    fd = libc.call("syscall", SYS_PIDFD_OPEN, pid, 0)
+    fd = call("syscall", SYS_PIDFD_OPEN, pid, 0)
     return fd if fd >= 0 else None
 
 
 def signal_pidfd(fd: int, signum: int) -> None:
     """Signal the process behind a descriptor; nothing happens where it is gone or not ours."""
     if not hasattr(signal, "pidfd_send_signal"):
-        libc.call("syscall", SYS_PIDFD_SEND_SIGNAL, fd, signum, 0, 0)
+        call("syscall", SYS_PIDFD_SEND_SIGNAL, fd, signum, 0, 0)
         return
     with suppress(ProcessLookupError, PermissionError):
         signal.pidfd_send_signal(fd, signum)

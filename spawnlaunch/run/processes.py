@@ -1,0 +1,251 @@
+"""The processes of the workers: they are started, signalled and reaped here.
+
+A pidfd of each tells when it has ended. What it has left is killed before it is reaped: while a
+zombie keeps its number, no other process can have it.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from functools import partial
+
+from spawnlaunch.node import kernel, proc
+from spawnlaunch.records import NamedTuple
+from spawnlaunch.run import signals
+from spawnlaunch.run.decisions import LAST_S
+from spawnlaunch.run.environment import ERROR_FILE
+from spawnlaunch.run.model import WorkerExit
+from spawnlaunch.run.signals import signal
+from spawnlaunch.run.tree import exit_code, not_reaped
+from spawnlaunch.run.worker import exec_worker, fork_worker, refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any
+
+    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run.model import Worker
+    from spawnlaunch.run.output import Output
+    from spawnlaunch.run.preload import Image
+    from spawnlaunch.run.tree import Tree
+    from spawnlaunch.run.worker import BecomeWorker, Origin
+
+REAP_S = 0.02  # until orphans that have ended are reaped: a worker may be ending, which looks too
+AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
+
+
+class Running(NamedTuple):
+    """A worker that was started and has not been reaped, so that its pid is its own."""
+
+    worker: Worker
+    pid: int
+    pidfd: int | None
+    since: float  # monotonic clock, seconds
+
+
+class Processes:
+    """The workers of a launch, and below them whatever they have started.
+
+    `caught` are the signals that this process has handlers for. `is_well` tells whether nothing
+    has gone wrong: then what workers leave that have ended well may go on. `ended` is told of each
+    end. With `counts` it is also told what a worker has used that ended well.
+    """
+
+    def __init__(
+        self,
+        loop: Loop,
+        output: Output,
+        tree: Tree,
+        origin: Origin,
+        caught: frozenset[int],
+        is_well: Callable[[], bool],
+        ended: Callable[[WorkerExit], None],
+        counts: bool,
+    ) -> None:
+        self._loop, self._output, self._tree = loop, output, tree
+        self._origin, self._caught = origin, caught
+        self._is_well, self._tell, self._counts = is_well, ended, counts
+        self.become: BecomeWorker = exec_worker
+        self.image: Image | None = None  # of --preload
+        self.by_rank: dict[int, Running] = {}
+        self._ended: set[int] = set()  # pids of workers that are no more
+        self._well: set[int] = set()  # ranks that ended well: what they have left may go on
+        # Workers that have ended; with what the kernel told of the zombie; and, of one that is
+        # reaped already, its status and what it used.
+        self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
+        self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
+        self._zombies: list[int] = []  # that a tracer keeps us from reaping
+        self._again_s = AGAIN_S
+
+    def start(self, workers: Sequence[Worker]) -> None:
+        """Fork the workers. Caught signals wait until all are there."""
+        self._ended, self._well, self._sent, self._zombies = set(), set(), {}, []
+        signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
+        self._output.begin(len(workers))
+        started: list[tuple[int, float]] = []
+        failed: OSError | None = None
+        for worker in workers:
+            try:
+                self._output.connect(worker)
+                if self.image:
+                    self.image.ask(worker, self._output.theirs)
+                else:
+                    pid = fork_worker(worker, self._origin, self._caught, self._output, self.become)
+                    started.append((pid, time.monotonic()))
+            except OSError as error:
+                failed = error
+                break
+            finally:
+                self._output.let_go()
+        if self.image:
+            started, failed = self.image.deliver(failed)
+        for worker, (pid, since) in zip(workers, started, strict=False):
+            running = Running(worker, pid, kernel.open_pidfd(pid), since)
+            self.by_rank[worker.rank] = running
+            if running.pidfd is not None:
+                self._loop.watch(running.pidfd, partial(self._has_ended, running))
+        if failed:
+            self._output.say([refused(workers[len(started)], failed)])
+            for missing in workers[len(started) :]:
+                self._note(Running(missing, 0, None, time.monotonic()), os.EX_OSERR)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)
+
+    def finish(self) -> None:
+        """Nobody runs any more, and nobody will be waited for."""
+        self._loop.alarm(self._reap_dead, None)
+        self._loop.alarm(self._look_again, None)
+        if self._zombies:
+            self._output.say(not_reaped(self._zombies, LAST_S))
+
+    def of(self, ranks: Iterable[int]) -> list[Running]:
+        """Those of these ranks that run, in their order."""
+        return [self.by_rank[rank] for rank in sorted(ranks) if rank in self.by_rank]
+
+    # Signals
+
+    def send(self, signum: int, ranks: frozenset[int]) -> None:
+        """SIGTERM is the worker's alone, all else is for its whole group.
+
+        A DataLoader whose processes die of a SIGTERM of their own raises in the worker, which is
+        about to save.
+        """
+        if signum in (signal.SIGTERM, signal.SIGKILL):
+            self._sent.update(dict.fromkeys(ranks & self.by_rank.keys(), int(signum)))
+        for running in self.of(ranks):
+            group = running.worker.own_session and signum != signal.SIGTERM
+            if not (group and signals.send_group(running.pid, signum)):
+                signals.send(running.pid, signum)
+
+    def forward(self, signum: int, ranks: frozenset[int]) -> None:
+        """Signal those of the workers that catch the signal."""
+        for running in self.of(ranks):
+            if proc.catches(running.pid, signum):
+                signals.send(running.pid, signum)
+
+    def kill(self, ranks: frozenset[int]) -> None:
+        """SIGKILL for workers, and for all that is below them."""
+        self._tree.kill_below(running.pid for running in self.of(ranks))
+        self.send(signal.SIGKILL, ranks)
+
+    def leave(self, ranks: frozenset[int]) -> None:
+        """Wait no longer for workers that SIGKILL does not end; they are named when all is over."""
+        self._tree.patience_s = LAST_S
+        for running in self.of(ranks):
+            del self.by_rank[running.worker.rank]
+            self._ended.add(running.pid)
+            self._forget(running)
+            self._note(running, -signal.SIGKILL, left=True)
+
+    # Ends
+
+    def a_child_ended(self) -> None:
+        """A worker, where the kernel has no pidfds; else an orphan that we have adopted."""
+        for running in list(self.by_rank.values()):
+            if running.pidfd is None:
+                pid, *end = os.wait4(running.pid, os.WNOHANG)
+                if pid:
+                    self._has_ended(running, end)
+        # Where there are no workers it is a child of what an import has started.
+        if self.by_rank and not self._dead:
+            self._loop.alarm(self._reap_dead, REAP_S)
+
+    def _has_ended(self, running: Running, end: Sequence[Any] | None = None) -> None:
+        """Take note of the end of a worker; its status, and what it used, where it was reaped."""
+        del self.by_rank[running.worker.rank]
+        if end is None:  # a zombie still, which keeps its number
+            zombie = os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            code = zombie.si_status if zombie else None
+        else:
+            code = end[0]
+        if code == 0 and self._is_well():
+            self._well.add(running.worker.rank)
+        else:
+            self._ended.add(running.pid)
+            if running.worker.own_session:
+                signals.send_group(running.pid, signal.SIGKILL)
+        self._dead.append((running, code, end))
+        self._loop.alarm(self._reap_dead, 0)
+
+    def _reap_dead(self) -> None:
+        """Clear up after all workers that have ended in this turn, then reap them.
+
+        Together, because each look takes as long as there are orphans.
+        """
+        self._kill_orphans()
+        dead, self._dead = self._dead, []
+        for running, code, end in dead:
+            if end is not None:
+                status, used = end
+            elif code or self._counts:
+                pid, status, used = os.wait4(running.pid, os.WNOHANG)
+            else:  # which takes a module less
+                (pid, status), used = os.waitpid(running.pid, os.WNOHANG), None
+            if end is None and not pid:  # its tracer has not waited for it yet, and may never do
+                status = exit_code(running.pid)
+                self._zombies.append(running.pid)
+            self._forget(running)
+            self._note(running, os.waitstatus_to_exitcode(status), used=used)
+
+    def _forget(self, running: Running) -> None:
+        if running.pidfd is not None:
+            self._loop.forget(running.pidfd)
+            os.close(running.pidfd)
+
+    def _kill_orphans(self, again_s: float = AGAIN_S) -> None:
+        """Kill what ended workers have left.
+
+        While a process begins another program it shows no environment, and so seems to be nobody's.
+        Such a one is looked at again, ever more rarely.
+        """
+        pids = {running.pid for running in self.by_rank.values()}
+        pids |= {running.pid for running, *_ in self._dead} | self._tree.kept
+        if not self._is_well():
+            self._well.clear()
+        spared = self.by_rank.keys() | self._well
+        nobodys = self._tree.kill_orphans(pids, spared, self._ended)
+        self._again_s = again_s
+        self._loop.alarm(self._look_again, again_s if nobodys else None)
+
+    def _look_again(self) -> None:
+        self._kill_orphans(again_s=min(2 * self._again_s, RARELY_S))
+
+    def _note(self, running: Running, code: int, left: bool = False, used: Any = None) -> None:
+        """Tell how a worker has ended; one without a pid could not be started."""
+        worker = running.worker
+        self._tell(
+            WorkerExit(
+                rank=worker.rank,
+                local_rank=worker.local_rank,
+                pid=running.pid or None,
+                code=code,
+                after_s=time.monotonic() - running.since,
+                sent=self._sent.get(worker.rank, 0),
+                error_file=worker.environ.get(ERROR_FILE),
+                stderr=worker.routes.stderr.file,
+                tail=self._output.tail(worker.rank) if code else None,
+                used=used,
+                left=left,
+            )
+        )
