@@ -31,7 +31,7 @@ try:
     class _Function(_ctypes.CFuncPtr):  # whose result is an int
         _flags_ = _ctypes.FUNCFLAG_CDECL | _ctypes.FUNCFLAG_USE_ERRNO
 
-    _library = _ctypes.dlopen(None, 0)
+    _library = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # this program itself
     IS_LINUX = sys.platform == "linux"
 except (ImportError, OSError):  # a Python without libffi
     IS_LINUX = False

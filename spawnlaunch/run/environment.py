@@ -47,7 +47,25 @@ def environment(
     The user's own variables win, except the rank variables of an outer launcher. What is not known
     (None) is not set, nor inherited.
     """
-    ours = {**_contract(world, i), "ROLE_NAME": request.role, **own}
+    rank = world.rank + i
+    ours: dict[str, object] = {
+        "RANK": rank,
+        "WORLD_SIZE": world.world_size,
+        "LOCAL_RANK": world.local_rank + i,
+        "LOCAL_WORLD_SIZE": world.local_world_size,
+        "NODE_RANK": world.node_rank,
+        "GROUP_RANK": world.node_rank,
+        "GROUP_WORLD_SIZE": world.nnodes,
+        "ROLE_RANK": rank,
+        "ROLE_WORLD_SIZE": world.world_size,
+        "MASTER_ADDR": world.master_addr,
+        "MASTER_PORT": world.master_port,
+        "TORCHELASTIC_RUN_ID": world.run_id,
+        # True would tell rank 0 that another process listens at MASTER_PORT already.
+        "TORCHELASTIC_USE_AGENT_STORE": False,
+        "ROLE_NAME": request.role,
+        **own,
+    }
     if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and not world.is_task:
         ours |= _as_task_of_slurm(world, i, environ)
     if request.virtual_local_rank:
@@ -65,26 +83,6 @@ def environment(
 def changes(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of a worker that its launcher did not inherit with the same value."""
     return {name: value for name, value in environment.items() if environ.get(name) != value}
-
-
-def _contract(world: World, i: int) -> dict[str, object]:
-    """TORCHELASTIC_USE_AGENT_STORE must be False: True tells rank 0 that another one listens."""
-    rank = world.rank + i
-    return {
-        "RANK": rank,
-        "WORLD_SIZE": world.world_size,
-        "LOCAL_RANK": world.local_rank + i,
-        "LOCAL_WORLD_SIZE": world.local_world_size,
-        "NODE_RANK": world.node_rank,
-        "GROUP_RANK": world.node_rank,
-        "GROUP_WORLD_SIZE": world.nnodes,
-        "ROLE_RANK": rank,
-        "ROLE_WORLD_SIZE": world.world_size,
-        "MASTER_ADDR": world.master_addr,
-        "MASTER_PORT": world.master_port,
-        "TORCHELASTIC_RUN_ID": world.run_id,
-        "TORCHELASTIC_USE_AGENT_STORE": False,
-    }
 
 
 def _virtual_local_rank(world: World, i: int, environ: Mapping[str, str]) -> dict[str, object]:
