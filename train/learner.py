@@ -15,7 +15,7 @@ from . import rng
 from .checkpoint import copied
 from .config import Config
 from .data import number_on
-from .distributed import World, from_every_rank, start_sum_over_ranks, together
+from .distributed import Carrier, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError
 from .log import Clock, Step
 from .model import build, learning_of, make_optimizer, named
@@ -25,6 +25,7 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
+TOTALS = 3  # numbers that the ranks add up in each step: losses, terms, and who wants to stop
 TINY = 1e-6  # in place of a zero that would be divided by
 
 
@@ -55,7 +56,7 @@ def _send(clock: Clock, bucket: Any) -> torch.futures.Future[Tensor]:
 
     Without a hook the wrapper takes the mean, which is one more pass over the gradients.
     """
-    clock.sent()
+    clock.sent(bucket.is_last())
     work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
     future: torch.futures.Future[Tensor] = work.get_future().then(lambda sums: sums.value()[0])
     return future
@@ -92,19 +93,27 @@ class Learner:
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
+        # How the numbers of a step are added up; by default beside the gradients.
+        self.start_sum = start_sum_over_ranks
         self.ddp = self._data_parallel() if world.size > 1 else None
         wrapped: nn.Module = self.ddp or self.bare
         # The wrapper first and the compiler around it: so it can overlap communication.
         self.model: nn.Module = torch.compile(wrapped) if config.compile else wrapped  # type: ignore[assignment]
 
     def _data_parallel(self) -> DistributedDataParallel:
-        wrapped = DistributedDataParallel(
-            self.bare,
-            gradient_as_bucket_view=True,
-            static_graph=self.config.static_graph,
-            find_unused_parameters=self.config.find_unused,
-            bucket_cap_mb=self.config.bucket_mb,
-        )
+        searches = self.config.find_unused or self.config.static_graph
+        carried: AbstractContextManager[None] = nullcontext()
+        if self.device.type == "cpu" and not searches:  # which would not find what carries them
+            carrier = Carrier(self.world, TOTALS)
+            self.start_sum, carried = carrier.start, carrier.aboard(self.bare)
+        with carried:
+            wrapped = DistributedDataParallel(
+                self.bare,
+                gradient_as_bucket_view=True,
+                static_graph=self.config.static_graph,
+                find_unused_parameters=self.config.find_unused,
+                bucket_cap_mb=self.config.bucket_mb,
+            )
         # The wrapper sends rank 0's buffers around before every forward pass. What no checkpoint
         # holds must be the same after a resume, and so it is a constant that need not be sent.
         kept = self.bare.state_dict()
@@ -134,7 +143,9 @@ class Learner:
         with rng.aside(self.config.seed, self.world.rank, self.device):
             with self.autocast():
                 loss_sum, _ = together(lambda: self._loss(batch))
+            totals = self.start_sum(torch.zeros(TOTALS, dtype=torch.float64, device=self.device))
             torch.autograd.backward(loss_sum)
+            totals()
         self._refuse_sparse()
         self._refuse_unused()
         self._forget_gradients()
@@ -200,9 +211,10 @@ class Learner:
                 counts.append(number_on(count, self.device))
                 if last:
                     # These numbers travel while the backward pass computes.
-                    totals = start_sum_over_ranks(self._totals(losses, counts, wants_stop()))
+                    totals = self.start_sum(self._totals(losses, counts, wants_stop()))
                 torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
             self.clock.computed(last)
+        self._refuse_unsent()
         summed = totals()
         self.clock.received()
         norm, finite = self._update(summed)
@@ -210,15 +222,15 @@ class Learner:
         return Step(torch.cat((summed, norm.double()[None])), torch.stack(losses), finite)
 
     def _loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
-        try:
-            return sum_and_count(self.task.loss(self.model, batch))
-        except RuntimeError as error:
-            # DistributedDataParallel says so when it begins a pass and the last was not complete.
-            if "finished reduction in the prior iteration" not in str(error):
-                raise
+        return sum_and_count(self.task.loss(self.model, batch))
+
+    def _refuse_unsent(self) -> None:
+        """Raises RefusedError where the wrapper still waits for a gradient, and sent not all."""
+        if self.ddp is not None and not self.clock.all_sent:
+            names = named(self._without_gradient())
             raise RefusedError(
-                "the last step left parameters out that the first one used; type --find-unused"
-            ) from error
+                f"this step gave no gradient to {names}, and the first one did; type --find-unused"
+            )
 
     def _gradients_stay_here(self, wanted: bool) -> AbstractContextManager[Any]:
         return self.ddp.no_sync() if wanted and self.ddp is not None else nullcontext()

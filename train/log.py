@@ -62,6 +62,7 @@ class Clock:
         self.steps: list[tuple[Any, Any, Any, Any]] = []
         self.begun = self.last_sent = self.done = self.back = self._mark()
         self.asked_at = time.perf_counter()
+        self.all_sent = False
 
     def _mark(self) -> Any:
         if not self.on_device:
@@ -74,7 +75,7 @@ class Clock:
         """A step begins, and asks for its first batch."""
         self.begun = self._mark()
         self.asked_at = time.perf_counter()
-        self.last_sent = None
+        self.last_sent, self.all_sent = None, False
         self.progress.phase(DATA)
 
     def have_data(self) -> None:
@@ -82,9 +83,9 @@ class Clock:
         self.data_s += time.perf_counter() - self.asked_at
         self.progress.phase(COMPUTE)
 
-    def sent(self) -> None:
+    def sent(self, last: bool) -> None:
         """A bucket of gradients goes to the network."""
-        self.last_sent = self._mark()
+        self.last_sent, self.all_sent = self._mark(), last
         self.progress.phase(WAIT)
 
     def computed(self, last: bool) -> None:

@@ -14,11 +14,10 @@ TASK = """
 import os, torch
 from torch import nn
 
-
 class Net(nn.Module):
     def __init__(self, kind):
         super().__init__()
-        self.kind = kind
+        self.kind, self.passes = kind, 0
         self.one, self.two = nn.Linear(3, 1), nn.Linear(3, 1)
         if kind == "tied":
             self.two.weight = self.one.weight
@@ -33,6 +32,10 @@ class Net(nn.Module):
         out = self.one(x)
         if self.kind == "unused":
             return out
+        if self.kind == "not at last":
+            self.passes += torch.is_grad_enabled()
+            if self.passes == 1 + int(os.environ["STEPS"]):  # one is for the wrapper's buckets
+                return out
         # The first global batch of six has rows on both sides of it.
         if self.kind == "now and then" and not (x[:, 0] > 0.9).any():
             return out
@@ -150,6 +153,14 @@ def test_a_parameter_that_is_used_now_and_then_needs_the_flag(cwd: Path) -> None
     ranks = run(2, *FLAGS, "--steps", "60", "--kind", "now and then", cwd=cwd)
     assert all(rank.status for rank in ranks)
     assert any("--find-unused" in rank.err for rank in ranks), ranks
+
+
+def test_a_parameter_that_the_last_step_leaves_out_is_named(cwd: Path) -> None:
+    ranks = run(2, *FLAGS, "--kind", "not at last", cwd=cwd, STEPS=str(STEPS))
+    assert [rank.status for rank in ranks] == [2, 2], ranks
+    said = "this step gave no gradient to two.weight, two.bias, and the first one did; type --find"
+    assert said in ranks[0].err
+    assert not (cwd / "here" / f"step-{STEPS:08}").exists()
 
 
 def test_another_model_is_not_resumed_and_batches_are_not_synchronised_on_a_cpu(cwd: Path) -> None:
