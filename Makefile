@@ -29,6 +29,8 @@ full: $(READY)  ## the same, and the large matrices, as continuous integration d
 
 clients: $(READY)  ## scripts of other training libraries, which are installed for it
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group clients
+	@# speechbrain asks for it; its wheel needs CUDA, and transformers fails where it lies.
+	$(BIN)/python -m pip uninstall --quiet --yes torchaudio
 	$(BIN)/python -m pytest tests/clients -m clients
 
 stress: $(READY)  ## kill launches and training runs, and let workers write, at random, hundreds of times
