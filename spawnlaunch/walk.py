@@ -1,7 +1,7 @@
 """One launch from its command line to its workers: who am I, where do I sit, go.
 
-`walk` is the whole of it. Each room is given values that are complete, and hands on one of its own;
-none is entered twice, and none knows a room that comes later.
+`walk` is the whole of it. It asks each room one question, in an order that never turns back. The
+answer is a complete value, which is given to the rooms that come later.
 """
 
 from __future__ import annotations
@@ -12,23 +12,20 @@ import sys
 from spawnlaunch import cli, node
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.errors import FlagsError
+from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, count_named, visible
-from spawnlaunch.request import Page
+from spawnlaunch.request import Page, Request
 from spawnlaunch.run import worker
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.model import Launch
 from spawnlaunch.run.say import say
 from spawnlaunch.values import SOCKET
-from spawnlaunch.world.model import Capacity
+from spawnlaunch.world.model import Capacity, Resolution
 from spawnlaunch.world.resolve import prepare_host, refuse_copies, resolve_world
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from spawnlaunch.node import Node
-    from spawnlaunch.request import Request
-    from spawnlaunch.world.model import Resolution
 
 
 def walk(
@@ -45,35 +42,47 @@ def walk(
     """
     request = cli.parse(argv, environ, sys.executable)
 
+    # What is this machine?
     shows_all = bool(request.explain) or request.bind.name == SOCKET
     machine = node.read(request.sysfs_root, request.allowed_cpus, shows_all)
     seen = visible(machine, environ)
 
+    # Who am I among how many?
     hostname = os.uname().nodename
     resolution = resolve_world(request, environ, hostname, _capacity(machine, seen, environ))
     refuse_copies(request, resolution)
     _refuse_what_this_mode_cannot(request, resolution, environ)
     resolution, held_port = prepare_host(resolution, environ, hostname)
 
+    # Where do I sit?
     plan = bind_ranks(request, machine, seen, resolution.world, environ)
 
-    scratch, logs = worker.scratch_path(environ), None
-    of_the_node = plan.warnings
-    if request.log_dir is not None or any(request.redirects):
-        from spawnlaunch.run import log_place  # few launches keep files
-
-        logs, said = log_place.choose_place(request, resolution, scratch)
-        of_the_node += tuple(said)
     launch = Launch(
         request=request,
         resolution=resolution,
         plan=plan,
         environ=environ,
         hostname=hostname,
-        scratch=scratch,
+        scratch=worker.scratch_path(environ),
         held_port=held_port,
-        logs=logs,
     )
+    return _go(launch, machine, argv, closed, blocked)
+
+
+def _go(
+    launch: Launch,
+    machine: Node,
+    argv: Sequence[str],
+    closed: Sequence[str],
+    blocked: frozenset[int],
+) -> int:
+    """Print what --explain asks for, or become the worker, or start workers and watch them."""
+    request, resolution, of_the_node = launch.request, launch.resolution, launch.plan.warnings
+    if request.log_dir is not None or any(request.redirects):
+        from spawnlaunch.run import log_place  # few launches keep files
+
+        logs, said = log_place.choose_place(request, resolution, launch.scratch)
+        launch, of_the_node = launch._replace(logs=logs), (*of_the_node, *said)
     workers = worker.make_workers(launch)
     host = launch.host if resolution.world.has_several_nodes else ""
     warnings = _warnings(launch, of_the_node, closed, host)

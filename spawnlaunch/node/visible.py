@@ -18,17 +18,15 @@ CUDA takes the whole list for empty; the Level Zero specification.
 from __future__ import annotations
 
 from spawnlaunch.node.devices import VENDORS
+from spawnlaunch.node.model import Device, Node
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from typing import TypeAlias
 
-    from spawnlaunch.node.model import Device, Node
-
-    Slot: TypeAlias = "Device | None"  # None: a device is there, but it is not known which
+Slot = Device | None  # None: a device is there, but it is not known which
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"
