@@ -1,8 +1,8 @@
 """The command line: flags in, a Request out.
 
 Nothing else in the launcher parses argv, and settings from the environment are read here too.
-The flags end where the worker's command begins, and from there on every word is the worker's,
-whatever it looks like.
+The flags end where the worker's command begins. From there on every word belongs to that command,
+also one that looks like a flag.
 """
 
 from __future__ import annotations
@@ -106,7 +106,10 @@ def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
 
 
 def _value(flag: Flag, text: str | None, typed: str) -> Any:
-    """What a flag says that was typed so, or exported. Raises UsageError, or Page."""
+    """The value of a flag; `typed` is its spelling, or the variable it is from.
+
+    Raises UsageError, or Page.
+    """
     read = flag.read
     if text is None:
         found = flag.alone
@@ -128,7 +131,7 @@ def _value(flag: Flag, text: str | None, typed: str) -> Any:
 
 
 def warnings(request: Request, several_nodes: bool) -> list[str]:
-    """What was asked for, and does less than one may expect."""
+    """Lines about flags that do less than their user may expect."""
     found = [*request.notes]
     if request.program == ("bundled", "", ()):
         found.append(
@@ -153,7 +156,7 @@ def warnings(request: Request, several_nodes: bool) -> list[str]:
 
 
 def _check_together(request: Request) -> None:
-    """What each flag allows by itself, and both do not."""
+    """Raise UsageError for flags that exclude each other, or need what is not there."""
     if request.preload and request.program.kind == "program":
         raise FlagsError("--preload is for Python, and --no-python is not; leave one of them out")
     if request.preload and request.python != sys.executable:
@@ -184,7 +187,12 @@ def _program(words: Sequence[str], *, module: bool, no_python: bool, is_bare: bo
     if module and no_python:
         raise FlagsError("-m and --no-python exclude each other; leave one out")
     if not words or (words[0].startswith("-") and words[0] != "-"):
-        return _bundled(words, module=module, no_python=no_python)
+        if module:
+            raise FlagsError(f"-m needs a module; type {HERE} -m package.module")
+        if no_python:
+            raise FlagsError(f"--no-python needs a program; type {HERE} --no-python ./program")
+        absolute("runs", "the bundled training loop writes to")
+        return Program("bundled", "", tuple(words))
     target, args = words[0], tuple(words[1:])
     if not target:
         raise UsageError(
@@ -206,15 +214,6 @@ def _program(words: Sequence[str], *, module: bool, no_python: bool, is_bare: bo
             f"check the path, or type -m {target} for a module, --no-python {target} for a program"
         )
     return Program("script", target, args)
-
-
-def _bundled(words: Sequence[str], *, module: bool, no_python: bool) -> Program:
-    if module:
-        raise FlagsError(f"-m needs a module; type {HERE} -m package.module")
-    if no_python:
-        raise FlagsError(f"--no-python needs a program; type {HERE} --no-python ./program")
-    absolute("runs", "the bundled training loop writes to")
-    return Program("bundled", "", tuple(words))
 
 
 def _check_program(target: str) -> None:

@@ -51,7 +51,7 @@ class Flag(NamedTuple):
     shown: str  # what stands for its value in --help; empty: it takes none
     read: Callable[[str], Any] | Mapping[str, Any]  # of its value, or what each word means
     default: Any
-    alone: Any  # what it means without a value; None: it needs one, which may be the next word
+    alone: Any  # its value where none is typed; None: it needs one, which may be the next word
     help: str
     also: tuple[str, ...]  # other spellings; in all of them an underscore is as good as a hyphen
     needs_parent: bool  # only a launcher that stays above its workers can serve it
@@ -133,9 +133,9 @@ class Request(NamedTuple):
     program: Program
     python: str  # interpreter of the workers
     flags: tuple[str, ...] = ()  # as typed, each `--name=value`: for errors that repeat them
-    sources: Mapping[str, str] = {}  # by a flag's name, how else it was spelt, or exported
-    notes: tuple[str, ...] = ()  # of what was asked for in torchrun's words, and is not had here
-    prefix_template: str = ""  # of each line, as torchrun's variable has it; "": ours
+    sources: Mapping[str, str] = {}  # by a flag's name: its other spelling, or the variable
+    notes: tuple[str, ...] = ()  # warnings about torchrun's flags that do nothing here
+    prefix_template: str = ""  # of each line, as in torchrun's variable; "": ours
 
     nproc: int | str | None = _flag(
         WORKERS, "--nproc", "N", values.nproc, None,

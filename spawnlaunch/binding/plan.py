@@ -83,7 +83,10 @@ def plan(
         made = claims.of_task(node, usable, visible, local_size, task)
     warnings += made.warnings
     if unknown := [rank.local_rank for rank in made.ranks if not rank.known]:
-        warnings.append(report.of_unknown_devices(unknown))
+        warnings.append(
+            f"{report.named(unknown)}: which device it is cannot be told from the list of visible "
+            "devices; the cores are shared out without regard to it"
+        )
     sharers = 1 if task is not None and task.own_mask else local_size
     if policy.name == values.NONE or not node.cpus_allowed:
         bindings = [_unbound(node, rank, policy, sharers) for rank in made.ranks]

@@ -134,14 +134,6 @@ def _remedy(node: Node, wanted: CpuSet) -> str:
     return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
 
 
-def of_unknown_devices(unknown: Sequence[int]) -> str:
-    """Of local ranks that have devices of which it cannot be told which they are."""
-    return (
-        f"{_named(unknown)}: which device it is cannot be told from the list of visible "
-        "devices; the cores are shared out without regard to it"
-    )
-
-
 def of_shares(
     ranks: Sequence[Claimant], usable: CpuSet, shares: Sequence[Share], policy: Policy
 ) -> Iterator[str]:
@@ -149,17 +141,18 @@ def of_shares(
     away = [rank.local_rank for rank in ranks if rank.claim is None]
     if away:
         yield (
-            f"{_named(away)}: none of the allowed CPUs is next to the device; all allowed CPUs "
+            f"{named(away)}: none of the allowed CPUs is next to the device; all allowed CPUs "
             f"({cpuset.format(usable)}) are shared"
         )
     mine = [(r.local_rank, shares[r.claim]) for r in ranks if r.claim is not None]
     crowded = [rank for rank, share in mine if not share.alone]
     if crowded:
-        yield f"{_named(crowded)}: there are fewer cores than ranks, so ranks share cores"
+        yield f"{named(crowded)}: there are fewer cores than ranks, so ranks share cores"
     short = [rank for rank, share in mine if policy.threads and len(share.cores) < policy.threads]
     if short:
-        yield f"{_named(short)}: there are fewer than {policy.threads} cores for each"
+        yield f"{named(short)}: there are fewer than {policy.threads} cores for each"
 
 
-def _named(ranks: Sequence[int]) -> str:
+def named(ranks: Sequence[int]) -> str:
+    """`local rank 3`, `local ranks 0-1,3`"""
     return f"local rank{'' if len(ranks) == 1 else 's'} {cpuset.format(ranks)}"

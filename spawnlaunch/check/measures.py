@@ -41,7 +41,7 @@ def device_of(local_rank: int) -> torch.device:
 
 
 def measure(node: Node, rank: int, local_rank: int, address: int | None) -> dict[str, Any]:
-    """All of it; `address` is the number of this rank's device in the node, where it is known."""
+    """Measure all; `address` is the number of this rank's device in the node, where it is known."""
     host, device = os.uname().nodename, device_of(local_rank)
     everyone = _each({"host": host, "local_rank": local_rank})
     found = {

@@ -19,7 +19,7 @@ Rank = Mapping[str, Any]
 
 
 class Verdict(NamedTuple):
-    """A line."""
+    """One line of what --all prints."""
 
     name: str
     status: str  # OK, WARN or FAIL

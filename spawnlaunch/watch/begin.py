@@ -45,7 +45,7 @@ class Recorder(NamedTuple):
     pipe: int
 
     def tell(self, start: Mapping[str, Any]) -> None:
-        """What the launch is; from then on nobody waits for the recorder."""
+        """Write what the launch is; writes after this one do not wait for the recorder."""
         import json
 
         data = memoryview(json.dumps(start).encode() + b"\n")
