@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset
+from spawnlaunch.errors import one_line
 from spawnlaunch.watch.notes import Note
 from spawnlaunch.watch.sample import Sample, by_launch
 
@@ -78,7 +79,7 @@ def title(ranks: Sequence[Sample]) -> str:
     """One line on a launch: how many of its ranks are here, and what runs."""
     here, size_ = len(ranks), ranks[0].world_size
     count = f"{size_} rank{'s' * (size_ != 1)}" if here == size_ else f"{here} of {size_} ranks"
-    return f"{ranks[0].launch}: {count}  {_command(ranks[0].command)}"
+    return one_line(f"{ranks[0].launch}: {count}  {_command(ranks[0].command)}")
 
 
 def _command(words: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.watch import table
 from spawnlaunch.watch.devices import Meter
 from spawnlaunch.watch.sample import Sampler
 from tests.support.launching import WORKERS, clean_environ, run, start
@@ -19,6 +20,7 @@ from tests.support.processes import until
 from tests.support.required import require_programs
 from tests.support.watching import launched
 from tests.watch.ranks import TOP, looked_at, ready
+from tests.watch.samples import sample
 
 require_programs("ps", package="procps")
 
@@ -295,6 +297,11 @@ def test_the_table_has_a_line_for_each_rank(two: Two) -> None:
     rows = [line.split() for line in text.splitlines()]
     for rank, (pid, _) in two.pids.items():
         assert [str(rank), str(pid)] in [row[:2] for row in rows]
+
+
+def test_a_command_with_line_breaks_and_bytes_is_one_printable_line() -> None:
+    odd = sample(command="python -u -c a\nb\x1b[2J\udcff")
+    assert table.title([odd]) == r"spawnlaunch-7-abc: 1 of 4 ranks  -c a\nb\x1b[2J\xff"
 
 
 def test_without_a_terminal_there_is_a_line_to_type() -> None:
