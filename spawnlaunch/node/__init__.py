@@ -55,9 +55,13 @@ def _allowed(
     online: CpuSet,
     warnings: list[str],
 ) -> CpuSet:
+    """The CPUs that may be used: the mask, else the cpuset, else all online; of these, `asked`.
+
+    Of a snapshot `asked` may be any CPUs that are online.
+    """
     known = [each & online for each in (limits.mask, limits.cgroup) if each is not None]
     given = EMPTY.union(*known[:1]) or online
-    if root and len(known) > 1:  # a snapshot may keep a mask from before the cpuset
+    if root and len(known) > 1:  # the mask in a snapshot may be older than the cpuset
         given = given & known[1] or given
     if asked is None:
         return given

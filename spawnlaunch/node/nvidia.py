@@ -58,7 +58,7 @@ def _device(address: str, driven: dict[str, str], nodes: dict[int, str] | None) 
 
 
 def _device_nodes(root: str, dev: str) -> dict[int, str] | None:
-    """The device files by minor; None where the driver is loaded and has made none yet."""
+    """The device files by minor; None where the driver is loaded and has not made any yet."""
     nodes = {minor: f"{dev}/nvidia{minor}" for minor in sysfs.numbers(dev, "nvidia")}
     return None if not nodes and os.path.isdir(root + NVIDIA_DRIVER) else nodes
 
@@ -66,6 +66,6 @@ def _device_nodes(root: str, dev: str) -> dict[int, str] | None:
 def _usable(minor: int | None, driver_names_some: bool, nodes: dict[int, str]) -> bool | None:
     if minor is not None:
         return minor in nodes and os.access(nodes[minor], os.R_OK | os.W_OK)
-    # Without a minor the device is hidden by the container if others are shown, or is driven by
-    # something else; with no device file at all, there is nothing to open.
+    # The driver names no minor for this device. If it names some, this one is hidden by the
+    # container, or has another driver. If there is no device file, none can be opened.
     return None if nodes and not driver_names_some else False
