@@ -65,7 +65,7 @@ def _flag(
     section: str,
     name: str,
     shown: str,
-    read: Callable[[str], T] | Mapping[str, T],
+    read: Callable[[str], T] | Mapping[str, T] | tuple[T, ...],
     default: T,
     help: str,
     *,
@@ -73,8 +73,10 @@ def _flag(
     also: tuple[str, ...] = (),
     needs_parent: bool = False,
 ) -> T:
-    """A row; the result is the default of the field."""
+    """A row; the result is the default of the field. In a tuple are words that mean themselves."""
     field = name.strip("-").replace("-", "_") + ("_s" if shown == "SECONDS" else "")
+    if isinstance(read, tuple):
+        read = {str(word): word for word in read}
     _rows.append(Flag(section, name, shown, read, default, alone, help, also, needs_parent, field))
     return default
 
@@ -88,26 +90,17 @@ def _switch(
     )
 
 
-def _words(*words: str) -> dict[str, str]:
-    """Words that mean themselves."""
-    return {word: word for word in words}
-
-
 # Those that are no field of Request: the first three ask for a page, the others are part of the
 # worker's command.
+# fmt: off
 _switch("", "--help", "show this page", also=("-h",))
 _switch("", "--version", "show the versions of this, Python, torch and Slurm")
-_flag(
-    "",
-    "--completion",
-    "",
-    _words("bash", "zsh", "fish"),
-    "",
-    'print what a shell needs to complete flags: eval "$(spawnlaunch --completion bash)"',
-)
+_flag("", "--completion", "", ("bash", "zsh", "fish"), "",
+      'print what a shell needs to complete flags: eval "$(spawnlaunch --completion bash)"')
 _switch(WORKERS, "-m", "the script is a module, as in python -m", also=("--module",))
 _switch(WORKERS, "--no-python",
-        "the script is a program to run by itself, without Python in front")  # fmt: skip
+        "the script is a program to run by itself, without Python in front")
+# fmt: on
 
 
 class Page(Exception):
@@ -172,7 +165,7 @@ class Request(NamedTuple):
     threads: int | None = _flag(
         BINDING, "--threads", "N", values.positive, None, "at most N cores for each rank")
     mem_bind: str = _flag(
-        BINDING, "--mem-bind", "", _words(*values.MEM_BINDS), values.PREFERRED_MEM,
+        BINDING, "--mem-bind", "", values.MEM_BINDS, values.PREFERRED_MEM,
         "memory next to the rank's CPUs: preferred (default), bind (never elsewhere), none")
     widen: bool = _switch(
         BINDING, "--widen",
@@ -267,7 +260,7 @@ class Request(NamedTuple):
         "when no rank has written anything for this long, say where each is; stacks go to files",
         needs_parent=True)
     on_hang: str = _flag(
-        ENDING, "--on-hang", "", _words(DUMP, KILL), DUMP,
+        ENDING, "--on-hang", "", (DUMP, KILL), DUMP,
         "after a hang is reported: go on (dump, the default), or end the workers with status "
         "124 (kill; --max-restarts restarts them)", needs_parent=True)
     stack_on_usr2: bool = _switch(
@@ -299,7 +292,7 @@ class Request(NamedTuple):
         OUTPUT, "--ranks-filter", "LIST", values.ranks, frozenset(),
         "show these global ranks only", needs_parent=True)
     prefix: str = _flag(
-        OUTPUT, "--prefix", "", _words("auto", "always", "never"), "auto",
+        OUTPUT, "--prefix", "", ("auto", "always", "never"), "auto",
         "[RANK] before each line, with several nodes [HOST:RANK]: auto (default) where the world "
         "has several ranks")
     no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
@@ -307,7 +300,7 @@ class Request(NamedTuple):
         OUTPUT, "--debug", "RANK", values.whole, None,
         "give this rank the terminal, for breakpoint(); no time limit applies", needs_parent=True)
     explain: str | None = _flag(
-        OUTPUT, "--explain", "[=json]", _words("text", "json", "svg"), None,
+        OUTPUT, "--explain", "[=json]", ("text", "json", "svg"), None,
         "start nothing; print every derived value and where it came from; =json for programs, "
         "=svg draws the node",
         alone="text")
