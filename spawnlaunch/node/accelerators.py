@@ -36,19 +36,12 @@ class Accelerator(NamedTuple):
 
 TABLE = (
     # Modules are numbered by their place on the board, which the kernel does not show.
-    Accelerator(
-        *("habana", pci.HABANA, pci.ACCELERATOR),
-        *(("accel/accel", "hl"), "HABANA_VISIBLE_MODULES", False),
-    ),
-    Accelerator(
-        *("huawei", pci.HUAWEI, pci.ACCELERATOR),
-        *(("davinci",), "ASCEND_RT_VISIBLE_DEVICES", True),
-    ),
-    Accelerator(
-        *("google", pci.GOOGLE, pci.UNASSIGNED),
-        *(("accel",), "TPU_VISIBLE_CHIPS", True),
-    ),
-)
+    Accelerator("habana", pci.HABANA, pci.ACCELERATOR, ("accel/accel", "hl"),
+                "HABANA_VISIBLE_MODULES", False),
+    Accelerator("huawei", pci.HUAWEI, pci.ACCELERATOR, ("davinci",),
+                "ASCEND_RT_VISIBLE_DEVICES", True),
+    Accelerator("google", pci.GOOGLE, pci.UNASSIGNED, ("accel",), "TPU_VISIBLE_CHIPS", True),
+)  # fmt: skip
 BY_VENDOR = {each.vendor: each for each in TABLE}
 
 
@@ -59,7 +52,8 @@ def read(bus: pci.Bus, dev: str | None) -> Iterator[Device]:
     """
     for kind in TABLE:
         numbers = None if dev is None else _numbers(dev, kind)
-        mine = [f for f in bus.functions if (f.vendor, f.pci_class) == kind[1:3]]
+        own = (kind.pci_vendor, kind.pci_class)
+        mine = [each for each in bus.functions if (each.vendor, each.pci_class) == own]
         for position, function in enumerate(mine):
             minor = numbers[position] if numbers and position < len(numbers) else None
             usable = None if not numbers else minor is not None and _may_open(dev, kind, minor)
