@@ -94,10 +94,10 @@ def is_over(hub: Hub, now: float) -> bool:
 
 
 def _slept(clock: float | None, slept: float, now: float) -> float:
-    """By how much the hub's own clock is behind: it stands while the machine sleeps.
+    """By how many seconds the hub's own clock is behind: it stands while the machine sleeps.
 
-    So nobody is declared dead because the hub itself was frozen.
-    Nor does a clock that goes back matter.
+    So nobody is declared dead because the hub itself was frozen. A clock that goes back does no
+    harm either.
     """
     passed = 0.0 if clock is None else now - clock
     return slept + max(0.0, passed - STRIDE_S) + min(0.0, passed)

@@ -25,10 +25,10 @@ CONNECT_S = 5.0  # for a connection to be there, and for the handshake
 
 
 class Endpoint(NamedTuple):
-    """Where the hub listens, and what opens its door.
+    """Where the hub listens, and the secret that both ends must know.
 
-    A port that was computed may be another program's: the hub takes the first free one of `ports`,
-    and who seeks it tries them all. Which is the hub's, the handshake tells.
+    A port that was computed may be in use by another program. So the hub takes the first free one
+    of `ports`, and members try them all: the handshake tells which is the hub's.
     """
 
     host: str

@@ -118,16 +118,16 @@ def due(member: Member, now: float) -> float:
 
 
 def _slept(clock: float | None, slept: float, now: float) -> float:
-    """By how much the member's own clock is behind: it stands while the machine sleeps.
+    """By how many seconds the member's own clock is behind: it stands while the machine sleeps.
 
-    What is frozen is not late. Nor does a clock that goes back matter.
+    So a member that was frozen is not late. A clock that goes back does no harm either.
     """
     passed = 0.0 if clock is None else now - clock
     return slept + max(0.0, passed - STRIDE_S) + min(0.0, passed)
 
 
 def _on_time(member: Member, at: float, actions: list[Action]) -> Member:
-    """What is due: to connect, to give up, to say that this end lives."""
+    """Do what is due: connect, give up, or send a Beat."""
     if member.state in (SEEKING, GREETING) and member.since is not None:
         if at >= member.since + member.join_s:  # a hub that is frozen takes connections as well
             return _exit(member, LOST, Cause("absent", words="the hub"), actions)
@@ -192,7 +192,7 @@ def _fenced(member: Member, at: float, actions: list[Action]) -> Member:
 
 
 def _alone(member: Member, at: float, actions: list[Action]) -> Member:
-    """Without a hub, and without workers; nobody can tell the others that this one was to end."""
+    """There are neither a hub nor workers: end, or seek the hub again."""
     if not member.rules.returns:
         return _exit(member, LOST, member.cause, actions)
     if member.leaving:

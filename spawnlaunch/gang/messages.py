@@ -89,13 +89,13 @@ class Failed(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """No worker of this node has said anything for as long as the user finds suspicious."""
+    """No worker of this node has said anything for --hang-timeout."""
 
     epoch: int
 
 
 class Talking(NamedTuple):
-    """One has again."""
+    """A worker of this node has said something again."""
 
     epoch: int
 
@@ -123,7 +123,7 @@ class Beat(NamedTuple):
 
 
 class Welcome(NamedTuple):
-    """The hello was accepted. The hub's settings are everybody's."""
+    """The hello was accepted. From here on the hub's settings count for this launcher."""
 
     absent: tuple[str, ...] = ()  # who is still waited for
     returns: bool = False  # whether to look for a hub that was lost
@@ -136,7 +136,7 @@ class Welcome(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """Some are missing; said every few seconds."""
+    """Some launchers are missing. The hub says so every few seconds."""
 
     absent: tuple[str, ...]
 
@@ -164,7 +164,7 @@ class Start(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """An epoch has begun, without this node, which waits as a spare; it may know of it."""
+    """An epoch has begun without this node, which waits as a spare."""
 
     epoch: int
     nodes: int

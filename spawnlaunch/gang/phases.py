@@ -89,9 +89,10 @@ def _is_out_of_time(hub: Hub, at: float) -> bool:
 
 
 def _is_enough(hub: Hub) -> bool:
-    """Enough nodes for an epoch, of which there are never two at once.
+    """Whether there are enough nodes for an epoch, one of which may run at a time.
 
-    Another hub could begin one with the others of the last epoch's nodes, were they the most.
+    At least half of the last epoch's nodes have to be here: had another hub most of them, it could
+    begin an epoch too.
     """
     count = min(len(roster.ready(hub.nodes)), hub.settings.most)
     return count >= hub.settings.least and 2 * count >= hub.size
@@ -123,7 +124,7 @@ def _joining(hub: Hub, at: float, actions: list[Action]) -> Hub:
 
 
 def _missing(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    """Say who is missing, now and then, until it has taken too long."""
+    """Say every TELL_S who is missing. After `join_s` the launch ends."""
     absent = roster.absent(hub.nodes, hub.settings.expected, hub.settings.total)
     if at >= hub.since + hub.settings.join_s:
         return _ended(hub, Cause("absent", words=", ".join(absent)), at, actions)
@@ -141,10 +142,11 @@ def _call_s(hub: Hub) -> float:
 
 
 def _free(hub: Hub) -> float:
-    """Until when workers of an epoch of another hub may run, on nodes that have not come.
+    """Until when another hub's workers may run on nodes that have not come; 0: there are none.
 
-    A hub that may have come back does not know whether there was one: those that could tell it may
-    be cut off. They lost the other hub before this one began, or noticed it soon after.
+    A hub that may have been started anew does not know whether there was another one before it, as
+    the nodes that could tell may be cut off. Those lost the other hub before this one began, or
+    noticed soon after, and then end their workers within the grace.
     """
     settings = hub.settings
     if hub.epoch or not settings.returns:
@@ -153,7 +155,7 @@ def _free(hub: Hub) -> float:
 
 
 def _is_time(hub: Hub, at: float) -> bool:
-    """Whether nobody else is worth waiting for, with enough there."""
+    """Whether the epoch begins now. Enough nodes are there; others may be waited for."""
     ready = roster.ready(hub.nodes).values()
     if len(ready) >= hub.settings.total:
         return True
@@ -229,7 +231,7 @@ def _running(hub: Hub, at: float, actions: list[Action]) -> Hub:
 
 
 def _looked_for_hang(hub: Hub, busy: list[Node], at: float, actions: list[Action]) -> Hub:
-    """Silence on one node says nothing: its ranks may wait for another's."""
+    """Ask for the stacks once all nodes are silent. One alone may wait for another's ranks."""
     if not all(node.silent for node in busy):
         return hub
     if hub.asked is None:
@@ -270,7 +272,7 @@ def _all_stopped(hub: Hub, at: float, actions: list[Action]) -> Hub:
 
 
 def _left(hub: Hub, actions: list[Action]) -> Hub:
-    """Let those go that were told to end, while the others go on."""
+    """Send an End to launchers that were told to end; the others go on."""
     for conn, node in hub.nodes.items():
         if node.leaving:
             signal = Cause("signal", node.hello.host, number=node.leaving)

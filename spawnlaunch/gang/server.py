@@ -174,7 +174,7 @@ class Server:
         return not (settings.is_elastic or settings.max_restarts or settings.returns)
 
     def _give_up(self) -> None:
-        """Some do not hear the end; and others come without end, who have no part in it."""
+        """Wait no longer for members that do not hear the end, nor for others that still come."""
         self._shut()
         for conn in list(self._streams):
             self._forget(conn).drop()

@@ -1,4 +1,4 @@
-"""What the user wants of a gang; the hub's settings are everybody's."""
+"""The settings of a gang, from the flags. Those of the hub's launcher count for all."""
 
 from __future__ import annotations
 

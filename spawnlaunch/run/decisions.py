@@ -71,7 +71,7 @@ class GangStops(NamedTuple):
 
 
 class Silent(NamedTuple):
-    """No worker has written anything for as long as the user finds suspicious."""
+    """No worker has written anything for --hang-timeout."""
 
 
 class StacksTold(NamedTuple):
@@ -322,10 +322,7 @@ def _stacks_told(state: State) -> Decision:
 
 
 class Budget(NamedTuple):
-    """The restarts that the user allows; it is full again after `window_s` of health.
-
-    What fails once a day is worth another start, what fails at once is not.
-    """
+    """The restarts that the user allows; after `window_s` of health all of them are left again."""
 
     most: int = 0
     window_s: float = 0.0  # of health, after which nothing of the budget is used; 0: never

@@ -24,7 +24,6 @@ from spawnlaunch.gang.part import Part
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings, settings_of
 from spawnlaunch.node.cgroup import memory_kills
-from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import decisions, report, signals
 from spawnlaunch.run.decisions import INTERRUPTED, RUNNING
 from spawnlaunch.run.model import Attempt, LaunchResult
@@ -47,24 +46,10 @@ if TYPE_CHECKING:
 TURN_S = 5.0
 
 
-class Again(NamedTuple):
-    """An epoch that was followed by another, and why it ended."""
-
-    kind: str
-    host: str
-    rank: int
-    number: int
-    healthy_s: float
-
-    @property
-    def status(self) -> int:
-        """What the exit status of all would have been."""
-        return verdict.status(messages.Cause(self.kind, self.host, self.rank, self.number))
-
-
-def _cause_of(kind: str, rank: int, number: int) -> decisions.Cause:
+def _as_ours(cause: Cause) -> decisions.Cause:
     """The gang's cause as one launcher has it."""
-    return decisions.Cause(kind, rank if kind == "failure" else number, number)
+    number = cause.rank if cause.kind == "failure" else cause.number
+    return decisions.Cause(cause.kind, number, cause.number)
 
 
 class Gang:
@@ -86,7 +71,7 @@ class Gang:
         self._status = 0
         self._world_size = 0
         self._cause: Cause | None = None
-        self._again: list[Again] = []
+        self._again: list[Attempt] = []  # epochs that were followed by another
         self._port: HeldPort | None = hold_free_port()
         self._result = LaunchResult(0, None)
         self._say = supervisor.output.say
@@ -234,7 +219,8 @@ class Gang:
     def _hub_note(self, kind: str, about: tuple[str, ...]) -> None:
         if kind == "again":
             what, host, rank, number, healthy_s, used, caused = about
-            again = Again(what, host, int(rank), int(number), float(healthy_s))
+            cause = messages.Cause(what, host, int(rank), int(number))
+            again = Attempt(_as_ours(cause), verdict.status(cause), float(healthy_s))
             self._again.append(again)
             if what in verdict.FAULTS:
                 most = self._launch.request.max_restarts
@@ -335,13 +321,7 @@ class Gang:
         codes = dict(self._server.hub.outcomes)
         unknown = 0 if cause is None else None
         elsewhere = [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]
-        whole = result._replace(
-            cause=cause and _cause_of(cause.kind, cause.rank, cause.number),
-            restarted=tuple(
-                Attempt(_cause_of(one.kind, one.rank, one.number), one.status, one.healthy_s)
-                for one in self._again
-            ),
-        )
+        whole = result._replace(cause=cause and _as_ours(cause), restarted=tuple(self._again))
         return report.write_result(whole, self._launch, elsewhere)
 
 

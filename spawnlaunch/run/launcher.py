@@ -157,7 +157,7 @@ def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str]:
 
 
 def _check_open_files(workers: Sequence[Worker]) -> None:
-    """A guard that may open no more files cannot even end the workers that it has."""
+    """Raises UsageError where the guard would run out of open files: it could end no worker."""
     kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
     several = len(workers) > 1
     needed = len(workers) * OF_A_WORKER + kept + (OF_THE_GUARD if several else OF_THE_GUARD_OF_ONE)

@@ -83,7 +83,7 @@ class SignalPipe:
         os.set_blocking(self._end, False)
         signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         for signum in self.caught:
-            signal.signal(signum, _nothing)
+            signal.signal(signum, lambda *_: None)  # without a handler nothing is written
 
     def read(self) -> list[int]:
         """The signals that came since the last call, in their order."""
@@ -91,7 +91,3 @@ class SignalPipe:
             return list(os.read(self.fd, 4096))
         except BlockingIOError:
             return []
-
-
-def _nothing(*_: object) -> None:
-    """A handler: without one a signal would not be caught, and not be written to the pipe."""

@@ -6,6 +6,7 @@ zombie keeps its number, no other process can have it.
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from functools import partial
@@ -16,9 +17,10 @@ from spawnlaunch.run import signals
 from spawnlaunch.run.decisions import LAST_S
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.model import WorkerExit
+from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.tree import exit_code, not_reaped
-from spawnlaunch.run.worker import exec_worker, fork_worker, refused
+from spawnlaunch.run.worker import CANNOT_EXECUTE, become_worker, exec_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -92,8 +94,7 @@ class Processes:
                 if self.image:
                     self.image.ask(worker, self._output.theirs)
                 else:
-                    pid = fork_worker(worker, self._origin, self._caught, self._output, self.become)
-                    started.append((pid, time.monotonic()))
+                    started.append((self._fork(worker), time.monotonic()))
             except OSError as error:
                 failed = error
                 break
@@ -107,10 +108,26 @@ class Processes:
             if running.pidfd is not None:
                 self._loop.watch(running.pidfd, partial(self._has_ended, running))
         if failed:
-            self._output.say([refused(workers[len(started)], failed)])
+            self._output.say([_refused(workers[len(started)], failed)])
             for missing in workers[len(started) :]:
                 self._note(Running(missing, 0, None, time.monotonic()), os.EX_OSERR)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)
+
+    def _fork(self, worker: Worker) -> int:
+        """Fork a process that becomes the worker; the result is its pid. Raises OSError."""
+        guard = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                signals.set_default(self._caught)
+                kernel.die_with_parent(guard)
+                self._output.take()
+                become_worker(worker, self._origin, self.become)
+            except Exception as error:
+                say([f"{worker.name}: cannot start: {error!r}"])
+            finally:
+                os._exit(CANNOT_EXECUTE)  # whatever happened: never run on as a second parent
+        return pid
 
     def finish(self) -> None:
         """Nobody runs any more, and nobody will be waited for."""
@@ -249,3 +266,15 @@ class Processes:
                 left=left,
             )
         )
+
+
+def _refused(worker: Worker, error: OSError) -> str:
+    """Why the worker could not be started: no more processes or descriptors, or no file for it."""
+    what = f"cannot start {worker.name}: {error.strerror}"
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return f"{what}; see ulimit -n"
+    if error.filename:
+        return f"{what}: {error.filename}"
+    if error.errno in (errno.EAGAIN, errno.ENOMEM):  # of fork(2)
+        return f"{what}; see ulimit -u, and the pids limit of the cgroup"
+    return what

@@ -31,10 +31,10 @@ EXEC_S = 0.5  # in which a process that begins another program has its environme
 
 
 def kill_groups(processes: Iterable[Process]) -> None:
-    """SIGKILL for the groups of processes, which are in sessions of ours.
+    """SIGKILL for the process groups of these processes, which are in sessions of ours.
 
-    A chain of processes, each of which starts the next and ends, is faster than a look. A group is
-    signalled as one: fork(2) gives no child to a process that is to die.
+    Where each process starts another and ends, all may be gone when they have been looked at one
+    by one. A group is signalled at once: fork(2) gives no child to a process that is to die.
     """
     own = os.getsid(0)
     groups = {process.group for process in processes if process.session != own}
@@ -66,7 +66,7 @@ def reap(pids: Iterable[int]) -> None:
 
 
 def reap_all_but(kept: Container[int]) -> None:
-    """Reap zombies without looking for them, until one comes that somebody else is to reap."""
+    """Reap zombies as the kernel names them, until one is in `kept`: somebody else reaps that."""
     with suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if ended.si_pid in kept:
