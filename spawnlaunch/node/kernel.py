@@ -18,7 +18,7 @@ from spawnlaunch.node import proc
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 else:
     import _signal as signal
 
@@ -80,17 +80,10 @@ def die_with_parent(parent: int, signum: int = signal.SIGKILL) -> None:
 
 def rename(name: str, title: str) -> None:
     """Show `name` (15 bytes at most) as command in ps, and `title` as command line."""
-    if not IS_LINUX:
-        return
-    prctl(PR_SET_NAME, os.fsencode(name)[:15])
-    try:
-        start, end = map(int, proc.stat("self")[47:49])
-    except OSError:
-        return
-    if 0 < start < end:
-        # The words of the command line lie here, each with its NUL. Python has copied them.
-        room = end - start
-        call("memmove", start, os.fsencode(title)[: room - 1].ljust(room, b"\0"), room)
+    if IS_LINUX:
+        prctl(PR_SET_NAME, os.fsencode(name)[:15])
+        # The words of the command line lie there, each with its NUL. Python has copied them.
+        _overwrite(48, lambda room: os.fsencode(title)[: room - 1])
 
 
 def show_environment(environ: Mapping[str, str]) -> None:
@@ -98,12 +91,21 @@ def show_environment(environ: Mapping[str, str]) -> None:
 
     To be called when none is used any more of those that this process was started with.
     """
+    text = b"".join(os.fsencode(f"{name}={value}\0") for name, value in environ.items())
+    if IS_LINUX:
+        _overwrite(50, lambda room: text[: text.rfind(b"\0", 0, room) + 1])  # no variable is cut
+
+
+def _overwrite(field: int, fitting: Callable[[int], bytes]) -> None:
+    """Write over the memory of this process from where that field of its stat says to the next's.
+
+    `fitting` is given the room in bytes.
+    """
     with suppress(OSError):
-        start, end = map(int, proc.stat("self")[49:51])
-        text = b"".join(os.fsencode(f"{name}={value}\0") for name, value in environ.items())
-        whole = text[: text.rfind(b"\0", 0, end - start) + 1]  # no variable is cut
-        if 0 < start < end and IS_LINUX:
-            call("memmove", start, whole.ljust(end - start, b"\0"), end - start)
+        start, end = map(int, proc.stat("self")[field - 1 : field + 1])
+        room = end - start
+        if 0 < start < end:
+            call("memmove", start, fitting(room).ljust(room, b"\0"), room)
 
 
 def open_pidfd(pid: int) -> int | None:

@@ -13,8 +13,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spawnlaunch.binding.apply import Binding
-    from spawnlaunch.request import Request
+    from spawnlaunch.run.model import Launch
     from spawnlaunch.world.model import World
 
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
@@ -33,20 +32,13 @@ SHARED = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK")
 SHARED_IN_WORDS = ("SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")
 
 
-def environment(
-    request: Request,
-    world: World,
-    i: int,
-    binding: Binding,
-    exports: Mapping[str, str],
-    own: Mapping[str, object],
-    environ: Mapping[str, str],
-) -> dict[str, str]:
+def of_worker(launch: Launch, i: int, own: Mapping[str, object]) -> dict[str, str]:
     """The complete environment of worker `i` of this launcher, with `own` for it alone.
 
     The user's own variables win, except the rank variables of an outer launcher. What is not known
     (None) is not set, nor inherited.
     """
+    request, world, environ = launch.request, launch.resolution.world, launch.environ
     rank = world.rank + i
     ours: dict[str, object] = {
         "RANK": rank,
@@ -72,9 +64,9 @@ def environment(
         ours |= _virtual_local_rank(world, i, environ)
     unless_set = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
-        "OMP_NUM_THREADS": binding.threads,
+        "OMP_NUM_THREADS": launch.plan.bindings[i].threads,
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        **exports,
+        **launch.resolution.exports,
     }
     merged = {**unless_set, **environ, **ours}
     return {name: str(value) for name, value in merged.items() if value is not None}

@@ -9,17 +9,7 @@ from spawnlaunch import cpuset
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.report import report_line
 from spawnlaunch.records import NamedTuple
-from spawnlaunch.run.environment import (
-    COLUMNS,
-    ERROR_FILE,
-    ITS_OWN,
-    MARK,
-    NODE_CPUS,
-    STACK_SIGNAL,
-    TASK_PID,
-    TOKENS,
-    environment,
-)
+from spawnlaunch.run import environment
 from spawnlaunch.run.model import SHOWN, Worker
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import STACKS, signal
@@ -32,7 +22,6 @@ if TYPE_CHECKING:
     from spawnlaunch.node import Node
     from spawnlaunch.request import Request
     from spawnlaunch.run.model import Launch, Route, Routes
-    from spawnlaunch.world.model import World
 
     # Turns this process into a worker, which begins with these signals blocked.
     BecomeWorker: TypeAlias = Callable[[Worker, Iterable[int]], NoReturn]
@@ -80,23 +69,24 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     for i, (binding, (files, streams)) in enumerate(zip(bindings, places, strict=True)):
         rank = world.rank + i
         prefix = _prefix(launch, rank)
+        width = columns - len(prefix) if columns and streams.stdout.shown else None
         own: dict[str, object] = {
             "TORCHELASTIC_RESTART_COUNT": restart,
             "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
-            ERROR_FILE: _error_file(world, rank, files, environ, scratch),
-            COLUMNS: columns - len(prefix) if columns and streams.stdout.shown else None,
-            **dict.fromkeys(TOKENS),
-            STACK_SIGNAL: STACKS or None if wants_stacks else None,
-            NODE_CPUS: node_cpus if binding.cpus else None,
+            environment.ERROR_FILE: _error_file(launch, rank, files),
+            environment.COLUMNS: width,
+            **dict.fromkeys(environment.TOKENS),
+            environment.STACK_SIGNAL: STACKS or None if wants_stacks else None,
+            environment.NODE_CPUS: node_cpus if binding.cpus else None,
             **records,
         }
-        if own[COLUMNS]:
+        if width:
             from spawnlaunch.run import terminal
 
-            own |= terminal.welcome(environ, own[COLUMNS])
+            own |= terminal.welcome(environ, width)
         if not world.is_task:
-            own[MARK] = f"{launch.mark}.{rank}"
-        told = environment(request, world, i, binding, resolution.exports, own, environ)
+            own[environment.MARK] = f"{launch.mark}.{rank}"
+        told = environment.of_worker(launch, i, own)
         workers.append(
             Worker(
                 rank=rank,
@@ -143,18 +133,19 @@ def _columns() -> int | None:
         return None
 
 
-def _error_file(
-    world: World, rank: int, files: str | None, environ: Mapping[str, str], scratch: str
-) -> str | None:
+def _error_file(launch: Launch, rank: int, files: str | None) -> str | None:
     """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
+    world = launch.resolution.world
     if world.is_task:
-        given = environ.get(ERROR_FILE)
+        given = launch.environ.get(environment.ERROR_FILE)
         if not given:
             return None
         from spawnlaunch.run.routes import own_file
 
         return own_file(given, world)
-    return os.path.join(files, "error.json") if files else os.path.join(scratch, f"{rank}.json")
+    if files:
+        return os.path.join(files, "error.json")
+    return os.path.join(launch.scratch, f"{rank}.json")
 
 
 def command(request: Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
@@ -184,7 +175,7 @@ def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: 
     `scratch` is a directory that is ours alone, and new; in task mode there is none.
     """
     for worker in workers:
-        error_file = worker.environ.get(ERROR_FILE)
+        error_file = worker.environ.get(environment.ERROR_FILE)
         is_elsewhere = error_file and os.path.dirname(error_file) != scratch
         if is_elsewhere or restart or any(route.file for route in worker.routes):
             from spawnlaunch.run import files  # few launches keep files
@@ -254,6 +245,6 @@ def become_worker(worker: Worker, origin: Origin, become: BecomeWorker) -> NoRet
     if not worker.own_session:
         with suppress(OSError):  # in another session, or ended: there is no terminal to share
             os.setpgid(0, origin.group)
-    if worker.environ.get(TASK_PID) == ITS_OWN:
-        worker = worker._replace(environ={**worker.environ, TASK_PID: str(os.getpid())})
+    if worker.environ.get(environment.TASK_PID) == environment.ITS_OWN:
+        worker = worker._replace(environ={**worker.environ, environment.TASK_PID: str(os.getpid())})
     become(worker, origin.blocked)

@@ -19,9 +19,9 @@ class Limits(NamedTuple):
 
 
 LIMITS = {
-    "two workers": Limits(202, 45, 50, 59, 620),
-    "one worker": Limits(197, 44, 50, 58, 608),
-    "a task": Limits(150, 34, 42, 34, 474),
+    "two workers": Limits(202, 45, 50, 54, 580),
+    "one worker": Limits(186, 44, 50, 52, 568),
+    "a task": Limits(149, 34, 42, 33, 474),
 }
 
 # The launcher proper.
