@@ -51,7 +51,9 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
 
                     leftovers.let_end(supervisor, tree, launch.grace_s)
         finally:
-            supervisor.kill()  # nobody runs any more, unless something went wrong here
+            if supervisor.state.running:  # something went wrong here
+                supervisor.kill()
+            tree.kept.clear()
             end(tree)
             supervisor.output.drain(launch.grace_s, lambda: supervisor.state.was_told_to_end)
         if supervisor.output.has_lost_something and not result.status:

@@ -174,9 +174,7 @@ class Supervisor:
 
     def kill(self) -> None:
         """SIGKILL for every worker that still runs, and for what is below it."""
-        self.tree.kept.clear()
-        if self._processes.by_rank:
-            self._processes.kill(frozenset(self._processes.by_rank))
+        self._processes.kill(frozenset(self._processes.by_rank))
 
     def look(self, for_s: float) -> bool:
         """Take note of what happens for a moment; False: somebody wants an end of the launch."""
