@@ -183,7 +183,10 @@ def _check_together(request: Request) -> None:
 
 
 def _program(words: Sequence[str], *, module: bool, no_python: bool, is_bare: bool) -> Program:
-    """Raises UsageError, and Instead for a program that starts no workers, or starts its own."""
+    """What the workers run.
+
+    Raises UsageError, and Instead for a program that starts no workers, or starts its own.
+    """
     if module and no_python:
         raise FlagsError("-m and --no-python exclude each other; leave one out")
     if not words or (words[0].startswith("-") and words[0] != "-"):

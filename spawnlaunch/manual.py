@@ -78,7 +78,7 @@ def asked(flag: str, value: str) -> str:
 
 
 def version() -> str:
-    """The line of --version: what a report of a fault has to name."""
+    """The line of --version, with all versions that a bug report needs."""
     from importlib import metadata
 
     said = [f"Python {sys.version.partition(' ')[0]}"]
@@ -90,7 +90,7 @@ def version() -> str:
 
 
 def _slurm() -> Iterator[str]:
-    """Slurm 24.05.3, where there is one."""
+    """`Slurm 24.05.3`, where Slurm is installed."""
     import subprocess
 
     try:
@@ -143,7 +143,7 @@ def _lines(width: int) -> Iterator[str]:
 
 
 def _row(flag: Flag, width: int) -> str:
-    """A flag, and behind it or below what it does."""
+    """A flag, and what it does: on the same line where there is room, else below."""
     between = "" if flag.shown.startswith("[=") else " "
     words = "" if callable(flag.read) or not flag.read else f"{{{','.join(flag.read)}}}"
     short = [name for name in flag.also if len(name) == 2]

@@ -9,7 +9,7 @@ import sys
 def print_page(text: str, program: str) -> int:
     """Write the text and a line break to stdout; the result is the exit status.
 
-    Where nobody reads it to the end we die of SIGPIPE, as other programs do.
+    If the reader goes away, SIGPIPE ends this process, as it ends other programs.
     """
     if sys.stdout is None:  # descriptor 1 was closed at our start, and may be anything by now
         print_error("cannot write to stdout: it is closed", program)
@@ -26,7 +26,7 @@ def print_page(text: str, program: str) -> int:
 
 
 def print_error(message: str, program: str, kind: str = "error") -> None:
-    """A message on stderr, which may be closed or full as well: then there is the status alone."""
+    """Write a message to stderr; where that is closed or full, only the exit status tells."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             os.write(2, f"{program}: {kind}: {message}\n".encode(errors="backslashreplace"))

@@ -57,7 +57,7 @@ def file_text(path: str) -> str | None:
 
 
 def end_of_file(path: str, most_bytes: int) -> tuple[str, bool] | None:
-    """The end of what a regular file says, and whether that is all; None where there is no file."""
+    """The end of a regular file's text, and whether that is all of it; None: there is no file."""
     descriptor = _opened(path)
     if descriptor is None:
         return None

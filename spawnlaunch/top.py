@@ -83,7 +83,7 @@ def _once(as_json: bool, sort: str) -> int:
 
 
 def _looked(sampler: Sampler) -> list[Sample]:
-    """What is seen: in two looks, as what a rank uses is a difference."""
+    """A sample. It takes two looks, as use is the difference between them."""
     sampler.sample()
     time.sleep(BETWEEN_S)
     return sampler.sample()

@@ -118,7 +118,7 @@ def nproc(text: str) -> int | str:
 
 
 def name(text: str) -> str | None:
-    """Of a run or a directory; an empty word, as of a variable that is not set, names none."""
+    """The name of a run or a directory; None for an empty word, as an unset variable gives."""
     return text or None
 
 
@@ -207,7 +207,7 @@ def backend(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """With a fraction, or without."""
+    """A time in seconds, with or without a fraction."""
     if is_number(text.replace(".", "", 1), MAX_DIGITS_OF_TIME):
         return float(text)
     raise ValueError(f"{excerpt(text)} is not a time in seconds; type a number, as 30 or 2.5")

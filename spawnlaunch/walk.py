@@ -123,7 +123,7 @@ def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capac
 def _refuse_what_this_mode_cannot(
     request: Request, resolution: Resolution, environ: Mapping[str, str]
 ) -> None:
-    """Flags that nobody can serve in task mode, or on several nodes. Raises FlagsError."""
+    """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
     if request.max_restarts and me.has_several_nodes and resolution.gathering is None:
         from spawnlaunch.world import advice

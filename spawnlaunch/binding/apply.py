@@ -49,7 +49,7 @@ class Binding(NamedTuple):
 
 
 class MemoryPolicy(NamedTuple):
-    """What the kernel says of this process."""
+    """The memory policy of this thread, as the kernel tells it."""
 
     mode: str  # "default", "preferred", "bind", "interleave", "local" or "preferred-many"
     nodes: frozenset[int]

@@ -26,7 +26,7 @@ SLURM_MASKS = "SLURM_CPU_BIND_LIST"  # of all tasks of the step on this node, in
 
 
 class TaskView(NamedTuple):
-    """What one task knows: a rank that a resource manager started, among others on this node."""
+    """What one task, which a resource manager started, knows of the others on this node."""
 
     local_rank: int
     step_devices: tuple[int, ...] | None = None  # Device.number; None: not known
@@ -54,7 +54,7 @@ class Claims(NamedTuple):
 
 
 def of_node(node: Node, usable: CpuSet, visible: Visible, local_size: int) -> Claims:
-    """Those of all ranks, to the CPUs that may be used."""
+    """The claims of all ranks to the CPUs that may be used."""
     device_of = [visible.device_of(rank) for rank in range(local_size)]
     cpus: list[CpuSet] = []
     ranks: list[Claimant] = []
@@ -76,7 +76,7 @@ def of_node(node: Node, usable: CpuSet, visible: Visible, local_size: int) -> Cl
 def of_task(
     node: Node, usable: CpuSet, visible: Visible, local_size: int, task: TaskView
 ) -> Claims:
-    """Those of one task, and of its peers among the `local_size` tasks on this node."""
+    """The claims of one task, and of its peers among the `local_size` tasks on this node."""
     rank, warnings = task.local_rank, list[str]()
     own = visible.device_of(rank)
     if own is None or task.own_mask:

@@ -24,7 +24,7 @@ _BINDS = frozenset({"true", "close", "spread", "master", "primary"})
 
 
 def report_line(rank: int, binding: Binding, node: Node, omp: int | str, host: str = "") -> str:
-    """What a person reads of a rank; `omp` is the OMP_NUM_THREADS that it gets.
+    """The line about a rank, for people; `omp` is the OMP_NUM_THREADS that it gets.
 
     `host` is named where the lines of several come together.
 

@@ -11,7 +11,7 @@ from spawnlaunch.node.visible import visible
 
 
 class Facts(NamedTuple):
-    """One rank, as it is. CPU lists are strings as the kernel writes them."""
+    """What one rank really has. CPU lists are strings as the kernel writes them."""
 
     rank: int
     local_rank: int

@@ -63,7 +63,7 @@ def measure(node: Node, rank: int, local_rank: int, address: int | None) -> dict
 
 
 def versions() -> dict[str, str]:
-    """Of what has to be the same on all ranks."""
+    """The versions of what has to be the same on all ranks."""
     import numpy
 
     return {
@@ -95,7 +95,7 @@ def _drivers() -> Iterator[str]:
 
 
 def _product(device: torch.device) -> tuple[Callable[[], object], float]:
-    """What to repeat, and the floating-point operations of one time."""
+    """A matrix product that can be repeated, and its floating-point operations."""
     on_cpu = device.type == "cpu"
     side, kind = (CPU_SIDE, torch.float32) if on_cpu else (DEVICE_SIDE, torch.bfloat16)
     one = torch.ones(side, side, device=device, dtype=kind)
@@ -104,7 +104,7 @@ def _product(device: torch.device) -> tuple[Callable[[], object], float]:
 
 
 def _copy(device: torch.device) -> tuple[Callable[[], object], float]:
-    """What to repeat, and the bytes that are read and written in one time."""
+    """A copy that can be repeated, and the bytes that it reads and writes."""
     size = CPU_COPY if device.type == "cpu" else DEVICE_COPY
     one = torch.ones(size, device=device, dtype=torch.uint8)
     other = torch.empty_like(one)
@@ -112,7 +112,7 @@ def _copy(device: torch.device) -> tuple[Callable[[], object], float]:
 
 
 def _rate(device: torch.device, work: Callable[[], object], each: float) -> float:
-    """Of operations or bytes, per second, while all ranks work."""
+    """Operations or bytes per second, measured while all ranks work."""
     for _ in range(2):
         work()
     _wait_for(device)

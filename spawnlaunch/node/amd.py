@@ -76,7 +76,7 @@ def _driven(root: str, nodes: list[int], addresses: set[str], dev: str | None) -
 
 
 def _properties(path: str) -> dict[str, int]:
-    """Those that are numbers, of 64 bits without a sign at most."""
+    """The properties that are numbers of at most 64 bits, without a sign."""
     return {name: int(value) for name, value in sysfs.fields(path).items() if is_number(value, 20)}
 
 

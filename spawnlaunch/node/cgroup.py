@@ -67,7 +67,7 @@ def _listed(status: dict[str, str], name: str) -> frozenset[int] | None:
 
 
 def _first(places: list[str], names: tuple[str, ...]) -> CpuSet | None:
-    """Version 2 leaves a file empty, or out, where the parent decides."""
+    """The first that is not empty: version 2 leaves a file empty where the parent decides."""
     return sysfs.cpus(*[f"{place}/{name}" for place in places for name in names])
 
 

@@ -68,7 +68,7 @@ def read_l3(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, ...
 
 
 def _groups(online: CpuSet, lists_of: Callable[[int], Sequence[str]]) -> tuple[CpuSet, ...]:
-    """Each CPU with those around it: the first of the files that names any says which."""
+    """Groups of CPUs, each as the first of the CPU's files that names any lists them."""
     groups: list[CpuSet] = []
     seen: set[int] = set()
     for cpu in sorted(online):

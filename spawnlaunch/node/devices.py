@@ -52,7 +52,7 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[Device, ..
 
 
 def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Iterator[Device]:
-    """Each vendor's in its runtime's order. A function may not say its vendor, in a snapshot."""
+    """Each vendor's devices in its runtime's order. A snapshot may lack a function's vendor."""
     vendors = {function.vendor for function in bus.graphics}
     if vendors & {pci.NVIDIA, None}:
         from spawnlaunch.node import nvidia

@@ -33,7 +33,7 @@ class Function(NamedTuple):
 
 
 class Bus(NamedTuple):
-    """What is asked where a function is."""
+    """The PCI bus, and what is needed to find the place of a function."""
 
     root: str
     functions: list[Function]  # in the order of their addresses

@@ -174,7 +174,7 @@ def _nth(token: str, devices: Sequence[Device]) -> Device | None:
 
 
 def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]) -> Sequence[Slot]:
-    """Those of the devices `base`, in their runtime's order, that the variable's value lists."""
+    """The devices that the variable's value lists, of `base`, which is in the runtime's order."""
     chosen: list[Slot] = []
     for token in (entry.strip() for entry in value.split(",")):
         found = _named(token, base)

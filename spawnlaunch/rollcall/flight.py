@@ -52,7 +52,7 @@ class Call(NamedTuple):
 
     @property
     def title(self) -> str:
-        """In words."""
+        """The call in words."""
         shape = f" of {self.what}" if self.what else ""
         return f"{self.name}{shape}{f' ({self.place})' if self.place else ''}"
 
@@ -97,7 +97,7 @@ class Asked:
             os.close(pipe)
 
     def answer(self) -> Record | None:
-        """What it has recorded; None: nothing that is whole is there yet."""
+        """What it has recorded; None: no complete dump has come yet."""
         if _changed(self._path) == self._before:
             return None
         # Whatever a parser may fail of: it is half there, or none.
@@ -115,14 +115,14 @@ def _changed(path: str) -> tuple[int, int]:
 
 
 class _Plain(pickle.Unpickler):
-    """Of a pickle that holds values only; nothing is imported or called."""
+    """Reads a pickle that holds values only; nothing is imported or called."""
 
     def find_class(self, module: str, name: str) -> NoReturn:
         raise pickle.UnpicklingError(f"a dump holds no {module}.{name}")
 
 
 def read(data: bytes) -> Record:
-    """A dump. Raises whatever one that is half there, or of another kind, leads to."""
+    """Read a dump. One that is incomplete, or of another kind, may raise any exception."""
     dump = _Plain(io.BytesIO(data)).load()
     members = {}
     for group in dump["pg_config"].values():

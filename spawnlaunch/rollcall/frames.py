@@ -57,7 +57,7 @@ class Sieve:
         return self._taken.decode(errors="replace")
 
     def __call__(self, chunk: bytes) -> bytes:
-        """What is none of a stack's, of a chunk that the process wrote."""
+        """The part of a chunk of the process's output that belongs to no stack."""
         lines = (self._held + chunk).splitlines(keepends=True)
         self._held = b""
         if lines and not lines[-1].endswith(b"\n") and _may_begin(lines[-1]):
@@ -85,7 +85,7 @@ def _may_begin(line: bytes) -> bool:
 
 
 def main_stack(text: str) -> Stack:
-    """That of the main thread; empty where the text has none."""
+    """The stack of the main thread; empty where the text has none."""
     named: Stack = ()
     found: list[Stack] = []
     for name, stack in _threads(text):

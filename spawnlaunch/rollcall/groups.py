@@ -65,13 +65,13 @@ class Group(NamedTuple):
 
     @property
     def line(self) -> str:
-        """As a person reads it."""
+        """The group as a line for people."""
         where = self.several if len(self.ranks) > 1 else self.one
         return f"{_who(self.ranks, self.is_worker)} {where}"
 
 
 def groups(answers: Iterable[Answer]) -> list[Group]:
-    """The smallest first."""
+    """The groups of processes that are in the same place, the smallest first."""
     found: dict[tuple[bool, str, Stack], list[int]] = {}
     for one in answers:
         found.setdefault((one.is_worker, *one.place), []).append(one.rank)
@@ -99,7 +99,7 @@ def ranks_of(ranks: Iterable[int]) -> str:
 
 
 def _where(words: str, stack: Stack, several: bool) -> str:
-    """In words, which follow the names of one or several processes."""
+    """The place in words, which follow the names of one or several processes."""
     be = "are" if several else "is"
     if not stack:
         has = "have" if several else "has"

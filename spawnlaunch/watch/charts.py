@@ -72,7 +72,7 @@ def text(x: float, y: float, words: str, anchor: str = "start", extra: str = "")
 
 
 def colour(rank: int) -> str:
-    """Of a rank."""
+    """The colour of a rank's line."""
     return COLOURS[rank % len(COLOURS)]
 
 

@@ -50,11 +50,11 @@ class Meter:
         self._of: dict[tuple[int, int], int | None] = {}  # the device's number, by process
 
     def begin(self) -> None:
-        """A new sample: nothing is known yet."""
+        """Begin a sample: the figures of the one before are forgotten."""
         self._seen.clear()
 
     def of(self, rank: Rank) -> Device | None:
-        """The device of a rank; None where it has none, or nobody can tell which."""
+        """The device of a rank; None: it has none, or it is not known which."""
         if not self._node.devices:
             return None
         key = (rank.pid, rank.start)
@@ -97,7 +97,7 @@ def _first(*patterns: str) -> int | None:
 
 
 class _Nvml:
-    """NVIDIA's library, which any figure of any device may be refused by."""
+    """NVIDIA's library, which may refuse any figure of any device."""
 
     def __init__(self, library: Any) -> None:
         self._library = library

@@ -75,7 +75,7 @@ def _ticks_since_boot() -> float:
 
 
 def _environ(pid: int) -> Mapping[str, str] | None:
-    """What a process was started with, if it is a rank's; None: it is none, or not ours to see."""
+    """The environment of a process, if it is a rank's; None: it is none, or another user's."""
     try:
         if os.stat(f"/proc/{pid}").st_uid != os.geteuid():
             return None

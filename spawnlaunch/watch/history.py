@@ -13,13 +13,13 @@ KEPT = 240  # samples of each rank
 
 
 class Histories:
-    """Of all launches that live."""
+    """The last samples of all launches that live."""
 
     def __init__(self) -> None:
         self._of: dict[str, dict[int, deque[Sample]]] = {}
 
     def add(self, samples: Sequence[Sample]) -> None:
-        """Another look; what is not in it has ended."""
+        """Add the samples of one look; a rank that has none has ended."""
         before, self._of = self._of, {}
         for launch, ranks in by_launch(samples).items():
             old = before.get(launch, {})

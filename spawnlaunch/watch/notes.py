@@ -101,7 +101,7 @@ def _uneven(history: History) -> list[Note]:
 
 
 def _cores_used(samples: Sequence[Sample]) -> float | None:
-    """The mean over the samples of this process."""
+    """The mean number of cores in use, of this process; None: there are too few samples."""
     mine = [one for one in samples if one.pid == samples[-1].pid]
     if len(mine) < LOOKS:
         return None
@@ -143,7 +143,7 @@ def _elsewhere(last: Mapping[int, Sample]) -> Iterable[Note]:
 
 
 def _idle_device(history: History) -> Iterable[Note]:
-    """A collective keeps the devices of those busy that wait in it."""
+    """Devices that are used less than the others; one that waits in a collective is in use."""
     used = {}
     for rank, samples in history.items():
         uses = [one.device.use for one in samples if one.device and one.device.use is not None]

@@ -33,7 +33,7 @@ class OutputTimes:
         self._told = {pid: self._told.get(pid) or find_open(pid, NAME) for pid in guards}
 
     def said_at(self, rank: Rank) -> float | None:
-        """When it wrote last: monotonic clock, seconds; None where nobody can tell."""
+        """When it wrote last: monotonic clock, seconds; None: not known."""
         path = self._told.get(rank.parent)
         last = _said(path, rank.pid) if path else None
         if last is not None:
@@ -43,7 +43,7 @@ class OutputTimes:
         return time.monotonic() - max(0.0, time.time() - max(known)) if known else None
 
     def _changed(self, path: str) -> float | None:
-        """Seconds since 1970."""
+        """When a stream was written to last, in seconds since 1970; None: not known."""
         try:
             found = os.stat(path)
         except OSError:

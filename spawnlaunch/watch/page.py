@@ -94,7 +94,7 @@ def _head(story: Story) -> Iterable[str]:
 
 
 def _roll(story: Story) -> Iterable[str]:
-    """Where the ranks of all nodes were when nothing moved: the smallest group is why."""
+    """Where the ranks of all nodes were in a hang; the cause is likely in the smallest group."""
     calls = story.of_kind("roll")
     last = {rank: group for call in calls for group in call["groups"] for rank in group["ranks"]}
     places: dict[tuple[str, str], list[int]] = {}
@@ -206,7 +206,7 @@ def _curves(story: Story, until_s: float) -> Iterable[str]:
 
 
 def _own_step(story: Story) -> dict[int, Curve]:
-    """Milliseconds, by rank."""
+    """The time that each rank itself needs for a step, in milliseconds."""
     own: dict[int, Curve] = {}
     for rank, computing in story.curves.get("compute_s", {}).items():
         data = dict(story.curves.get("data_s", {}).get(rank, ()))

@@ -31,7 +31,7 @@ class Progress(NamedTuple):
 
 
 class Reader:
-    """Reads one rank's."""
+    """Reads the progress of one rank."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid

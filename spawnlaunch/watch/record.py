@@ -73,7 +73,7 @@ class _Recording:
         self._histories = Histories()
 
     def run(self) -> None:
-        """Until the pipe ends."""
+        """Record until the pipe ends."""
         while True:
             left_s = max(0.0, self._due - time.monotonic())
             if select.select([0], [], [], left_s if self._mark else None)[0]:

@@ -42,11 +42,11 @@ class Step(NamedTuple):
 
     @property
     def port(self) -> int:
-        """Where it listens: other steps have other ports."""
+        """The port at which the hub listens; other steps have other ports."""
         return master.port_of(self.job)
 
     def has(self, rank: Rank) -> bool:
-        """Whether a rank is of this job, on this node; one without Slurm's variables may be."""
+        """Whether a rank is of this job, on this node; True for one without Slurm's variables."""
         names = (slurm.JOB_ID, slurm.NODENAME)
         return all(rank.environ.get(name) in (None, self.environ.get(name)) for name in names)
 
@@ -71,7 +71,7 @@ def of(environ: Environ) -> Step | None:
 
 
 class Gathered(NamedTuple):
-    """What this task has to print, and what is to be said of others; no samples: others print."""
+    """What this task prints: samples (None: another task prints), and a complaint about others."""
 
     samples: list[Sample] | None
     complaint: str = ""
@@ -99,7 +99,7 @@ def gather(step: Step, samples: Sequence[Sample]) -> Gathered:
 
 
 def _listen(step: Step, listening: socket.socket, found: dict[str, list[Sample]]) -> None:
-    """Take what other nodes bring, until all were here."""
+    """Receive the samples of other nodes, until all have come or PATIENCE_S is over."""
     deadline = time.monotonic() + PATIENCE_S
     while len(found) < len(step.nodes) and (left_s := deadline - time.monotonic()) > 0:
         listening.settimeout(left_s)
@@ -121,7 +121,7 @@ def _read(connection: socket.socket) -> bytes:
 
 
 def _hand_over(step: Step, samples: Sequence[Sample]) -> str:
-    """Bring what was seen here to the hub; why that cannot be, "" where it was taken."""
+    """Send the samples to the hub; the result is why that failed, "" where it did not."""
     deadline = time.monotonic() + PATIENCE_S
     why = "it did not answer"
     while time.monotonic() < deadline:
@@ -144,6 +144,6 @@ def _as_told(step: Step, samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def _as_seen_here(told: Mapping[str, Any]) -> list[Sample]:
-    """Of another node, whose monotonic clock has another beginning."""
+    """The samples of another node, with the times of its monotonic clock as times of ours."""
     later_s = time.monotonic() - float(told["now"])
     return [from_dict(one, later_s) for one in told["samples"]]

@@ -64,7 +64,7 @@ def _last_launch(file: Path) -> list[dict[str, Any]]:
 def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The start of a node, with its workers as those of the last attempt were.
 
-    Where launchers meet first, none knows its ranks before.
+    Launchers of several nodes do not know their ranks before they have met.
     """
     start = lines[0]
     last = next((line for line in reversed(lines) if line["kind"] == "attempt"), None)
