@@ -41,7 +41,7 @@ def named(word: str, args: tuple[str, ...], is_bare: bool) -> Program:
 
 
 def need_torch(program: Program, python: str) -> None:
-    """Raise UsageError where a program of ours needs torch and there is none, before ranks start."""
+    """Raise UsageError where a program of ours needs torch, and there is none."""
     if python == sys.executable and find_spec("torch") is None:
         what = "the check" if program.target == CHECK else "the bundled training loop"
         raise UsageError(f"{what} needs torch, which is not installed; type pip install torch")
