@@ -36,7 +36,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
         if not several:  # else they are others' ranks
             make_places(workers, scratch)
         try:
-            early = supervisor.preload(request.preload) if request.preload else None
+            early = supervisor.preload() if request.preload else None
             if early:
                 result = _ended_early(supervisor, *early)
             elif several:

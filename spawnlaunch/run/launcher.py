@@ -34,7 +34,6 @@ from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import exit_status, how_it_ended, signal
 from spawnlaunch.run.supervisor import TYPED, Supervisor
 from spawnlaunch.run.tree import Tree, reap
-from spawnlaunch.run.worker import Origin
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -82,23 +81,22 @@ def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> i
         from spawnlaunch.run.keyboard import debug
 
         launch = debug.prepared(launch, workers)
-    launch = _with_endings(launch)
+    launch = _with_endings(launch)._replace(group=os.getpgrp(), blocked=blocked)
     _check_open_files(workers)
     signals.set_default([signal.SIGCHLD])  # ignored, nobody's end could be waited for
     watched = signals.watched()
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    origin = Origin(os.getpgrp(), blocked)
     if not kernel.IS_LINUX:
         # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
         tree = Tree(launch.mark, adopts=False)
-        supervisor = Supervisor(launch, origin, tree, SignalPipe(watched))
+        supervisor = Supervisor(launch, tree, SignalPipe(watched))
         supervisor.watch_signals(Signalled)
         return attempts.carry_out(supervisor, workers)
     foreign = proc.children(os.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
     tree = Tree(launch.mark, adopts=kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1), foreign=foreign)
     try:
-        guard = _start_guard(workers, launch, origin)
+        guard = _start_guard(workers, launch)
     except OSError as error:
         say([f"cannot start a guard: {error.strerror}; see ulimit -u, and the pids limit of the "
              "cgroup"])  # fmt: skip
@@ -175,7 +173,7 @@ def _check_open_files(workers: Sequence[Worker]) -> None:
         )
 
 
-def _start_guard(workers: Sequence[Worker], launch: Launch, origin: Origin) -> Guard:
+def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
     """Fork the guard; the signals that the launcher watches are blocked by now.
 
     Raises OSError where there can be no other process.
@@ -187,7 +185,7 @@ def _start_guard(workers: Sequence[Worker], launch: Launch, origin: Origin) -> G
         status = None
         try:
             os.close(outlet)
-            status = _be_guard(workers, launch, origin, launcher, inlet)
+            status = _be_guard(workers, launch, launcher, inlet)
         except UsageError as error:
             say([f"error: {error}"])
             status = WRONG_USE
@@ -208,9 +206,7 @@ def _start_guard(workers: Sequence[Worker], launch: Launch, origin: Origin) -> G
     return Guard(pid, outlet)
 
 
-def _be_guard(
-    workers: Sequence[Worker], launch: Launch, origin: Origin, launcher: int, inlet: int
-) -> int:
+def _be_guard(workers: Sequence[Worker], launch: Launch, launcher: int, inlet: int) -> int:
     """Be the guard; the result is the exit status, for the launcher to have as well.
 
     What is typed on the terminal, or sent to the launcher's group, is for the launcher: the guard
@@ -227,7 +223,7 @@ def _be_guard(
         say([BLIND])
     signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
-    supervisor = Supervisor(launch, origin, tree, pipe)
+    supervisor = Supervisor(launch, tree, pipe)
     supervisor.watch_signals(GuardSignalled)
     supervisor.watch_launcher(inlet)
     return attempts.carry_out(supervisor, workers)

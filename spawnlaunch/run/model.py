@@ -62,7 +62,7 @@ class Worker(NamedTuple):
 class Launch(NamedTuple):
     """All that the workers of an attempt are made of, and how they are ended and reported.
 
-    From `grace_s` on it is what `launcher.run` adds.
+    From `group` on it is what `launcher.run` adds.
     """
 
     request: Request
@@ -75,6 +75,8 @@ class Launch(NamedTuple):
     lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
     logs: str | None = None  # the template of the directories of the ranks' files, if any
     journal: int | None = None  # a pipe for what happens, where --record asks for it
+    group: int = 0  # process group of the launcher, which a lone worker shares
+    blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
     grace_s: float = 0.0  # from SIGTERM to SIGKILL
     grace_why: str = ""  # what is said behind a grace that is not the one asked for
     failure_grace_s: float | None = None  # after another's failure, where it is not the same

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.model import Worker
+    from spawnlaunch.run.model import Launch, Worker
     from spawnlaunch.run.output import Output
     from spawnlaunch.run.preload import Image
     from spawnlaunch.run.tree import Tree
-    from spawnlaunch.run.worker import BecomeWorker, Origin
+    from spawnlaunch.run.worker import BecomeWorker
 
 REAP_S = 0.02  # until orphans that have ended are reaped: a worker may be ending, which looks too
 AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
@@ -52,23 +52,22 @@ class Processes:
 
     `caught` are the signals that this process has handlers for. `is_well` tells whether nothing
     has gone wrong: then what workers leave that have ended well may go on. `ended` is told of each
-    end. With `counts` it is also told what a worker has used that ended well.
+    end. What a worker has used that ended well is asked for --result and --record only.
     """
 
     def __init__(
         self,
+        launch: Launch,
         loop: Loop,
         output: Output,
         tree: Tree,
-        origin: Origin,
         caught: frozenset[int],
         is_well: Callable[[], bool],
         ended: Callable[[WorkerExit], None],
-        counts: bool,
     ) -> None:
         self._loop, self._output, self._tree = loop, output, tree
-        self._origin, self._caught = origin, caught
-        self._is_well, self._tell, self._counts = is_well, ended, counts
+        self._launch, self._caught = launch, caught
+        self._is_well, self._tell = is_well, ended
         self.become: BecomeWorker = exec_worker
         self.image: Image | None = None  # of --preload
         self.by_rank: dict[int, Running] = {}
@@ -122,7 +121,7 @@ class Processes:
                 signals.set_default(self._caught)
                 kernel.die_with_parent(guard)
                 self._output.take()
-                become_worker(worker, self._origin, self.become)
+                become_worker(worker, self._launch, self.become)
             except Exception as error:
                 say([f"{worker.name}: cannot start: {error!r}"])
             finally:
@@ -215,7 +214,7 @@ class Processes:
         for running, code, end in dead:
             if end is not None:
                 status, used = end
-            elif code or self._counts:
+            elif code or self._launch.result or self._launch.journal is not None:
                 pid, status, used = os.wait4(running.pid, os.WNOHANG)
             else:  # which takes a module less
                 (pid, status), used = os.waitpid(running.pid, os.WNOHANG), None

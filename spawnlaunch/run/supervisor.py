@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from spawnlaunch.run.loop import SignalPipe
     from spawnlaunch.run.model import Launch, Worker, WorkerExit
     from spawnlaunch.run.tree import Tree
-    from spawnlaunch.run.worker import Origin
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 SETTLED_S = 1.0  # in which the workers need the processors to start
@@ -41,10 +40,9 @@ SETTLED_S = 1.0  # in which the workers need the processors to start
 class Supervisor:
     """The workers of one launch on this machine, and the state of the decisions about them."""
 
-    def __init__(self, launch: Launch, origin: Origin, tree: Tree, pipe: SignalPipe) -> None:
+    def __init__(self, launch: Launch, tree: Tree, pipe: SignalPipe) -> None:
         request = launch.request
-        self.launch, self.tree = launch, tree
-        self._origin, self._pipe = origin, pipe
+        self.launch, self.tree, self._pipe = launch, tree, pipe
         self.loop = Loop()
         # The hub tells what a worker alone on another node said last.
         is_told = launch.resolution.gathering is not None and not os.isatty(2)
@@ -62,14 +60,13 @@ class Supervisor:
                 launch, self.loop, self.output, self.happened, self.journal
             )
         self._processes = Processes(
+            launch,
             self.loop,
             self.output,
             tree,
-            origin,
             pipe.caught,
             is_well=lambda: self.state.cause is None,
             ended=self._has_ended,
-            counts=bool(launch.result or self.journal),
         )
         self.exits: list[WorkerExit] = []
         self.kills_before: MemoryKills | None = None
@@ -154,19 +151,20 @@ class Supervisor:
             self.loop.turn()
         return self.state.told_later
 
-    def preload(self, modules: Sequence[str]) -> tuple[int, str] | None:
-        """Import modules for all workers. The result is how that has ended the launch, if it has.
+    def preload(self) -> tuple[int, str] | None:
+        """Import the modules of --preload for all workers.
 
+        The result is status and words of a launch that has ended by that; None: it goes on.
         Raises UsageError where they cannot be imported, or not be forked then.
         """
         if not kernel.IS_LINUX:  # without subreapers this process is the image itself
             from spawnlaunch.run.preload import forked
 
-            self._processes.become = forked.worker_maker(modules)
+            self._processes.become = forked.worker_maker(self.launch.request.preload)
             return None
         from spawnlaunch.run.preload import Image
 
-        image = self._processes.image = Image(modules, self._origin, self._pipe.caught)
+        image = self._processes.image = Image(self.launch, self._pipe.caught)
         self.tree.kept.add(image.pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
         image.listen(self.loop, lambda: self.state)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from spawnlaunch import cpuset
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.report import report_line
-from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import environment
 from spawnlaunch.run.model import SHOWN, Worker
 from spawnlaunch.run.say import say
@@ -226,17 +225,7 @@ def _redirect(route: Route, fd: int) -> None:
     os.close(file)
 
 
-# The fork of the guard that becomes the worker
-
-
-class Origin(NamedTuple):
-    """What workers have from the launcher."""
-
-    group: int  # its process group, which a lone worker shares
-    blocked: frozenset[int]  # signals, when it was started
-
-
-def become_worker(worker: Worker, origin: Origin, become: BecomeWorker) -> NoReturn:
+def become_worker(worker: Worker, launch: Launch, become: BecomeWorker) -> NoReturn:
     """Turn a fork of the guard into the worker, by `become`.
 
     A worker that shares the terminal joins the launcher's process group. Slurm's variable for the
@@ -244,7 +233,7 @@ def become_worker(worker: Worker, origin: Origin, become: BecomeWorker) -> NoRet
     """
     if not worker.own_session:
         with suppress(OSError):  # in another session, or ended: there is no terminal to share
-            os.setpgid(0, origin.group)
+            os.setpgid(0, launch.group)
     if worker.environ.get(environment.TASK_PID) == environment.ITS_OWN:
         worker = worker._replace(environ={**worker.environ, environment.TASK_PID: str(os.getpid())})
-    become(worker, origin.blocked)
+    become(worker, launch.blocked)

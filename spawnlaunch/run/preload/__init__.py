@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from spawnlaunch.run.decisions import State
     from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.model import Worker
-    from spawnlaunch.run.worker import BecomeWorker, Origin
+    from spawnlaunch.run.model import Launch, Worker
+    from spawnlaunch.run.worker import BecomeWorker
 
 ANSWER_S = 60.0  # for a fork, which takes milliseconds unless the machine is very busy
 HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed over
@@ -43,8 +43,8 @@ HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed ove
 class Image:
     """The guard's side. Raises UsageError where there can be no other process."""
 
-    def __init__(self, modules: Sequence[str], origin: Origin, caught: Iterable[int]) -> None:
-        self.modules = ",".join(modules)
+    def __init__(self, launch: Launch, caught: Iterable[int]) -> None:
+        self.modules = ",".join(launch.request.preload)
         self._socket, theirs = socket.socketpair()
         self._is_asked = False
         guard = os.getpid()
@@ -58,7 +58,7 @@ class Image:
         if self.pid == 0:
             signal.set_wakeup_fd(-1)
             signals.set_default(caught)
-            _be(theirs, modules, guard, origin)
+            _be(theirs, launch, guard)
         theirs.close()
         self._socket.settimeout(ANSWER_S)
 
@@ -149,15 +149,15 @@ class Image:
 # The image
 
 
-def _be(ours: socket.socket, modules: Sequence[str], guard: int, origin: Origin) -> NoReturn:
+def _be(ours: socket.socket, launch: Launch, guard: int) -> NoReturn:
     """Import, and fork whatever is asked for; never return as a second guard."""
     status = 1
     try:
         kernel.die_with_parent(guard)
         kernel.rename("spawnlaunch img", f"spawnlaunch image of {guard}")
-        signal.pthread_sigmask(signal.SIG_SETMASK, origin.blocked | signals.TERMINAL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, launch.blocked | signals.TERMINAL)
         try:
-            become = forked.worker_maker(modules)
+            become = forked.worker_maker(launch.request.preload)
         except UsageError as error:
             _send(ours, str(error))
             os._exit(2)
@@ -165,7 +165,7 @@ def _be(ours: socket.socket, modules: Sequence[str], guard: int, origin: Origin)
         while _receive(ours)[0]:
             forker = os.fork()
             if forker == 0:
-                _deliver(ours, guard, origin, become)
+                _deliver(ours, guard, launch, become)
             os.waitpid(forker, 0)
             _send(ours, 0)
         status = 0
@@ -180,7 +180,7 @@ def _be(ours: socket.socket, modules: Sequence[str], guard: int, origin: Origin)
 def _deliver(
     ours: socket.socket,
     guard: int,
-    origin: Origin,
+    launch: Launch,
     become: BecomeWorker,
 ) -> NoReturn:
     """Fork the workers of one attempt."""
@@ -198,7 +198,7 @@ def _deliver(
                 os.close(held)
                 _await_hand_over(forker, its_end)
                 kernel.die_with_parent(guard)
-                become_worker(worker, origin, become)
+                become_worker(worker, launch, become)
             for fd in fds:
                 os.close(fd)
             pids.append(pid)
