@@ -61,7 +61,7 @@ def of_worker(launch: Launch, i: int, own: Mapping[str, object]) -> dict[str, st
     if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and not world.is_task:
         ours |= _as_task_of_slurm(world, i, environ)
     if request.virtual_local_rank:
-        ours |= _virtual_local_rank(world, i, environ)
+        ours |= _virtual_local_rank(launch, i)
     unless_set = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
         "OMP_NUM_THREADS": launch.plan.bindings[i].threads,
@@ -77,19 +77,23 @@ def changes(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[
     return {name: value for name, value in environment.items() if environ.get(name) != value}
 
 
-def _virtual_local_rank(world: World, i: int, environ: Mapping[str, str]) -> dict[str, object]:
+def _virtual_local_rank(launch: Launch, i: int) -> dict[str, object]:
     """torchrun's meaning: LOCAL_RANK=0, and this worker's entry of the parent's visible devices.
 
-    Where the resource manager shows this task one device only, that one stays.
+    Rank r uses the r-th device and around again, as its CPUs do (`Visible.device_of`). Where the
+    resource manager shows this task one device only, that one stays.
     """
-    mask = next((name for name in DEVICE_LISTS if environ.get(name)), None)
+    world, environ = launch.resolution.world, launch.environ
     index = world.local_rank + i
+    mask = next((name for name in DEVICE_LISTS if environ.get(name)), None)
     if mask is None:
-        return {"LOCAL_RANK": 0, DEVICE_LISTS[0]: index}
+        used = {binding.device for binding in launch.plan.bindings} - {None}
+        shared = not world.is_task and len(used)  # a task's plan is of its own device only
+        return {"LOCAL_RANK": 0, DEVICE_LISTS[0]: index % shared if shared else index}
     entries = environ[mask].split(",")
     if len(entries) == 1:
         return {"LOCAL_RANK": 0}
-    return {"LOCAL_RANK": 0, mask: entries[index].strip() if index < len(entries) else ""}
+    return {"LOCAL_RANK": 0, mask: entries[index % len(entries)].strip()}
 
 
 def _as_task_of_slurm(world: World, i: int, environ: Mapping[str, str]) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.launching import REPORTER, launch, reports
+from tests.support.launching import REPORTER, explain, launch, reports
 
 OLD_SCRIPT = """
 import argparse
@@ -58,3 +58,19 @@ def test_a_script_that_requires_the_argument_runs(tmp_path):
     words = ("--nproc_per_node=2", "--local-rank-arg=underscore", tmp_path / "old.py")
     done = launch("--no-prefix", *words, "--epochs", 4)
     assert sorted(done.stdout.splitlines()) == ["rank 0 epochs 4", "rank 1 epochs 4"], done.stderr
+
+
+@pytest.mark.parametrize("mask", ["", "4,5,6"])
+def test_ranks_that_share_devices_go_around_as_their_cpus_do(mask, machines):
+    machine = machines["pub_hgx-dgx-h100-8-gpu-2x56c-spr"]
+    found = explain(
+        *("--sysfs-root", machine, "--nproc", 16, "--oversubscribe", "--virtual-local-rank"),
+        **({"CUDA_VISIBLE_DEVICES": mask} if mask else {}),
+    )
+    entries = mask.split(",") if mask else [str(i) for i in range(8)]
+    env = [worker["env"] for worker in found["workers"]]
+    assert [one["CUDA_VISIBLE_DEVICES"] for one in env] == (16 * entries)[:16]
+    assert {one["LOCAL_RANK"] for one in env} == {"0"}
+    used = [str(worker["device"]) for worker in found["workers"]]
+    assert used == (16 * used[: len(entries)])[:16]
+    assert len(set(used)) == len(entries)
