@@ -33,8 +33,7 @@ from spawnlaunch.world.model import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
+    from collections.abc import Mapping
 
 LEFT = "left by an outer launcher: what stands beside it contradicts"
 BELOW = (
@@ -52,18 +51,12 @@ class Inherited(NamedTuple):
     own: tuple[str, ...] = ()  # those of them that this task may have and no other
 
 
-def read_inherited(
-    mode: str,
-    it: Evidence,
-    facts: Facts,
-    host: Fact | None,
-    given: Callable[[], Environ | None] | None,
-) -> Inherited:
-    """What is taken, by the rule of those who must agree.
+def read_inherited(mode: str, it: Evidence, facts: Facts, host: Fact | None) -> Inherited:
+    """What is taken, and what is not.
 
-    `host` is that of rank 0, as far as it is known; the manager in the evidence is the authority,
-    and `given` tells what it gave to all ranks. Of what several launchers inherit only that counts
-    which is equal in all of them: what all were given, the sizes, and the host where it is certain.
+    `host` is that of rank 0, as far as it is known; the manager in the evidence is the authority.
+    Of what several launchers inherit only that counts which is equal in all of them: what the
+    manager gave to all, the sizes, and the host where it is certain.
     """
     environ, manager = it.environ, it.manager
     if manager is not None and manager.gives_ranks:
@@ -72,7 +65,7 @@ def read_inherited(
     if manager is not None and manager.given:
         certain = host.value if host else None
         if any(environ.get(name) for name in MASTER):
-            seen = (given or manager.given)()
+            seen = manager.given()
             common = environ if seen is None else seen
     if stale if mode == LOCAL else common.get(RUN_ID):
         return Inherited({}, stale, {name: LEFT for name in MASTER if environ.get(name)})

@@ -135,12 +135,10 @@ def _hash(text: str) -> int:
 
 def _read_flags(it: Evidence, flag: str, value: object, of_endpoint: object) -> Fact | None:
     """One of two flags that say the same. Raises UsageError where they do not."""
-    name = it.request.sources.get(flag, flag)
-    other = it.request.sources.get("--rdzv-endpoint", "--rdzv-endpoint")
-    if value is None:
-        return None if of_endpoint is None else Fact(of_endpoint, other)
-    if of_endpoint not in (None, value):
+    by_flag, by_endpoint = it.typed(flag, value), it.typed("--rdzv-endpoint", of_endpoint)
+    if by_flag and by_endpoint and by_flag.value != by_endpoint.value:
         raise UsageError(
-            f"{name} {value}, but {other} says {of_endpoint}; leave one of the two out"
+            f"{by_flag.source} {value}, but {by_endpoint.source} says {of_endpoint}; leave one of "
+            "the two out"
         )
-    return Fact(value, name)
+    return by_flag or by_endpoint

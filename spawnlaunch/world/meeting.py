@@ -37,9 +37,8 @@ def find(it: Evidence, facts: Facts, job: Fact | None) -> Gathering:
     if is_kept:  # it is the workers'
         at = port_of(job.value if job else f"{address.value}:{port.value}")
         at += at == port.value
-    by_flag, most = request.nnodes, facts["nnodes"].value
-    least = it.ask("least_nodes") if by_flag is None else Fact(by_flag.least, "--nnodes")
-    known = known_node_rank(it)
+    most, known = facts["nnodes"].value, known_node_rank(it)
+    least = it.typed("--nnodes", request.nnodes and request.nnodes.least) or it.ask("least_nodes")
     node_rank = None if known is None else known.value
     return Gathering(
         host=address.value,

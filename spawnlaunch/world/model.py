@@ -209,6 +209,10 @@ class Evidence(NamedTuple):
         """The manager's answer, if there is a manager and it has one."""
         return self.manager.answer(question, self.environ) if self.manager else None
 
+    def typed(self, flag: str, value: object) -> Fact | None:
+        """What a flag says, by the name that it was given by; None where it was not given."""
+        return None if value is None else Fact(value, self.request.sources.get(flag, flag))
+
 
 class World(NamedTuple):
     """The place of this launcher's workers in the job.

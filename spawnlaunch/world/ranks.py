@@ -134,10 +134,8 @@ def _ranks_of_a_task(it: Evidence) -> Facts:
 
 def _ask(question: str, it: Evidence, given: int | None = None) -> Fact:
     flag = f"--{question.replace('_', '-')}"
-    by_flag = None if given is None else Fact(given, flag)
-    by_manager = it.ask(question)
-    if by_flag and by_manager:
-        _check_same(by_flag, by_manager)
+    by_flag, by_manager = it.typed(flag, given), it.ask(question)
+    _check_same(by_flag, by_manager)
     fact = first([by_flag, by_manager])
     if fact is None:
         assert it.manager is not None
@@ -147,9 +145,9 @@ def _ask(question: str, it: Evidence, given: int | None = None) -> Fact:
     return fact
 
 
-def _check_same(by_flag: Fact, derived: Fact) -> None:
-    """A size that is known by two is a contradiction, or superfluous."""
-    if by_flag.value != derived.value:
+def _check_same(by_flag: Fact | None, derived: Fact | None) -> None:
+    """Raises UsageError where a flag gives another size than what is known without it."""
+    if by_flag and derived and by_flag.value != derived.value:
         raise UsageError(
             f"{by_flag.source} {by_flag.value}, but it is {derived.value} ({derived.source}); "
             f"leave {by_flag.source} out"
@@ -215,8 +213,7 @@ def _of_a_launcher(
         ("--world-size", it.request.world_size, world_size),
         ("--local-world-size", it.request.local_world_size, nproc),
     ):
-        if given is not None:
-            _check_same(Fact(given, flag), derived)
+        _check_same(it.typed(flag, given), derived)
     return {
         "rank": rank,
         "world_size": world_size,
@@ -229,9 +226,8 @@ def _of_a_launcher(
 
 def _count_workers(it: Evidence) -> Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
-    name = it.request.sources.get("--nproc", "--nproc")
-    by_flag = None if it.request.nproc is None else Fact(it.request.nproc, name)
-    fact = first([by_flag, it.ask("nproc")]) or Fact(1, "one worker: --nproc is not given")
+    asked = first([it.typed("--nproc", it.request.nproc), it.ask("nproc")])
+    fact = asked or Fact(1, "one worker: --nproc is not given")
     nproc, source = fact.value, fact.source
     devices, cpus, devices_by, vendor = it.capacity
     flag, between = (source, " ") if source.startswith("--") else ("--nproc", "=")
@@ -262,8 +258,7 @@ def _nodes_of_the_manager(it: Evidence) -> Fact | None:
 
 def _count_nodes(it: Evidence) -> Fact:
     request, by_manager = it.request, _nodes_of_the_manager(it)
-    name = request.sources.get("--nnodes", "--nnodes")
-    by_flag = None if request.nnodes is None else Fact(request.nnodes.most, name)
+    by_flag = it.typed("--nnodes", request.nnodes and request.nnodes.most)
     if by_manager and request.spares:
         n, source = by_manager.value - request.spares, f"{by_manager.source} without --spares"
         by_manager = by_manager._replace(value=n, source=source)
@@ -297,8 +292,7 @@ def _find_node_rank(it: Evidence, nnodes: Fact) -> Fact:
 
 def known_node_rank(it: Evidence) -> Fact | None:
     """What says which of the nodes this is."""
-    name = it.request.sources.get("--node-rank", "--node-rank")
-    by_flag = None if it.request.node_rank is None else Fact(it.request.node_rank, name)
+    by_flag = it.typed("--node-rank", it.request.node_rank)
     return first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
 
 

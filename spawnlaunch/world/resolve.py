@@ -30,7 +30,7 @@ from spawnlaunch.world.model import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from spawnlaunch.world.gathering import Gathering
     from spawnlaunch.world.host import HeldPort
@@ -40,16 +40,11 @@ LEFT_BY_OTHERS = frozenset((*RANKS, *MASTER, *OUTER))
 
 
 def resolve_world(
-    request: Request,
-    environ: Environ,
-    hostname: str,
-    capacity: Capacity,
-    given: Callable[[], Environ | None] | None = None,
+    request: Request, environ: Environ, hostname: str, capacity: Capacity
 ) -> Resolution:
     """Derive the world.
 
-    `given` says what the resource manager gave to all ranks; by default the manager itself is
-    asked. Raises UsageError on a contradiction, or where something is known to the user only.
+    Raises UsageError on a contradiction, or where something is known to the user only.
     """
     found = managers.detect(environ)
     it = Evidence(request, environ, hostname, capacity, found[0] if found else None)
@@ -65,7 +60,7 @@ def resolve_world(
     if not LEFT_BY_OTHERS.isdisjoint(environ):
         from spawnlaunch.world import inherited
 
-        left = inherited.read_inherited(mode.value, authority, facts, host, given)
+        left = inherited.read_inherited(mode.value, authority, facts, host)
         kept = left.kept
     addr, port = kept.get("MASTER_ADDR"), kept.get("MASTER_PORT")
     facts = {

@@ -15,12 +15,12 @@ from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.torchrun import names as of_torchrun
 from spawnlaunch.torchrun.variables import variable
-from spawnlaunch.world import managers
 from spawnlaunch.world.model import Capacity, Resolution
 from spawnlaunch.world.resolve import resolve_world
 from tests.fuzz.engine import Subject, explained, once_in, plain_line, some
 from tests.fuzz.values import slip, text
 from tests.support.launching import FOREIGN, REPORTER
+from tests.world.recorded import MANAGERS
 
 HERE = Path(cli.__file__).parent
 HET_GROUPS = [f"SLURM_JOB_NODELIST_{word}_GROUP_{i}" for word in ("HET", "PACK") for i in (0, 1)]
@@ -75,7 +75,7 @@ class Case(NamedTuple):
 def draw(random: Random) -> Case:
     """All that a manager or two need, mostly readable, and anything beside it."""
     environ = {}
-    for manager in some(random, managers.every(), 2):
+    for manager in some(random, MANAGERS, 2):
         environ |= {name: plausible(random) for name in manager.needs}
     for name in some(random, [*NAMES, *OTHERS] if once_in(random, 3) else NAMES, 12):
         environ[name] = value(random)

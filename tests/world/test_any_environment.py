@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world import managers
 from tests.fuzz.environments import NAMES, resolve
+from tests.world.recorded import MANAGERS
 
 
 class Recorded(dict[str, str]):
@@ -31,7 +31,7 @@ class Recorded(dict[str, str]):
         return super().__contains__(name)
 
 
-@pytest.mark.parametrize("manager", managers.every(), ids=lambda manager: manager.name)
+@pytest.mark.parametrize("manager", MANAGERS, ids=lambda manager: manager.name)
 def test_no_variable_is_read_that_the_others_do_not_try(manager):
     environ = Recorded(dict.fromkeys(manager.needs, "1"))
     with suppress(UsageError):

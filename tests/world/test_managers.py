@@ -13,7 +13,7 @@ from spawnlaunch.world import managers
 from spawnlaunch.world.model import Manager
 from tests.support.launching import REPORTER, clean_environ, explain, launch
 from tests.world import recorded
-from tests.world.recorded import Case, Found, Refused
+from tests.world.recorded import MANAGERS, Case, Found, Refused
 from tests.world.recorded.hydra import MPICH
 from tests.world.recorded.openmpi import OPEN_MPI_4
 from tests.world.recorded.pals import PALS
@@ -52,7 +52,7 @@ def test_every_manager_is_recorded():
     assert known == set(CASES)
 
 
-@pytest.mark.parametrize("manager", managers.every(), ids=lambda manager: manager.name)
+@pytest.mark.parametrize("manager", MANAGERS, ids=lambda manager: manager.name)
 def test_every_answer_of_a_table_is_to_a_question_that_is_asked(manager: Manager):
     assert set(manager.answers) <= set(re.findall(r"\w+", Manager.__doc__ or ""))
 

@@ -7,10 +7,12 @@ import random
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
+from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.model import Capacity, World
 from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import WORKERS
@@ -71,8 +73,10 @@ def derived(task: Task, request: Request) -> World | str:
 
     devices = 0 if isinstance(request.nproc, int) else task.devices
     capacity = Capacity(devices, task.devices)
+    shown = patch.object(slurm.STEP, "given", lambda: task.given)  # in place of the real parents
     try:
-        found = resolve_world(request, task.environ, task.hostname, capacity, lambda: task.given)
+        with shown:
+            found = resolve_world(request, task.environ, task.hostname, capacity)
     except UsageError as error:
         return str(error)
     return found.world

@@ -14,6 +14,8 @@ Innermost first, because the innermost is the one that started us:
 
 from __future__ import annotations
 
+from importlib import import_module
+
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.model import HOSTS, Environ, Manager
 
@@ -52,20 +54,15 @@ def detect(environ: Environ) -> list[Manager]:
     found = []
     for variable, module, name in ORDER:
         if environ.get(variable):
-            manager = _load(module, name)
+            manager = load(module, name)
             if manager.is_present(environ):
                 found.append(manager)
     return found
 
 
-def every() -> list[Manager]:
-    """All managers that are known, in the order of detection."""
-    return [_load(module, name) for _, module, name in ORDER]
-
-
-def _load(module: str, name: str) -> Manager:
-    """The manager of this name; importlib would be one more file to open."""
-    manager: Manager = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
+def load(module: str, name: str) -> Manager:
+    """The manager of this name."""
+    manager: Manager = getattr(import_module(f"{__name__}.{module}"), name)
     return manager
 
 

@@ -8,11 +8,13 @@ import os
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from spawnlaunch.world import managers
 from tests.support.launching import LAUNCHER
 
 HERE = os.uname().nodename
 UNKNOWN = "not exported"
 LAUNCH = " ".join(LAUNCHER)
+MANAGERS = [managers.load(module, name) for _, module, name in managers.ORDER]
 
 
 class Found(NamedTuple):
