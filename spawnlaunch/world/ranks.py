@@ -113,7 +113,11 @@ def find_ranks(mode: str, it: Evidence) -> Facts:
     """Rank, sizes and node rank in this mode. Raises UsageError."""
     if mode == TASK:
         return _ranks_of_a_task(it)
-    return _ranks_of_a_node(it) if mode == NODE else _ranks_of_one_machine(it)
+    if mode == NODE:
+        return _ranks_of_a_node(it)
+    nproc, alone = _count_workers(it), "local mode"
+    rank = Fact(0, "first worker of this launcher")
+    return _of_a_launcher(it, rank, nproc, nproc, Fact(0, alone), Fact(1, alone))
 
 
 def _ranks_of_a_task(it: Evidence) -> Facts:
@@ -199,12 +203,6 @@ def _ranks_of_a_node(it: Evidence) -> Facts:
     return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
 
 
-def _ranks_of_one_machine(it: Evidence) -> Facts:
-    nproc, alone = _count_workers(it), "local mode"
-    rank = Fact(0, "first worker of this launcher")
-    return _of_a_launcher(it, rank, nproc, nproc, Fact(0, alone), Fact(1, alone))
-
-
 def _of_a_launcher(
     it: Evidence, rank: Fact, world_size: Fact, nproc: Fact, node_rank: Fact, nnodes: Fact
 ) -> Facts:
@@ -213,7 +211,8 @@ def _of_a_launcher(
         ("--world-size", it.request.world_size, world_size),
         ("--local-world-size", it.request.local_world_size, nproc),
     ):
-        _check_same(it.typed(flag, given), derived)
+        if given is not None:
+            _check_same(it.typed(flag, given), derived)
     return {
         "rank": rank,
         "world_size": world_size,
