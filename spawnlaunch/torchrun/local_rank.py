@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 # add_argument("--local_rank", ...), also as the second of two names; tyro, click and absl apart.
 DECLARED = re.compile(r"""(?:add_argument|option)\([^()]{0,80}?["'](--local[-_]rank)["']""")
-MEANT = ("--local-rank", "--use-env")  # who types one of these knows
-FROM_ENVIRONMENT = "LOCAL_RANK"  # who reads this needs no argument
+MEANT = ("--local-rank", "--use-env")  # flags: whoever types one needs no warning
+FROM_ENVIRONMENT = "LOCAL_RANK"  # a script that reads this needs no argument
 
 
 def advice(request: Request, text: str) -> Iterator[str]:

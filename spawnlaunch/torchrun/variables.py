@@ -2,8 +2,8 @@
 
     PET_NPROC_PER_NODE=4  PET_STANDALONE=1  TORCH_ELASTIC_SHUTDOWN_TIMEOUT=60
 
-A flag that is typed goes before its variable. The five of Kubeflow's pods are left to whoever looks
-for resource managers, unless there is one that stands closer to us.
+A flag that is typed goes before its variable. The five of Kubeflow's pods are not read here, where
+`world` finds that Kubeflow has started this process.
 Source: torch/distributed/argparse_util.py, torch/distributed/elastic/agent/server/.
 """
 

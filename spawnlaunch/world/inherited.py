@@ -154,7 +154,7 @@ def add_rejected(facts: Facts, it: Inherited, environ: Environ) -> Facts:
 def find_warnings(
     facts: Facts, it: Inherited, environ: Environ
 ) -> tuple[list[str], tuple[str, ...]]:
-    """What is to be said of what all have, and of what this task may have and no other."""
+    """The warnings about what all launchers have, and about what this task may have alone."""
     stale = list(it.stale)
     of_all: list[str] = []
     own: list[str] = []

@@ -18,7 +18,7 @@ FREE_PORTS = range(20_000, 29_000)  # below the kernel's default ephemeral range
 
 # One port for each pair of job and step. Consecutive steps are neighbours, consecutive jobs lie
 # STRIDE apart, so steps of two jobs meet only where one of them has over a hundred steps or 88
-# jobs lie between them. The number of ports is a prime, so that no stride closes a short circle.
+# jobs lie between them. The number of ports is a prime: 8999 jobs in a row have 8999 ports.
 PORTS = 8999
 STRIDE = 101
 

@@ -98,7 +98,7 @@ def told_later(facts: Facts, gathering: Gathering) -> Facts:
         for name in ("rank", "world_size", "nnodes"):
             found[name] = found[name]._replace(source=f"{found[name].source}; {TOLD}")
     if facts["node_rank"].value is None:
-        # Whoever may not be the first leaves to others what is said once.
+        # What rank 0 says for all is said by a launcher that may be the hub, and by no other.
         rank = 0 if gathering.is_hub is not False else facts["local_world_size"].value
         found["rank"] = Fact(rank, f"not known yet; {TOLD}")
         address = found["master_addr"]
