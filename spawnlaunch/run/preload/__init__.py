@@ -46,7 +46,6 @@ class Image:
     def __init__(self, launch: Launch, caught: Iterable[int]) -> None:
         self.modules = ",".join(launch.request.preload)
         self._socket, theirs = socket.socketpair()
-        self._is_asked = False
         guard = os.getpid()
         try:
             self.pid = os.fork()
@@ -100,10 +99,10 @@ class Image:
 
     def ask(self, worker: Worker, ends: dict[int, int]) -> None:
         """Ask for a worker, with these descriptors by the numbers it is to have. Raises OSError."""
-        if not self._is_asked:
-            self._say("deliver")
-            self._is_asked = True
-        self._say((worker, list(ends)), list(ends.values()))
+        try:
+            _send(self._socket, (worker, list(ends)), list(ends.values()))
+        except OSError as error:
+            raise self._lost(error) from None
 
     def deliver(self, failed: OSError | None) -> tuple[list[tuple[int, float]], OSError | None]:
         """The workers that were asked for, now children of this process: their pids, and when.
@@ -111,35 +110,18 @@ class Image:
         And why another could not be started: `failed`, or the error of a fork. All are told at
         once: on a busy machine it takes long until the other process has its turn.
         """
-        if not self._is_asked:
-            return [], failed
-        self._is_asked = False
         try:
-            self._say(None)
-            pids = self._hear()
-            self._hear()
+            _send(self._socket, None)
+            pids, is_done = _receive(self._socket)[0], _receive(self._socket)[0]
+            if not is_done:
+                raise ConnectionResetError
         except OSError as error:
             os.kill(self.pid, signal.SIGKILL)  # and so what it has forked becomes ours
-            return [], error
+            return [], failed or self._lost(error)
         now = time.monotonic()
         for code in (-pid for pid in pids if pid < 0):
             failed = OSError(code, os.strerror(code))
         return [(pid, now) for pid in pids if pid > 0], failed
-
-    def _say(self, message: object, fds: Sequence[int] = ()) -> None:
-        try:
-            _send(self._socket, message, fds)
-        except OSError as error:
-            raise self._lost(error) from None
-
-    def _hear(self) -> Any:
-        try:
-            answer, _ = _receive(self._socket)
-        except OSError as error:
-            raise self._lost(error) from None
-        if answer is None:
-            raise self._lost(OSError(os.EX_OSERR))
-        return answer
 
     def _lost(self, error: OSError) -> OSError:
         words = f"the image of --preload {self.modules} (pid {self.pid}) does not answer"
@@ -162,12 +144,12 @@ def _be(ours: socket.socket, launch: Launch, guard: int) -> NoReturn:
             _send(ours, str(error))
             os._exit(2)
         _send(ours, "")
-        while _receive(ours)[0]:
+        while ours.recv(1, socket.MSG_PEEK):
             forker = os.fork()
             if forker == 0:
                 _deliver(ours, guard, launch, become)
             os.waitpid(forker, 0)
-            _send(ours, 0)
+            _send(ours, True)
         status = 0
     except SystemExit as leaving:
         status = forked.status_of(leaving)
@@ -177,12 +159,7 @@ def _be(ours: socket.socket, launch: Launch, guard: int) -> NoReturn:
         os._exit(status)
 
 
-def _deliver(
-    ours: socket.socket,
-    guard: int,
-    launch: Launch,
-    become: BecomeWorker,
-) -> NoReturn:
+def _deliver(ours: socket.socket, guard: int, launch: Launch, become: BecomeWorker) -> NoReturn:
     """Fork the workers of one attempt."""
     try:
         kernel.die_with_parent(os.getppid())

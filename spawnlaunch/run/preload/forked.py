@@ -14,7 +14,9 @@ import faulthandler
 import gc
 import io
 import os
+import pkgutil
 import random
+import runpy
 import sys
 import threading
 from importlib import import_module
@@ -24,8 +26,6 @@ from spawnlaunch.errors import UsageError
 from spawnlaunch.node import kernel
 from spawnlaunch.node.proc import open_fds
 from spawnlaunch.reading import is_number
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import Program
 from spawnlaunch.run.environment import MARK, STACK_SIGNAL, changes
 from spawnlaunch.run.preload import libraries
 from spawnlaunch.run.signals import signal
@@ -35,33 +35,11 @@ from spawnlaunch.world.model import RANKS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from types import CodeType, TracebackType
+    from types import TracebackType
     from typing import Any, NoReturn
 
     from spawnlaunch.run.model import Worker
     from spawnlaunch.run.worker import BecomeWorker
-
-
-class Loaded(NamedTuple):
-    """A process that has imported the modules."""
-
-    own_fds: frozenset[int]  # descriptors of ours that were open before, which no worker inherits
-    fds: frozenset[int]  # all that were open when the modules had been imported
-    seeded: libraries.Seeded
-
-
-def load(modules: Sequence[str]) -> Loaded:
-    """Import the modules into this process. Raises UsageError where it must not be forked then."""
-    own = frozenset(fd for fd in open_fds() if not os.get_inheritable(fd))
-    before = random.getstate()
-    _import(modules)
-    reason = next(libraries.objections(), None)
-    if reason:
-        raise UsageError(
-            f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
-            "leave the module out, and import it in the script"
-        )
-    return Loaded(own, frozenset(open_fds()), libraries.seeded_since(before))
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -89,17 +67,29 @@ def _import(modules: Sequence[str]) -> None:
 def worker_maker(modules: Sequence[str]) -> BecomeWorker:
     """Import the modules; the result turns a fork of this process into a worker.
 
-    Raises UsageError where it must not be forked.
+    Raises UsageError where they cannot be imported, or this process must not be forked then.
     """
-    loaded = load(modules)
+    own = frozenset(fd for fd in open_fds() if not os.get_inheritable(fd))
+    before = random.getstate()
+    _import(modules)
+    reason = next(libraries.objections(), None)
+    if reason:
+        raise UsageError(
+            f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
+            "leave the module out, and import it in the script"
+        )
+    inherited = frozenset(open_fds()) - own  # the user's, and what the modules have opened
+    seeded = libraries.seeded_since(before)
     gc.freeze()  # what is here stays where it is, on pages that all workers share
 
     def turn_into(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
         take_place(worker)
         kernel.rename(os.path.basename(worker.command[0]), " ".join(worker.command))
-        _take_on(worker, loaded)
+        _forget_the_launcher(inherited)
+        _take_on(worker)
+        libraries.draw_anew(seeded)
         signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
-        status = _call(_program(worker.command))
+        status = _call(worker.command[2:])  # without python -u
         if status == -signal.SIGINT:  # as Python ends that nobody has caught a Ctrl-C in
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGINT)
@@ -108,9 +98,8 @@ def worker_maker(modules: Sequence[str]) -> BecomeWorker:
     return turn_into
 
 
-def _take_on(worker: Worker, loaded: Loaded) -> None:
-    """What a new process would have had from its start."""
-    _forget_the_launcher(loaded)
+def _take_on(worker: Worker) -> None:
+    """Environment, streams and thread counts, as a new process would have them."""
     gc.enable()
     inherited = dict(os.environ)
     os.environ.clear()
@@ -127,21 +116,12 @@ def _take_on(worker: Worker, loaded: Loaded) -> None:
     count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if is_number(count, digits=9) and int(count) > 0:
         libraries.set_threads(int(count))
-    libraries.draw_anew(loaded.seeded)
 
 
-def _program(command: Sequence[str]) -> Program:
-    """What a worker's command line runs: python -u [-m] TARGET ARGS."""
-    words = command[2:]
-    if words[0] == "-m":
-        return Program("module", words[1], tuple(words[2:]))
-    return Program("script", words[0], tuple(words[1:]))
-
-
-def _forget_the_launcher(loaded: Loaded) -> None:
+def _forget_the_launcher(inherited: frozenset[int]) -> None:
     """Close what the launcher has opened for itself, and give signals back to Python."""
     for fd in open_fds():
-        if fd > 2 and (fd in loaded.own_fds or fd not in loaded.fds):
+        if fd > 2 and fd not in inherited:
             os.close(fd)
     signal.set_wakeup_fd(-1)
     for ignored in IGNORED:
@@ -162,16 +142,16 @@ def _unbuffered(fd: int, like: Any) -> io.TextIOWrapper:
     )
 
 
-def _call(program: Program) -> int:
-    """Run the program as __main__; the result is the exit status, all handlers having run.
+def _call(words: Sequence[str]) -> int:
+    """Run `[-m] TARGET ARGS` as __main__, and then the exit handlers.
 
-    -SIGINT: it was interrupted.
+    The result is the exit status; -SIGINT: a Ctrl-C has ended it.
     """
     main = ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
     sys.modules["__main__"] = main
     try:
-        _execute(program, main)
+        _execute(words, main)
         status = 0
     except SystemExit as leaving:
         status = status_of(leaving)
@@ -191,42 +171,31 @@ def _call(program: Program) -> int:
     return status
 
 
-def _execute(program: Program, main: ModuleType) -> None:
-    import runpy
-
-    if program.kind == "module":
-        sys.argv = ["-m", *program.args]
+def _execute(words: Sequence[str], main: ModuleType) -> None:
+    target = words[0]
+    if target == "-m":
+        sys.argv = ["-m", *words[2:]]
         _look_first_in(os.getcwd())
-        runpy._run_module_as_main(program.target)  # type: ignore[attr-defined]  # as python -m
+        runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]  # as python -m
         return
-    sys.argv = [program.target, *program.args]
-    if not program.target.endswith(".py") and _has_main(program.target):
-        sys.path.insert(0, program.target)
+    sys.argv = [*words]
+    importer = None if target.endswith(".py") else pkgutil.get_importer(target)
+    if importer and importer.find_spec("__main__"):  # of a directory or an archive
+        sys.path.insert(0, target)
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
-    path = os.path.abspath(program.target)  # as __main__.__file__ is since Python 3.9
+    path = os.path.abspath(target)  # as __main__.__file__ is since Python 3.9
     _look_first_in(os.path.dirname(os.path.realpath(path)))
     main.__dict__.update(__file__=path, __cached__=None, __loader__=None)
-    exec(_compiled(path), main.__dict__)
+    with io.open_code(path) as file:
+        code = compile(file.read(), path, "exec", dont_inherit=True)
+    exec(code, main.__dict__)
 
 
 def _look_first_in(directory: str) -> None:
     """Import from here first, as Python does where nobody has asked it not to (python -P)."""
     if sys.version_info < (3, 11) or not os.environ.get("PYTHONSAFEPATH"):
         sys.path.insert(0, directory)
-
-
-def _has_main(path: str) -> bool:
-    """Whether a path is a directory or an archive that Python runs by its __main__."""
-    from pkgutil import get_importer
-
-    importer = get_importer(path)
-    return importer is not None and importer.find_spec("__main__") is not None
-
-
-def _compiled(path: str) -> CodeType:
-    with io.open_code(path) as file:
-        return compile(file.read(), path, "exec", dont_inherit=True)
 
 
 def status_of(leaving: SystemExit) -> int:

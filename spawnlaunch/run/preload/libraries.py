@@ -18,7 +18,7 @@ import random
 import sys
 import threading
 
-from spawnlaunch.node.proc import open_fds
+from spawnlaunch.node import proc
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 
 DEVICES = ("/dev/nvidia", "/dev/kfd", "/dev/dri/render")
 HARMLESS_THREADS = ("jemalloc_bg_thd",)  # started anew in a child by itself
-PREFIXES = ("scipy_openblas", "openblas")  # the first in numpy's and scipy's wheels
-SUFFIXES = ("64_", "64", "_", "")
+# Functions of OpenBLAS, {} is the verb; with scipy_ in numpy's and scipy's wheels.
+OPENBLAS = tuple(
+    f"{prefix}openblas_{{}}_num_threads{suffix}"
+    for prefix in ("scipy_", "")
+    for suffix in ("64_", "64", "_", "")
+)
 WORDS = 624  # of the state of a Mersenne twister, after which it begins another round
 MOST_ROUNDS = 1000  # that modules may have drawn at their import
 # A seed of torch's own has 64 bits of entropy. Who seeds on purpose takes a smaller number; one of
@@ -43,8 +47,8 @@ def objections() -> Iterator[str]:
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         yield "CUDA is initialised"
-    for fd in open_fds():
-        target = _target(fd)
+    for fd in proc.open_fds():
+        target = os.path.realpath(f"/proc/self/fd/{fd}")
         if target.startswith(DEVICES):
             yield f"{target} is open, the driver of a device"
     main = threading.main_thread()
@@ -57,26 +61,15 @@ def objections() -> Iterator[str]:
         yield f"there are {len(native)} threads that are neither Python's nor OpenBLAS's"
 
 
-def _target(fd: int) -> str:
-    try:
-        return os.readlink(f"/proc/self/fd/{fd}")
-    except OSError:
-        return ""
-
-
-def _native_threads() -> Iterator[str]:
+def _native_threads() -> list[str]:
     """The names of all threads but the main one."""
     try:
         main = os.readlink("/proc/self")  # which is not our pid in another namespace's /proc
         threads = [name for name in os.listdir("/proc/self/task") if name != main]
     except OSError:
-        return
-    for thread in threads:
-        try:
-            with open(f"/proc/self/task/{thread}/comm") as file:
-                yield file.read().strip()
-        except OSError:
-            continue  # it has just ended
+        return []
+    names = (proc.read(f"self/task/{thread}", "comm") for thread in threads)
+    return [name.strip() for name in names if name]  # None: it has just ended
 
 
 # Threads
@@ -102,19 +95,12 @@ def copies_of_openblas() -> Iterator[OpenBlas]:
     """Every copy that this process has mapped."""
     import ctypes
 
-    try:
-        with open("/proc/self/maps") as file:
-            paths = {line.split()[-1] for line in file if "openblas" in line and ".so" in line}
-    except OSError:
-        return
-    for path in paths:
+    maps = (proc.read("self", "maps") or "").split("\n")
+    for path in {line.split()[-1] for line in maps if "openblas" in line and ".so" in line}:
         library = ctypes.CDLL(path)
-        for prefix in PREFIXES:
-            for suffix in SUFFIXES:
-                name = f"{prefix}_{{}}_num_threads{suffix}"
-                if hasattr(library, name.format("get")):
-                    yield OpenBlas(library, name)
-                    break
+        name = next((name for name in OPENBLAS if hasattr(library, name.format("get"))), None)
+        if name:
+            yield OpenBlas(library, name)
 
 
 def set_threads(count: int) -> None:
