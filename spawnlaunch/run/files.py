@@ -207,26 +207,19 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
     unfinished = os.path.join(os.path.dirname(target), f".spawnlaunch-{os.urandom(8).hex()}.tmp")
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
-        try:
-            if found:
-                _take_after(fd, found)
+        with open(fd, "wb", buffering=0) as file:
+            if found:  # owner and mode of the old file, before anything is in the new one
+                with suppress(PermissionError):
+                    os.fchown(fd, found.st_uid, found.st_gid)
+                os.fchmod(fd, found.st_mode & 0o777)
             while data:
-                data = data[os.write(fd, data) :]
+                data = data[file.write(data) :]
             os.fsync(fd)  # a disk may be found full only now
-        finally:
-            os.close(fd)
         os.replace(unfinished, target)
     except BaseException:
         with suppress(OSError):
             os.unlink(unfinished)
         raise
-
-
-def _take_after(fd: int, found: os.stat_result) -> None:
-    """Owner and mode of the file that was there, before anything is in the new one."""
-    with suppress(PermissionError):
-        os.fchown(fd, found.st_uid, found.st_gid)
-    os.fchmod(fd, found.st_mode & 0o777)
 
 
 def _write_into(path: str, data: bytes) -> None:
@@ -274,30 +267,30 @@ def remove_tree(directory: str) -> None:
 def _empty(top: int) -> None:
     """Remove what is in an open directory. Raises OSError.
 
-    Directories may be nested deeper than a path or a recursion can be: one is open at a time.
+    Directories may be nested deeper than a path or a recursion can be. So what is in one of them is
+    removed or moved up into `top`, again and again, until none has anything in it.
     """
-    fd = os.dup(top)
+    while full := [name for name in os.listdir(top) if not _is_removed(name, top)]:
+        for name in full:
+            fd = os.open(name, FOR_LISTING, dir_fd=top)
+            try:
+                for each in os.listdir(fd):
+                    if not _is_removed(each, fd):
+                        other = os.urandom(8).hex()
+                        os.rename(each, other, src_dir_fd=fd, dst_dir_fd=top)
+            finally:
+                os.close(fd)
+
+
+def _is_removed(name: str, fd: int) -> bool:
+    """Remove this from an open directory; False: it is a directory that has something in it."""
     try:
-        levels = [_unlink_files(fd)]  # from the top down to `fd`: directories to be removed
-        while levels[-1] or len(levels) > 1:
-            below = levels[-1][-1] if levels[-1] else None
-            beside = os.open(below or "..", FOR_LISTING, dir_fd=fd)
-            os.close(fd)
-            fd = beside
-            if below:
-                levels.append(_unlink_files(fd))
-            else:
-                levels.pop()
-                os.rmdir(levels[-1].pop(), dir_fd=fd)
-    finally:
-        os.close(fd)
-
-
-def _unlink_files(fd: int) -> list[str]:
-    """Remove what is no directory from an open one; the names of the directories in it."""
-    with os.scandir(fd) as entries:
-        found = list(entries)
-    for entry in found:
-        if not entry.is_dir(follow_symlinks=False):
-            os.unlink(entry.name, dir_fd=fd)
-    return [entry.name for entry in found if entry.is_dir(follow_symlinks=False)]
+        if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
+            os.rmdir(name, dir_fd=fd)
+        else:
+            os.unlink(name, dir_fd=fd)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # rmdir(2): it may be either
+            raise
+        return False
+    return True

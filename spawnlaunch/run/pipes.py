@@ -13,7 +13,6 @@ import os
 import select
 import stat
 import time
-from collections import deque
 from contextlib import suppress
 
 from spawnlaunch.node.kernel import size_of
@@ -44,7 +43,6 @@ class Sink:
         self.screen = Screen()
         self.reader_gone = False  # nobody will ever read again
         self.error: OSError | None = None  # why nothing can be written any more
-        self.size = 0  # bytes that wait to be written
         self.lost = 0  # bytes that an error has cost
         self.last_write = time.monotonic()
         self.is_terminal = os.isatty(fd)
@@ -52,9 +50,14 @@ class Sink:
         self._loop = loop
         self._failed = failed
         self._unread = unread
-        self._queue: deque[bytes] = deque()
+        self._queue = bytearray()
         self._waiting = False
         self.sources: list[Source] = []  # told when too much waits, and when there is room again
+
+    @property
+    def size(self) -> int:
+        """How many bytes wait to be written."""
+        return len(self._queue)
 
     @property
     def is_full(self) -> bool:
@@ -68,8 +71,7 @@ class Sink:
         if not data or self.error or self.reader_gone:
             return
         was_full = self.is_full
-        self._queue.append(data)
-        self.size += len(data)
+        self._queue += data
         if not self._waiting:
             self._pump()
         if self.is_full and not was_full:
@@ -79,16 +81,13 @@ class Sink:
         before = self.size
         while self._queue:
             try:
-                written = self._write(self._queue[0])
+                written = self._write(self._queue)
             except BlockingIOError:
                 break
             except OSError as error:
                 self._end(error)
                 return
-            self.size -= written
-            rest = self._queue.popleft()[written:]
-            if rest:
-                self._queue.appendleft(rest)
+            del self._queue[:written]
         if self.size < before:
             self.last_write = time.monotonic()
         self._wait(bool(self._queue))
@@ -115,7 +114,7 @@ class Sink:
     def give_up(self) -> int:
         """Forget what waits; the result is the number of bytes that were to be written so far."""
         dropped = self.size + self.lost
-        self.size = self.lost = 0
+        self.lost = 0
         self._queue.clear()
         self._wait(False)
         self._tell(True)
@@ -136,7 +135,7 @@ class Sink:
             self._unread()
 
 
-def _without_waiting(fd: int) -> tuple[int, Callable[[bytes], int]]:
+def _without_waiting(fd: int) -> tuple[int, Callable[[bytearray], int]]:
     """The same output without waiting, and without changing it for others who have it.
 
     The result is a descriptor to wait for, and how to write to it. A pipe or a terminal is opened
@@ -174,9 +173,13 @@ class Source:
         self._fd: int | None = fd
         self._loop = loop
         self._sink = sink
-        self._stream = Stream(prefix, sink.screen) if sink else None
+        self._stream = Stream(prefix, sink.screen if sink else Screen())
         self._path = route.file
-        self._file = None if route.file is None else _opened(route)
+        self._file: int | None = None
+        if route.file is not None:
+            from spawnlaunch.run.files import open_log  # few launches keep files
+
+            self._file = open_log(route)
         self._lost = lost
         self.rank = 0  # of whose it is
         self.note: Callable[[float], None] | None = None  # is told when something is read
@@ -193,11 +196,6 @@ class Source:
         return self._fd is not None
 
     @property
-    def is_shown(self) -> bool:
-        """Whether what comes is seen by our own reader."""
-        return self._sink is not None
-
-    @property
     def is_held_up(self) -> bool:
         """Whether the worker may wait for our own reader."""
         return self._fd is not None and not self._watched
@@ -211,8 +209,7 @@ class Source:
     def close(self) -> int:
         """Read what the pipe holds, and no more; the result is how many bytes were not shown."""
         self.read_all()
-        if self._fd is not None:
-            self._end()
+        self._end()
         return self._unshown or 0
 
     def _read(self) -> None:
@@ -233,17 +230,17 @@ class Source:
         """Show what the worker wrote, now or when it is a line."""
         if self._unshown is not None:
             self._unshown += len(chunk)
-        elif self._stream and self._sink:
+        elif self._sink:
             self._sink.put(self._stream.feed(chunk))
             if self._sink.is_terminal:
                 self._loop.alarm(self._reveal, PROMPT_S)
-            if self._sink.reader_gone and self._path is None and self._fd is not None:
+            if self._sink.reader_gone and self._path is None:
                 self._end()
 
     def _reveal(self) -> None:
         """Show the beginning of a line, which may be a prompt."""
-        if self._stream and self._sink:
-            self._sink.put(self._stream.reveal())
+        assert self._sink
+        self._sink.put(self._stream.reveal())
 
     def _keep(self, chunk: bytes) -> None:
         """Add to the file; one that cannot be written is given up, and the worker goes on."""
@@ -287,7 +284,6 @@ class Source:
 
     def _show_again(self) -> None:
         """Go on after a gap, and name it."""
-        assert self._stream
         assert self._sink
         note = f"spawnlaunch: {self._unshown} bytes are not shown; they are in {self._path}\n"
         self._unshown = None
@@ -295,8 +291,9 @@ class Source:
         self._sink.put(whole)
 
     def _end(self) -> None:
-        """The last line may have no newline."""
-        assert self._fd is not None
+        """Close the pipe and the file, and show the last line, which may have no newline."""
+        if self._fd is None:
+            return
         self._watch(False)
         self._loop.alarm(self._skip, None)
         os.close(self._fd)
@@ -304,13 +301,6 @@ class Source:
         if self._file is not None:
             os.close(self._file)
             self._file = None
-        if self._stream and self._sink:
+        if self._sink:
             self._sink.sources.remove(self)
-            if rest := self._stream.finish():
-                self._sink.put(rest)
-
-
-def _opened(route: Route) -> int:
-    from spawnlaunch.run.files import open_log  # few launches keep files
-
-    return open_log(route)
+            self._sink.put(self._stream.finish())
