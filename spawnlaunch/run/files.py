@@ -203,7 +203,7 @@ def _is_ours(found: os.stat_result) -> bool:
 
 
 def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
-    """Whoever may write to the directory cannot have the file ready: its name is random."""
+    """Write a file beside the old one, with a random name that nobody can foresee; rename it."""
     unfinished = os.path.join(os.path.dirname(target), f".spawnlaunch-{os.urandom(8).hex()}.tmp")
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:

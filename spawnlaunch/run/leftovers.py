@@ -1,8 +1,8 @@
-"""What workers have left that ended well, as an upload: it has the grace to end by itself.
+"""Processes that workers with status 0 have left, as an upload: they have the grace to end.
 
-after a second      it is named
-after the grace     it is told to end (SIGTERM)
-TOLD_S later        it is killed, as whatever a failed worker leaves is at once
+after a second      they are named
+after the grace     they are told to end (SIGTERM)
+TOLD_S later        they are killed, as what a failed worker leaves is at once
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MOST_NAMED = 5
 
 
 def let_end(supervisor: Supervisor, tree: Tree, grace_s: float) -> None:
-    """Wait for it; what is left then is killed by the caller. A launch that is to end waits not."""
+    """Wait for their end; the caller kills what is left. A launch that is to end does not wait."""
     if not _goes_on(supervisor, tree, min(SAID_S, grace_s)):
         return
     supervisor.output.say([f"all workers have ended well, and left {_names(tree)}, which has "
@@ -38,7 +38,7 @@ def let_end(supervisor: Supervisor, tree: Tree, grace_s: float) -> None:
 
 
 def _goes_on(supervisor: Supervisor, tree: Tree, for_s: float) -> bool:
-    """Whether something is left after so long, and nobody wants an end."""
+    """Whether one still runs after so many seconds, and nobody wants an end of the launch."""
     deadline = time.monotonic() + for_s
     while tree.living():
         if time.monotonic() > deadline:

@@ -5,8 +5,8 @@ A line goes out when its newline has come. Four kinds are not as simple:
 - The last line of a stream may have no newline. It goes out when the stream ends, and gets one.
 - A progress bar writes its line again and again, a \r before or after each time. It goes out as it
   grows and overwrites itself on a terminal, as it would without us. If another worker has written
-  something in between, a newline is put there, and the bar goes on below; a newline of its own that
-  comes next has thereby been written.
+  something in between, a newline is put there, and the bar goes on below; if the bar's own newline
+  comes next, it is left out.
 - A prompt has no newline either. On a terminal it is shown after a moment, like a bar.
 - A line of more than MOST_BYTES is broken into several.
 

@@ -27,7 +27,7 @@ def choose_place(request: Request, resolution: Resolution, scratch: str) -> tupl
     A run has a directory of its own below DIR, named after it: where an earlier one of that name
     has left files of this launcher's first rank, a number is added. So two runs never write to the
     same file, though no launcher can ask those of other nodes. Where they meet, `AgreedPlace` is
-    for them. A template is the user's business.
+    for them. A template is taken as it is.
     Raises UsageError in task mode where there is no DIR.
     """
     base, said, world = request.log_dir, [], resolution.world

@@ -154,11 +154,11 @@ def _without_waiting(fd: int) -> tuple[int, Callable[[bytearray], int]]:
 
 
 class Source:
-    """The pipe, as far as it has been read.
+    """The pipe that a worker writes to: it is read, shown through the sink, and kept in a file.
 
-    Without a sink nobody is shown what comes; a file gets it as it is, and whole: where the sink's
-    reader has stopped, what comes goes to the file alone. Where the reader has gone and no file is
-    kept, the pipe is closed, so that the worker hears of it as it would without us.
+    Without a sink nothing is shown. A file gets all, as it was written: where the sink's reader
+    has stopped, it alone gets it. Where the reader has gone and no file is kept, the pipe is
+    closed, so that the worker has an error (EPIPE), as it would have without us.
 
     `lost` is called with words for what a file has lost.
     """

@@ -65,7 +65,7 @@ def _routes(request: Request, world: World, i: int, directory: str | None) -> Ro
 
 
 def _tee(request: Request, world: World, rank: int, local_rank: int) -> int:
-    """Who names a place for files, and nothing else, wants files; but a task has nobody to tee."""
+    """Which streams are kept and shown too: with --log-dir alone both, but none of a task."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
     alone = request.log_dir is not None and not any(request.redirects) and not world.is_task

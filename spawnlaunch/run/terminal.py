@@ -34,8 +34,8 @@ def hold_closed() -> tuple[str, ...]:
 def welcome(environ: Mapping[str, str], columns: object) -> dict[str, object]:
     """What tells a worker of our terminal, to which a pipe leads from its stdout.
 
-    Its size, and that colours are welcome, in the words of no-color.org's counterparts and of
-    rich; nothing that the user has said something about. A bar of several lines would be drawn
+    Its size, and the variables by which programs, and rich, are told to write colours; none that
+    the user has set. A bar of several lines would be drawn
     across the lines of other ranks: so the terminal is no interactive one.
     """
     told: dict[str, object] = {"COLUMNS": columns, "LINES": os.get_terminal_size(1).lines or None}

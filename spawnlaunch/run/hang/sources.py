@@ -1,5 +1,5 @@
-"""Who tells the stacks of a process that has no part in it: py-spy, where it is installed, or the
-kernel.
+"""The stacks of a process that does not tell them itself: from py-spy, where it is installed, or
+from the kernel.
 
 py-spy reads the other's memory, which needs the right to trace it: as root, or where the kernel
 lets a process trace others of its user (ptrace(2), "Ptrace access mode checking"). `--nonblocking`

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def _import(modules: Sequence[str]) -> None:
-    """Import them, last from the working directory: a json.py there is not what torch looks for.
+    """Import them. The working directory is searched last: a json.py there hides no other module.
 
     Raises UsageError.
     """

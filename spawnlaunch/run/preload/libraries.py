@@ -104,7 +104,7 @@ def copies_of_openblas() -> Iterator[OpenBlas]:
 
 
 def set_threads(count: int) -> None:
-    """What OMP_NUM_THREADS would have said when the libraries were loaded."""
+    """Compute with as many threads as if OMP_NUM_THREADS had said so at the import."""
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(count)
