@@ -194,7 +194,7 @@ class Output:
         self._sources.clear()
         since = time.monotonic()
         sinks = self.sinks.values()
-        while any(sink.size > 0 for sink in sinks):
+        while any(sink.queue for sink in sinks):
             pause_s = PAUSE_S
             if was_told_to_end():
                 pause_s = PATIENCE_S
@@ -205,7 +205,7 @@ class Output:
                 break
             self._loop.turn(left_s)
         for fd, sink in self.sinks.items():
-            if self._unshown[fd] or sink.size or sink.lost:
+            if self._unshown[fd] or sink.queue or sink.lost:
                 self._give_up(fd, sink)
 
     def _give_up(self, fd: int, sink: Sink) -> None:

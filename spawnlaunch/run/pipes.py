@@ -50,19 +50,14 @@ class Sink:
         self._loop = loop
         self._failed = failed
         self._unread = unread
-        self._queue = bytearray()
+        self.queue = bytearray()  # what waits to be written
         self._waiting = False
         self.sources: list[Source] = []  # told when too much waits, and when there is room again
 
     @property
-    def size(self) -> int:
-        """How many bytes wait to be written."""
-        return len(self._queue)
-
-    @property
     def is_full(self) -> bool:
         """Whether too much waits."""
-        return self.size > HIGH_BYTES
+        return len(self.queue) > HIGH_BYTES
 
     def put(self, data: bytes) -> None:
         """Write, now or later; in the order of the calls."""
@@ -71,27 +66,27 @@ class Sink:
         if not data or self.error or self.reader_gone:
             return
         was_full = self.is_full
-        self._queue += data
+        self.queue += data
         if not self._waiting:
             self._pump()
         if self.is_full and not was_full:
             self._tell(False)
 
     def _pump(self) -> None:
-        before = self.size
-        while self._queue:
+        before = len(self.queue)
+        while self.queue:
             try:
-                written = self._write(self._queue)
+                written = self._write(self.queue)
             except BlockingIOError:
                 break
             except OSError as error:
                 self._end(error)
                 return
-            del self._queue[:written]
-        if self.size < before:
+            del self.queue[:written]
+        if len(self.queue) < before:
             self.last_write = time.monotonic()
-        self._wait(bool(self._queue))
-        if self.size <= LOW_BYTES < before:
+        self._wait(bool(self.queue))
+        if len(self.queue) <= LOW_BYTES < before:
             self._tell(True)
 
     def _end(self, error: OSError) -> None:
@@ -113,9 +108,9 @@ class Sink:
 
     def give_up(self) -> int:
         """Forget what waits; the result is the number of bytes that were to be written so far."""
-        dropped = self.size + self.lost
+        dropped = len(self.queue) + self.lost
         self.lost = 0
-        self._queue.clear()
+        self.queue.clear()
         self._wait(False)
         self._tell(True)
         return dropped
@@ -303,4 +298,5 @@ class Source:
             self._file = None
         if self._sink:
             self._sink.sources.remove(self)
-            self._sink.put(self._stream.finish())
+            if rest := self._stream.finish():
+                self._sink.put(rest)
