@@ -33,6 +33,8 @@ CUDA_ORDER = "CUDA_DEVICE_ORDER"
 HIP = "HIP_VISIBLE_DEVICES"
 ROCR = "ROCR_VISIBLE_DEVICES"  # acts first, on the devices that KFD shows
 WITHIN_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")  # the first that is set, on these
+# Of CUDA and ROCm: lists that show a process some devices only, in their order.
+DEVICE_LISTS = (CUDA, HIP, ROCR)
 ZE_MASK = "ZE_AFFINITY_MASK"  # a set: the order stays the driver's
 ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a device
 
@@ -229,7 +231,7 @@ def count_named(environ: Mapping[str, str]) -> int:
 
     A resource manager may hand out devices that are not there to be read, as in some containers.
     """
-    names = [name for name in (CUDA, HIP, ROCR) if name in environ]
+    names = [name for name in DEVICE_LISTS if name in environ]
     tokens = [token.strip() for token in environ[names[0]].split(",")] if names else []
     devices = [token.isdigit() or token.upper().startswith(("GPU-", "MIG-")) for token in tokens]
     return [*devices, False].index(False)

@@ -6,8 +6,9 @@ what Composer and Lightning read.
 
 from __future__ import annotations
 
+from spawnlaunch.node.visible import DEVICE_LISTS
 from spawnlaunch.reading import is_number
-from spawnlaunch.world.model import DEVICE_LISTS, LOCAL
+from spawnlaunch.world.model import LOCAL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

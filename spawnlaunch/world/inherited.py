@@ -14,11 +14,11 @@ below it is one task's own, and is not taken.
 from __future__ import annotations
 
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.values import MAX_PORT
 from spawnlaunch.world.model import (
     AGENT_STORE,
     LOCAL,
     MASTER,
-    MAX_PORT,
     OUTER,
     RANKS,
     RUN_ID,

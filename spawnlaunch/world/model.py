@@ -9,6 +9,7 @@ from __future__ import annotations
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import MAX_DIGITS, excerpt, is_number
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.values import MAX_PORT
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ Reader: TypeAlias = "Callable[[Environ], Fact | None]"
 Answer: TypeAlias = "str | Reader | tuple[str | Reader, ...]"  # a variable's name, a function, some
 
 TASK, NODE, LOCAL = "task", "node", "local"  # modes
-
-# Variables that show a process some devices only, by position.
-DEVICE_LISTS = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 
 # Kinds of managers, by what they have started where the launcher finds itself:
 TASKS = "tasks"  # one process per rank (or, with --nproc, one launcher per node)
@@ -50,7 +48,6 @@ AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 # TORCHELASTIC_ERROR_FILE is not among them: a user may name the file that receives the error.
 OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGENT_STORE)
 
-MAX_PORT = 65535
 TEXTS = ("job", "own_host", "master_addr")  # questions whose variables hold no number
 
 

@@ -5,9 +5,10 @@ They are the same on every node of the job, so rank 0 looks for them, and no oth
 
 from __future__ import annotations
 
+from spawnlaunch.node.visible import DEVICE_LISTS
 from spawnlaunch.request import GRACE_S
 from spawnlaunch.world import managers
-from spawnlaunch.world.model import DEVICE_LISTS, LOCAL, NODE, TASK, TASKS, Evidence, Manager, World
+from spawnlaunch.world.model import LOCAL, NODE, TASK, TASKS, Evidence, Manager, World
 from spawnlaunch.world.ranks import several_tasks
 
 TYPE_CHECKING = False

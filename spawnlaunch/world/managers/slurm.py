@@ -23,10 +23,10 @@ import os
 from spawnlaunch.errors import UsageError
 from spawnlaunch.node import proc
 from spawnlaunch.reading import excerpt, is_number
+from spawnlaunch.values import MAX_PORT
 from spawnlaunch.world import lists
 from spawnlaunch.world.model import (
     HOSTS,
-    MAX_PORT,
     TASKS,
     Environ,
     Fact,
