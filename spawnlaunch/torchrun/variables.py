@@ -24,7 +24,8 @@ PREFIX = "PET_"
 # A pod of Kubeflow's has these four (world/managers/tables.py), and the number of workers.
 POD = ("PET_NNODES", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
 OF_A_POD = (*POD, "PET_NPROC_PER_NODE")
-# What starts tasks, and is found before Kubeflow (world/managers/__init__.py).
+# The rows of ORDER above Kubeflow's (world/managers/__init__.py), which this room may not import;
+# tests/world/test_managers.py compares the two.
 CLOSER = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "FLUX_TASK_RANK", "JSM_NAMESPACE_RANK",
           "SLURM_STEP_ID", "PALS_RANKID")  # fmt: skip
 NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torchrun either

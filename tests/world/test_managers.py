@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.torchrun import variables
 from spawnlaunch.world import managers
+from spawnlaunch.world.managers.tables import KUBEFLOW
 from spawnlaunch.world.model import Manager
 from tests.support.launching import REPORTER, clean_environ, explain, launch
 from tests.world import recorded
@@ -50,6 +52,17 @@ def environ_of(case: Case, directory: Path) -> dict[str, str]:
 def test_every_manager_is_recorded():
     known = {m if m == "slurm" else name.lower() for _, m, name in managers.ORDER}
     assert known == set(CASES)
+
+
+def test_the_variable_of_each_row_is_one_that_its_manager_needs():
+    rows = [(variable, managers.load(m, name).needs) for variable, m, name in managers.ORDER]
+    assert [variable for variable, needs in rows if variable not in needs] == []
+
+
+def test_torchruns_variables_know_kubeflows_pods_and_what_is_found_before_them():
+    assert set(variables.POD) == set(KUBEFLOW.needs)
+    known = [variable for variable, _, _ in managers.ORDER]
+    assert list(variables.CLOSER) == known[: known.index("PET_NNODES")]
 
 
 @pytest.mark.parametrize("manager", MANAGERS, ids=lambda manager: manager.name)
