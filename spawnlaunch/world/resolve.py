@@ -2,8 +2,10 @@
 
 `resolve_world` walks: which manager started us, which mode that makes, the ranks it gives us, what
 the environment has inherited, and from all that the address and port of rank 0. Each value is a
-Fact, which knows its source. Nothing is started and nobody asked here, so every launcher of a job
-comes to the same result by itself; `prepare_host` then looks at this machine.
+Fact, which knows its source. Most answers come from the environment; for some managers
+parent processes or a file of hosts are read. No program is started and no other launcher is asked:
+every launcher of a job comes to the same result by itself. `prepare_host` then looks for a port and
+an interface of this machine.
 """
 
 from __future__ import annotations
