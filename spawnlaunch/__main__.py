@@ -38,6 +38,8 @@ from spawnlaunch.request import Instead, Page
 from spawnlaunch.run.say import say
 from spawnlaunch.walk import walk
 
+STREAMS = ("stdin", "stdout", "stderr")
+
 
 def main() -> int:
     """Run the command line of this process; the result is its exit status.
@@ -46,9 +48,7 @@ def main() -> int:
     """
     closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        from spawnlaunch.run import terminal
-
-        closed = terminal.hold_closed()
+        closed = _hold_closed()
     try:
         status = walk(sys.argv[1:], dict(os.environ), closed, BLOCKED)
         os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
@@ -72,6 +72,24 @@ def main() -> int:
             raise
         say([internal_error(error)])
         return os.EX_SOFTWARE
+
+
+def _hold_closed() -> tuple[str, ...]:
+    """Put /dev/null where a standard stream was closed at our start, as by `>&-`; their names.
+
+    The next descriptor that anybody opens would take their number, and what is written to "stdout"
+    would end in a pipe of ours. Python has None in place of such a stream.
+    """
+    closed = tuple(name for name in STREAMS if getattr(sys, name) is None)
+    for name in closed:
+        fd, mode = STREAMS.index(name), "r" if name == "stdin" else "w"
+        null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free (open(2))
+        if null != fd:
+            os.dup2(null, fd)
+            os.close(null)
+        os.set_inheritable(fd, True)
+        setattr(sys, name, open(fd, mode, closefd=False))  # noqa: SIM115  it stays open to the end
+    return closed
 
 
 if __name__ == "__main__":

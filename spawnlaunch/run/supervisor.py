@@ -226,9 +226,9 @@ class Supervisor:
     def _prompt(self) -> bool:
         if not self.state.lone:
             return False
-        from spawnlaunch.run.keyboard import prompt
+        from spawnlaunch.run.keyboard import prompt_is_open
 
-        return prompt.prompt_is_open()
+        return prompt_is_open()
 
     def _has_ended(self, one: WorkerExit) -> None:
         self.exits.append(one)

@@ -29,6 +29,7 @@ CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there bu
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by our interpreter, not by the user
 UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
+COLOURS = {"FORCE_COLOR": 1, "CLICOLOR_FORCE": 1, "PY_COLORS": 1, "TTY_INTERACTIVE": 0}
 
 # The bundled loop is part of this package, and is started by its path: a train.py or train/ of the
 # user's is never taken for it.
@@ -80,9 +81,7 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
             **records,
         }
         if width:
-            from spawnlaunch.run import terminal
-
-            own |= terminal.welcome(environ, width)
+            own |= _of_the_terminal(environ, width)
         if not world.is_task:
             own[environment.MARK] = f"{launch.mark}.{rank}"
         told = environment.of_worker(launch, i, own)
@@ -130,6 +129,20 @@ def _columns() -> int | None:
         return os.get_terminal_size(1).columns or UNKNOWN_COLUMNS
     except OSError:
         return None
+
+
+def _of_the_terminal(environ: Mapping[str, str], columns: int) -> dict[str, object]:
+    """What tells a worker of our terminal, to which a pipe leads from its stdout.
+
+    Its size, and the variables by which programs, and rich, are told to write colours; none that
+    the user has set. A bar of several lines would be drawn across the lines of other ranks: so the
+    terminal is no interactive one.
+    """
+    told: dict[str, object] = {"COLUMNS": columns, "LINES": os.get_terminal_size(1).lines or None}
+    said = any(environ.get(name) for name in (*COLOURS, "NO_COLOR"))
+    if not said and environ.get("TERM") not in (None, "", "dumb"):
+        told |= COLOURS
+    return {name: value for name, value in told.items() if name not in environ}
 
 
 def _error_file(launch: Launch, rank: int, files: str | None) -> str | None:

@@ -137,3 +137,23 @@ def _is_in_foreground() -> bool:
     except OSError:
         return False
     return fields[4] == fields[7]  # its process group, and the terminal's foreground group
+
+
+def prompt_is_open() -> bool:
+    """Whether a program reads the terminal key by key, as readline, pdb and editors do.
+
+    They take Ctrl-C as a key of theirs, and not as the end of the job. (A terminal that hands out
+    whole lines is in "canonical mode": termios(3).)
+    """
+    import termios  # needed after Ctrl-C only
+
+    try:
+        fd = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        return not termios.tcgetattr(fd)[3] & termios.ICANON
+    except termios.error:
+        return False
+    finally:
+        os.close(fd)
