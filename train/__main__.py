@@ -34,7 +34,7 @@ else:
 
 import faulthandler
 
-from spawnlaunch.train.commandline import build, parse
+from spawnlaunch.train.commandline import build_task, parse
 from spawnlaunch.train.errors import RefusedError, StoppedError, refuse
 from spawnlaunch.train.exit import (
     PREEMPTED,
@@ -90,7 +90,7 @@ def _main() -> None:
         # Only now: torch takes a second to import, and a typing error should not.
         from spawnlaunch.train.run import run
 
-        status = run(config, lambda: build(config, task_class), PREEMPTED)
+        status = run(config, lambda: build_task(config, task_class), PREEMPTED)
     except RefusedError as refusal:
         refuse(refusal)
     except StoppedError as reason:

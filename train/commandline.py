@@ -15,13 +15,11 @@ from typing import Any, NamedTuple
 
 from .config import FLAGS, Config, Parser, path
 from .errors import RefusedError, refuse
-from .find import task_class
+from .find import BUNDLED, WITH_HF, task_class
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .task import Task
-
-TASKS = "language, classify; with the hf extra causal_lm, sequence_classification"
 
 
 SCALARS = (int, float, str, bool)
@@ -69,12 +67,14 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
 
 
 def _loop_parser() -> Parser:
+    alone = ", ".join(name for name in BUNDLED if name not in WITH_HF)
     parser = Parser(
         prog="train",
         usage="python -m spawnlaunch.train [flags] [flags of the task]",
         description="Train a model with one process or with many: any launcher that sets RANK, "
         "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT will do. Twice the workers at half "
-        f"the batch size end at the same loss. Tasks: {TASKS}, or a class of yours.",
+        f"the batch size end at the same loss. Tasks: {alone}; with the hf extra "
+        f"{', '.join(WITH_HF)}, or a class of yours.",
         epilog="The run is metrics.jsonl, one JSON object a line, and step-*, its checkpoints. "
         "Status 75 says: preempted, and saved.",
         allow_abbrev=False,
@@ -173,7 +173,7 @@ def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def build(config: Config, cls: type) -> Any:
+def build_task(config: Config, cls: type) -> Any:
     """The task; its constructor gets the options by name, and may raise RefusedError."""
     from . import rng  # which imports torch
 

@@ -75,7 +75,7 @@ def join(world: World, device: torch.device) -> None:
     dist.init_process_group(BACKENDS[device.type], device_id=device if on_device else None)
 
 
-def leave() -> None:
+def leave_group() -> None:
     """Part from the other workers. Without it, gloo's threads may abort the exiting process."""
     if dist.is_initialized():
         dist.destroy_process_group()

@@ -11,13 +11,14 @@ from typing import NoReturn
 
 from .errors import RefusedError, refuse
 
-TASKS = "spawnlaunch.train.tasks."
+PACKAGE = "spawnlaunch.train.tasks."
 BUNDLED = {
-    "language": TASKS + "language:Language",
-    "classify": TASKS + "classify:Classify",
-    "causal_lm": TASKS + "causal_lm:CausalLM",
-    "sequence_classification": TASKS + "sequence_classification:SequenceClassification",
+    "language": PACKAGE + "language:Language",
+    "classify": PACKAGE + "classify:Classify",
+    "causal_lm": PACKAGE + "causal_lm:CausalLM",
+    "sequence_classification": PACKAGE + "sequence_classification:SequenceClassification",
 }
+WITH_HF = ("causal_lm", "sequence_classification")  # tasks that need the extra
 
 
 def task_class(name: str) -> type:
@@ -66,7 +67,7 @@ def _from_name(name: str) -> ModuleType:
         missing = error.name or name
         if missing == name or name.startswith(missing + "."):
             _refuse(f"there is no module {missing}; a file is typed as path/to/file.py:Class")
-        if name.startswith(TASKS):
+        if name.startswith(PACKAGE):
             what = missing if missing == "torch" else "'spawnlaunch[hf]'"
             _refuse(f"this task needs {missing}; type pip install {what}")
         raise

@@ -18,7 +18,7 @@ from .data import number_on
 from .distributed import Carrier, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError
 from .log import Clock, Step
-from .model import build, learning_of, make_optimizer, named
+from .model import build_model, learning_of, make_optimizer, named
 from .task import Task, has
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
@@ -75,21 +75,21 @@ class Learner:
         self.device = device
         self.per_rank = per_rank
         self.clock = Clock(device)
-        model = build(task, config, world, device)
+        model = build_model(task, config, world, device)
         self.bare = model.to(device).train()  # what comes from a file may be in eval mode
         # Kept, because to find them walks through the whole model.
         self.learning = learning_of(self.bare)
-        self.first = True  # step
-        self.idle: list[str] = []  # parameters that it did not use
+        self.is_first_step = True
+        self.unused_in_first_step: list[str] = []
         self.optimizer = make_optimizer(task, self.bare, self.learning, config)
         groups = self.optimizer.param_groups
-        self.stepped = [p for group in groups for p in group["params"]]
-        self.made = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+        self.optimized = [p for group in groups for p in group["params"]]
+        self.first_groups = [{k: v for k, v in group.items() if k != "params"} for group in groups]
         # Whether a step that is not finite is left out by the optimizer's kernel, or by the host.
         # The host of a device would wait for it; what the CPU computed is there.
         on_cpu, fused = device.type == "cpu", "_step_supports_amp_scaling"
-        self.masks = not on_cpu and getattr(self.optimizer, fused, False)
-        self.looks = on_cpu or config.skip_nonfinite > 0
+        self.kernel_leaves_out = not on_cpu and getattr(self.optimizer, fused, False)
+        self.host_leaves_out = on_cpu or config.skip_nonfinite > 0
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
@@ -143,9 +143,11 @@ class Learner:
         with rng.aside(self.config.seed, self.world.rank, self.device):
             with self.autocast():
                 loss_sum, _ = together(lambda: self._loss(batch))
-            totals = self.start_sum(torch.zeros(TOTALS, dtype=torch.float64, device=self.device))
+            wait_for_totals = self.start_sum(
+                torch.zeros(TOTALS, dtype=torch.float64, device=self.device)
+            )
             torch.autograd.backward(loss_sum)
-            totals()
+            wait_for_totals()
         self._refuse_sparse()
         self._refuse_unused()
         self._forget_gradients()
@@ -180,7 +182,7 @@ class Learner:
 
     def unused(self) -> str:
         """The parameters that the first step of a single rank did not use; empty at later ones."""
-        names, self.idle = self.idle, []
+        names, self.unused_in_first_step = self.unused_in_first_step, []
         return named(names) if names else ""
 
     def describe(self) -> list[str]:
@@ -211,15 +213,15 @@ class Learner:
                 counts.append(number_on(count, self.device))
                 if last:
                     # These numbers travel while the backward pass computes.
-                    totals = self.start_sum(self._totals(losses, counts, wants_stop()))
+                    wait_for_totals = self.start_sum(self._totals(losses, counts, wants_stop()))
                 torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
             self.clock.computed(last)
         self._refuse_unsent()
-        summed = totals()
+        totals = wait_for_totals()
         self.clock.received()
-        norm, finite = self._update(summed)
+        norm, finite = self._update(totals)
         self.clock.stop()
-        return Step(torch.cat((summed, norm.double()[None])), torch.stack(losses), finite)
+        return Step(torch.cat((totals, norm.double()[None])), torch.stack(losses), finite)
 
     def _loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
         return sum_and_count(self.task.loss(self.model, batch))
@@ -252,9 +254,12 @@ class Learner:
         another: one pass over the gradients applies both.
         """
         self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for p in self.stepped if p.grad is not None]
-        if self.first:
-            self.first, self.idle = False, [] if self.ddp else self._without_gradient()
+        gradients = [p.grad for p in self.optimized if p.grad is not None]
+        if self.is_first_step:
+            self.is_first_step, self.unused_in_first_step = (
+                False,
+                [] if self.ddp else self._without_gradient(),
+            )
             self._refuse_sparse()
         factor = (self.per_rank / totals[1].clamp(min=TINY)).float()
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
@@ -271,11 +276,11 @@ class Learner:
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)  # which masks what it finds, and lowers its scale
             self.scaler.update()
-        elif self.masks:
+        elif self.kernel_leaves_out:
             # As the scaler does it: the kernel reads it on the device, and the host need not.
             self.optimizer.found_inf = (~finite).float()  # type: ignore[attr-defined]
             self.optimizer.step()
-        elif self.looks and not finite:
+        elif self.host_leaves_out and not finite:
             return
         else:
             # Unmasked on a device: the run stops when the host sees it, and saves nothing before.
@@ -298,9 +303,9 @@ class Learner:
 
     def set_lr(self, share: float) -> float:
         """Use this share of the rate that each group was made with; returns the highest rate."""
-        for group, made in zip(self.optimizer.param_groups, self.made, strict=True):
+        for group, made in zip(self.optimizer.param_groups, self.first_groups, strict=True):
             group["lr"] = made["lr"] * share
-        return max(float(made["lr"]) for made in self.made) * share
+        return max(float(made["lr"]) for made in self.first_groups) * share
 
     def state_bytes(self) -> int:
         """About what a checkpoint takes; of a task's own optimizer nothing is known."""
@@ -311,7 +316,7 @@ class Learner:
         """What AdamW keeps; 0 for a task's own optimizer, of which nothing is known."""
         if has(self.task, "optimizer"):
             return 0
-        return 2 * sum(int(p.nbytes) for p in self.stepped)
+        return 2 * sum(int(p.nbytes) for p in self.optimized)
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
@@ -322,7 +327,7 @@ class Learner:
         """Go on from what ``state`` returned."""
         self.bare.load_state_dict(weights)
         self.optimizer.load_state_dict(rest["optimizer"])
-        for group, made in zip(self.optimizer.param_groups, self.made, strict=True):
+        for group, made in zip(self.optimizer.param_groups, self.first_groups, strict=True):
             group.update(made)  # decay and the like are what this run asks for
         if rest["scaler"]:  # else the run that wrote it had another --precision
             self.scaler.load_state_dict(rest["scaler"])

@@ -25,7 +25,7 @@ from .distributed import from_every_rank
 from .errors import StoppedError
 from .kinds import device_module
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
-from .schedule import Progress as Position
+from .schedule import Position
 from .screen import Screen
 from .trackers import Tracker
 
@@ -41,9 +41,10 @@ class Split(NamedTuple):
 class Step(NamedTuple):
     """What one step leaves to look at, all of it on the device.
 
-    ``totals`` are four numbers of all ranks together: the sum of the losses, the count of terms,
-    how many ranks want to stop, and the norm of the gradient before it was clipped. ``losses`` are
-    this rank's sums, one per forward pass. Unless the step is ``finite`` it changed no weight.
+    ``totals`` are of all ranks together: the sum of the losses, the count of terms, how many ranks
+    want to stop; and behind these sums the norm of the gradient before it was clipped, so that all
+    four come from the device at once. ``losses`` are this rank's sums, one per forward pass. Unless
+    the step is ``finite`` it changed no weight.
     """
 
     totals: Tensor

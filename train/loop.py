@@ -27,7 +27,7 @@ from .log import Log, Metrics, Sizes, Step
 from .means import refuse_means
 from .progress import NOTHING, SAVE, VALIDATE
 from .saving import Saver, begin
-from .schedule import Progress
+from .schedule import Position
 from .screen import Screen
 from .task import Task, unit_of
 from .trackers import Tracker
@@ -167,7 +167,7 @@ class Outcome(NamedTuple):
     """The model without wrappers, how far it came, and its last evaluations by split."""
 
     model: nn.Module
-    at: Progress
+    at: Position
     complete: bool
     measured: Mapping[str, Measured]
 
@@ -184,7 +184,7 @@ def train(
 
     Every rank calls it with the same task, configuration and checkpoint, and gets the same result.
     """
-    run = Run(task, config, place, wants_stop)
+    run = Training(task, config, place, wants_stop)
     saver = Saver(place.out, identity, config, place.world, run.learner)
     at = saver.restore(checkpoint, run.log)
     if config.eval_only:
@@ -209,7 +209,9 @@ def train(
     return Outcome(run.learner.bare, at, complete, run.at_the_end(last) if complete else {})
 
 
-def steps_and_validations(run: Run, saver: Saver, at: Progress) -> tuple[Progress, Measured | None]:
+def steps_and_validations(
+    run: Training, saver: Saver, at: Position
+) -> tuple[Position, Measured | None]:
     """Go on from a position until the run is complete or a rank must stop; and save on the way.
 
     Returns the position, and the last validation if there was one.
@@ -237,7 +239,7 @@ def steps_and_validations(run: Run, saver: Saver, at: Progress) -> tuple[Progres
     return at, last
 
 
-class Run:
+class Training:
     """The parts of a run, and the two things it consists of: steps and validations."""
 
     def __init__(
@@ -259,10 +261,7 @@ class Run:
         self.workers = default_workers(config.loader_workers, device, world)
 
         self.learner = Learner(task, config, world, device, batch / world.size)
-        refuse_means(self.learner, self._first_and_halves())
-        first = self.reader[self.order.batch(0, 0)]
-        refuse_report(self.learner, to_device(first, device), self.measure)
-        self.learner.settle(to_device(first, device))
+        self._try_out()
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
             split: Evaluator(task, config.task, self.learner, self.workers, split)
@@ -279,6 +278,13 @@ class Run:
             lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")
         for line in lines:
             place.screen.line(line)
+
+    def _try_out(self) -> None:
+        """Refuse a task whose loss or report is not what it has to be, by its first batch."""
+        refuse_means(self.learner, self._first_and_halves())
+        first, device = self.reader[self.order.batch(0, 0)], self.place.device
+        refuse_report(self.learner, to_device(first, device), self.measure)
+        self.learner.settle(to_device(first, device))  # a task may have taken the other apart
 
     def _first_and_halves(self) -> list[Any]:
         """The first batch of this rank, of two samples at least, and its two halves."""
@@ -303,12 +309,12 @@ class Run:
             peak_flops=peak and peak * 1e12 * self.place.world.size,
         )
 
-    def batches(self, at: Progress) -> Iterator[Any]:
+    def batches(self, at: Position) -> Iterator[Any]:
         """The batches of this rank from a position to the end."""
         indices = self.order.batches(at.samples, self.steps - at.step)
         return iter(Feed(self.reader, indices, self.workers, self.place.device))
 
-    def step(self, at: Progress, batches: Iterator[Any]) -> tuple[Progress, bool]:
+    def step(self, at: Position, batches: Iterator[Any]) -> tuple[Position, bool]:
         """One step: the position behind it, and whether the ranks agreed to stop there."""
         began, step = time.perf_counter(), at.step + 1
         lr = self.learner.set_lr(self.schedule.share(step))
@@ -338,7 +344,7 @@ class Run:
         report = {name: float(value) for name, value in self.task.report(sums).items()}
         return Measured(float(sums["loss"] / sums["count"]), report, sums)
 
-    def validation(self, at: Progress) -> tuple[Progress, bool, Measured | None]:
+    def validation(self, at: Position) -> tuple[Position, bool, Measured | None]:
         """The position with its loss, false, and the rest; or that the ranks agreed to stop."""
         self.log.clock.progress.phase(VALIDATE)
         sums = self.evaluators["validation"](self.wants_stop)
@@ -364,15 +370,15 @@ class Run:
             )
         return at, False, found
 
-    def _is_impatient(self, at: Progress) -> bool:
+    def _is_impatient(self, at: Position) -> bool:
         patience = self.config.patience
         return patience is not None and at.since_best >= patience
 
-    def complete(self, at: Progress) -> bool:
+    def complete(self, at: Position) -> bool:
         """Whether nothing is left to do."""
         return at.evaluated and (at.step >= self.steps or self._is_impatient(at))
 
-    def worth_saving(self, at: Progress) -> bool:
+    def worth_saving(self, at: Position) -> bool:
         """Whether a checkpoint is due at this position, or it is the best so far."""
         return at.evaluated and (
             at.best_step == at.step

@@ -64,7 +64,7 @@ def _blocks(model: nn.Module, above: str = "") -> list[tuple[str, nn.Module]]:
 SHOWN = 8  # parameters named in a message
 
 
-def build(task: Task, config: Config, world: World, device: torch.device) -> nn.Module:
+def build_model(task: Task, config: Config, world: World, device: torch.device) -> nn.Module:
     """The model of a task on the CPU, as the flags want it, with the same weights on every rank."""
     rng.seed_alike(config.seed)
     model = together(lambda: made_by(task))

@@ -91,7 +91,7 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
         outcome = train(task, config, place, identity, found, deadline.is_over)
     except RefusedError as refusal:
         refusal.met = True
-        distributed.leave()
+        distributed.leave_group()
         raise
     reasons = distributed.from_every_rank(deadline.reason())
     for tracker in place.trackers:
@@ -99,7 +99,7 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     # The data-parallel wrapper holds the process group and sits in a reference cycle. It has to
     # go first: gloo's threads abort a process that exits while they are still wanted.
     gc.collect()
-    distributed.leave()
+    distributed.leave_group()
     if not outcome.complete:
         say_preempted(config, outcome, reasons, place, preempted_status)
         return preempted_status
@@ -116,7 +116,7 @@ def rehearse(task: Task, config: Config, world: World, device: torch.device, scr
         announce(task, config, world, device, screen)
         rehearsal.rehearse(task, config, world, device, screen)
     gc.collect()  # as behind a run
-    distributed.leave()
+    distributed.leave_group()
     return 0
 
 

@@ -17,7 +17,7 @@ from .errors import RefusedError, StoppedError
 from .learner import Learner
 from .log import Log
 from .metrics import go_back_to
-from .schedule import Progress
+from .schedule import Position
 
 METRICS = "metrics.jsonl"
 CONFIG = "config.toml"
@@ -121,7 +121,7 @@ def _lock(path: Path) -> None:
     _locks.append(file)
 
 
-def begin(config: Config, out: Path, at: Progress) -> None:
+def begin(config: Config, out: Path, at: Position) -> None:
     """Write what a run begins with, now that it is certain that it goes on from a position.
 
     Raises RefusedError when that cannot be written.
@@ -170,9 +170,9 @@ class Saver:
         self.out = out
         self.global_batch = round(learner.per_rank * world.size)
         self.writer = checkpoint.Writer(out, config.keep) if world.rank == 0 else None
-        self.saved: Progress | None = None
+        self.saved: Position | None = None
 
-    def save(self, at: Progress, log: Log) -> None:
+    def save(self, at: Position, log: Log) -> None:
         """Copy the state of this moment; it is written while the training goes on."""
         problem: BaseException | None = None
         if self.writer is not None:
@@ -222,10 +222,10 @@ class Saver:
         if self.writer is not None:
             self.writer.wait()
 
-    def restore(self, path: Path | None, log: Log) -> Progress:
+    def restore(self, path: Path | None, log: Log) -> Position:
         """Go on from a checkpoint, or from the beginning; every rank reads it."""
         if path is None:
-            return Progress()
+            return Position()
         weights, training = checkpoint.load(path)
         self._compare(path, training["identity"])
         try:
@@ -245,7 +245,7 @@ class Saver:
         # In a larger world than before the new ranks begin with numbers of their own.
         if self.world.rank < len(training["rng"]):
             rng.write(training["rng"][self.world.rank], self.learner.device)
-        at = Progress(**training["progress"])
+        at = Position(**training["progress"])
         same = aim(training["config"].get("best", "loss")) == aim(self.config.best)
         return at if same else at.without_best()
 

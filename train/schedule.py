@@ -108,7 +108,7 @@ def times(every: int | str, steps: int, batch: int, length: int) -> int:
 
 
 @dataclass(frozen=True)
-class Progress:
+class Position:
     """The position after ``step`` steps, which have used ``samples`` samples of the stream.
 
     ``evaluated`` is false while a validation of these weights is due. ``loss`` is the newest
@@ -126,7 +126,7 @@ class Progress:
     since_best: int = 0
     seconds: float = 0.0
 
-    def after_step(self, samples: int, seconds: float, evaluate: bool) -> Progress:
+    def after_step(self, samples: int, seconds: float, evaluate: bool) -> Position:
         """One step later."""
         return replace(
             self,
@@ -136,11 +136,11 @@ class Progress:
             evaluated=not evaluate,
         )
 
-    def unevaluated(self) -> Progress:
+    def unevaluated(self) -> Position:
         """The same step, to be validated again."""
         return replace(self, evaluated=False)
 
-    def after_validation(self, loss: float, value: float, more_is_better: bool) -> Progress:
+    def after_validation(self, loss: float, value: float, more_is_better: bool) -> Position:
         """The same step with its validation loss, and the ``value`` that may be the best so far.
 
         What is not a number is never the best.
@@ -152,7 +152,7 @@ class Progress:
             return replace(at, best=value, best_step=self.step, since_best=0)
         return replace(at, since_best=self.since_best + 1)
 
-    def without_best(self) -> Progress:
+    def without_best(self) -> Position:
         """The same step, before any validation."""
         return replace(self, best=None, best_step=-1, since_best=0)
 

@@ -154,7 +154,7 @@ def test_the_kernel_and_the_host_leave_out_the_same(masks: bool, value: float) -
 
     config = Config(device="cpu")
     learner = Learner(Sum(), config, World(), torch.device("cpu"), 1.0)
-    learner.masks, learner.looks = masks, not masks
+    learner.kernel_leaves_out, learner.host_leaves_out = masks, not masks
     learner.step(iter([torch.ones(1, 2)]), lambda: False)
     before, _ = learner.state()
     told = learner.step(iter([torch.tensor([[1.0, value]])]), lambda: False)

@@ -20,7 +20,7 @@ from spawnlaunch.train.learner import sum_and_count
 from spawnlaunch.train.log import Metrics
 from spawnlaunch.train.model import made_by, own_optimizer, start_from
 from spawnlaunch.train.saving import begin, claim
-from spawnlaunch.train.schedule import Progress
+from spawnlaunch.train.schedule import Position
 from spawnlaunch.train.task import Task
 from tests.train.ranks import ENTRY, complete, environment, run
 
@@ -150,7 +150,7 @@ def test_metrics_that_cannot_be_written_end_the_run_with_one_line(cwd: Path, wor
 
 def test_what_cannot_be_written_at_the_beginning_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match=r"cannot write to .*: No such file or directory; make"):
-        begin(Config(), tmp_path / "none", Progress())
+        begin(Config(), tmp_path / "none", Position())
     metrics = Metrics(Path("/dev/full"))
     metrics.write({"step": 1})
     assert "No space left on device" in str(metrics.problem)
