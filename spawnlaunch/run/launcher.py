@@ -30,6 +30,7 @@ from spawnlaunch.run.decisions import LAST_S, Cause, GuardSignalled, Signalled
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.loop import SignalPipe
 from spawnlaunch.run.model import LaunchResult
+from spawnlaunch.run.output import OF_THE_GUARD
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import exit_status, how_it_ended, signal
 from spawnlaunch.run.supervisor import TYPED, Supervisor
@@ -42,9 +43,10 @@ if TYPE_CHECKING:
     from spawnlaunch.request import Request
     from spawnlaunch.run.model import Launch, Worker
 
-# Open files of a guard: of each worker a pidfd, and of each stream that is shown a pipe; and with
-# its own those of a look into /proc and of a module that is imported.
-OF_A_WORKER, OF_THE_GUARD = 3, 32
+# Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
+# of each stream. A launch is refused for want of what it needs; the soft limit is raised where the
+# most of `Output.begin` would not fit.
+LEAST_OF_A_WORKER = 3
 OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
 
 # A job that is suspended is stopped as a whole, one process after the other: the guard is continued
@@ -157,17 +159,18 @@ def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str]:
 def _check_open_files(workers: Sequence[Worker]) -> None:
     """Raises UsageError where the guard would run out of open files: it could end no worker."""
     kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
-    several = len(workers) > 1
-    needed = len(workers) * OF_A_WORKER + kept + (OF_THE_GUARD if several else OF_THE_GUARD_OF_ONE)
+    several_workers = len(workers) > 1
+    own = OF_THE_GUARD if several_workers else OF_THE_GUARD_OF_ONE
+    needed = len(workers) * LEAST_OF_A_WORKER + kept + own
     if needed <= os.sysconf("SC_OPEN_MAX"):
         return
     import resource  # the soft limit can be raised to the hard one
 
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if needed > most != resource.RLIM_INFINITY:
-        fits = max(1, (most - OF_THE_GUARD) * len(workers) // (needed - OF_THE_GUARD))
-        fewer = f"--nproc {fits}, or raise the limit: " if several else ""
-        who = f"{len(workers)} workers need" if several else "one worker needs"
+        fits = max(1, (most - own) * len(workers) // (needed - own))
+        fewer = f"--nproc {fits}, or raise the limit: " if several_workers else ""
+        who = f"{len(workers)} workers need" if several_workers else "one worker needs"
         raise UsageError(
             f"{who} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
         )

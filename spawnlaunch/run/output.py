@@ -28,8 +28,9 @@ PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
 # Cyan, yellow, green, magenta, blue and their brighter ones; red is for errors (ECMA-48, SGR).
 COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
-# Descriptors: a pidfd, pipes and files of both streams; and all the others that a guard has.
-OF_A_WORKER, SPARE = 5, 24
+# Open files of a guard: of a worker at most a pidfd, and pipes and files of both streams; and those
+# of its own, for a look into /proc and a module that is imported too.
+MOST_OF_A_WORKER, OF_THE_GUARD = 5, 32
 TOLD, SLOT_BYTES = "spawnlaunch-said", 64  # see publish
 
 
@@ -57,7 +58,7 @@ class Output:
         for fd, source in self._sources:
             self._unshown[fd] += 0 if source.is_open else source.close()
         self._sources = [each for each in self._sources if each[1].is_open]
-        if 0 <= os.sysconf("SC_OPEN_MAX") < workers * OF_A_WORKER + SPARE:
+        if 0 <= os.sysconf("SC_OPEN_MAX") < workers * MOST_OF_A_WORKER + OF_THE_GUARD:
             import resource  # needed by a hundred workers and more
 
             _, hard = self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
