@@ -44,8 +44,9 @@ def walk(
     request = cli.parse(argv, environ, sys.executable)
 
     # What is this machine?
-    shows_all = bool(request.explain) or request.bind.name == SOCKET
-    machine = node.read(request.sysfs_root, request.allowed_cpus, shows_all)
+    # Only --explain and --bind socket use packages and network adapters.
+    needs_all = bool(request.explain) or request.bind.name == SOCKET
+    machine = node.read(request.sysfs_root, request.allowed_cpus, needs_all)
     seen = visible(machine, environ)
 
     # Who am I among how many?

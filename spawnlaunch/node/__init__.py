@@ -15,12 +15,12 @@ from spawnlaunch.node.model import Device, Nic, Node, Numa
 __all__ = ["Device", "Nic", "Node", "Numa", "read"]
 
 
-def read(root: str = "/", allowed: CpuSet | None = None, shown: bool = True) -> Node:
+def read(root: str = "/", allowed: CpuSet | None = None, everything: bool = True) -> Node:
     """Read this machine, or a snapshot of another one below the directory `root`.
 
     `allowed` narrows the CPUs that the process may use. Without it they are the process's mask;
-    for a snapshot, the mask or cpuset that was kept in it, else every CPU online. `shown` is False
-    where packages and network adapters are not needed, and need not be read.
+    for a snapshot, the mask or cpuset that was kept in it, else every CPU online. `everything` is
+    False where packages and network adapters are not needed, and need not be read.
     """
     root = root.rstrip("/")
     warnings: list[str] = []
@@ -31,7 +31,7 @@ def read(root: str = "/", allowed: CpuSet | None = None, shown: bool = True) -> 
     cores = cpus.read_cores(root, online, warnings)
     l3 = cpus.read_l3(root, online, warnings)
     nodes = cpus.read_numa(root, online, warnings)
-    bus = pci.Bus(root, pci.read_functions(root, shown), online, nodes)
+    bus = pci.Bus(root, pci.read_functions(root, everything), online, nodes)
     with_memory = frozenset(node.id for node in nodes if node.memory != 0)
     return Node(
         cpus_allowed=_allowed(root, allowed, limits, online, warnings),
@@ -39,11 +39,11 @@ def read(root: str = "/", allowed: CpuSet | None = None, shown: bool = True) -> 
         cores=cores,
         cpus_cgroup=limits.cgroup & online if limits.cgroup else None,
         l3=l3,
-        packages=cpus.read_packages(root, online) if shown else (),
+        packages=cpus.read_packages(root, online) if everything else (),
         numa=nodes,
         memory_nodes=with_memory & (limits.memory_nodes or with_memory),
         devices=devices.read(bus, None if root else "/dev", warnings),
-        nics=devices.read_nics(bus) if shown else (),
+        nics=devices.read_nics(bus) if everything else (),
         warnings=tuple(dict.fromkeys(warnings)),
     )
 

@@ -62,7 +62,8 @@ class Worker(NamedTuple):
 class Launch(NamedTuple):
     """All that the workers of an attempt are made of, and how they are ended and reported.
 
-    From `group` on it is what `launcher.run` adds.
+    No launch changes; each step makes a fuller one by `_replace`: `walk` adds `logs`, `lines` and
+    `journal`, and `launcher.run` what comes from `group` on.
     """
 
     request: Request

@@ -215,7 +215,8 @@ def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
 def take_place(worker: Worker) -> None:
     """Session, files, mask and memory policy of the worker. Raises OSError.
 
-    What the machine refuses to all is said by its first rank alone.
+    Why a memory policy is refused is the same for all ranks of the node, so the one with local rank
+    0 alone says it; why a mask is refused each rank says for itself.
     """
     if worker.own_session:
         os.setsid()

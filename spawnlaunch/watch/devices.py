@@ -43,7 +43,7 @@ class Meter:
     """Looks at a device once per sample, however many ranks share it; `root` is of a snapshot."""
 
     def __init__(self, node: Node | None = None, root: str = "") -> None:
-        self._node = nodes.read(shown=False) if node is None else node
+        self._node = nodes.read(everything=False) if node is None else node
         self._root = root.rstrip("/")
         self._nvml = _nvml() if any(d.vendor == "nvidia" for d in self._node.devices) else None
         self._seen: dict[int, Device] = {}

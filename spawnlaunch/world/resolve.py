@@ -119,7 +119,8 @@ def _name_run(mode: str, it: Evidence, job: Fact | None) -> Fact:
 def refuse_copies(request: Request, resolution: Resolution) -> None:
     """Raise UsageError where this is one of several tasks, and has lost all that says so.
 
-    Nobody has started several of what reads a terminal.
+    Where stdin is a terminal, a person has started this process, and not as one of several tasks:
+    then nothing is checked.
     """
     alone = resolution.world.mode == LOCAL and not resolution.managers
     if alone and not request.standalone and not os.isatty(0):

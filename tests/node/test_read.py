@@ -141,8 +141,9 @@ def test_the_newer_names_of_groups_are_read_where_the_older_ones_are_gone(tmp_pa
 
 def test_nobody_who_does_not_look_at_adapters_pays_for_them(tmp_path: Path) -> None:
     root = str(build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=MELLANOX),))))
-    full, short = effort(lambda: nodes.read(root)), effort(lambda: nodes.read(root, shown=False))
-    assert nodes.read(root, shown=False) == nodes.read(root)._replace(packages=(), nics=())
+    full = effort(lambda: nodes.read(root))
+    short = effort(lambda: nodes.read(root, everything=False))
+    assert nodes.read(root, everything=False) == nodes.read(root)._replace(packages=(), nics=())
     assert short.opened < full.opened
 
 

@@ -135,5 +135,5 @@ def test_without_the_library_a_device_is_named(
 
 
 def test_a_node_without_devices_has_none() -> None:
-    here = nodes.read(shown=False)._replace(devices=())
+    here = nodes.read(everything=False)._replace(devices=())
     assert Meter(here).of(rank(0)) is None
