@@ -30,16 +30,16 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
     request, scratch = launch.request, launch.scratch
     make_scratch(scratch)
     try:
-        several = launch.resolution.gathering is not None
-        if request.timeout_s and not several:
+        has_gang = launch.resolution.gathering is not None
+        if request.timeout_s and not has_gang:
             supervisor.loop.alarm(lambda: supervisor.happened(TimedOut()), request.timeout_s)
-        if not several:  # else they are others' ranks
+        if not has_gang:  # else they are others' ranks
             make_places(workers, scratch)
         try:
             early = supervisor.preload() if request.preload else None
             if early:
                 result = _ended_early(supervisor, *early)
-            elif several:
+            elif has_gang:
                 from spawnlaunch.run import ganged  # most launches are of one node
 
                 gang = ganged.Gang(supervisor, lambda: end(tree))
@@ -60,7 +60,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
             result = result._replace(status=os.EX_IOERR)
         if supervisor.journal:
             supervisor.journal.end(result)
-        if several and not early:
+        if has_gang and not early:
             return gang.leave_word(result)
         return _leave_word(result, launch) if result.cause or launch.result else result.status
     finally:
@@ -125,7 +125,7 @@ def _run(supervisor: Supervisor, workers: Sequence[Worker]) -> LaunchResult:
                 f"no restart after status {result.status}, though {budget.most - tally.used} of "
                 f"{budget.most} are left; to have one, type --no-restart-status {others}"
             ])  # fmt: skip
-        if more is None or not end(supervisor.tree) or supervisor.is_told_to_end():
+        if more is None or not end(supervisor.tree) or supervisor.listen_for_end():
             return result
         try:
             from spawnlaunch.world.host import renew_port

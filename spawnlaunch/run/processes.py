@@ -51,8 +51,10 @@ class Processes:
     """The workers of a launch, and below them whatever they have started.
 
     `caught` are the signals that this process has handlers for. `is_well` tells whether nothing
-    has gone wrong: then what workers leave that have ended well may go on. `ended` is told of each
-    end. What a worker has used that ended well is asked for --result and --record only.
+    has gone wrong: then what workers leave that have ended well may go on. `on_exit` is told of
+    each end. What a worker has used that ended well is asked for --result and --record only.
+
+    The way of an end: pidfd -> _has_ended -> _reap_dead -> _note -> on_exit.
     """
 
     def __init__(
@@ -63,15 +65,15 @@ class Processes:
         tree: Tree,
         caught: frozenset[int],
         is_well: Callable[[], bool],
-        ended: Callable[[WorkerExit], None],
+        on_exit: Callable[[WorkerExit], None],
     ) -> None:
         self._loop, self._output, self._tree = loop, output, tree
         self._launch, self._caught = launch, caught
-        self._is_well, self._tell = is_well, ended
+        self._is_well, self._on_exit = is_well, on_exit
         self.become: BecomeWorker = exec_worker
         self.image: Image | None = None  # of --preload
         self.by_rank: dict[int, Running] = {}
-        self._ended: set[int] = set()  # pids of workers that are no more
+        self._former_sessions: set[int] = set()  # pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: what they have left may go on
         # Workers that have ended; with what the kernel told of the zombie; and, of one that is
         # reaped already, its status and what it used.
@@ -82,7 +84,7 @@ class Processes:
 
     def start(self, workers: Sequence[Worker]) -> None:
         """Fork the workers. Caught signals wait until all are there."""
-        self._ended, self._well, self._sent, self._zombies = set(), set(), {}, []
+        self._former_sessions, self._well, self._sent, self._zombies = set(), set(), {}, []
         signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._output.begin(len(workers))
         started: list[tuple[int, float]] = []
@@ -170,7 +172,7 @@ class Processes:
         self._tree.patience_s = LAST_S
         for running in self.of(ranks):
             del self.by_rank[running.worker.rank]
-            self._ended.add(running.pid)
+            self._former_sessions.add(running.pid)
             self._forget(running)
             self._note(running, -signal.SIGKILL, left=True)
 
@@ -198,7 +200,7 @@ class Processes:
         if code == 0 and self._is_well():
             self._well.add(running.worker.rank)
         else:
-            self._ended.add(running.pid)
+            self._former_sessions.add(running.pid)
             if running.worker.own_session:
                 signals.send_group(running.pid, signal.SIGKILL)
         self._dead.append((running, code, end))
@@ -240,7 +242,7 @@ class Processes:
         if not self._is_well():
             self._well.clear()
         spared = self.by_rank.keys() | self._well
-        nobodys = self._tree.kill_orphans(pids, spared, self._ended)
+        nobodys = self._tree.kill_orphans(pids, spared, self._former_sessions)
         self._again_s = again_s
         self._loop.alarm(self._look_again, again_s if nobodys else None)
 
@@ -250,7 +252,7 @@ class Processes:
     def _note(self, running: Running, code: int, left: bool = False, used: Any = None) -> None:
         """Tell how a worker has ended; one without a pid could not be started."""
         worker = running.worker
-        self._tell(
+        self._on_exit(
             WorkerExit(
                 rank=worker.rank,
                 local_rank=worker.local_rank,

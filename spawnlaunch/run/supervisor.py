@@ -66,7 +66,7 @@ class Supervisor:
             tree,
             pipe.caught,
             is_well=lambda: self.state.cause is None,
-            ended=self._has_ended,
+            on_exit=self._on_exit,
         )
         self.exits: list[WorkerExit] = []
         self.kills_before: MemoryKills | None = None
@@ -141,10 +141,10 @@ class Supervisor:
 
             self.output.say(local_rank.advice(request, text))
 
-    def is_told_to_end(self) -> bool:
-        """Whether somebody has asked for the end of the launch, now that nobody runs.
+    def listen_for_end(self) -> bool:
+        """Handle what has come in; True: somebody has asked for the end of the launch.
 
-        While the launch is stopped, that is not known.
+        Nobody runs now. While the launch is stopped, this waits until it goes on or is to end.
         """
         self.loop.turn(0)
         while self.state.suspended and not self.state.told_later:
@@ -230,7 +230,7 @@ class Supervisor:
 
         return prompt_is_open()
 
-    def _has_ended(self, one: WorkerExit) -> None:
+    def _on_exit(self, one: WorkerExit) -> None:
         self.exits.append(one)
         if self.journal:
             self.journal.ended(one)

@@ -50,15 +50,16 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     launcher's session, so that it has the terminal. Raises UsageError for flags that do not fit
     the ranks that there are.
     """
-    request, resolution, plan, environ = launch[:4]
+    request, resolution = launch.request, launch.resolution
+    plan, environ = launch.plan, launch.environ
     scratch, bindings, node_cpus = launch.scratch, plan.bindings, cpuset.format(plan.allowed)
-    world, several = resolution.world, len(bindings) > 1
+    world, several_workers = resolution.world, len(bindings) > 1
     places: Sequence[tuple[str | None, Routes]] = [(None, SHOWN)] * len(bindings)
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
         from spawnlaunch.run import routes
 
         places = routes.chosen(launch, restart)
-    columns = _columns() if several else None
+    columns = _columns() if several_workers else None
     wants_stacks = request.hang_timeout_s or request.stack_on_usr2
     records = {}
     if wants_stacks:
@@ -92,7 +93,7 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
                 command=command(request, told, world.local_rank + i),
                 environ=told,
                 binding=binding,
-                own_session=several and rank != request.debug,
+                own_session=several_workers and rank != request.debug,
                 routes=SHOWN if rank == request.debug else streams,
                 prefix=prefix,
             )

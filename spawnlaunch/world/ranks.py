@@ -228,7 +228,8 @@ def _count_workers(it: Evidence) -> Fact:
     asked = first([it.typed("--nproc", it.request.nproc), it.ask("nproc")])
     fact = asked or Fact(1, "one worker: --nproc is not given")
     nproc, source = fact.value, fact.source
-    devices, cpus, devices_by, vendor = it.capacity
+    devices, cpus = it.capacity.devices, it.capacity.cpus
+    devices_by, vendor = it.capacity.devices_by, it.capacity.vendor
     flag, between = (source, " ") if source.startswith("--") else ("--nproc", "=")
     if (nproc == "gpu" and devices == 0) or (nproc in KINDS and vendor != KINDS[nproc]):
         others = f" (what is visible is of {vendor})" if vendor else ""
