@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -215,6 +216,21 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
         ) from error
 
 
+def tell_of_best(outcome: Outcome, task: Task, place: Place) -> None:
+    """Say how to evaluate the weights that were best, where those evaluated here are others."""
+    best = place.out / checkpoint.BEST
+    if outcome.at.best_step == outcome.at.step or not best.exists():
+        return
+    if len(outcome.measured) > 1 or has(task, "report"):
+        scores = place.out.with_name(f"{place.out.name}-best")
+        flags = f"--config {quote(str(place.out / saving.CONFIG))} --init {quote(str(best))}"
+        place.screen.line(
+            f"that was step {outcome.at.step}, and best was step {outcome.at.best_step}; to "
+            f"evaluate it: python -m spawnlaunch.train {flags} --eval-only --out "
+            f"{quote(str(scores))}"
+        )
+
+
 def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
     """Show what the model does and how good it is."""
     screen, unit = place.screen, unit_of(task)
@@ -227,6 +243,7 @@ def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
         plot(place.out / METRICS, place.out / PICTURE, unit)
         screen.line(f"drew {place.out / PICTURE}")
     tell_splits(outcome, config, task, place)
+    tell_of_best(outcome, task, place)
     if has(task, "sample"):
         screen.line(f"a sample:\n{printable(task.sample(outcome.model, config.seed))}\n")
     if has(task, "export"):

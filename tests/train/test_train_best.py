@@ -1,5 +1,8 @@
 """The best checkpoint, by the loss or by a measure: what is kept, exported, and waited for."""
 
+import json
+import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -50,6 +53,12 @@ def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     exported = torch.load(tmp_path / "here" / "exported.pt", weights_only=True)
     assert torch.equal(exported["weight"], saved["weight"])
     assert (tmp_path / "here" / "best").resolve().name == f"step-{step:08}"
+    (line,) = re.findall(
+        f"step {step}; to evaluate it: python -m spawnlaunch.train (.*)", first.out
+    )
+    complete(1, *shlex.split(line), cwd=tmp_path)
+    found = json.loads((tmp_path / "here-best" / "evaluation.json").read_text())["validation"]
+    assert found[{"validation_loss": "loss"}.get(name, name)] == pytest.approx(values[step - 1])
     again, *_ = complete(world, *FLAGS, *flags, *more, cwd=tmp_path)
     assert "step " + str(step + 4) not in again.out
     assert metrics(tmp_path / "here", name) == values
