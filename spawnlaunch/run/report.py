@@ -140,15 +140,13 @@ def _memory_of(killed: WorkerExit) -> Iterator[str]:
     from spawnlaunch.node.cgroup import memory_kills
 
     counted = memory_kills()
-    limit = min(counted.limit or sys.maxsize if counted else sys.maxsize, _memory_here())
+    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if counted and counted.limit:
+        limit = min(limit, counted.limit)
     peak = killed.used.ru_maxrss * MAXRSS_BYTES if killed.used else 0
     if peak >= TELLING * limit:
         share = f"{peak / limit:.0%} of the {limit >> 20} MiB that there are"
         yield f"rank {killed.rank} had used {peak >> 20} MiB, {share}"
-
-
-def _memory_here() -> int:
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def out_of_memory(before: MemoryKills | None, after: MemoryKills | None) -> str | None:

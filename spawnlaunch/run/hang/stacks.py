@@ -23,7 +23,7 @@ import os
 import time
 from collections import deque
 
-from spawnlaunch.node.proc import Process, below, catches, is_alive, is_proc_ours, look
+from spawnlaunch.node.proc import Process, below, catches, is_alive, is_proc_ours, look, read
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.rollcall import flight, groups
 from spawnlaunch.rollcall.frames import Sieve
@@ -308,11 +308,7 @@ class Asking:
 
 def _command(pid: int) -> str:
     """The beginning of its command line."""
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(200).replace(b"\0", b" ").decode(errors="replace").split()
-    except OSError:
-        words = []
+    words = (read(pid, "cmdline") or "").replace("\0", " ").split()
     return " ".join(words)[:60] or "no name"
 
 
