@@ -173,5 +173,5 @@ def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:
     for worker in it.workers:
         yield worker_line(worker, it.node, host)
     if resolution.world.local_rank == 0:
-        for warning in (*resolution.of_this_node, *it.launch.plan.warnings):
+        for warning in (*resolution.node_warnings, *it.launch.plan.warnings):
             yield f"warning: {host}: {warning}"

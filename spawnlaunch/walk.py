@@ -79,15 +79,15 @@ def _go(
     blocked: frozenset[int],
 ) -> int:
     """Print what --explain asks for, or become the worker, or start workers and watch them."""
-    request, resolution, of_the_node = launch.request, launch.resolution, launch.plan.warnings
+    request, resolution, plan_warnings = launch.request, launch.resolution, launch.plan.warnings
     if request.log_dir is not None or any(request.redirects):
         from spawnlaunch.run import log_place  # few launches keep files
 
-        logs, said = log_place.choose_place(request, resolution, launch.scratch)
-        launch, of_the_node = launch._replace(logs=logs), (*of_the_node, *said)
+        logs, said = log_place.choose_log_directories(request, resolution, launch.scratch)
+        launch, plan_warnings = launch._replace(logs=logs), (*plan_warnings, *said)
     workers = worker.make_workers(launch)
     host = launch.host if resolution.world.has_several_nodes else ""
-    warnings = _warnings(launch, of_the_node, closed, host)
+    warnings = _warnings(launch, plan_warnings, closed, host)
     if request.explain:
         from spawnlaunch.explaining import Explanation, explained
 
@@ -100,7 +100,7 @@ def _go(
         else:
             say(lines)
     if resolution.world.is_task:
-        worker.make_places(workers)
+        worker.prepare_files(workers)
         worker.exec_worker(workers[0], blocked)  # signals and status are the manager's business
     from spawnlaunch.run import launcher  # no task needs it
 
@@ -155,11 +155,12 @@ def _refuse_what_this_mode_cannot(
 
 
 def _warnings(
-    launch: Launch, of_the_node: Sequence[str], closed: Sequence[str], host: str
+    launch: Launch, plan_warnings: Sequence[str], closed: Sequence[str], host: str
 ) -> list[str]:
     """Warnings about the job by rank 0, about the node by its first rank: each is printed once.
 
-    Those about the node begin with `host`, where there are several. --explain shows all of them.
+    `plan_warnings`, of the plan and of the place of logs, are about the node too. Those about the
+    node begin with `host`, where there are several. --explain shows all of them.
     """
     request, resolution = launch.request, launch.resolution
     said: list[str] = []
@@ -171,9 +172,9 @@ def _warnings(
             said += routes.own_files(request, resolution.world, launch.environ)
         said += resolution.warnings
     if resolution.world.local_rank == 0 or request.explain:
-        of_this_node = [*resolution.of_this_node, *of_the_node]
+        node_warnings = [*resolution.node_warnings, *plan_warnings]
         if "stdout" in closed:
-            of_this_node.append("stdout is closed: what is written there is lost")
+            node_warnings.append("stdout is closed: what is written there is lost")
         before = f"{host}: " if host and not request.explain else ""
-        said += [before + line for line in of_this_node]
+        said += [before + line for line in node_warnings]
     return said

@@ -10,7 +10,7 @@ from spawnlaunch.run.loop import LONGEST_S
 from spawnlaunch.run.model import Attempt, LaunchResult
 from spawnlaunch.run.say import PATIENCE_S, say, write
 from spawnlaunch.run.tree import named, why_it_stays
-from spawnlaunch.run.worker import make_places, make_workers
+from spawnlaunch.run.worker import make_workers, prepare_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
         if request.timeout_s and not has_gang:
             supervisor.loop.alarm(lambda: supervisor.happened(TimedOut()), request.timeout_s)
         if not has_gang:  # else they are others' ranks
-            make_places(workers, scratch)
+            prepare_files(workers, scratch)
         try:
             early = supervisor.preload() if request.preload else None
             if early:
@@ -133,7 +133,7 @@ def _run(supervisor: Supervisor, workers: Sequence[Worker]) -> LaunchResult:
             resolution, held_port = renew_port(launch.resolution, launch.environ)
             launch = launch._replace(resolution=resolution, held_port=held_port)
             workers = make_workers(launch, more.total)
-            make_places(workers, launch.scratch, restart=more.total)
+            prepare_files(workers, launch.scratch, restart=more.total)
         except UsageError as error:
             say([f"cannot restart: {error}"])
             return result

@@ -103,12 +103,15 @@ def open_log(route: Route) -> int:
     return fd
 
 
-# The places of the ranks' files. They are made before anybody is started, so that a place that
-# cannot be written to is said once and costs nothing.
+# The directories and files of the ranks are made before anybody is started, so that one that cannot
+# be written to is said once and costs nothing.
 
 
-def make_places(rank: int, routes: Routes, error_file: str | None, scratch: str | None) -> None:
-    """Those of one worker. Raises UsageError where one cannot be made."""
+def prepare_files(rank: int, routes: Routes, error_file: str | None, scratch: str | None) -> None:
+    """Make directories and files of one worker, and remove an old error file.
+
+    Raises UsageError where that cannot be done.
+    """
     for directory, elsewhere in _directories(routes, error_file, scratch).items():
         try:
             os.makedirs(resolved(directory), exist_ok=True)

@@ -28,7 +28,7 @@ from spawnlaunch.run import decisions, report, signals
 from spawnlaunch.run.decisions import INTERRUPTED, RUNNING
 from spawnlaunch.run.model import Attempt, LaunchResult
 from spawnlaunch.run.say import PATIENCE_S, say, write
-from spawnlaunch.run.worker import make_places, make_workers
+from spawnlaunch.run.worker import make_workers, prepare_files
 from spawnlaunch.world.host import HeldPort, hold_free_port
 
 TYPE_CHECKING = False
@@ -168,7 +168,7 @@ class Gang:
             self._say(said)
         try:
             workers = make_workers(launch, start.total)
-            make_places(workers, launch.scratch, restart=start.total)
+            prepare_files(workers, launch.scratch, restart=start.total)
         except UsageError as error:
             failed = records.WorkerFailed(start.first_rank, WRONG_USE, words=f"error: {error}")
             self._part.happened(failed)

@@ -21,7 +21,9 @@ MOST_RUNS = 10_000  # of one name; the last one takes what is there
 MARK = ".launch"  # a link in the directory of a run on several nodes: whose it is
 
 
-def choose_place(request: Request, resolution: Resolution, scratch: str) -> tuple[str, list[str]]:
+def choose_log_directories(
+    request: Request, resolution: Resolution, scratch: str
+) -> tuple[str, list[str]]:
     """The template of the directories of ranks, and what is to be said of it.
 
     A run has a directory of its own below DIR, named after it: where an earlier one of that name

@@ -73,7 +73,7 @@ class Processes:
         self.become: BecomeWorker = exec_worker
         self.image: Image | None = None  # of --preload
         self.by_rank: dict[int, Running] = {}
-        self._former_sessions: set[int] = set()  # pids of workers that are no more
+        self._former_sessions: set[int] = set()  # by the pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: what they have left may go on
         # Workers that have ended; with what the kernel told of the zombie; and, of one that is
         # reaped already, its status and what it used.

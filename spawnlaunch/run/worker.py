@@ -54,11 +54,11 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     plan, environ = launch.plan, launch.environ
     scratch, bindings, node_cpus = launch.scratch, plan.bindings, cpuset.format(plan.allowed)
     world, several_workers = resolution.world, len(bindings) > 1
-    places: Sequence[tuple[str | None, Routes]] = [(None, SHOWN)] * len(bindings)
+    outputs: Sequence[tuple[str | None, Routes]] = [(None, SHOWN)] * len(bindings)
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
         from spawnlaunch.run import routes
 
-        places = routes.chosen(launch, restart)
+        outputs = routes.chosen(launch, restart)
     columns = _columns() if several_workers else None
     wants_stacks = request.hang_timeout_s or request.stack_on_usr2
     records = {}
@@ -67,7 +67,7 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
 
         records = flight.variables(environ, scratch)
     workers = []
-    for i, (binding, (files, streams)) in enumerate(zip(bindings, places, strict=True)):
+    for i, (binding, (files, streams)) in enumerate(zip(bindings, outputs, strict=True)):
         rank = world.rank + i
         prefix = _prefix(launch, rank)
         width = columns - len(prefix) if columns and streams.stdout.shown else None
@@ -182,9 +182,10 @@ def command(request: Request, told: Mapping[str, str], local_rank: int) -> tuple
     return (request.python, "-u", target, *args)
 
 
-def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: int = 0) -> None:
-    """Make the places of the workers' files. Raises UsageError where one cannot be.
+def prepare_files(workers: Sequence[Worker], scratch: str | None = None, restart: int = 0) -> None:
+    """Make directories and files for the workers' output and errors.
 
+    Raises UsageError where that cannot be done.
     `scratch` is a directory that is ours alone, and new; in task mode there is none.
     """
     for worker in workers:
@@ -193,7 +194,7 @@ def make_places(workers: Sequence[Worker], scratch: str | None = None, restart: 
         if is_elsewhere or restart or any(route.file for route in worker.routes):
             from spawnlaunch.run import files  # few launches keep files
 
-            files.make_places(worker.rank, worker.routes, error_file, scratch)
+            files.prepare_files(worker.rank, worker.routes, error_file, scratch)
 
 
 def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
@@ -202,7 +203,7 @@ def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
     `blocked` is the signals that it is started with blocked.
     """
     try:
-        take_place(worker)
+        set_up_process(worker)
         for signum in IGNORED:
             signal.signal(signum, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -213,7 +214,7 @@ def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
         os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
 
 
-def take_place(worker: Worker) -> None:
+def set_up_process(worker: Worker) -> None:
     """Session, files, mask and memory policy of the worker. Raises OSError.
 
     Why a memory policy is refused is the same for all ranks of the node, so the one with local rank

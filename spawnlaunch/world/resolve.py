@@ -84,17 +84,17 @@ def resolve_world(
             "MIN:MAX need that; leave --no-gang out"
         )
     warnings: list[str] = []
-    of_this_node: tuple[str, ...] = ()
+    node_warnings: tuple[str, ...] = ()
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        warnings, of_this_node = inherited.find_warnings(facts, left, environ)
+        warnings, node_warnings = inherited.find_warnings(facts, left, environ)
     world = World(**{name: fact.value for name, fact in facts.items()})
     if found and (world.rank == 0 or request.explain):  # who says them
         from spawnlaunch.world.warnings import find_warnings
 
         warnings += find_warnings(it, world, found)
     return Resolution(
-        world, facts, tuple(warnings), tuple(found), of_this_node, gathering=gathering
+        world, facts, tuple(warnings), tuple(found), node_warnings, gathering=gathering
     )
 
 
@@ -151,5 +151,5 @@ def prepare_host(
     if not me.has_several_nodes:
         return resolution, held
     exports, said = host.find_interface(resolution.world, environ, hostname)
-    of_this_node = (*resolution.of_this_node, *said)
-    return resolution._replace(exports=exports, of_this_node=of_this_node), held
+    node_warnings = (*resolution.node_warnings, *said)
+    return resolution._replace(exports=exports, node_warnings=node_warnings), held

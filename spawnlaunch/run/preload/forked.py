@@ -29,7 +29,7 @@ from spawnlaunch.reading import is_number
 from spawnlaunch.run.environment import MARK, STACK_SIGNAL, changes
 from spawnlaunch.run.preload import libraries
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.worker import IGNORED, take_place
+from spawnlaunch.run.worker import IGNORED, set_up_process
 from spawnlaunch.world.model import RANKS
 
 TYPE_CHECKING = False
@@ -83,7 +83,7 @@ def worker_maker(modules: Sequence[str]) -> BecomeWorker:
     gc.freeze()  # what is here stays where it is, on pages that all workers share
 
     def turn_into(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
-        take_place(worker)
+        set_up_process(worker)
         kernel.rename(os.path.basename(worker.command[0]), " ".join(worker.command))
         _forget_the_launcher(inherited)
         _take_on(worker)
