@@ -39,6 +39,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     Flags of the loop are looked at before the task is loaded, which imports torch: a mistyped
     number is refused at once. A bad command line exits with status 2.
     """
+    arguments = [_dashed(word) for word in arguments]
     parser = _loop_parser()
     asked, _ = parser.parse_known_args(arguments)
     filed = _words(parser, asked.config, _read(parser, asked.config)) if asked.config else []
@@ -75,8 +76,8 @@ def _loop_parser() -> Parser:
         "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT will do. Twice the workers at half "
         f"the batch size end at the same loss. Tasks: {alone}; with the hf extra "
         f"{', '.join(WITH_HF)}, or a class of yours.",
-        epilog="The run is metrics.jsonl, one JSON object a line, and step-*, its checkpoints. "
-        "Status 75 says: preempted, and saved.",
+        epilog="_ in a flag's name is as good as -. The run is metrics.jsonl, one JSON object a "
+        "line, and step-*, its checkpoints. Status 75 says: preempted, and saved.",
         allow_abbrev=False,
         add_help=False,
     )
@@ -167,6 +168,12 @@ def _words(parser: Parser, origin: str, values: Mapping[str, Any]) -> list[str]:
         else:
             parser.error(f"{origin}: {name} is not a number, a text, true or false")
     return words
+
+
+def _dashed(word: str) -> str:
+    """A flag with dashes, however it was typed: --batch_size=8 is as good as --batch-size=8."""
+    name, equals, value = word.partition("=")
+    return _flag(name[2:]) + equals + value if name.startswith("--") else word
 
 
 def _flag(name: str) -> str:

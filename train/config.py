@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any, NoReturn
 
 from . import kinds
@@ -200,7 +201,11 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         if message.startswith("unrecognized arguments"):
-            message += "; type --help for the list of flags"
+            typed = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+            near = [get_close_matches(word, self._option_string_actions, 1) for word in typed]
+            meant = ", ".join(name for names in near for name in names)
+            message += f"; did you mean {meant}?" if meant else ";"
+            message += " type --help for the list of flags"
         refuse(RefusedError(self.origin + message, shared=True))
 
 

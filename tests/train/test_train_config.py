@@ -111,6 +111,15 @@ def test_a_configuration_does_not_change() -> None:
         Config().steps = 2  # type: ignore[misc]
 
 
+@pytest.mark.parametrize("name", ["batch_size", "eval_every", "no_static_graph", "width"])
+def test_an_underscore_in_a_flag_is_as_good_as_a_dash(name: str) -> None:
+    words = [] if name.startswith("no_") else ["32"]
+    typed = ["--" + name, *words, "--out", "a_b", "--task", "language", "--max_time=3h"]
+    dashed = ["--" + name.replace("_", "-"), *words, "--out=a_b", "--max-time", "3h"]
+    assert parse(typed) == parse(dashed)
+    assert parse(typed)[0].out == "a_b"
+
+
 @pytest.mark.parametrize(
     ("flags", "seen", "remedy"),
     [
@@ -135,7 +144,12 @@ def test_a_configuration_does_not_change() -> None:
         (["--task", "no.py:A"], "--task: there is no file", "type the path of a Python file"),
         (["--task", "no.such:A"], "--task: there is no module no", "typed as path/to/file.py"),
         (["--task", "math:A"], "--task: math has no class A", ""),
-        (["--step", "5"], "unrecognized arguments: --step 5", "type --help"),
+        (
+            ["--step", "5"],
+            "unrecognized arguments: --step 5",
+            "; did you mean --steps? type --help",
+        ),
+        (["--model_nam=a_b"], "unrecognized arguments: --model-nam=a_b", "; type --help"),
         (["--seed"], "--seed: expected one argument", ""),
     ],
 )
