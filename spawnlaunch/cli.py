@@ -166,8 +166,9 @@ def _check_together(request: Request) -> None:
         )
     if request.program.kind == "bundled" and request.local_rank_arg:
         raise FlagsError(
-            "--local-rank-arg is for a script of yours, and the bundled training loop reads "
-            "LOCAL_RANK; leave it out, or name a script"
+            "no script is named, and --local-rank-arg (distributed_launch sets it) is for one; the "
+            "bundled training loop reads LOCAL_RANK; name a script, or for the loop type "
+            f"{HERE} --nproc 2"
         )
     of_ours = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
     if of_ours and not request.explain:

@@ -76,6 +76,15 @@ def test_a_script_that_declares_the_other_spelling_is_told_which_to_ask_for(tmp_
     assert (sorted(done.stdout.split()), done.stderr) == (["0", "1"], "")
 
 
+def test_whoever_names_no_script_for_its_local_rank_is_told_the_line_of_the_bundled_loop():
+    done = run(sys.executable, "-m", "spawnlaunch.distributed_launch", "--nproc_per_node=2")
+    assert done.returncode == 2
+    assert "no script is named" in done.stderr
+    assert done.stderr.endswith(
+        "name a script, or for the loop type python -m spawnlaunch --nproc 2\n"
+    )
+
+
 def test_whoever_reads_LOCAL_RANK_is_not_told_of_an_argument():
     text = DECLARES.format("--local_rank") + "import os; os.environ['LOCAL_RANK']"
     request = Request(program=Program("script", "x.py", ()), python="python")
