@@ -124,6 +124,14 @@ def test_weights_are_evaluated_without_training(
     assert not list(out.glob("step-*"))
 
 
+def test_the_best_weights_are_evaluated_with_the_flags_of_their_run(
+    trained: Path, tmp_path: Path
+) -> None:
+    flags = ("--config", "here/config.toml", "--eval-only", "--init", "here/best")
+    complete(2, *flags, "--out", str(tmp_path / "scores"), cwd=trained)
+    agrees(tmp_path / "scores", trained / "here" / "best" / "weights.pt")
+
+
 def test_an_evaluation_leaves_the_run_as_it_is(trained: Path) -> None:
     def files() -> dict[str, bytes]:
         found = [path for path in (trained / "here").rglob("*") if path.is_file()]
