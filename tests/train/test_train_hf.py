@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from spawnlaunch.train.errors import RefusedError
 from spawnlaunch.train.tasks import rows
+from spawnlaunch.train.tasks.causal_lm import CausalLM
 from spawnlaunch.train.tasks.language import Windows
+from spawnlaunch.train.tasks.sequence_classification import SequenceClassification
 from tests.train.ranks import complete, metrics, run
 
 pytest.importorskip("transformers")
@@ -17,6 +20,7 @@ MODEL = json.dumps({"n_layer": 1, "n_embd": 32, "n_head": 2, "n_positions": 64})
 NEO = json.dumps(
     {"num_layers": 1, "hidden_size": 32, "num_heads": 2, "attention_types": [[["global"], 1]]}
 )
+PARAMETERS = {"gpt2": 23_104, "gpt_neo": 86_496}
 FLAGS = ("--device", "cpu", "--length", "32", "--lr", "5e-3", "--warmup", "0", "--log-every", "1")
 REVIEWS = [
     {"review": f"film {i}: a {word} one", "stars": stars, "verdict": word}
@@ -55,7 +59,8 @@ def test_a_causal_model_learns_from_local_text(
     losses = metrics(tmp_path / model, "loss")
     assert losses[-1] < losses[0] - 1
     assert "tokens/s" in first.out
-    assert f" held out; random weights, of the type {model}\n" in first.out
+    said = f" held out; random weights, of the type {model}, "
+    assert f"{said}{PARAMETERS[model]:,} parameters\n" in first.out
     # What was written is fine-tuned further, and begins where it ended.
     old = ("--model-name", f"{model}/model", "--steps", "2", "--out", "tuned")
     first, _ = complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
@@ -81,7 +86,18 @@ def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, fi
             ("--model-config", '{"n_positions": 16}'),
             "--length is 32, and gpt2 takes 16 tokens at most; type --length 16\n",
         ),
-        (("--model-name", "gpt9"), "--model-name: gpt9 cannot be: "),
+        (("--model-name", "gpt9"), "--model-name: gpt9 is neither a local directory with a "),
+        (("--model-name", "gpt-neo"), "; did you mean the type gpt_neo? A model of the "),
+        (
+            ("--model-config", '{"nlayers": 2, "hiden_size": 32}'),
+            "--model-config: the configuration of gpt2 has no 'hiden_size' (did you mean "
+            "hidden_size?), no 'nlayers' (did you mean n_layer?); its keys for the model's size "
+            "are n_layer, n_embd, n_head\n",
+        ),
+        (("--model-config", '{"n_embd": 33}'), '--model-config: {"n_embd": 33}: `embed_dim` must'),
+        (("--model-config", '{"n_layer": "a"}'), "Field 'n_layer' expected int, got str"),
+        (("--model-config", "[2]"), "--model-config: [2] is no JSON object; type one such as "),
+        (("--model-config", "n_layer=2"), "--model-config: n_layer=2 is no JSON: "),
         (("--data", "lines.txt"), "lines.txt leaves no rows for train; put an empty line between"),
         (
             ("--model-name", "openai-community/gpt2"),
@@ -100,6 +116,37 @@ def test_what_cannot_be_is_refused_by_all_ranks(
     assert ranks[0].err.count("\n") == 1
     assert len(ranks[0].err) < 500
     assert ranks[1].err == ""
+
+
+def test_a_type_with_keys_of_its_own_is_refused_what_others_have() -> None:
+    with pytest.raises(RefusedError, match=r"has no 'n_layer' \(did you mean num_layers"):
+        CausalLM("a.txt", model_name="gpt_neo", model_config='{"n_layer": 2}')
+    with pytest.raises(RefusedError, match=r"^--model-config: \{.*len\(config.attention_layers\)"):
+        CausalLM("a.txt", model_name="gpt_neo", model_config='{"num_layers": 2}')
+
+
+@pytest.mark.parametrize("changes", [MODEL, '{"num_hidden_layers": 2}', '{"num_labels": 3}'])
+def test_what_every_configuration_takes_may_be_changed(changes: str) -> None:
+    SequenceClassification("a.txt", model_config=changes)
+
+
+def test_a_large_model_says_how_to_make_it_smaller(data: Path, tmp_path: Path) -> None:
+    task = CausalLM(str(data / "a.txt"), model_name="gpt_neo")
+    task.prepare(tmp_path)
+    task.prepared(tmp_path)
+    said, _, changes = task.describe().partition("; for a smaller model type --model-config ")
+    assert said.endswith(" held out; random weights, of the type gpt_neo, 1,213,179,904 parameters")
+    small = CausalLM(str(data / "a.txt"), model_name="gpt_neo", model_config=changes.strip("'"))
+    assert small.parameters < 1_000_000
+
+
+def test_a_classifier_writes_nothing_before_it_is_refused(data: Path, tmp_path: Path) -> None:
+    flags = ("--task", "sequence_classification", "--data", str(data / "a.csv"), "--text", "review")
+    more = ("--label", "stars", "--model-name", "gpt2-medium", "--out", "here")
+    (rank,) = run(1, *FLAGS, *flags, *more, cwd=tmp_path)
+    assert rank.status == 2
+    assert rank.out == ""
+    assert not (tmp_path / "here").exists()
 
 
 def test_prepared_tokens_are_sent_as_the_name_of_their_file(tmp_path: Path) -> None:

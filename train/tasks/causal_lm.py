@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..config import flag, whole, word
 from ..task import split_of
 from . import rows
-from .huggingface import FineTuning, config_of, flops_per_token, model_of, origin_of
+from .huggingface import FineTuning, flops_per_token, model_of, origin_of
 from .language import NO_TARGET, Windows
 
 
@@ -28,10 +28,10 @@ class CausalLM(FineTuning):
     name = "causal_lm"
     unit = "nats per token"
     counted = "tokens"
+    _kind = "AutoModelForCausalLM"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.config = config_of(self.model_name, self.model_config, self.tokens)
         self.splits: dict[str, Windows] = {}
 
     def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
@@ -51,11 +51,11 @@ class CausalLM(FineTuning):
     def describe(self) -> str:
         train, validation = (len(self.splits[name].text) for name in ("train", "validation"))
         count = f"{train:,} tokens to train on, {validation:,} held out"
-        return f"{self.data}: {count}; {origin_of(self.model_name)}"
+        origin = origin_of(self.model_name, self.config, self.parameters)
+        return f"{self.data}: {count}; {origin}"
 
     def model(self) -> Any:
-        kind = "AutoModelForCausalLM"
-        model = model_of(kind, self.model_name, self.config, self.tokens, self.length)
+        model = model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
         self.flops_per_sample = self.length * flops_per_token(model)
         return model
 

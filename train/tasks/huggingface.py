@@ -5,14 +5,21 @@ And what the tasks that train them have in common: flags, defaults, and how they
 
 from __future__ import annotations
 
+import copy
+import difflib
+import inspect
 import json
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
+import torch
 import transformers
-from transformers import AutoConfig, AutoTokenizer, ByT5Tokenizer
+from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer, ByT5Tokenizer
 
 from ..config import flag, path, word
 from ..errors import RefusedError
@@ -24,6 +31,11 @@ transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
+LARGE = 500_000_000  # parameters; a rank needs 16 bytes for each while it trains
+# Taken by every configuration, which keeps them under other names.
+TAKEN = ("attn_implementation", "torch_dtype", "rope_theta", "rope_scaling")
+LIKE = 0.7  # from 0 to 1: a name so like a type's was meant for it
+WHY = 300  # characters of an error that are shown
 
 
 def tokenizer_of(model: str, tokenizer: str | None) -> Any:
@@ -47,23 +59,106 @@ def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
         "eos_token_id": tokenizer.eos_token_id,
         "use_cache": False,
     }
+    wanted = _read_changes(changes)
+    # A directory of another kind, as of a run in --out gpt2, is not meant.
+    if (Path(model) / "config.json").exists():
+        make = partial(AutoConfig.from_pretrained, model, local_files_only=True)
+    elif model in CONFIG_MAPPING:
+        make = partial(AutoConfig.for_model, model)
+        more = {"vocab_size": len(tokenizer), **more}
+    else:
+        raise RefusedError(_no_model(model), shared=True)
+    with _refused_as(f"--model-name: {model}"):
+        usual = make(**more)
+    _refuse_unknown(model, usual, wanted)
+    with _refused_as(f"--model-config: {changes}"):
+        return make(**{**more, **wanted})
+
+
+def _read_changes(changes: str) -> dict[str, Any]:
     try:
-        wanted = {**more, **json.loads(changes)}
-        # A directory of another kind, as of a run in --out gpt2, is not meant.
-        if (Path(model) / "config.json").exists():
-            return AutoConfig.from_pretrained(model, local_files_only=True, **wanted)
-        return AutoConfig.for_model(model, **{"vocab_size": len(tokenizer), **wanted})
-    except (ValueError, TypeError, OSError) as error:
-        # Transformers would go on with the names of all types that it knows, which are hundreds.
-        why = str(error).splitlines()[0].partition(" Should contain one of")[0].rstrip(".")
+        wanted = json.loads(changes)
+    except ValueError as error:
+        raise RefusedError(f"--model-config: {changes} is no JSON: {error}", shared=True) from error
+    if not isinstance(wanted, dict):
         raise RefusedError(
-            f"--model-name: {model}{'' if changes == '{}' else f' with the changes {changes}'} "
-            f"cannot be: {why}; type a local directory or a type such as gpt2; a model "
-            "of the Hugging Face hub has to be downloaded first, where there is a network: type "
-            f"hf download {model} --local-dir {Path(model).name}, then --model-name "
-            f"{Path(model).name}",
+            f"--model-config: {changes} is no JSON object; type one such as '{{\"n_layer\": 2}}'",
             shared=True,
-        ) from error
+        )
+    return wanted
+
+
+def _no_model(model: str) -> str:
+    """Why there is none of this name, and what to type."""
+    name = Path(model).name
+    types = list(CONFIG_MAPPING.keys())
+    near = difflib.get_close_matches(model.lower().replace("-", "_"), types, 1, LIKE)
+    meant = f"; did you mean the type {near[0]}?" if near else "; type one of these."
+    return (
+        f"--model-name: {model} is neither a local directory with a config.json nor a type such as "
+        f"gpt2{meant} A model of the Hugging Face hub has to be downloaded first, where there is a "
+        f"network: type hf download {model} --local-dir {name}, then --model-name {name}"
+    )
+
+
+def _refuse_unknown(model: str, usual: Any, wanted: dict[str, Any]) -> None:
+    """Raises RefusedError for changes that the model's configuration would not look at."""
+    known = {*vars(usual), *usual.to_dict(), *usual.attribute_map, *TAKEN}
+    for cls in type(usual).__mro__:
+        known |= set(inspect.signature(cls.__init__).parameters)  # type: ignore[misc]
+        known |= {name for name, value in vars(cls).items() if isinstance(value, property)}
+    known = {key for key in known if not key.startswith("_")} - {"self", "args", "kwargs"}
+    unknown = []
+    for key in sorted(set(wanted) - known):
+        near = difflib.get_close_matches(key, sorted(known), 3)
+        unknown.append(f"{key!r}" + (f" (did you mean {' or '.join(near)}?)" if near else ""))
+    if unknown:
+        raise RefusedError(
+            f"--model-config: the configuration of {model} has no {', no '.join(unknown)}; its "
+            f"keys for the model's size are {', '.join(sizes_of(usual))}",
+            shared=True,
+        )
+
+
+def sizes_of(config: Any) -> dict[str, Any]:
+    """The changes that make a model of this type small, under the names that the type has."""
+    small = {
+        "num_hidden_layers": 2,
+        "hidden_size": 128,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 4,
+        "intermediate_size": 512,
+    }
+    names = {name: config.attribute_map.get(name, name) for name in small}
+    sizes: dict[str, Any] = {
+        names[name]: value
+        for name, value in small.items()
+        if getattr(config, names[name], None) is not None
+    }
+    if hasattr(config, "attention_types"):  # of gpt_neo: one for each layer
+        sizes["attention_types"] = [[["global"], 2]]
+    return sizes
+
+
+@contextmanager
+def _refused_as(what: str) -> Iterator[None]:
+    """An error of transformers as one line; its classes raise many kinds, some of their own."""
+    try:
+        yield
+    except Exception as error:
+        why = textwrap.shorten(str(error) or type(error).__name__, WHY, placeholder=" ...")
+        raise RefusedError(f"{what}: {why}", shared=True) from error
+
+
+def count_parameters(kind: str, config: Any, what: str) -> int:
+    """How many parameters a model will have; no memory is taken for them.
+
+    ``kind`` is the name of an Auto class. Raises RefusedError, which begins with ``what``, when no
+    model can be made from the configuration.
+    """
+    with _refused_as(what), torch.device("meta"):
+        model = getattr(transformers, kind).from_config(copy.deepcopy(config))
+    return sum(int(p.numel()) for p in model.parameters())
 
 
 def model_of(kind: str, model: str, config: Any, tokenizer: Any, length: int) -> Any:
@@ -92,9 +187,14 @@ def has_weights(model: str) -> bool:
     return any(next(Path(model).glob(pattern), None) for pattern in WEIGHTS)
 
 
-def origin_of(model: str) -> str:
+def origin_of(model: str, config: Any, parameters: int) -> str:
     """Where the weights come from, for a line on the run."""
-    return f"weights of {model}" if has_weights(model) else f"random weights, of the type {model}"
+    if has_weights(model):
+        return f"weights of {model}"
+    said = f"random weights, of the type {model}, {parameters:,} parameters"
+    if parameters > LARGE:
+        said += f"; for a smaller model type --model-config '{json.dumps(sizes_of(config))}'"
+    return said
 
 
 def flops_per_token(model: Any) -> float:
@@ -117,8 +217,19 @@ class FineTuning(Task):
 
     defaults: ClassVar = {"lr": 5e-5, "weight_decay": 0.01}
 
+    #: the name of an Auto class
+    _kind: ClassVar[str]
+
     def __post_init__(self) -> None:
         self.tokens = tokenizer_of(self.model_name, self.tokenizer)
+        self.configure()
+
+    def configure(self, **more: Any) -> None:
+        """Make the configuration, and see that a model can be made from it."""
+        self.config = config_of(self.model_name, self.model_config, self.tokens, **more)
+        flag = "name" if self.model_config == "{}" else "config"
+        asked = self.model_name if flag == "name" else self.model_config
+        self.parameters = count_parameters(self._kind, self.config, f"--model-{flag}: {asked}")
 
     def prepare(self, directory: Path) -> None:
         """Make tokens of the rows, unless a run that now goes on has done so."""

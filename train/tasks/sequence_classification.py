@@ -16,7 +16,7 @@ from ..config import flag, whole, word
 from ..errors import RefusedError
 from ..task import split_of
 from . import rows, scores
-from .huggingface import FineTuning, config_of, flops_per_token, model_of, origin_of
+from .huggingface import FineTuning, flops_per_token, model_of, origin_of
 
 LABELS = "labels.txt"
 
@@ -48,6 +48,7 @@ class SequenceClassification(FineTuning):
     name = "sequence_classification"
     unit = "nats"
     counted = "texts"
+    _kind = "AutoModelForSequenceClassification"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -77,6 +78,9 @@ class SequenceClassification(FineTuning):
     def prepared(self, directory: Path) -> None:
         text = (directory / rows.FOLDER / LABELS).read_text(encoding="utf-8")
         self.labels = text.split("\n")
+        names = dict(enumerate(self.labels))
+        numbers = {name: number for number, name in names.items()}
+        self.configure(num_labels=len(names), id2label=names, label2id=numbers)
         for split in rows.prepared_splits(directory):
             parts = (f"{split}-{name}" for name in ("tokens", "ends", "labels"))
             self.splits[split] = Texts(*(rows.read_prepared(directory, part) for part in parts))
@@ -85,21 +89,11 @@ class SequenceClassification(FineTuning):
         train, validation = (len(self.splits[name]) for name in ("train", "validation"))
         return (
             f"{self.data}: {train:,} texts to train on, {validation:,} held out, "
-            f"{len(self.labels)} labels; {origin_of(self.model_name)}"
+            f"{len(self.labels)} labels; {origin_of(self.model_name, self.config, self.parameters)}"
         )
 
     def model(self) -> Any:
-        names = dict(enumerate(self.labels))
-        config = config_of(
-            self.model_name,
-            self.model_config,
-            self.tokens,
-            num_labels=len(names),
-            id2label=names,
-            label2id={name: number for number, name in names.items()},
-        )
-        kind = "AutoModelForSequenceClassification"
-        model = model_of(kind, self.model_name, config, self.tokens, self.length)
+        model = model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
         mean_length = len(self.splits["train"].tokens) / len(self.splits["train"])
         self.flops_per_sample = mean_length * flops_per_token(model)
         return model
