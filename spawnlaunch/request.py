@@ -331,11 +331,6 @@ class Request(NamedTuple):
         ]
 
     @property
-    def is_standalone(self) -> bool:
-        """Whether this machine alone was asked for."""
-        return self.standalone or (self.nnodes == (1, 1) and not self.node_rank)
-
-    @property
     def is_elastic(self) -> bool:
         """Whether the number of nodes may change."""
         return self.nnodes is not None and self.nnodes.least < self.nnodes.most

@@ -107,14 +107,14 @@ def nproc(text: str) -> int | str:
     text = text.strip()  # as `wc -l` writes a number
     if text in ("auto", "gpu", "cpu") or text in KINDS:
         return text
-    if is_number(text) and int(text) > MOST_LOCAL:
-        raise ValueError(
-            f"{text} workers are more than the {MOST_LOCAL} processes that a machine has by "
-            "default; type --nproc 2 for two, or --nproc auto, gpu or cpu"
-        )
-    return _number(
-        text, 1, "a number of workers; type --nproc 2 for two, or --nproc auto, gpu or cpu"
-    )
+    number = int(text) if is_number(text) else 0
+    if 0 < number <= MOST_LOCAL:
+        return number
+    wrong = f"{excerpt(text)} is not a number of workers"
+    if number:
+        most = f"the {MOST_LOCAL} processes that a machine has by default"
+        wrong = f"{text} workers are more than {most}"
+    raise ValueError(f"{wrong}; type --nproc 2 for two, or --nproc auto, gpu or cpu")
 
 
 def name(text: str) -> str | None:

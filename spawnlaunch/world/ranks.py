@@ -32,7 +32,7 @@ def choose_mode(it: Evidence) -> Fact:
             from spawnlaunch.world import advice
 
             advice.refuse_several_launchers(it, manager, several)
-    if request.is_standalone:
+    if request.standalone or (request.nnodes == (1, 1) and not request.node_rank):
         return _standalone(it)
     if manager is None and request.nnodes is not None:
         return Fact(NODE, "--nnodes")
