@@ -188,7 +188,7 @@ def train(
     saver = Saver(place.out, identity, config, place.world, run.learner)
     at = saver.restore(checkpoint, run.log)
     if config.eval_only:
-        if checkpoint is None and config.init is None:
+        if checkpoint is None and config.init is None and not task.pretrained:
             raise RefusedError(
                 "--eval-only evaluates the weights of --resume or --init; type one of them",
                 shared=True,

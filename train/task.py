@@ -43,6 +43,8 @@ class Task:
     counted: str = ""
     #: floating-point operations of a forward and a backward pass on one sample
     flops_per_sample: float | None = None
+    #: whether ``model()`` has trained weights, so that ``--eval-only`` needs no others
+    pretrained: bool = False
     #: flags of the loop, such as {"lr": 5e-5}, on the class
     defaults: ClassVar[Mapping[str, Any]] = {}
 
@@ -124,6 +126,7 @@ HOOKS = tuple(name for name in vars(Task) if not name.startswith("_"))
 VALUES: dict[str, Any] = {
     **dict.fromkeys(("name", "unit", "counted"), str),
     "flops_per_sample": (int, float),
+    "pretrained": bool,
     "defaults": Mapping,
 }
 NEEDED = ("model", "dataset", "loss")

@@ -66,6 +66,12 @@ def test_a_causal_model_learns_from_local_text(
     first, _ = complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
     assert f" held out; weights of {model}/model\n" in first.out
     assert metrics(tmp_path / "tuned", "loss")[0] < losses[0] - 1
+    # And it is evaluated as it is, and has the loss that it ended with.
+    old = ("--model-name", f"{model}/model", "--eval-only", "--out", "evaluated")
+    complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
+    evaluation = json.loads((tmp_path / "evaluated/evaluation.json").read_text())
+    best = min(metrics(tmp_path / model, "validation_loss"))
+    assert evaluation["validation"]["loss"] == pytest.approx(best, abs=1e-4)
 
 
 @pytest.mark.parametrize("file", [pytest.param("a.csv", marks=pytest.mark.stress), "saved"])

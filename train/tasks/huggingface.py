@@ -221,6 +221,7 @@ class FineTuning(Task):
     _kind: ClassVar[str]
 
     def __post_init__(self) -> None:
+        self.pretrained = has_weights(self.model_name)
         self.tokens = tokenizer_of(self.model_name, self.tokenizer)
         self.configure()
 
