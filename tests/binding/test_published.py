@@ -1,5 +1,10 @@
 """Plans for machines as their sites publish them, against what the sites recommend."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from spawnlaunch import cpuset
@@ -10,6 +15,8 @@ from spawnlaunch.node.visible import visible
 from spawnlaunch.values import DEFAULT, FIRST_PER_L3, Policy
 from tests.node import machines
 from tests.node.tree import Machine, node_of
+from tests.pages.reading import blocks
+from tests.support.launching import ROOT, clean_environ
 
 
 def planned(node: Node, policy: Policy = DEFAULT, environ: dict[str, str] | None = None) -> Plan:
@@ -144,3 +151,28 @@ def test_tasks_that_see_one_device_each_agree_without_a_word(machine: Machine) -
         alone = everything._replace(devices=(device,))
         own = plan(node, alone, len(everything.devices), task=TaskView(rank)).bindings[0]
         assert own == together.bindings[rank]
+
+
+def typed(line: str, directory: Path) -> subprocess.CompletedProcess[str]:
+    """What comes of lines in a shell that finds this Python, and the tests of this checkout."""
+    paths = {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
+    words = ["bash", "-c", line]
+    environ = clean_environ(**paths)
+    return subprocess.run(words, cwd=directory, env=environ, capture_output=True, text=True)
+
+
+def test_the_lines_of_the_page_make_copy_and_draw_the_node_that_it_shows(tmp_path: Path) -> None:
+    every = list(blocks(ROOT / "docs" / "pinning.md"))
+    copying, copied, made, picture = every[:4]
+    make, draw = made.commands
+    for line in (make, draw):
+        done = typed(line, tmp_path)
+        assert done.returncode == 0, done.stderr
+    assert picture.text in done.stdout
+    typed(copying.text.replace(" /", " lumi/"), tmp_path)  # it has no files of NVIDIA
+    done = typed(draw.replace("lumi", "node/lumi"), tmp_path)
+    assert picture.text in done.stdout, done.stderr
+    typed(copying.text.replace("mkdir", "rm -r node; mkdir"), tmp_path)  # of this machine
+    for line in copied.commands:
+        done = typed(line, tmp_path)
+        assert done.returncode == 0, done.stderr
