@@ -101,6 +101,22 @@ def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
     assert re.search(r"Job \d+ to start at .* on nodes node", done.stderr)
 
 
+def test_slurm_accepts_lumi_with_the_options_of_the_readme(slurm: Slurm):
+    page = (DIRECTORY / "README.md").read_text()
+    lines = re.findall(r"^\$ sbatch (--.*) lumi.sh train.py$", page, re.MULTILINE)
+    assert len(lines) == 2
+    words = "create reservation reservationname=NAME starttime=now duration=60 nodes=node0"
+    slurm.run(["scontrol", *words.split(), "users=root"], env=environ())
+    for line in lines:
+        here = line.replace("small-g", "all").split()
+        here += ["--cpus-per-task=1", "--mem-per-gpu=1"]  # these nodes are smaller
+        done = slurm.run(
+            ["sbatch", "--test-only", *here, DIRECTORY / "lumi.sh", "train.py"], env=environ()
+        )
+        assert re.search(r"Job \d+ to start at .* on nodes node\d ", done.stderr), done.stderr
+    slurm.run(["scontrol", "delete", "reservation=NAME"], env=environ())
+
+
 @pytest.mark.parametrize("name", SITES)
 def test_on_its_machine_a_script_puts_every_task_next_to_its_device(tmp_path: Path, name: str):
     machine, expected = SITES[name]
