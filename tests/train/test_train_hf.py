@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 from pathlib import Path
 
 import pytest
@@ -59,12 +60,12 @@ def test_a_causal_model_learns_from_local_text(
     losses = metrics(tmp_path / model, "loss")
     assert losses[-1] < losses[0] - 1
     assert "tokens/s" in first.out
-    said = f" held out; random weights, of the type {model}, "
+    said = f" held out (one row in 10); random weights, of the type {model}, "
     assert f"{said}{PARAMETERS[model]:,} parameters\n" in first.out
     # What was written is fine-tuned further, and begins where it ended.
     old = ("--model-name", f"{model}/model", "--steps", "2", "--out", "tuned")
     first, _ = complete(2, *FLAGS, *flags, *old, cwd=tmp_path)
-    assert f" held out; weights of {model}/model\n" in first.out
+    assert f"; weights of {model}/model\n" in first.out
     assert metrics(tmp_path / "tuned", "loss")[0] < losses[0] - 1
     # And it is evaluated as it is, and has the loss that it ended with.
     old = ("--model-name", f"{model}/model", "--eval-only", "--out", "evaluated")
@@ -141,9 +142,37 @@ def test_a_large_model_says_how_to_make_it_smaller(data: Path, tmp_path: Path) -
     task.prepare(tmp_path)
     task.prepared(tmp_path)
     said, _, changes = task.describe().partition("; for a smaller model type --model-config ")
-    assert said.endswith(" held out; random weights, of the type gpt_neo, 1,213,179,904 parameters")
+    assert said.endswith(
+        " held out (one row in 10); random weights, of the type gpt_neo, 1,213,179,904 parameters"
+    )
     small = CausalLM(str(data / "a.txt"), model_name="gpt_neo", model_config=changes.strip("'"))
     assert small.parameters < 1_000_000
+
+
+def prepared(tmp_path: Path, data: Path, **flags: str) -> CausalLM:
+    task = CausalLM(str(data), "gpt2", MODEL, text="review", **flags)  # type: ignore[arg-type]
+    task.prepare(tmp_path)
+    task.prepared(tmp_path)
+    return task
+
+
+def test_the_first_line_says_where_the_held_out_rows_come_from(data: Path, tmp_path: Path) -> None:
+    import datasets
+
+    some = datasets.Dataset.from_list(REVIEWS)
+    datasets.DatasetDict(train=some, test=some).save_to_disk(str(tmp_path / "two"))
+    task = prepared(tmp_path, tmp_path / "two")
+    assert " tokens held out (its split test); random weights" in task.describe()
+    said = f"no split 'test', as that of {tmp_path}/two is held out to validate with; type --test"
+    with pytest.raises(RefusedError, match=re.escape(said)):
+        task.dataset("test")
+    task = prepared(tmp_path, tmp_path / "two", validation=str(data / "a.csv"))
+    assert f" tokens held out (of {data}/a.csv); random weights" in task.describe()
+    assert len(task.dataset("test")) > 0
+    task = prepared(tmp_path, data / "a.csv")
+    assert " tokens held out (one row in 10); random weights" in task.describe()
+    with pytest.raises(RefusedError, match=r"there is no split 'test'; type --test FILE$"):
+        task.dataset("test")
 
 
 def test_a_classifier_writes_nothing_before_it_is_refused(data: Path, tmp_path: Path) -> None:

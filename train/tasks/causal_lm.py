@@ -12,9 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import flag, whole, word
-from ..task import split_of
 from . import rows
-from .huggingface import FineTuning, flops_per_token, model_of, origin_of
+from .huggingface import FineTuning, flops_per_token, model_of
 from .language import NO_TARGET, Windows
 
 
@@ -44,15 +43,13 @@ class CausalLM(FineTuning):
         return [*ids, self.tokens.eos_token_id]
 
     def prepared(self, directory: Path) -> None:
+        super().prepared(directory)
         for split in rows.prepared_splits(directory):
             tokens = rows.read_prepared(directory, f"{split}-tokens")
             self.splits[split] = Windows(tokens, self.length, stride=self.length)
 
-    def describe(self) -> str:
-        train, validation = (len(self.splits[name].text) for name in ("train", "validation"))
-        count = f"{train:,} tokens to train on, {validation:,} held out"
-        origin = origin_of(self.model_name, self.config, self.parameters)
-        return f"{self.data}: {count}; {origin}"
+    def _size(self, split: str) -> str:
+        return f"{len(self.splits[split].text):,} tokens"
 
     def model(self) -> Any:
         model = model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
@@ -60,7 +57,7 @@ class CausalLM(FineTuning):
         return model
 
     def dataset(self, split: str) -> Windows:
-        return split_of(self.splits, split)
+        return self._find(self.splits, split)
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         inputs, targets = batch

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 import transformers
@@ -23,13 +23,14 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer, ByT5Tokenize
 
 from ..config import flag, path, word
 from ..errors import RefusedError
-from ..task import Task
+from ..task import Task, split_of
 from . import rows
 
 # Every rank would print its own; what matters is said by the loop.
 transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
+T = TypeVar("T")
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 LARGE = 500_000_000  # parameters; a rank needs 16 bytes for each while it trains
 # Taken by every configuration, which keeps them under other names.
@@ -234,15 +235,47 @@ class FineTuning(Task):
 
     def prepare(self, directory: Path) -> None:
         """Make tokens of the rows, unless a run that now goes on has done so."""
-        source = rows.source_of(asdict(self), self.data, self.validation, self.test)
+        files = (self.data, self.validation, self.test)
+        held_out = rows.origin_of_held_out(self.data, self.validation)
+        source = rows.source_of({**asdict(self), "held_out": held_out}, *files)
         if not rows.is_prepared(directory, source):
             rows.begin_preparing(directory)
-            self.write(directory, rows.read_splits(self.data, self.validation, self.test))
+            self.write(directory, rows.read_splits(*files))
             rows.finish_preparing(directory, source)
 
     def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
         """Write the arrays of each split; a task does it in its own way."""
         raise NotImplementedError
+
+    def prepared(self, directory: Path) -> None:
+        """Take up the arrays; a task extends it."""
+        self.held_out = rows.read_held_out(directory)
+
+    def describe(self) -> str:
+        """How much there is in each split, and where the rows and the weights come from."""
+        origin = origin_of(self.model_name, self.config, self.parameters)
+        return f"{self.data}: {self._counts()}; {origin}"
+
+    def _counts(self) -> str:
+        # None of "test": a run that is resumed to be tested may have none so far.
+        train, validation = self._size("train"), self._size("validation")
+        return f"{train} to train on, {validation} held out ({self.held_out})"
+
+    def _size(self, split: str) -> str:
+        """How much there is in a split, as "1,000 tokens"."""
+        raise NotImplementedError
+
+    def _find(self, splits: Mapping[str, T], name: str) -> T:
+        """The split of this name. Raises RefusedError when there is none."""
+        if name == "test" and name not in splits:
+            used = self.held_out == rows.SPLIT_TEST
+            raise RefusedError(
+                "--eval-splits: there is no split 'test'"
+                + (f", as that of {self.data} is held out to validate with" if used else "")
+                + f"; type --test FILE{' or --validation FILE' if used else ''}",
+                shared=True,
+            )
+        return split_of(splits, name)
 
     def export(self, model: Any, directory: Path) -> None:
         """In the form that from_pretrained reads."""

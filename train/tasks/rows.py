@@ -21,6 +21,7 @@ from ..errors import RefusedError
 
 HELD_OUT = 10  # one row in so many, where no file holds validation data
 SPLITS = ("train", "validation", "test")
+SPLIT_TEST = "its split test"
 VALIDATION_NAMES = ("validation", "valid", "dev")
 
 Row = Mapping[str, Any]
@@ -128,6 +129,24 @@ def begin_preparing(directory: Path) -> None:
 def finish_preparing(directory: Path, source: dict[str, Any]) -> None:
     """Note what the arrays were made from, when all of them are there."""
     (directory / FOLDER / SOURCE).write_text(json.dumps(source), encoding="utf-8")
+
+
+def origin_of_held_out(data: str, validation: str | None) -> str:
+    """Where the rows to validate with come from, for a line on the run."""
+    if validation is not None:
+        return f"of {validation}"
+    listed = Path(data) / "dataset_dict.json"  # as save_to_disk writes it for several splits
+    saved = json.loads(listed.read_text(encoding="utf-8"))["splits"] if listed.exists() else []
+    for name in (*VALIDATION_NAMES, "test"):
+        if name in saved:
+            return f"its split {name}"
+    return f"one row in {HELD_OUT}"
+
+
+def read_held_out(directory: Path) -> str:
+    """What ``origin_of_held_out`` said when the arrays were made."""
+    source = json.loads((directory / FOLDER / SOURCE).read_text(encoding="utf-8"))
+    return str(source["held_out"])
 
 
 def source_of(options: dict[str, Any], *files: str | None) -> dict[str, Any]:

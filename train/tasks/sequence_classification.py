@@ -14,9 +14,8 @@ from torch import Tensor, nn
 
 from ..config import flag, whole, word
 from ..errors import RefusedError
-from ..task import split_of
 from . import rows, scores
-from .huggingface import FineTuning, flops_per_token, model_of, origin_of
+from .huggingface import FineTuning, flops_per_token, model_of
 
 LABELS = "labels.txt"
 
@@ -76,6 +75,7 @@ class SequenceClassification(FineTuning):
         return ids or [self.tokens.eos_token_id]
 
     def prepared(self, directory: Path) -> None:
+        super().prepared(directory)
         text = (directory / rows.FOLDER / LABELS).read_text(encoding="utf-8")
         self.labels = text.split("\n")
         names = dict(enumerate(self.labels))
@@ -85,12 +85,11 @@ class SequenceClassification(FineTuning):
             parts = (f"{split}-{name}" for name in ("tokens", "ends", "labels"))
             self.splits[split] = Texts(*(rows.read_prepared(directory, part) for part in parts))
 
-    def describe(self) -> str:
-        train, validation = (len(self.splits[name]) for name in ("train", "validation"))
-        return (
-            f"{self.data}: {train:,} texts to train on, {validation:,} held out, "
-            f"{len(self.labels)} labels; {origin_of(self.model_name, self.config, self.parameters)}"
-        )
+    def _counts(self) -> str:
+        return f"{super()._counts()}, {len(self.labels)} labels"
+
+    def _size(self, split: str) -> str:
+        return f"{len(self.splits[split]):,} texts"
 
     def model(self) -> Any:
         model = model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
@@ -99,7 +98,7 @@ class SequenceClassification(FineTuning):
         return model
 
     def dataset(self, split: str) -> Texts:
-        return split_of(self.splits, split)
+        return self._find(self.splits, split)
 
     def collate(self, samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
         """Padded to the longest text of the batch."""
