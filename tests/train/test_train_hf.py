@@ -80,6 +80,10 @@ def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, fi
     flags = ("--task", "sequence_classification", "--data", str(data / file), "--text", "review")
     more = ("--label", "stars", "--model-config", MODEL, "--steps", "40", "--out", "here")
     first, _ = complete(2, *FLAGS, *flags, *more, cwd=tmp_path)
+    # It may be tested later, with data that it was not started with.
+    test = ("--resume", "auto", "--eval-only", "--test", str(data / "a.csv"))
+    complete(1, *FLAGS, *flags, *more, *test, "--eval-splits", "test", cwd=tmp_path)
+    assert "test" in json.loads((tmp_path / "here/evaluation.json").read_text())
     assert metrics(tmp_path / "here", "accuracy")[-1] > 0.6
     assert "class  precision  recall     F1  samples\n1 " in first.out
 
