@@ -2,7 +2,7 @@
 # LUMI-G: nodes with four MI250X, which are eight devices. The device with index 0 sits next to the
 # cores 48 to 55; spawnlaunch finds that in /sys, so no mask has to be written down.
 # Differs from container.sh: the partition, the interfaces, and the cache of MIOpen.
-# Checked with shellcheck, and with --explain on a copy of such a node's /sys; not run on LUMI.
+# Checked with shellcheck, and with --explain on files made from LUMI's tables; not run on LUMI.
 # Sources: Lumi-supercomputer/LUMI-AI-Guide, 05-multi-gpu-and-node; docs.lumi-supercomputer.eu,
 # runjobs/scheduled-jobs/distribution-binding.
 
