@@ -152,13 +152,18 @@ def _refused_as(what: str) -> Iterator[None]:
 
 
 def count_parameters(kind: str, config: Any, what: str) -> int:
-    """How many parameters a model will have; no memory is taken for them.
+    """How many parameters a model will have; of most, no memory is taken for them.
 
     ``kind`` is the name of an Auto class. Raises RefusedError, which begins with ``what``, when no
     model can be made from the configuration.
     """
-    with _refused_as(what), torch.device("meta"):
-        model = getattr(transformers, kind).from_config(copy.deepcopy(config))
+    make = partial(getattr(transformers, kind).from_config, copy.deepcopy(config))
+    try:
+        with torch.device("meta"):
+            model = make()
+    except Exception:  # also of a model that computes with values while it is made
+        with _refused_as(what):
+            model = make()
     return sum(int(p.numel()) for p in model.parameters())
 
 
