@@ -5,7 +5,7 @@ VENV   ?= .venv
 BIN    := $(VENV)/bin
 # Test files side by side: much of a test is waiting. A file's tests stay in one process.
 # Their directories have short names: the path of a socket has at most 107 characters (unix(7)).
-PYTEST  = $(BIN)/python -m pytest -n 6 --dist loadfile --basetemp=$$(mktemp -d /tmp/t-XXXX)
+PYTEST  = $(BIN)/python -m pytest -n 4 --dist loadfile --basetemp=$$(mktemp -d /tmp/t-XXXX)
 RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
 

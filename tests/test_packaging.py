@@ -112,7 +112,10 @@ def test_a_script_of_the_wheel_is_copied_with_one_line(python: Path, tmp_path: P
         (f"spawnlaunch --nproc 1 -- {ONE_STEP}", "validation loss "),
         ("spawnlaunch.bench --nproc 1 --help", "usage: "),
         ("spawnlaunch.check", "rank"),
-        (f"spawnlaunch.train {ONE_STEP} --loader-workers 1", "validation loss "),
+        pytest.param(
+            *(f"spawnlaunch.train {ONE_STEP} --loader-workers 1", "validation loss "),
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_a_program_runs_beside_modules_of_the_user(

@@ -15,7 +15,7 @@ from . import rng
 from .checkpoint import copied
 from .config import Config
 from .data import number_on
-from .distributed import Carrier, World, from_every_rank, start_sum_over_ranks, together
+from .distributed import World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError
 from .log import Clock, Step
 from .model import build_model, learning_of, make_optimizer, named
@@ -25,7 +25,6 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
-TOTALS = 3  # numbers that the ranks add up in each step: losses, terms, and who wants to stop
 TINY = 1e-6  # in place of a zero that would be divided by
 
 
@@ -93,27 +92,19 @@ class Learner:
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
-        # How the numbers of a step are added up; by default beside the gradients.
-        self.start_sum = start_sum_over_ranks
         self.ddp = self._data_parallel() if world.size > 1 else None
         wrapped: nn.Module = self.ddp or self.bare
         # The wrapper first and the compiler around it: so it can overlap communication.
         self.model: nn.Module = torch.compile(wrapped) if config.compile else wrapped  # type: ignore[assignment]
 
     def _data_parallel(self) -> DistributedDataParallel:
-        searches = self.config.find_unused or self.config.static_graph
-        carried: AbstractContextManager[None] = nullcontext()
-        if self.device.type == "cpu" and not searches:  # which would not find what carries them
-            carrier = Carrier(self.world, TOTALS)
-            self.start_sum, carried = carrier.start, carrier.aboard(self.bare)
-        with carried:
-            wrapped = DistributedDataParallel(
-                self.bare,
-                gradient_as_bucket_view=True,
-                static_graph=self.config.static_graph,
-                find_unused_parameters=self.config.find_unused,
-                bucket_cap_mb=self.config.bucket_mb,
-            )
+        wrapped = DistributedDataParallel(
+            self.bare,
+            gradient_as_bucket_view=True,
+            static_graph=self.config.static_graph,
+            find_unused_parameters=self.config.find_unused,
+            bucket_cap_mb=self.config.bucket_mb,
+        )
         # The wrapper sends rank 0's buffers around before every forward pass. What no checkpoint
         # holds must be the same after a resume, and so it is a constant that need not be sent.
         kept = self.bare.state_dict()
@@ -143,11 +134,7 @@ class Learner:
         with rng.aside(self.config.seed, self.world.rank, self.device):
             with self.autocast():
                 loss_sum, _ = together(lambda: self._loss(batch))
-            wait_for_totals = self.start_sum(
-                torch.zeros(TOTALS, dtype=torch.float64, device=self.device)
-            )
             torch.autograd.backward(loss_sum)
-            wait_for_totals()
         self._refuse_sparse()
         self._refuse_unused()
         self._forget_gradients()
@@ -213,7 +200,8 @@ class Learner:
                 counts.append(number_on(count, self.device))
                 if last:
                     # These numbers travel while the backward pass computes.
-                    wait_for_totals = self.start_sum(self._totals(losses, counts, wants_stop()))
+                    totals = self._totals(losses, counts, wants_stop())
+                    wait_for_totals = start_sum_over_ranks(totals)
                 torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
             self.clock.computed(last)
         self._refuse_unsent()
@@ -256,10 +244,8 @@ class Learner:
         self.scaler.unscale_(self.optimizer)
         gradients = [p.grad for p in self.optimized if p.grad is not None]
         if self.is_first_step:
-            self.is_first_step, self.unused_in_first_step = (
-                False,
-                [] if self.ddp else self._without_gradient(),
-            )
+            self.is_first_step = False
+            self.unused_in_first_step = [] if self.ddp else self._without_gradient()
             self._refuse_sparse()
         factor = (self.per_rank / totals[1].clamp(min=TINY)).float()
         norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor

@@ -135,6 +135,7 @@ def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_
     assert "error: command on rank 1: sh ended with status 3:\nbroken here" in done.stderr
 
 
+@pytest.mark.full
 def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
     file = tmp_path / "found.jsonl"
     words = ("--workloads", "compute,loader", "--rounds", "2", "--progress")
@@ -216,6 +217,7 @@ def test_where_it_cannot_print_it_says_so_once_and_fails(words: str, where: str,
     assert line.startswith(f"spawnlaunch.bench: error: {said}")
 
 
+@pytest.mark.full
 def test_modules_of_the_user_are_not_taken_for_those_of_python(tmp_path: Path):
     for name in ("train", "signal", "json", "random", "argparse"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')\n")
@@ -328,6 +330,7 @@ def test_rounds_go_on_until_all_is_decided(tmp_path: Path):
     assert last["advice"]["flags"] == "--bind none"
 
 
+@pytest.mark.full
 def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
     words = ("--workloads", "jitter", "--warm-up", "0", "--budget", "1s", "--seconds", "0.05")
     done = run(*ONE_RANK, *words, "--json", tmp_path / "found.json")
@@ -337,6 +340,7 @@ def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
     assert "are needed to tell; type --rounds" in done.stdout or measured.rounds >= 6
 
 
+@pytest.mark.full
 def test_a_script_types_the_flags_that_are_picked():
     arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "6")
     done = run(*TWO_RANKS, "--pick", *arms, *METRIC)
@@ -447,6 +451,7 @@ def test_an_interrupted_bench_ends_with_what_it_knows(tmp_path: Path):
     assert "advice for jitter:" in said
 
 
+@pytest.mark.full
 def test_a_file_of_another_machine_is_not_gone_on_with(tmp_path: Path):
     file = tmp_path / "found.jsonl"
     done = run(*ONE_RANK, "--rounds", "1", "--json", file, "--warm-up", "0", "--", "true")

@@ -15,6 +15,7 @@ from tests.support.processes import nothing_left_behind
 SAME = ("argv", "name", "file", "path", "threads", "pools", "loaders", "write_through")
 
 
+@pytest.mark.full
 def test_a_preloaded_worker_finds_what_a_started_one_finds():
     plain = reports(launch("--nproc", 1, WORKERS / "preloaded.py").stdout)
     forked = reports(launch("--nproc", 1, "--preload", "torch", WORKERS / "preloaded.py").stdout)

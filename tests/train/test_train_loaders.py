@@ -77,7 +77,7 @@ def wait_until(condition: Callable[[], bool]) -> bool:
 @pytest.mark.parametrize(
     ("how", "number", "status"),
     [
-        ("raises", None, 1),
+        pytest.param("raises", None, 1, marks=pytest.mark.full),
         pytest.param("nan", None, 1, marks=pytest.mark.full),
         ("stuck", signal.SIGKILL, -signal.SIGKILL),
         pytest.param("goes on", signal.SIGINT, 130, marks=pytest.mark.full),

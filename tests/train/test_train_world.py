@@ -8,7 +8,7 @@ import torch
 from spawnlaunch.train.device import pick_device
 from spawnlaunch.train.distributed import World, read_world
 from spawnlaunch.train.errors import RefusedError
-from tests.train.ranks import ROOT, complete, run
+from tests.train.ranks import run
 
 LAUNCHED = {
     "RANK": "5",
@@ -77,48 +77,3 @@ def test_a_rank_refuses_its_own_place_itself(tmp_path: Path) -> None:
     assert ranks[0].err.startswith("train: error: LOCAL_RANK is ''")
     assert ranks[1].err.startswith("train: error: rank 1: LOCAL_RANK is ''")
     assert ranks[1].err.count("\n") == 1
-
-
-CARRIED = """
-import random, sys
-import torch
-import torch.distributed as dist
-from torch.nn.parallel import DistributedDataParallel
-
-from spawnlaunch.train.distributed import Carrier, World
-from spawnlaunch.train.learner import _send
-from spawnlaunch.train.log import Clock
-
-COUNT = 4
-dist.init_process_group("gloo")
-world = World(dist.get_rank(), dist.get_world_size())
-for dtype in (torch.float32, torch.bfloat16):
-    carrier, model = Carrier(world, COUNT), torch.nn.Linear(3, 2, dtype=dtype)
-    with carrier.aboard(model):
-        wrapped = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    clock = Clock(torch.device("cpu"))
-    wrapped.register_comm_hook(clock, lambda clock, bucket: _send(clock, bucket))
-    assert len(list(model.parameters())) == len(model.state_dict()) == 2
-    for step in range(100):
-        draw = random.Random(step)
-        pick = lambda: draw.choice((0.0, draw.uniform(-1, 1) * 10.0 ** draw.randint(-15, 30)))
-        every = [[pick() for _ in range(COUNT)] for _ in range(world.size)]
-        every[draw.randrange(world.size)][0] = draw.choice((1.0, float("inf"), float("nan")))
-        every = torch.tensor(every, dtype=torch.float64)
-        loss = wrapped(torch.ones(5, 3, dtype=dtype)).sum()
-        total = carrier.start(every[world.rank])
-        loss.backward()
-        torch.testing.assert_close(total(), every.sum(0), rtol=0, atol=0, equal_nan=True)
-        assert model.weight.grad.tolist() == [[5.0 * world.size] * 3] * 2, model.weight.grad
-        model.zero_grad()
-    del wrapped
-dist.destroy_process_group()
-"""
-
-
-@pytest.mark.parametrize("size", [2, 3])
-def test_numbers_that_travel_with_the_gradients_are_added_up_exactly(
-    size: int, tmp_path: Path
-) -> None:
-    (tmp_path / "carried.py").write_text(CARRIED)
-    complete(size, cwd=tmp_path, program=tmp_path / "carried.py", PYTHONPATH=str(ROOT))
