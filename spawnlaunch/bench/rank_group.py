@@ -1,13 +1,19 @@
-"""The rank group: how the ranks of a bench exchange records, over rank 0's TCP store.
+"""The rank group: how the ranks of a bench exchange records, over a TCP store.
 
-Collectives would need threads in this process, and it has to be forked for every sample. The
-records are our own, pickled, as torch.distributed does with objects.
+A rank is forked for every sample, so it has no threads of its own: what one of them has locked
+while it is forked stays locked in the child for ever. So there are no collectives here, and the
+server of the store, which is a thread, runs in a process beside rank 0. The records are our own,
+pickled, as torch.distributed does with objects.
 """
 
+import atexit
+import os
 import pickle
+import signal
+from collections.abc import Mapping
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from torch.distributed import (  # type: ignore[attr-defined]
     DistError,
@@ -16,9 +22,11 @@ from torch.distributed import (  # type: ignore[attr-defined]
     TCPStore,
 )
 from torch.distributed.distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import rendezvous
 
-FAILED, DIED = "failed", "died"
+from spawnlaunch.bench.sample import ENDING, FailedError
+
+FAILED, DIED, JOINED = "failed", "died", "joined"
+MOST_TO_JOIN = timedelta(minutes=30)  # as long as torch.distributed waits, by default
 LOOK_AGAIN = timedelta(seconds=5)  # a user's command may take its time, but who waits looks around
 
 
@@ -105,10 +113,72 @@ class RankGroup:
                     raise RankGoneError from None
 
 
-def join() -> RankGroup:
-    """Join as the launcher's variables say: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT."""
-    store, rank, size = next(rendezvous("env://"))
+def join(environ: Mapping[str, str]) -> RankGroup:
+    """Join as the launcher's variables say: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT.
+
+    Raises FailedError where rank 0 has no port to keep the store at, or not all ranks come to it.
+    """
+    rank, size, port = (int(environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+    address = environ["MASTER_ADDR"]
+    agent_keeps_it = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if rank == 0 and not agent_keeps_it:
+        _start_store(address, port)
+    try:
+        return _joined(TCPStore(address, port, timeout=MOST_TO_JOIN), rank, size)
+    except DistError as error:
+        raise FailedError(f"cannot join the other ranks: {error}") from None
+
+
+def _joined(store: Store, rank: int, size: int) -> RankGroup:
+    """The group, once all its ranks are here."""
+    everyone = [f"{JOINED}/{other}" for other in range(size)]
+    store.set(everyone[rank], "")
+    try:
+        store.wait(everyone, MOST_TO_JOIN)
+    except DistStoreError:
+        late = [other for other in range(size) if not store.check([everyone[other]])]
+        raise FailedError(
+            f"of {size} ranks {', '.join(map(str, late))} have not come in {MOST_TO_JOIN}"
+        ) from None
     return RankGroup(store, rank, size)
+
+
+def _start_store(address: str, port: int) -> None:
+    """Keep the store in a child, to the end of this process. Raises FailedError."""
+    told, tells = os.pipe()
+    end, ends = os.pipe()  # which is closed by our end
+    pid = os.fork()
+    if pid == 0:
+        _keep_store(address, port, tells, end, ends)
+    os.close(tells)
+    os.close(end)
+    atexit.register(_end_store, pid, ends)
+    with open(told) as pipe:
+        if problem := pipe.read():
+            raise FailedError(f"cannot listen for the other ranks: {problem}")
+
+
+def _keep_store(address: str, port: int, tells: int, end: int, ends: int) -> NoReturn:
+    """In the child, which is to outlive what rank 0 has to tell when a signal comes to both."""
+    try:
+        for signum in ENDING:
+            signal.signal(signum, signal.SIG_IGN)
+        os.close(ends)
+        try:
+            store = TCPStore(address, port, is_master=True, wait_for_workers=False)
+        except DistError as error:
+            os.write(tells, str(error).encode())
+        else:
+            os.close(tells)
+            os.read(end, 1)
+            del store
+    finally:
+        os._exit(0)
+
+
+def _end_store(pid: int, ends: int) -> None:
+    os.close(ends)
+    os.waitpid(pid, 0)
 
 
 def connect(address: str, port: int, key: str) -> Store:

@@ -13,8 +13,8 @@ from spawnlaunch.bench.advice import advise, print_pick
 from spawnlaunch.bench.agree import agree
 from spawnlaunch.bench.command_line import NAME
 from spawnlaunch.bench.flags import BenchRequest
-from spawnlaunch.bench.here import look
-from spawnlaunch.bench.rank_group import RankGoneError, join
+from spawnlaunch.bench.here import RankOnNode, look
+from spawnlaunch.bench.rank_group import RankGoneError, RankGroup, join
 from spawnlaunch.bench.record import Recorder
 from spawnlaunch.bench.result import Result
 from spawnlaunch.bench.rounds import Bench
@@ -37,7 +37,15 @@ def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
     for signum in (signal.SIGINT, signal.SIGPIPE):  # Ctrl-C, `| head`: no traceback of every rank
         signal.signal(signum, signal.SIG_DFL)
     here = look(environ)
-    group = join()
+    try:
+        group = join(environ)
+    except FailedError as failure:
+        print_error(str(failure), NAME)
+        return 1
+    return _as_member(options, here, group)
+
+
+def _as_member(options: BenchRequest, here: RankOnNode, group: RankGroup) -> int:
     error = ""
     try:
         agreed = agree(options, here, group)
@@ -57,7 +65,7 @@ def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
         return 128 + int(str(interrupted))
     except Exception as fault:
         group.report_death()
-        if environ.get("SPAWNLAUNCH_DEBUG"):
+        if here.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
         print_error(
             f"on rank {group.rank}: {type(fault).__name__}: {fault}; this is a fault of "

@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -20,6 +21,7 @@ from torch.distributed import HashStore  # type: ignore[attr-defined]  # documen
 from spawnlaunch.bench import rank_group, result, stats
 from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
 from spawnlaunch.bench.rounds import order
+from spawnlaunch.bench.sample import FailedError
 from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS, clean_environ, run, start
 from tests.support.patience import PATIENCE_S
@@ -148,9 +150,10 @@ def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
         while process.poll() is None:  # until a sample of the second workload was hit
             with contextlib.suppress(psutil.NoSuchProcess, ValueError):
                 (guard,) = psutil.Process(process.pid).children()
-                for rank in guard.children():
-                    for sample in rank.children():
-                        sample.kill()
+                (rank,) = guard.children()
+                _store, *samples = sorted(rank.children(), key=psutil.Process.create_time)
+                for sample in samples:
+                    sample.kill()
             time.sleep(0.005)
         said += process.stderr.read()
     assert process.returncode == 1
@@ -272,6 +275,35 @@ def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPa
     threading.Timer(0.5, second.report_death).start()
     with pytest.raises(RankGoneError):
         first.gather("waits for the second")
+
+
+def test_no_rank_has_threads_when_it_is_forked_for_a_sample(tmp_path: Path):
+    """What a thread has locked then stays locked in the sample, for ever."""
+    asks = "import os; n = len(os.listdir(f'/proc/{os.getppid()}/task')); "
+    asks += """print(f'{{"threads": {n}}}')"""
+    words = ("--arms", "unpinned", "--rounds", "3", "--warm-up", "0", "--metric", "threads")
+    found, _ = bench(tmp_path / "found.json", *words, "--", sys.executable, "-c", asks)
+    assert found.measured[0].series[""] == {"unpinned": [[1.0, 1.0]] * 3}
+
+
+def test_a_port_that_another_has_is_named():
+    with socket.socket() as other:
+        other.bind(("", 0))
+        other.listen()
+        port = str(other.getsockname()[1])
+        alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+        alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        done = run(*BENCH, "--rounds", "1", environ=clean_environ(**alone))
+    assert done.returncode == 1
+    assert "cannot listen for the other ranks: " in done.stderr
+    assert f"port: {port}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_ranks_that_have_not_come_are_named(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(rank_group, "MOST_TO_JOIN", timedelta(seconds=0.2))
+    with pytest.raises(FailedError, match=r"of 4 ranks 0, 2, 3 have not come in 0:00:00.2"):
+        rank_group._joined(HashStore(), 1, 4)
 
 
 def test_variables_that_take_the_cpus_away_are_refused_with_what_to_type():

@@ -17,6 +17,7 @@ import time
 
 RANK = os.environ.get("RANK", "0")
 RESTART = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+NOTED = (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 BASE = os.path.join(os.environ["PROBE_OUT"], f"{RESTART}.{RANK}")
 
 
@@ -55,15 +56,23 @@ def told():
     }
 
 
-def note_signals():
-    def note(signum, _):
-        with open(f"{BASE}.signals", "a") as file:
-            file.write(f"{signal.Signals(signum).name}\n")
-        if signum == signal.SIGTERM:
-            sys.exit(5)
+def hold_signals():
+    """Catch these, and let them wait until they are asked for.
 
-    for signum in (signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
-        signal.signal(signum, note)
+    A handler that notes them could be interrupted by the next one before it has noted its own.
+    """
+    for signum in NOTED:
+        signal.signal(signum, lambda *_: None)
+    signal.pthread_sigmask(signal.SIG_BLOCK, NOTED)
+
+
+def note_signals(seconds):
+    deadline = time.monotonic() + seconds
+    while found := signal.sigtimedwait(NOTED, max(deadline - time.monotonic(), 0)):
+        with open(f"{BASE}.signals", "a") as file:
+            file.write(f"{signal.Signals(found.si_signo).name}\n")
+        if found.si_signo == signal.SIGTERM:
+            sys.exit(5)
 
 
 def wait_for_all():
@@ -83,7 +92,7 @@ def main():
     print(f"err of {RANK}", file=sys.stderr, flush=True)
     deeds = os.environ.get("PROBE_DO", "")
     if "sleep" in deeds:
-        note_signals()
+        hold_signals()
     os.rename(f"{BASE}.tmp", f"{BASE}.json")
     if deeds:
         wait_for_all()
@@ -108,7 +117,7 @@ def act(what, number="0"):
 
         record(lambda: act("raise"))()
     if what == "sleep":
-        time.sleep(float(number) or 600)
+        note_signals(float(number) or 600)
     if what == "family":
         code = f"import time; time.sleep({number}); open({BASE!r} + '.family', 'w').close()"
         subprocess.Popen([sys.executable, "-c", code])
