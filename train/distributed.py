@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -126,6 +126,16 @@ def from_every_rank(value: T) -> list[T]:
     box: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(box, value)
     return box
+
+
+def numbers_of_every_rank(numbers: Sequence[float], device: torch.device) -> list[list[float]]:
+    """The same for a few numbers, in one collective, where objects take two and are pickled."""
+    if not dist.is_initialized():
+        return [list(numbers)]
+    own = torch.tensor(numbers, dtype=torch.float64, device=device)
+    everyone = own.new_empty(dist.get_world_size(), len(own))
+    _all_gather(everyone.view(-1), own)
+    return cast(list[list[float]], everyone.tolist())
 
 
 def together(work: Callable[[], T]) -> T:

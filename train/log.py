@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .distributed import from_every_rank
+from .distributed import from_every_rank, from_rank_0, numbers_of_every_rank
 from .errors import StoppedError
 from .kinds import device_module
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
@@ -220,11 +220,11 @@ class Log:
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
         self.clock.progress.phase(WAIT)
-        told = from_every_rank((own, str(self.metrics.problem or "")))
+        told = numbers_of_every_rank((*own, self.metrics.problem is not None), self.clock.device)
         self.clock.progress.phase(NOTHING)
-        splits = [split for split, _ in told]
-        if problem := told[0][1]:
-            raise StoppedError(problem)
+        splits = [Split(*parts) for *parts, _ in told]
+        if told[0][-1]:  # rank 0 alone writes
+            raise StoppedError(from_rank_0(str(self.metrics.problem)))
         self.splits.append((self.timed, splits))
         speed = self.timed * self.sizes.global_batch / self.timed_s
         numbers: dict[str, Any] = {
