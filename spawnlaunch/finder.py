@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 PACKAGE = __name__.partition(".")[0]
 HERE = os.path.dirname(__file__)
-AT_ONCE = 1 << 15  # bytes, more than our files have; for over 128 KiB malloc(3) maps memory each time
+AT_ONCE = 1 << 15  # bytes; for over 128 KiB malloc(3) would map memory anew each time
 
 
 class Loader(SourceFileLoader):
