@@ -59,14 +59,14 @@ def pin(binding: Binding) -> str | None:
     """Pin this process; the result is what could not be done, if anything."""
     if not binding.cpus or not hasattr(os, "sched_setaffinity"):
         return None
-    asked = cpuset.format(binding.cpus)
     try:
         os.sched_setaffinity(0, binding.cpus)
+        got = frozenset(os.sched_getaffinity(0))
     except OSError as error:
+        asked = cpuset.format(binding.cpus)
         return f"CPUs {asked} were refused ({error.strerror}): the mask stays as it was"
-    got = frozenset(os.sched_getaffinity(0))
     if got != binding.cpus:  # the kernel leaves out what the cpuset does not hold, without a word
-        return f"of the CPUs {asked} the system gave {cpuset.format(got)}"
+        return f"of the CPUs {cpuset.format(binding.cpus)} the system gave {cpuset.format(got)}"
     return None
 
 
