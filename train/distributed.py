@@ -129,7 +129,7 @@ def from_every_rank(value: T) -> list[T]:
 
 
 def numbers_of_every_rank(numbers: Sequence[float], device: torch.device) -> list[list[float]]:
-    """The same for a few numbers, in one collective, where objects take two and are pickled."""
+    """What each rank passed, in rank order: in one collective, where objects take two."""
     if not dist.is_initialized():
         return [list(numbers)]
     own = torch.tensor(numbers, dtype=torch.float64, device=device)

@@ -164,14 +164,11 @@ def _keep_store(address: str, port: int, tells: int, end: int, ends: int) -> NoR
         for signum in ENDING:
             signal.signal(signum, signal.SIG_IGN)
         os.close(ends)
-        try:
-            store = TCPStore(address, port, is_master=True, wait_for_workers=False)
-        except DistError as error:
-            os.write(tells, str(error).encode())
-        else:
-            os.close(tells)
-            os.read(end, 1)
-            del store
+        _store = TCPStore(address, port, is_master=True, wait_for_workers=False)
+        os.close(tells)
+        os.read(end, 1)
+    except Exception as error:
+        os.write(tells, str(error).encode())
     finally:
         os._exit(0)
 
