@@ -92,26 +92,68 @@ def sum_over_ranks(values: Tensor) -> Tensor:
 
 
 def start_sum_over_ranks(values: Tensor) -> Callable[[], Tensor]:
-    """Begin to add up a vector over all ranks; what is returned waits for the sum.
-
-    On CPUs each rank is given everybody's and adds them up itself: of a few numbers gloo needs
-    1.6 ms for a sum between two processes of one machine, and 1.0 ms to hand them around. In a
-    bucket of gradients, as the gradient of one more parameter, they are no faster.
-    """
+    """Begin to add up ``values`` over all ranks, in place; what is returned waits for the sum."""
     if not dist.is_initialized():
         return lambda: values
-    if on_device := values.device.type != "cpu":
-        everyone = values
-        work: Any = dist.all_reduce(values, async_op=True)
-    else:
-        everyone = values.new_empty(dist.get_world_size(), len(values))
-        work = _all_gather(everyone.view(-1), values, async_op=True)
+    work: Any = dist.all_reduce(values, async_op=True)
 
     def wait() -> Tensor:
         work.wait()
-        return everyone if on_device else everyone.sum(0)
+        return values
 
     return wait
+
+
+class Buckets:
+    """Adds up buckets of gradients over the ranks, and a few numbers within the last of them.
+
+    An operation of its own for the numbers takes 2 % of a step of 20 ms where gloo's threads have
+    the CPU of the computation. Nothing is rounded: a float64 is sent as four integers of 16 bits,
+    as gradients can hold them; and each rank has places of its own, where the others have zeros.
+    """
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.waiting: Tensor | None = None  # for the last bucket
+        self.sums: Callable[[], Tensor] | None = None
+
+    def start_sum(self, values: Tensor) -> Callable[[], Tensor]:
+        """As ``start_sum_over_ranks``; to be called after the backward pass that comes next."""
+        self.waiting = values
+        return self._wait
+
+    def _wait(self) -> Tensor:
+        assert self.sums is not None
+        sums, self.sums = self.sums(), None
+        return sums
+
+    def send(self, bucket: Tensor, is_last: bool) -> torch.futures.Future[Tensor]:
+        """Begin to add up a bucket, a vector; what is returned has the sums."""
+        if not is_last or self.waiting is None:
+            return _start(bucket, lambda sums: sums)
+        values, self.waiting = self.waiting, None
+        if bucket.dtype not in (torch.float32, torch.float64):
+            self.sums = start_sum_over_ranks(values)
+            return _start(bucket, lambda sums: sums)
+        own, length = values.view(torch.int16).to(bucket.dtype), len(bucket)
+        places = own.new_zeros(self.world.size, len(own))
+        places[self.world.rank] = own
+
+        def arrived(sums: Tensor) -> Tensor:
+            by_rank = sums[length:].view_as(places).to(torch.int16).view(torch.float64)
+            self.sums = lambda: by_rank.sum(0)
+            return sums[:length]
+
+        return _start(torch.cat((bucket, places.view(-1))), arrived)
+
+
+def _start(values: Tensor, arrived: Callable[[Tensor], Tensor]) -> torch.futures.Future[Tensor]:
+    """Begin to add up values over the ranks; the result is what ``arrived`` makes of the sums."""
+    work: Any = dist.all_reduce(values, async_op=True)
+    future: torch.futures.Future[Tensor] = work.get_future().then(
+        lambda done: arrived(done.value()[0])
+    )
+    return future
 
 
 def any_rank(says: bool, device: torch.device) -> bool:

@@ -15,7 +15,7 @@ from . import rng
 from .checkpoint import copied
 from .config import Config
 from .data import number_on
-from .distributed import World, from_every_rank, start_sum_over_ranks, together
+from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError
 from .log import Clock, Step
 from .model import build_model, learning_of, make_optimizer, named
@@ -50,15 +50,14 @@ def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
     return loss_sum, count
 
 
-def _send(clock: Clock, bucket: Any) -> torch.futures.Future[Tensor]:
+def _send(to: tuple[Clock, Buckets], bucket: Any) -> torch.futures.Future[Tensor]:
     """Add up a bucket of gradients over the ranks.
 
     Without a hook the wrapper takes the mean, which is one more pass over the gradients.
     """
+    clock, buckets = to
     clock.sent(bucket.is_last())
-    work: Any = dist.all_reduce(bucket.buffer(), async_op=True)
-    future: torch.futures.Future[Tensor] = work.get_future().then(lambda sums: sums.value()[0])
-    return future
+    return buckets.send(bucket.buffer(), bucket.is_last())
 
 
 class Learner:
@@ -92,6 +91,7 @@ class Learner:
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
+        self.start_sum = start_sum_over_ranks
         self.ddp = self._data_parallel() if world.size > 1 else None
         wrapped: nn.Module = self.ddp or self.bare
         # The wrapper first and the compiler around it: so it can overlap communication.
@@ -111,7 +111,10 @@ class Learner:
         wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
         # It holds no learner, which holds the wrapper: Python cannot see that circle, as a part of
         # it is in C++, and the wrapper has to go before its process group.
-        wrapped.register_comm_hook(self.clock, lambda clock, bucket: _send(clock, bucket))
+        buckets = Buckets(self.world)
+        if self.device.type == "cpu":  # a device has an operation beside its computation for free
+            self.start_sum = buckets.start_sum
+        wrapped.register_comm_hook((self.clock, buckets), lambda to, bucket: _send(to, bucket))
         return wrapped
 
     def autocast(self) -> AbstractContextManager[Any]:
@@ -201,7 +204,7 @@ class Learner:
                 if last:
                     # These numbers travel while the backward pass computes.
                     totals = self._totals(losses, counts, wants_stop())
-                    wait_for_totals = start_sum_over_ranks(totals)
+                    wait_for_totals = self.start_sum(totals)
                 torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
             self.clock.computed(last)
         self._refuse_unsent()

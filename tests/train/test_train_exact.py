@@ -120,3 +120,40 @@ def test_a_checkpoint_says_what_it_is(runs: dict[int, Path]) -> None:
         "metrics.jsonl",
         f"step-{STEPS:08}",
     ]
+
+
+CARRIED = """
+import os, torch
+import torch.distributed as dist
+from spawnlaunch.train.distributed import Buckets, World
+
+rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+dist.init_process_group("gloo")
+buckets = Buckets(World(rank, size))
+every = torch.Generator().manual_seed(1)
+for number in range(150):
+    dtype = (torch.float32, torch.float64, torch.bfloat16)[number % 3]
+    # Whatever 64 bits can be: also not a number, infinite, huge and tiny.
+    bits = torch.randint(-(2**63), 2**63 - 1, (size, 3), generator=every)
+    values = bits.view(torch.float64) if number % 2 else bits.double() / 7
+    gradients = torch.randint(-50, 50, (size, 1 + number), generator=every).to(dtype)
+    for is_last in (False, True):
+        if is_last:
+            wait = buckets.start_sum(values[rank].clone())
+        sums = buckets.send(gradients[rank].clone(), is_last).wait()
+        assert sums.dtype == dtype and torch.equal(sums, gradients.sum(0)), (number, sums)
+    found = wait()
+    if dtype == torch.bfloat16:  # that cannot carry them: gloo adds them up, in its own order
+        assert torch.allclose(found, values.sum(0), equal_nan=True), (number, found)
+    else:
+        same = found.view(torch.int64) == values.sum(0).view(torch.int64)
+        assert same.all(), (number, found)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("world", [2, 3])
+def test_numbers_come_through_a_bucket_of_gradients_bit_by_bit(tmp_path: Path, world: int) -> None:
+    program = tmp_path / "carried.py"
+    program.write_text(CARRIED)
+    complete(world, cwd=tmp_path, program=program)
