@@ -118,7 +118,7 @@ class Buckets:
         self.sums: Callable[[], Tensor] | None = None
 
     def start_sum(self, values: Tensor) -> Callable[[], Tensor]:
-        """As ``start_sum_over_ranks``; to be called after the backward pass that comes next."""
+        """As ``start_sum_over_ranks``; the sum is there after the backward pass that comes next."""
         self.waiting = values
         return self._wait
 
