@@ -3,11 +3,15 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN    := $(VENV)/bin
-# Test files side by side: much of a test is waiting. A file's tests stay in one process.
+# Test files side by side: much of a test is waiting. A file's tests stay in one process, and files
+# begin in the order of tests/conftest.py.
 # Their directories have short names: the path of a socket has at most 107 characters (unix(7)).
-PYTEST  = $(BIN)/python -m pytest -n 4 --dist loadfile --basetemp=$$(mktemp -d /tmp/t-XXXX)
+PYTEST  = $(BIN)/python -m pytest -n 8 --dist loadfile --no-loadscope-reorder --basetemp=$$(mktemp -d /tmp/t-XXXX)
 RUNS   := $(VENV)/.runs
 READY  := $(VENV)/.ready
+
+# Tests and figures are of a launcher that is compiled, as an installed one is.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help run test full clients stress gpu bench counts coverage docs lint clean
@@ -21,10 +25,10 @@ help:  ## this list
 run: $(RUNS)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2 -- --task language
 
-test: $(READY)  ## the tests, in ten minutes: real processes, sockets, and Slurm where it is installed
+test: $(READY)  ## the tests, in four minutes: simulated launches, real ones, Slurm where there is one
 	$(PYTEST)
 
-full: $(READY)  ## the same, and the large matrices, as continuous integration does
+full: $(READY)  ## the same, and the large matrices, in 25 minutes, as continuous integration does
 	$(PYTEST) -m 'not stress and not clients'
 
 clients: $(READY)  ## scripts of other training libraries, which are installed for it
@@ -33,7 +37,9 @@ clients: $(READY)  ## scripts of other training libraries, which are installed f
 	$(BIN)/python -m pip uninstall --quiet --yes torchaudio
 	$(BIN)/python -m pytest tests/clients -m clients
 
-stress: $(READY)  ## kill launches and training runs, and let workers write, at random, hundreds of times
+stress: $(READY)  ## simulate 100,000 launches; kill real ones, and let workers write, hundreds of times
+	$(BIN)/python -m tests.machine --seeds 90000
+	$(BIN)/python -m tests.machine --seeds 10000 --nodes 6
 	$(BIN)/python -m tests.stress
 	$(BIN)/python -m tests.stress.writing
 	$(BIN)/python -m tests.stress.saying

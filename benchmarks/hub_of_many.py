@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.processes import ENOUGH_S, finish, lines, start
-from spawnlaunch.gang.link import Endpoint
-from spawnlaunch.gang.member_records import WorkerFailed
-from spawnlaunch.gang.messages import VERSION, Cause, Hello, Start
-from spawnlaunch.gang.part import Part
+from spawnlaunch.failures import Cause
+from spawnlaunch.gang.link import Endpoint, take_part
+from spawnlaunch.gang.messages import VERSION, Failed, Hello, Start
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import secret_of
@@ -40,7 +39,7 @@ class Member:
         self.start: Start | None = None
         self.is_stopped = False
         hello = Hello(VERSION, f"node{number}", f"{number}", nproc=8, port=20000 + number)
-        self.part = Part(loop, endpoint, hello, ENOUGH_S, self)
+        self.part = take_part(loop, endpoint, hello, ENOUGH_S, self)
 
     def launch(self, start: Start) -> None:
         self.start = start
@@ -50,7 +49,9 @@ class Member:
 
     def show_stacks(self) -> None: ...
 
-    def note(self, kind: str, about: tuple[str, ...]) -> None: ...
+    def tell(self, line: str) -> None: ...
+
+    def await_hub(self, limit_s: float) -> None: ...
 
     def exit(self, status: int, cause: Cause | None) -> None:
         raise RuntimeError(f"a member ends with {status}: {cause}")
@@ -93,9 +94,11 @@ def _measured(endpoint: Endpoint, hub: int) -> Seen:
     _turn(loop, lambda: all(member.start for member in members))
     start_s, hub_mib = time.monotonic() - began, pss_mib([hub]) - before_mib
     first, *others = members
-    assert first.start
+    start = first.start
+    assert start
     began = time.monotonic()
-    first.part.happened(WorkerFailed(first.start.first_rank, 1, words="x" * 4096))
+    cause = Cause("failure", "node0", start.first_rank, 1, "x" * 4096)
+    first.part.worker_failed(Failed(start.epoch, cause))
     _turn(loop, lambda: all(member.is_stopped for member in others))
     return Seen(start_s, time.monotonic() - began, hub_mib)
 

@@ -25,7 +25,7 @@ from benchmarks import hub_of_many, report
 from benchmarks.processes import ENOUGH_S, ROOT
 from benchmarks.report import Goal, Section, Times, cell
 from benchmarks.turns import turns
-from spawnlaunch.node import kernel
+from spawnlaunch import machine
 from tests.gang.namespaces import Network, may_make_namespaces
 
 ROUNDS = 5
@@ -212,7 +212,7 @@ def measure(options: Namespace) -> Section:
         raise SystemExit("several_nodes needs root and ip(8): its nodes are network namespaces")
     rivals = [(what, OURS) for what in (*BESIDE, *ALONE)] + [(what, TORCHRUN) for what in BESIDE]
     times: dict[tuple[str, tuple[str, ...]], list[float]] = {rival: [] for rival in rivals}
-    kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+    machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
     network = Network(HOSTS)
     try:
         for what, launcher in turns(options.rounds, sorted(rivals)):

@@ -1,14 +1,17 @@
 """The pages that are made from the source: python -m docs.generate writes them.
 
 flags.md is the table of flags, errors.md the table of errors that the tests type; the README and
-comparison.md have figures of benchmarks.md. A test compares.
+comparison.md have figures of benchmarks.md, and say how many of its goals are missed. A test
+compares.
 """
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -168,16 +171,40 @@ def _median(cell: str, column: str) -> str:
     return f"{float(number):.0f} MiB"
 
 
-def with_figures(text: str, table: str) -> str:
-    """The text of a page with the table where its figures are."""
-    before, mark, rest = text.partition(FIGURES)
-    _, end, after = rest.partition(END_OF_FIGURES)
+def with_made(text: str, what: str, made: str) -> str:
+    """The text of a page with what is made for it between the two comments that name it."""
+    begin, end = f"<!-- {what} -->", f"<!-- end of {what} -->"
+    before, mark, rest = text.partition(begin)
+    _, end, after = rest.partition(end)
     if not mark or not end:
-        raise ValueError(f"the page has no place for figures: {text[:40]}")
-    return f"{before}{mark}\n{table}\n{end}{after}"
+        raise ValueError(f"the page has no place for {what}: {text[:40]}")
+    return f"{before}{mark}\n{made}\n{end}{after}"
 
 
-FIGURES, END_OF_FIGURES = "<!-- figures -->", "<!-- end of figures -->"
+def goals() -> dict[str, list[str]]:
+    """What became of each goal in benchmarks.md, by the titles of its sections."""
+    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    found = {}
+    for section in text.split("\n## ")[1:]:
+        title = section.partition("\n")[0]
+        found[title] = re.findall(r", the goal is at (?:least|most) [^:]*: (.*?) *$", section, re.M)
+        found[title] += re.findall(r", (too few rounds to tell)", section)
+    return found
+
+
+def goals_missed(page: str) -> str:
+    """The sentence about them; `page` is the way to benchmarks.md."""
+    by_title = goals()
+    missed = {title: said.count("NOT met") for title, said in by_title.items()}
+    n, of = sum(missed.values()), sum(map(len, by_title.values()))
+    open_ones = of - n - sum(said.count("met") for said in by_title.values())
+    where = "; ".join(f"{title} ({count})" for title, count in missed.items() if count)
+    more = f", and {open_ones} could not be judged" if open_ones else ""
+    said = f"are missed{more}{': ' if n else ''}{where}."
+    line = f"{n} of the {of} goals in [benchmarks]({page}) {said}"
+    return textwrap.fill(line, 110, break_long_words=False, break_on_hyphens=False)
+
+
 START_8, START_64 = "start of 8, ms", "start of 64, ms"
 COLUMNS = {
     START_8: "first line of the last of 8 workers",
@@ -195,16 +222,18 @@ LONG = {
 
 
 def readme() -> str:
-    """The README with the figures as they were measured last."""
+    """The README with the figures as they were measured last, and the goals."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return with_figures(text, measured(SHORT, COLUMNS))
+    text = with_made(text, "figures", measured(SHORT, COLUMNS))
+    return with_made(text, "goals", goals_missed("docs/benchmarks.md"))
 
 
 def comparison() -> str:
     """The comparison, likewise."""
     text = (DOCS / "comparison.md").read_text(encoding="utf-8")
     columns = {START_8: COLUMNS[START_8], START_64: "of 64", **COLUMNS}
-    return with_figures(text, measured(LONG, columns))
+    text = with_made(text, "figures", measured(LONG, columns))
+    return with_made(text, "goals", goals_missed("benchmarks.md"))
 
 
 PAGES: Mapping[str, Callable[[], str]] = {

@@ -10,19 +10,27 @@ if TYPE_CHECKING:
 else:
     import _signal as signal  # its module signal is slow to import, and a user's may be found first
 
-# Signals that are for the workers wait until there is somebody to pass them on: they would end us.
-BLOCKED = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGUSR2)))
 gc.disable()  # nothing is garbage yet, and looking for it is a tenth of what a launch costs
-if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C from here on without a traceback of ours
+BLOCKED: frozenset[int] = frozenset()
+try:
+    # What is for the workers waits until there is somebody to pass it on: it would end us.
+    BLOCKED = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGUSR1, signal.SIGUSR2)))
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C without a traceback of ours
+except OSError:
+    pass  # refused, as it will be where it is needed
 
 # The working directory, which `python -m` puts first: modules in it are the user's, whose names may
 # be those of Python's. What is above is built in, but for os, which Python has imported before.
 try:
     if not getattr(sys.flags, "safe_path", False) and sys.path[0] in ("", os.getcwd()):
         del sys.path[0]
-except FileNotFoundError:
+except OSError:
     pass  # the directory has been deleted, and Python has not put it there
+
+# Nor are modules of the user's that PYTHONPATH finds before Python's.
+_library = os.path.dirname(os.__file__)
+sys.path.sort(key=lambda path: path not in (_library, f"{_library}/lib-dynload"))
 
 if os.getpid() == 1:  # of a container: for that process the kernel has no default actions
     for _stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
@@ -33,9 +41,8 @@ from spawnlaunch.finder import Finder
 
 sys.meta_path.insert(0, Finder)  # before Python's own
 
-from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
+from spawnlaunch.errors import WRONG_USE, UsageError
 from spawnlaunch.request import Instead, Page
-from spawnlaunch.run.say import say
 from spawnlaunch.walk import walk
 
 STREAMS = ("stdin", "stdout", "stderr")
@@ -47,15 +54,15 @@ def main() -> int:
     After a launch it does not return, but ends the process. Nothing is in Python's buffers then.
     """
     closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
-    if None in (sys.stdin, sys.stdout, sys.stderr):
-        closed = _hold_closed()
     try:
+        if None in (sys.stdin, sys.stdout, sys.stderr):
+            closed = _hold_closed()
         status = walk(sys.argv[1:], dict(os.environ), closed, BLOCKED)
         os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
     except UsageError as error:
         from spawnlaunch.run import shared_errors
 
-        shared_errors.refuse(error, os.environ)
+        shared_errors.refuse(error, os.environ, "spawnlaunch", *sys.argv[1:])
         return WRONG_USE
     except Instead as other:
         signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
@@ -68,10 +75,9 @@ def main() -> int:
         print_error("cannot write to stdout: it is closed", "spawnlaunch")
         return os.EX_IOERR
     except Exception as error:
-        if os.environ.get("SPAWNLAUNCH_DEBUG"):
-            raise
-        say([internal_error(error)])
-        return os.EX_SOFTWARE
+        from spawnlaunch.run import refused
+
+        return refused.end(error, argv=sys.argv[1:])
 
 
 def _hold_closed() -> tuple[str, ...]:
@@ -83,7 +89,14 @@ def _hold_closed() -> tuple[str, ...]:
     closed = tuple(name for name in STREAMS if getattr(sys, name) is None)
     for name in closed:
         fd, mode = STREAMS.index(name), "r" if name == "stdin" else "w"
-        null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free (open(2))
+        try:
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest number that is free (open(2))
+        except OSError as error:
+            if fd:
+                why = f"{name} is closed, and there is no {os.devnull} to have instead"
+                raise UsageError(f"{why}: {error.strerror}; type {fd}>FILE") from None
+            null, other = os.pipe()  # which has come to its end
+            os.close(other)
         if null != fd:
             os.dup2(null, fd)
             os.close(null)

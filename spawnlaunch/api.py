@@ -19,17 +19,18 @@ import json
 import os
 import sys
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 from spawnlaunch.calling import flags as flag_words
 from spawnlaunch.calling import outcomes, running, shipping
 from spawnlaunch.calling.explained import ExplainedLaunch
 from spawnlaunch.calling.outcomes import LaunchError, WorkerError
 from spawnlaunch.errors import UsageError
+from spawnlaunch.failures import how_it_ended
 from spawnlaunch.reading import excerpt, is_number
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
 __all__ = (
     "CurrentWorld",
@@ -62,12 +63,30 @@ class CurrentWorld(NamedTuple):
     restart: int  # how often the workers have been started before
 
 
-def launch(function: Callable[..., T], *args: Any, nproc: int | str = 1, **flags: Any) -> list[T]:
+@overload
+def launch(
+    function: Callable[..., Coroutine[Any, Any, T]],
+    *args: Any,
+    nproc: int | str = 1,
+    **flags: Any,
+) -> list[T]: ...
+
+
+@overload
+def launch(
+    function: Callable[..., T], *args: Any, nproc: int | str = 1, **flags: Any
+) -> list[T]: ...
+
+
+def launch(
+    function: Callable[..., Any], *args: Any, nproc: int | str = 1, **flags: Any
+) -> list[Any]:
     """Call `function(*args)` in `nproc` pinned workers; the result is what each returned, by rank.
 
     `nproc` is a number, or "gpu", "cpu" or "auto". Other keyword arguments are flags of the
     launcher, `spawnlaunch --help` lists them: `bind="none"`, `max_restarts=1`, `timeout=60`,
-    `quiet=True`. Keyword arguments of the function go into it with functools.partial.
+    `quiet=True`. Keyword arguments of the function go into it with functools.partial. The
+    coroutine of an `async def` is run to its end.
 
     Workers are new processes, with the ranks' variables (RANK, LOCAL_RANK, MASTER_ADDR, ...) in
     their environment; nothing of this process is in them but the function, its arguments,
@@ -78,8 +97,12 @@ def launch(function: Callable[..., T], *args: Any, nproc: int | str = 1, **flags
 
     With a launcher on each of several nodes, each gives the results of its own node's ranks.
 
-    Raises WorkerError for the first rank that failed, LaunchError for a launch that was ended from
-    outside or by its timeout, UsageError for what cannot be launched. On KeyboardInterrupt the
+    Raises WorkerError for the first rank that failed, also for one that has ended with 0 before
+    its function returned; LaunchError for a launch that was ended from outside or by its timeout;
+    UsageError for what cannot be launched. What is raised to end or to skip, and is no Exception
+    (SystemExit, KeyboardInterrupt, what pytest.skip raises), or is unittest.SkipTest, is raised as
+    itself, from a WorkerError. With `quiet=True` nothing of the launcher's own is shown: an
+    exception has it among its notes. On KeyboardInterrupt the
     workers are stopped before it is raised; a second one kills them.
     """
     given = flag_words.words({"nproc": nproc, **flags})
@@ -109,7 +132,7 @@ def explain_launch(nproc: int | str = 1, **flags: Any) -> ExplainedLaunch:
         if refused := outcomes.refusal(directory):
             raise refused
         if status:
-            raise LaunchError(f"the launcher ended with status {status}", status)
+            raise LaunchError(f"the launcher {how_it_ended(status)}", status)
         with open(os.path.join(directory, shipping.PAGE)) as file:
             return cast(ExplainedLaunch, json.load(file))
 

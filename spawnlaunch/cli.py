@@ -47,6 +47,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
                 sources[flag.name] = typed
         elif value:  # of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
+    if said.get("log_dir") == os.devnull:  # torchrun keeps no files then, and shows everything
+        given_up = [said.pop(name, None) for name in ("log_dir", "redirects", "tee")]
+        if any(map(any, filter(None, given_up[1:]))):
+            notes.append(f"--log-dir {os.devnull}: nothing is kept in files, and all is shown")
     module, no_python = said.pop("m", False), said.pop("no_python", False)
     extra["notes"] = (*notes, *extra.get("notes", ()))
     request = Request(
@@ -140,6 +144,10 @@ def warnings(request: Request, several_nodes: bool) -> list[str]:
         )
     if request.program.kind == "script" and (word := request.program.target) in PROGRAMS:
         found.append(f"the file {word} here is run; for ours type python -m spawnlaunch.{word}")
+    if request.rdzv_conf:
+        from spawnlaunch.torchrun import readers
+
+        found += readers.strange(request.rdzv_conf)
     if any(request.tee or ()) and request.log_dir is None:
         found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
     if request.on_hang == KILL and not request.hang_timeout_s:

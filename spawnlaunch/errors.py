@@ -21,14 +21,6 @@ class FlagsError(UsageError):
     """
 
 
-def internal_error(error: Exception, where: str = "") -> str:
-    """The message of an error that is a fault of spawnlaunch, in place of its traceback."""
-    return (
-        f"internal error{where}: {type(error).__name__}: {error}; this is a fault of spawnlaunch, "
-        "set SPAWNLAUNCH_DEBUG=1 to see where"
-    )
-
-
 def one_line(text: str) -> str:
     """The text as one printable line; what was typed or exported may be part of it.
 

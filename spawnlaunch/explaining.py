@@ -59,12 +59,13 @@ def explained(it: Explanation) -> str:
 def as_json(it: Explanation) -> dict[str, Any]:
     """The explanation for programs.
 
-    Keys: mode; world, the fields of World but the mode; sources, for each of them value, source and
-    lost candidates; node; workers, those that this launcher would start; warnings. CPU lists are
-    strings as the kernel writes them.
+    Keys: mode; world, the fields of World but the mode and what roles add; sources, for each of
+    them value, source and lost candidates; node; workers, those that this launcher would start;
+    warnings. CPU lists are strings as the kernel writes them.
     """
     resolution = it.launch.resolution
     world = resolution.world._asdict()
+    del world["role_rank"], world["role_world_size"]  # known once the launchers have met
     return {
         "mode": world.pop("mode"),
         "world": world,

@@ -14,7 +14,8 @@ def print_page(text: str, program: str) -> int:
     if sys.stdout is None:  # descriptor 1 was closed at our start, and may be anything by now
         print_error("cannot write to stdout: it is closed", program)
         return os.EX_IOERR
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    with contextlib.suppress(OSError):  # a sandbox may refuse it
+        signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     data = f"{text}\n".encode(sys.stdout.encoding, "backslashreplace")
     try:
         while data:

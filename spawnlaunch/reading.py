@@ -7,6 +7,7 @@ file may be that of a pipe that never ends.
 import os
 from stat import S_ISREG
 
+from spawnlaunch import machine
 from spawnlaunch.errors import UsageError
 
 MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
@@ -44,7 +45,7 @@ def file_text(path: str) -> str | None:
         return None
     try:
         parts, left = [], MOST_BYTES
-        while part := os.read(descriptor, min(left + 1, 1 << 16)):
+        while part := machine.read(descriptor, min(left + 1, 1 << 16)):
             parts.append(part)
             left -= len(part)
             if left < 0:
@@ -52,7 +53,7 @@ def file_text(path: str) -> str | None:
     except OSError:
         return None
     finally:
-        os.close(descriptor)
+        machine.close(descriptor)
     return b"".join(parts).decode("utf-8", "replace")
 
 
@@ -62,24 +63,24 @@ def end_of_file(path: str, most_bytes: int) -> tuple[str, bool] | None:
     if descriptor is None:
         return None
     try:
-        size = os.fstat(descriptor).st_size
-        content = os.pread(descriptor, most_bytes, max(0, size - most_bytes))
+        size = machine.fstat(descriptor).st_size
+        content = machine.pread(descriptor, most_bytes, max(0, size - most_bytes))
     except OSError:
         return None
     finally:
-        os.close(descriptor)
+        machine.close(descriptor)
     return content.decode("utf-8", "replace"), size <= most_bytes
 
 
 def _opened(path: str) -> int | None:
     """A descriptor of a regular file; None where there is none."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+        descriptor = machine.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     except (OSError, ValueError):  # a name with a null byte
         return None
-    if S_ISREG(os.fstat(descriptor).st_mode):
+    if S_ISREG(machine.fstat(descriptor).st_mode):
         return descriptor
-    os.close(descriptor)
+    machine.close(descriptor)
     return None
 
 

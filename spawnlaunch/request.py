@@ -90,6 +90,12 @@ def _switch(
     )
 
 
+def _rendezvous(text: str) -> dict[str, str]:
+    from spawnlaunch.torchrun import readers  # nothing of torchrun's on the way of most launches
+
+    return readers.rendezvous(text)
+
+
 # Those that are no field of Request: the first three ask for a page, the others are part of the
 # worker's command.
 # fmt: off
@@ -136,7 +142,7 @@ class Request(NamedTuple):
         "kind), cpu (one per allowed CPU) or auto (gpu where there is one, else cpu); default 1",
         also=("--nproc-per-node",))
     role: str = _flag(
-        WORKERS, "--role", "NAME", str, "default", "the workers' ROLE_NAME, as torchrun's")
+        WORKERS, "--role", "NAME", str, "default", "ROLE_NAME of this node's workers")
     preload: tuple[str, ...] = _flag(
         WORKERS, "--preload", "MODULES", values.modules, (),
         "import these once (torch,numpy), and fork the workers from there: they share the import "
@@ -178,8 +184,7 @@ class Request(NamedTuple):
         "number of nodes, one launcher on each; MIN:MAX: as many as join, also while it runs")
     spares: int = _flag(
         NODES, "--spares", "K", values.whole, 0,
-        "K more nodes wait, ready to take the place of one that is lost (with --max-restarts)",
-        needs_parent=True)
+        "K more nodes wait to take a lost one's place (with --max-restarts)", needs_parent=True)
     node_rank: int | None = _flag(
         NODES, "--node-rank", "N", values.whole, None,
         "rank of this node, from 0; default: by the order of the nodes' names")
@@ -195,30 +200,32 @@ class Request(NamedTuple):
         NODES, "--standalone", "this machine alone, even inside a job of several nodes")
     rdzv_endpoint: Endpoint | None = _flag(
         NODES, "--rdzv-endpoint", "HOST[:PORT]", values.endpoint, None,
-        "where the launchers of all nodes meet, on one of them; default port 29400")
+        "where the launchers meet; with --node-rank, where rank 0 listens; default port 29400")
     rdzv_backend: str | None = _flag(
         NODES, "--rdzv-backend", "NAME", values.backend, None,
         "torchrun's: static (node rank 0 is at the endpoint) or c10d (whoever has its address)")
     rdzv_id: str | None = _flag(
         NODES, "--rdzv-id", "ID", values.name, None, "name of the run (TORCHELASTIC_RUN_ID)")
     rdzv_conf: Mapping[str, str] | None = _flag(
-        NODES, "--rdzv-conf", "K=V,...", values.rendezvous, None,
+        NODES, "--rdzv-conf", "K=V,...", _rendezvous, None,
         "torchrun's: join_timeout (600 s for all to come), last_call_timeout (30 s for more than "
         "MIN), is_host (1: they meet at this launcher)")
     local_addr: str | None = _flag(
         NODES, "--local-addr", "HOST", str, None,
-        "the address by which others reach this node; default: the one its connection comes from")
+        "this node's address for others (alone: MASTER_ADDR); default: its connection's own")
     lost_after_s: float | None = _flag(
         NODES, "--lost-after", "SECONDS", values.seconds, None,
-        f"a node that cannot be reached for this long counts as lost; default {LOST_AFTER_S:g}",
-        needs_parent=True)
+        f"a node out of reach for this long is lost; default {LOST_AFTER_S:g}", needs_parent=True)
+    return_timeout_s: float | None = _flag(
+        NODES, "--return-timeout", "SECONDS", values.seconds, None,
+        "for a lost launcher to be started again, with --max-restarts, where too few nodes are "
+        "left; default 60, in pods join_timeout, under srun and mpirun 0", needs_parent=True)
     token_file: str | None = _flag(
         NODES, "--token-file", "FILE", str, None,
         "a secret that all launchers of the run share (or SPAWNLAUNCH_TOKEN)", needs_parent=True)
     no_gang: bool = _switch(
         NODES, "--no-gang",
-        "the launchers do not meet, and a failure on one node does not end the others",
-        needs_parent=True)
+        "the launchers do not meet; a failure on one node ends no other", needs_parent=True)
     world_size: int | None = _flag(
         NODES, "--world-size", "N", values.positive, None,
         "number of all ranks, where a resource manager hides it")
@@ -265,8 +272,7 @@ class Request(NamedTuple):
         "124 (kill; --max-restarts restarts them)", needs_parent=True)
     stack_on_usr2: bool = _switch(
         ENDING, "--stack-on-usr2",
-        "on SIGUSR2 the launcher says where each rank is; the workers do not get the signal",
-        needs_parent=True)
+        "on SIGUSR2 say where each rank is; the workers do not get the signal", needs_parent=True)
     result: str | None = _flag(
         ENDING, "--result", "FILE", str, None, "write how ranks ended, as JSON", needs_parent=True)
     record: str | None = _flag(
@@ -274,8 +280,8 @@ class Request(NamedTuple):
         "keep what every rank does in this directory; python -m spawnlaunch.report DIR draws it",
         needs_parent=True)
 
-    redirects: StreamsByRank = _flag(
-        OUTPUT, "--redirects", "HOW", values.streams, StreamsByRank(),
+    redirects: StreamsByRank | None = _flag(
+        OUTPUT, "--redirects", "HOW", values.streams, None,
         "write streams to files in --log-dir, and do not show them: 1 stdout, 2 stderr, 3 both, 0 "
         "neither; 0:3,1:1 by local rank, r9:3 by global rank", also=("-r",))
     tee: StreamsByRank | None = _flag(

@@ -18,7 +18,7 @@ import sys
 try:
     if sys.path[0] in ("", os.getcwd()):
         sys.path.append(sys.path.pop(0))
-except FileNotFoundError:
+except OSError:
     pass  # it has been deleted, and Python has not put it there
 
 import argparse
@@ -59,9 +59,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         help=f"one of {', '.join(column.name for column in table.COLUMNS)}".replace("%", "%%"),
     )
     options = parser.parse_args(argv)
-    if options.once or options.json:
-        return _once(options.json, options.sort)
-    return _live(Sampler(Meter()), options.every, options.sort)
+    try:
+        if options.once or options.json:
+            return _once(options.json, options.sort)
+        return _live(Sampler(Meter()), options.every, options.sort)
+    except OSError as error:
+        from spawnlaunch.run import refused
+
+        line, status = refused.fault(error)
+        print_error(line, NAME)
+        return status
 
 
 def _once(as_json: bool, sort: str) -> int:

@@ -46,14 +46,6 @@ STDOUT, STDERR = 1, 2
 # Words of --nproc for the devices of one vendor, as torch calls their kind.
 KINDS = {"xpu": "intel", "hpu": "habana", "npu": "huawei"}
 
-# What --rdzv-conf may say. Those behind keep_alive_max_attempt mean nothing here: nobody asks again
-# and again, and there is no store.
-RENDEZVOUS = (
-    *("join_timeout", "last_call_timeout", "is_host", "keep_alive_interval"),
-    *("keep_alive_max_attempt", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
-    *("use_libuv", "store_type"),
-)
-
 
 class Endpoint(NamedTuple):
     """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
@@ -151,29 +143,6 @@ def nnodes(text: str) -> NodeCount:
     found = NodeCount(positive(least), positive(most if colon else least))
     if found.least > found.most:
         raise ValueError(f"{excerpt(text)} runs backwards; type {most}:{least}")
-    return found
-
-
-def rendezvous(text: str) -> dict[str, str]:
-    """torchrun's --rdzv-conf.
-
-    >>> rendezvous("join_timeout=900,is_host=1")
-    {'join_timeout': '900', 'is_host': '1'}
-    """
-    found = {}
-    for entry in filter(None, text.split(",")):
-        name, _, value = (part.strip() for part in entry.partition("="))
-        if name not in RENDEZVOUS:
-            known = ", ".join(RENDEZVOUS)
-            raise ValueError(f"{excerpt(name)} means nothing here; type some of {known}")
-        if name == "is_host":
-            word = {"1": "1", "true": "1", "0": "", "false": ""}.get(value.lower())
-            if word is None:
-                raise ValueError(f"is_host={excerpt(value)} is not 1 or 0; type is_host=1")
-            found[name] = word
-        elif name not in ("use_libuv", "store_type"):
-            seconds(value)
-            found[name] = value
     return found
 
 

@@ -14,7 +14,7 @@ from spawnlaunch import cli, node
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.errors import FlagsError
 from spawnlaunch.node import Node
-from spawnlaunch.node.visible import Visible, count_named, visible
+from spawnlaunch.node.visible import count_named, visible
 from spawnlaunch.request import Page, Request
 from spawnlaunch.run import worker
 from spawnlaunch.run.environment import ERROR_FILE
@@ -26,7 +26,9 @@ from spawnlaunch.world.resolve import prepare_host, refuse_copies, resolve_world
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
+
+    from spawnlaunch.run.model import Worker
 
 
 def walk(
@@ -34,11 +36,13 @@ def walk(
     environ: Mapping[str, str],
     closed: Sequence[str],
     blocked: frozenset[int],
+    owes: Callable[[Worker], bool] | None = None,
 ) -> int:
     """Launch what a command line asks for; the result is the exit status.
 
     `closed` names the standard streams that nobody can write to, `blocked` is the signals that the
-    workers are started with blocked. In task mode this process becomes the worker.
+    workers are started with blocked, and `owes` is that of Launch. In task mode this process
+    becomes the worker.
     Raises UsageError, and Page for what is only to be printed.
     """
     request = cli.parse(argv, environ, sys.executable)
@@ -51,7 +55,12 @@ def walk(
 
     # Who am I among how many?
     hostname = os.uname().nodename
-    resolution = resolve_world(request, environ, hostname, _capacity(machine, seen, environ))
+    devices = len(seen.devices) or (0 if machine.devices else count_named(environ))
+    first = seen.devices[0] if seen.devices else None
+    vendor = "" if first is None else machine.devices[first].vendor
+    cpus = len(machine.cpus_allowed or machine.cpus_online)
+    capacity = Capacity(devices, cpus, seen.source, vendor)
+    resolution = resolve_world(request, environ, hostname, capacity)
     refuse_copies(request, resolution)
     _refuse_what_this_mode_cannot(request, resolution, environ)
     resolution, held_port = prepare_host(resolution, environ, hostname)
@@ -60,14 +69,9 @@ def walk(
     plan = bind_ranks(request, machine, seen, resolution.world, environ)
 
     launch = Launch(
-        request=request,
-        resolution=resolution,
-        plan=plan,
-        environ=environ,
-        hostname=hostname,
-        scratch=worker.scratch_path(environ),
-        held_port=held_port,
-    )
+        request=request, resolution=resolution, plan=plan, environ=environ, hostname=hostname,
+        scratch=worker.scratch_path(environ), held_port=held_port, owes=owes,
+    )  # fmt: skip
     return _go(launch, machine, argv, closed, blocked)
 
 
@@ -80,7 +84,7 @@ def _go(
 ) -> int:
     """Print what --explain asks for, or become the worker, or start workers and watch them."""
     request, resolution, plan_warnings = launch.request, launch.resolution, launch.plan.warnings
-    if request.log_dir is not None or any(request.redirects):
+    if request.log_dir is not None or any(request.redirects or ()):
         from spawnlaunch.run import log_place  # few launches keep files
 
         logs, said = log_place.choose_log_directories(request, resolution, launch.scratch)
@@ -114,14 +118,6 @@ def _go(
         return launcher.run(launch._replace(journal=pipe), workers, blocked)
 
 
-def _capacity(machine: Node, seen: Visible, environ: Mapping[str, str]) -> Capacity:
-    """What the world needs to know of the machine."""
-    devices = len(seen.devices) or (0 if machine.devices else count_named(environ))
-    first = seen.devices[0] if seen.devices else None
-    vendor = "" if first is None else machine.devices[first].vendor
-    return Capacity(devices, len(machine.cpus_allowed or machine.cpus_online), seen.source, vendor)
-
-
 def _refuse_what_this_mode_cannot(
     request: Request, resolution: Resolution, environ: Mapping[str, str]
 ) -> None:
@@ -147,7 +143,7 @@ def _refuse_what_this_mode_cannot(
             "mode there is none; type (all other options as they were) one launcher per node: "
             + advice.launcher_per_node(request, manager, environ, n)
         )
-    if request.log_dir and not any(request.redirects):
+    if request.log_dir and request.redirects is None:
         raise FlagsError(
             "--log-dir shows the output too, which needs a launcher that stays above its workers, "
             "and in task mode there is none; type --redirects 3 as well, for files alone"

@@ -1,6 +1,8 @@
 """Fixtures that tests of several packages share."""
 
+import gc
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,11 +11,16 @@ import pytest
 
 from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
+from tests.support import matrix
 from tests.support.launching import heed_signals
 
 # How long an example takes says how busy the machine is.
 hypothesis.settings.register_profile("timeless", deadline=None)
 hypothesis.settings.load_profile("timeless")
+
+# What is compiled is kept: the tests start Python some thousand times, and each reads the launcher.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 heed_signals()
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -22,6 +29,33 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # it, and a test beside it has stopped a process of the group, the kernel sends SIGHUP to all
     # (setpgid(2), "orphaned").
     os.setpgid(0, 0)
+
+# The files that take longest: what begins last ends last.
+FIRST = [
+    "machine/test_machine", "machine/test_seeds", "run/test_refused_calls", "train/test_train_hf",
+    "world/test_slurm",
+    "bench/test_run", "world/test_mpi", "check/test_check", "gang/test_simulation",
+    "train/test_train_exact", "train/test_train_speed", "world/test_slurm_ranks",
+    "watch/test_top", "train/test_train_preempted", "train/test_train_keeping",
+    "world/test_inherited", "train/test_train_resume", "slurm/test_seeds", "run/test_hang",
+    "messages/test_messages",
+]  # fmt: skip
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    matrix.are_collected = "not full" not in config.getoption("markexpr")
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """What all files have imported stays: nobody has to look through it while tests run."""
+    gc.enable()
+    gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    order = {Path(__file__).parent / f"{name}.py": number for number, name in enumerate(FIRST)}
+    items.sort(key=lambda item: order.get(item.path, len(order)))
 
 
 @pytest.fixture(scope="session")

@@ -22,8 +22,8 @@ from tests.support.launching import (
 DIGITS = "9" * 5000
 NUMBERS = """
 nproc nnodes node-rank master-port world-size local-world-size threads grace max-restarts
-restart-window spares lost-after failure-grace timeout hang-timeout no-restart-status redirects tee
-local-ranks-filter ranks-filter reserve-cpus bind allowed-cpus debug
+restart-window spares lost-after return-timeout failure-grace timeout hang-timeout
+no-restart-status redirects tee local-ranks-filter ranks-filter reserve-cpus bind allowed-cpus debug
 """
 VARIABLES = """
 SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURM_STEP_NUM_TASKS SLURM_STEP_NUM_NODES SLURM_HET_SIZE
@@ -62,7 +62,13 @@ def test_every_flag_with_a_number_is_among_them():
 
 @pytest.mark.parametrize("value", [DIGITS, "\N{SUPERSCRIPT TWO}"])
 def test_what_only_advice_and_rank_0_read_may_be_no_number_either(value: str):
-    rank_0 = {**SLURM_TASK, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_KILL_BAD_EXIT": ""}
+    rank_0 = {
+        **SLURM_TASK,
+        "SLURM_PROCID": "0",
+        "SLURM_NODEID": "0",
+        "SLURMD_NODENAME": "node0",
+        "SLURM_KILL_BAD_EXIT": "",
+    }
     told = clean_environ(**rank_0, SLURM_SRUN_COMM_PORT=value)
     assert launch("--explain", REPORTER, environ=told).returncode == 0
     given = {"SLURM_GPUS_ON_NODE": value, "SLURM_CPUS_ON_NODE": value}
@@ -180,7 +186,7 @@ def test_a_root_without_a_name_is_no_directory():
 def test_a_name_in_a_deleted_directory_is_refused(words: str, tmp_path: Path):
     done = in_a_deleted_directory(tmp_path, words)
     assert done.returncode == 2, done.stderr
-    assert "has been deleted; type cd DIR first" in done.stderr
+    assert "type cd DIR first" in done.stderr
 
 
 def test_a_launch_needs_no_working_directory(tmp_path: Path):

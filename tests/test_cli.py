@@ -299,8 +299,9 @@ FLAGS = """
 --oversubscribe --virtual-local-rank --local-rank-arg
 --bind --numa-binding --reserve-cpus --smt --threads --mem-bind --widen --quiet
 --nnodes --node-rank --master-addr --master-port --master-suffix --standalone
---spares --rdzv-conf --local-addr --lost-after --failure-grace --token-file --no-gang
---rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size --rewrite-slurm-env
+--spares --rdzv-conf --local-addr --lost-after --return-timeout --failure-grace --token-file
+--no-gang --rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size
+--rewrite-slurm-env
 --grace --shutdown-timeout --redirects -r --log-dir --local-ranks-filter --ranks-filter
 --prefix --no-prefix --explain --sysfs-root --allowed-cpus
 --tee -t --preload --result --record --max-restarts --restart-window --no-restart-status

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch import node
+from tests.counts import of_tests
 from tests.counts.imported import imported
-from tests.counts.limits import FILES, LIMITS, LINES_OF_CODE
+from tests.counts.limits import FILES, LIMITS, LINES_OF_CODE, SENTENCES
 from tests.counts.lines import launcher_proper, lines_of_code
 from tests.counts.lookups import lookups, opened, traced
 from tests.counts.walked import entered
@@ -86,3 +87,12 @@ def test_no_more_is_written() -> None:
     files = launcher_proper()
     assert len(files) <= FILES
     assert lines_of_code(files) <= LINES_OF_CODE
+
+
+def test_no_test_touches_a_private_name() -> None:
+    assert of_tests.private_names() == []
+
+
+def test_whole_sentences_stand_in_the_table_of_messages() -> None:
+    sentences = of_tests.sentences()
+    assert len(sentences) <= SENTENCES, sentences

@@ -4,6 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
 from spawnlaunch.node import Node
@@ -30,6 +32,7 @@ def step(local_rank: int, tasks: int) -> dict[str, str]:
         "SLURM_STEP_NODELIST": "node0",
         "SLURM_STEP_NUM_NODES": "1",
         "SLURM_NODEID": "0",
+        "SLURMD_NODENAME": "node0",
         "SLURM_PROCID": str(local_rank),
         "SLURM_LOCALID": str(local_rank),
     }
@@ -65,6 +68,7 @@ def violations(scenario: Scenario, root: Path) -> list[str]:
     return [f"{scenario['root']} {scenario['scenario']}: {rule}" for rule in broken]
 
 
+@pytest.mark.full
 @scenarios.each_machine()
 def test_the_rules_hold_in_every_situation(machine: str, machines: dict[str, Path]):
     root = machines[machine]

@@ -22,17 +22,9 @@ from spawnlaunch.bench.sample import FailedError, Sample
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.errors import UsageError
+from spawnlaunch.nodewide import NODE_CPUS
 from spawnlaunch.run.environment import MARK
 from spawnlaunch.world.model import World
-
-OWN_DEVICES = (
-    "each rank sees other devices; start one launcher per node, which sees them all: srun "
-    "--ntasks=$SLURM_NNODES --ntasks-per-node=1 --gpus-per-node=N ... --nproc N"
-)
-OWN_CPUS = (
-    "the ranks were given CPUs of their own, which are respected; start with srun "
-    "--cpu-bind=none to have them all to divide"
-)
 
 
 def plan_arms(
@@ -54,10 +46,31 @@ def plan_arms(
     if alike:
         return arms.on_node(here.node, here.node.cpus_allowed, asked, planned)
     masks = {view.allowed for view in _peers(here, everyone)}
-    why = OWN_CPUS if len(masks) > 1 else OWN_DEVICES
+    why = own_cpus(here.environ) if len(masks) > 1 else own_devices(here.environ)
     alone = [arm for arm in asked if arm.name not in arms.TOGETHER and arm.local_size is None]
     made = arms.on_node(here.node, here.node.cpus_allowed, alone, planned)
     return {arm.name: made.get(arm.name, Planned((), why)) for arm in asked}
+
+
+def own_cpus(environ: Mapping[str, str]) -> str:
+    """That each rank has CPUs of its own, and how to have them all divided."""
+    given = "the ranks were given CPUs of their own, which are respected"
+    if environ.get("SLURM_CPU_BIND_TYPE", "none") != "none":
+        return f"{given}; start with srun --cpu-bind=none to have them all to divide"
+    return f"{given}; start them without what binds each (taskset, or --bind-to of mpirun)"
+
+
+def own_devices(environ: Mapping[str, str]) -> str:
+    """That each rank sees devices of its own, and how to have them see all."""
+    seen = "each rank sees other devices"
+    if MARK in environ:
+        return f"{seen}; leave --virtual-local-rank out, and what sets their lists of devices"
+    if "SLURM_JOB_ID" in environ:
+        return (
+            f"{seen}; start one launcher per node, which sees them all: srun "
+            "--ntasks=$SLURM_NNODES --ntasks-per-node=1 --gpus-per-node=N ... --nproc N"
+        )
+    return f"{seen}; start one launcher per node, which sees them all"
 
 
 def _peers(here: RankOnNode, everyone: Sequence[RankView]) -> list[RankView]:
@@ -70,7 +83,7 @@ def _is_alike(here: RankOnNode, everyone: Sequence[RankView]) -> bool:
 
 
 def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
-    if MARK in here.environ and len({view.allowed for view in _peers(here, everyone)}) > 1:
+    if NODE_CPUS in here.environ and len({view.allowed for view in _peers(here, everyone)}) > 1:
         raise UsageError(
             "the launcher has pinned the ranks before the bench could; type python -m spawnlaunch "
             "--bind none -m spawnlaunch.bench, or leave the launcher out"

@@ -124,12 +124,12 @@ def join(environ: Mapping[str, str]) -> RankGroup:
     if rank == 0 and not agent_keeps_it:
         _start_store(address, port)
     try:
-        return _joined(TCPStore(address, port, timeout=MOST_TO_JOIN), rank, size)
+        return joined(TCPStore(address, port, timeout=MOST_TO_JOIN), rank, size)
     except DistError as error:
         raise FailedError(f"cannot join the other ranks: {error}") from None
 
 
-def _joined(store: Store, rank: int, size: int) -> RankGroup:
+def joined(store: Store, rank: int, size: int) -> RankGroup:
     """The group, once all its ranks are here."""
     everyone = [f"{JOINED}/{other}" for other in range(size)]
     store.set(everyone[rank], "")

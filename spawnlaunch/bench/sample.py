@@ -27,13 +27,14 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, NoReturn
 
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, machine
 from spawnlaunch.bench import effort
 from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import kernel, sysfs
+from spawnlaunch.failures import how_it_ended
+from spawnlaunch.node import sysfs
 from spawnlaunch.run.preload import libraries
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
@@ -74,7 +75,7 @@ def fork(binding: Binding, run: Callable[[], NoReturn]) -> int:
     pid = os.fork()
     if pid == 0:
         try:
-            kernel.die_with_parent(parent)
+            machine.die_with_parent(parent)
             os.setpgid(0, 0)
             for signum in ENDING:
                 signal.signal(signum, signal.SIG_DFL)
@@ -128,7 +129,7 @@ def of_workload(
     with open(reading, "rb") as pipe:
         said = pipe.read()
     if not said:
-        return Sample({}, f"the process of the sample ended with {describe(ended.status)}")
+        return Sample({}, f"the process of the sample {how_it_ended(ended.status)}")
     found = json.loads(said)
     if "error" in found:
         return Sample({}, found["error"])
@@ -155,8 +156,8 @@ def of_command(
     if ended is None:
         return Sample({}, STOPPED)
     if ended.status != 0:
-        how = describe(ended.status)
-        return Sample({}, f"{words[0]} ended with {how}:\n{said[-TAIL_CHARS:]}")
+        how = how_it_ended(ended.status)
+        return Sample({}, f"{words[0]} {how}:\n{said[-TAIL_CHARS:]}")
     after = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
     cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)
     value = took_s if metric is None else last_number(said, metric)
@@ -185,7 +186,7 @@ def last_number(said: str, key: str) -> float | None:
 
 def wait(pid: int, stopped: Stopped) -> Ended | None:
     """How a child ended; None: it was killed as `stopped` said."""
-    pidfd, killed = kernel.open_pidfd(pid), False
+    pidfd, killed = machine.open_pidfd(pid), False
     try:
         while True:
             if pidfd is None:
@@ -203,8 +204,3 @@ def wait(pid: int, stopped: Stopped) -> Ended | None:
     finally:
         if pidfd is not None:
             os.close(pidfd)
-
-
-def describe(status: int) -> str:
-    """An exit status in words."""
-    return f"status {status}" if status >= 0 else signal.Signals(-status).name

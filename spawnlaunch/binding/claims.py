@@ -98,9 +98,9 @@ def of_task(
     for peer in peers:
         near, who = _next_to(node, usable, peer), ranks_on[peer] or [rank]
         if peer == own and near:
-            claim = len(cpus) + (who.index(rank) if rank in who else 0)
+            claim = len(cpus) + who.index(rank)
         cpus += [near] * len(who) if near else []
-    if 0 < len(peers) < local_size:
+    if len(peers) < local_size:
         unknown = "tasks on the same device share its cores, for no task knows which others are "
         outcome = "ranks share devices" if ranks_on[own] else f"{unknown}there"
         warnings.append(_crowded(local_size, len(peers), outcome))
@@ -164,14 +164,18 @@ def is_own_mask(node: Node, environ: Mapping[str, str], local_rank: int, local_s
     again loses cores, and not dividing it would give them out twice.
     """
     allowed = node.cpus_allowed
-    words = environ.get(SLURM_MASKS)
-    try:
-        listed = [cpuset.parse_mask(word) for word in words.split(",")] if words else []
-    except cpuset.CpuSetError:
-        listed = []
+    listed = slurm_masks(environ)
     if not listed:
         is_all = local_size > 1 and allowed >= (node.cpus_cgroup or node.cpus_online)
         return count_cores(node, allowed) == 1 and not is_all
     masks = [listed[i % len(listed)] for i in range(local_size)]
     mine, others = masks[local_rank], masks[:local_rank] + masks[local_rank + 1 :]
     return bool(allowed) and allowed <= mine and all(mine.isdisjoint(other) for other in others)
+
+
+def slurm_masks(environ: Mapping[str, str]) -> list[CpuSet]:
+    """That Slurm gave to the tasks on this node, in their order; none where it does not say."""
+    try:
+        return [cpuset.parse_mask(word) for word in environ.get(SLURM_MASKS, "").split(",") if word]
+    except cpuset.CpuSetError:
+        return []

@@ -204,7 +204,7 @@ def divide(cores: Sequence[Core], parts: int, cap: int | None = None) -> list[li
     if parts > len(cores):
         return [list(cores[i * len(cores) // parts :][:1]) for i in range(parts)]
     price, cuts = _cuts(cores, parts)
-    if price > (parts - 1) * _BETWEEN_L3:
+    if price:
         # Groups of unequal size, as after a cpuset, may fit better with the largest first.
         size: dict[tuple[int, int], int] = {}
         for core in cores:
@@ -226,17 +226,18 @@ def _cuts(cores: Sequence[Core], parts: int) -> tuple[int, list[int]]:
     over i with the best cost for each x finds the cheapest way; among equals, large shares first.
     """
     base, larger = divmod(len(cores), parts)
-    best: dict[int, tuple[int, list[int]]] = {0: (0, [])}
+    best: dict[int, tuple[int, list[int]]] = {
+        0: (0, [])
+    }  # the cuts are negative: the last is least
     for i in range(1, parts):
         step: dict[int, tuple[int, list[int]]] = {}
         for x in range(max(0, larger - (parts - i)), min(i, larger) + 1):
-            before = [best[y] for y in (x - 1, x) if y in best]
-            price, cuts = min(before, key=lambda way: way[0])
+            price, cuts = min(best[y] for y in (x - 1, x) if y in best)
             at = i * base + x
-            step[x] = (price + _price(cores, at), [*cuts, at])
+            step[x] = (price + _price(cores, at), [*cuts, -at])
         best = step
-    price, cuts = min(best.values(), key=lambda way: (way[0], [-cut for cut in way[1]]))
-    return price, cuts
+    price, cuts = min(best.values())
+    return price, [-cut for cut in cuts]
 
 
 def _price(cores: Sequence[Core], at: int) -> int:

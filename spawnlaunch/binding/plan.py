@@ -49,9 +49,7 @@ def bind_ranks(
         own_mask = claims.is_own_mask(node, environ, rank, size)
         task = TaskView(rank, claims.step_devices(node, environ, size), own_mask)
     planned = plan(node, seen, size, request.policy, task=task)
-    in_slurm = "SLURM_JOB_ID" in environ
-    found = report.of_mask(node, planned.bindings, size, in_slurm)
-    warnings += [*planned.warnings, *found]
+    warnings += [*planned.warnings, *report.of_mask(node, planned.bindings, size, environ)]
     # Where there is one node to allocate from, the kernel prefers it without being asked.
     no_choice = len(node.memory_nodes) < 2 and request.mem_bind == values.PREFERRED_MEM
     mem_bind = values.NO_MEM if no_choice else request.mem_bind
@@ -153,14 +151,10 @@ def _listed(node: Node, rank: Claimant, policy: Policy, warnings: list[str]) -> 
 def _binding(node: Node, rank: Claimant, cpus: CpuSet, threads: int, note: str) -> Binding:
     how = locality(node, rank.device, rank.known, cpus)
     return Binding(
-        local_rank=rank.local_rank,
-        device=rank.device,
-        cpus=cpus,
-        memory_nodes=memory_beside(node, cpus),
-        threads=threads,
-        locality=how,
+        local_rank=rank.local_rank, device=rank.device, cpus=cpus,
+        memory_nodes=memory_beside(node, cpus), threads=threads, locality=how,
         note=note or ("it is not known where its device is" if how == UNTOLD else ""),
-    )
+    )  # fmt: skip
 
 
 def locality(node: Node, number: int | None, known: bool, cpus: CpuSet) -> str:
@@ -197,5 +191,5 @@ def memory_beside(node: Node, cpus: CpuSet) -> frozenset[int]:
         for other, distance in (home.distances if home.cpus & cpus else ())
         if other in fit
     ]
-    nearest = min(known, default=(0, 0))[0]
+    nearest = min((distance for distance, _ in known), default=None)
     return frozenset(other for distance, other in known if distance == nearest)

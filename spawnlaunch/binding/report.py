@@ -6,9 +6,11 @@ Masks and variables that somebody set before us are respected, and named where t
 from __future__ import annotations
 
 from spawnlaunch import cpuset
+from spawnlaunch.binding import claims
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.cores import count_cores
 from spawnlaunch.node import Node
+from spawnlaunch.reading import is_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +71,9 @@ def srun_line(bindings: Sequence[Binding], nodes: int) -> str | None:
 # Warnings
 
 UNMASKED = "without the taskset or numactl that has set it, or with more CPUs in its list"
+CONTAINED = "in a container or control group with more CPUs (docker run --cpuset-cpus, AllowedCPUs)"
+# Asked of srun; what the step has here; what the job has on each node, as `8(x2)`.
+CPUS_OF_SLURM = ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE")
 
 
 def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
@@ -97,41 +102,62 @@ def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
     ]
 
 
-def of_mask(node: Node, bindings: Sequence[Binding], local_size: int, in_slurm: bool) -> list[str]:
+def of_mask(
+    node: Node, bindings: Sequence[Binding], local_size: int, environ: Mapping[str, str]
+) -> list[str]:
     """One line where the allowed CPUs are the wrong ones or too few, with the cure."""
     allowed = node.cpus_allowed
-    if not allowed or allowed >= node.cpus_online:
+    if not allowed:
         return []
+    tasks = local_size // len(bindings)
     for binding in bindings:
         device = None if binding.device is None else node.devices[binding.device]
         if device and device.local_cpus and not device.local_cpus & allowed:
             return [
                 f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
                 f"({device.address}), whose CPUs are {cpuset.format(device.local_cpus)}: start "
-                f"{_remedy(node, device.local_cpus) if in_slurm else UNMASKED}"
+                + wider(node, environ, tasks, device.local_cpus)
             ]
     mine, there = count_cores(node, allowed), len(node.cores)
-    if any(binding.threads > 1 for binding in bindings) or there < 2 * local_size or mine >= there:
+    has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
+    if mine >= there or (has_room and mine >= len(bindings)):
         return []
-    cpus = len(node.cpus_online) * len(bindings) // local_size
-    remedy = (
-        f"with srun --cpus-per-task={cpus}, or, in a job that has them already, with srun "
-        "--cpu-bind=none"
-    )
     return [
         f"the mask allows {mine} core{'' if mine == 1 else 's'} (CPUs {cpuset.format(allowed)}) of "
-        f"{there}, one for each rank at most: start {remedy if in_slurm else UNMASKED}"
+        f"{there}, one for each rank at most: start {wider(node, environ, tasks)}"
     ]
 
 
-def _remedy(node: Node, wanted: CpuSet) -> str:
-    """A mask can be left within the job's cpuset; otherwise the job has to ask for more."""
-    group = node.cpus_cgroup
-    if group is not None and wanted & group and group < node.cpus_online:
-        return "with srun --cpu-bind=none, or with --widen"
-    if group is None or wanted & group:
-        return "with srun --cpu-bind=none"
-    return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
+def wider(node: Node, environ: Mapping[str, str], tasks: int, near: CpuSet = cpuset.EMPTY) -> str:
+    """How to start with another mask, by who has set this one; not with what was typed already.
+
+    `tasks` are on this node; `near` are the CPUs of which none is allowed. A step that has a part
+    of a node is bound to it in spite of --cpu-bind=none, and is told of a mask (Slurm 22.05): there
+    SLURM_CPUS_ON_NODE, what the step has, is no more than the mask.
+    """
+    allowed, group = node.cpus_allowed, node.cpus_cgroup
+    is_free = group is None or bool(near & group if near else group > allowed)
+    if "SLURM_JOB_ID" not in environ:
+        return UNMASKED if is_free else CONTAINED
+    counts = [environ.get(name, "").partition("(")[0] for name in CPUS_OF_SLURM]
+    asked, step, job = (int(count) if is_number(count) else 0 for count in counts)
+    masks, has_more = claims.slurm_masks(environ), not step or step > len(allowed)
+    can_unbind = is_free and has_more and environ.get("SLURM_CPU_BIND_TYPE", "none") != "none"
+    narrowed = not any(mask <= allowed for mask in masks) if masks else step and not can_unbind
+    if is_free and has_more and narrowed:
+        return UNMASKED
+    cpus, is_whole = len(node.cpus_online) // tasks, job >= len(node.cpus_online)
+    if near and not (can_unbind or is_whole):
+        return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
+    has_enough = asked or (near and can_unbind) or "SLURM_STEP_ID" not in environ
+    ways = [] if has_enough else [f"with srun --cpus-per-task={cpus}"]
+    widen = ", or with --widen" if group and group < node.cpus_online else ""
+    where = "in a job that has them already, " if ways else ""
+    ways += [f"{where}with srun --cpu-bind=none{widen}"] * can_unbind
+    if not ways and is_whole and 0 < asked < cpus:
+        return f"with more than srun --cpus-per-task={asked}: the job has {job} CPUs here"
+    more = f"--cpus-per-task={cpus} or " if asked < cpus else ""
+    return ", or, ".join(ways) or f"in a job with more cores: sbatch {more}--exclusive"
 
 
 def of_shares(

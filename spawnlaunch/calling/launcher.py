@@ -3,12 +3,14 @@
     python launcher.py PID DIRECTORY [flags] worker.py DIRECTORY
 
 The same as `python -m spawnlaunch [flags] worker.py DIRECTORY`, but that it ends, as by SIGTERM,
-when process PID is gone, and removes the directory in its stead; and that an error or a page goes
-to a file there, so that the caller can tell it from what workers say.
+when process PID is gone, and removes the directory in its stead; that an error or a page goes to a
+file there, so that the caller can tell it from what workers say, and with --quiet all that it says
+does; and that a worker which ends with 0 and has left no outcome there has failed.
 """
 
 import os
 import sys
+from functools import partial
 
 if __name__ == "__main__":  # started by path: the package is the one that this file is in
     sys.path[0] = os.path.abspath(f"{__file__}/../../..")
@@ -16,12 +18,13 @@ if __name__ == "__main__":  # started by path: the package is the one that this 
 
     del sys.path[0]
 
+from spawnlaunch import machine
 from spawnlaunch.__main__ import BLOCKED  # first of all: it makes this process a launcher
-from spawnlaunch.calling.shipping import PAGE, REFUSED
-from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
-from spawnlaunch.node import kernel
+from spawnlaunch.calling.shipping import PAGE, REFUSED, SAID, UNFINISHED
+from spawnlaunch.errors import WRONG_USE, UsageError
 from spawnlaunch.request import Page
-from spawnlaunch.run import files
+from spawnlaunch.run import removal, say
+from spawnlaunch.run.model import Worker
 from spawnlaunch.run.signals import signal
 from spawnlaunch.walk import walk
 
@@ -29,11 +32,18 @@ from spawnlaunch.walk import walk
 def main() -> int:
     """Launch; the result is the exit status."""
     caller, directory = int(sys.argv[1]), sys.argv[2]
-    kernel.die_with_parent(caller, signal.SIGTERM)
+    machine.die_with_parent(caller, signal.SIGTERM)
+    if "--quiet" in sys.argv:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        say.stream[0] = os.open(os.path.join(directory, SAID), flags, 0o600)
+    owes = partial(_owes, directory)
     try:
-        return walk(sys.argv[3:], dict(os.environ), (), BLOCKED)
+        return walk(sys.argv[3:], dict(os.environ), (), BLOCKED, owes)
     except UsageError as error:
         _leave(directory, REFUSED, str(error))
+        from spawnlaunch.run import unable
+
+        unable.tell(sys.argv[3:], os.environ, WRONG_USE, str(error))
         return WRONG_USE
     except Page as page:
         _leave(directory, PAGE, str(page))
@@ -41,11 +51,26 @@ def main() -> int:
     except Exception as error:
         if os.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
-        _leave(directory, REFUSED, internal_error(error))
-        return os.EX_SOFTWARE
+        from spawnlaunch.run import refused, unable
+
+        line, status = refused.fault(error)
+        _leave(directory, REFUSED, line)
+        unable.tell(sys.argv[3:], os.environ, status, line)
+        return status
     finally:
         if os.getppid() != caller:
-            files.remove_tree(directory)
+            removal.remove_tree(directory)
+
+
+def _owes(directory: str, worker: Worker) -> bool:
+    """Whether a worker has left no outcome: which is said, and left for the caller to see."""
+    name = f"{worker.environ['TORCHELASTIC_RESTART_COUNT']}.{worker.rank}"
+    if os.path.exists(os.path.join(directory, name)):
+        return False
+    how = "exited with status 0 before its function returned"
+    say.say([f"{worker.name} {how}, which counts as status 1"])
+    _leave(directory, name + UNFINISHED, f"{worker.name} {how}")
+    return True
 
 
 def _leave(directory: str, name: str, text: str) -> None:

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
+import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from unittest import SkipTest
 
-from spawnlaunch.calling.shipping import REFUSED, Raised, Returned, get
+from spawnlaunch.calling import exceptions
+from spawnlaunch.calling.shipping import REFUSED, SAID, UNFINISHED, Raised, Returned, get
 from spawnlaunch.errors import UsageError
+from spawnlaunch.failures import how_it_ended
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SEEN = "its output has what it said"
+LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
 
 
 class LaunchError(RuntimeError):
@@ -34,7 +39,7 @@ class WorkerError(LaunchError):
     """A function that failed in a rank, the first one where several have.
 
     `rank` is which; `traceback` is the text of the traceback there, and `__cause__` the exception,
-    where it can be pickled. A rank that a signal has killed, or that has ended without returning,
+    with its own causes. A rank that a signal has killed, or that has ended without returning,
     has neither: the message says how it ended.
     """
 
@@ -64,7 +69,7 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
     told = _told(ended)
     attempt = len(told["restarts"]) if told else _last_attempt(directory)
     if status:
-        raise _failure(directory, attempt, told, status)
+        raise _noted(_failure(directory, attempt, told, status), directory)
     found = []
     for rank in _ranks(directory, attempt, told):
         outcome = _outcome(directory, attempt, rank)
@@ -115,45 +120,52 @@ def _outcome(directory: str, attempt: int, rank: int) -> object:
         ) from error
 
 
-def _failure(directory: str, attempt: int, told: Any, status: int) -> LaunchError:
+def _failure(directory: str, attempt: int, told: Any, status: int) -> BaseException:
     """The exception for a launch that ended with a status."""
-    cause = told and told["cause"]
-    if cause == "timeout":
-        return LaunchError("the launch took longer than its timeout, and was ended", status)
-    if cause == "signal":
-        return LaunchError(f"the launch was ended by {told['signal']}", status)
-    if cause not in ("failure", None):
-        return LaunchError(f"the launch ended with status {status}; {SEEN}", status)
-    if cause:
+    if told and told["cause"] == "failure":
         return _first(directory, attempt, told, status)
+    if told and told["cause"]:
+        return LaunchError(f"{told['why']}; {SEEN}", status)
     for each, rank in sorted(_left(directory)):
         outcome = _outcome(directory, attempt, rank) if each == attempt else None
-        if isinstance(outcome, Raised):
+        # A handler of SIGTERM may call sys.exit: it was told to end.
+        if isinstance(outcome, Raised) and not outcome.error.words.startswith("SystemExit"):
             return _raised(outcome, rank, status)
-    how = "was killed by signal " + str(-status) if status < 0 else f"ended with status {status}"
-    return LaunchError(f"the launcher {how}; {SEEN}", status)
+    return LaunchError(f"the launcher {how_it_ended(status)}; {SEEN}", status)
 
 
-def _first(directory: str, attempt: int, told: Mapping[str, Any], status: int) -> LaunchError:
-    rank = told["first_failure"]
+def _first(directory: str, attempt: int, told: Mapping[str, Any], status: int) -> BaseException:
+    rank, why = told["first_failure"], told["why"]
     outcome = _outcome(directory, attempt, rank)
     if isinstance(outcome, Raised):
         return _raised(outcome, rank, status)
-    one = next(one for one in told["ranks"] if one["rank"] == rank)
-    how = (
-        f"was killed by {one['signal']}" if one["signal"] else f"ended with status {one['status']}"
-    )
-    why = f" ({told['oom']})" if told["oom"] else ""
-    return WorkerError(f"rank {rank} {how}{why}; {SEEN}", status, rank)
+    with suppress(OSError), open(os.path.join(directory, f"{attempt}.{rank}{UNFINISHED}")) as file:
+        why = f"{file.read()}: {LOOK}"
+    return WorkerError(f"{why}; {SEEN}", status, rank)
 
 
-def _raised(outcome: Raised, rank: int, status: int) -> WorkerError:
-    message = f"rank {rank}: {outcome.words}\n\n{outcome.traceback.rstrip()}"
-    error = WorkerError(message, status, rank, outcome.traceback)
-    try:
-        cause = pickle.loads(outcome.data) if outcome.data else None
-    except Exception:  # many exceptions cannot be made of their arguments
-        cause = None
-    if isinstance(cause, BaseException):
-        error.__cause__ = cause
+def _raised(outcome: Raised, rank: int, status: int) -> BaseException:
+    """The failure of a rank; what is raised to end or to skip, and no error, comes by itself."""
+    error = exceptions.arrived(outcome.error)
+    words = outcome.error.words
+    ends_well = isinstance(error, SystemExit) and not error.code
+    if ends_well:
+        words = "sys.exit(0) before the function returned; let it return"
+    message = f"rank {rank}: {words}\n\n{outcome.traceback.rstrip()}"
+    failure = WorkerError(message, status, rank, outcome.traceback)
+    if ends_well or (isinstance(error, Exception) and not isinstance(error, SkipTest)):
+        failure.__cause__ = error
+        return failure
+    failure.__cause__, error.__cause__ = error.__cause__ or error.__context__, failure
+    return error
+
+
+def _noted(error: BaseException, directory: str) -> BaseException:
+    """With what the launcher has not said itself, being quiet."""
+    with suppress(OSError), open(os.path.join(directory, SAID)) as file:
+        said = file.read().rstrip()
+        if said and sys.version_info >= (3, 11):
+            error.add_note(said)
+        elif said and isinstance(error, LaunchError):
+            error.args = (f"{error.args[0]}\n\n{said}", *error.args[1:])
     return error

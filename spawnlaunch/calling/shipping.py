@@ -4,7 +4,9 @@
     page        what --explain says, where that was asked for
     refused     why the launcher did not start, in one line
     ended.json  how every rank ended: the file of --result
+    said        with quiet=True, what the launcher would have said
     0.3         what became of rank 3 in the first attempt, by worker.py
+    0.3.unfinished  words: it ended with 0 and left nothing
 
 Functions go by value where cloudpickle is installed and their module cannot be imported by name:
 those of a notebook, of a script (its `__main__`, which is therefore not run again in the ranks, and
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from types import ModuleType
 
-CALL, PAGE, REFUSED, ENDED = "call", "page", "refused", "ended.json"
+CALL, PAGE, REFUSED, ENDED, SAID = "call", "page", "refused", "ended.json", "said"
+UNFINISHED = ".unfinished"
 EXTRA = "pip install 'spawnlaunch[notebook]'"
 
 
@@ -43,12 +46,25 @@ class Returned(NamedTuple):
     value: Any
 
 
+class Sent(NamedTuple):
+    """An exception as a rank leaves it."""
+
+    words: str  # ValueError: bad
+    data: bytes | None  # pickled by itself; None: it is to be made of its parts
+    kind: tuple[str, str] | bytes | None  # its class, by module and name or by value; None: neither
+    args: bytes  # that can be pickled, as `attributes`
+    attributes: bytes
+    members: tuple[Sent, ...]  # of a group
+    cause: Sent | None
+    context: Sent | None
+    hides_context: bool
+
+
 class Raised(NamedTuple):
     """What became of a rank whose function raised."""
 
-    words: str  # ValueError: bad
+    error: Sent
     traceback: str
-    data: bytes | None  # the exception; None: it cannot be pickled
 
 
 def pickler() -> ModuleType:

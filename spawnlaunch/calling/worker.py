@@ -8,13 +8,17 @@ Started by its path, so its own package is loaded from where it lies, whatever s
 from __future__ import annotations
 
 import faulthandler
+import inspect
 import os
 import sys
 import traceback
 
 
 def main(directory: str) -> None:
-    """Call the function that is there; the status is 1 where it raises."""
+    """Call the function that is there, and run it to its end where it is an async one.
+
+    The status is 1 where it raises, and that of a SystemExit; one of 0 is a failure, too.
+    """
     from spawnlaunch.calling import shipping
 
     faulthandler.enable()
@@ -25,33 +29,32 @@ def main(directory: str) -> None:
     try:
         function, args = shipping.receive(directory)
         value = function(*args)
+        if inspect.iscoroutine(value):
+            import asyncio
+
+            value = asyncio.run(value)
         try:
             shipping.put(shipping.Returned(value), outcome)
         except Exception as error:
+            kind = type(value).__name__
             raise TypeError(
-                f"the function returned a {type(value).__name__} that cannot be pickled: {error}; "
-                "return numbers, text, arrays, or records of them"
+                f"the function returned a{'n' * (kind[0] in 'aeio')} {kind} that cannot be "
+                f"pickled: {error}; return numbers, text, arrays, or records of them"
             ) from error
-    except (SystemExit, GeneratorExit):
-        raise
     except BaseException as error:
         shipping.put(_raised(error), outcome)
-        sys.exit(1)
+        code = error.code if isinstance(error, SystemExit) else 1
+        sys.exit(code if isinstance(code, int) and code & 0xFF else 1)
 
 
 def _raised(error: BaseException) -> object:
-    from spawnlaunch.calling import shipping
+    from spawnlaunch.calling import exceptions, shipping
 
     shown = error.__traceback__
     while shown and shown.tb_frame.f_code.co_filename == __file__:
         shown = shown.tb_next
     text = "".join(traceback.format_exception(type(error), error, shown))
-    (*_, words) = traceback.format_exception_only(type(error), error)
-    try:
-        data = shipping.pickler().dumps(error.with_traceback(None))
-    except Exception:
-        data = None
-    return shipping.Raised(words.strip(), text, data)
+    return shipping.Raised(exceptions.sent(error), text)
 
 
 if __name__ == "__main__":

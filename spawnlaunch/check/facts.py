@@ -6,8 +6,15 @@ from typing import NamedTuple
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding import apply
+from spawnlaunch.binding.cores import count_cores
+from spawnlaunch.binding.report import openmp_hazards, wider
 from spawnlaunch.node import Node, sysfs
 from spawnlaunch.node.visible import visible
+from spawnlaunch.nodewide import NODE_CPUS
+from spawnlaunch.reading import is_number
+
+# Of linux/mempolicy.h, by their numbers.
+MODES = ("default", "preferred", "bind", "interleave", "local", "preferred-many")
 
 
 class Facts(NamedTuple):
@@ -30,6 +37,19 @@ class Facts(NamedTuple):
     numa: str  # NUMA nodes of the mask
     memory: str  # memory policy: mode and nodes
     omp_threads: int  # what torch computes with
+    launched: bool  # by this package's launcher
+    given: str  # the CPUs that its launcher divides; without one, the mask at the start
+    given_cores: int  # of these, those next to the device, where some are
+    wider: str  # how to start with more of them; "" where they are all
+    nearer: str  # how to start with some next to the device; "" where some are
+    openmp: tuple[str, ...]  # OpenMP's variables that move threads
+
+
+class MemoryPolicy(NamedTuple):
+    """The memory policy of this thread, as the kernel tells it."""
+
+    mode: str  # "default", "preferred", "bind", "interleave", "local" or "preferred-many"
+    nodes: frozenset[int]
 
 
 def mask() -> frozenset[int]:
@@ -47,6 +67,10 @@ def look(
     device = visible(node, environ).device_of(local_rank)
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
+    launched = _is_launched(environ)
+    given = cpuset.parse(environ[NODE_CPUS]) if launched and NODE_CPUS in environ else at_start
+    near = given & local if local else given
+    there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
     return Facts(
         rank=rank,
         local_rank=local_rank,
@@ -60,12 +84,30 @@ def look(
         cpus=cpuset.format(now),
         threads=_thread_masks(now),
         loader_cpus=cpuset.format(loader),
-        cores=sum(1 for core in node.cores if core & now),
+        cores=count_cores(node, now),
         cores_of_node=len(node.cores),
         numa=cpuset.format(each.id for each in node.numa if each.cpus & now),
         memory=_memory(),
         omp_threads=omp_threads,
+        launched=launched,
+        given=cpuset.format(given),
+        given_cores=count_cores(node, near or given),
+        wider="" if given >= node.cpus_online else wider(there, environ, tasks),
+        nearer=wider(there, environ, tasks, local) if local and given and not near else "",
+        openmp=tuple(line.partition("=")[0] for line in openmp_hazards(environ)),
     )
+
+
+def _is_launched(environ: Mapping[str, str]) -> bool:
+    """Whether our launcher has started this worker: torchrun says True of its store."""
+    counted = "TORCHELASTIC_RESTART_COUNT" in environ
+    return counted and environ.get("TORCHELASTIC_USE_AGENT_STORE") == "False"
+
+
+def _tasks(environ: Mapping[str, str]) -> int:
+    """Of Slurm's step, on a node; `2(x3)` is of nodes that are alike."""
+    tasks = environ.get("SLURM_STEP_TASKS_PER_NODE", "").partition("(")[0]
+    return int(tasks) or 1 if is_number(tasks) else 1
 
 
 class _Mask:
@@ -112,8 +154,25 @@ def _thread_masks(main: frozenset[int]) -> tuple[str, ...]:
     return tuple(masks)
 
 
+def memory_policy() -> MemoryPolicy | None:
+    """The policy of this thread; None where it cannot be asked."""
+    from array import array
+
+    mode, words = array("i", [0]), array("Q", bytes(apply.MAX_NODES // 8))
+    if apply.call(0, mode.buffer_info()[0], words.buffer_info()[0], apply.MAX_NODES, 0, 0):
+        return None
+    nodes = frozenset(
+        i * apply.WORD + bit
+        for i, word in enumerate(words)
+        for bit in range(apply.WORD)
+        if word >> bit & 1
+    )
+    known = mode[0] & 0xFF  # without the flags MPOL_F_STATIC_NODES and the like
+    return MemoryPolicy(MODES[known] if known < len(MODES) else str(known), nodes)
+
+
 def _memory() -> str:
-    policy = apply.memory_policy()
+    policy = memory_policy()
     if policy is None:
         return "unknown"
     return f"{policy.mode} {cpuset.format(policy.nodes)}".strip()

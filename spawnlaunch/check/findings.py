@@ -5,10 +5,9 @@ from itertools import groupby
 from typing import NamedTuple
 
 from spawnlaunch import cpuset
+from spawnlaunch.check import remedies
 from spawnlaunch.check.facts import Facts
 from spawnlaunch.cpuset import CpuSet
-
-LAUNCH = "start with python -m spawnlaunch, which gives every rank its own cores"
 
 
 class Finding(NamedTuple):
@@ -50,27 +49,28 @@ def _shared(host: str, ranks: Sequence[Facts]) -> Iterator[Finding]:
         groups.append(([*others, facts.rank], cpus))
     for members, cpus in groups:
         if len(members) > 1:
+            here = [facts for facts in ranks if facts.rank in members]
             yield Finding(
                 "shared-cores",
                 tuple(sorted(members)),
                 f"on {host} ranks {cpuset.format(members)} share the CPUs {cpuset.format(cpus)}",
-                LAUNCH,
+                remedies.of_shared(here, ranks),
             )
 
 
 def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Finding]:
     """Ranks on one core of a machine that has at least two for each of them."""
-    squeezed = [
-        facts.rank for facts in ranks if facts.cores == 1 and facts.cores_of_node >= 2 * len(ranks)
+    narrow = [
+        facts for facts in ranks if facts.cores == 1 and facts.cores_of_node >= 2 * len(ranks)
     ]
-    if squeezed:
-        cores = ranks[0].cores_of_node // len(ranks)
+    if narrow:
+        squeezed = [facts.rank for facts in narrow]
         yield Finding(
             "one-core",
             tuple(squeezed),
             f"on {host} ranks {cpuset.format(squeezed)} have one core each, of "
             f"{ranks[0].cores_of_node} for {len(ranks)} ranks",
-            f"ask for more: srun --cpus-per-task={cores}, or srun --cpu-bind=none",
+            remedies.of_narrow(narrow, ranks),
         )
 
 
@@ -86,7 +86,7 @@ def _remote(facts: Facts) -> Iterator[Finding]:
         (facts.rank,),
         f"rank {facts.rank} on {facts.host} runs on CPUs {facts.cpus}, and its device "
         f"{facts.device_address} is next to {facts.device_cpus}",
-        f"{LAUNCH}, next to its device",
+        remedies.of_remote(facts),
     )
 
 
@@ -107,6 +107,5 @@ def _drifted(facts: Facts) -> Iterator[Finding]:
             (facts.rank,),
             f"rank {facts.rank} on {facts.host} started on CPUs {facts.cpus_at_start} and has "
             f"{', '.join(dict.fromkeys(lost))}",
-            "unset OMP_PROC_BIND, OMP_PLACES and GOMP_CPU_AFFINITY, and look for a library that "
-            "sets masks",
+            remedies.of_drift(facts),
         )

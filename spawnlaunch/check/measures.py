@@ -28,6 +28,7 @@ SUMMED = 16 * MIB  # bytes that are added up over ranks
 SUMS = 5
 FILE = 64 * MIB
 ROUNDS = 8  # of questions for the time
+CLOCK_DAEMONS = ("chronyd", "ntpd", "systemd-timesyn")  # the kernel keeps 15 characters of a name
 DRIVERS = ("nvidia", "amdgpu", "mlx5_core")
 
 
@@ -52,6 +53,10 @@ def measure(node: Node, rank: int, local_rank: int, address: int | None) -> dict
         "gflops": _rate(device, *_product(device)) / 1e9,
         "copied_gb_per_s": _rate(device, *_copy(device)) / 1e9,
         "limits": limits(),
+        "hard": limits(hard=True),
+        "shm_size": _shm("f_blocks"),
+        "container": _container(),
+        "clock_daemon": _clock_daemon(),
         "nics": nics_of(node, address),
         "rank_0": _reached(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])),
         "unknown_hosts": _unknown({one["host"] for one in everyone}),
@@ -180,8 +185,8 @@ def _clock(rank: int) -> float:
 
 def disks() -> dict[str, dict[str, Any]]:
     """The working directory, which the nodes may share, and the place for temporary files."""
-    places = {"working directory": os.getcwd(), "temporary files": os.environ.get("TMPDIR", "/tmp")}
-    return {name: _disk(place) for name, place in places.items()}
+    temporary = os.environ.get("TMPDIR") or "/tmp"
+    return {"working directory": _disk(os.getcwd()), "temporary files": _disk(temporary)}
 
 
 def _disk(place: str) -> dict[str, Any]:
@@ -202,18 +207,38 @@ def _disk(place: str) -> dict[str, Any]:
     return found
 
 
-def limits() -> dict[str, float | None]:
+def limits(hard: bool = False) -> dict[str, float | None]:
     """The soft limits, None where there is none; and the room for shared memory, in bytes."""
     found: dict[str, float | None] = {}
     for name in ("MEMLOCK", "NOFILE", "NPROC"):
-        soft, _ = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
-        found[name.lower()] = None if soft == resource.RLIM_INFINITY else soft
+        limit = resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))[hard]
+        found[name.lower()] = None if limit == resource.RLIM_INFINITY else limit
+    return found if hard else {**found, "shm_free": _shm("f_bavail")}
+
+
+def _shm(blocks: str) -> int:
+    """The bytes of /dev/shm that are free (f_bavail), or all (f_blocks)."""
     try:
         room = os.statvfs("/dev/shm")
-        found["shm_free"] = room.f_bavail * room.f_frsize
     except OSError:
-        found["shm_free"] = 0
-    return found
+        return 0
+    return int(getattr(room, blocks) * room.f_frsize)
+
+
+def _container() -> str:
+    """What this runs in; "" where nothing shows one. Docker and Podman make these files."""
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return "Kubernetes"
+    return "Docker" if any(map(os.path.exists, ("/.dockerenv", "/run/.containerenv"))) else ""
+
+
+def _clock_daemon() -> str:
+    """One that sets the clock and can be seen from here."""
+    for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
+        name = (file_text(f"/proc/{pid}/comm") or "").strip()
+        if name in CLOCK_DAEMONS:
+            return name
+    return ""
 
 
 def nics_of(node: Node, number: int | None) -> dict[str, Any]:
@@ -254,7 +279,7 @@ def _unknown(hosts: set[str]) -> list[str]:
     for host in sorted(hosts):
         try:
             socket.getaddrinfo(host, None)
-        except OSError:
+        except (OSError, UnicodeError):
             found.append(host)
     return found
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
+from spawnlaunch.check import remedies
 from spawnlaunch.rollcall.groups import ranks_of
 
 OK, WARN, FAIL = "ok", "warn", "fail"
@@ -59,7 +60,7 @@ def _versions(ranks: Sequence[Rank]) -> Verdict:
             said = ", ".join(f"{ranks_of(who)} {version}" for version, who in found.items())
             differ.append(f"{what}: {said}")
     if differ:
-        return Verdict("versions", FAIL, "; ".join(differ), "install the same on all nodes")
+        return Verdict("versions", FAIL, "; ".join(differ), remedies.of_versions(ranks))
     same = ", ".join(f"{what} {v}" for what, v in ranks[0]["versions"].items() if v != "none")
     return Verdict("versions", OK, same)
 
@@ -68,15 +69,12 @@ def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str) -> Verdict:
     rates = [one[key] for one in ranks]
     middle = median(rates)
     said = f"{min(rates):.3g} to {max(rates):.3g} {unit} per rank, on {ranks[0]['device']}"
-    slow = [(one["rank"], one[key], one["host"]) for one in ranks if one[key] < SLOW * middle]
+    slow = [one for one in ranks if one[key] < SLOW * middle]
     if not slow:
         return Verdict(name, OK, said)
-    named = ", ".join(f"rank {rank} on {host} {rate:.3g}" for rank, rate, host in slow)
-    return Verdict(
-        name, WARN, f"{named}, where half of all have {middle:.3g} {unit} or more",
-        "look for other processes there (top), for shared cores (the table above), and for a "
-        "device that is hot or capped (nvidia-smi -q -d PERFORMANCE)",
-    )  # fmt: skip
+    named = ", ".join(f"rank {one['rank']} on {one['host']} {one[key]:.3g}" for one in slow)
+    said = f"{named}, where half of all have {middle:.3g} {unit} or more"
+    return Verdict(name, WARN, said, remedies.of_slow(slow[0]))
 
 
 def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
@@ -88,7 +86,7 @@ def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
         slowest, host = min(found)
         said = f"{min(rates):.3g} to {max(rates):.3g} GB/s of 16 MiB, {name}"
         if name == "within the node" and slowest < SLOW * median(rates):
-            remedy = "compare its wiring with that of another: nvidia-smi topo -m"
+            remedy = remedies.of_wiring(next(one for one in ranks if one["host"] == host))
             yield Verdict("all-reduce", WARN, f"{said}; {host} is slowest", remedy)
         else:
             yield Verdict("all-reduce", OK, said)
@@ -96,16 +94,15 @@ def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """By host, as it is seen from its first rank."""
-    for (said, wrong), who in _by(ranks, _nics_of).items():
-        remedy = "unset the variable, or name what is there" if wrong else ""
+    for (said, wrong, remedy), who in _by(ranks, _nics_of).items():
         yield Verdict("network", WARN if wrong else OK, f"{ranks_of(who)}: {said}{wrong}", remedy)
 
 
-def _nics_of(rank: Rank) -> tuple[str, str]:
-    """What is there and is chosen, and what is wrong with that."""
+def _nics_of(rank: Rank) -> tuple[str, str, str]:
+    """What is there and is chosen, what is wrong with that, and the remedy."""
     found = rank["nics"]
     wrong = [
-        f"; {name}={found[name]} names none of {', '.join(there) or 'none'}"
+        (name, there)
         for name, there in (
             ("NCCL_IB_HCA", found["all"]),
             ("NCCL_SOCKET_IFNAME", [*found["links"], "lo"]),
@@ -122,7 +119,9 @@ def _nics_of(rank: Rank) -> tuple[str, str]:
         choice = f"would choose {', '.join(found['near'] or found['all'])}"
     else:
         choice = f"would choose sockets on {', '.join(found['links']) or 'the loopback'}"
-    return f"{near}adapters: {adapters}; NCCL {choice}", "".join(wrong)
+    said = [f"; {name}={found[name]} names none of {', '.join(t) or 'none'}" for name, t in wrong]
+    remedy = "; ".join(remedies.of_network(*each) for each in wrong)
+    return f"{near}adapters: {adapters}; NCCL {choice}", "".join(said), remedy
 
 
 def named(asked: str, there: Sequence[str]) -> list[str]:
@@ -162,22 +161,21 @@ def _rank_0(ranks: Sequence[Rank]) -> Verdict:
 def _disks(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     for one in ranks:
         for name, disk in one["disks"].items():
-            yield _disk(f"{one['host']}: {name}, {disk['place']}", disk)
+            yield _disk(one["host"], name, disk)
 
 
-def _disk(what: str, disk: Mapping[str, Any]) -> Verdict:
+def _disk(host: str, name: str, disk: Mapping[str, Any]) -> Verdict:
+    what = f"{host}: {name}, {disk['place']}"
     if "error" in disk:
-        remedy = "go to a directory that can be written, or set TMPDIR to one"
+        remedy = remedies.of_disk(name, disk, is_full=False)
         return Verdict("disk", FAIL, f"{what}: {disk['error']}", remedy)
     free, speed = disk["free_gib"], disk["written_mb_per_s"]
     said = f"{what}: {speed:.3g} MB/s written, {free:.3g} GiB free"
-    if free < NO_DISK_GIB:
-        return Verdict("disk", FAIL, said, "make room: a checkpoint would not fit")
-    if free < LITTLE_DISK_GIB:
-        return Verdict("disk", WARN, said, "make room: some checkpoints fill it")
-    if speed < SLOW_DISK_MB_PER_S:
-        return Verdict("disk", WARN, said, "write checkpoints rarely, or elsewhere")
-    return Verdict("disk", OK, said)
+    is_full = free < LITTLE_DISK_GIB
+    if not is_full and speed >= SLOW_DISK_MB_PER_S:
+        return Verdict("disk", OK, said)
+    status = FAIL if free < NO_DISK_GIB else WARN
+    return Verdict("disk", status, said, remedies.of_disk(name, disk, is_full))
 
 
 def _clocks(ranks: Sequence[Rank]) -> Verdict:
@@ -186,27 +184,25 @@ def _clocks(ranks: Sequence[Rank]) -> Verdict:
     if abs(ahead) < CLOCK_S:
         return Verdict("clocks", OK, f"at most {abs(ahead) * 1000:.2g} ms apart from rank 0's")
     said = f"{most['host']} is {abs(ahead):.3g} s {'ahead of' if ahead > 0 else 'behind'} rank 0's"
-    return Verdict("clocks", WARN, said, "let chrony or ntpd run there")
+    return Verdict("clocks", WARN, said, remedies.of_clock(most))
 
 
 def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     has_adapters = any(one["nics"]["all"] for one in ranks)
     rows = (
-        ("memlock", "locked memory (ulimit -l)", float("inf") if has_adapters else 0, 0,
-         "set memlock to unlimited for the node's users and for its daemon: adapters register "
-         "memory"),
-        ("nofile", "open files (ulimit -n)", FEW_FILES, 256, "ulimit -n 65536"),
-        ("nproc", "processes (ulimit -u)", FEW_PROCESSES, 256, "ulimit -u unlimited"),
-        ("shm_free", "shared memory (/dev/shm)", LITTLE_SHM, NO_SHM,
-         "docker run --shm-size=8g, or --ipc=host; loaders send batches through it"),
-    )  # fmt: skip
-    for key, name, enough, least, remedy in rows:
+        ("memlock", "locked memory (ulimit -l)", float("inf") if has_adapters else 0, 0),
+        ("nofile", "open files (ulimit -n)", FEW_FILES, 256),
+        ("nproc", "processes (ulimit -u)", FEW_PROCESSES, 256),
+        ("shm_free", "shared memory (/dev/shm)", LITTLE_SHM, NO_SHM),
+    )
+    for key, name, enough, least in rows:
         values = [one["limits"][key] for one in ranks]
         low = min((value for value in values if value is not None), default=None)
         said = f"{name}: {'unlimited' if low is None else f'{low:,.0f}'}"
         if low is None or low >= enough:
             yield Verdict("limits", OK, said)
-        else:
-            who = [one["rank"] for one in ranks if one["limits"][key] == low]
-            status = FAIL if low < least else WARN
-            yield Verdict("limits", status, f"{said}, of {ranks_of(who)}", remedy)
+            continue
+        who = [one for one in ranks if one["limits"][key] == low]
+        status = FAIL if low < least else WARN
+        said = f"{said}, of {ranks_of([one['rank'] for one in who])}"
+        yield Verdict("limits", status, said, remedies.of_limits(who[0], key, enough))

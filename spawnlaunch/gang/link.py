@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import _socket as socket
 import errno
 import os
 import select
-import socket
+from functools import partial
 
-from spawnlaunch.gang.member_records import Heard, Linked, Unlinked
+from spawnlaunch import machine
+from spawnlaunch.gang import token
+from spawnlaunch.gang.member import Member
 from spawnlaunch.gang.stream import End, Stream, tune
-from spawnlaunch.gang.wire import OTHER_RUN, Wire
+from spawnlaunch.gang.wire import OTHER_RUN, OTHER_TOKEN, Wire, secret_of
+from spawnlaunch.reading import file_text
 from spawnlaunch.records import NamedTuple
+from spawnlaunch.world import lookup
+from spawnlaunch.world.lookup import Lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Mapping
     from typing import Any
 
-    from spawnlaunch.gang.member_records import Event
-    from spawnlaunch.gang.messages import ToHub
+    from spawnlaunch.gang.member import Launcher
+    from spawnlaunch.gang.messages import Hello, ToHub
     from spawnlaunch.gang.stream import Loop
+    from spawnlaunch.request import Request
+    from spawnlaunch.world.gathering import Gathering
+    from spawnlaunch.world.lookup import Found
 
 CONNECT_S = 5.0  # for a connection to be there, and for the handshake
+HURRY_S = 4.5  # for name servers to answer, once the launcher was told to end
 
 
 class Endpoint(NamedTuple):
@@ -39,40 +49,118 @@ class Endpoint(NamedTuple):
     ports: int = 1
 
 
-class Link:
-    """Connects when it is told to, and says what becomes of it: Linked, Heard, Unlinked."""
+def endpoint_of(
+    gathering: Gathering,
+    run: str,
+    request: Request,
+    environ: Mapping[str, str],
+    lost_after_s: float,
+) -> Endpoint:
+    """Where a launch meets. Raises UsageError where there is a token that cannot be used."""
+    secret = secret_of(token.find(request.token_file, environ).secret, run)
+    return Endpoint(gathering.host, gathering.port, run, secret, lost_after_s, gathering.ports)
 
-    def __init__(self, loop: Loop, endpoint: Endpoint, happened: Callable[[Event], None]) -> None:
-        self._loop, self._endpoint, self._happened = loop, endpoint, happened
+
+def take_part(
+    loop: Loop, endpoint: Endpoint, hello: Hello, join_s: float, launcher: Launcher
+) -> Member:
+    """A launcher's part in a gang, in its event loop; `begin` it when workers can be started.
+
+    The launcher does what it is told to, and tells the member what becomes of its workers and of
+    itself. So the gang knows nothing of processes.
+    """
+    boot = hello.boot or (file_text("/proc/sys/kernel/random/boot_id") or "").strip()
+    link = Link(loop, endpoint)
+    link.member = Member(
+        hello._replace(boot=boot),
+        join_s,
+        link,
+        launcher,
+        machine.monotonic,
+        lambda after_s: loop.alarm(link.member.tick, after_s, always=True),
+        place=f" at {endpoint.host}",
+    )
+    return link.member
+
+
+class Link:
+    """Connects when it is told to, and tells the member what becomes of it."""
+
+    member: Member
+
+    def __init__(self, loop: Loop, endpoint: Endpoint) -> None:
+        self._loop, self._endpoint = loop, endpoint
         self._stream: Stream | None = None
         self._connecting: list[socket.socket] = []  # one, while it lasts
+        self._lookup: Lookup | None = None  # while it lasts
+        self._until: float | None = None  # name servers are waited for
         self._is_linked = False
         self._code, self._why = 0, ""  # of the last attempt's failure
         self._port = 0  # which one is tried
+        self._found: Found | None = None  # where, by its first port
 
     def connect(self) -> None:
         """Look up the endpoint, whose address may be another one now, and connect to it."""
         self._port = 0
-        self._connect()
+        self._look_up()
 
-    def _connect(self) -> None:
+    def hurry(self) -> None:
+        """The launcher was told to end: tell the hub if its address comes soon."""
+        self._until = self._until or machine.monotonic() + HURRY_S
+        if self._lookup:
+            self._loop.alarm(self._too_late, self._left_s())
+
+    def _left_s(self) -> float | None:
+        return self._until and max(0.0, self._until - machine.monotonic())
+
+    def _look_up(self) -> None:
         self.drop()
-        endpoint = self._endpoint
+        endpoint, port = self._endpoint, self._endpoint.port
+        found = lookup.numeric(endpoint.host, port)
         try:
-            port = endpoint.port + self._port
-            found = socket.getaddrinfo(endpoint.host, port, type=socket.SOCK_STREAM)
-            family, kind, protocol, _, address = found[0]
-            sock = socket.socket(family, kind, protocol)
-            tune(sock, endpoint.lost_after_s)
+            if found is None and not lookup.HAS_CHILDREN:
+                found = lookup.first((endpoint.host,), port)
+            elif found is None:
+                self._lookup = Lookup(partial(lookup.first, (endpoint.host,), port))
+                self._loop.watch(self._lookup.fd, self._looked_up)
+                self._loop.alarm(self._too_late, self._left_s())
+        except OSError as error:
+            self._none(0, error.strerror or str(error))
+            return
+        if found:
+            self._connect(*found)
+
+    def _looked_up(self) -> None:
+        assert self._lookup
+        asked, self._lookup = self._lookup, None
+        self._loop.forget(asked.fd)
+        self._loop.alarm(self._too_late, None)
+        try:
+            found = asked.found()
+        except OSError as error:
+            self._none(0, error.strerror or str(error))
+        else:
+            self._connect(*found)
+
+    def _none(self, code: int, why: str) -> None:
+        """Say it later: whoever wants a connection does not expect an answer at once."""
+        self._code, self._why = code, why
+        self._loop.alarm(self._not_found, 0.0)
+
+    def _connect(self, family: int, address: tuple[Any, ...]) -> None:
+        self._found = family, address
+        host, port, *more = address
+        address = host, port + self._port, *more
+        try:
+            sock = machine.socket(family, socket.SOCK_STREAM)
+            tune(sock, self._endpoint.lost_after_s)
             code = sock.connect_ex(address)
         except OSError as error:
-            self._code, self._why = 0, error.strerror or str(error)
-            self._loop.alarm(self._not_found, 0.0)
+            self._none(0, error.strerror or str(error))
             return
         if code not in (0, errno.EINPROGRESS):
             sock.close()
-            self._code, self._why = code, os.strerror(code)
-            self._loop.alarm(self._not_found, 0.0)
+            self._none(code, os.strerror(code))
             return
         self._connecting = [sock]
         self._loop.watch(sock.fileno(), self._reached, select.POLLOUT)
@@ -99,6 +187,10 @@ class Link:
     def _stop_connecting(self) -> None:
         self._loop.alarm(self._too_late, None)
         self._loop.alarm(self._not_found, None)
+        if self._lookup:
+            self._loop.forget(self._lookup.fd)
+            self._lookup.end()
+            self._lookup = None
         while self._connecting:
             sock = self._connecting.pop()
             self._loop.forget(sock.fileno())
@@ -115,10 +207,11 @@ class Link:
     def _fail(self, why: str, is_there: bool) -> None:
         """Try the next port of a host that answers; after the last one, say why there is no hub."""
         self._port += 1
-        if is_there and self._port < self._endpoint.ports:
-            self._connect()
+        if is_there and self._found and self._port < self._endpoint.ports:
+            self.drop()
+            self._connect(*self._found)
         else:
-            self._happened(Unlinked(why))
+            self.member.unlinked(why, is_nobody=is_there)
 
     def _reached(self) -> None:
         sock = self._connecting.pop()
@@ -139,18 +232,20 @@ class Link:
     def _ready(self) -> None:
         self._loop.alarm(self._too_late, None)
         self._is_linked = True
-        self._happened(Linked())
+        self.member.linked()
 
     def _heard(self, messages: list[Any]) -> None:
         for message in messages:
             if self._is_linked:
-                self._happened(Heard(message))
+                self.member.heard(message)
 
     def _ended(self, end: End) -> None:
         self._loop.alarm(self._too_late, None)
+        if self._stream and str(end) == OTHER_TOKEN:  # the hub shall know why this one goes
+            self._stream.refuse(OTHER_TOKEN)
         was_linked, self._stream, self._is_linked = self._is_linked, None, False
         is_others = self._endpoint.ports > 1 and str(end) == OTHER_RUN
         if was_linked or (end.is_final and not is_others):
-            self._happened(Unlinked(str(end), end.is_final))
+            self.member.unlinked(str(end), end.is_final)
         else:
             self._fail(str(end), is_there=True)

@@ -1,6 +1,4 @@
-"""A member: one node's launcher, as far as the gang goes. A pure function of state, event, time.
-
-    step(member, event, now) -> (member, actions)
+"""A member: one node's launcher, as far as the gang goes.
 
     SEEKING   it has no hub: connects to the endpoint, again and again
     GREETING  it has said hello
@@ -11,351 +9,377 @@
     FENCED    the hub is lost: its workers were told to end, lest the hub begin without it
     ENDED     it has its exit status
 
-A connection is closed only when no workers run: so its end is a certain sign of that for the hub.
+The link to the hub and the launcher tell it what happens, and it calls them. A link is closed only
+when no workers run: so its end is a certain sign of that for the hub.
 """
 
 from __future__ import annotations
 
-from spawnlaunch.gang.member_records import (
-    DONE,
-    ENDED,
-    FENCED,
-    GREETING,
-    JOINED,
-    RARELY_S,
-    RUNNING,
-    SEEKING,
-    SOON_S,
-    STOPPING,
-    Connect,
-    Disconnect,
-    Exit,
-    Halt,
-    Heard,
-    Launch,
-    Linked,
-    Member,
-    Note,
-    Quiet,
-    Say,
-    ShowStacks,
-    StacksShown,
-    Tick,
-    Told,
-    Unlinked,
-    WorkerFailed,
-    WorkersEnded,
-)  # fmt: skip
-from spawnlaunch.gang.messages import (
-    Beat,
-    Begun,
-    Cause,
-    Done,
-    End,
-    Failed,
-    Idle,
-    Refused,
-    Signalled,
-    Silent,
-    Stacked,
-    Stacks,
-    Start,
-    Stop,
-    Talking,
-    Waiting,
-    Welcome,
-)  # fmt: skip
+from math import inf
+
+from spawnlaunch.failures import CRASHES, LOST, Cause, names
+from spawnlaunch.gang import messages
+from spawnlaunch.gang.rules import Rules, event
+from spawnlaunch.gang.words import differing, returns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.gang.member_records import Action, Event
-    from spawnlaunch.gang.messages import ToMember
+    from collections.abc import Callable, Iterable
+    from typing import Any, Protocol
 
-LOST = 69  # EX_UNAVAILABLE of sysexits.h
+    class Link(Protocol):
+        """The connection to the hub."""
+
+        def connect(self) -> None: ...
+        def hurry(self) -> None: ...
+        def say(self, message: messages.ToHub) -> None: ...
+        def close(self) -> None: ...
+
+    class Launcher(Protocol):
+        """What a launcher does for the gang."""
+
+        def launch(self, start: messages.Start) -> None:
+            """Start the workers."""
+
+        def halt(self, cause: Cause, grace_s: float) -> None:
+            """End them: SIGTERM, and SIGKILL after the grace. It ends with `workers_ended`."""
+
+        def show_stacks(self) -> None:
+            """Show where they are. It ends with `stacks_shown`."""
+
+        def tell(self, line: str) -> None:
+            """Tell the user, where the hub is not here and does."""
+
+        def await_hub(self, limit_s: float) -> None:
+            """The hub is lost, and has so many seconds to come back."""
+
+        def exit(self, status: int, cause: Cause | None) -> None:
+            """End."""
+
+
+SEEKING, GREETING, JOINED, RUNNING = "seeking", "greeting", "joined", "running"
+DONE, STOPPING, FENCED, ENDED = "done", "stopping", "fenced", "ended"
+
 USAGE = 2
-STRIDE_S = 10.0  # the longest time that passes between two steps; what is more, it slept
-TURN_S = 5.0
 WORD_S = 5.0  # for a hub to hear from a launcher that it was told to end
+SOON_S, RARELY_S = 0.05, 1.0  # until the next attempt to connect: first, at most
 
 
-def step(member: Member, event: Event, now: float) -> tuple[Member, list[Action]]:
-    """The member after an event, and what to do, in this order."""
-    slept = _slept(member.clock, member.slept, now)
-    member, at = member._replace(clock=now, slept=slept), now - slept
-    actions: list[Action] = []
-    if member.since is None:  # the first step
-        member = _seeking(member, at, actions)
-    if member.state == ENDED:
-        return member, actions
-    match event:
-        case Linked():
-            actions.append(Say(member.hello))
-            member = member._replace(state=GREETING, is_linked=True, heard=at, beat=at, left=at)
-        case Unlinked():
-            member = _unlinked(member, event, at, actions)
-        case Heard(message=message):
-            member = _heard(member._replace(heard=at), message, at, actions)
-        case Told(number=number):
-            member = _told(member, number, at, actions)
-        case Tick():
-            pass
-        case _:
-            member = _of_workers(member, event, at, actions)
-    return _on_time(member, at, actions), actions
+class Member(Rules):
+    """A launcher, as far as decisions go."""
 
+    def __init__(
+        self,
+        hello: messages.Hello,
+        join_s: float,
+        link: Link,
+        launcher: Launcher,
+        clock: Callable[[], float],
+        wake: Callable[[float | None], None],
+        place: str = "",
+    ) -> None:
+        """`join_s` is for the first hub to be found; `place` is where it is, in words."""
+        super().__init__(clock, wake)
+        self.hello = hello  # as it would be said now
+        self._join_s, self.link, self.launcher, self._place = join_s, link, launcher, place
+        self.state = SEEKING
+        self._rules = messages.Welcome()  # of the hub
+        self.since = inf  # when it began to seek
+        self._retry = inf  # when to connect next, if it is not connecting
+        self._wait_s = SOON_S
+        self.heard_at = 0.0  # when, last
+        self._beat, self._number = 0.0, 0  # the last one that was sent: when, and which
+        self._trip_s = 0.0  # the least round trip
+        self.leaving = 0  # the signal that it got
+        self._left = 0.0  # when, or when it had a hub to tell
+        self.cause: Cause | None = None
+        self._end: messages.End | None = None  # told while workers ran
+        self._is_silent = False
+        self._outcomes: tuple[tuple[int, int], ...] = ()  # of workers that have ended with 0
 
-def due(member: Member, now: float) -> float:
-    """How many seconds from now the next Tick is wanted, if nothing else happens."""
-    at = now - _slept(member.clock, member.slept, now)
-    later = [TURN_S]
-    if member.retry is not None:
-        later.append(member.retry - at)
-    if member.leaving and member.state == GREETING:
-        later.append(member.left + WORD_S - at)
-    if member.is_linked and member.state not in (GREETING, FENCED):
-        later += [member.beat + member.rules.beat_s - at, member.heard + member.rules.dead_s - at]
-    return max(0.01, min(later))
+    def _follow(self, rule: Callable[[], None]) -> None:
+        if self.state != ENDED:
+            rule()
+        if self.state in (SEEKING, GREETING):
+            self._seek_on()
+        elif self.state in (JOINED, RUNNING, DONE, STOPPING):
+            self._keep_in_touch()
 
+    @property
+    def is_over(self) -> bool:
+        return self.state == ENDED
 
-def _slept(clock: float | None, slept: float, now: float) -> float:
-    """By how many seconds the member's own clock is behind: it stands while the machine sleeps.
+    def _times(self) -> Iterable[float]:
+        if self.state in (SEEKING, GREETING):
+            yield self._retry
+            if self.leaving and self.state == GREETING:
+                yield self._left + WORD_S
+        elif self.state != FENCED:
+            yield self._beat + self._rules.beat_s
+            yield self.heard_at + self._rules.dead_s
 
-    So a member that was frozen is not late. A clock that goes back does no harm either.
-    """
-    passed = 0.0 if clock is None else now - clock
-    return slept + max(0.0, passed - STRIDE_S) + min(0.0, passed)
+    def _exit(self, status: int, cause: Cause | None) -> None:
+        self.link.close()
+        self.state, self.cause = ENDED, cause
+        self.launcher.exit(status, cause)
 
+    def _leave(self) -> None:
+        """End by the signal that this launcher got."""
+        self._exit(128 + self.leaving, Cause("signal", self.hello.host, code=-self.leaving))
 
-def _on_time(member: Member, at: float, actions: list[Action]) -> Member:
-    """Do what is due: connect, give up, or send a Beat."""
-    if member.state in (SEEKING, GREETING) and member.since is not None:
-        if at >= member.since + member.join_s:  # a hub that is frozen takes connections as well
-            return _exit(member, LOST, Cause("absent", words="the hub"), actions)
-        if member.leaving and member.state == GREETING and at >= member.left + WORD_S:
-            return _left(member, actions)
-        if member.retry is not None and at >= member.retry:
-            actions.append(Connect())
-            return member._replace(retry=None)
-    elif member.is_linked and member.state != FENCED:
-        if at >= member.heard + member.rules.dead_s:
-            return _fenced(member, at, actions)
-        if at >= member.beat + member.rules.beat_s:
-            actions.append(Say(Beat(member.number + 1)))
-            return member._replace(beat=at, number=member.number + 1)
-    return member
+    def _stop(self, cause: Cause, grace_s: float) -> None:
+        self.state, self.cause = STOPPING, cause
+        self.launcher.halt(cause, grace_s)
 
+    # The link
 
-def _exit(member: Member, status: int, cause: Cause | None, actions: list[Action]) -> Member:
-    if member.is_linked:
-        actions.append(Disconnect())
-    actions.append(Exit(status, cause))
-    return member._replace(state=ENDED, cause=cause, is_linked=False)
+    @event
+    def begin(self) -> None:
+        """The launcher is ready for workers."""
+        self._seek()
 
+    @event
+    def linked(self) -> None:
+        """The connection to the hub is there, and both ends have proved what they are."""
+        self.link.say(self.hello)
+        self.state = GREETING
+        self.heard_at = self._beat = self._left = self.now
 
-def _left(member: Member, actions: list[Action]) -> Member:
-    """End by the signal that this launcher got."""
-    cause = Cause("signal", member.hello.host, number=member.leaving)
-    return _exit(member, 128 + member.leaving, cause, actions)
+    @event
+    def unlinked(self, why: str = "", is_final: bool = False, is_nobody: bool = False) -> None:
+        """There is no connection, or it has ended.
 
+        Final: of another token or version, so that to try again is no use. Nobody: the hub's
+        machine answers, and no hub is there.
+        """
+        if is_final:
+            self._exit(USAGE, Cause("refused", words=why))
+        elif self.state == SEEKING:
+            self._not_found(is_nobody)
+        elif self.state == GREETING:  # a hub that goes as it is reached, or that has refused us
+            self.state, self._retry = SEEKING, self.now + RARELY_S
+        elif self.state != FENCED:
+            self._fence()
 
-# The connection
+    def _not_found(self, is_nobody: bool) -> None:
+        may_return = self._rules.return_s > 0 if self.hello.epoch else self._rules.returns
+        if self.leaving and self.now >= self._left + WORD_S:  # there is nobody to tell
+            self._leave()
+        elif is_nobody and self.cause and not may_return:  # it has ended
+            self._exit(LOST, self.cause)
+        else:
+            self._retry = self.now + self._wait_s
+            self._wait_s = min(2 * self._wait_s, RARELY_S)
 
+    def _seek(self) -> None:
+        self.state, self.since, self._wait_s = SEEKING, self.now, SOON_S
+        self._connect()
 
-def _seeking(member: Member, at: float, actions: list[Action]) -> Member:
-    actions.append(Connect())
-    return member._replace(state=SEEKING, since=at, retry=None, wait_s=SOON_S)
+    def _connect(self) -> None:
+        self._retry = inf
+        self.link.connect()
 
+    @property
+    def _seeks_s(self) -> float:
+        """How long it seeks the hub: the first, or one that has begun epochs, and was lost."""
+        return self._rules.return_s if self.hello.epoch else self._join_s
 
-def _unlinked(member: Member, event: Unlinked, at: float, actions: list[Action]) -> Member:
-    member = member._replace(is_linked=False)
-    if event.is_final:
-        return _exit(member, USAGE, Cause("refused", words=event.why), actions)
-    if member.state == SEEKING:
-        if member.leaving:  # there is nobody to tell
-            return _left(member, actions)
-        wait_s = min(2 * member.wait_s, RARELY_S)
-        return member._replace(retry=at + member.wait_s, wait_s=wait_s)
-    if member.state == GREETING:  # a hub that goes as it is reached, or that has refused us
-        return member._replace(state=SEEKING, retry=at + RARELY_S)
-    return member if member.state == FENCED else _fenced(member, at, actions)
+    def _seek_on(self) -> None:
+        """Give up, or connect, if it is time to."""
+        if self.now >= self.since + self._seeks_s:  # one that is frozen takes connections as well
+            self._exit(LOST, self._why_no_hub())
+        elif self.leaving and self.state == GREETING and self.now >= self._left + WORD_S:
+            self._leave()
+        elif self.now >= self._retry:
+            self._connect()
 
+    def _why_no_hub(self) -> Cause:
+        if not self.hello.epoch:
+            return self.cause or Cause("absent", words="the hub")
+        words = f"the hub{self._place}; it has not come back within {self._seeks_s:g} s"
+        return Cause("absent", words=words)
 
-def _fenced(member: Member, at: float, actions: list[Action]) -> Member:
-    """The hub is lost: end the workers, for it may begin an epoch without this node."""
-    cause = Cause("lost", words="the hub")
-    is_busy = member.state in (RUNNING, STOPPING)
-    if member.state == RUNNING:
-        actions.append(Halt(cause, member.rules.failure_grace_s))
-    actions.append(Note("hub lost"))
-    member = member._replace(state=FENCED, cause=cause)
-    return member if is_busy else _alone(member, at, actions)
+    def _keep_in_touch(self) -> None:
+        if self.now >= self.heard_at + self._rules.dead_s:
+            self._fence()
+        elif self.now >= self._beat + self._rules.beat_s:
+            self._beat, self._number = self.now, self._number + 1
+            self.link.say(messages.Beat(self._number))
 
+    def _fence(self) -> None:
+        """The hub is lost: end the workers, for it may begin an epoch without this node."""
+        before, self.state = self.state, FENCED
+        self.cause = Cause("lost", words="the hub")
+        if before == RUNNING:
+            self.launcher.halt(self.cause, self._rules.failure_grace_s)
+        if before in (RUNNING, STOPPING):
+            self.launcher.tell("the hub is lost: ending the workers")
+        else:
+            self.launcher.tell("the hub is out of reach: trying again")
+            self._be_alone()
 
-def _alone(member: Member, at: float, actions: list[Action]) -> Member:
-    """There are neither a hub nor workers: end, or seek the hub again."""
-    if not member.rules.returns:
-        return _exit(member, LOST, member.cause, actions)
-    if member.leaving:
-        return _left(member, actions)
-    if member.is_linked:
-        actions.append(Disconnect())
-    return _seeking(member._replace(is_linked=False), at, actions)
+    def _be_alone(self) -> None:
+        """There are neither a hub nor workers: end, or seek the hub again.
 
+        Before the first epoch a hub that is out of reach may wait for this launcher.
+        """
+        if self.hello.epoch and not self._rules.return_s:
+            self._exit(LOST, self.cause)
+        elif self.hello.epoch and self.leaving:
+            self._leave()
+        else:
+            self.link.close()
+            if self.hello.epoch:
+                self.launcher.await_hub(self._seeks_s)
+            self.hello = self.hello._replace(leaving=self.leaving)
+            self._left = self.now
+            self._seek()
 
-# What the hub says
+    # What the hub says
 
+    @event
+    def heard(self, message: messages.ToMember) -> None:
+        """The hub has said something."""
+        self.heard_at = self.now
+        if self.state not in (SEEKING, FENCED):  # then it is of a world that is over here
+            self._OF[type(message)](self, message)
 
-def _heard(member: Member, message: ToMember, at: float, actions: list[Action]) -> Member:
-    if member.state in (SEEKING, FENCED):  # what it says now is of a world that is over here
-        return member
-    match message:
-        case Beat(number=number):
-            if number != member.number:
-                return member
-            trip_s = at - member.beat
-            return member._replace(trip_s=min(trip_s, member.trip_s or trip_s))
-        case Welcome():
-            return _welcomed(member, message, actions)
-        case Waiting(absent=absent):
-            actions.append(Note("waiting", absent))
-        case Refused(why=why):
-            if member.state == GREETING:
-                return _exit(member, USAGE, Cause("refused", words=why), actions)
-        case _:
-            return _ordered(member, message, actions)
-    return member
+    def _of_beat(self, beat: messages.Beat) -> None:
+        if beat.number == self._number:
+            self._trip_s = min(self._trip_s, self.now - self._beat)
 
+    def _of_welcome(self, welcome: messages.Welcome) -> None:
+        if self.state == GREETING:
+            if welcome.differs:
+                self.launcher.tell(differing("this node", welcome.differs))
+            self._trip_s = self.now - self._beat  # since the hello
+            self.state, self.cause = JOINED, None
+            self._rules, self._join_s = welcome, welcome.join_s
 
-def _ordered(member: Member, message: ToMember, actions: list[Action]) -> Member:
-    match message:
-        case Start():
-            return _started(member, message, actions)
-        case Begun(epoch, nodes, total, used):
-            if member.state == JOINED and epoch > member.hello.epoch:
-                hello = member.hello._replace(
-                    epoch=epoch, nodes=nodes, last=-1, total=total, used=used
-                )
-                return member._replace(hello=hello)
-        case Stop():
-            return _stopped(member, message, actions)
-        case Stacks(epoch=epoch):
-            if member.state == RUNNING and epoch == member.hello.epoch:
-                actions.append(ShowStacks())
-        case End():
-            return _over(member, message, actions)
-    return member
+    def _of_waiting(self, waiting: messages.Waiting) -> None:
+        who = names(waiting.absent)
+        limit_s = waiting.return_s
+        self.launcher.tell(returns(limit_s, who) if limit_s else f"waiting for {who}")
 
+    def _of_refused(self, refused: messages.Refused) -> None:
+        if self.state == GREETING:
+            self._exit(USAGE, Cause("refused", words=refused.why))
 
-def _welcomed(member: Member, welcome: Welcome, actions: list[Action]) -> Member:
-    if member.state != GREETING:
-        return member
-    if welcome.absent:
-        actions.append(Note("awaited", welcome.absent))
-    if welcome.differs:
-        actions.append(Note("differs", welcome.differs))
-    return member._replace(state=JOINED, rules=welcome, join_s=welcome.join_s)
+    def _of_start(self, start: messages.Start) -> None:
+        """An epoch is begun once, and only if it is later than all that were seen."""
+        if self.state == JOINED and start.epoch > self.hello.epoch:
+            self.hello = self.hello._replace(
+                epoch=start.epoch, nodes=start.nnodes, last=start.node_rank, total=start.total,
+                used=start.used, place=start.place, launch=start.launch,
+            )  # fmt: skip
+            self.state, self.cause, self._is_silent = RUNNING, None, False
+            self.launcher.launch(start)
 
+    def _of_begun(self, begun: messages.Begun) -> None:
+        if self.state == JOINED and begun.epoch > self.hello.epoch:
+            self.hello = self.hello._replace(last=-1, **begun._asdict())
 
-def _started(member: Member, start: Start, actions: list[Action]) -> Member:
-    """An epoch is begun once, and only if it is later than all that were seen."""
-    if member.state != JOINED or start.epoch <= member.hello.epoch:
-        return member
-    actions.append(Launch(start))
-    hello = member.hello._replace(
-        epoch=start.epoch,
-        nodes=start.nnodes,
-        last=start.node_rank,
-        total=start.total,
-        used=start.used,
-        place=start.place,
-        launch=start.launch,
-    )
-    return member._replace(state=RUNNING, hello=hello, cause=None, silent=False)
+    def _of_stop(self, stop: messages.Stop) -> None:
+        if stop.epoch != self.hello.epoch:
+            return
+        if self.state == RUNNING or (self.state == STOPPING and not stop.grace_s):
+            self._stop(stop.cause, stop.grace_s)
+        elif self.state == DONE:
+            self.state = JOINED
+            self.link.say(messages.Idle(stop.epoch, self.hello.port, self._outcomes))
 
+    def _of_stacks(self, stacks: messages.Stacks) -> None:
+        if self.state == RUNNING and stacks.epoch == self.hello.epoch:
+            self.launcher.show_stacks()
 
-def _stopped(member: Member, stop: Stop, actions: list[Action]) -> Member:
-    if stop.epoch != member.hello.epoch:
-        return member
-    if member.state == RUNNING or (member.state == STOPPING and not stop.grace_s):
-        actions.append(Halt(stop.cause, stop.grace_s))
-        return member._replace(state=STOPPING, cause=stop.cause)
-    if member.state == DONE:
-        actions.append(Say(Idle(stop.epoch, member.hello.port, member.outcomes)))
-        return member._replace(state=JOINED)
-    return member
+    def _of_end(self, end: messages.End) -> None:
+        if self.state == RUNNING:
+            self._stop(end.cause or Cause("lost"), self._rules.failure_grace_s)
+        if self.state == STOPPING:
+            self._end = end
+        else:
+            self._exit(end.status, end.cause)
 
+    _OF: dict[type, Callable[[Any, Any], None]] = {  # noqa: RUF012 - never changed
+        messages.Beat: _of_beat,
+        messages.Welcome: _of_welcome,
+        messages.Waiting: _of_waiting,
+        messages.Refused: _of_refused,
+        messages.Start: _of_start,
+        messages.Begun: _of_begun,
+        messages.Stop: _of_stop,
+        messages.Stacks: _of_stacks,
+        messages.End: _of_end,
+    }
 
-def _over(member: Member, end: End, actions: list[Action]) -> Member:
-    if member.state not in (RUNNING, STOPPING):
-        return _exit(member, end.status, end.cause, actions)
-    if member.state == RUNNING:
-        actions.append(Halt(end.cause or Cause("lost"), member.rules.failure_grace_s))
-    return member._replace(state=STOPPING, end=end)
+    # What happens on this node
 
+    @event
+    def told(self, number: int) -> None:
+        """This launcher has got a signal that means to end the job. The hub decides for all."""
+        self.link.hurry()
+        is_again, self.leaving = self.leaving > 0, self.leaving or number
+        cause = Cause("signal", self.hello.host, code=-number)
+        if self.state in (SEEKING, GREETING):
+            self._told_early(is_again)
+            return
+        self.link.say(messages.Signalled(number, is_again))
+        if self.state == RUNNING:
+            self._stop(cause, self._rules.grace_s)
+        elif is_again and self.state in (STOPPING, FENCED):
+            self.launcher.halt(cause, 0.0)
 
-# What happens on this node
+    def _told_early(self, is_again: bool) -> None:
+        """Tell the hub, if it is there: or all would wait for this launcher."""
+        self._left, self.hello = self.now, self.hello._replace(leaving=self.leaving)
+        if is_again:
+            self._leave()
+        elif self.state == GREETING:
+            self.link.say(messages.Signalled(self.leaving))
+        elif self._retry < inf:
+            self._connect()
 
+    @event
+    def worker_failed(self, failed: messages.Failed) -> None:
+        """A worker of the epoch has failed by itself; the others are being ended."""
+        if self.state not in (RUNNING, STOPPING):
+            return
+        way_s, early_s = self._trip_s / 2, failed.early_s
+        if failed.cause.code in CRASHES:  # it dies slowly, and who has stopped it is a way off
+            early_s += way_s
+        self.link.say(failed._replace(age_s=failed.age_s + way_s, early_s=early_s))
+        self.state, self.cause = STOPPING, self.cause or failed.cause
 
-def _told(member: Member, number: int, at: float, actions: list[Action]) -> Member:
-    """A signal to this launcher is for the whole gang, whose hub decides."""
-    again = bool(member.leaving)
-    member = member._replace(leaving=member.leaving or number)
-    cause = Cause("signal", member.hello.host, number=number)
-    if member.state in (SEEKING, GREETING):
-        return _told_early(member, again, at, actions)
-    if member.is_linked:
-        actions.append(Say(Signalled(number, again)))
-    if member.state == RUNNING:
-        actions.append(Halt(cause, member.rules.grace_s))
-        return member._replace(state=STOPPING, cause=cause)
-    if again and member.state in (STOPPING, FENCED):
-        actions.append(Halt(cause, 0.0))
-    return member
+    @event
+    def workers_ended(
+        self, is_well: bool, port: int = 0, outcomes: tuple[tuple[int, int], ...] = ()
+    ) -> None:
+        """No worker runs any more, and the launcher is ready for others; it holds a free port.
 
+        Well: all have ended with 0, and nobody had told them to end.
+        """
+        epoch, self.hello = self.hello.epoch, self.hello._replace(port=port)
+        if self.state == FENCED:
+            self._be_alone()
+        elif self._end is not None:
+            self._exit(self._end.status, self._end.cause)
+        elif self.state == RUNNING and is_well:
+            self.state, self._outcomes = DONE, outcomes
+            self.link.say(messages.Done(epoch))
+        else:
+            self.state = JOINED
+            self.link.say(messages.Idle(epoch, port, outcomes))
 
-def _told_early(member: Member, again: bool, at: float, actions: list[Action]) -> Member:
-    """Tell the hub, if it is there: or it would wait for this launcher, and all others with it."""
-    if again:
-        return _left(member, actions)
-    member = member._replace(left=at, hello=member.hello._replace(leaving=member.leaving))
-    if member.is_linked:
-        actions.append(Say(Signalled(member.leaving)))
-    elif member.retry is not None:
-        actions.append(Connect())
-        member = member._replace(retry=None)
-    return member
+    @event
+    def quiet(self, is_so: bool) -> None:
+        """No worker has said anything for long; or one has again."""
+        if self.state == RUNNING and is_so != self._is_silent:
+            self._is_silent = is_so
+            epoch = self.hello.epoch
+            self.link.say(messages.Silent(epoch) if is_so else messages.Talking(epoch))
 
-
-def _of_workers(member: Member, event: Event, at: float, actions: list[Action]) -> Member:
-    epoch = member.hello.epoch
-    match event:
-        case WorkersEnded():
-            return _workers_ended(member, event, at, actions)
-        case WorkerFailed(rank, code, pid, age_s, words, oom):
-            if member.state not in (RUNNING, STOPPING):
-                return member
-            age_s += member.trip_s / 2
-            actions.append(Say(Failed(epoch, rank, code, pid, age_s, words, oom)))
-            cause = Cause("failure", member.hello.host, rank, code)
-            return member._replace(state=STOPPING, cause=member.cause or cause)
-        case Quiet(is_so=is_so):
-            if member.state == RUNNING and is_so != member.silent:
-                actions.append(Say(Silent(epoch) if is_so else Talking(epoch)))
-                return member._replace(silent=is_so)
-        case StacksShown():
-            if member.state == RUNNING:
-                actions.append(Say(Stacked(epoch)))
-    return member
-
-
-def _workers_ended(member: Member, ended: WorkersEnded, at: float, actions: list[Action]) -> Member:
-    member = member._replace(hello=member.hello._replace(port=ended.port))
-    if member.state == FENCED:
-        return _alone(member, at, actions)
-    if member.end is not None:
-        return _exit(member, member.end.status, member.end.cause, actions)
-    if member.state == RUNNING and ended.well:
-        actions.append(Say(Done(member.hello.epoch)))
-        return member._replace(state=DONE, outcomes=ended.outcomes)
-    actions.append(Say(Idle(member.hello.epoch, ended.port, ended.outcomes)))
-    return member._replace(state=JOINED)
+    @event
+    def stacks_shown(self) -> None:
+        """The stacks of all workers were shown."""
+        if self.state == RUNNING:
+            self.link.say(messages.Stacked(self.hello.epoch))

@@ -7,34 +7,29 @@ be added without a new VERSION.
 
 from __future__ import annotations
 
+from spawnlaunch.failures import WORDS, Cause
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any, TypeAlias
 
-VERSION = 1
+    from spawnlaunch.failures import Code, Count, Name, Rank, Seconds
+
+VERSION = 2
 
 MOST_CHARS = 16384  # of any text in a message, such as a worker's last words
 MOST_ITEMS = 65536  # of any list
+MOST_NAME = 255  # characters of a host's name (hostname(7)), or of a launch's
+MOST_COUNT = 10**9  # of anything that a launch counts: restarts, epochs, ranks, seconds
+
+# What a number stands for, and so what it may be, as those of failures: CHECKS has the bounds.
+Port = int
+Signal = int  # 0: none
 
 
 class Malformed(ValueError):
     """What was read is no message."""
-
-
-class Cause(NamedTuple):
-    """Why an epoch ended: the first thing that went wrong, or that was asked for."""
-
-    # "failure", "hang", "lost", "signal", "timeout", "join" (somebody came), or "absent"
-    kind: str
-    host: str = ""  # where
-    rank: int = -1  # of a failure: the worker
-    number: int = 0  # how that worker ended, as subprocess has it; or the signal
-    words: str = ""  # the worker's last ones, or who is missing
-    pid: int = 0
-    oom: str = ""  # evidence that memory ran out
-    lost: tuple[str, ...] = ()  # hosts that were lost meanwhile, which may be the true cause
 
 
 # From a member to the hub
@@ -44,30 +39,34 @@ class Hello(NamedTuple):
     """A launcher is ready for workers: preloads are imported, old workers gone, a port is held."""
 
     version: int
-    host: str
-    who: str  # of this launcher alone, and of all its connections
+    host: Name
+    who: Name  # of this launcher alone, and of all its connections
     nproc: int
-    boot: str = ""  # of the machine
-    rank: int = -1  # node rank, where one was given
-    port: int = 0  # free, and held for MASTER_PORT
-    addr: str = ""  # of this node for others, where one was given
-    epoch: int = 0  # the highest that it has seen
-    nodes: int = 0  # how many nodes that had
-    last: int = -1  # node rank in it
-    total: int = 0  # starts of workers after the first
-    used: int = 0  # of the restarts that are allowed
+    boot: Name = ""  # of the machine
+    rank: Rank = -1  # node rank, where one was given
+    port: Port = 0  # free, and held for MASTER_PORT
+    addr: Name = ""  # of this node for others, where one was given
+    epoch: Count = 0  # the highest that it has seen
+    nodes: Count = 0  # how many nodes that had
+    last: Rank = -1  # node rank in it
+    total: Count = 0  # starts of workers after the first
+    used: Count = 0  # of the restarts that are allowed
     told: tuple[tuple[str, str], ...] = ()  # what the user has told it that all should agree on
-    place: int = 0  # for files: the first number of a run that is new here; 0: none are kept
-    launch: str = ""  # of which it has been a part
-    leaving: int = 0  # the signal that told it to end, before it had a hub
+    place: Count = 0  # for files: the first number of a run that is new here; 0: none are kept
+    launch: Name = ""  # of which it has been a part
+    leaving: Signal = 0  # the signal that told it to end, before it had a hub
+    role: str = "default"  # of its workers
+    status: Code = 0  # it cannot take part, and ends with this status
+    words: str = ""  # and why
+    again: bool = False  # what has started it starts it again, as pods are
 
 
 class Idle(NamedTuple):
     """No worker of the epoch runs any more on this node, which is ready for others."""
 
     epoch: int
-    port: int = 0
-    outcomes: tuple[tuple[int, int], ...] = ()  # rank and code of each worker
+    port: Port = 0
+    outcomes: tuple[tuple[Rank, Code], ...] = ()  # of each worker
 
 
 class Done(NamedTuple):
@@ -80,12 +79,9 @@ class Failed(NamedTuple):
     """A worker has failed."""
 
     epoch: int
-    rank: int
-    code: int  # as subprocess has it: -n is death by signal n
-    pid: int = 0
-    age_s: float = 0.0  # how long ago, half a round trip included
-    words: str = ""
-    oom: str = ""
+    cause: Cause
+    age_s: Seconds = 0.0  # how long ago, half a round trip included
+    early_s: Seconds = 0.0  # it may have been so much earlier
 
 
 class Silent(NamedTuple):
@@ -109,7 +105,7 @@ class Stacked(NamedTuple):
 class Signalled(NamedTuple):
     """This launcher was told to end."""
 
-    number: int
+    number: Signal
     again: bool = False  # a second time: at once
 
 
@@ -126,12 +122,13 @@ class Welcome(NamedTuple):
     """The hello was accepted. From here on the hub's settings count for this launcher."""
 
     absent: tuple[str, ...] = ()  # who is still waited for
-    returns: bool = False  # whether to look for a hub that was lost
-    beat_s: float = 5.0
-    dead_s: float = 60.0
-    join_s: float = 600.0
-    grace_s: float = 30.0
-    failure_grace_s: float = 10.0
+    return_s: Seconds = 0.0  # for a hub that was lost to come back; 0: it will not
+    returns: bool = False  # it does so before the first epoch, too
+    beat_s: Seconds = 5.0
+    dead_s: Seconds = 60.0
+    join_s: Seconds = 600.0
+    grace_s: Seconds = 30.0
+    failure_grace_s: Seconds = 10.0
     differs: tuple[str, ...] = ()  # what this launcher was told differently, in words
 
 
@@ -139,6 +136,7 @@ class Waiting(NamedTuple):
     """Some launchers are missing. The hub says so every few seconds."""
 
     absent: tuple[str, ...]
+    return_s: Seconds = 0.0  # said once: how long those that were lost have to come back
 
 
 class Refused(NamedTuple):
@@ -151,16 +149,18 @@ class Start(NamedTuple):
     """Start the workers of an epoch."""
 
     epoch: int
-    node_rank: int
-    nnodes: int
+    node_rank: Rank
+    nnodes: Count
     first_rank: int
     world_size: int
-    master_addr: str
-    master_port: int
+    master_addr: Name
+    master_port: Port
     total: int = 0  # TORCHELASTIC_RESTART_COUNT
     used: int = 0
-    place: int = 0  # for files, the same on all nodes and in all epochs
-    launch: str = ""  # a name that no other launch has
+    place: Count = 0  # for files, the same on all nodes and in all epochs
+    launch: Name = ""  # a name that no other launch has
+    role_rank: Rank = -1  # of the first worker, among those of its role
+    role_size: Count = 0
 
 
 class Begun(NamedTuple):
@@ -177,7 +177,7 @@ class Stop(NamedTuple):
 
     epoch: int
     cause: Cause
-    grace_s: float
+    grace_s: Seconds
 
 
 class Stacks(NamedTuple):
@@ -189,7 +189,7 @@ class Stacks(NamedTuple):
 class End(NamedTuple):
     """The launch is over for this launcher, which ends with the status."""
 
-    status: int
+    status: Code
     cause: Cause | None = None
     total: int = 0
 
@@ -234,15 +234,18 @@ def _record(kind: Any, read: dict[str, Any]) -> Any:
     return kind(**fields)
 
 
-def _int(read: Any) -> int:
-    if type(read) is not int or not -(2**53) < read < 2**53:
-        raise Malformed("not a number")
-    return read
+def _within(least: int, most: int) -> Any:
+    def check(read: Any) -> int:
+        if type(read) is not int or not least <= read <= most:
+            raise Malformed("a number that cannot be")
+        return read
+
+    return check
 
 
-def _float(read: Any) -> float:
-    if type(read) not in (int, float) or not -1e12 < read < 1e12:  # nan is not, either
-        raise Malformed("not a number")
+def _seconds(read: Any) -> float:
+    if type(read) not in (int, float) or not 0 <= read <= 1e12:  # nan is not, either
+        raise Malformed("a time that cannot be")
     return float(read)
 
 
@@ -255,6 +258,19 @@ def _bool(read: Any) -> bool:
 def _str(read: Any) -> str:
     if type(read) is not str or len(read) > MOST_CHARS:
         raise Malformed("not a text, or too long")
+    return read
+
+
+def _name(read: Any) -> str:
+    """Whatever prints it does so as it is, and no execve(2) refuses it for a NUL."""
+    if type(read) is not str or len(read) > MOST_NAME or not read.isprintable():
+        raise Malformed("not a name, or too long")
+    return read
+
+
+def _kind(read: Any) -> str:
+    if type(read) is not str or read not in WORDS:
+        raise Malformed("a cause that nobody knows")
     return read
 
 
@@ -276,13 +292,24 @@ def _cause(read: Any) -> Cause:
     return _record(Cause, read)  # type: ignore[no-any-return]
 
 
+_rank, _code = _within(-1, MOST_COUNT), _within(-64, 255)
 CHECKS: dict[str, Any] = {  # by annotation
-    "int": _int,
-    "float": _float,
+    "int": _within(-(2**53), 2**53),
+    "Count": _within(0, MOST_COUNT),
+    "Rank": _rank,
+    "Port": _within(1, 65535),
+    "Signal": _within(0, 64),
+    "Code": _code,
+    "Seconds": _seconds,
     "bool": _bool,
     "str": _str,
+    "Name": _name,
+    "Kind": _kind,
     "tuple[str, ...]": lambda read: tuple(map(_str, _list(read))),
-    "tuple[tuple[int, int], ...]": lambda read: tuple((_int(a), _int(b)) for a, b in _pairs(read)),
+    "tuple[Name, ...]": lambda read: tuple(map(_name, _list(read))),
+    "tuple[tuple[Rank, Code], ...]": lambda read: tuple(
+        (_rank(a), _code(b)) for a, b in _pairs(read)
+    ),
     "tuple[tuple[str, str], ...]": lambda read: tuple((_str(a), _str(b)) for a, b in _pairs(read)),
     "Cause": _cause,
     "Cause | None": lambda read: None if read is None else _cause(read),

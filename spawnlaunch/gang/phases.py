@@ -1,18 +1,57 @@
-"""What the hub concludes from what it knows: begin, stop, go on, end. Pure."""
+"""What the hub knows, and what it concludes from that: begin, stop, go on, end.
+
+JOINING   nobody works; launchers come, and the next epoch begins when enough are ready
+RUNNING   an epoch's workers run
+STOPPING  they were told to end; once all have, the hub decides whether there is another epoch
+ENDED     everybody was told the status
+"""
 
 from __future__ import annotations
 
-from spawnlaunch.gang import roster, verdict
-from spawnlaunch.gang.hub_records import ENDED, JOINING, RUNNING, STOPPING, Action, Hub, Note, Say
-from spawnlaunch.gang.messages import Begun, Cause, End, Stacks, Start, Stop, Waiting
-from spawnlaunch.gang.roster import BUSY, DONE, IDLE, Node
-from spawnlaunch.gang.words import caused
+from spawnlaunch.failures import FAULTS, Cause, names
+from spawnlaunch.gang import messages, roster, verdict
+from spawnlaunch.gang.roster import BUSY, DONE, IDLE
+from spawnlaunch.gang.rules import Rules
+from spawnlaunch.gang.words import STOPS, returns
+from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+    from typing import Protocol
+
+    from spawnlaunch.failures import Failure
+    from spawnlaunch.gang.messages import Hello, ToMember
+    from spawnlaunch.gang.roster import Node
+    from spawnlaunch.gang.settings import Settings
+
+    class Net(Protocol):
+        """What is done for a hub: its connections, by number, and the lines of its node."""
+
+        def say(self, conn: int, message: ToMember) -> None: ...
+
+        def dismiss(self, conn: int) -> None:
+            """End a connection, once what was said on it is sent."""
+
+        def shut(self) -> None:
+            """Nobody else can join, now or later."""
+
+        def linger(self) -> None:
+            """All have been told the end, and have some seconds to hear it."""
+
+        def tell(self, line: str) -> None: ...
+
+        def tell_once(self, line: str) -> None:
+            """The same, of what whoever says hello can cause."""
+
+        def line_again(self, rank: int, nproc: int) -> str:
+            """What the user types to have a lost launcher again; -1, 0: it may be any."""
+
+
+JOINING, RUNNING, STOPPING, ENDED = "joining", "running", "stopping", "ended"
 
 TELL_S = 10.0  # between two lines that name who is missing
+MISSED = 5  # beats of a launcher that may be cut off
 CALL_S = 1.0  # for others to come, where no more are expected
 NOTICE_S = 3.0  # between the two ends' notice of a cut
 STACKS_S = 30.0  # for all nodes to show their stacks
@@ -20,261 +59,391 @@ YOUNG_S = 30.0  # from the hub's beginning: other launchers were started with it
 NEAR_S = 10.0  # for these to come, and to hear that it has ended
 
 
-def times(hub: Hub) -> Iterator[float]:
-    """When conclusions may be other than they are now, though nothing happens."""
-    settings = hub.settings
-    if hub.began is not None and settings.timeout_s:
-        yield hub.began + settings.timeout_s
-    yield from (node.heard + settings.dead_s for node in hub.nodes.values())
-    if hub.phase == JOINING:
-        yield from (fence.until for fence in hub.fences)
-        yield from (hub.told + TELL_S, hub.since + settings.join_s, _free(hub))
-        if hub.called is not None:
-            yield hub.called + _call_s(hub)
-    elif hub.phase == STOPPING:
-        yield hub.since + verdict.LEAVE_S
-    elif hub.phase == ENDED:
-        yield hub.until
-    elif hub.asked is not None:
-        yield hub.asked + STACKS_S
+class Fence(NamedTuple):
+    """A launcher that was lost, whose workers may run until then."""
+
+    who: str
+    host: str
+    boot: str
+    until: float
 
 
-def settled(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    """The hub, once it has drawn its conclusions."""
-    phase = None
-    while hub.phase != phase:
-        phase = hub.phase
-        if phase == JOINING:
-            hub = _joining(hub, at, actions)
-        elif phase == RUNNING:
-            hub = _running(hub, at, actions)
-        elif phase == STOPPING and all(node.state == IDLE for node in hub.nodes.values()):
-            hub = _all_stopped(hub, at, actions)
-    return hub
+class Missing(NamedTuple):
+    """A launcher that will not come, from a time on; until then the same one may come again."""
+
+    hello: Hello
+    cause: Cause
+    since: float
 
 
-def stopped(hub: Hub, cause: Cause, at: float, actions: list[Action]) -> Hub:
-    """Tell all workers to end."""
-    is_fault = cause.kind in verdict.FAULTS
-    grace_s = hub.settings.failure_grace_s if is_fault else hub.settings.grace_s
-    stop = Stop(hub.epoch, cause, grace_s)
-    actions += [Say(conn, stop) for conn, node in hub.nodes.items() if node.state != IDLE]
-    actions.append(Note("stop", (cause.kind, cause.host)))
-    return hub._replace(phase=STOPPING, cause=cause, healthy_s=at - hub.since, since=at)
+class Phases(Rules):
+    """The gang, as far as decisions go."""
 
+    def __init__(
+        self,
+        settings: Settings,
+        net: Net,
+        clock: Callable[[], float],
+        wake: Callable[[float | None], None],
+    ) -> None:
+        super().__init__(clock, wake)
+        self.settings, self.net = settings, net
+        self.phase, self.since = JOINING, self.now  # when it began
+        self.nodes: dict[int, Node] = {}
+        self._arrivals = 0
+        self.epoch = 0  # the last that began here
+        self.floor = 0  # the highest that anybody has seen
+        self.size = 0  # how many nodes the last epoch had
+        self.total = 0  # starts of workers after the first
+        self.used = 0  # of the restarts that are allowed
+        self._called: float | None = None  # since when enough are there
+        self._told = self.since  # when the missing were named last
+        self.fences: list[Fence] = []
+        self.missing: list[Missing] = []  # since the last epoch began
+        self.began: float | None = None  # the first epoch, by the clock that never stands
+        self.cause: Cause | None = None  # of the epoch that ends
+        self.failures: tuple[Failure, ...] = ()  # that may be the first
+        self.lost: tuple[str, ...] = ()  # hosts, since the epoch began
+        self._holes: list[Node] = []  # launchers that are gone since then
+        self._place: tuple[int, str] | None = None  # for files; and the launch
+        self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
+        self.asked: float | None = None  # since when stacks are being shown
+        self.again: list[Cause] = []  # of epochs that were followed by another
+        self.status = 0
+        self.late = 0  # launchers that are on their way, and shall hear how it ended
+        self._until = 0.0  # how long they are waited for
 
-def _ended(hub: Hub, cause: Cause | None, at: float, actions: list[Action]) -> Hub:
-    """Tell everybody the status. Nobody has workers now."""
-    status = verdict.status(cause, hub.outcomes) if cause else 0
-    actions += [Say(conn, End(status, cause, hub.total)) for conn in hub.nodes]
-    hub = _expecting(hub, at, actions)
-    return hub._replace(phase=ENDED, cause=cause, status=status, since=at)
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, and nobody is on the way who has not heard it."""
+        return self.phase == ENDED and (self.late <= 0 or self.now >= self._until)
 
+    def _times(self) -> Iterator[float]:
+        settings = self.settings
+        if self.began is not None and settings.timeout_s:
+            yield self.began + settings.timeout_s - self.slept
+        yield from (node.heard + settings.dead_s for node in self.nodes.values())
+        if self.phase == JOINING:
+            yield from (fence.until for fence in self.fences)
+            yield from (node.unsure for node in self.nodes.values())
+            yield from (one.since for one in self.missing)
+            yield from (self._told + TELL_S, self.since + self._limit_s, self._free)
+            if self._called is not None:
+                yield self._called + self._call_s
+        elif self.phase == STOPPING:
+            yield self.since + verdict.LEAVE_S
+        elif self.phase == ENDED:
+            yield self._until
+        elif self.asked is not None:
+            yield self.asked + STACKS_S
 
-def _expecting(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    """Before the first epoch: launchers that come now would seek a hub until they give up."""
-    until = min(at + NEAR_S, hub.since + min(YOUNG_S, hub.settings.join_s))
-    late = hub.settings.total - len(hub.nodes)
-    if hub.epoch or late <= 0 or at >= until:
-        return hub
-    here = {node.hello.host for node in hub.nodes.values()}
-    absent = [host for host in hub.settings.expected if host not in here]
-    actions.append(Note("late", (*absent,) or (f"{late} of {hub.settings.total} nodes",)))
-    return hub._replace(late=late, until=until)
+    def _conclude(self) -> None:
+        phase = None
+        while self.phase != phase:
+            phase = self.phase
+            if phase == JOINING:
+                self._join()
+            elif phase == RUNNING:
+                self._run()
+            elif phase == STOPPING and all(node.state == IDLE for node in self.nodes.values()):
+                self._go_on_or_end()
 
+    def _stop(self, cause: Cause) -> None:
+        """Tell all workers to end."""
+        settings, is_fault = self.settings, cause.kind in FAULTS
+        grace_s = settings.failure_grace_s if is_fault else settings.grace_s
+        self.phase, self.cause = STOPPING, cause._replace(after_s=self.now - self.since)
+        self.since = self.now
+        self._say_busy(messages.Stop(self.epoch, cause, grace_s))
+        if cause.kind in STOPS:
+            self.net.tell(f"{cause.host} {STOPS[cause.kind]}")
 
-def _is_out_of_time(hub: Hub, at: float) -> bool:
-    limit_s = hub.settings.timeout_s
-    return bool(limit_s and hub.began is not None and at >= hub.began + limit_s)
+    def _say_busy(self, message: ToMember) -> None:
+        """To those whose workers run, or have ended by themselves."""
+        for conn, node in self.nodes.items():
+            if node.state != IDLE:
+                self.net.say(conn, message)
 
+    def _end(self, cause: Cause | None) -> None:
+        """Tell everybody the status. Nobody has workers now."""
+        self.status = cause.status(code for _, code in self.outcomes) if cause else 0
+        for conn in self.nodes:
+            self.net.say(conn, messages.End(self.status, cause, self.total))
+        self._expect()
+        self.phase, self.cause, self.since = ENDED, cause, self.now
+        self.net.linger()
 
-def _is_enough(hub: Hub) -> bool:
-    """Whether there are enough nodes for an epoch, one of which may run at a time.
+    def _expect(self) -> None:
+        """Before the first epoch: launchers that come now would seek a hub until they give up.
 
-    At least half of the last epoch's nodes have to be here: had another hub most of them, it could
-    begin an epoch too.
-    """
-    count = min(len(roster.ready(hub.nodes)), hub.settings.most)
-    return count >= hub.settings.least and 2 * count >= hub.size
+        But not where this launcher was a member of another hub: then those who live were there with
+        it.
+        """
+        settings, nodes, missing = self.settings, self.nodes.values(), self._missing()
+        until = min(self.now + NEAR_S, self.since + min(YOUNG_S, settings.join_s))
+        late = settings.total - len(nodes) - len(missing)
+        if any(node.local and node.hello.epoch for node in nodes):
+            return
+        if self.epoch or late <= 0 or self.now >= until:
+            return
+        self.late, self._until = late, until
+        here = {node.hello.host for node in nodes} | {one.hello.host for one in missing}
+        who = [host for host in settings.expected if host not in here]
+        who = who or [f"{late} of {settings.total} nodes"]
+        self.net.tell(f"the launch has ended: waiting some seconds to tell {names(who)}")
 
+    def _is_out_of_time(self) -> bool:
+        """Time in which the hub slept counts for --timeout, as it does for a resource manager."""
+        limit_s = self.settings.timeout_s
+        return bool(limit_s and self.began is not None and self.time >= self.began + limit_s)
 
-def _joining(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    leaving = [node for node in hub.nodes.values() if node.leaving]
-    if leaving:
-        first = min(leaving, key=lambda node: not node.local)
-        cause = Cause("signal", first.hello.host, number=first.leaving)
-        if first.local or not hub.settings.is_elastic:
-            return _ended(hub._replace(outcomes=()), cause, at, actions)
-        hub = _left(hub, actions)
-    if _is_out_of_time(hub, at):
-        return _ended(hub, Cause("timeout"), at, actions)
-    hub = hub._replace(fences=tuple(fence for fence in hub.fences if fence.until > at))
-    if not _is_enough(hub):
-        return _missing(hub._replace(called=None), at, actions)
-    if hub.called is None:
-        hub = hub._replace(called=at)
-    if hub.fences or not _is_time(hub, at):
-        return hub
-    if hub.epoch == 0 and hub.floor:  # the hub before this one was lost, as any node may be
-        used = verdict.used_after(Cause("lost"), hub.used, 0.0, hub.settings)
-        if used is None:
-            return _ended(hub, Cause("lost", words="the hub before"), at, actions)
-        hub = hub._replace(used=used)
-    return _started(hub, at, actions)
+    def _is_enough(self) -> bool:
+        """Whether there are enough nodes for an epoch, one of which may run at a time.
 
+        At least half of the last epoch's nodes have to be here: had another hub most of them, it
+        could begin an epoch too.
+        """
+        count = min(len(roster.ready(self.nodes)), self.settings.most)
+        return count >= self.settings.least and 2 * count >= self.size
 
-def _missing(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    """Say every TELL_S who is missing. After `join_s` the launch ends."""
-    absent = roster.absent(hub.nodes, hub.settings.expected, hub.settings.total)
-    if at >= hub.since + hub.settings.join_s:
-        return _ended(hub, Cause("absent", words=", ".join(absent)), at, actions)
-    if at < max(hub.told, hub.since) + TELL_S:
-        return hub
-    actions += [Say(conn, Waiting(absent)) for conn in hub.nodes]
-    actions.append(Note("waiting", absent))
-    return hub._replace(told=at)
+    # Launchers come
 
+    def _join(self) -> None:
+        leaving = [node for node in self.nodes.values() if node.leaving]
+        first = min(leaving, key=lambda node: not node.local, default=None)
+        if first and (first.local or not self.settings.is_elastic):
+            self.outcomes = []
+            self._end(Cause("signal", first.hello.host, code=-first.leaving))
+            return
+        self._let_go()
+        self.fences = [fence for fence in self.fences if fence.until > self.now]
+        if self._is_out_of_time():
+            self._end(Cause("timeout"))
+        elif self._is_impossible():
+            self.outcomes = []
+            self._end(self._missing()[0].cause)
+        elif not self._is_enough():
+            self._called = None
+            self._name_absent()
+        else:
+            self._called = self.now if self._called is None else self._called
+            if not self.fences and self._is_time() and not self._may_be_cut_off():
+                self._begin_if_allowed()
 
-def _call_s(hub: Hub) -> float:
-    """How long others have to come, once enough are there."""
-    is_first = not hub.floor and not hub.settings.expected
-    return hub.settings.last_call_s if is_first else CALL_S
+    def _missing(self) -> list[Missing]:
+        """Launchers that will not come."""
+        return [one for one in self.missing if one.since <= self.now]
 
+    def _is_impossible(self) -> bool:
+        """Whether there cannot be enough nodes any more, as some will not come."""
+        missing, settings = len(self._missing()), self.settings
+        return missing > 0 and max(settings.total - missing, len(self.nodes)) < settings.least
 
-def _free(hub: Hub) -> float:
-    """Until when another hub's workers may run on nodes that have not come; 0: there are none.
+    def _name_absent(self) -> None:
+        """Say every TELL_S who is missing. After a time the launch ends."""
+        who, limit_s = self._absent(), self._limit_s
+        if self.now >= self.since + limit_s:
+            words = names(who)
+            if self.floor:
+                words += f"; nobody has come back within {limit_s:g} s"
+            self._end(Cause("absent", words=words))
+            return
+        if self.epoch and self._told < self.since:  # the first time since somebody was lost
+            hole = min(self._holes, key=lambda node: node.rank, default=None)
+            lost = (hole.hello.rank, hole.hello.nproc) if hole else (-1, 0)
+            # else whatever has made the pod starts it again
+            line = "" if self.settings.returns else self.net.line_again(*lost)
+            message = messages.Waiting(who, limit_s)
+            said = returns(limit_s, names(who), line)
+        elif self.now >= max(self._told, self.since) + TELL_S:
+            message, said = messages.Waiting(who), f"waiting for {names(who)}"
+        else:
+            return
+        self._told = self.now
+        for conn in self.nodes:
+            self.net.say(conn, message)
+        self.net.tell(said)
 
-    A hub that may have been started anew does not know whether there was another one before it, as
-    the nodes that could tell may be cut off. Those lost the other hub before this one began, or
-    noticed soon after, and then end their workers within the grace.
-    """
-    settings = hub.settings
-    if hub.epoch or not settings.returns:
-        return 0.0
-    return hub.since + settings.lost_after_s + NOTICE_S + settings.longest_grace_s
+    def _absent(self) -> tuple[str, ...]:
+        """Who is missing: those who were lost, where that is known."""
+        lost = roster.not_back(self.nodes, self._holes) if self.epoch else ()
+        return lost or roster.absent(self.nodes, self.settings.expected, self.settings.total)
 
+    def _may_return(self) -> bool:
+        """Whether a launcher that is lost now, or cannot take part, may be started again."""
+        return self.settings.return_s > 0 if self.floor else self.settings.returns
 
-def _is_time(hub: Hub, at: float) -> bool:
-    """Whether the epoch begins now. Enough nodes are there; others may be waited for."""
-    ready = roster.ready(hub.nodes).values()
-    if len(ready) >= hub.settings.total:
-        return True
-    are_all_back = hub.size > 0 and sum(node.rank >= 0 for node in ready) >= hub.size
-    if not are_all_back and at < _free(hub):
-        return False
-    is_for_newcomers = hub.cause is not None and hub.cause.kind == "join"
-    if are_all_back and not is_for_newcomers:
-        return True
-    if hub.epoch and len(ready) >= hub.settings.most:
-        return True
-    return hub.called is not None and at >= hub.called + _call_s(hub)
+    @property
+    def _limit_s(self) -> float:
+        """How long others are waited for: all at first, later those that were lost."""
+        settings = self.settings
+        return settings.return_s if self.floor and settings.return_s else settings.join_s
 
+    @property
+    def _call_s(self) -> float:
+        """How long others have to come, once enough are there."""
+        is_first = not self.floor and not self.settings.expected
+        return self.settings.last_call_s if is_first else CALL_S
 
-def _started(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    """Begin an epoch."""
-    settings = hub.settings
-    order = roster.chosen(hub.nodes, settings.most)
-    firsts = roster.first_ranks(hub.nodes, order)
-    leader = hub.nodes[order[0]]
-    epoch = max(hub.epoch, hub.floor) + 1
-    total = hub.total + 1 if epoch > 1 else 0
-    ranks = {conn: node_rank for node_rank, conn in enumerate(order)}
-    place, launch = hub.place or roster.place(hub.nodes, settings.launch)
-    actions += [
-        Say(
-            conn,
-            Start(
-                epoch=epoch,
+    @property
+    def _free(self) -> float:
+        """Until when another hub's workers may run on nodes that have not come; 0: there are none.
+
+        A hub that may have been started anew does not know whether there was another one before it,
+        as the nodes that could tell may be cut off. Those lost the other hub before this one began,
+        or noticed soon after, and then end their workers within the grace. By hand most hubs are
+        the first, so that only what members tell of another counts.
+        """
+        settings = self.settings
+        if self.epoch or not (settings.returns or self.floor):
+            return 0.0
+        return self.since + settings.lost_after_s + NOTICE_S + settings.longest_grace_s
+
+    def _is_time(self) -> bool:
+        """Whether the epoch begins now. Enough nodes are there; others may be waited for."""
+        ready, settings = roster.ready(self.nodes).values(), self.settings
+        if len(ready) >= settings.total:
+            return True
+        are_all_back = self.size > 0 and sum(node.rank >= 0 for node in ready) >= self.size
+        if not are_all_back and self.now < self._free:
+            return False
+        is_for_newcomers = self.cause is not None and self.cause.kind == "join"
+        if are_all_back and not is_for_newcomers:
+            return True
+        if self.epoch and len(ready) >= settings.most:
+            return True
+        if len(ready) >= settings.total - len(self._missing()):
+            return True
+        return self._called is not None and self.now >= self._called + self._call_s
+
+    def _may_be_cut_off(self) -> bool:
+        """Whether somebody is, or was until just now: the kernels may give its connection up.
+
+        Then it comes again; were it told to begin before, it would be lost with the epoch.
+        """
+        nodes = roster.ready(self.nodes).values()
+        return any(self.is_mute(node) or self.now < node.unsure for node in nodes)
+
+    def is_mute(self, node: Node) -> bool:
+        return self.now - node.heard > MISSED * self.settings.beat_s
+
+    def _begin_if_allowed(self) -> None:
+        if self.epoch == 0 and self.floor:  # the hub before this one was lost, as any node may be
+            used = verdict.used_after(Cause("lost"), self.used, self.settings)
+            if used is None:
+                self._end(Cause("lost", words="the hub before"))
+                return
+            self.used = used
+        self._begin_epoch()
+
+    def _begin_epoch(self) -> None:
+        settings, nodes = self.settings, self.nodes
+        order = roster.chosen(nodes, settings.most)
+        firsts, roles = roster.first_ranks(nodes, order), roster.roles(nodes, order)
+        leader = nodes[order[0]]
+        self._place = self._place or roster.place(nodes, settings.launch)
+        self.epoch = self.floor = max(self.epoch, self.floor) + 1
+        self.total = self.total + 1 if self.epoch > 1 else 0
+        self.size = len(order)
+        for node_rank, conn in enumerate(order):
+            start = messages.Start(
+                epoch=self.epoch,
                 node_rank=node_rank,
-                nnodes=len(order),
+                nnodes=self.size,
                 first_rank=firsts[node_rank],
                 world_size=firsts[-1],
                 master_addr=settings.master_addr or leader.addr,
                 master_port=settings.master_port or leader.hello.port,
-                total=total,
-                used=hub.used,
-                place=place,
-                launch=launch,
-            ),
-        )
-        for conn, node_rank in ranks.items()
-    ]
-    begun = Begun(epoch, len(order), total, hub.used)
-    actions += [Say(conn, begun) for conn in hub.nodes if conn not in ranks]
-    actions.append(Note("start", (str(epoch), str(len(order)), str(firsts[-1]))))
-    nodes = {conn: _put(node, ranks.get(conn, -1)) for conn, node in hub.nodes.items()}
-    return hub._replace(
-        phase=RUNNING, nodes=nodes, epoch=epoch, floor=epoch, size=len(order), total=total,
-        since=at, called=None, cause=None, failure=None, lost=(), outcomes=(),
-        place=(place, launch), asked=None, began=at if hub.began is None else hub.began,
-    )  # fmt: skip
+                total=self.total,
+                used=self.used,
+                place=self._place[0],
+                launch=self._place[1],
+                role_rank=roles[conn][0],
+                role_size=roles[conn][1],
+            )
+            self.net.say(conn, start)
+        ranks = {conn: node_rank for node_rank, conn in enumerate(order)}
+        for conn, node in nodes.items():
+            node.begin(ranks.get(conn, -1))
+            if node.state == IDLE:
+                self.net.say(conn, self._begun)
+        if self.epoch > 1:
+            self.net.tell(f"start {self.epoch}: {self.size} nodes, {firsts[-1]} workers")
+        if not (settings.is_elastic or settings.max_restarts):
+            self.net.shut()
+        self.phase, self.since = RUNNING, self.now
+        self.began = self.time if self.began is None else self.began
+        self.cause = self._called = self.asked = None
+        self.failures, self.lost = (), ()
+        self._holes, self.outcomes, self.missing = [], [], []
 
+    @property
+    def _begun(self) -> messages.Begun:
+        return messages.Begun(self.epoch, self.size, self.total, self.used)
 
-def _put(node: Node, rank: int) -> Node:
-    state = BUSY if rank >= 0 else IDLE
-    return node._replace(rank=rank, state=state, silent=False, stacked=False)
+    # Workers run
 
+    def _run(self) -> None:
+        nodes = self.nodes.values()
+        if self._is_out_of_time():
+            self._stop(Cause("timeout"))
+            return
+        if not any(node.state == BUSY for node in nodes):
+            self._end(None)
+            return
+        self._let_go()  # spares: others' signals stop all
+        is_ending = any(node.state == DONE for node in nodes)
+        newcomers = list(roster.ready(self.nodes).values())
+        if newcomers and self.size < self.settings.most and not is_ending:
+            self._stop(Cause("join", newcomers[0].hello.host))
+        else:
+            self._look_for_hang()
 
-def _running(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    if _is_out_of_time(hub, at):
-        return stopped(hub, Cause("timeout"), at, actions)
-    busy = [node for node in hub.nodes.values() if node.state == BUSY]
-    if not busy:
-        return _ended(hub, None, at, actions)
-    if any(node.leaving for node in hub.nodes.values()):  # spares: others' signals stop all
-        hub = _left(hub, actions)
-    is_ending = any(node.state == DONE for node in hub.nodes.values())
-    newcomers = list(roster.ready(hub.nodes).values())
-    if newcomers and hub.size < hub.settings.most and not is_ending:
-        return stopped(hub, Cause("join", newcomers[0].hello.host), at, actions)
-    return _looked_for_hang(hub, busy, at, actions)
+    def _look_for_hang(self) -> None:
+        """Ask for the stacks once all nodes are silent. One alone may wait for another's ranks."""
+        busy = {conn: node for conn, node in self.nodes.items() if node.state == BUSY}
+        if not all(node.silent for node in busy.values()):
+            return
+        if self.asked is None:
+            self.asked = self.now
+            for conn in busy:
+                self.net.say(conn, messages.Stacks(self.epoch))
+        elif self.settings.ends_hung and (
+            all(node.stacked for node in busy.values()) or self.now >= self.asked + STACKS_S
+        ):
+            self._stop(Cause("hang"))
 
+    def _go_on_or_end(self) -> None:
+        """Nobody runs: end the launch, or let launchers join for another epoch."""
+        settings, nodes = self.settings, self.nodes.values()
+        cause = verdict.cause(self.cause or Cause("lost"), self.failures, self.lost)
+        can_go_on = not any(node.leaving and node.local for node in nodes)
+        used: int | None = self.used
+        if cause.kind == "timeout":
+            can_go_on = False
+        elif cause.kind == "signal":
+            can_go_on = can_go_on and settings.is_elastic and self._is_enough()
+            if can_go_on and self.now < self.since + verdict.LEAVE_S:
+                return
+        else:
+            used = verdict.used_after(cause, self.used, settings)
+            can_go_on = can_go_on and (self._is_enough() or settings.return_s > 0)
+            if any(node.leaving for node in nodes):
+                can_go_on = can_go_on and settings.is_elastic and self._is_enough()
+        if not can_go_on or used is None:
+            self._end(cause)
+            return
+        self._let_go()
+        if cause.kind in FAULTS:
+            self.net.tell(f"{cause.in_words}: restart {used} of {settings.max_restarts}")
+        self.again.append(cause)
+        self.phase, self.cause, self.used, self.since = JOINING, cause, used, self.now
+        self._told, self._called = 0.0, None
 
-def _looked_for_hang(hub: Hub, busy: list[Node], at: float, actions: list[Action]) -> Hub:
-    """Ask for the stacks once all nodes are silent. One alone may wait for another's ranks."""
-    if not all(node.silent for node in busy):
-        return hub
-    if hub.asked is None:
-        actions += [
-            Say(conn, Stacks(hub.epoch)) for conn, node in hub.nodes.items() if node.state == BUSY
-        ]
-        actions.append(Note("silent"))
-        return hub._replace(asked=at)
-    are_shown = all(node.stacked for node in busy) or at >= hub.asked + STACKS_S
-    if are_shown and hub.settings.ends_hung:
-        return stopped(hub, Cause("hang"), at, actions)
-    return hub
-
-
-def _all_stopped(hub: Hub, at: float, actions: list[Action]) -> Hub:
-    """Nobody runs: end the launch, or let launchers join for another epoch."""
-    settings = hub.settings
-    cause = verdict.cause(hub.cause or Cause("lost"), hub.failure, hub.lost)
-    can_go_on = not any(node.leaving and node.local for node in hub.nodes.values())
-    used: int | None = hub.used
-    if cause.kind == "timeout":
-        can_go_on = False
-    elif cause.kind == "signal":
-        can_go_on = can_go_on and settings.is_elastic and _is_enough(hub)
-        if can_go_on and at < hub.since + verdict.LEAVE_S:
-            return hub
-    else:
-        used = verdict.used_after(cause, hub.used, hub.healthy_s, settings)
-        can_go_on = can_go_on and (_is_enough(hub) or settings.returns)
-        if any(node.leaving for node in hub.nodes.values()):
-            can_go_on = can_go_on and settings.is_elastic and _is_enough(hub)
-    if not can_go_on or used is None:
-        return _ended(hub, cause, at, actions)
-    hub = _left(hub, actions)
-    words = (cause.kind, cause.host, *map(str, (cause.rank, cause.number, hub.healthy_s, used)))
-    actions.append(Note("again", (*words, caused(cause))))
-    return hub._replace(phase=JOINING, cause=cause, used=used, since=at, called=None)
-
-
-def _left(hub: Hub, actions: list[Action]) -> Hub:
-    """Send an End to launchers that were told to end; the others go on."""
-    for conn, node in hub.nodes.items():
-        if node.leaving:
-            signal = Cause("signal", node.hello.host, number=node.leaving)
-            actions.append(Say(conn, End(128 + node.leaving, signal, hub.total)))
-    return hub._replace(nodes={c: node for c, node in hub.nodes.items() if not node.leaving})
+    def _let_go(self) -> None:
+        """Send an End to launchers that were told to end; the others go on."""
+        for conn, node in list(self.nodes.items()):
+            if node.leaving:
+                signal = Cause("signal", node.hello.host, code=-node.leaving)
+                self.net.say(conn, messages.End(128 + node.leaving, signal, self.total))
+                del self.nodes[conn]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from spawnlaunch.gang.messages import VERSION, Hello
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -13,32 +12,43 @@ if TYPE_CHECKING:
 
 IDLE, BUSY, DONE = "idle", "busy", "done"
 
+DIGITS = "0123456789"
+MOST_WORKERS = 2**22  # of a node: its processes have numbers below (PID_MAX_LIMIT, proc(5))
+
 MUST_AGREE = frozenset({"--nnodes", "--spares", "--max-restarts"})
 
 
-class Node(NamedTuple):
+class Node:
     """A launcher that has said hello."""
 
-    hello: Hello
-    addr: str  # of this node for others
-    local: bool  # it is the hub's own
-    heard: float  # when it was heard last
-    came: int  # a number that grows: the order of arrival
-    state: str = IDLE  # of its workers
-    rank: int = -1  # node rank in the last epoch; -1: it is a spare, or has just come
-    leaving: int = 0  # the signal that told it to end
-    silent: bool = False
-    stacked: bool = False
+    def __init__(self, hello: Hello, addr: str, local: bool, heard: float, came: int) -> None:
+        self.hello = hello
+        self.addr = addr  # of this node for others
+        self.local = local  # it is the hub's own
+        self.heard = heard  # when it was heard last
+        self.came = came  # a number that grows: the order of arrival
+        self.unsure = 0.0  # until then it may be lost, as what was sent to it in a cut is not there
+        self.leaving = 0  # the signal that told it to end
+        self.begin(-1)
+
+    def begin(self, rank: int) -> None:
+        """An epoch begins, in which it has this node rank; -1: it is a spare, or has just come."""
+        self.rank, self.state = rank, BUSY if rank >= 0 else IDLE
+        self.silent = self.stacked = False
 
 
 def natural(host: str) -> tuple[tuple[int, int, str], ...]:
-    """A key that has node2 before node10.
+    """A key that has node2 before node10. No number is made of digits: they may be thousands.
 
     >>> sorted(["node10", "node2", "b", "10"], key=natural)
     ['10', 'b', 'node2', 'node10']
     """
     parts = re.findall(r"[0-9]+|[^0-9]+", host)
-    return tuple((0, int(p), "") if p.isascii() and p.isdigit() else (1, 0, p) for p in parts)
+    return tuple(_digits(p.lstrip("0")) if p[0] in DIGITS else (1, 0, p) for p in parts)
+
+
+def _digits(number: str) -> tuple[int, int, str]:
+    return 0, len(number), number
 
 
 def _key(node: Node) -> tuple[object, ...]:
@@ -55,7 +65,8 @@ def ready(nodes: Mapping[int, Node]) -> dict[int, Node]:
 def chosen(nodes: Mapping[int, Node], most: int) -> list[int]:
     """The connections of those that work in the next epoch; the place is the node rank.
 
-    Who has worked keeps its node rank; spares and newcomers take the holes.
+    Who has worked keeps its node rank, and who comes back has the one that it was given; others
+    take the holes.
     """
     here = ready(nodes)
     order = sorted(here, key=lambda c: (here[c].rank < 0, here[c].rank, _key(here[c])))[:most]
@@ -63,6 +74,9 @@ def chosen(nodes: Mapping[int, Node], most: int) -> list[int]:
     for conn in order:
         if 0 <= here[conn].rank < len(order):
             place.setdefault(here[conn].rank, conn)
+    for conn in order if place else ():  # not at the first start: then there may be holes in these
+        if here[conn].rank < 0 and 0 <= here[conn].hello.rank < len(order):
+            place.setdefault(here[conn].hello.rank, conn)
     kept = set(place.values())
     holes = (n for n in range(len(order)) if n not in place)
     rest = sorted((c for c in order if c not in kept), key=lambda c: _key(here[c]))
@@ -85,8 +99,36 @@ def first_ranks(nodes: Mapping[int, Node], order: Iterable[int]) -> list[int]:
     return firsts
 
 
+def roles(nodes: Mapping[int, Node], order: Iterable[int]) -> dict[int, tuple[int, int]]:
+    """By connection, the first rank within the workers' role, and how many have that role."""
+    sizes: dict[str, int] = {}
+    firsts: dict[int, int] = {}
+    for conn in order:
+        hello = nodes[conn].hello
+        firsts[conn] = sizes.get(hello.role, 0)
+        sizes[hello.role] = firsts[conn] + hello.nproc
+    return {conn: (first, sizes[nodes[conn].hello.role]) for conn, first in firsts.items()}
+
+
+def is_awaited(
+    hello: Hello, nodes: Mapping[int, Node], expected: tuple[str, ...], total: int
+) -> bool:
+    """Whether a launcher's place is free: its host's, where all are known, or its node rank."""
+    here = [node.hello for node in nodes.values()]
+    if expected and (hello.host not in expected or any(o.host == hello.host for o in here)):
+        return False
+    if 0 <= hello.rank < total and any(other.rank == hello.rank for other in here):
+        return False
+    return len(here) < total
+
+
+def is_same(one: Hello, other: Hello) -> bool:
+    """Whether these are of one launcher, or of two with the same place."""
+    return one.who == other.who or one.rank == other.rank >= 0
+
+
 def refusal(
-    hello: Hello, nodes: Mapping[int, Node], total: int, told: Mapping[str, str]
+    hello: Hello, others: Iterable[Node], total: int, told: Mapping[str, str]
 ) -> str | None:
     """Why a launcher cannot be part of the gang; None: it can."""
     if hello.version != VERSION:
@@ -94,8 +136,8 @@ def refusal(
             f"{hello.host} speaks version {hello.version} of the launchers' protocol, the hub "
             f"{VERSION}; install the same spawnlaunch on all nodes"
         )
-    if hello.nproc < 1:
-        return f"{hello.host} has {hello.nproc} workers; type --nproc N, 1 or more"
+    if not 1 <= hello.nproc <= MOST_WORKERS:
+        return f"{hello.host} has {hello.nproc} workers; type --nproc N, from 1 to {MOST_WORKERS}"
     if hello.rank >= total:
         return (
             f"{hello.host} has node rank {hello.rank}, of {total} nodes; type --node-rank N, "
@@ -104,7 +146,7 @@ def refusal(
     for flag, value in hello.told:
         if flag in MUST_AGREE and told.get(flag, value) != value:
             return f"{hello.host} has {flag} {value}, the hub {told[flag]}; type the same on all"
-    for node in nodes.values():
+    for node in others:
         if hello.rank >= 0 and node.hello.rank == hello.rank and node.hello.who != hello.who:
             return (
                 f"{hello.host} and {node.hello.host} both have node rank {hello.rank}; type "
@@ -120,6 +162,17 @@ def differences(hello: Hello, told: Mapping[str, str]) -> tuple[str, ...]:
         for flag, value in hello.told
         if flag in told and told[flag] != value
     )
+
+
+def not_back(nodes: Mapping[int, Node], holes: Iterable[Node]) -> tuple[str, ...]:
+    """Hosts of launchers that are gone, and for whom nobody else has come."""
+    left = list(holes)
+    for node in nodes.values():
+        if node.rank < 0 and not node.leaving and left:
+            one = node.hello
+            others = [(h.hello.rank != one.rank, h.hello.host != one.host) for h in left]
+            del left[others.index(min(others))]
+    return tuple(dict.fromkeys(hole.hello.host for hole in left))
 
 
 def absent(nodes: Mapping[int, Node], expected: tuple[str, ...], total: int) -> tuple[str, ...]:

@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
+import _socket as socket
 import errno
-import socket
-import time
 from functools import partial
 
-from spawnlaunch.gang import hub as rules
-from spawnlaunch.gang import hub_records as records
+from spawnlaunch import machine
+from spawnlaunch.gang.hub import Hub
 from spawnlaunch.gang.messages import Hello
+from spawnlaunch.gang.phases import ENDED
 from spawnlaunch.gang.stream import End, Stream, tune
 from spawnlaunch.gang.wire import Wire
+from spawnlaunch.world import lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
     from typing import Any
 
-    from spawnlaunch.gang.hub_records import Event
     from spawnlaunch.gang.link import Endpoint
+    from spawnlaunch.gang.messages import ToMember
     from spawnlaunch.gang.settings import Settings
     from spawnlaunch.gang.stream import Loop
+    from spawnlaunch.world.lookup import Found
 
 MOST_STRANGERS = 64  # at a time, beside those that are expected
+MOST_MEMBERS = 64  # beside twice as many as are expected: who comes again may be there still
+MOST_AT_ONCE = 32  # connections that are taken in a turn, in which others are not heard
+MOST_SAID = 16  # lines about strangers
 PROVE_S = 10.0  # for a stranger to say hello
+PAUSE_S = 0.5  # where no connection can be taken
 LAST_S = 10.0  # for members to hear the end
+# Of this process or this machine (accept(2), epoll_ctl(2)).
+LACKING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ENOSPC})
+
+
+def most_connections(settings: Settings) -> int:
+    """Of a hub, at a time."""
+    return MOST_STRANGERS + MOST_MEMBERS + 3 * settings.total
 
 
 class Server:
-    """The hub on its endpoint. `note` is called with a word that `words` knows, and details."""
+    """The hub on its endpoint, and what it calls. `tell` is called with lines for the user."""
 
     def __init__(
         self,
@@ -37,79 +50,159 @@ class Server:
         endpoint: Endpoint,
         settings: Settings,
         who: str,
-        note: Callable[[str, tuple[str, ...]], None],
+        tell: Callable[[str], None],
+        room: int = 2**20,
+        found: Found | None = None,
+        line_again: Callable[[int, int], str] = lambda *_: "",
     ) -> None:
-        """Listen; `who` is the launcher that has this hub. Raises OSError."""
-        self._loop, self._endpoint, self._who, self._note = loop, endpoint, who, note
-        now = time.monotonic()
-        self.hub = records.Hub(settings, since=now, told=now)
-        self._streams: dict[int, Stream] = {}
+        """Listen; `who` is the launcher that has this hub. Raises OSError.
+
+        `room` is how many connections there can be: others need descriptors, too. `found` is the
+        endpoint's address, where it has been looked up. `line_again` tells what the user types to
+        have a launcher again, by its node rank and workers.
+        """
+        self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
+        self._room, self.line_again = room, line_again
+        self.hub = Hub(settings, self, machine.monotonic, self._wake)
+        self.streams: dict[int, Stream] = {}
         self._addresses: dict[int, str] = {}
         self._strangers: dict[int, Callable[[], None]] = {}  # and what their time's end calls
-        self._told: set[str] = set()  # about strangers, once each
+        self.said: set[Hashable] = set()  # about strangers, once each
+        self.leaving: list[Stream] = []  # refused, and reading why
+        self._is_paused = False
         self._count = 0
-        self._listener: socket.socket | None = _listen(endpoint)
+        self._listener: socket.socket | None = _listen(endpoint, found)
         name = self._listener.getsockname()
         self.port = name[1]
         # by which its own launcher reaches it
         self.own_address = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(name[0], str(name[0]))
         loop.watch(self._listener.fileno(), self._accept)
-        self._tick()
+        self.hub.tick()
 
     @property
     def is_over(self) -> bool:
         """Whether all members have heard how it ended, and those that were near, too."""
-        if self.hub.phase != records.ENDED or self._streams:
+        if self.hub.phase != ENDED or self.members:
             return False
-        return self._listener is None or rules.is_over(self.hub, time.monotonic())
+        return self._listener is None or self.hub.is_over
 
     def close(self) -> None:
         """Drop what is still there."""
-        self._shut()
-        for call in (self._tick, *self._strangers.values()):
+        self.shut()
+        for call in (self.hub.tick, self._give_up, *self._strangers.values()):
             self._loop.alarm(call, None)
-        for stream in self._streams.values():
+        for stream in self.streams.values():
             stream.drop()
-        self._streams.clear()
+        self.streams.clear()
 
     # Connections
 
     def _accept(self) -> None:
-        while self._listener:
+        for _ in range(MOST_AT_ONCE):
             try:
-                sock, address = self._listener.accept()
-            except OSError:
+                if self._listener:
+                    sock, address = machine.accept(self._listener)
+                    self._take(sock, address[0])
+            except BlockingIOError:
                 return
-            if len(self._strangers) >= MOST_STRANGERS + self.hub.settings.total:
+            except OSError as error:
+                if error.errno in LACKING:
+                    self._pause(error)
+                    return  # any other is of a connection that has gone (accept(2))
+
+    def _take(self, sock: socket.socket, address: str) -> None:
+        """A connection of somebody who is to say hello. Raises OSError."""
+        most = min(self._room - self.members, MOST_STRANGERS + self.hub.settings.total)
+        self.leaving = [stream for stream in self.leaving if stream.is_open]
+        if len(self._strangers) + len(self.leaving) >= most:
+            self._tell_of_crowd(address)
+            if not self._has_evicted():
                 sock.close()
-                self._once("crowd", address[0])
-                continue
-            tune(sock, self._endpoint.lost_after_s)
-            self._count += 1
-            conn = self._count
-            wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=True)
-            self._addresses[conn] = address[0]
-            self._strangers[conn] = partial(self._too_slow, conn)
-            self._loop.alarm(self._strangers[conn], PROVE_S)
-            self._streams[conn] = Stream(
+                return
+        tune(sock, self._endpoint.lost_after_s)
+        self._count += 1
+        conn = self._count
+        wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=True)
+        try:
+            self.streams[conn] = Stream(
                 self._loop, sock, wire, partial(self._heard, conn), partial(self._ended, conn)
             )
+        except OSError:
+            sock.close()
+            raise
+        self._addresses[conn] = address
+        self._strangers[conn] = partial(self._too_slow, conn)
+        self._loop.alarm(self._strangers[conn], PROVE_S)
 
-    def _shut(self) -> None:
-        if self._listener:
+    @property
+    def members(self) -> int:
+        return len(self.streams) - len(self._strangers)
+
+    def _has_evicted(self) -> bool:
+        """Drop a stranger for another one: one that was refused, else the oldest that is silent.
+
+        A launcher speaks as soon as it is connected. All of a launch may come from one address, so
+        no address has a limit of its own; but that which has the most strangers loses one.
+        """
+        if self.leaving:
+            self.leaving.pop(0).drop()
+            return True
+        counts: dict[str, int] = {}
+        for conn in self._strangers:
+            counts[self._addresses[conn]] = counts.get(self._addresses[conn], 0) + 1
+
+        def burden(conn: int) -> tuple[bool, int]:
+            return not self.streams[conn].wire.has_begun, counts[self._addresses[conn]]
+
+        if self._strangers:  # of several that are alike max gives the first, which is the oldest
+            self._forget(max(self._strangers, key=burden)).drop()
+        return bool(counts)
+
+    def _pause(self, error: OSError) -> None:
+        """Neither take nor refuse what comes, where this process can have no connection more."""
+        why, name = error.strerror, errno.errorcode[error.errno or 0]
+        self._once(
+            f"no connection can be taken for now: {why} ({name}); to have more open files, type "
+            "ulimit -n 65536 before the launch; said once",
+            key=why,
+        )
+        if self._listener and not self._has_evicted():
+            self._is_paused = True
             self._loop.forget(self._listener.fileno())
+            self._loop.alarm(self._go_on, PAUSE_S)
+
+    def _go_on(self) -> None:
+        if self._listener and self._is_paused:
+            self._is_paused = False
+            self._loop.watch(self._listener.fileno(), self._accept)
+
+    def shut(self) -> None:
+        """Take no more connections: the port is free."""
+        self._loop.alarm(self._go_on, None)
+        if self._listener:
+            if not self._is_paused:
+                self._loop.forget(self._listener.fileno())
             self._listener.close()
             self._listener = None
 
-    def _once(self, kind: str, *about: str) -> None:
-        """Say something about strangers, once: they may come by the thousand."""
-        what = f"{kind} {about[1:]}"
-        if what not in self._told:
-            self._told.add(what)
-            self._note(kind, about)
+    def _once(self, line: str, key: Hashable) -> None:
+        """Say something about strangers, once: they may come by the thousand, in as many words."""
+        if key not in self.said and len(self.said) <= MOST_SAID:
+            self.said.add(key)
+            if len(self.said) > MOST_SAID:
+                line = "more connections were refused, for other reasons; of these nothing is said"
+            self.tell(line)
+
+    def _tell_of_crowd(self, address: str) -> None:
+        line = f"too many connections that send nothing, the last from {address}; said once"
+        self._once(line, key=MOST_STRANGERS)
+
+    def _tell_of_stranger(self, conn: int, why: str) -> None:
+        line = f"a connection from {self._addresses[conn]} was refused: {why}; said once"
+        self._once(line, key=why)
 
     def _too_slow(self, conn: int) -> None:
-        self._once("stranger", self._addresses[conn], "it says nothing")
+        self._tell_of_stranger(conn, "it says nothing")
         self._forget(conn).drop()
 
     def _forget(self, conn: int) -> Stream:
@@ -117,80 +210,84 @@ class Server:
         if conn in self._strangers:
             self._loop.alarm(self._strangers.pop(conn), None)
         del self._addresses[conn]
-        return self._streams.pop(conn)
+        return self.streams.pop(conn)
 
     def _ended(self, conn: int, end: End) -> None:
-        is_stranger = conn in self._strangers
-        address = self._addresses[conn]
-        stream = self._forget(conn)
+        stream, is_stranger = self.streams[conn], conn in self._strangers
         if is_stranger and end.is_final:
             stream.refuse(str(end))
+        if not end.certain:
+            self.leaving.append(stream)
         if is_stranger and end.certain and stream.wire.has_begun:
-            end = End("it has another token")
+            end = End("it went before it had proved itself")
         if is_stranger and not end.certain:
-            self._once("stranger", address, str(end))
+            self._tell_of_stranger(conn, str(end))
+        self._forget(conn)
         if not is_stranger:
-            self._happened(records.Gone(conn, end.certain))
+            self.hub.gone(conn, end.certain)
 
     def _heard(self, conn: int, messages: list[Any]) -> None:
         for message in messages:
-            if conn not in self._streams:
+            if conn not in self.streams:
                 return
             if conn not in self._strangers:
-                self._happened(records.Heard(conn, message))
-            elif isinstance(message, Hello):
+                self.hub.heard(conn, message)
+            elif not isinstance(message, Hello):
+                self._tell_of_stranger(conn, "it did not say hello")
+                self._forget(conn).drop()
+            elif self.members >= MOST_MEMBERS + 2 * self.hub.settings.total:
+                self._tell_of_crowd(self._addresses[conn])
+                self._forget(conn).drop()
+            else:
                 self._loop.alarm(self._strangers.pop(conn), None)
                 is_local = message.who == self._who
                 # the name that all reach the hub by; here it may be one for this machine alone
                 address = self._endpoint.host if is_local else self._addresses[conn]
-                self._happened(records.Came(conn, message, address, is_local))
+                self.hub.came(conn, message, address, is_local)
 
-    # The hub
+    # What the hub calls
 
-    def _tick(self) -> None:
-        self._happened(records.Tick())
+    def _wake(self, after_s: float | None) -> None:
+        self._loop.alarm(self.hub.tick, after_s, always=True)
 
-    def _happened(self, event: Event) -> None:
-        before = self.hub.phase
-        self.hub, actions = rules.step(self.hub, event, time.monotonic())
-        for action in actions:
-            if isinstance(action, records.Note):
-                self._note(action.kind, action.about)
-            elif action.conn in self._streams:
-                if isinstance(action, records.Say):
-                    self._streams[action.conn].say(action.message)
-                else:
-                    self._forget(action.conn).close()
-        if self.hub.phase == records.RUNNING and self._is_complete():
-            self._shut()
-        is_last = before != records.ENDED or isinstance(event, records.Came)
-        if self.hub.phase == records.ENDED and is_last:
-            self._loop.alarm(self._give_up, LAST_S)
-        self._loop.alarm(self._tick, rules.due(self.hub, time.monotonic()))
+    def say(self, conn: int, message: ToMember) -> None:
+        if conn in self.streams:
+            self.streams[conn].say(message)
 
-    def _is_complete(self) -> bool:
-        """Whether nobody else can join, now or later."""
-        settings = self.hub.settings
-        return not (settings.is_elastic or settings.max_restarts or settings.returns)
+    def dismiss(self, conn: int) -> None:
+        if conn in self.streams:
+            stream = self._forget(conn)
+            stream.close()
+            self.leaving.append(stream)
+
+    def tell_once(self, line: str) -> None:
+        self._once(line, key=line)
+
+    def linger(self) -> None:
+        self._loop.alarm(self._give_up, LAST_S)
 
     def _give_up(self) -> None:
         """Wait no longer for members that do not hear the end, nor for others that still come."""
-        self._shut()
-        for conn in list(self._streams):
+        self.shut()
+        for conn in list(self.streams):
             self._forget(conn).drop()
 
 
-def _listen(endpoint: Endpoint) -> socket.socket:
+def look_up(endpoint: Endpoint) -> Found:
+    """Where a hub listens. Raises OSError.
+
+    The name of a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts
+    has its own.
+    """
+    return lookup.first((endpoint.host, machine.uname().nodename), endpoint.port)
+
+
+def _listen(endpoint: Endpoint, found: Found | None) -> socket.socket:
     """A socket at the endpoint's address, and not at all of this machine's; on its first free port.
 
-    A name may stand for loopback here, as Debian's /etc/hosts has it; then others need all. That of
-    a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts has its own.
+    A name may stand for loopback here, as Debian's /etc/hosts has it; then others need all.
     """
-    try:
-        found = socket.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
-    except socket.gaierror:
-        found = socket.getaddrinfo(socket.gethostname(), endpoint.port, type=socket.SOCK_STREAM)
-    family, _, _, _, (host, _, *rest) = found[0]
+    family, (host, _, *rest) = found or look_up(endpoint)
     is_name = not endpoint.host[:1].isdigit() and endpoint.host not in ("localhost", "::1")
     if is_name and str(host).startswith("127."):
         host = ""
@@ -205,7 +302,7 @@ def _listen(endpoint: Endpoint) -> socket.socket:
 
 
 def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
-    sock = socket.socket(family)
+    sock: socket.socket = machine.socket(family, socket.SOCK_STREAM)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spawnlaunch.gang.messages import Welcome
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import LOST_AFTER_S
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 ALIKE = (
     *("nnodes", "spares", "max_restarts", "restart_window_s", "no_restart_status"),
     *("grace_s", "failure_grace_s", "timeout_s", "hang_timeout_s", "on_hang", "lost_after_s"),
+    "return_timeout_s",
 )
 
 
@@ -28,7 +30,8 @@ class Settings(NamedTuple):
     max_restarts: int = 0
     window_s: float = 0.0  # of health, after which nothing of the budget is used; 0: never
     final: frozenset[int] = frozenset()  # exit statuses of a failure that end the launch
-    returns: bool = False  # lost launchers may come back: wait for them, and for the hub
+    return_s: float = 0.0  # for lost launchers, and the hub, to come back; 0: they do not
+    returns: bool = False  # they do so by themselves, as pods
     expected: tuple[str, ...] = ()  # host names, where all are known
     master_addr: str = ""  # where the user has named one
     master_port: int = 0
@@ -60,14 +63,8 @@ class Settings(NamedTuple):
 
     def for_members(self) -> dict[str, Any]:
         """The fields of a Welcome that every member takes over."""
-        return {
-            "returns": self.returns,
-            "beat_s": self.beat_s,
-            "dead_s": self.dead_s,
-            "join_s": self.join_s,
-            "grace_s": self.grace_s,
-            "failure_grace_s": self.failure_grace_s,
-        }
+        its = self._asdict()
+        return {name: its[name] for name in Welcome._fields if name in its}
 
 
 def settings_of(
@@ -75,6 +72,7 @@ def settings_of(
 ) -> Settings:
     """The settings of a launch; `failure_grace_s` None: the same as `grace_s`."""
     conf, lost_after_s = request.rdzv_conf or {}, _lost_after_s(request)
+    join_s = float(conf.get("join_timeout", Settings._field_defaults["join_s"]))
     return Settings(
         least=gathering.least,
         most=gathering.most,
@@ -82,11 +80,12 @@ def settings_of(
         max_restarts=request.max_restarts,
         window_s=request.restart_window_s,
         final=request.no_restart_status,
+        return_s=join_s if gathering.return_s is None else gathering.return_s,
         returns=gathering.returns,
         expected=gathering.expected,
         master_addr=gathering.master_addr,
         master_port=gathering.master_port,
-        join_s=float(conf.get("join_timeout", Settings._field_defaults["join_s"])),
+        join_s=join_s,
         last_call_s=float(conf.get("last_call_timeout", Settings._field_defaults["last_call_s"])),
         lost_after_s=lost_after_s,
         # What is sent into a cut starts the kernel's clock, which a beat does soon.
@@ -102,6 +101,8 @@ def settings_of(
 
 def _plain(request: Request, name: str) -> str:
     value = getattr(request, name)
+    if value is None:
+        return "as by default"
     if isinstance(value, frozenset):
         return ",".join(map(str, sorted(value)))
     if isinstance(value, tuple):

@@ -6,10 +6,11 @@ keepalive where nothing is under way, TCP_USER_TIMEOUT where something is (tcp(7
 
 from __future__ import annotations
 
+import _socket as socket
 import select
-import socket
 from contextlib import suppress
 
+from spawnlaunch.gang.messages import Start
 from spawnlaunch.gang.wire import Foreign, Wire
 
 TYPE_CHECKING = False
@@ -24,10 +25,15 @@ if TYPE_CHECKING:
 
         def watch(self, fd: int, call: Callable[[], None], events: int = ...) -> None: ...
         def forget(self, fd: int) -> None: ...
-        def alarm(self, call: Callable[[], None], after_s: float | None) -> None: ...
+        def alarm(
+            self,
+            call: Callable[[], None],
+            after_s: float | None,
+            always: bool = ...,
+        ) -> None: ...
 
 
-MOST_READ = 65536
+MOST_READ = 65536  # bytes at once; and in a turn of what a hub hears, which has others to hear
 MOST_WAITING = 2**23  # bytes that a peer may leave unread
 LINGER_S = 5.0  # for the peer to read what was said last
 
@@ -54,13 +60,17 @@ class Stream:
     ) -> None:
         self._loop, self._sock, self.wire = loop, sock, wire
         self._heard, self._ended = heard, ended
-        self._waiting = bytearray()
+        self.waiting = bytearray()
         self._events = 0
         self._is_closing = False
         self._is_ready = False
         # called once both ends have proved themselves
         self.ready: Callable[[], None] = lambda: None
         self._watch(select.POLLIN)
+
+    @property
+    def is_open(self) -> bool:
+        return self._sock.fileno() >= 0
 
     def begin(self) -> None:
         """Send what the handshake begins with; the connection is there."""
@@ -86,7 +96,8 @@ class Stream:
         self._flush()
 
     def drop(self) -> None:
-        """End it at once."""
+        """End it at once. `ended` is not called any more."""
+        self._heard, self._ended = _nothing, _nothing
         if self._sock.fileno() >= 0:
             self._loop.alarm(self.drop, None)
             self._watch(0)
@@ -101,33 +112,33 @@ class Stream:
             self._events = events
 
     def _send(self, data: bytes) -> None:
-        self._waiting += data
+        self.waiting += data
         self._flush()
 
     def _flush(self) -> None:
         if self._sock.fileno() < 0:
             return
         with suppress(BlockingIOError, InterruptedError):
-            while self._waiting:
+            while self.waiting:
                 try:
-                    sent = self._sock.send(self._waiting)
+                    sent = self._sock.send(self.waiting)
                 except BlockingIOError:
                     raise
                 except OSError:  # reading tells what it is, after all that the peer has said
-                    self._waiting.clear()
+                    self.waiting.clear()
                     break
-                del self._waiting[:sent]
-        if len(self._waiting) > MOST_WAITING:
-            self._waiting.clear()
+                del self.waiting[:sent]
+        if len(self.waiting) > MOST_WAITING:
+            self.waiting.clear()
             self._end(End("it does not read"))
             return
-        self._watch(select.POLLIN | (select.POLLOUT if self._waiting else 0))
-        if self._is_closing and not self._waiting:
+        self._watch(select.POLLIN | (select.POLLOUT if self.waiting else 0))
+        if self._is_closing and not self.waiting:
             with suppress(OSError):
                 self._sock.shutdown(socket.SHUT_WR)
 
     def _turn(self) -> None:
-        if self._waiting:
+        if self.waiting:
             self._flush()
         data, end = self._read()
         if self._sock.fileno() < 0 or (self._is_closing and end):
@@ -147,7 +158,7 @@ class Stream:
             self.ready()
         if messages:
             if end:
-                messages = [m for m in messages if not _is_start(m)]
+                messages = [m for m in messages if not isinstance(m, Start)]
             self._heard(messages)
         if end:
             self._end(end)
@@ -158,7 +169,8 @@ class Stream:
         A start that comes together with the end is not obeyed: it is of a hub that has gone.
         """
         data = bytearray()
-        while len(data) <= 16 * MOST_READ:
+        most = MOST_READ if self.wire.is_hub else 16 * MOST_READ
+        while len(data) < most:
             try:
                 read = self._sock.recv(MOST_READ)
             except (BlockingIOError, InterruptedError):
@@ -181,10 +193,6 @@ class Stream:
 
 def _nothing(_: object) -> None:
     pass
-
-
-def _is_start(message: object) -> bool:
-    return type(message).__name__ == "Start"
 
 
 def tune(sock: socket.socket, lost_after_s: float) -> None:

@@ -6,6 +6,7 @@ SPAWNLAUNCH_TOKEN, which srun hands on; an environment is readable by its user o
 
 from __future__ import annotations
 
+from spawnlaunch import machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.records import NamedTuple
 
@@ -32,8 +33,8 @@ def find(path: str | None, environ: Mapping[str, str]) -> Token:
     path = path or environ.get(FILE)
     if path:
         try:
-            with open(path, "rb") as file:
-                return Token(_checked(file.read(MOST + 1).strip(), f"{source} {path}"), source)
+            text = machine.content(path, MOST + 1).strip()
+            return Token(_checked(text, f"{source} {path}"), source)
         except OSError as error:
             raise UsageError(
                 f"{source} {path}: {error.strerror}; {MAKE} > {path} makes one, "

@@ -1,13 +1,14 @@
 """Messages as lines of bytes that nobody else can write, repeat, reflect or reorder.
 
-    member  spawnlaunch/1 RUN NONCE           RUN: digest of the run's id, the same in all versions
-    hub     spawnlaunch/1 NONCE PROOF         or: no WHY
+    member  spawnlaunch/2 RUN NONCE           RUN: digest of the run's id, the same in all versions
+    hub     spawnlaunch/2 NONCE PROOF         or: no WHY
     member  PROOF
     both    MAC JSON                          from here on
 
 Proofs and MACs are HMAC-SHA256 (RFC 2104) of both nonces, or of direction, number and text. So each
 end has proved that it knows the secret before it is heard, and each line is good once, in its
-place. Before that a line may have 4 KiB. What is read is JSON only (see messages).
+place. Before that a line may have 4 KiB, and the first after it 64. What is read is JSON only (see
+messages).
 
 No socket is looked at here: bytes come in through `feed`, and go out through `out`.
 """
@@ -15,9 +16,9 @@ No socket is looked at here: bytes come in through `feed`, and go out through `o
 from __future__ import annotations
 
 import json
-import os
 from _operator import _compare_digest as compare_digest  # what hmac has, without OpenSSL
 
+from spawnlaunch import machine
 from spawnlaunch.gang.messages import (
     TO_HUB,
     TO_MEMBER,
@@ -43,12 +44,15 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.messages import Message
 
 MOST_FIRST = 4096  # bytes of a line before the other end has proved itself
+MOST_HELLO = 2**16  # of the first that a hub hears
 MOST_LINE = 2**20  # and after
 NAME = f"spawnlaunch/{VERSION}"
 MAC_HEX = 32  # 16 bytes
 NONCE_HEX = 32
 BLOCK = 64  # bytes, of SHA-256
+INNER, OUTER = (bytes(byte ^ pad for byte in range(256)) for pad in (0x36, 0x5C))
 OTHER_RUN = "another --rdzv-id"  # of a computed port: it is another launch's
+OTHER_TOKEN = "another token"
 
 
 class Foreign(Exception):
@@ -62,8 +66,8 @@ class Foreign(Exception):
 def digest(key: bytes, text: bytes) -> bytes:
     """HMAC-SHA256 (RFC 2104)."""
     key = (sha256(key).digest() if len(key) > BLOCK else key).ljust(BLOCK, b"\0")
-    inner = sha256(bytes(byte ^ 0x36 for byte in key) + text).digest()
-    outer: bytes = sha256(bytes(byte ^ 0x5C for byte in key) + inner).digest()
+    inner = sha256(key.translate(INNER) + text).digest()
+    outer: bytes = sha256(key.translate(OUTER) + inner).digest()
     return outer
 
 
@@ -84,35 +88,35 @@ class Wire:
     def __init__(self, secret: bytes, run: str, is_hub: bool) -> None:
         self._secret = secret
         self._run = digest_of(run)
-        self._is_hub = is_hub
-        self._mine = os.urandom(NONCE_HEX // 2).hex()
+        self.is_hub = is_hub
+        self._mine = machine.urandom(NONCE_HEX // 2).hex()
         self._theirs = ""
         self._key = b""
         self._sent, self._heard = 0, 0
-        self._rest = b""
+        self.rest = b""
         self.is_ready = False  # the other end has proved itself, and so has this one
         self.out = b"" if is_hub else f"{NAME} {self._run} {self._mine}\n".encode()
 
     def encode(self, message: Message) -> bytes:
         """The line of a message, the next one in this direction."""
         text = json.dumps(to_json(message), separators=(",", ":")).encode()
-        mac = self._mac(self._is_hub, self._sent, text)
+        mac = self.mac(self.is_hub, self._sent, text)
         self._sent += 1
         return mac + b" " + text + b"\n"
 
     def feed(self, read: bytes) -> list[Any]:
         """The messages that are complete with these bytes. Raises Foreign."""
-        *lines, self._rest = (self._rest + read).split(b"\n")
+        *lines, self.rest = (self.rest + read).split(b"\n")
         messages = []
         for line in lines:
             self._limit(line)
             if self.is_ready:
                 messages.append(self._decode(line))
-            elif self._is_hub:
+            elif self.is_hub:
                 self._shake_as_hub(line)
             else:
                 self._shake_as_member(line)
-        self._limit(self._rest)
+        self._limit(self.rest)
         return messages
 
     @property
@@ -126,13 +130,14 @@ class Wire:
         return out
 
     def _limit(self, line: bytes) -> None:
-        if len(line) > (MOST_LINE if self.is_ready else MOST_FIRST):
+        most = MOST_LINE if self._heard or not self.is_hub else MOST_HELLO
+        if len(line) > (most if self.is_ready else MOST_FIRST):
             raise Foreign("a line that is too long")
 
     def _shake_as_hub(self, line: bytes) -> None:
         if self._theirs:
             if not compare_digest(line, self._proof(b"member")):
-                raise Foreign("another token", is_final=True)
+                raise Foreign(OTHER_TOKEN, is_final=True)
             self._begin()
             return
         name, run, nonce = self._words(line, 3)
@@ -152,7 +157,7 @@ class Wire:
             raise Foreign(f"another version of spawnlaunch: {name} there, {NAME} here", True)
         self._theirs = self._nonce(nonce)
         if not compare_digest(proof.encode(), self._proof(b"hub")):
-            raise Foreign("another token", is_final=True)
+            raise Foreign(OTHER_TOKEN, is_final=True)
         self.out += self._proof(b"member") + b"\n"
         self._begin()
 
@@ -169,7 +174,7 @@ class Wire:
 
     def _nonces(self) -> bytes:
         """The member's first."""
-        pair = (self._theirs, self._mine) if self._is_hub else (self._mine, self._theirs)
+        pair = (self._theirs, self._mine) if self.is_hub else (self._mine, self._theirs)
         return " ".join(pair).encode()
 
     def _proof(self, who: bytes) -> bytes:
@@ -180,16 +185,16 @@ class Wire:
         self._key = digest(self._secret, b"key " + self._nonces())
         self.is_ready = True
 
-    def _mac(self, from_hub: bool, number: int, text: bytes) -> bytes:
+    def mac(self, from_hub: bool, number: int, text: bytes) -> bytes:
         what = (b"hub %d " if from_hub else b"member %d ") % number + text
         return digest(self._key, what).hex().encode()[:MAC_HEX]
 
     def _decode(self, line: bytes) -> Any:
         mac, _, text = line.partition(b" ")
-        if not compare_digest(mac, self._mac(not self._is_hub, self._heard, text)):
+        if not compare_digest(mac, self.mac(not self.is_hub, self._heard, text)):
             raise Foreign("a line that it cannot have written")
         self._heard += 1
         try:
-            return from_json(json.loads(text), TO_HUB if self._is_hub else TO_MEMBER)
+            return from_json(json.loads(text), TO_HUB if self.is_hub else TO_MEMBER)
         except (Malformed, ValueError, RecursionError) as error:
             raise Foreign(f"a message that is none: {error}") from error

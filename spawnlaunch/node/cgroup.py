@@ -12,9 +12,9 @@ line "oom_kill N" (cgroup-v2.rst, cgroup-v1/memory.rst).
 
 from __future__ import annotations
 
-import os
+from contextlib import suppress
 
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, machine
 from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import sysfs
 from spawnlaunch.reading import is_number
@@ -50,8 +50,9 @@ def read(root: str, online: CpuSet) -> Limits:
     """
     status = sysfs.fields(f"{root}/proc/self/status", ":")
     mask, mems = _listed(status, "Cpus_allowed_list"), _listed(status, "Mems_allowed_list")
-    if root == "" and hasattr(os, "sched_getaffinity"):
-        mask = frozenset(os.sched_getaffinity(0))
+    if root == "":
+        with suppress(AttributeError, OSError):  # there is none here, or it is refused
+            mask = frozenset(machine.sched_getaffinity(0))
     if root == "" and mask and mask >= online and mems is not None:
         return Limits(mask, None, mems)
     places = directories(root, "cpuset")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 
+from spawnlaunch import machine
 from spawnlaunch.node import sysfs
 from spawnlaunch.records import NamedTuple
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 SHORTAGES = frozenset({12, 23, 24})  # ENOMEM, ENFILE, EMFILE (errno(3); one module less to import)
 MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel's include/linux/threads.h
+
+PF_EXITING, PF_SIGNALED = 0x4, 0x400
 
 
 class Process(NamedTuple):
@@ -35,25 +38,22 @@ class Process(NamedTuple):
     start: int  # clock ticks since boot
 
 
-_is_ours: dict[int, bool] = {}  # by our pid: each fork may be in a namespace of its own
-
-
 def is_proc_ours() -> bool:
     """Whether process N is what /proc/N shows, and not another one of another PID namespace.
 
     `unshare --pid` without --mount-proc leaves the old /proc, and so do some containers. By chance
     a process may have one number in two namespaces; NSpid lists both.
     """
-    pid = os.getpid()
-    if pid not in _is_ours:
+    pid, known = machine.getpid(), machine.remembered
+    if pid not in known:  # by our pid: each fork may be in a namespace of its own
         try:
-            shown = os.readlink("/proc/self")
+            shown = machine.readlink("/proc/self")
         except OSError:
             shown = ""
         told = sysfs.fields("/proc/self/status", ":") if shown == str(pid) else {}
         numbers = told.get("NSpid", shown)  # since Linux 4.1
-        _is_ours[pid] = shown == str(pid) and len(numbers.split()) == 1
-    return _is_ours[pid]
+        known[pid] = shown == str(pid) and len(numbers.split()) == 1
+    return known[pid]
 
 
 def stat(process: str) -> list[bytes]:
@@ -61,8 +61,7 @@ def stat(process: str) -> list[bytes]:
 
     The name may hold spaces and parentheses of its own. Raises OSError.
     """
-    with open(f"/proc/{process}/stat", "rb") as file:
-        head, _, rest = file.read().rpartition(b") ")
+    head, _, rest = machine.content(f"/proc/{process}/stat").rpartition(b") ")
     pid, _, name = head.partition(b" (")
     return [pid, name, *rest.split()]
 
@@ -86,23 +85,40 @@ def _look_at_child(pid: int) -> Process | None:
     Its start is not known, nor needed: its number is its own until it is reaped.
     """
     try:
-        return Process(pid, has_ended(pid), os.getpid(), os.getpgid(pid), os.getsid(pid), start=0)
+        return Process(
+            pid,
+            has_ended(pid),
+            machine.getpid(),
+            machine.getpgid(pid),
+            machine.getsid(pid),
+            start=0,
+        )
     except (OSError, AttributeError):  # macOS has no waitid before Python 3.13
         return None
 
 
 def has_ended(child: int) -> bool:
     """Whether a child of this process is a zombie, which it stays. Raises ChildProcessError."""
-    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    try:
+        return machine.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        raise
+    except OSError:
+        return is_zombie(child)
+
+
+def is_zombie(pid: int) -> bool:
+    """Whether a process has ended, and nobody has waited for it."""
+    return (status(pid, "State") or "").startswith("Z")
 
 
 def has_children() -> bool:
     """Whether this process has children, zombies included; True where that cannot be asked."""
     try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        machine.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
-    except AttributeError:  # no waitid
+    except (AttributeError, OSError):  # no waitid
         pass
     return True
 
@@ -110,9 +126,9 @@ def has_children() -> bool:
 def is_stopped(child: int) -> bool:
     """Whether a child of this process is stopped by a signal."""
     try:
-        return os.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
-    except ChildProcessError:
-        return False
+        return machine.waitid(os.P_PID, child, os.WSTOPPED | os.WNOHANG | os.WNOWAIT) is not None
+    except OSError:
+        return (status(child, "State") or "").startswith("T")
 
 
 def child_pids(pid: int) -> list[int]:
@@ -121,14 +137,14 @@ def child_pids(pid: int) -> list[int]:
     Those of this process's own children stay theirs until they are reaped.
     """
     if not is_proc_ours():
-        return _own_pids() if pid == os.getpid() else []
+        return _own_pids() if pid == machine.getpid() else []
     pids: list[int] = []
     for thread in _names(f"/proc/{pid}/task"):
         try:
-            with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
-                pids.extend(map(int, file.read().split()))
+            children = machine.content(f"/proc/{pid}/task/{thread}/children")
+            pids.extend(map(int, children.split()))
         except FileNotFoundError:
-            if os.path.exists(f"/proc/{pid}/task/{thread}/stat"):
+            if machine.access(f"/proc/{pid}/task/{thread}/stat", os.F_OK):
                 return [process.pid for process in everything() if process.parent == pid]
         except OSError as error:
             _check(error)  # else the thread has ended
@@ -141,21 +157,19 @@ def _own_pids() -> list[int]:
     First the numbers that were given after our own. If no child has one of these, the kernel has
     started again at low numbers, and all are tried, which takes seconds.
     """
-    if not (hasattr(os, "waitid") and has_children()):
+    if not (hasattr(machine, "waitid") and has_children()):
         return []
-    given = range(os.getpid() + 1, _newest_pid())
+    given = range(machine.getpid() + 1, _newest_pid())
     return [*filter(_look_at_child, given)] or [*filter(_look_at_child, range(2, MOST_PIDS))]
 
 
 def _newest_pid() -> int:
     """The number that a process gets which is started now; 0 where there can be none."""
     try:
-        pid = os.fork()
+        pid = machine.fork(lambda: machine.exit_now(0))
     except OSError:
         return 0
-    if pid == 0:
-        os._exit(0)
-    os.waitpid(pid, 0)
+    machine.waitpid(pid, 0)
     return pid
 
 
@@ -202,8 +216,7 @@ def environ(pid: int) -> dict[str, str] | None:
 def read(process: int | str, file: str) -> str | None:
     """What a file of PID, or of PID/task/TID, says; None where it is gone, or not to be seen."""
     try:
-        with open(f"/proc/{process}/{file}", "rb", buffering=0) as opened:
-            return os.fsdecode(opened.read())
+        return os.fsdecode(machine.content(f"/proc/{process}/{file}"))
     except OSError:
         return None
 
@@ -213,7 +226,7 @@ def read(process: int | str, file: str) -> str | None:
 
 def above() -> Iterator[tuple[int, str]]:
     """(pid, command name) of the parent, its parent and so on; the name has at most 15 bytes."""
-    pid = os.getppid() if is_proc_ours() else 0
+    pid = machine.getppid() if is_proc_ours() else 0
     while pid > 1:
         try:
             _, name, _, parent, *_ = stat(str(pid))
@@ -234,10 +247,10 @@ def environ_below(names: Collection[str]) -> dict[str, str] | None:
     None where that child is this process, as exec has replaced what it was started with, and where
     it cannot be read.
     """
-    child = os.getpid()
+    child = machine.getpid()
     for pid, name in above():
         if name in names:
-            return environ(child) or None if child != os.getpid() else None
+            return environ(child) or None if child != machine.getpid() else None
         child = pid
     return None
 
@@ -249,6 +262,18 @@ def catches(pid: int, signum: int) -> bool:
     """Whether a process has a handler for the signal (SigCgt in proc(5)), so that it survives."""
     mask = status(pid, "SigCgt")
     return bool(int(mask or "0", 16) >> (signum - 1) & 1)
+
+
+def is_dying(pid: int) -> bool:
+    """Whether a process ends already, which takes long where it dumps its core or has much memory.
+
+    CoreDumping is of Linux 4.15; the flags are in include/linux/sched.h.
+    """
+    text = (read(pid, "stat") or "") if is_proc_ours() else ""
+    _, *fields = text.rpartition(") ")[2].split() or [""]  # from number 4 on
+    flags, threads = (int(fields[n - 4]) for n in (9, 20)) if fields else (0, 0)
+    is_exiting = flags & PF_EXITING and threads == 1  # its first thread may end before others
+    return bool(flags & PF_SIGNALED or is_exiting) or status(pid, "CoreDumping") == "1"
 
 
 def is_held(pid: int) -> bool:
@@ -271,9 +296,9 @@ def status(process: int | str, key: str) -> str | None:
 def open_fds() -> list[int]:
     """The descriptors of this process."""
     fds = []
-    for fd in map(int, os.listdir("/dev/fd")):
+    for fd in map(int, machine.listdir("/dev/fd")):
         try:
-            os.fstat(fd)
+            machine.fstat(fd)
         except OSError:
             continue  # the one that listed the directory
         fds.append(fd)
@@ -283,7 +308,7 @@ def open_fds() -> list[int]:
 def _names(directory: str) -> list[str]:
     """What is in a directory; none where it is gone."""
     try:
-        return os.listdir(directory)
+        return machine.listdir(directory)
     except OSError as error:
         _check(error)
         return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, machine
 from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.reading import is_number
 
@@ -25,19 +25,19 @@ _MOST_CHUNKS = 256  # 16 MiB: below --sysfs-root there may be anything, as a lin
 def text(path: str) -> str | None:
     """What the file says, stripped."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        descriptor = machine.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (OSError, ValueError):
         return None
     try:
         parts = []
         for _ in range(_MOST_CHUNKS):
-            if not (part := os.read(descriptor, _CHUNK)):
+            if not (part := machine.read(descriptor, _CHUNK)):
                 break
             parts.append(part)
     except OSError:  # a KFD file of a device that the control group hides, a directory
         return None
     finally:
-        os.close(descriptor)
+        machine.close(descriptor)
     return b"".join(parts).decode("utf-8", "replace").strip()
 
 
@@ -75,7 +75,7 @@ def fields(path: str, separator: str | None = None) -> dict[str, str]:
 def names(path: str) -> list[str]:
     """The entries of a directory, unordered; none where there is no such directory."""
     try:
-        return os.listdir(path)
+        return machine.listdir(path)
     except OSError:
         return []
 
@@ -94,4 +94,4 @@ def may_open(dev: str | None, minor: int | None) -> bool | None:
     """
     if dev is None or minor is None:
         return None
-    return os.access(f"{dev}/dri/renderD{minor}", os.R_OK | os.W_OK)
+    return machine.access(f"{dev}/dri/renderD{minor}", os.R_OK | os.W_OK)

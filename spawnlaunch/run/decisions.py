@@ -1,8 +1,8 @@
-"""What to do when something happens to the workers of a launch: pure functions.
+"""What to do when something happens to the workers of a launch.
 
-    decide(state, event) -> (state, actions)
-
-No process, clock or file is looked at here. A launch is in one of four stages, and only goes down:
+What happens is a method, marked as an `event`: it changes what is known, and calls what is to be
+done. No process, clock or file is looked at here. A launch is in one of four stages, and only goes
+down:
 
     RUNNING      nothing has gone wrong
     INTERRUPTED  Ctrl-C was typed, and the one worker that has the terminal has had it as well
@@ -12,338 +12,293 @@ No process, clock or file is looked at here. A launch is in one of four stages, 
 (A worker that answers Ctrl-C with a prompt, as a debugger does, takes it from INTERRUPTED back to
 RUNNING.)
 
-When all have ended, `restarted` decides whether they are started once more.
+When all have ended, `restarts` decides whether they are started once more.
 """
 
 from __future__ import annotations
 
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import failures
+from spawnlaunch.failures import Cause
 from spawnlaunch.run import signals
-from spawnlaunch.run.signals import exit_status, signal
+from spawnlaunch.run.signals import signal
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Concatenate, ParamSpec, Protocol
+
+    from spawnlaunch.failures import Failure
+
+    P = ParamSpec("P")
+    Ranks = frozenset[int]
+
+    class Workers(Protocol):
+        """What is done to the workers."""
+
+        def send(self, signum: int, ranks: Ranks) -> None:
+            """Signal the processes; SIGSTOP and SIGCONT are for their whole groups."""
+
+        def forward(self, signum: int, ranks: Ranks) -> None:
+            """Signal those that catch the signal."""
+
+        def kill(self, ranks: Ranks) -> None:
+            """SIGKILL for these, and for all that they started."""
+
+        def leave(self, ranks: Ranks) -> None:
+            """Wait for these no longer, though they may still run."""
+
+    class Guard(Protocol):
+        """What is done for them."""
+
+        def set_deadline(self, after_s: float | None) -> None:
+            """Call `time_up` after so many seconds; any earlier deadline is void."""
+
+        def announce(self, what: Cause | str) -> None:
+            """Tell the user: a cause, "interrupt", "again", "silent", "overdue" or "stuck"."""
+
+        def tell_stacks(self, ranks: Ranks) -> None:
+            """Show where each thread is. It takes a while, and ends with `stacks_told`."""
+
+        def resumed(self) -> None:
+            """The workers are about to be continued."""
+
+        def followed(self) -> None:
+            """All was done that follows from an event."""
+
 
 RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
-
-TIMED_OUT = 124  # exit status of timeout(1) (coreutils)
 
 # After SIGKILL a process is gone in milliseconds, unless it is stuck in the kernel.
 STUCK_S = 10.0
 LAST_S = 1.0  # for what has had its time, and may still end
 
+# A job that is suspended is stopped as a whole, one process after the other: one that is stopped is
+# continued only if we still run so much later.
+STOPPED_S = 1.0
+
 LOOK_S = 0.1  # how often a worker that was interrupted is looked at for a prompt
 
 
-class Exited(NamedTuple):
-    """A worker has ended: `code` as subprocess has it, -n for death by signal n."""
+def event(
+    rule: Callable[Concatenate[Decisions, P], None],
+) -> Callable[Concatenate[Decisions, P], None]:
+    """A method that is called with what happened."""
 
-    rank: int
-    code: int
+    def happens(self: Decisions, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        rule(self, *args, **kwargs)
+        self._guard.followed()
 
-
-class Signalled(NamedTuple):
-    """The launcher got a signal."""
-
-    signum: int
-    typed: bool = False  # on the terminal, so its whole foreground group got it
-    prompt: bool = False  # somebody waits there for a key, as readline and full-screen programs do
+    return happens
 
 
-class GuardSignalled(NamedTuple):
-    """The guard got a signal that means to end the job; the launcher may have got it as well."""
-
-    signum: int
-
-
-class TimeUp(NamedTuple):
-    """The deadline that was set last has passed."""
-
-    prompt: bool = False
-    unkillable: frozenset[int] = frozenset()  # ranks that will not die of SIGKILL
-
-
-class TimedOut(NamedTuple):
-    """The launch has had all the time that it was given."""
-
-
-class GangStops(NamedTuple):
-    """The launchers of several nodes have agreed to end all workers."""
-
-    grace_s: float  # 0: at once
-
-
-class Silent(NamedTuple):
-    """No worker has written anything for --hang-timeout."""
-
-
-class StacksTold(NamedTuple):
-    """TellStacks is done."""
-
-
-class LauncherGone(NamedTuple):
-    """The launcher has died, and nobody is there to watch for."""
-
-
-Event = (
-    Exited | Signalled | GuardSignalled | TimeUp | TimedOut | GangStops | Silent | StacksTold
-    | LauncherGone
-)  # fmt: skip
-
-
-class Send(NamedTuple):
-    """Signal the worker processes; SIGSTOP and SIGCONT are for their whole groups."""
-
-    signum: int
-    ranks: frozenset[int]
-
-
-class Forward(NamedTuple):
-    """Signal those of the workers that catch the signal."""
-
-    signum: int
-    ranks: frozenset[int]
-
-
-class Kill(NamedTuple):
-    """SIGKILL for the workers, and for all that they started."""
-
-    ranks: frozenset[int]
-
-
-class Leave(NamedTuple):
-    """Wait for these no longer, though they may still run."""
-
-    ranks: frozenset[int]
-
-
-class TellStacks(NamedTuple):
-    """Show where each thread of the workers is. It takes a while, and ends with StacksTold."""
-
-    ranks: frozenset[int]
-
-
-class Deadline(NamedTuple):
-    """Send TimeUp after so many seconds; any earlier deadline is void."""
-
-    after_s: float | None
-
-
-class Announce(NamedTuple):
-    """Tell the user, in words that the state gives."""
-
-    # "failure", "signal", "interrupt", "again", "timeout", "silent", "hang", "overdue", "stuck",
-    # or "gone"
-    what: str
-    number: int = 0  # the rank, or the signal
-
-
-Action = Send | Forward | Kill | Leave | TellStacks | Deadline | Announce
-
-
-class Cause(NamedTuple):
-    """Why the workers are being ended."""
-
-    kind: str  # "failure", "signal", "timeout", "hang", "preload", "gang" or "gone"
-    number: int = 0  # the rank that failed first, or the signal
-    code: int = 0  # of a failure: how that rank ended
-
-
-class State(NamedTuple):
+class Decisions:
     """A launch, as far as decisions go."""
 
-    running: frozenset[int]  # ranks
-    grace_s: float
-    failure_grace_s: float | None = None  # where it is another one
-    lone: bool = False  # the one worker shares the terminal with the launcher
-    foreground: frozenset[int] = frozenset()  # ranks that get what is typed as the launcher does
-    ended: tuple[Exited, ...] = ()  # in the order in which it was seen
-    stage: str = RUNNING
-    cause: Cause | None = None
-    interrupts: int = 0  # SIGINTs that the launcher has got
-    patience_s: float = 0.0  # for a worker that was interrupted to end, or to open a prompt
-    suspended: bool = False
-    told_later: bool = False  # to end, after something else had been the cause
-    stack_signal: int = 0  # asks for the workers' stacks, instead of going to them
-    ends_hung: bool = False  # --on-hang kill
-    hung: bool = False  # and will be ended once their stacks are told
+    def __init__(
+        self,
+        workers: Workers,
+        guard: Guard,
+        running: Ranks = frozenset(),
+        host: str = "",
+        *,
+        grace_s: float = 0.0,
+        failure_grace_s: float | None = None,  # where it is another one
+        is_lone: bool = False,  # the one worker shares the terminal with the launcher
+        foreground: Ranks = frozenset(),  # those that get what is typed as the launcher does
+        stack_signal: int = 0,  # asks for the workers' stacks, instead of going to them
+        ends_hung: bool = False,  # --on-hang kill
+    ) -> None:
+        self._workers, self._guard = workers, guard
+        self.running, self._host, self._grace_s = running, host, grace_s
+        self._failure_grace_s, self.is_lone = failure_grace_s, is_lone
+        self._foreground, self._stack_signal = foreground, stack_signal
+        self._ends_hung, self._is_hung = ends_hung, False  # and will be ended
+        self.stage = RUNNING
+        self.cause: Cause | None = None
+        self._codes: set[int] = set()  # of those that have ended
+        self._failures: tuple[Failure, ...] = ()  # that may be the first
+        self.interrupts = 0  # SIGINTs that the launcher has got
+        self._patience_s = 0.0  # for a worker that was interrupted to end, or to open a prompt
+        self.is_suspended = False
+        self.is_told_later = False  # to end, after something else had been the cause
 
     @property
     def status(self) -> int:
         """The launcher's exit status, once nobody is running."""
-        if self.cause is None:
-            return 0
-        if self.cause.kind == "failure":
-            return exit_status(self.cause.code)
-        if self.cause.kind in ("timeout", "hang"):
-            return TIMED_OUT
-        codes = {code for _, code in self.ended}
-        if len(codes) == 1 and min(codes) >= 0:
-            return codes.pop()  # all ended by themselves and alike: "preempted, saved" is seen
-        return 128 + (self.cause.number or signal.SIGKILL)
+        return 0 if self.cause is None else self.cause.status(self._codes)
 
     @property
     def was_told_to_end(self) -> bool:
         """Whether somebody wants an end of the launch, before or after it came."""
         ends = self.cause is not None and self.cause.kind in ("signal", "timeout", "gone")
-        return ends or self.told_later
+        return ends or self.is_told_later
 
+    # Workers
 
-Decision = tuple[State, list[Action]]
+    @event
+    def exited(self, rank: int, code: int, pid: int | None) -> None:
+        """A worker has ended: `code` as subprocess has it, -n for death by signal n."""
+        self.running -= {rank}
+        self._codes.add(code)
+        if code and self.stage == RUNNING:
+            cause = Cause("failure", self._host, rank, code, pid=pid or 0)
+            self._stop(cause, self._failure_grace_s)
 
+    @event
+    def failed(self, failure: Failure) -> None:
+        """The end of a worker was a failure of its own; the others have been told to end.
 
-def decide(state: State, event: Event) -> Decision:
-    """The state after an event, and what to do about it, in this order."""
-    match event:
-        case Exited(rank=rank, code=code):
-            state = state._replace(running=state.running - {rank}, ended=(*state.ended, event))
-            failure = Cause("failure", rank, code)
-            is_first = code != 0 and state.stage == RUNNING
-            return _stop(state, failure, state.failure_grace_s) if is_first else (state, [])
-        case Signalled(signum=signum):
-            to_end = signum in signals.STOP
-            return _told_to_stop(state, event) if to_end else _passed_on(state, event)
-        case GuardSignalled(signum=signum):
-            return _end(state, Cause("signal", signum))
-        case TimeUp():
-            return _time_up(state, event)
-        case TimedOut():
-            return _end(state, Cause("timeout"))
-        case GangStops(grace_s=grace_s):
-            return _gang_stops(state, grace_s)
-        case Silent():
-            return _silent(state)
-        case StacksTold():
-            return _stacks_told(state)
-        case LauncherGone():
-            state = state._replace(cause=state.cause or Cause("gone"), told_later=True)
-            return _kill(state, [Announce("gone")])
+        Of several failures the first is the cause, and not the one that was seen first.
+        """
+        self._failures = failures.kept(self._failures, failure)
+        if self.cause and self.cause.kind == "failure":
+            self.cause = failures.first(self._failures).cause
 
+    @event
+    def silent(self) -> None:
+        """No worker has written anything for --hang-timeout."""
+        if self.stage == RUNNING and not self.is_suspended:
+            self._is_hung = self._ends_hung
+            self._guard.announce("silent")
+            self._guard.tell_stacks(self.running)
 
-def _told_to_stop(state: State, event: Signalled) -> Decision:
-    there = state.lone or state.running & state.foreground
-    at_worker_too = there and event.typed and event.signum == signal.SIGINT
-    if at_worker_too and (event.prompt or not state.lone):  # one of several is debugged
-        return state, []
-    if event.signum == signal.SIGINT:
-        state = state._replace(interrupts=state.interrupts + 1)
-        if state.interrupts > 1:
-            return _kill(state, [Announce("again", event.signum)])
-    cause = Cause("signal", event.signum)
-    if state.stage == RUNNING and at_worker_too:
-        state = state._replace(stage=INTERRUPTED, cause=cause, patience_s=state.grace_s / 2)
-        return _looked_for_prompt(state, [Announce("interrupt", event.signum)])
-    return _end(state, cause)
+    @event
+    def stacks_told(self) -> None:
+        """What `tell_stacks` has asked for is done."""
+        is_hung, self._is_hung = self._is_hung, False
+        if is_hung and self.running and self.stage == RUNNING:
+            self._stop(Cause("hang"))
 
+    # Those who want an end
 
-def _end(state: State, cause: Cause) -> Decision:
-    """The launch is to end, which may be on its way already."""
-    if state.stage in (RUNNING, INTERRUPTED):
-        return _stop(state, cause)
-    return state._replace(told_later=True), []
+    @event
+    def signalled(self, signum: int, is_typed: bool = False, has_prompt: bool = False) -> None:
+        """The launcher got a signal. Typed: on the terminal, whose foreground group got it too.
 
+        There may be a prompt: somebody waits there for a key, as readline and full-screen programs
+        do.
+        """
+        if signum not in signals.STOP:
+            self._pass_on(signum, is_typed)
+            return
+        there = self.is_lone or self.running & self._foreground
+        at_worker_too = there and is_typed and signum == signal.SIGINT
+        if at_worker_too and (has_prompt or not self.is_lone):  # one of several is debugged
+            return
+        cause = Cause("signal", self._host, code=-signum)
+        self.interrupts += signum == signal.SIGINT
+        if signum == signal.SIGINT and self.interrupts > 1:
+            self._kill("again")
+        elif at_worker_too and self.stage == RUNNING:
+            self.stage, self.cause, self._patience_s = INTERRUPTED, cause, self._grace_s / 2
+            self._look_for_prompt()
+            self._guard.announce("interrupt")
+        else:
+            self._end(cause)
 
-def _stop(state: State, cause: Cause, grace_s: float | None = None) -> Decision:
-    """Tell the workers to end. The cause that was there first stays."""
-    actions: list[Action] = []
-    if state.running:
-        actions = [
-            Send(signal.SIGTERM, state.running),
-            # A stopped process cannot use its grace.
-            *([Send(signal.SIGCONT, state.running)] if state.suspended else []),
-            Deadline(state.grace_s if grace_s is None else grace_s),
-            Announce(cause.kind, cause.number),
-        ]
-    return state._replace(stage=STOPPING, cause=state.cause or cause, suspended=False), actions
+    @event
+    def guard_signalled(self, signum: int) -> None:
+        """The guard got a signal that means to end the job; the launcher may have got it too."""
+        self._end(Cause("signal", self._host, code=-signum))
 
+    @event
+    def timed_out(self) -> None:
+        """The launch has had all the time that it was given."""
+        self._end(Cause("timeout"))
 
-def _gang_stops(state: State, grace_s: float) -> Decision:
-    """Who stops already has its grace, unless all are to end at once."""
-    if not grace_s and state.stage != KILLING:
-        return _kill(state._replace(cause=state.cause or Cause("gang")), [])
-    if state.stage in (RUNNING, INTERRUPTED):
-        state, actions = _stop(state, Cause("gang"), grace_s)
-        return state, [action for action in actions if not isinstance(action, Announce)]
-    return state, []
+    @event
+    def halt(self, cause: Cause, grace_s: float) -> None:
+        """The launchers of several nodes have agreed to end all workers; no grace: at once.
 
+        Who stops already has its grace, unless all are to end at once.
+        """
+        if not grace_s and self.stage != KILLING:
+            self.cause = self.cause or cause
+            self._kill()
+        elif self.stage in (RUNNING, INTERRUPTED):
+            self._stop(cause, grace_s, is_said=False)
 
-def _kill(state: State, announce: list[Action]) -> Decision:
-    return (
-        state._replace(stage=KILLING),
-        [Kill(state.running), Deadline(STUCK_S), *announce],
-    )
+    @event
+    def gone(self) -> None:
+        """The launcher has died, and nobody is there to watch for."""
+        cause = Cause("gone")
+        self.cause, self.is_told_later = self.cause or cause, True
+        self._kill(cause)
 
+    # Time
 
-def _passed_on(state: State, event: Signalled) -> Decision:
-    """A signal for the workers; one that has the terminal has had what was typed there."""
-    if event.signum == state.stack_signal:
-        return state, [TellStacks(state.running)]
-    ranks = state.running - state.foreground if event.typed else state.running
-    if event.signum in signals.FORWARD:
-        return state, [Forward(event.signum, ranks)]
-    if event.signum == signal.SIGTSTP:
-        return state._replace(suspended=True), [Send(signal.SIGSTOP, ranks)]
-    return state._replace(suspended=False), [Send(signal.SIGCONT, state.running)]
+    @event
+    def time_up(self, has_prompt: bool = False, unkillable: Ranks = frozenset()) -> None:
+        """The deadline has passed; `unkillable` are ranks that will not die of SIGKILL."""
+        if self.stage == INTERRUPTED:
+            self._await_answer(has_prompt)
+        elif self.stage == STOPPING:
+            self._kill("overdue")
+        elif unkillable:
+            self._guard.set_deadline(STUCK_S)
+            self._workers.leave(unkillable)
+        else:
+            self._guard.set_deadline(None)
+            self._guard.announce("stuck")
 
+    def _await_answer(self, has_prompt: bool) -> None:
+        if has_prompt:
+            self.stage, self.cause, self.interrupts = RUNNING, None, 0
+            self._guard.set_deadline(None)
+        elif self._patience_s:
+            self._look_for_prompt()
+        elif self.cause:
+            self._stop(self.cause, self._grace_s / 2)
 
-def _time_up(state: State, event: TimeUp) -> Decision:
-    if state.stage == INTERRUPTED and event.prompt:
-        state = state._replace(stage=RUNNING, cause=None, interrupts=0, patience_s=0.0)
-        return state, [Deadline(None)]
-    if state.stage == INTERRUPTED and state.patience_s:
-        return _looked_for_prompt(state, [])
-    if state.stage == INTERRUPTED and state.cause:
-        return _stop(state, state.cause, state.grace_s / 2)
-    if state.stage == STOPPING:
-        return _kill(state, [Announce("overdue")])
-    if event.unkillable:
-        return state, [Deadline(STUCK_S), Leave(event.unkillable)]
-    return state, [Deadline(None), Announce("stuck")]
+    def _look_for_prompt(self) -> None:
+        """There is none yet: look again soon, for it may be open for a moment only."""
+        look_s = min(LOOK_S, self._patience_s)
+        self._patience_s -= look_s
+        self._guard.set_deadline(look_s)
 
+    # What follows
 
-def _looked_for_prompt(state: State, told: list[Action]) -> Decision:
-    """There is none yet: look again soon, for it may be open for a moment only."""
-    look_s = min(LOOK_S, state.patience_s)
-    return state._replace(patience_s=state.patience_s - look_s), [Deadline(look_s), *told]
+    def _end(self, cause: Cause) -> None:
+        """The launch is to end, which may be on its way already."""
+        if self.stage in (RUNNING, INTERRUPTED):
+            self._stop(cause)
+        else:
+            self.is_told_later = True
 
+    def _stop(self, cause: Cause, grace_s: float | None = None, is_said: bool = True) -> None:
+        """Tell the workers to end. The cause that was there first stays."""
+        was_suspended, self.is_suspended = self.is_suspended, False
+        self.stage, self.cause = STOPPING, self.cause or cause
+        if self.running:
+            self._workers.send(signal.SIGTERM, self.running)
+            if was_suspended:  # a stopped process cannot use its grace
+                self._resume()
+            self._guard.set_deadline(self._grace_s if grace_s is None else grace_s)
+            if is_said:
+                self._guard.announce(cause)
 
-def _silent(state: State) -> Decision:
-    if state.stage != RUNNING or state.suspended:
-        return state, []
-    told: list[Action] = [Announce("silent"), TellStacks(state.running)]
-    return state._replace(hung=state.ends_hung), told
+    def _kill(self, said: Cause | str | None = None) -> None:
+        self.stage = KILLING
+        self._workers.kill(self.running)
+        self._guard.set_deadline(STUCK_S)
+        if said:
+            self._guard.announce(said)
 
+    def _pass_on(self, signum: int, is_typed: bool) -> None:
+        """A signal for the workers; one that has the terminal has had what was typed there."""
+        ranks = self.running - self._foreground if is_typed else self.running
+        if signum == self._stack_signal:
+            self._guard.tell_stacks(self.running)
+        elif signum in signals.FORWARD:
+            self._workers.forward(signum, ranks)
+        elif signum == signal.SIGTSTP:
+            self.is_suspended = True
+            self._workers.send(signal.SIGSTOP, ranks)
+        else:
+            self._resume()
 
-def _stacks_told(state: State) -> Decision:
-    hung, state = state.hung, state._replace(hung=False)
-    if hung and state.running and state.stage == RUNNING:
-        return _stop(state, Cause("hang"))
-    return state, []
-
-
-# Restarts
-
-
-class Budget(NamedTuple):
-    """The restarts that the user allows; after `window_s` of health all of them are left again."""
-
-    most: int = 0
-    window_s: float = 0.0  # of health, after which nothing of the budget is used; 0: never
-    final: frozenset[int] = frozenset()  # exit statuses of a first failure that end the launch
-
-
-class Tally(NamedTuple):
-    """The restarts so far."""
-
-    total: int = 0  # TORCHELASTIC_RESTART_COUNT
-    used: int = 0  # of the budget
-
-
-def restarted(tally: Tally, budget: Budget, state: State, healthy_s: float) -> Tally | None:
-    """The tally with one more restart; None: the launch ends with what it has.
-
-    `state` is that of workers none of whom runs any more, and who were healthy for so long.
-    """
-    if state.cause is None or state.cause.kind not in ("failure", "hang") or state.told_later:
-        return None
-    if state.status in budget.final:
-        return None
-    used = 0 if 0 < budget.window_s <= healthy_s else tally.used
-    return Tally(tally.total + 1, used + 1) if used < budget.most else None
+    def _resume(self) -> None:
+        self.is_suspended = False
+        if self.running:
+            self._guard.resumed()
+        self._workers.send(signal.SIGCONT, self.running)

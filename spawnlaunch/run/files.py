@@ -13,11 +13,12 @@ import errno
 import os
 import select
 import stat
-import time
 from contextlib import suppress
 
+from spawnlaunch import machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run.environment import ERROR_FILE
+from spawnlaunch.run.loop import patient_poll, patient_sleep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +28,6 @@ MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
 PATIENCE_S = 5.0  # for the reader of a FIFO: to come, and then to take something
 LOOK_AGAIN_S = 0.02
 ELSEWHERE = "name another directory with --log-dir"
-FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 TO_ADD = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -38,7 +38,7 @@ def resolved(path: str) -> str:
     """
     here, names, links = "", _names(path), 0
     if not path.startswith("/"):
-        names += _names(os.getcwd())
+        names += _names(machine.getcwd())
     while names:
         name = names.pop()
         if name == "..":
@@ -65,13 +65,13 @@ def _names(path: str) -> list[str]:
 def _target(path: str, directory: str) -> str | None:
     """Where a link leads; None: there is none. Raises OSError if it is not to be followed."""
     try:
-        found = os.lstat(path)
+        found = machine.lstat(path)
         if not stat.S_ISLNK(found.st_mode):
             return None
-        around, target = os.stat(directory), os.readlink(path)
+        around, target = machine.stat(directory), machine.readlink(path)
     except OSError:
         return None
-    trusted = (0, os.geteuid(), around.st_uid)
+    trusted = (0, machine.geteuid(), around.st_uid)
     if around.st_mode & stat.S_IWOTH and found.st_uid not in trusted:
         raise OSError(
             errno.EACCES,
@@ -88,17 +88,17 @@ def open_log(route: Route) -> int:
     """
     path, flags = route.file or "", TO_ADD | os.O_CREAT
     try:
-        fd = os.open(path, flags | os.O_NOFOLLOW, 0o666)
+        fd = machine.open(path, flags | os.O_NOFOLLOW, 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
-        owner = os.lstat(path).st_uid
-        if owner not in (0, os.geteuid()):
+        owner = machine.lstat(path).st_uid
+        if owner not in (0, machine.geteuid()):
             raise OSError(errno.ELOOP, f"it is a link of another user's (uid {owner})") from None
-        fd = os.open(path, flags, 0o666)
-    os.set_blocking(fd, True)
-    if stat.S_ISFIFO(os.fstat(fd).st_mode):
-        os.close(fd)
+        fd = machine.open(path, flags, 0o666)
+    machine.set_blocking(fd, True)
+    if stat.S_ISFIFO(machine.fstat(fd).st_mode):
+        machine.close(fd)
         raise OSError(errno.ESPIPE, "it is a FIFO, which keeps nothing")
     return fd
 
@@ -114,7 +114,7 @@ def prepare_files(rank: int, routes: Routes, error_file: str | None, scratch: st
     """
     for directory, elsewhere in _directories(routes, error_file, scratch).items():
         try:
-            os.makedirs(resolved(directory), exist_ok=True)
+            machine.makedirs(resolved(directory), exist_ok=True)
             resolved(directory)  # nor has somebody been quicker
         except OSError as error:
             raise UsageError(
@@ -123,14 +123,14 @@ def prepare_files(rank: int, routes: Routes, error_file: str | None, scratch: st
     for route in routes:
         try:
             if route.file:
-                os.close(open_log(route))
+                machine.close(open_log(route))
         except OSError as error:
             raise UsageError(
                 f"cannot write to {route.file}: {error.strerror}; remove it, or {ELSEWHERE}"
             ) from None
     try:
         if error_file:
-            os.unlink(error_file)
+            machine.unlink(error_file)
     except FileNotFoundError:
         pass
     except OSError as error:  # it may be a link of somebody else's, which the worker would follow
@@ -166,7 +166,7 @@ def write(path: str, text: str) -> None:
     data = text.encode(errors="backslashreplace")
     target = resolved(path)
     try:
-        found = os.stat(path)
+        found = machine.stat(path)
     except FileNotFoundError:
         found = None
     if found is None:
@@ -186,8 +186,8 @@ def refusal(path: str) -> str | None:
     if os.path.isdir(path):
         return "is a directory; name a file"
     if os.path.exists(path) and not os.path.isfile(path):
-        return None if os.access(path, os.W_OK) else "cannot be written to; name another"
-    if os.access(os.path.dirname(target), os.W_OK):
+        return None if machine.access(path, os.W_OK) else "cannot be written to; name another"
+    if machine.access(os.path.dirname(target), os.W_OK):
         return None
     return "no directory that can be written to is there; make it, or name another"
 
@@ -195,105 +195,61 @@ def refusal(path: str) -> str | None:
 def _leads_to(target: str, found: os.stat_result) -> bool:
     """Whether the name is that of the file: /dev/fd/3 may lead to one that has none."""
     try:
-        return os.path.samestat(os.stat(target), found)
+        return os.path.samestat(machine.stat(target), found)
     except OSError:
         return False
 
 
 def _is_ours(found: os.stat_result) -> bool:
     """Whether our stdout or stderr goes there: it would go on in the file that is replaced."""
-    return any(os.path.samestat(os.fstat(fd), found) for fd in (1, 2))
+    return any(os.path.samestat(machine.fstat(fd), found) for fd in (1, 2))
 
 
 def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
     """Write a file beside the old one, with a random name that nobody can foresee; rename it."""
-    unfinished = os.path.join(os.path.dirname(target), f".spawnlaunch-{os.urandom(8).hex()}.tmp")
-    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+    unfinished = os.path.join(
+        os.path.dirname(target), f".spawnlaunch-{machine.urandom(8).hex()}.tmp"
+    )
+    fd = machine.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
-        with open(fd, "wb", buffering=0) as file:
+        try:
             if found:  # owner and mode of the old file, before anything is in the new one
                 with suppress(PermissionError):
-                    os.fchown(fd, found.st_uid, found.st_gid)
-                os.fchmod(fd, found.st_mode & 0o777)
+                    machine.fchown(fd, found.st_uid, found.st_gid)
+                machine.fchmod(fd, found.st_mode & 0o777)
             while data:
-                data = data[file.write(data) :]
-            os.fsync(fd)  # a disk may be found full only now
-        os.replace(unfinished, target)
+                data = data[machine.write(fd, data) :]
+            machine.fsync(fd)  # a disk may be found full only now
+        finally:
+            machine.close(fd)
+        machine.replace(unfinished, target)
     except BaseException:
         with suppress(OSError):
-            os.unlink(unfinished)
+            machine.unlink(unfinished)
         raise
 
 
 def _write_into(path: str, data: bytes) -> None:
-    fd = _open_for(path, time.monotonic() + PATIENCE_S)
+    fd = _open_for(path, machine.running_s() + PATIENCE_S)
     try:
-        poller = select.poll()
+        poller = machine.poll()
         poller.register(fd, select.POLLOUT)
         while data:
-            if not poller.poll(PATIENCE_S * 1000):
+            if not patient_poll(poller, PATIENCE_S):
                 raise OSError(errno.ETIMEDOUT, "nobody reads it to the end")
-            data = data[os.write(fd, data[: select.PIPE_BUF]) :]
+            data = data[machine.write(fd, data[: select.PIPE_BUF]) :]
     finally:
-        os.close(fd)
+        machine.close(fd)
 
 
 def _open_for(path: str, until: float) -> int:
     """Open what is there; a FIFO has no end to write to before somebody reads it (fifo(7))."""
     while True:
         try:
-            return os.open(path, TO_ADD)
+            return machine.open(path, TO_ADD)
         except OSError as error:
-            if error.errno != errno.ENXIO or not stat.S_ISFIFO(os.stat(path).st_mode):
+            if error.errno != errno.ENXIO or not stat.S_ISFIFO(machine.stat(path).st_mode):
                 raise
-        if time.monotonic() > until:
+        if machine.running_s() > until:
             raise OSError(errno.ENXIO, "nobody reads it")
-        time.sleep(LOOK_AGAIN_S)
-
-
-def remove_tree(directory: str) -> None:
-    """Remove a directory of ours with whatever is in it; somebody may have made it unremovable."""
-    try:
-        fd = os.open(directory, FOR_LISTING)
-    except OSError:
-        return
-    try:
-        if os.fstat(fd).st_uid == os.geteuid():
-            _empty(fd)
-            os.rmdir(directory)
-    except OSError:
-        pass
-    finally:
-        os.close(fd)
-
-
-def _empty(top: int) -> None:
-    """Remove what is in an open directory. Raises OSError.
-
-    Directories may be nested deeper than a path or a recursion can be. So what is in one of them is
-    removed or moved up into `top`, again and again, until none has anything in it.
-    """
-    while full := [name for name in os.listdir(top) if not _is_removed(name, top)]:
-        for name in full:
-            fd = os.open(name, FOR_LISTING, dir_fd=top)
-            try:
-                for each in os.listdir(fd):
-                    if not _is_removed(each, fd):
-                        other = os.urandom(8).hex()
-                        os.rename(each, other, src_dir_fd=fd, dst_dir_fd=top)
-            finally:
-                os.close(fd)
-
-
-def _is_removed(name: str, fd: int) -> bool:
-    """Remove this from an open directory; False: it is a directory that has something in it."""
-    try:
-        if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
-            os.rmdir(name, dir_fd=fd)
-        else:
-            os.unlink(name, dir_fd=fd)
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # rmdir(2): it may be either
-            raise
-        return False
-    return True
+        patient_sleep(LOOK_AGAIN_S)

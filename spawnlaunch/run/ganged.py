@@ -4,52 +4,52 @@ The launchers meet before any worker starts. The hub, in the guard of one of the
 start, as which ranks, and when to stop; `gang` has the rules. This file does what they want: it
 starts and ends this node's workers, and tells what becomes of them.
 
-    part.launch(start)    the workers of another epoch
-    part.halt(grace)      GangStops to the supervisor
-    part.exit(status)     the end
-    supervisor.listener   what happens here, to the part
+    launch(start)         the workers of another epoch
+    halt(cause, grace)    as the decisions have it
+    exit(status)          the end
+    supervisor.gang       is told what happens here, and tells the member
 """
 
 from __future__ import annotations
 
 import errno
 import os
+from contextlib import suppress
+from functools import partial
+from shlex import quote
 
+from spawnlaunch import machine
 from spawnlaunch.errors import WRONG_USE, UsageError
-from spawnlaunch.gang import member_records as records
-from spawnlaunch.gang import messages, token, verdict, wire, words
-from spawnlaunch.gang.link import Endpoint
-from spawnlaunch.gang.messages import VERSION, Hello
-from spawnlaunch.gang.part import Part
+from spawnlaunch.failures import Cause
+from spawnlaunch.gang import server, words
+from spawnlaunch.gang.link import Endpoint, endpoint_of, take_part
+from spawnlaunch.gang.messages import VERSION, Failed, Hello
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings, settings_of
-from spawnlaunch.node.cgroup import memory_kills
-from spawnlaunch.run import decisions, report, signals
+from spawnlaunch.run import report, signals
 from spawnlaunch.run.decisions import INTERRUPTED, RUNNING
-from spawnlaunch.run.model import Attempt, LaunchResult
+from spawnlaunch.run.model import LaunchResult
+from spawnlaunch.run.output import MOST_OF_A_WORKER, OF_THE_GUARD
 from spawnlaunch.run.say import PATIENCE_S, say, write
 from spawnlaunch.run.worker import make_workers, prepare_files
+from spawnlaunch.world import lookup
 from spawnlaunch.world.host import HeldPort, hold_free_port
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.gang.messages import Cause, Start
-    from spawnlaunch.run.decisions import Event
+    from spawnlaunch.failures import Failure
+    from spawnlaunch.gang.messages import Start
     from spawnlaunch.run.hang.together import HangOfAll
     from spawnlaunch.run.log_place import AgreedPlace
-    from spawnlaunch.run.model import Launch, WorkerExit
+    from spawnlaunch.run.model import Launch
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.world.gathering import Gathering
+    from spawnlaunch.world.lookup import Found
 
 TURN_S = 5.0
-
-
-def _as_ours(cause: Cause) -> decisions.Cause:
-    """The gang's cause as one launcher has it."""
-    number = cause.rank if cause.kind == "failure" else cause.number
-    return decisions.Cause(cause.kind, number, cause.number)
+FEW_STRANGERS = 8  # that the hub has room for, though open files are few
 
 
 class Gang:
@@ -64,33 +64,30 @@ class Gang:
         self._supervisor, self._launch, self._end_all = supervisor, launch, end_all
         gathering = launch.resolution.gathering
         assert gathering is not None
-        self._name = gathering.name
+        self._name, self._gathering = gathering.name, gathering
         self._start: Start | None = None
         self._is_over = False
         self._is_alone = False  # the launcher above us is gone
         self._status = 0
         self._world_size = 0
         self._cause: Cause | None = None
-        self._again: list[Attempt] = []  # epochs that were followed by another
         self._port: HeldPort | None = hold_free_port()
         self._result = LaunchResult(0, None)
         self._say = supervisor.output.say
         request, environ = launch.request, launch.environ
         run_id = launch.resolution.world.run_id
-        secret = wire.secret_of(token.find(request.token_file, environ).secret, run_id)
-        who = os.urandom(8).hex()
+        who = machine.urandom(8).hex()
         settings = settings_of(request, gathering, launch.grace_s, launch.failure_grace_s)._replace(
             launch=who
         )
-        endpoint = Endpoint(
-            gathering.host, gathering.port, run_id, secret, settings.lost_after_s, gathering.ports
-        )
+        endpoint = endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
         self._place: AgreedPlace | None = None
         if launch.logs:
             from spawnlaunch.run import log_place  # few launches keep files
 
             self._place = log_place.AgreedPlace(launch)
-        self._server = self._serve(endpoint, settings, who, gathering)
+        self._serve: Callable[[], Server] | None = None  # the hub, where it may be here
+        self._server = self._served(endpoint, settings, who, gathering)
         if self._server:
             endpoint = endpoint._replace(
                 host=self._server.own_address, port=self._server.port, ports=1
@@ -103,25 +100,21 @@ class Gang:
             rank=gathering.node_rank,
             port=self._port.port,
             addr=request.local_addr or "",
+            role=request.role,
             told=settings.told,
             place=self._place.first_new if self._place else 0,
+            again=gathering.again,
         )
-        self._part = Part(supervisor.loop, endpoint, hello, settings.join_s, self)
-        supervisor.listener = self._happened
+        self._member = take_part(supervisor.loop, endpoint, hello, settings.join_s, self)
+        supervisor.gang = self
         self._hang_help: HangOfAll | None = None
         if supervisor.hang_help:
             from spawnlaunch.run.hang.together import HangOfAll
 
-            supervisor.hang_help = self._hang_help = HangOfAll(
-                launch,
-                supervisor.loop,
-                supervisor.output,
-                supervisor.happened,
-                supervisor.journal,
-            )
-            self._hang_help.tell = self._quiet
+            self._hang_help = HangOfAll(supervisor, self._member.quiet)
+            supervisor.hang_help = self._hang_help
 
-    def _serve(
+    def _served(
         self, endpoint: Endpoint, settings: Settings, who: str, gathering: Gathering
     ) -> Server | None:
         """The hub, if it is here."""
@@ -129,8 +122,16 @@ class Gang:
             return None
         if gathering.is_hub is None:  # others here listen at the next port where this is taken
             endpoint = endpoint._replace(ports=1)
+        room, loop = self._room(settings), self._supervisor.loop
         try:
-            return Server(self._supervisor.loop, endpoint, settings, who, self._hub_note)
+            found = self._found(endpoint)
+            if self._supervisor.rules.cause:  # told to end meanwhile
+                return None
+            again = partial(line_again, self._launch)
+            self._serve = partial(
+                Server, loop, endpoint, settings, who, self._say_line, room, found, again
+            )
+            return self._serve()
         except OSError as error:
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
                 return None  # another launcher of this machine has it
@@ -142,10 +143,44 @@ class Gang:
                 f"{why} type --rdzv-endpoint HOST:PORT, the same everywhere"
             ) from None
 
+    def _found(self, endpoint: Endpoint) -> Found | None:
+        """The endpoint's address; None where the launch is to end before it is known.
+
+        Raises OSError.
+        """
+        if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
+            return server.look_up(endpoint)
+        asked, loop = lookup.Lookup(partial(server.look_up, endpoint)), self._supervisor.loop
+        answers: list[bool] = []
+        loop.watch(asked.fd, lambda: answers.append(True))
+        while not answers and not self._supervisor.rules.cause:
+            loop.turn()
+        loop.forget(asked.fd)
+        if not answers:
+            asked.end()
+            return None
+        return asked.found()
+
+    def _room(self, settings: Settings) -> int:
+        """How many connections the hub may have. Raises UsageError where nodes need more."""
+        own = len(self._launch.plan.bindings) * MOST_OF_A_WORKER + OF_THE_GUARD
+        needed = own + settings.total + FEW_STRANGERS
+        _, most = machine.getrlimit()
+        if needed > most != machine.UNLIMITED:
+            raise UsageError(
+                f"the launcher at which {settings.total} nodes meet needs {needed} open files, and "
+                f"{most} are allowed; type fewer --nnodes, or raise the limit: ulimit -n {needed}"
+            )
+        self._supervisor.output.make_room(own + server.most_connections(settings))
+        return machine.sysconf("SC_OPEN_MAX") - own
+
     def run(self) -> LaunchResult:
         """Take part until the end; the result has the exit status of all launchers."""
-        loop = self._supervisor.loop
-        self._part.begin()
+        loop, cause = self._supervisor.loop, self._supervisor.rules.cause
+        if cause is not None:  # told to end before there was a hub: there is none to be told of it
+            for _ in range(2):
+                self._member.told(-cause.code or signals.signal.SIGTERM)
+        self._member.begin()
         while not self._is_over and not self._is_alone:
             start, self._start = self._start, None
             if start is None:
@@ -156,8 +191,9 @@ class Gang:
             if self._server.hub.phase != "ended":  # it was refused by its own hub
                 break
             loop.turn(TURN_S)
-        self._supervisor.listener = None
-        return self._result._replace(status=self._status)
+        self._supervisor.gang = None
+        again = tuple(self._server.hub.again) if self._server else ()
+        return self._result._replace(status=self._status, cause=self._cause, restarted=again)
 
     def _run_workers(self, start: Start) -> bool:
         """An epoch's workers, from their start to their end; False: something of them is left."""
@@ -170,9 +206,9 @@ class Gang:
             workers = make_workers(launch, start.total)
             prepare_files(workers, launch.scratch, restart=start.total)
         except UsageError as error:
-            failed = records.WorkerFailed(start.first_rank, WRONG_USE, words=f"error: {error}")
-            self._part.happened(failed)
-            self._part.happened(records.WorkersEnded(False, self._next_port()))
+            cause = Cause("failure", self._name, start.first_rank, WRONG_USE, f"error: {error}")
+            self._member.worker_failed(Failed(start.epoch, cause))
+            self._member.workers_ended(False, self._next_port())
             return True
         self._say(
             f"rank {worker.rank}  {line}"
@@ -183,7 +219,7 @@ class Gang:
         outcomes = tuple((one.rank, one.code) for one in self._result.exits)
         is_well = self._result.cause is None
         if is_gone and not self._is_alone:
-            self._part.happened(records.WorkersEnded(is_well, self._next_port(), outcomes))
+            self._member.workers_ended(is_well, self._next_port(), outcomes)
         return is_gone
 
     def _next_port(self) -> int:
@@ -191,103 +227,85 @@ class Gang:
         self._port = hold_free_port()
         return self._port.port
 
-    # What the part wants
+    # What the member wants
 
     def launch(self, start: Start) -> None:
         self._start = start
 
-    def halt(self, _: Cause, grace_s: float) -> None:
+    def halt(self, cause: Cause, grace_s: float) -> None:
         if self._start:  # both heard in one turn: these workers are never started
             self._start = None
-            self._part.happened(records.WorkersEnded(False, self._next_port()))
+            self._member.workers_ended(False, self._next_port())
         else:
-            self._supervisor.happened(decisions.GangStops(grace_s))
+            self._supervisor.rules.halt(cause, grace_s)
 
     def show_stacks(self) -> None:
-        if self._hang_help and self._supervisor.state.stage == RUNNING:
-            self._supervisor.happened(decisions.Silent())
+        if self._hang_help and self._supervisor.rules.stage == RUNNING:
+            self._supervisor.rules.silent()
         else:
-            self._part.happened(records.StacksShown())
+            self._member.stacks_shown()
 
-    def note(self, kind: str, about: tuple[str, ...]) -> None:
+    def tell(self, line: str) -> None:
         if not self._server:
-            self._say_line(words.of_member(kind, about))
+            self._say_line(line)
+
+    def await_hub(self, limit_s: float) -> None:
+        if self._server:
+            return
+        gathering = self._gathering
+        if gathering.is_hub is None and self._serve:
+            with suppress(OSError):  # its machine is this one
+                self._server = self._serve()
+        line = ""
+        if not gathering.returns:  # else whatever has made the pod starts it again
+            has_rank = gathering.node_rank >= 0 and self._launch.request.rdzv_backend != "c10d"
+            line = line_again(self._launch, 0 if has_rank else -1, is_hub=True)
+        self._say_line(words.returns(limit_s, f"the hub at {gathering.host}", line))
 
     def exit(self, status: int, cause: Cause | None) -> None:
         self._is_over, self._status, self._cause = True, status, cause
 
-    def _hub_note(self, kind: str, about: tuple[str, ...]) -> None:
-        if kind == "again":
-            what, host, rank, number, healthy_s, used, caused = about
-            cause = messages.Cause(what, host, int(rank), int(number))
-            again = Attempt(_as_ours(cause), verdict.status(cause), float(healthy_s))
-            self._again.append(again)
-            if what in verdict.FAULTS:
-                most = self._launch.request.max_restarts
-                self._say([f"{caused}, after {again.healthy_s:.1f} s: restart {used} of {most}"])
-        else:
-            self._say_line(words.of_hub(kind, about))
-
-    def _say_line(self, line: str | None) -> None:
-        if line:
-            self._say([line])
+    def _say_line(self, line: str) -> None:
+        self._say([line])
 
     # What happens here
 
-    def _quiet(self, is_so: bool) -> None:
-        self._part.happened(records.Quiet(is_so))
-
-    def _happened(self, event: Event) -> None:
-        match event:
-            case decisions.Exited(rank, code) if code:
-                self._exited(rank, code)
-            case decisions.Signalled(signum=signum) if signum in signals.STOP:
-                self._told_to_end(signum)
-            case decisions.GuardSignalled(signum=signum):
-                self._told_to_end(signum)
-            case decisions.TimeUp():  # after Ctrl-C, which one worker has had as well
-                cause = self._supervisor.state.cause
-                if cause is not None and cause.kind == "signal":
-                    self._told_to_end(cause.number)
-            case decisions.StacksTold():
-                if self._hang_help:
-                    self._hang_help.stacks_told()
-                self._part.happened(records.StacksShown())
-            case decisions.LauncherGone():
-                self._is_alone = True
-
-    def _told_to_end(self, signum: int) -> None:
+    def told_to_end(self, signum: int) -> None:
         """Tell the others, once; and again where somebody does not want to wait."""
-        state = self._supervisor.state
-        if state.stage in (RUNNING, INTERRUPTED):  # the worker may answer with a prompt
+        rules = self._supervisor.rules
+        if rules.stage in (RUNNING, INTERRUPTED):  # the worker may answer with a prompt
             return
-        is_again = state.interrupts > 1 and signum == signals.signal.SIGINT
-        if is_again or not self._part.member.leaving:
-            self._part.happened(records.Told(signum))
+        is_again = rules.interrupts > 1 and signum == signals.signal.SIGINT
+        if is_again or not self._member.leaving:
+            self._member.told(signum)
         if is_again and self._is_over and self._server:
             self._server.close()  # those that have not heard the end will not
 
-    def _exited(self, rank: int, code: int) -> None:
-        """Tell of a worker that has ended by itself, badly."""
-        one = self._supervisor.exits[-1]
-        if one.sent:
-            return
-        why = report.out_of_memory(self._supervisor.kills_before, memory_kills())
-        said = (report.last_words(one) or "")[-report.TAIL_BYTES :]
-        evidence = f"; {why}" if why else ""
-        failed = records.WorkerFailed(rank, code, one.pid or 0, words=said, oom=evidence)
-        self._part.happened(failed)
+    def failed(self, failure: Failure) -> None:
+        """Tell of the worker that has just ended by itself, badly."""
+        epoch, age_s = self._member.hello.epoch, machine.monotonic() - failure.when
+        self._member.worker_failed(Failed(epoch, failure.cause, age_s, failure.early_s))
+
+    def stacks_told(self) -> None:
+        if self._hang_help:
+            self._hang_help.stacks_told()
+        self._member.stacks_shown()
+
+    def launcher_gone(self) -> None:
+        self._is_alone = True
+        if self._server:
+            self._server.shut()  # before the workers are dead: its successor may be here
 
     # The end
 
     def leave_word(self, result: LaunchResult) -> int:
         """The report of the hub's node, one line of any other; the result is the exit status."""
-        status, cause, launch = result.status, self._cause, self._launch
-        failure = self._own_failure(result)
+        status, cause, launch = result.status, result.cause, self._launch
+        failure = result.first_failure
         if launch.result and self._server and not self._write_result(result):
             status = status or os.EX_IOERR
-        if failure and launch.error_file:
-            report.copy_error_file(failure, launch.error_file)
+        if cause and failure and launch.error_file:
+            report.copy_error_file(cause, failure, launch.error_file)
         line = words.ended(self._name, status, cause, self._server is not None)
         if line:
             say([line], PATIENCE_S)
@@ -295,34 +313,23 @@ class Gang:
             self._say_report(cause, result)
         return status
 
-    def _own_failure(self, result: LaunchResult) -> WorkerExit | None:
-        cause = self._cause
-        if cause is None or cause.kind != "failure" or cause.host != self._name:
-            return None
-        return next((one for one in result.exits if one.rank == cause.rank), None)
-
     def _say_report(self, cause: Cause, result: LaunchResult) -> None:
         """The first failure, how this node's ranks ended, and the last words of the first."""
-        n, failure = len(self._again), self._own_failure(result)
-        restarts = f", and {n} restart{'s' if n > 1 else ''}" if n else ""
-        after = f" after {failure.after_s:.1f} s" if failure else ""
-        pid = f" (pid {cause.pid})" if cause.pid else ""
-        say([f"failed first: {words.caused(cause)}{after}{pid}{restarts}"], PATIENCE_S)
-        others = tuple(one for one in result.exits if one != failure)
+        again = report.after_restarts(len(result.restarted))
+        say([f"failed first{again}: {cause.in_words}"], PATIENCE_S)
+        others = tuple(one for one in result.exits if one != result.first_failure)
         say(report.summary(result._replace(cause=None, exits=others), self._name), PATIENCE_S)
         if cause.words:
             say([f"rank {cause.rank} on {cause.host} said last:"], PATIENCE_S)
-            write(cause.words.rstrip("\n") + "\n", PATIENCE_S)
+            write(words.of_worker(cause.words.rstrip("\n") + "\n"), PATIENCE_S)
 
     def _write_result(self, result: LaunchResult) -> bool:
         """The ends of all nodes' ranks."""
         assert self._server is not None
-        cause, own = self._cause, {one.rank for one in result.exits}
-        codes = dict(self._server.hub.outcomes)
-        unknown = 0 if cause is None else None
+        own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)
+        unknown = 0 if result.cause is None else None
         elsewhere = [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]
-        whole = result._replace(cause=cause and _as_ours(cause), restarted=tuple(self._again))
-        return report.write_result(whole, self._launch, elsewhere)
+        return report.write_result(result, self._launch, elsewhere)
 
 
 def told(launch: Launch, start: Start, held_port: HeldPort | None) -> Launch:
@@ -335,6 +342,25 @@ def told(launch: Launch, start: Start, held_port: HeldPort | None) -> Launch:
         nnodes=start.nnodes,
         master_addr=start.master_addr,
         master_port=start.master_port,
+        role_rank=start.role_rank,
+        role_world_size=start.role_size,
     )
     resolution = resolution._replace(world=world, gathering=None)
     return launch._replace(resolution=resolution, held_port=held_port)
+
+
+def line_again(launch: Launch, node_rank: int, nproc: int = 0, is_hub: bool = False) -> str:
+    """As this launcher was started, but for what is another node's; -1, 0: that is not known."""
+    from spawnlaunch.world import advice  # where a launcher was lost
+
+    request, environ, conf = launch.request, launch.environ, launch.request.rdzv_conf or {}
+    own = {"--node-rank": str(node_rank) if node_rank >= 0 else "", "--local-addr": ""}
+    if 0 < nproc != len(launch.plan.bindings):
+        own["--nproc"] = str(nproc)
+    if "is_host" in conf:
+        conf = {**conf, "is_host": f"{is_hub:d}"}
+        own["--rdzv-conf"] = ",".join(f"{name}={value}" for name, value in conf.items())
+    more = [f"{flag}={value}" for flag, value in own.items() if value]
+    sources = [name for flag, name in request.sources.items() if flag not in own]
+    variables = [f"{name}={quote(environ[name])}" for name in sources if name in environ]
+    return " ".join((*variables, advice.typed(request, *more, without=own)))

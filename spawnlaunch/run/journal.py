@@ -6,9 +6,9 @@ A recorder that does not read is not waited for. watch/record.py has what each k
 from __future__ import annotations
 
 import json
-import os
 from contextlib import suppress
 
+from spawnlaunch import machine
 from spawnlaunch.run import report
 
 TYPE_CHECKING = False
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 # What may be known only when the launchers of several nodes have met, but for ranks.
 OF_THE_NODE = (
-    *("WORLD_SIZE", "ROLE_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
+    *("WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"),
     *("MASTER_ADDR", "MASTER_PORT"),
 )
 
@@ -36,7 +36,7 @@ class Journal:
     def tell(self, kind: str, **values: object) -> None:
         """Tell of an event."""
         with suppress(OSError):
-            os.write(self._pipe, json.dumps({"kind": kind, **values}).encode() + b"\n")
+            machine.write(self._pipe, json.dumps({"kind": kind, **values}).encode() + b"\n")
 
     def began(self, workers: Sequence[Worker], running: Iterable[Any]) -> None:
         """The workers of an attempt were started; `running` has those that could be."""
@@ -54,9 +54,8 @@ class Journal:
 
     def end(self, result: LaunchResult) -> None:
         """The launch has ended; what failed first may have done so on another node."""
-        cause, here = result.cause, [one.rank for one in result.exits]
-        elsewhere = cause and cause.kind == "failure" and cause.number not in here
-        failure = None if elsewhere else result.first_failure
+        cause, failure = result.cause, result.first_failure
+        elsewhere = cause and cause.kind == "failure" and not failure
         self.tell(
             "end",
             status=result.status,

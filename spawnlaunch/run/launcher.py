@@ -8,8 +8,8 @@ They watch each other. A launcher that dies, of whatever, closes the pipe to its
 all that is below it. A guard that dies takes the workers with it (PR_SET_PDEATHSIG), and what those
 have started comes to the launcher, a subreaper too, which kills it. So either one is enough.
 
-A guard in which something goes wrong tidies up as far as it can, and dies of FAULT, so that the
-launcher tells it from one whose workers ended with the same status, and does the rest.
+A guard in which something goes wrong tidies up as far as it can, and dies of one of FAULTS, so that
+the launcher tells it from one whose workers ended with the same status, and does the rest.
 
 A guard that is stopped is continued: by the launcher, and by the kernel if the launcher dies.
 """
@@ -17,23 +17,24 @@ A guard that is stopped is continued: by the launcher, and by the kernel if the 
 from __future__ import annotations
 
 import os
-import time
 from contextlib import suppress
 
-from spawnlaunch.errors import WRONG_USE, UsageError, internal_error
-from spawnlaunch.node import kernel, proc
+from spawnlaunch import machine
+from spawnlaunch.errors import WRONG_USE, UsageError
+from spawnlaunch.failures import Cause, how_it_ended
+from spawnlaunch.node import proc
 from spawnlaunch.reading import absolute
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import FAILURE_GRACE_S
 from spawnlaunch.run import attempts, signals
-from spawnlaunch.run.decisions import LAST_S, Cause, GuardSignalled, Signalled
+from spawnlaunch.run.decisions import LAST_S, STOPPED_S
 from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.loop import SignalPipe
+from spawnlaunch.run.loop import LATE_S, SignalPipe
 from spawnlaunch.run.model import LaunchResult
 from spawnlaunch.run.output import OF_THE_GUARD
 from spawnlaunch.run.say import say
-from spawnlaunch.run.signals import exit_status, how_it_ended, signal
-from spawnlaunch.run.supervisor import TYPED, Supervisor
+from spawnlaunch.run.signals import signal
+from spawnlaunch.run.supervisor import SETTLED_S, TYPED, Supervisor, import_the_rest
 from spawnlaunch.run.tree import Tree, reap
 
 TYPE_CHECKING = False
@@ -49,9 +50,8 @@ if TYPE_CHECKING:
 LEAST_OF_A_WORKER = 3
 OF_THE_GUARD_OF_ONE = 9  # a worker alone keeps our streams
 
-# A job that is suspended is stopped as a whole, one process after the other: the guard is continued
-# only if this one still runs so much later.
-STOPPED_S = 1.0
+NEVER = float("inf")
+MAX_ERRNO = 4095  # include/linux/err.h of the kernel
 DEAF_S = 10.0  # for the guard to hear a signal that means to end the job
 
 BLIND = (
@@ -60,7 +60,14 @@ BLIND = (
     "and no stacks are told; unshare --mount-proc python -m spawnlaunch ... mounts one"
 )
 
-FAULT = signal.SIGVTALRM  # of timers that we do not set: nobody sends it
+WITH_US = (
+    "warning: the system refuses sessions or process groups ({}): the signals of this terminal, as "
+    "of Ctrl-C, may reach workers directly"
+)
+
+# What a guard dies of that cannot go on, by the exit status that is to be the launcher's: signals
+# of timers that we do not set, so that nobody sends them.
+FAULTS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
 
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
 
@@ -77,33 +84,38 @@ def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> i
 
     `workers` are those of the first attempt, `blocked` is the signals that all are started with
     blocked. The signals that end, stop or continue the launch stay blocked, so that none cuts in
-    while the interpreter ends. Raises UsageError where the workers cannot all be watched.
+    while the interpreter ends. Raises UsageError where the workers cannot all be watched, OSError
+    where the system refuses what a launch needs; nothing is left then.
     """
     if launch.request.debug is not None:
         from spawnlaunch.run.keyboard import debug
 
         launch = debug.prepared(launch, workers)
-    launch = _with_endings(launch)._replace(group=os.getpgrp(), blocked=blocked)
-    _check_open_files(workers)
+    launch = _with_endings(launch)._replace(group=machine.getpgrp(), blocked=blocked)
+    _check_system(workers)
     signals.set_default([signal.SIGCHLD])  # ignored, nobody's end could be waited for
     watched = signals.watched()
-    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    if not kernel.IS_LINUX:
+    machine.pthread_sigmask(signal.SIG_BLOCK, watched)
+    if not machine.IS_LINUX:
         # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
         tree = Tree(launch.mark, adopts=False)
         supervisor = Supervisor(launch, tree, SignalPipe(watched))
-        supervisor.watch_signals(Signalled)
+        supervisor.watch_signals(is_guard=False)
         return attempts.carry_out(supervisor, workers)
-    foreign = proc.children(os.getpid()) if proc.has_children() else ()
+    foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
-    tree = Tree(launch.mark, adopts=kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1), foreign=foreign)
+    tree = Tree(
+        launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1), foreign=foreign
+    )
+    guard = _start_guard(workers, launch)
     try:
-        guard = _start_guard(workers, launch)
-    except OSError as error:
-        say([f"cannot start a guard: {error.strerror}; see ulimit -u, and the pids limit of the "
-             "cgroup"])  # fmt: skip
-        return os.EX_OSERR
-    return _watch(guard, watched, tree, launch)
+        return _watch(guard, watched, tree, launch)
+    except OSError:
+        machine.close(guard.channel)  # so it ends the workers
+        with suppress(ChildProcessError):
+            machine.waitpid(guard.pid, 0)
+        _take_over(-FAULTS[os.EX_OSERR], guard, tree, launch)
+        raise
 
 
 def _with_endings(launch: Launch) -> Launch:
@@ -118,19 +130,16 @@ def _with_endings(launch: Launch) -> Launch:
             error_file = own_file(error_file, world) if error_file else None
         result = absolute(result, "--result") if result else None
         _check_files(request.result, result, error_file)
-    grace_s, why = request.grace_s, ""
+    grace_s, why, limit_s = request.grace_s, "", None
     if environ.get("SLURM_JOB_ID"):
-        grace_s, why = _grace(request, environ)
+        grace_s, why, limit_s = _grace(request, environ)
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, FAILURE_GRACE_S)
     return launch._replace(
-        grace_s=grace_s,
-        grace_why=why,
-        failure_grace_s=failure_s,
-        result=result,
-        error_file=error_file,
-    )
+        grace_s=grace_s, grace_why=why, limit_s=limit_s, failure_grace_s=failure_s,
+        result=result, error_file=error_file,
+    )  # fmt: skip
 
 
 def _check_files(named: str | None, result: str | None, error_file: str | None) -> None:
@@ -146,28 +155,39 @@ def _check_files(named: str | None, result: str | None, error_file: str | None) 
         raise UsageError(f"{ERROR_FILE}={error_file}: {error.strerror}; name another") from None
 
 
-def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str]:
-    """The grace, cut where Slurm kills us before it is over, and why."""
+def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str, float | None]:
+    """The grace, cut where Slurm kills us before it is over, and why; and where that would be."""
     from spawnlaunch.world import slurm_site
 
     most_s = slurm_site.longest_grace_s(environ)
     if most_s is None or request.grace_s <= most_s:
-        return request.grace_s, ""
-    return most_s, f" (Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s)"
+        return request.grace_s, "", most_s
+    return most_s, f" (Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s)", most_s
 
 
-def _check_open_files(workers: Sequence[Worker]) -> None:
-    """Raises UsageError where the guard would run out of open files: it could end no worker."""
+def _check_system(workers: Sequence[Worker]) -> None:
+    """Ask for what a launch cannot do without while nobody has to be ended.
+
+    Raises OSError where it is refused, and UsageError where the guard would run out of open files:
+    it could end no worker.
+    """
+    for ask in (machine.getpid, machine.getppid, machine.getpgrp, machine.geteuid):
+        number = -ask() % (1 << 32)  # "always successful": nobody looks for an error
+        if 0 < number <= MAX_ERRNO:
+            raise OSError(number, os.strerror(number), ask.__name__)
+    with suppress(ChildProcessError):
+        machine.waitpid(machine.getpid(), os.WNOHANG)
+    machine.kill(machine.getpid(), 0)
+    if machine.IS_LINUX:
+        machine.sigtimedwait((), 0)
     kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
     several_workers = len(workers) > 1
     own = OF_THE_GUARD if several_workers else OF_THE_GUARD_OF_ONE
     needed = len(workers) * LEAST_OF_A_WORKER + kept + own
-    if needed <= os.sysconf("SC_OPEN_MAX"):
+    if needed <= machine.sysconf("SC_OPEN_MAX"):
         return
-    import resource  # the soft limit can be raised to the hard one
-
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if needed > most != resource.RLIM_INFINITY:
+    _, most = machine.getrlimit()
+    if needed > most != machine.UNLIMITED:
         fits = max(1, (most - own) * len(workers) // (needed - own))
         fewer = f"--nproc {fits}, or raise the limit: " if several_workers else ""
         who = f"{len(workers)} workers need" if several_workers else "one worker needs"
@@ -181,31 +201,37 @@ def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
 
     Raises OSError where there can be no other process.
     """
-    launcher = os.getpid()
-    inlet, outlet = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        status = None
-        try:
-            os.close(outlet)
-            status = _be_guard(workers, launch, launcher, inlet)
-        except UsageError as error:
-            say([f"error: {error}"])
-            status = WRONG_USE
-        except Exception as error:
-            if os.environ.get("SPAWNLAUNCH_DEBUG"):
-                import traceback
+    launcher = machine.getpid()
+    inlet, outlet = machine.pipe()
+    machine.set_blocking(outlet, False)
 
-                traceback.print_exc()
-            say([internal_error(error, " in the guard")])
+    def guard() -> None:
+        status, fault = os.EX_SOFTWARE, os.EX_SOFTWARE
+        try:
+            machine.close(outlet)
+            status, fault = _be_guard(workers, launch, launcher, inlet), 0
+        except UsageError as error:
+            from spawnlaunch.run import unable
+
+            status, fault = unable.give_up(launch, WRONG_USE, f"error: {error}"), 0
+        except Exception as error:
+            first: BaseException = error  # what came of it while we tidied up is no cause
+            while first.__context__:
+                first = first.__context__
+            status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
+            from spawnlaunch.run import refused  # which may fail as well: nothing can be opened
+
+            refused.end(error, " in the guard")
         finally:
-            if status is None:
-                signals.set_default([FAULT])
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, [FAULT])
-                os.kill(os.getpid(), FAULT)
-            os._exit(os.EX_SOFTWARE if status is None else status)  # no second launcher returns
-    os.close(inlet)
-    os.set_blocking(outlet, False)
+            with suppress(OSError):
+                if fault:
+                    signals.set_default([FAULTS[fault]])
+                    machine.pthread_sigmask(signal.SIG_UNBLOCK, [FAULTS[fault]])
+                    machine.kill(machine.getpid(), FAULTS[fault])
+            machine.exit_now(status)
+
+    pid = machine.fork(guard)
+    machine.close(inlet)
     return Guard(pid, outlet)
 
 
@@ -215,56 +241,68 @@ def _be_guard(workers: Sequence[Worker], launch: Launch, launcher: int, inlet: i
     What is typed on the terminal, or sent to the launcher's group, is for the launcher: the guard
     has a group of its own, and a session of its own but for a worker that is to have the terminal.
     """
-    kernel.rename("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    if all(worker.own_session for worker in workers):
-        os.setsid()
-    else:
-        os.setpgid(0, 0)
-    kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
-    tree = Tree(launch.mark, adopts=kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1))
+    machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
+    if refused := signals.leave(session=all(worker.own_session for worker in workers)):
+        say([WITH_US.format(refused.strerror)])
+    machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
+    tree = Tree(launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1))
     if not proc.is_proc_ours():
         say([BLIND])
-    signal.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
+    machine.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
     supervisor = Supervisor(launch, tree, pipe)
-    supervisor.watch_signals(GuardSignalled)
+    supervisor.watch_signals(is_guard=True)
     supervisor.watch_launcher(inlet)
     return attempts.carry_out(supervisor, workers)
 
 
 def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: Launch) -> int:
-    """Pass on signals until the guard has ended."""
-    status, look_at = None, None
-    info: signal.struct_siginfo | None
+    """Pass on signals until the guard has ended, and look after it at times.
+
+    SIGALRM tells the time: where sigtimedwait is interrupted, as by SIGCONT, and its time is over
+    then, what it returns was never written (CPython 3.10 to 3.13).
+    """
+    status = None
+    machine.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGALRM])
+    look_at = _alarm(SETTLED_S)
     while status is None:
-        if look_at is None:
-            info = signal.sigwaitinfo(watched)
-        else:
-            info = signal.sigtimedwait(watched, max(0.0, look_at - time.monotonic()))
-        if info is None:  # the time has come
-            look_at = None
+        info = machine.sigwaitinfo(watched | {signal.SIGALRM})
+        if info.si_signo == signal.SIGALRM:
+            if machine.monotonic() > look_at + LATE_S:  # we could not run, nor may the guard have
+                look_at = _alarm(DEAF_S)
+                continue
+            look_at = NEVER
+            import_the_rest()
             status = _set_going(guard)
         elif info.si_signo != signal.SIGCHLD:
             _pass_on(guard, info)
-            if info.si_signo in signals.STOP:
-                look_at = _earlier(look_at, DEAF_S)
+            if info.si_signo in signals.STOP and look_at > machine.monotonic() + DEAF_S:
+                look_at = _alarm(DEAF_S)
             elif info.si_signo == signal.SIGCONT:  # the guard may be next
-                look_at = time.monotonic() + STOPPED_S
+                look_at = _alarm(STOPPED_S)
         else:
             status = _reap(guard.pid)
-            if status is None and proc.is_stopped(guard.pid):
-                look_at = _earlier(look_at, STOPPED_S)
+            is_stopped = status is None and proc.is_stopped(guard.pid)
+            if is_stopped and look_at > machine.monotonic() + STOPPED_S:
+                look_at = _alarm(STOPPED_S)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return _take_over(code, guard, tree, launch)
-    if proc.has_children() and os.getpid() != 1:  # all others end with PID 1
+    if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
         tree.end(LAST_S)  # the guard has named what it could not kill
     return code
 
 
-def _earlier(then: float | None, after_s: float) -> float:
-    when = time.monotonic() + after_s
-    return when if then is None else min(then, when)
+def _alarm(after_s: float) -> float:
+    """Have SIGALRM then; the result is when that is (monotonic clock, seconds).
+
+    NEVER where that is refused: only a guard that somebody has stopped is not continued then.
+    """
+    try:
+        machine.setitimer(signal.ITIMER_REAL, after_s)
+    except OSError:
+        return NEVER
+    return machine.monotonic() + after_s
 
 
 def _reap(guard: int) -> int | None:
@@ -274,7 +312,7 @@ def _reap(guard: int) -> int | None:
     of a container, of whatever else is started there.
     """
     while True:
-        pid, status = os.waitpid(-1, os.WNOHANG)
+        pid, status = machine.waitpid(-1, os.WNOHANG)
         if pid in (guard, 0):
             return status if pid else None
 
@@ -282,9 +320,9 @@ def _reap(guard: int) -> int | None:
 def _pass_on(guard: Guard, info: signal.struct_siginfo) -> None:
     typed = TYPED if info.si_code == SI_KERNEL else 0
     with suppress(OSError):  # the guard may have ended, which we are about to hear
-        os.write(guard.channel, bytes([info.si_signo | typed]))
+        machine.write(guard.channel, bytes([info.si_signo | typed]))
     if info.si_signo == signal.SIGTSTP:
-        os.kill(os.getpid(), signal.SIGSTOP)
+        machine.kill(machine.getpid(), signal.SIGSTOP)
 
 
 def _set_going(guard: Guard) -> int | None:
@@ -296,11 +334,11 @@ def _set_going(guard: Guard) -> int | None:
     """
     if proc.is_stopped(guard.pid):
         say([f"the guard (pid {guard.pid}) was stopped: continued it"])
-        os.kill(guard.pid, signal.SIGCONT)
-    elif kernel.size_of(guard.channel) and proc.is_held(guard.pid):
+        machine.kill(guard.pid, signal.SIGCONT)
+    elif machine.size_of(guard.channel) and proc.is_held(guard.pid):
         say([f"a debugger holds the guard (pid {guard.pid}), which cannot end the workers: "
              "killing it"])  # fmt: skip
-        os.kill(guard.pid, signal.SIGKILL)
+        machine.kill(guard.pid, signal.SIGKILL)
         return int(signal.SIGKILL)
     return None
 
@@ -309,12 +347,13 @@ def _take_over(code: int, guard: Guard, tree: Tree, launch: Launch) -> int:
     """End what a guard has left that was killed, or had a fault."""
     attempts.end(tree)
     attempts.remove_scratch(launch.scratch)
-    failed = code == -FAULT
-    status = os.EX_SOFTWARE if failed else exit_status(code)
+    cause = Cause("guard", code=code, words=how_it_ended(code), pid=guard.pid)
+    for status, signum in FAULTS.items():
+        if signum == -code:
+            cause = cause._replace(code=status, words="could not go on")
     if launch.result:
         from spawnlaunch.run import report
 
-        report.write_result(LaunchResult(status, Cause("guard")), launch)
-    how = "had a fault" if failed else how_it_ended(code)
-    say([f"the guard (pid {guard.pid}) {how}: ended the workers"])
-    return status
+        report.write_result(LaunchResult(cause.status(), cause), launch)
+    say([f"{cause.in_words}: ended the workers"])
+    return cause.status()

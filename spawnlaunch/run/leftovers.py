@@ -7,10 +7,10 @@ TOLD_S later        they are killed, as what a failed worker leaves is at once
 
 from __future__ import annotations
 
-import time
-
+from spawnlaunch import machine
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.tree import named, send
+from spawnlaunch.run.staying import named
+from spawnlaunch.run.tree import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ def let_end(supervisor: Supervisor, tree: Tree, grace_s: float) -> None:
 
 def _goes_on(supervisor: Supervisor, tree: Tree, for_s: float) -> bool:
     """Whether one still runs after so many seconds, and nobody wants an end of the launch."""
-    deadline = time.monotonic() + for_s
+    deadline = machine.running_s() + for_s
     while tree.living():
-        if time.monotonic() > deadline:
+        if machine.running_s() > deadline:
             return True
         if not supervisor.look(LOOK_S):
             return False

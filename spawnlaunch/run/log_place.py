@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from spawnlaunch import machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
 from spawnlaunch.run import files
@@ -70,8 +71,8 @@ def _is_new(directory: str) -> bool:
     """Make it; False where somebody has. What cannot be made is said when all are."""
     try:
         path = files.resolved(absolute(directory, "--log-dir"))
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        os.mkdir(path)
+        machine.makedirs(os.path.dirname(path), exist_ok=True)
+        machine.mkdir(path)
     except FileExistsError:
         return not os.path.isdir(directory)
     except OSError:
@@ -119,14 +120,14 @@ class AgreedPlace:
         mark = os.path.join(directory, MARK)
         try:
             if number >= self.first_new:
-                os.makedirs(directory, exist_ok=True)
-                os.symlink(launch, mark)
+                machine.makedirs(directory, exist_ok=True)
+                machine.symlink(launch, mark)
                 return True
         except FileExistsError:
             pass
         except OSError:  # no links there, or what is said when all directories are made
             return True
         try:
-            return os.readlink(mark) == launch
+            return machine.readlink(mark) == launch
         except OSError:
             return False

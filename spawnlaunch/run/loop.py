@@ -3,15 +3,26 @@
 epoll hands out descriptors in the order in which they became ready: with a pidfd for every worker
 that is the order of their exits, which `waitid` does not tell. Where there is no epoll, poll does
 the same without the order. Whoever waits for a time has an alarm.
+
+Patience with others (a grace, silence, a reader) is measured by `machine.running_s`, which stands
+while this process cannot run: stopped by a signal or a debugger, frozen with its cgroup, paused
+with its container or virtual machine. Whoever is waited for may not have run either. What a user or
+a resource manager limits (--timeout, Slurm's KillWait) is measured by the monotonic clock. The
+gang's rules have a clock of their own, which stands only in long gaps: a node must not believe for
+long that it is still wanted.
+
+A wait that takes over LATE_S longer than it was to take is a gap, and nothing of it counts: how
+much of it we ran is not known. So while somebody's time runs, no wait is longer than LOOK_S. On a
+busy machine a process waits for its turn too; that is a gap only beyond LATE_S.
 """
 
 from __future__ import annotations
 
-import os
+import errno
 import select
-import time
 
-from spawnlaunch.run.signals import signal
+from spawnlaunch import machine
+from spawnlaunch.run.say import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,6 +31,26 @@ if TYPE_CHECKING:
 # The kernel takes milliseconds in an int, which is 24 days (epoll_wait(2), poll(2)). Whoever waits
 # for longer than this waits again.
 LONGEST_S = 86400.0
+LOOK_S, LATE_S = 0.5, 1.0
+
+
+def patient_poll(poller: select.poll, for_s: float) -> list[tuple[int, int]]:
+    """What is ready, at the latest after so many seconds without gaps."""
+    until = machine.running_s() + for_s
+    while True:
+        wait_s = max(0.0, min(until - machine.running_s(), LOOK_S))
+        began = machine.monotonic()
+        ready = poller.poll(wait_s * 1000)
+        passed_s = machine.monotonic() - began
+        if passed_s > wait_s + LATE_S:
+            machine.lose(passed_s)
+        if ready or machine.running_s() >= until:
+            return ready
+
+
+def patient_sleep(for_s: float) -> None:
+    """Wait for so many seconds without gaps."""
+    patient_poll(machine.poll(), for_s)
 
 
 class Loop:
@@ -27,13 +58,24 @@ class Loop:
 
     def __init__(self) -> None:
         self._calls: dict[int, Callable[[], None]] = {}
-        self._alarms: dict[Callable[[], None], float] = {}  # monotonic clock, seconds
-        if hasattr(select, "epoll"):
-            self._poller: select.epoll | select.poll = select.epoll()
-            self._per_second = 1
-        else:
-            self._poller = select.poll()
-            self._per_second = 1000
+        # When, and the clock of that.
+        self._alarms: dict[Callable[[], object], tuple[float, Callable[[], float]]] = {}
+        self._seen = machine.monotonic()  # when it was looked at the clock last
+        self.stands = False  # nobody's time runs: those who are waited for are kept from running
+        self._poller: select.epoll | select.poll = machine.poll()
+        self._per_second = 1000
+        try:
+            epoll = machine.epoll()
+            epoll.poll(0)
+            epoll.register(epoll)
+        except AttributeError:
+            pass
+        except OSError as error:
+            if error.errno == errno.EINVAL:  # so it works, but not with itself (epoll_ctl(2))
+                self._poller, self._per_second = epoll, 1
+            else:
+                say([f"warning: the system refuses epoll ({error.strerror}): of workers that fail "
+                     "at the same time any may be named as the first"])  # fmt: skip
 
     def watch(self, fd: int, call: Callable[[], None], events: int = select.POLLIN) -> None:
         """Call `call` whenever `fd` can be read (or written to), or its other end is closed."""
@@ -45,11 +87,18 @@ class Loop:
         self._poller.unregister(fd)
         del self._calls[fd]
 
-    def alarm(self, call: Callable[[], None], after_s: float | None) -> None:
-        """Call `call` once, after so many seconds; each has one alarm, and None takes it back."""
+    def alarm(
+        self, call: Callable[[], object], after_s: float | None, always: bool = False
+    ) -> None:
+        """Call `call` once, after so many seconds in which we run; `always`: in all.
+
+        Each has one alarm, and None takes it back.
+        """
         self._alarms.pop(call, None)
         if after_s is not None:
-            self._alarms[call] = time.monotonic() + after_s
+            # At once is in this turn, whatever of it does not count.
+            now = machine.monotonic if always or not after_s else machine.running_s
+            self._alarms[call] = now() + after_s, now
 
     def turn(self, timeout_s: float | None = None) -> None:
         """Wait until something is ready, and make the calls; at most `timeout_s` (None: long).
@@ -57,20 +106,33 @@ class Loop:
         It may come back earlier, with nothing done. A call may forget descriptors that are ready
         too: they are not called any more.
         """
-        now = time.monotonic()
-        lefts = [LONGEST_S, *(when - now for when in self._alarms.values())]
-        if timeout_s is not None:
-            lefts.append(timeout_s)
-        timeout = max(0.0, min(lefts)) * self._per_second
-        for fd, _ in self._poller.poll(timeout):
-            call = self._calls.get(fd)
-            if call:
+        self._count()
+        lefts = [LONGEST_S if timeout_s is None else min(timeout_s, LOOK_S)]
+        for when, now in self._alarms.values():
+            lefts += [when - now(), LOOK_S if now is machine.running_s else LONGEST_S]
+        wait_s = max(0.0, min(lefts))
+        ready = self._poller.poll(wait_s * self._per_second)
+        self._count(-1.0 if self.stands else wait_s + LATE_S, 0.0)
+        for fd, _ in ready:
+            if call := self._calls.get(fd):
                 call()
-        now = time.monotonic()
-        for due in [call for call, when in self._alarms.items() if when <= now]:
-            if self._alarms.get(due, now + 1) <= now:  # an earlier one may have taken it back
+        self._count()
+        past = [each for each in self._alarms.items() if each[1][0] <= each[1][1]()]
+        if machine.monotonic() > self._seen + LATE_S:  # the gap is in between: it is for the next
+            return
+        for due, at in past:
+            if self._alarms.get(due) == at:  # an earlier one may have taken it back
                 del self._alarms[due]
                 due()
+
+    def _count(self, most_s: float = LATE_S, counts_s: float = LATE_S) -> None:
+        """The time since this was called last counts, if it is not more than so much.
+
+        Else only some of it does: a call that blocks keeps us from hearing others, and each may.
+        """
+        seen, self._seen = self._seen, machine.monotonic()
+        if self._seen - seen > most_s:
+            machine.lose(self._seen - seen - counts_s)
 
 
 class SignalPipe:
@@ -78,16 +140,16 @@ class SignalPipe:
 
     def __init__(self, caught: Iterable[int]) -> None:
         self.caught = frozenset(caught)
-        self.fd, self._end = os.pipe()
-        os.set_blocking(self.fd, False)
-        os.set_blocking(self._end, False)
-        signal.set_wakeup_fd(self._end, warn_on_full_buffer=False)
+        self.fd, self._end = machine.pipe()
+        machine.set_blocking(self.fd, False)
+        machine.set_blocking(self._end, False)
+        machine.set_wakeup_fd(self._end, warn_on_full_buffer=False)
         for signum in self.caught:
-            signal.signal(signum, lambda *_: None)  # without a handler nothing is written
+            machine.signal(signum, lambda *_: None)  # without a handler nothing is written
 
     def read(self) -> list[int]:
         """The signals that came since the last call, in their order."""
         try:
-            return list(os.read(self.fd, 4096))
+            return list(machine.read(self.fd, 4096))
         except BlockingIOError:
             return []

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 
+from spawnlaunch import machine
 from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from spawnlaunch.binding.apply import Binding
     from spawnlaunch.binding.plan import Plan
+    from spawnlaunch.failures import Cause
     from spawnlaunch.request import Request
-    from spawnlaunch.run.decisions import Cause
     from spawnlaunch.world.host import HeldPort
     from spawnlaunch.world.model import Resolution
 
@@ -56,7 +57,7 @@ class Worker(NamedTuple):
     @property
     def name(self) -> str:
         """`rank 3 on node1`, in lines about it."""
-        return f"rank {self.rank} on {os.uname().nodename}"
+        return f"rank {self.rank} on {machine.uname().nodename}"
 
 
 class Launch(NamedTuple):
@@ -73,6 +74,8 @@ class Launch(NamedTuple):
     hostname: str
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
+    # Whether a worker that has ended with 0 has not done all, and so has failed.
+    owes: Callable[[Worker], bool] | None = None
     lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
     logs: str | None = None  # the template of the directories of the ranks' files, if any
     journal: int | None = None  # a pipe for what happens, where --record asks for it
@@ -80,6 +83,7 @@ class Launch(NamedTuple):
     blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
     grace_s: float = 0.0  # from SIGTERM to SIGKILL
     grace_why: str = ""  # what is said behind a grace that is not the one asked for
+    limit_s: float | None = None  # from a resource manager's signal to the last we can do
     failure_grace_s: float | None = None  # after another's failure, where it is not the same
     result: str | None = None  # file for the ends of all ranks
     error_file: str | None = None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
@@ -109,14 +113,10 @@ class WorkerExit(NamedTuple):
     tail: str | None = None  # what it wrote last to its stderr, where that is a pipe of ours
     used: resource.struct_rusage | None = None  # by it, and by what it has waited for
     left: bool = False  # SIGKILL did not end it, and nobody waits for it any more
-
-
-class Attempt(NamedTuple):
-    """Workers that failed, and were followed by others."""
-
-    cause: Cause
-    status: int  # what the launcher's exit status would have been
-    healthy_s: float  # from their start to the failure, in seconds
+    told_s: float = 0.0  # how long before its end the launcher told it to end
+    failed_s: float = 0.0  # and how long before its end it had failed, as far as is known
+    early_s: float = 0.0  # and it may have been so much earlier
+    said_s: float = 0.0  # how long before its end it wrote to its stderr last, where that is a pipe
 
 
 class LaunchResult(NamedTuple):
@@ -125,18 +125,18 @@ class LaunchResult(NamedTuple):
     status: int  # the launcher's exit status
     cause: Cause | None  # None: every worker ended with 0
     exits: tuple[WorkerExit, ...] = ()  # in the order in which the workers ended
-    oom: str | None = None  # evidence of the out-of-memory killer, in words
-    restarted: tuple[Attempt, ...] = ()  # those before, in their order
+    restarted: tuple[Cause, ...] = ()  # of attempts that were followed by another, in their order
 
     @property
     def first_failure(self) -> WorkerExit | None:
-        """The worker whose failure ended the launch."""
+        """The worker whose failure ended the launch, if it was one of this node."""
         if self.cause is None or self.cause.kind != "failure":
             return None
-        return next(one for one in self.exits if one.rank == self.cause.number)
+        who = self.cause.rank, self.cause.pid
+        return next((one for one in self.exits if (one.rank, one.pid or 0) == who), None)
 
     @property
     def healthy_s(self) -> float:
         """For how long it went well, in seconds."""
         first = self.first_failure
-        return first.after_s if first else max(one.after_s for one in self.exits)
+        return first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)

@@ -8,15 +8,13 @@ The last lines of stderr are kept, so that the first failure's can be shown agai
 from __future__ import annotations
 
 import os
-import time
-from contextlib import suppress
-from functools import partial
 
+from spawnlaunch import machine
 from spawnlaunch.node.proc import open_fds
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.model import Worker
 from spawnlaunch.run.pipes import UNREAD_S, Sink, Source
-from spawnlaunch.run.say import PATIENCE_S, failures, say, worded, write
+from spawnlaunch.run.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +29,6 @@ COLOURS = (36, 33, 32, 35, 34, 96, 93, 92, 95, 94)
 # Open files of a guard: of a worker at most a pidfd, and pipes and files of both streams; and those
 # of its own, for a look into /proc and a module that is imported too.
 MOST_OF_A_WORKER, OF_THE_GUARD = 5, 32
-TOLD, SLOT_BYTES = "spawnlaunch-said", 64  # see publish
 
 
 class Output:
@@ -46,7 +43,7 @@ class Output:
         self._stderr: dict[int, Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
-        self._told: int | None = None  # see publish
+        self._told: int | None = None  # see run/published.py
         self.keyboard: Keyboard | None = None  # of a terminal that several workers share
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
@@ -58,11 +55,13 @@ class Output:
         for fd, source in self._sources:
             self._unshown[fd] += 0 if source.is_open else source.close()
         self._sources = [each for each in self._sources if each[1].is_open]
-        if 0 <= os.sysconf("SC_OPEN_MAX") < workers * MOST_OF_A_WORKER + OF_THE_GUARD:
-            import resource  # needed by a hundred workers and more
+        self.make_room(workers * MOST_OF_A_WORKER + OF_THE_GUARD)
 
-            _, hard = self._limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    def make_room(self, descriptors: int) -> None:
+        """Raise our soft limit where it is lower than this."""
+        if 0 <= machine.sysconf("SC_OPEN_MAX") < descriptors:
+            self._limits = self._limits or machine.getrlimit()
+            machine.setrlimit((self._limits[1], self._limits[1]))
 
     def connect(self, worker: Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
@@ -72,10 +71,10 @@ class Output:
             # A lone worker on one of several nodes is to be told from those elsewhere, but not on
             # a terminal, where it may want to ask for something.
             is_needed = self._hears_all or worker.own_session or route.file or not route.shown
-            is_told_apart = worker.prefix and not os.isatty(fd)
+            is_told_apart = worker.prefix and not machine.isatty(fd)
             if route.is_redirected or not (is_needed or is_told_apart):
                 continue
-            ours, self.theirs[fd] = os.pipe()
+            ours, self.theirs[fd] = machine.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = worker.prefix
             # no-color.org
@@ -101,7 +100,7 @@ class Output:
 
         if fd not in self.sinks:
             other = self.sinks.get(3 - fd)
-            same = other and os.path.sameopenfile(1, 2)
+            same = other and machine.sameopenfile(1, 2)
             sink = other if other and same else Sink(fd, self._loop, failed, unread)
             self.sinks[fd] = sink
         return self.sinks[fd]
@@ -111,44 +110,25 @@ class Output:
         self._has_failed = True
         self.say([words])
 
-    @property
-    def has_lost_something(self) -> bool:
-        """Whether something could not be written: what workers said, or words of our own."""
-        return self._has_failed or bool(failures)
-
-    def take(self) -> None:
-        """In the worker: have the pipes for its streams."""
-        for fd, end in self.theirs.items():
-            os.dup2(end, fd)
+    def take(self, ends: Mapping[int, int]) -> None:
+        """In the worker: have these ends of pipes for its streams."""
+        for fd, end in ends.items():
+            machine.dup2(end, fd)
         if self._limits:
-            import resource
-
             _close_on_exec()
-            resource.setrlimit(resource.RLIMIT_NOFILE, self._limits)
+            machine.setrlimit(self._limits)
 
     def let_go(self) -> None:
         """In us: leave the worker's ends of the pipes to the worker."""
         for end in self.theirs.values():
-            os.close(end)
+            machine.close(end)
         self.theirs.clear()
 
     def publish(self, pids: Mapping[int, int]) -> None:
-        """Tell whoever looks (spawnlaunch.top) when each worker, by its rank, said something last.
+        """Tell spawnlaunch.top when each worker, by its rank, says something."""
+        from spawnlaunch.run import published  # a launch that ends at once has no need of it
 
-        It stands in a file without a name in memory (memfd_create(2)), in a slot for each worker:
-        pid, time (monotonic clock, seconds) and rank.
-        """
-        if not hasattr(os, "memfd_create"):
-            return
-        if self._told is None:
-            self._told = os.memfd_create(TOLD)
-        os.ftruncate(self._told, 0)
-        sources = sorted((each for _, each in self._sources), key=lambda each: each.last_read)
-        for slot, (rank, pid) in enumerate(pids.items()):
-            for source in sources:  # the one that was read last tells last
-                if source.rank == rank and source.is_open:
-                    source.note = partial(_tell, self._told, slot, pid, rank)
-                    source.note(source.last_read)
+        self._told = published.publish(self._told, [each for _, each in self._sources], pids)
 
     def tail(self, rank: int) -> str | None:
         """What a worker that has ended said last; None where its stderr is no pipe of ours."""
@@ -158,13 +138,18 @@ class Output:
         source.read_all()
         return source.tail.decode(errors="replace")
 
+    def quiet_s(self, rank: int) -> float:
+        """For how long a worker has written nothing to its stderr, where that is a pipe of ours."""
+        source = self._stderr.get(rank)
+        return machine.running_s() - source.last_read if source else 0.0
+
     def say(self, lines: Iterable[str]) -> None:
         """Say something of our own between the workers' lines."""
         self.show(worded(lines))
 
     def show(self, text: str) -> None:
         """The same, of whole lines."""
-        sink = self.sinks.get(2)
+        sink = self.sinks.get(stream[0])
         if sink is None:
             write(text)
         else:
@@ -182,18 +167,19 @@ class Output:
     @property
     def silent_s(self) -> float:
         """For how many seconds no worker has written anything that came through here."""
-        return time.monotonic() - max((each.last_read for _, each in self._sources), default=0.0)
+        return machine.running_s() - max((each.last_read for _, each in self._sources), default=0.0)
 
-    def drain(self, grace_s: float, was_told_to_end: Callable[[], bool]) -> None:
+    def drain(self, grace_s: float, was_told_to_end: Callable[[], bool]) -> bool:
         """Write what is left, now that nobody says more, and say what was lost.
 
         Whoever reads is waited for; who has taken nothing for the grace, or for PAUSE_S where that
         is longer, is not. A launch that was told to end waits for the grace in all.
+        False: something could not be written, of what workers said or of our own words.
         """
         for fd, source in self._sources:
             self._unshown[fd] += source.close()
         self._sources.clear()
-        since = time.monotonic()
+        since = machine.running_s()
         sinks = self.sinks.values()
         while any(sink.queue for sink in sinks):
             pause_s = PAUSE_S
@@ -201,13 +187,14 @@ class Output:
                 pause_s = PATIENCE_S
             else:
                 since = max(since, *(sink.last_write for sink in sinks))
-            left_s = since + max(grace_s, pause_s) - time.monotonic()
+            left_s = since + max(grace_s, pause_s) - machine.running_s()
             if left_s <= 0:
                 break
             self._loop.turn(left_s)
         for fd, sink in self.sinks.items():
             if self._unshown[fd] or sink.queue or sink.lost:
                 self._give_up(fd, sink)
+        return not (self._has_failed or UNWRITTEN in machine.remembered)
 
     def _give_up(self, fd: int, sink: Sink) -> None:
         """Drop what nobody has read in time, or what could not be written, and tell what it was."""
@@ -218,16 +205,12 @@ class Output:
         if sink.error:
             say([f"cannot write to our {NAMES[fd]}: {sink.error.strerror}; lost {lost}"])
         else:
-            say([f"nobody read our {NAMES[fd]}: dropped {lost}"])
-
-
-def _tell(file: int, slot: int, pid: int, rank: int, when: float) -> None:
-    with suppress(OSError):
-        os.pwrite(file, f"{pid} {when:.3f} {rank}".ljust(SLOT_BYTES).encode(), slot * SLOT_BYTES)
+            was_read = say([f"nobody read our {NAMES[fd]}: dropped {lost}"])
+            self._has_failed |= not was_read  # then the status says it
 
 
 def _close_on_exec() -> None:
     """Close what exec would close: beside all that its guard has a worker could open nothing."""
     for fd in open_fds():
-        if fd > 2 and not os.get_inheritable(fd):
-            os.close(fd)
+        if fd > 2 and not machine.get_inheritable(fd):
+            machine.close(fd)

@@ -12,10 +12,9 @@ import errno
 import os
 import select
 import stat
-import time
 from contextlib import suppress
 
-from spawnlaunch.node.kernel import size_of
+from spawnlaunch import machine
 from spawnlaunch.run.lines import Screen, Stream
 
 TYPE_CHECKING = False
@@ -44,8 +43,8 @@ class Sink:
         self.reader_gone = False  # nobody will ever read again
         self.error: OSError | None = None  # why nothing can be written any more
         self.lost = 0  # bytes that an error has cost
-        self.last_write = time.monotonic()
-        self.is_terminal = os.isatty(fd)
+        self.last_write = machine.running_s()
+        self.is_terminal = machine.isatty(fd)
         self._fd, self._write = _without_waiting(fd)
         self._loop = loop
         self._failed = failed
@@ -84,7 +83,7 @@ class Sink:
                 return
             del self.queue[:written]
         if len(self.queue) < before:
-            self.last_write = time.monotonic()
+            self.last_write = machine.running_s()
         self._wait(bool(self.queue))
         if len(self.queue) <= LOW_BYTES < before:
             self._tell(True)
@@ -123,7 +122,7 @@ class Sink:
 
     def _look(self) -> None:
         """Whether anybody reads."""
-        left_s = self.last_write + UNREAD_S - time.monotonic()
+        left_s = self.last_write + UNREAD_S - machine.running_s()
         if left_s > 0:
             self._loop.alarm(self._look, left_s)
         else:
@@ -136,16 +135,16 @@ def _without_waiting(fd: int) -> tuple[int, Callable[[bytearray], int]]:
     The result is a descriptor to wait for, and how to write to it. A pipe or a terminal is opened
     once more; where that is refused, what we have must do. A regular file never waits.
     """
-    kind = os.fstat(fd).st_mode
+    kind = machine.fstat(fd).st_mode
     if stat.S_ISSOCK(kind):
         import socket  # few outputs are one
 
-        connection = socket.socket(fileno=os.dup(fd))
+        connection = socket.socket(fileno=machine.dup(fd))
         return connection.fileno(), lambda data: connection.send(data, socket.MSG_DONTWAIT)
     if stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
         with suppress(OSError):
-            fd = os.open(f"/dev/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-    return fd, lambda data: os.write(fd, data)
+            fd = machine.open(f"/dev/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
+    return fd, lambda data: machine.write(fd, data)
 
 
 class Source:
@@ -164,7 +163,7 @@ class Source:
     ) -> None:  # fmt: skip
         self.tail = b""
         self.received = 0  # bytes, since the beginning
-        self.last_read = time.monotonic()
+        self.last_read = machine.running_s()
         self._fd: int | None = fd
         self._loop = loop
         self._sink = sink
@@ -197,7 +196,7 @@ class Source:
 
     def read_all(self) -> None:
         """Read what the pipe holds now: of a worker that has ended, its last words."""
-        end = self.received + (0 if self._fd is None else size_of(self._fd))
+        end = self.received + (0 if self._fd is None else machine.size_of(self._fd))
         while self._fd is not None and self.received < end:
             self._read()
 
@@ -209,11 +208,11 @@ class Source:
 
     def _read(self) -> None:
         assert self._fd is not None
-        chunk = os.read(self._fd, CHUNK_BYTES)
+        chunk = machine.read(self._fd, CHUNK_BYTES)
         if not chunk:
             self._end()
             return
-        self.last_read = time.monotonic()
+        self.last_read = machine.running_s()
         if self.note:
             self.note(self.last_read)
         self.received += len(chunk)
@@ -242,9 +241,9 @@ class Source:
         data = memoryview(chunk)
         while self._file is not None and data:
             try:
-                data = data[os.write(self._file, data) :]
+                data = data[machine.write(self._file, data) :]
             except OSError as error:
-                os.close(self._file)
+                machine.close(self._file)
                 self._file = None
                 self._lost(f"cannot write to {self._path}: {error.strerror}; it ends here")
 
@@ -270,7 +269,7 @@ class Source:
     def _skip(self) -> None:
         """Show nothing for now, where the reader has stopped."""
         assert self._sink
-        stopped_s = time.monotonic() - self._sink.last_write
+        stopped_s = machine.running_s() - self._sink.last_write
         if stopped_s < STOPPED_S:
             self._loop.alarm(self._skip, STOPPED_S - stopped_s)
         else:
@@ -291,10 +290,10 @@ class Source:
             return
         self._watch(False)
         self._loop.alarm(self._skip, None)
-        os.close(self._fd)
+        machine.close(self._fd)
         self._fd = None
         if self._file is not None:
-            os.close(self._file)
+            machine.close(self._file)
             self._file = None
         if self._sink:
             self._sink.sources.remove(self)

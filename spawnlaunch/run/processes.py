@@ -6,20 +6,18 @@ zombie keeps its number, no other process can have it.
 
 from __future__ import annotations
 
-import errno
 import os
-import time
 from functools import partial
 
-from spawnlaunch.node import kernel, proc
+from spawnlaunch import machine
+from spawnlaunch.node import proc
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.run import signals
 from spawnlaunch.run.decisions import LAST_S
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.model import WorkerExit
-from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.tree import exit_code, not_reaped
+from spawnlaunch.run.tree import exit_code
 from spawnlaunch.run.worker import CANNOT_EXECUTE, become_worker, exec_worker
 
 TYPE_CHECKING = False
@@ -58,15 +56,9 @@ class Processes:
     """
 
     def __init__(
-        self,
-        launch: Launch,
-        loop: Loop,
-        output: Output,
-        tree: Tree,
-        caught: frozenset[int],
-        is_well: Callable[[], bool],
-        on_exit: Callable[[WorkerExit], None],
-    ) -> None:
+        self, launch: Launch, loop: Loop, output: Output, tree: Tree, caught: frozenset[int],
+        is_well: Callable[[], bool], on_exit: Callable[[WorkerExit], None],
+    ) -> None:  # fmt: skip
         self._loop, self._output, self._tree = loop, output, tree
         self._launch, self._caught = launch, caught
         self._is_well, self._on_exit = is_well, on_exit
@@ -79,15 +71,17 @@ class Processes:
         # reaped already, its status and what it used.
         self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
+        # When first; whether it was dying already; whether that was over.
+        self._told: dict[int, tuple[float, bool, bool]] = {}
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
         self._again_s = AGAIN_S
 
     def start(self, workers: Sequence[Worker]) -> None:
         """Fork the workers. Caught signals wait until all are there."""
-        self._former_sessions, self._well, self._sent, self._zombies = set(), set(), {}, []
-        signal.pthread_sigmask(signal.SIG_BLOCK, self._caught)
+        self._former_sessions, self._well, self._zombies = set(), set(), []
+        self._sent, self._told = {}, {}
+        machine.pthread_sigmask(signal.SIG_BLOCK, self._caught)
         self._output.begin(len(workers))
-        started: list[tuple[int, float]] = []
         failed: OSError | None = None
         for worker in workers:
             try:
@@ -95,7 +89,7 @@ class Processes:
                 if self.image:
                     self.image.ask(worker, self._output.theirs)
                 else:
-                    started.append((self._fork(worker), time.monotonic()))
+                    self._watch(worker, self._fork(worker), machine.monotonic())
             except OSError as error:
                 failed = error
                 break
@@ -103,38 +97,51 @@ class Processes:
                 self._output.let_go()
         if self.image:
             started, failed = self.image.deliver(failed)
-        for worker, (pid, since) in zip(workers, started, strict=False):
-            running = Running(worker, pid, kernel.open_pidfd(pid), since)
-            self.by_rank[worker.rank] = running
-            if running.pidfd is not None:
-                self._loop.watch(running.pidfd, partial(self._has_ended, running))
+            for worker, (pid, since) in zip(workers, started, strict=False):
+                self._watch(worker, pid, since)
         if failed:
-            self._output.say([_refused(workers[len(started)], failed)])
-            for missing in workers[len(started) :]:
-                self._note(Running(missing, 0, None, time.monotonic()), os.EX_OSERR)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)
+            from spawnlaunch.run import refused
+
+            missing = workers[len(self.by_rank) :]
+            self._output.say([f"cannot start {missing[0].name}: {refused.words(failed)}"])
+            for each in missing:
+                self._note(Running(each, 0, None, machine.monotonic()), os.EX_OSERR)
+        machine.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)
+
+    def _watch(self, worker: Worker, pid: int, since: float) -> None:
+        """Wait for its end, at once: epoll tells the order of the ends that come after this."""
+        running = Running(worker, pid, machine.open_pidfd(pid), since)
+        self.by_rank[worker.rank] = running
+        if running.pidfd is not None:
+            self._loop.watch(running.pidfd, partial(self._has_ended, running))
 
     def _fork(self, worker: Worker) -> int:
         """Fork a process that becomes the worker; the result is its pid. Raises OSError."""
-        guard = os.getpid()
-        pid = os.fork()
-        if pid == 0:
+        guard, ends = machine.getpid(), dict(self._output.theirs)
+
+        def child() -> None:
+            status = CANNOT_EXECUTE
             try:
                 signals.set_default(self._caught)
-                kernel.die_with_parent(guard)
-                self._output.take()
+                machine.die_with_parent(guard)
+                self._output.take(ends)
                 become_worker(worker, self._launch, self.become)
             except Exception as error:
-                say([f"{worker.name}: cannot start: {error!r}"])
+                from spawnlaunch.run import refused
+
+                status = refused.end(error, who=f"{worker.name}: cannot start: ")
             finally:
-                os._exit(CANNOT_EXECUTE)  # whatever happened: never run on as a second parent
-        return pid
+                machine.exit_now(status)
+
+        return machine.fork(child)
 
     def finish(self) -> None:
         """Nobody runs any more, and nobody will be waited for."""
         self._loop.alarm(self._reap_dead, None)
         self._loop.alarm(self._look_again, None)
         if self._zombies:
+            from spawnlaunch.run.staying import not_reaped
+
             self._output.say(not_reaped(self._zombies, LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
@@ -150,7 +157,12 @@ class Processes:
         about to save.
         """
         if signum in (signal.SIGTERM, signal.SIGKILL):
-            self._sent.update(dict.fromkeys(ranks & self.by_rank.keys(), int(signum)))
+            for rank in ranks & self.by_rank.keys():
+                self._sent[rank] = int(signum)
+                if rank not in self._told:  # who was dying does so by itself
+                    pid = self.by_rank[rank].pid
+                    now, is_dying = machine.monotonic(), proc.is_dying(pid)
+                    self._told[rank] = now, is_dying, is_dying and proc.is_zombie(pid)
         for running in self.of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
             if not (group and signals.send_group(running.pid, signum)):
@@ -178,25 +190,34 @@ class Processes:
 
     # Ends
 
-    def a_child_ended(self) -> None:
-        """A worker, where the kernel has no pidfds; else an orphan that we have adopted."""
+    def a_child_changed(self) -> bool:
+        """A worker has ended, where the kernel has no pidfds, or an orphan that we have adopted.
+
+        True: one of them was stopped.
+        """
         for running in list(self.by_rank.values()):
             if running.pidfd is None:
-                pid, *end = os.wait4(running.pid, os.WNOHANG)
+                pid, *end = machine.wait4(running.pid, os.WNOHANG)
                 if pid:
                     self._has_ended(running, end)
         # Where there are no workers it is a child of what an import has started.
         if self.by_rank and not self._dead:
             self._loop.alarm(self._reap_dead, REAP_S)
+        try:
+            return bool(machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT))
+        except (OSError, AttributeError):  # there is no child, or no such call
+            return False
 
     def _has_ended(self, running: Running, end: Sequence[Any] | None = None) -> None:
         """Take note of the end of a worker; its status, and what it used, where it was reaped."""
         del self.by_rank[running.worker.rank]
+        code = end[0] if end else None
         if end is None:  # a zombie still, which keeps its number
-            zombie = os.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
-            code = zombie.si_status if zombie else None
-        else:
-            code = end[0]
+            try:
+                zombie = machine.waitid(os.P_PID, running.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+                code = zombie.si_status if zombie else None
+            except OSError:  # refused
+                code = exit_code(running.pid)
         if code == 0 and self._is_well():
             self._well.add(running.worker.rank)
         else:
@@ -217,9 +238,9 @@ class Processes:
             if end is not None:
                 status, used = end
             elif code or self._launch.result or self._launch.journal is not None:
-                pid, status, used = os.wait4(running.pid, os.WNOHANG)
+                pid, status, used = machine.wait4(running.pid, os.WNOHANG)
             else:  # which takes a module less
-                (pid, status), used = os.waitpid(running.pid, os.WNOHANG), None
+                (pid, status), used = machine.waitpid(running.pid, os.WNOHANG), None
             if end is None and not pid:  # its tracer has not waited for it yet, and may never do
                 status = exit_code(running.pid)
                 self._zombies.append(running.pid)
@@ -229,7 +250,7 @@ class Processes:
     def _forget(self, running: Running) -> None:
         if running.pidfd is not None:
             self._loop.forget(running.pidfd)
-            os.close(running.pidfd)
+            machine.close(running.pidfd)
 
     def _kill_orphans(self, again_s: float = AGAIN_S) -> None:
         """Kill what ended workers have left.
@@ -244,38 +265,31 @@ class Processes:
         spared = self.by_rank.keys() | self._well
         nobodys = self._tree.kill_orphans(pids, spared, self._former_sessions)
         self._again_s = again_s
-        self._loop.alarm(self._look_again, again_s if nobodys else None)
+        self._loop.alarm(self._look_again, again_s if nobodys else None, always=True)
 
     def _look_again(self) -> None:
         self._kill_orphans(again_s=min(2 * self._again_s, RARELY_S))
 
     def _note(self, running: Running, code: int, left: bool = False, used: Any = None) -> None:
         """Tell how a worker has ended; one without a pid could not be started."""
-        worker = running.worker
+        worker, now, owes = running.worker, machine.monotonic(), self._launch.owes
+        code = code or int(owes is not None and owes(worker))
+        sent = self._sent.get(worker.rank, 0)
+        told, was_dying, had_ended = self._told.get(worker.rank, (now, False, False))
+        was_dying &= code != -sent
+        # Ends are seen in their order, and who exits or is killed dies quickly: it dumps no core.
+        began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
         self._on_exit(
             WorkerExit(
-                rank=worker.rank,
-                local_rank=worker.local_rank,
-                pid=running.pid or None,
-                code=code,
-                after_s=time.monotonic() - running.since,
-                sent=self._sent.get(worker.rank, 0),
+                worker.rank, worker.local_rank, running.pid or None, code,
+                after_s=now - running.since,
+                sent=0 if was_dying else sent,
                 error_file=worker.environ.get(ERROR_FILE),
                 stderr=worker.routes.stderr.file,
                 tail=self._output.tail(worker.rank) if code else None,
-                used=used,
-                left=left,
+                used=used, left=left, told_s=now - told,
+                failed_s=now - told if was_dying else 0.0,
+                early_s=now - running.since if began_earlier else 0.0,
+                said_s=self._output.quiet_s(worker.rank) if code else 0.0,
             )
-        )
-
-
-def _refused(worker: Worker, error: OSError) -> str:
-    """Why the worker could not be started: no more processes or descriptors, or no file for it."""
-    what = f"cannot start {worker.name}: {error.strerror}"
-    if error.errno in (errno.EMFILE, errno.ENFILE):
-        return f"{what}; see ulimit -n"
-    if error.filename:
-        return f"{what}: {error.filename}"
-    if error.errno in (errno.EAGAIN, errno.ENOMEM):  # of fork(2)
-        return f"{what}; see ulimit -u, and the pids limit of the cgroup"
-    return what
+        )  # fmt: skip

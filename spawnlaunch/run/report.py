@@ -13,6 +13,7 @@ where older versions, and programs of the user's, write a plain string as the ou
 The file of --result is:
 
     {"status": 7, "cause": "failure", "signal": null, "first_failure": 1, "host": "node0",
+     "why": "rank 1 on node0 (pid 4714) exited with status 7 after 1.2 s",
      "run_id": "local-4711-1c9e04f2", "oom": null,
      "restarts": [{"cause": "failure", "rank": 3, "status": 139, "signal": "SIGSEGV",
                    "seconds": 8.5}, ...],
@@ -29,25 +30,24 @@ other nodes only rank, status and signal are known here; status null is of one t
 
 from __future__ import annotations
 
-import os
 import sys
-import time
 
-from spawnlaunch import reading
+from spawnlaunch import failures, machine, reading
+from spawnlaunch.failures import exit_status, how_it_ended, signal_name
 from spawnlaunch.run import files
 from spawnlaunch.run.decisions import STUCK_S
 from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.say import say
-from spawnlaunch.run.signals import exit_status, how_it_ended, name, signal
+from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
+    from spawnlaunch.failures import Cause
     from spawnlaunch.node.cgroup import MemoryKills
     from spawnlaunch.request import Request
-    from spawnlaunch.run.decisions import Budget, Cause, State, Tally
     from spawnlaunch.run.model import Launch, LaunchResult, WorkerExit
 
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # units of ru_maxrss (getrusage(2))
@@ -56,29 +56,17 @@ TAIL_BYTES = 16384
 TAIL_LINES = 60
 
 
-def announced(
-    what: str, number: int, state: State, exits: Sequence[WorkerExit], launch: Launch
-) -> str:
-    """The line for a decision's Announce; `exits` are those so far."""
-    grace, host, request = f"{launch.grace_s:g} s", launch.hostname, launch.request
-    ranks, stopping = sorted(state.running), f"stopping the workers, which have {grace}"
+def announced(what: Cause | str, ranks: Sequence[int], launch: Launch) -> str:
+    """The line for a decision's Announce; `ranks` still run."""
+    grace, host = f"{launch.grace_s:g} s", launch.hostname
     match what:
-        case "failure":
-            how = f"{_who(exits[-1], host)} {how_it_ended(exits[-1].code)}"
-            return f"{how}; stopping the other {len(ranks)}"
-        case "signal":
-            return f"{name(number)}: {stopping}{launch.grace_why}"
         case "interrupt":
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
         case "again":
-            return f"{name(number)} again: killing the workers"
+            return "SIGINT again: killing the workers"
         case "silent":
-            limit = f"{request.hang_timeout_s:g} s"
+            limit = f"{launch.request.hang_timeout_s:g} s"
             return f"no output from any rank for {limit}; this is where they are:"
-        case "hang":
-            return f"--on-hang kill: {stopping}"
-        case "timeout":
-            return f"{_timed_out(request)}; {stopping}"
         case "overdue":
             return f"{_ranks(ranks)} on {host} still ran after {grace}: killed"
         case "stuck":
@@ -86,41 +74,26 @@ def announced(
                 f"{_ranks(ranks)} on {host} did not die of SIGKILL within {STUCK_S:g} s and must "
                 "be stuck in the kernel (a lost file system, a wedged driver); waiting for it"
             )
-    return "the launcher is gone: ended the workers"
+    assert not isinstance(what, str)
+    if what.kind == "failure":
+        return f"{what.in_words}; stopping the other {len(ranks)}"
+    if what.kind == "gone":
+        return f"{what.in_words}: ended the workers"
+    return f"{what.in_words}: stopping the workers, which have {grace}{launch.grace_why}"
 
 
 def ended_early(cause: Cause, request: Request) -> str:
     """Said when the launch is to end while modules are imported for workers to come."""
-    what = {"signal": name(cause.number), "timeout": _timed_out(request)}
-    why = what.get(cause.kind, "the launcher is gone")
-    return f"{why}: --preload {','.join(request.preload)} was still being imported"
-
-
-def _timed_out(request: Request) -> str:
-    return f"--timeout: {request.timeout_s:g} s are over"
-
-
-def restart(result: LaunchResult, hostname: str, tally: Tally, budget: Budget) -> str:
-    """Said when all have ended and are about to start anew."""
-    in_all = "" if tally.total == tally.used else f" (in all {tally.total})"
-    return f"{_why(result, hostname)}: restart {tally.used} of {budget.most}{in_all}"
-
-
-def _why(result: LaunchResult, hostname: str) -> str:
-    first = result.first_failure
-    if first is None:
-        return f"the workers hung after {result.healthy_s:.1f} s"
-    return f"{_who(first, hostname)} {how_it_ended(first.code)} after {first.after_s:.1f} s"
+    return f"{cause.in_words}: --preload {','.join(request.preload)} was still being imported"
 
 
 def summary(result: LaunchResult, hostname: str) -> Iterator[str]:
     """How a launch ended that failed, the first failure first, or that was told to end."""
-    first = result.first_failure
+    cause, first = result.cause, result.first_failure
     listed = [one for one in result.exits if one != first]
-    if first:
-        restarts = len(result.restarted)
-        before = f", and {restarts} restart{'s' if restarts > 1 else ''}" if restarts else ""
-        yield f"failed{' first' if listed else ''}: {_why(result, hostname)}{before}"
+    if cause and first:
+        first_of = " first" if listed else ""
+        yield f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
     elif len({one.code for one in listed}) > 1:
         # Who ended as workers do that are told to is not listed; who had to be killed was named.
         listed = [one for one in listed if one.code not in (0, -one.sent)]
@@ -128,11 +101,15 @@ def summary(result: LaunchResult, hostname: str) -> Iterator[str]:
         listed = []
     width = len(str(max((one.rank for one in result.exits), default=0)))
     for one in sorted(listed):
-        yield f"  {_who(one, hostname, width)} {_how(one)}"
-    if result.oom:
-        yield result.oom
+        yield f"  {failures.worker(one.rank, hostname, one.pid, width)} {_how(one)}"
+    if cause and cause.oom and not first:
+        yield cause.oom
     if first and first.used and first.code == -signal.SIGKILL and not first.sent:
         yield from _memory_of(first)
+
+
+def after_restarts(n: int) -> str:
+    return f", after {n} restart{'s' if n > 1 else ''}" if n else ""
 
 
 def _memory_of(killed: WorkerExit) -> Iterator[str]:
@@ -140,7 +117,7 @@ def _memory_of(killed: WorkerExit) -> Iterator[str]:
     from spawnlaunch.node.cgroup import memory_kills
 
     counted = memory_kills()
-    limit = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    limit = machine.sysconf("SC_PHYS_PAGES") * machine.sysconf("SC_PAGE_SIZE")
     if counted and counted.limit:
         limit = min(limit, counted.limit)
     peak = killed.used.ru_maxrss * MAXRSS_BYTES if killed.used else 0
@@ -149,10 +126,10 @@ def _memory_of(killed: WorkerExit) -> Iterator[str]:
         yield f"rank {killed.rank} had used {peak >> 20} MiB, {share}"
 
 
-def out_of_memory(before: MemoryKills | None, after: MemoryKills | None) -> str | None:
-    """The reason of a SIGKILL that nobody sent, from two counts of the kernel's; None: another."""
+def out_of_memory(before: MemoryKills | None, after: MemoryKills | None) -> str:
+    """The reason of a SIGKILL that nobody sent, from two counts of the kernel's; "": another."""
     if before is None or after is None or after.killed <= before.killed:
-        return None
+        return ""
     n, limit = after.killed - before.killed, after.limit
     shown = f", whose limit is {limit >> 20} MiB" if limit and limit < 1 << 60 else ""
     return (
@@ -165,7 +142,7 @@ def _how(one: WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
     if one.left:
         return "could not be killed"
-    told = f" after {name(one.sent)} from the launcher" if one.sent else ""
+    told = f" after {signal_name(one.sent)} from the launcher" if one.sent else ""
     if one.sent and one.code == -one.sent:
         told = " from the launcher"
     return how_it_ended(one.code) + told
@@ -176,18 +153,12 @@ def _ranks(ranks: Sequence[int]) -> str:
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
-def _who(one: WorkerExit, hostname: str, width: int = 0) -> str:
-    """`rank 3 on node1 (pid 25342)`: where to look for it."""
-    pid = f"pid {one.pid}" if one.pid is not None else "not started"
-    return f"rank {one.rank:{width}} on {hostname} ({pid})"
-
-
 # What a worker left about its failure
 
 
 def last_words(failure: WorkerExit) -> str | None:
     """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
-    words = traceback_in(_read(failure.error_file))
+    words = traceback_in(read(failure.error_file))
     return words[-TAIL_BYTES:] if words else _said_last(failure)
 
 
@@ -204,7 +175,7 @@ def traceback_in(record: Any) -> str | None:
     return text if isinstance(text, str) else None
 
 
-def _read(path: str | None) -> Any:
+def read(path: str | None) -> Any:
     """The content of an error file; None where there is none, or nothing that makes sense.
 
     A worker may have left anything there, which a parser may fail of in any way.
@@ -234,12 +205,12 @@ def _said_last(failure: WorkerExit) -> str | None:
 # Files for programs
 
 
-def copy_error_file(failure: WorkerExit, path: str) -> None:
+def copy_error_file(cause: Cause, failure: WorkerExit, path: str) -> None:
     """Leave the first failure in the error file that the user named, or say why not."""
-    record = _read(failure.error_file)
+    record = read(failure.error_file)
     if not isinstance(record, dict):
-        stack, now = _said_last(failure) or "", str(int(time.time()))
-        words = f"rank {failure.rank} {how_it_ended(failure.code)}"
+        stack, now = _said_last(failure) or "", str(int(machine.time()))
+        words = cause.in_words
         extra = {"py_callstack": stack, "timestamp": now}
         record = {"message": {"message": words, "extraInfo": extra}}
     if isinstance(record.get("message"), dict):
@@ -258,27 +229,27 @@ def write_result(
     record: dict[str, Any] = {
         "status": result.status,
         "cause": cause.kind if cause else None,
-        "signal": name(cause.number) if cause and cause.kind == "signal" else None,
-        "first_failure": cause.number if cause and cause.kind == "failure" else None,
+        "why": cause.in_words if cause else None,
+        "signal": _signal(cause.code) if cause and cause.kind == "signal" else None,
+        "first_failure": cause.rank if cause and cause.kind == "failure" else None,
         "host": launch.hostname,
         "run_id": launch.resolution.world.run_id,
-        "oom": result.oom,
+        "oom": (cause and cause.oom) or None,
         "restarts": [
             {
                 "cause": cause.kind,
-                "rank": cause.number if cause.kind == "failure" else None,
-                "status": status,
-                "signal": name(-cause.code) if cause.code < 0 else None,
-                "seconds": round(healthy_s, 3),
+                "rank": cause.rank if cause.kind == "failure" else None,
+                "status": cause.status(),
+                "signal": _signal(cause.code),
+                "seconds": round(cause.after_s, 3),
             }
-            for cause, status, healthy_s in result.restarted
+            for cause in result.restarted
         ],
         "ranks": [as_json(one) for one in sorted(result.exits)],
     }
     for rank, code in elsewhere:
-        signal = name(-code) if code is not None and code < 0 else None
         status = None if code is None else exit_status(code)
-        record["ranks"].append({"rank": rank, "status": status, "signal": signal})
+        record["ranks"].append({"rank": rank, "status": status, "signal": _signal(code or 0)})
     record["ranks"].sort(key=lambda one: one["rank"])
     return _write(record, launch.result or "", "--result", indent=1)
 
@@ -291,8 +262,8 @@ def as_json(one: WorkerExit) -> dict[str, Any]:
         "local_rank": one.local_rank,
         "pid": one.pid,
         "status": exit_status(one.code),
-        "signal": name(-one.code) if one.code < 0 else None,
-        "told": name(one.sent) if one.sent else None,
+        "signal": _signal(one.code),
+        "told": _signal(-one.sent),
         "seconds": round(one.after_s, 3),
         "user_seconds": round(used.ru_utime, 3) if used else None,
         "system_seconds": round(used.ru_stime, 3) if used else None,
@@ -300,6 +271,10 @@ def as_json(one: WorkerExit) -> dict[str, Any]:
         "involuntary_switches": used.ru_nivcsw if used else None,
         "major_faults": used.ru_majflt if used else None,
     }
+
+
+def _signal(code: int) -> str | None:
+    return signal_name(-code) if code < 0 else None
 
 
 def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:

@@ -52,8 +52,8 @@ def _routes(request: Request, world: World, i: int, directory: str | None) -> Ro
     rank, local_rank = world.rank + i, world.local_rank + i
     shown = rank in request.ranks_filter or local_rank in request.local_ranks_filter
     shown = shown or not (request.ranks_filter or request.local_ranks_filter)
-    redirected = request.redirects.of(rank, local_rank)
-    teed = _tee(request, world, rank, local_rank)
+    redirected = request.redirects.of(rank, local_rank) if request.redirects else 0
+    teed = _tee(request, rank, local_rank)
     found = []
     for stream, name in FILES.items():
         kept = directory is not None and (redirected | teed) & stream
@@ -64,11 +64,11 @@ def _routes(request: Request, world: World, i: int, directory: str | None) -> Ro
     return Routes(*found)
 
 
-def _tee(request: Request, world: World, rank: int, local_rank: int) -> int:
-    """Which streams are kept and shown too: with --log-dir alone both, but none of a task."""
+def _tee(request: Request, rank: int, local_rank: int) -> int:
+    """Which streams are kept and shown too: with --log-dir alone both, as no task has it."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
-    alone = request.log_dir is not None and not any(request.redirects) and not world.is_task
+    alone = request.log_dir is not None and request.redirects is None
     return STDOUT | STDERR if alone else 0
 
 

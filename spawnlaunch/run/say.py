@@ -6,9 +6,10 @@ The guard speaks too, and a pipe that nobody reads must not keep it from its wor
 from __future__ import annotations
 
 import errno
-import os
 import select
+from contextlib import suppress
 
+from spawnlaunch import machine
 from spawnlaunch.errors import one_line
 
 TYPE_CHECKING = False
@@ -16,14 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PATIENCE_S = 2.0  # for each 4 KiB, while there is still work to do
+LATE_S = 1.0  # by which poll is late only where this process could not run
 PIPE_BUF = 4096  # a pipe that polls as writable takes this much at once, untorn (pipe(7))
 
-failures: list[int] = []  # error numbers of what could not be written; a forked guard knows them
+stream = [2]  # our descriptor; another one where a caller asks that we say nothing aloud
+UNWRITTEN = "something could not be written"  # that is remembered; a forked guard knows it
 
 
-def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> None:
-    """Write lines of our own, each with our name in front."""
-    write(worded(lines), patience_s)
+def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> bool:
+    """Write lines of our own, each with our name in front; False: nobody has read them in time."""
+    return write(worded(lines), patience_s)
 
 
 def worded(lines: Iterable[str]) -> str:
@@ -31,18 +34,22 @@ def worded(lines: Iterable[str]) -> str:
     return "".join(f"spawnlaunch: {one_line(line)}\n" for line in lines)
 
 
-def write(text: str, patience_s: float = PATIENCE_S) -> None:
-    """Write text to stderr; what nobody reads in time is dropped."""
-    poller = select.poll()
-    poller.register(2, select.POLLOUT)
+def write(text: str, patience_s: float = PATIENCE_S) -> bool:
+    """Write text to stderr; what nobody reads in time is dropped: False."""
+    poller = machine.poll()
+    poller.register(stream[0], select.POLLOUT)
     data = text.encode(errors="backslashreplace")
     while data:
+        with suppress(OSError):  # poll is refused
+            began = machine.monotonic()
+            while not poller.poll(patience_s * 1000):
+                if machine.monotonic() - began < patience_s + LATE_S:
+                    return False
+                began = machine.monotonic()  # we did not run, nor did the reader, perhaps
         try:
-            ready = poller.poll(patience_s * 1000)
-            if not ready:
-                return
-            data = data[os.write(2, data[:PIPE_BUF]) :]
+            data = data[machine.write(stream[0], data[:PIPE_BUF]) :]
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EAGAIN):  # else nobody reads it
-                failures.append(error.errno or 0)
-            return
+                machine.remembered[UNWRITTEN] = True
+            return error.errno != errno.EAGAIN
+    return True

@@ -16,21 +16,24 @@ that is repeated than one that is lost.
 from __future__ import annotations
 
 import _socket as socket  # its module socket is slow to import: see ports
-import os
-import time
+from contextlib import suppress
 from zlib import crc32
 
+from spawnlaunch import machine
 from spawnlaunch.errors import WRONG_USE, FlagsError, UsageError
 from spawnlaunch.node.proc import nearest
+from spawnlaunch.run import unable
+from spawnlaunch.run.loop import patient_sleep
 from spawnlaunch.run.say import write
 from spawnlaunch.run.signals import signal
 from spawnlaunch.world import managers
 from spawnlaunch.world.managers import STARTERS
 from spawnlaunch.world.model import TASKS, Environ
+from spawnlaunch.world.roles import PROGRAMS
 
 WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
 NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
-PROGRAMS = "OMPI_NUM_APP_CTX"  # of `mpirun a : b`, how many; pmix_server_register_fns.c
+TOLD_S = 1.0  # for launchers that wait for this one no longer, and end by themselves
 COMPONENTS = "SLURM_HET_SIZE"  # of `srun a : b` and of heterogeneous jobs
 
 
@@ -44,23 +47,30 @@ def daemon_of_many(environ: Environ) -> int | None:
     return None if is_alone else nearest(STARTERS)
 
 
-def refuse(error: UsageError, environ: Environ, program: str = "spawnlaunch") -> None:
-    """Say the error, or leave it to another task; among several tasks this is the process's end."""
+def refuse(error: UsageError, environ: Environ, program: str = "spawnlaunch", *argv: str) -> None:
+    """Say the error, or leave it to another task; among several tasks this is the process's end.
+
+    The launchers of other nodes, where `argv` has any, are told, and wait for this one no longer.
+    """
     line = f"{program}: error: {error}\n"
-    daemon = None if os.isatty(2) else daemon_of_many(environ)
+    daemon = None if machine.isatty(2) else daemon_of_many(environ)
     if daemon is None:
         write(line)
+        unable.tell(argv, environ, WRONG_USE, str(error))
         return
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(WRONG_USE))
+    machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(WRONG_USE))
     rank = _answer("rank", environ)
     if rank is None or not (isinstance(error, FlagsError) and _is_one_program(environ)):
-        _say_for_the_node(f"{program}: error: {os.uname().nodename}: {error}\n", daemon)
+        _held = _say_for_the_node(
+            f"{program}: error: {machine.uname().nodename}: {error}\n", daemon
+        )
     elif rank == 0:
         write(line)
-        time.sleep(NEIGHBOURS_S)
-    else:
-        time.sleep(WAIT_S)
-    os._exit(WRONG_USE)  # an interpreter that ends has given up its handlers, and dies of SIGTERM
+    wait_s = WAIT_S if rank and isinstance(error, FlagsError) else NEIGHBOURS_S
+    patient_sleep(TOLD_S if unable.tell(argv, environ, WRONG_USE, str(error)) else wait_s)
+    machine.exit_now(
+        WRONG_USE
+    )  # an interpreter that ends has given up its handlers, and dies of SIGTERM
 
 
 def _answer(question: str, environ: Environ) -> int | None:
@@ -78,13 +88,11 @@ def _is_one_program(environ: Environ) -> bool:
     return environ.get(PROGRAMS, "1") == "1" and not environ.get(COMPONENTS)
 
 
-def _say_for_the_node(line: str, daemon: int) -> None:
+def _say_for_the_node(line: str, daemon: int) -> object:
+    """The result is the lock, which is held as long as there is a reference to it."""
     name = f"\0spawnlaunch-error-{daemon}-{crc32(line.encode(errors='backslashreplace'))}"
     lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    try:
+    with suppress(OSError):  # another task has said it, or is about to
         lock.bind(name)
-    except OSError:  # another task has said it, or is about to
-        pass
-    else:
         write(line)
-    time.sleep(NEIGHBOURS_S)
+    return lock

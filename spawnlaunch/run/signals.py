@@ -14,12 +14,12 @@ workers.
 
 from __future__ import annotations
 
-import os
+from spawnlaunch import machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal as signal
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 else:
     import _signal as signal  # Python's `signal` makes enums of it, which takes a millisecond
 
@@ -39,20 +39,20 @@ def watched() -> frozenset[int]:
     Those that its parent had it ignore (nohup does that with SIGHUP, a shell with SIGINT and
     SIGQUIT of a background job) stay ignored, for the workers too.
     """
-    kept = {n for n in STOP - {signal.SIGTERM} if signal.getsignal(n) == signal.SIG_IGN}
+    kept = {n for n in STOP - {signal.SIGTERM} if machine.getsignal(n) == signal.SIG_IGN}
     return frozenset((STOP | FORWARD | JOB_CONTROL | {signal.SIGCHLD}) - kept)
 
 
 def set_default(signums: Iterable[int]) -> None:
     """Give up the handlers that a forked child has inherited, or what Python ignores."""
     for signum in signums:
-        signal.signal(signum, signal.SIG_DFL)
+        machine.signal(signum, signal.SIG_DFL)
 
 
-def send(pid: int, signum: int, to: Callable[[int, int], None] = os.kill) -> bool:
+def send(pid: int, signum: int, is_group: bool = False) -> bool:
     """Signal a process; False where it is gone, or another user's and not ours to signal."""
     try:
-        to(pid, signum)
+        (machine.killpg if is_group else machine.kill)(pid, signum)
     except (ProcessLookupError, PermissionError):  # kill(2)
         return False
     return True
@@ -63,30 +63,16 @@ def send_group(pid: int, signum: int) -> bool:
 
     macOS says EPERM where all of them are zombies.
     """
-    return send(pid, signum, to=os.killpg)
+    return send(pid, signum, is_group=True)
 
 
-def exit_status(code: int) -> int:
-    """The shell's exit status for a code of subprocess's kind: -n is death by signal n."""
-    return code if code >= 0 else 128 - code
-
-
-def name(signum: int) -> str:
-    """
-    >>> name(9), name(40)
-    ('SIGKILL', 'signal 40')
-    """
-    from signal import Signals
-
-    try:
-        return Signals(signum).name
-    except ValueError:
-        return f"signal {signum}"
-
-
-def how_it_ended(code: int) -> str:
-    """
-    >>> how_it_ended(7), how_it_ended(-9)
-    ('exited with status 7', 'died of SIGKILL')
-    """
-    return f"exited with status {code}" if code >= 0 else f"died of {name(-code)}"
+def leave(session: bool = True) -> OSError | None:
+    """Have a session of one's own, or else a process group; the result is why not."""
+    refused = None
+    for own in (machine.setsid, machine.setpgrp) if session else (machine.setpgrp,):
+        try:
+            own()
+            break
+        except OSError as error:
+            refused = error
+    return refused

@@ -1,51 +1,69 @@
-"""Wait for events, in one loop, and do what is decided about each.
+"""Wait for events, in one loop, and tell the decisions of each.
 
 Events are the ends of workers, signals, times, and what the launcher passes on. `decisions` decides
-what follows from one. `processes` has the workers themselves.
+what follows from one, and calls this file or `processes`, which has the workers themselves.
 """
 
 from __future__ import annotations
 
 import gc
-import os
+from contextlib import suppress
 
-from spawnlaunch.node import kernel
+from spawnlaunch import machine
 from spawnlaunch.node.cgroup import memory_kills
 from spawnlaunch.reading import file_text
-from spawnlaunch.run import decisions
-from spawnlaunch.run.decisions import State
+from spawnlaunch.run import signals
+from spawnlaunch.run.decisions import KILLING, STOPPING, Decisions
 from spawnlaunch.run.loop import Loop
 from spawnlaunch.run.model import LaunchResult
 from spawnlaunch.run.output import Output
 from spawnlaunch.run.processes import Processes
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.tree import why_it_stays
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Protocol
 
+    from spawnlaunch.failures import Cause, Failure
     from spawnlaunch.node.cgroup import MemoryKills
-    from spawnlaunch.run.decisions import Action, Event
     from spawnlaunch.run.hang import HangHelp
     from spawnlaunch.run.journal import Journal
     from spawnlaunch.run.loop import SignalPipe
     from spawnlaunch.run.model import Launch, Worker, WorkerExit
+    from spawnlaunch.run.stops import Stops
     from spawnlaunch.run.tree import Tree
+
+    class Gang(Protocol):
+        """Hears what happens here, where there are several nodes."""
+
+        def failed(self, failure: Failure) -> None: ...
+        def told_to_end(self, signum: int) -> None: ...
+        def stacks_told(self) -> None: ...
+        def launcher_gone(self) -> None: ...
+
 
 TYPED = 0x80  # added to the number of a signal that the terminal sent, in the launcher's pipe
 SETTLED_S = 1.0  # in which the workers need the processors to start
+FOR_THE_END = """
+json re signal fcntl termios resource pwd
+spawnlaunch.failures spawnlaunch.run.evidence spawnlaunch.run.restarts spawnlaunch.run.stops
+spawnlaunch.run.files spawnlaunch.run.leftovers spawnlaunch.run.refused spawnlaunch.run.removal
+spawnlaunch.run.report spawnlaunch.run.staying spawnlaunch.run.keyboard
+"""
 
 
 class Supervisor:
-    """The workers of one launch on this machine, and the state of the decisions about them."""
+    """The workers of one launch on this machine, and the decisions about them."""
+
+    rules: Decisions  # of this attempt
 
     def __init__(self, launch: Launch, tree: Tree, pipe: SignalPipe) -> None:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
         self.loop = Loop()
         # The hub tells what a worker alone on another node said last.
-        is_told = launch.resolution.gathering is not None and not os.isatty(2)
+        is_told = launch.resolution.gathering is not None and not machine.isatty(2)
         self.output = Output(self.loop, hears_all=request.hang_timeout_s > 0 or is_told)
         self.journal: Journal | None = None  # of --record
         if launch.journal is not None:
@@ -56,46 +74,44 @@ class Supervisor:
         if request.hang_timeout_s or request.stack_on_usr2:
             from spawnlaunch.run import hang
 
-            self.hang_help = hang.HangHelp(
-                launch, self.loop, self.output, self.happened, self.journal
-            )
+            self.hang_help = hang.HangHelp(self)
         self._processes = Processes(
-            launch,
-            self.loop,
-            self.output,
-            tree,
-            pipe.caught,
-            is_well=lambda: self.state.cause is None,
-            on_exit=self._on_exit,
-        )
+            launch, self.loop, self.output, tree, pipe.caught,
+            is_well=lambda: self.rules.cause is None, on_exit=self._on_exit,
+        )  # fmt: skip
         self.exits: list[WorkerExit] = []
         self.kills_before: MemoryKills | None = None
+        self._stops: Stops | None = None
         self._is_looked_at = False  # the script
-        self.state = State(frozenset(), launch.grace_s)
-        # Told of each event after it was decided about: of the launchers of several nodes.
-        self.listener: Callable[[Event], None] | None = None
+        self._was_told = False  # to end, by somebody
+        self.rules = Decisions(self._processes, self)
+        self.gang: Gang | None = None
 
     def run(self, workers: Sequence[Worker]) -> LaunchResult:
         """Start the workers and see them to their end; then others may be run."""
-        self.exits = []
+        self.exits, self.loop.stands = [], False
         request, running = self.launch.request, self._processes.by_rank
-        self.state = State(
+        foreground = frozenset(worker.rank for worker in workers if not worker.own_session)
+        self.rules = Decisions(
+            self._processes,
+            self,
             frozenset(worker.rank for worker in workers),
-            self.launch.grace_s,
-            self.launch.failure_grace_s,
-            lone=len(workers) == 1 and not workers[0].own_session,
+            self.launch.hostname,
+            grace_s=self.launch.grace_s,
+            failure_grace_s=self.launch.failure_grace_s,
+            is_lone=len(workers) == len(foreground) == 1,
+            foreground=foreground,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
-            ends_hung=request.on_hang == "kill" and not self.listener,  # else all nodes' say
-            foreground=frozenset(worker.rank for worker in workers if not worker.own_session),
+            ends_hung=request.on_hang == "kill" and not self.gang,  # else all nodes' say
         )
-        if len(workers) > 1 and kernel.IS_LINUX and os.isatty(0) and not self.output.keyboard:
+        if len(workers) > 1 and machine.IS_LINUX and machine.isatty(0) and not self.output.keyboard:
             from spawnlaunch.run.keyboard import Keyboard
 
             say, sinks, debugged = self.output.say, self.output.sinks, request.debug
             self.output.keyboard = Keyboard(self.loop, sinks, say, running, debugged)
         self._processes.start(workers)
         if self.hang_help:
-            self.hang_help.begin(workers)
+            self.hang_help.begin(workers, lambda: self._stops.workers() if self._stops else {})
         if self.journal:
             self.journal.began(workers, running.values())
         self._look_at_script()
@@ -104,26 +120,27 @@ class Supervisor:
             gc.freeze()  # a look at all that there is would copy pages shared with the launcher
             gc.enable()
         self.kills_before = memory_kills()
-        while self.state.running:
+        while self.rules.running:
             self.loop.turn()
-        self.loop.alarm(self._time_up, None)
-        self.loop.alarm(self._settled, None)
+        for call in (self._time_up, self._settled, self._limit_reached):
+            self.loop.alarm(call, None)
         if self.hang_help:
             self.hang_help.cancel()
         self._processes.finish()
-        state, exits = self.state, tuple(self.exits)
-        if not state.status:
-            return LaunchResult(0, state.cause, exits)
+        result = LaunchResult(0, self.rules.cause, tuple(self.exits))
+        if not (result.cause and self.rules.status):
+            return result
         from spawnlaunch.run import report  # most launches have nothing to report
 
         why = report.out_of_memory(self.kills_before, memory_kills())
-        return LaunchResult(state.status, state.cause, exits, why)
+        cause = result.cause._replace(oom=why, after_s=result.healthy_s)
+        return result._replace(status=self.rules.status, cause=cause)
 
     def _settled(self) -> None:
         """The workers have started: now there is time for what is not needed at once."""
         pids = {rank: one.pid for rank, one in self._processes.by_rank.items()}
+        import_the_rest()
         self.output.publish(pids)
-        _import_the_rest()
 
     def _look_at_script(self) -> None:
         """Say it where a script expects its local rank as an argument, and is given none.
@@ -147,9 +164,9 @@ class Supervisor:
         Nobody runs now. While the launch is stopped, this waits until it goes on or is to end.
         """
         self.loop.turn(0)
-        while self.state.suspended and not self.state.told_later:
+        while self.rules.is_suspended and not self.rules.is_told_later:
             self.loop.turn()
-        return self.state.told_later
+        return self.rules.is_told_later
 
     def preload(self) -> tuple[int, str] | None:
         """Import the modules of --preload for all workers.
@@ -157,7 +174,7 @@ class Supervisor:
         The result is status and words of a launch that has ended by that; None: it goes on.
         Raises UsageError where they cannot be imported, or not be forked then.
         """
-        if not kernel.IS_LINUX:  # without subreapers this process is the image itself
+        if not machine.IS_LINUX:  # without subreapers this process is the image itself
             from spawnlaunch.run.preload import forked
 
             self._processes.become = forked.worker_maker(self.launch.request.preload)
@@ -166,39 +183,33 @@ class Supervisor:
 
         image = self._processes.image = Image(self.launch, self._pipe.caught)
         self.tree.kept.add(image.pid)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
-        image.listen(self.loop, lambda: self.state)
-        return image.failure() if not self.state.cause else (self.state.status, "")
+        machine.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
+        image.listen(self.loop, self.rules)
+        return image.failure() if not self.rules.cause else (self.rules.status, "")
 
     def kill(self) -> None:
         """SIGKILL for every worker that still runs, and for what is below it."""
-        self._processes.kill(frozenset(self._processes.by_rank))
+        self._processes.kill(self.rules.running)
 
     def look(self, for_s: float) -> bool:
         """Take note of what happens for a moment; False: somebody wants an end of the launch."""
         self.loop.turn(for_s)
-        return not self.state.was_told_to_end
-
-    def happened(self, event: Event) -> None:
-        """Decide about an event, and act."""
-        self.state, actions = decisions.decide(self.state, event)
-        for action in actions:
-            self._act(action)
-        if self.listener:
-            self.listener(event)
+        return not self.rules.was_told_to_end
 
     # Events
 
-    def watch_signals(self, meaning: Callable[[int], Event]) -> None:
+    def watch_signals(self, is_guard: bool) -> None:
         """Take note of signals to this process; those that mean to end the job are events."""
 
         def read() -> None:
             for signum in self._pipe.read():
                 if signum != signal.SIGCHLD:
-                    self.happened(meaning(signum))
+                    rules = self.rules
+                    self._signalled(rules.guard_signalled if is_guard else rules.signalled, signum)
                 if signum == signal.SIGTSTP:
-                    os.kill(os.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
-            self._processes.a_child_ended()
+                    machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
+            if self._processes.a_child_changed() or self._stops:
+                self._stop_help().hear()
 
         self.loop.watch(self._pipe.fd, read)
 
@@ -206,71 +217,108 @@ class Supervisor:
         """Take note of what the launcher passes on, and of its end."""
 
         def read() -> None:
-            numbers = os.read(fd, 4096)
+            numbers = machine.read(fd, 4096)
             for number in numbers:
-                typed, signum = bool(number & TYPED), number & ~TYPED
-                prompt = typed and signum == signal.SIGINT and self._prompt()
-                self.happened(decisions.Signalled(signum, typed, prompt))
+                is_typed, signum = bool(number & TYPED), number & ~TYPED
+                has_prompt = is_typed and signum == signal.SIGINT and self._prompt()
+                self._signalled(self.rules.signalled, signum, is_typed, has_prompt)
             if not numbers:
                 self.loop.forget(fd)
-                self.happened(decisions.LauncherGone())
+                self.rules.gone()
+                if self.gang:
+                    self.gang.launcher_gone()
 
         self.loop.watch(fd, read)
 
+    def _signalled(self, rule: Callable[..., None], signum: int, *more: bool) -> None:
+        rule(signum, *more)
+        if self.gang and signum in signals.STOP:
+            self.gang.told_to_end(signum)
+
+    def stacks_told(self) -> None:
+        """Where the workers are was shown."""
+        self.rules.stacks_told()
+        if self.gang:
+            self.gang.stacks_told()
+
+    def _stop_help(self) -> Stops:
+        if self._stops is None:
+            from spawnlaunch.run.stops import Stops  # few launches are stopped
+
+            self._stops = Stops(self.loop, self._processes, lambda: self.rules, self.hang_help)
+        return self._stops
+
+    def _limit_reached(self) -> None:
+        if self.rules.stage == STOPPING:
+            self._time_up()
+
     def _time_up(self) -> None:
-        killing = self.state.stage == decisions.KILLING
-        running = self._processes.by_rank.items() if killing else ()
+        from spawnlaunch.run.staying import why_it_stays
+
+        running = self._processes.by_rank.items() if self.rules.stage == KILLING else ()
         stay = frozenset(rank for rank, one in running if why_it_stays(one.pid))
-        self.happened(decisions.TimeUp(self._prompt(), stay))
+        self.rules.time_up(self._prompt(), stay)
+        cause = self.rules.cause
+        if self.gang and cause and cause.kind == "signal":  # Ctrl-C, which a worker has had as well
+            self.gang.told_to_end(-cause.code)
 
     def _prompt(self) -> bool:
-        if not self.state.lone:
+        if not self.rules.is_lone:
             return False
         from spawnlaunch.run.keyboard import prompt_is_open
 
         return prompt_is_open()
 
     def _on_exit(self, one: WorkerExit) -> None:
+        ended = machine.monotonic()
         self.exits.append(one)
         if self.journal:
             self.journal.ended(one)
-        self.happened(decisions.Exited(one.rank, one.code))
+        self.rules.exited(one.rank, one.code, one.pid)
+        if one.code and (self.exits[1:] or self.rules.running or self.gang):
+            from spawnlaunch.run import evidence  # most launches have no failure
 
-    # Actions
+            host = self.launch.hostname
+            self.exits[-1], failure = evidence.judged(one, host, ended, self.kills_before)
+            if failure:
+                self.rules.failed(failure)
+                if self.gang:
+                    self.gang.failed(failure)
 
-    def _act(self, action: Action) -> None:
-        match action:
-            case decisions.Send(signum, ranks):
-                if self.hang_help and signum == signal.SIGCONT:
-                    self.hang_help.begin_anew()
-                self._processes.send(signum, ranks)
-            case decisions.Forward(signum, ranks):
-                self._processes.forward(signum, ranks)
-            case decisions.Kill(ranks):
-                self._processes.kill(ranks)
-            case decisions.Leave(ranks):
-                self._processes.leave(ranks)
-            case decisions.TellStacks(ranks):
-                if self.hang_help:
-                    running = self._processes.of(ranks)
-                    self.hang_help.stacks.tell((one.worker, one.pid) for one in running)
-            case decisions.Deadline(after_s):
-                self.loop.alarm(self._time_up, after_s)
-            case decisions.Announce(what, number):
-                self._announce(what, number)
+    # What is decided
 
-    def _announce(self, what: str, number: int) -> None:
+    def set_deadline(self, after_s: float | None) -> None:
+        self.loop.alarm(self._time_up, after_s)
+
+    def announce(self, what: Cause | str) -> None:
         from spawnlaunch.run import report  # most launches have nothing to report
 
-        words = report.announced(what, number, self.state, self.exits, self.launch)
+        words = report.announced(what, sorted(self.rules.running), self.launch)
         self.output.say([words])
         if self.journal:
-            self.journal.tell("said", what=what, words=words)
+            kind = what if isinstance(what, str) else what.kind
+            self.journal.tell("said", what=kind, words=words)
+
+    def tell_stacks(self, ranks: frozenset[int]) -> None:
+        if self.hang_help:
+            running = self._processes.of(ranks)
+            self.hang_help.stacks.tell((one.worker, one.pid) for one in running)
+
+    def resumed(self) -> None:
+        if self.hang_help:
+            self.hang_help.begin_anew()
+
+    def followed(self) -> None:
+        if self.launch.limit_s is not None:
+            was_told, self._was_told = self._was_told, self.rules.was_told_to_end
+            if self._was_told and not was_told:
+                self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
+        if self._stops or self.rules.is_suspended:
+            self._stop_help().heed()
 
 
-def _import_the_rest() -> None:
-    """What the end will need, before somebody replaces what is installed."""
-    import json  # noqa: F401
-    import re  # noqa: F401
-
-    from spawnlaunch.run import report  # noqa: F401
+def import_the_rest() -> None:
+    """What the end may need, before somebody replaces or removes what is installed."""
+    for name in FOR_THE_END.split():
+        with suppress(ImportError):
+            __import__(name)

@@ -13,19 +13,20 @@ from __future__ import annotations
 
 import os
 import select
-import time
 from contextlib import suppress
 
-from spawnlaunch.node import kernel, proc
+from spawnlaunch import machine
+from spawnlaunch.node import proc
 from spawnlaunch.node.proc import Process, below, look
 from spawnlaunch.run import signals
 from spawnlaunch.run.decisions import STUCK_S
 from spawnlaunch.run.environment import MARK
+from spawnlaunch.run.loop import LATE_S, patient_poll, patient_sleep
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Container, Iterable, Iterator
+    from collections.abc import Collection, Container, Iterable
 
 EXEC_S = 0.5  # in which a process that begins another program has its environment
 
@@ -36,9 +37,12 @@ def kill_groups(processes: Iterable[Process]) -> None:
     Where each process starts another and ends, all may be gone when they have been looked at one
     by one. A group is signalled at once: fork(2) gives no child to a process that is to die.
     """
-    own = os.getsid(0)
+    try:
+        own = machine.getsid(0)
+    except OSError:  # refused: they are found one by one
+        return
     groups = {process.group for process in processes if process.session != own}
-    for group in groups - {0, 1, os.getpgrp()}:  # killpg(2) means others by 0 and 1
+    for group in groups - {0, 1, machine.getpgrp()}:  # killpg(2) means others by 0 and 1
         signals.send_group(group, signal.SIGKILL)
 
 
@@ -47,31 +51,29 @@ def send(signum: int, processes: Iterable[Process]) -> None:
     for process in processes:
         if process.dead:
             continue
-        fd = kernel.open_pidfd(process.pid)
+        fd = machine.open_pidfd(process.pid)
         now = look(process.pid)
-        if now and now.start == process.start:
-            if fd is None:
-                signals.send(process.pid, signum)
-            else:
-                kernel.signal_pidfd(fd, signum)
+        is_same = now and now.start == process.start
+        if is_same and (fd is None or not machine.signal_pidfd(fd, signum)):
+            signals.send(process.pid, signum)
         if fd is not None:
-            os.close(fd)
+            machine.close(fd)
 
 
 def reap(pids: Iterable[int]) -> None:
     """Reap those of our children that are zombies."""
     for pid in pids:
         with suppress(ChildProcessError):
-            os.waitpid(pid, os.WNOHANG)
+            machine.waitpid(pid, os.WNOHANG)
 
 
 def reap_all_but(kept: Container[int]) -> None:
     """Reap zombies as the kernel names them, until one is in `kept`: somebody else reaps that."""
-    with suppress(ChildProcessError):
-        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+    with suppress(OSError):
+        while ended := machine.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if ended.si_pid in kept:
                 return
-            os.waitpid(ended.si_pid, 0)
+            machine.waitpid(ended.si_pid, 0)
 
 
 def mark_of(pid: int) -> str:
@@ -110,7 +112,7 @@ class Tree:
         if self._adopts and not proc.is_proc_ours():
             reap_all_but(kept)  # to find those that live takes long, and is left for the end
             return False
-        adopted = [pid for pid in proc.child_pids(os.getpid()) if pid not in kept]
+        adopted = [pid for pid in proc.child_pids(machine.getpid()) if pid not in kept]
         running = set(map(str, ranks))
         orphans = [orphan for orphan in map(look, adopted) if orphan and not orphan.dead]
         left = [orphan for orphan in orphans if self._is_left(orphan, running, ended)]
@@ -145,13 +147,15 @@ class Tree:
 
         What is killed may just have started something, so this looks again until nothing is found.
         """
-        deadline = time.monotonic() + patience_s
+        deadline, began = machine.running_s() + patience_s, machine.monotonic()
         while left := self.living():
-            if time.monotonic() > deadline:
+            deadline += max(0.0, machine.monotonic() - began - LATE_S)  # else we did not run
+            if machine.running_s() > deadline:
                 return left
             send(signal.SIGKILL, left)
             kill_groups(left)
             _await_deaths(left, at_most_s=0.02)
+            began = machine.monotonic()
         return []
 
     def living(self) -> list[Process]:
@@ -173,7 +177,7 @@ class Tree:
         """
         ended: set[int] = set()
         while proc.has_children():
-            pids = [pid for pid in proc.child_pids(os.getpid()) if pid not in self.kept]
+            pids = [pid for pid in proc.child_pids(machine.getpid()) if pid not in self.kept]
             reap(pids)
             living = [process for process in map(look, pids) if process and not process.dead]
             before, ended = ended, set(pids).difference(process.pid for process in living)
@@ -185,49 +189,24 @@ class Tree:
         if (process.pid, process.start) in self._foreign:
             return False
         family = below([process])
-        deadline = time.monotonic() + EXEC_S
+        deadline = machine.running_s() + EXEC_S
         # For a moment in execve(2) a process has no environment.
         while any(not one.dead and proc.read(one.pid, "environ") == "" for one in family):
-            if time.monotonic() > deadline:
+            if machine.running_s() > deadline:
                 break
-            time.sleep(EXEC_S / 10)
+            patient_sleep(EXEC_S / 10)
         return any(mark_of(one.pid).startswith(f"{self._run}.") for one in family)
 
 
 def _await_deaths(processes: Iterable[Process], at_most_s: float) -> None:
     """Wait until one of the processes has ended."""
-    opened = (kernel.open_pidfd(process.pid) for process in processes)
-    fds = [fd for fd in opened if fd is not None]
-    poller = select.poll()
+    fds = [fd for one in processes if (fd := machine.open_pidfd(one.pid)) is not None]
+    poller = machine.poll()
     for fd in fds:
         poller.register(fd, select.POLLIN)
-    poller.poll(at_most_s * 1000)
+    patient_poll(poller, at_most_s)
     for fd in fds:
-        os.close(fd)
-
-
-# Why a process does not end that SIGKILL was sent to: one of another user is not ours to signal
-# (kill(2)). One that is traced ends only once its tracer has waited for it (ptrace(2), "Death under
-# ptrace"), and a tracer may be stopped itself.
-
-
-def why_it_stays(pid: int) -> str:
-    """In words; "": it may end by itself, as soon as the kernel lets it."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return ""
-    except PermissionError:
-        uid = proc.status(pid, "Uid")
-        whom = _user(int(uid.split()[0])) if uid else "another user"
-        return f"it runs as {whom}, whom {_user(os.geteuid())} may not signal"
-    return _held(pid)
-
-
-def named(pid: int) -> str:
-    """The pid, and the name of its program where that can be seen."""
-    command = (proc.read(pid, "comm") or "").strip() if proc.is_proc_ours() else ""
-    return f"pid {pid} ({command})" if command else f"pid {pid}"
+        machine.close(fd)
 
 
 def exit_code(zombie: int) -> int:
@@ -236,29 +215,3 @@ def exit_code(zombie: int) -> int:
     It is the last field of /proc/PID/stat (proc(5)), and 0 for one that we may not look into.
     """
     return int(proc.stat(str(zombie))[-1]) if proc.is_proc_ours() else 0
-
-
-def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
-    """A line for each child that has ended and cannot be reaped in that time (seconds, for all)."""
-    deadline = time.monotonic() + patience_s
-    for pid in zombies:
-        with suppress(ChildProcessError):  # somebody has reaped it
-            while not os.waitpid(pid, os.WNOHANG)[0]:
-                if time.monotonic() > deadline:
-                    yield f"{named(pid)} has ended, but {_held(pid) or 'cannot be reaped'}"
-                    break
-                time.sleep(0.01)
-
-
-def _held(pid: int) -> str:
-    tracer = proc.tracer(pid)
-    return f"it is held by its tracer, {named(tracer)}" if tracer else ""
-
-
-def _user(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

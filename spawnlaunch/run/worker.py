@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, machine
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.report import report_line
-from spawnlaunch.run import environment
+from spawnlaunch.run import environment, signals
 from spawnlaunch.run.model import SHOWN, Worker
 from spawnlaunch.run.say import say
 from spawnlaunch.run.signals import STACKS, signal
@@ -29,7 +29,6 @@ CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there bu
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
 IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)  # by our interpreter, not by the user
 UNKNOWN_COLUMNS = 80  # of a terminal that does not tell
-COLOURS = {"FORCE_COLOR": 1, "CLICOLOR_FORCE": 1, "PY_COLORS": 1, "TTY_INTERACTIVE": 0}
 
 # The bundled loop is part of this package, and is started by its path: a train.py or train/ of the
 # user's is never taken for it.
@@ -39,7 +38,7 @@ BUNDLED = os.path.join(_PACKAGE, "train", "__main__.py")
 
 def scratch_path(environ: Mapping[str, str]) -> str:
     """A name that no other launch on this machine has, nor in a container that shares /tmp."""
-    name = f"spawnlaunch-{os.getpid()}-{os.urandom(4).hex()}"
+    name = f"spawnlaunch-{machine.getpid()}-{machine.urandom(4).hex()}"
     return os.path.join(environ.get("TMPDIR") or "/tmp", name)
 
 
@@ -70,7 +69,7 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     for i, (binding, (files, streams)) in enumerate(zip(bindings, outputs, strict=True)):
         rank = world.rank + i
         prefix = _prefix(launch, rank)
-        width = columns - len(prefix) if columns and streams.stdout.shown else None
+        width = columns - len(prefix) if columns and streams.stdout == SHOWN.stdout else None
         own: dict[str, object] = {
             "TORCHELASTIC_RESTART_COUNT": restart,
             "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
@@ -81,23 +80,20 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
             environment.NODE_CPUS: node_cpus if binding.cpus else None,
             **records,
         }
-        if width:
-            own |= _of_the_terminal(environ, width)
+        if width:  # of our terminal, to which a pipe leads, and no file; what the user set stays
+            size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
+            own |= {name: value for name, value in size.items() if name not in environ}
         if not world.is_task:
             own[environment.MARK] = f"{launch.mark}.{rank}"
         told = environment.of_worker(launch, i, own)
         workers.append(
             Worker(
-                rank=rank,
-                local_rank=world.local_rank + i,
-                command=command(request, told, world.local_rank + i),
-                environ=told,
-                binding=binding,
+                rank=rank, local_rank=world.local_rank + i, environ=told, binding=binding,
+                command=command(request, told, world.local_rank + i), prefix=prefix,
                 own_session=several_workers and rank != request.debug,
                 routes=SHOWN if rank == request.debug else streams,
-                prefix=prefix,
             )
-        )
+        )  # fmt: skip
     return workers
 
 
@@ -127,23 +123,9 @@ def _prefix(launch: Launch, rank: int) -> str:
 def _columns() -> int | None:
     """The width of the terminal that our stdout is; None where it is none."""
     try:
-        return os.get_terminal_size(1).columns or UNKNOWN_COLUMNS
+        return machine.get_terminal_size(1).columns or UNKNOWN_COLUMNS
     except OSError:
         return None
-
-
-def _of_the_terminal(environ: Mapping[str, str], columns: int) -> dict[str, object]:
-    """What tells a worker of our terminal, to which a pipe leads from its stdout.
-
-    Its size, and the variables by which programs, and rich, are told to write colours; none that
-    the user has set. A bar of several lines would be drawn across the lines of other ranks: so the
-    terminal is no interactive one.
-    """
-    told: dict[str, object] = {"COLUMNS": columns, "LINES": os.get_terminal_size(1).lines or None}
-    said = any(environ.get(name) for name in (*COLOURS, "NO_COLOR"))
-    if not said and environ.get("TERM") not in (None, "", "dumb"):
-        told |= COLOURS
-    return {name: value for name, value in told.items() if name not in environ}
 
 
 def _error_file(launch: Launch, rank: int, files: str | None) -> str | None:
@@ -205,13 +187,15 @@ def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
     try:
         set_up_process(worker)
         for signum in IGNORED:
-            signal.signal(signum, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        os.execvpe(worker.command[0], worker.command, worker.environ)
+            machine.signal(signum, signal.SIG_DFL)
+        machine.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        machine.execvpe(worker.command[0], worker.command, worker.environ)
     except OSError as error:
+        if error.filename is None:
+            raise
         say([f"{worker.name}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
              "program and its permissions"])  # fmt: skip
-        os._exit(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
+        machine.exit_now(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
 
 
 def set_up_process(worker: Worker) -> None:
@@ -221,7 +205,7 @@ def set_up_process(worker: Worker) -> None:
     0 alone says it; why a mask is refused each rank says for itself.
     """
     if worker.own_session:
-        os.setsid()
+        signals.leave()
     for fd, route in enumerate(worker.routes if worker.routes != SHOWN else (), start=1):
         if route.is_redirected:
             _redirect(route, fd)
@@ -237,8 +221,8 @@ def _redirect(route: Route, fd: int) -> None:
     from spawnlaunch.run import files  # few launches keep files
 
     file = files.open_log(route)
-    os.dup2(file, fd)
-    os.close(file)
+    machine.dup2(file, fd)
+    machine.close(file)
 
 
 def become_worker(worker: Worker, launch: Launch, become: BecomeWorker) -> NoReturn:
@@ -249,7 +233,9 @@ def become_worker(worker: Worker, launch: Launch, become: BecomeWorker) -> NoRet
     """
     if not worker.own_session:
         with suppress(OSError):  # in another session, or ended: there is no terminal to share
-            os.setpgid(0, launch.group)
+            machine.setpgid(0, launch.group)
     if worker.environ.get(environment.TASK_PID) == environment.ITS_OWN:
-        worker = worker._replace(environ={**worker.environ, environment.TASK_PID: str(os.getpid())})
+        worker = worker._replace(
+            environ={**worker.environ, environment.TASK_PID: str(machine.getpid())}
+        )
     become(worker, launch.blocked)

@@ -1,7 +1,7 @@
 """The values of torchrun's flags: a reader for each kind, as in `values`, and what is to be said.
 
 A reader raises ValueError where torchrun refuses the value too. What it returns is a note for the
-user, or None: nothing is lost.
+user, or None: nothing is lost. --rdzv-conf alone, which is a flag of ours too, has a value.
 """
 
 from __future__ import annotations
@@ -11,8 +11,20 @@ from shlex import quote
 from spawnlaunch import values
 from spawnlaunch.reading import excerpt
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 OURS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these end a launch, whatever is typed
 PASSED_ON = ["SIGUSR1", "SIGUSR2", "SIGWINCH"]
+
+# What --rdzv-conf may say. Those behind keep_alive_max_attempt mean nothing here: nobody asks again
+# and again, and there is no store.
+RENDEZVOUS = (
+    *("join_timeout", "last_call_timeout", "is_host", "keep_alive_interval"),
+    *("keep_alive_max_attempt", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
+    *("use_libuv", "store_type"),
+)
 
 
 def anything(_: str) -> None:
@@ -53,7 +65,43 @@ def filters(text: str) -> str | None:
 
 
 def no_plugin(text: str) -> None:
+    """Of the plug-ins one is torchrun's own, and what it does without the flag."""
+    if text == "default":
+        return
     raise ValueError(
         f"{excerpt(text)} is a plug-in of torchrun's, which is not loaded; leave it out, and name "
         "the files with --log-dir, a template as in --log-dir logs/{host}/{rank}"
     )
+
+
+def rendezvous(text: str) -> dict[str, str]:
+    """torchrun's --rdzv-conf; the quotes that a shell has left, and names that mean nothing, too.
+
+    >>> rendezvous("'join_timeout=900,is_host=1'")
+    {'join_timeout': '900', 'is_host': '1'}
+    """
+    found = {}
+    for entry in filter(None, text.split(",")):
+        name, _, value = (part.strip(" '\"") for part in entry.partition("="))
+        if not name or not value:
+            known = ", ".join(RENDEZVOUS)
+            raise ValueError(f"{excerpt(entry)} is not NAME=VALUE; type some of {known}, as in "
+                             "join_timeout=900")  # fmt: skip
+        if name == "is_host":
+            word = {"1": "1", "true": "1", "0": "", "false": ""}.get(value.lower())
+            if word is None:
+                raise ValueError(f"is_host={excerpt(value)} is not 1 or 0; type is_host=1")
+            found[name] = word
+        else:
+            if name in RENDEZVOUS and name not in ("use_libuv", "store_type"):
+                values.seconds(value)
+            found[name] = value
+    return found
+
+
+def strange(conf: Iterable[str]) -> list[str]:
+    """What is said of the names in --rdzv-conf that mean nothing."""
+    found = sorted({*conf} - {*RENDEZVOUS})
+    known = ", ".join(RENDEZVOUS)
+    names = f"--rdzv-conf {', '.join(found)}"
+    return [f"{names}: such names have no effect; type some of {known}"] if found else []

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
+from spawnlaunch import machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
 from spawnlaunch.run.model import Launch
@@ -51,14 +52,14 @@ class Recorder(NamedTuple):
         data = memoryview(json.dumps(start).encode() + b"\n")
         with suppress(OSError):  # it has ended, and has said why
             while data:
-                data = data[os.write(self.pipe, data) :]
-        os.set_blocking(self.pipe, False)
+                data = data[machine.write(self.pipe, data) :]
+        machine.set_blocking(self.pipe, False)
 
     def end(self) -> None:
         """Close the pipe, and wait until the record is written."""
-        os.close(self.pipe)
-        with suppress(ChildProcessError):  # it had ended, and was reaped with others
-            os.waitpid(self.pid, 0)
+        machine.close(self.pipe)
+        with suppress(OSError):  # it had ended, and was reaped with others
+            machine.waitpid(self.pid, 0)
 
 
 def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Recorder:
@@ -67,10 +68,10 @@ def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Reco
     Its file bears the number of the node, or the host's name where the launchers have not met yet.
     It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
     """
-    name = f"node-{os.uname().nodename}" if node_rank is None else f"node{node_rank}"
+    name = f"node-{machine.uname().nodename}" if node_rank is None else f"node{node_rank}"
     path = os.path.join(absolute(directory, "--record"), f"{name}.jsonl")
     try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
+        machine.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "a", encoding="utf-8"):
             pass
         return _spawned(path, blocked)
@@ -82,9 +83,9 @@ def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Reco
 
 
 def _spawned(path: str, blocked: Iterable[int]) -> Recorder:
-    inlet, outlet = os.pipe()
+    inlet, outlet = machine.pipe()
     try:
-        pid = os.posix_spawn(
+        pid = machine.posix_spawn(
             sys.executable,
             [sys.executable, "-c", CODE.format(ROOT, path)],
             os.environ,
@@ -96,8 +97,8 @@ def _spawned(path: str, blocked: Iterable[int]) -> Recorder:
             setsigmask=blocked,
         )
     except OSError:
-        os.close(outlet)
+        machine.close(outlet)
         raise
     finally:
-        os.close(inlet)
+        machine.close(inlet)
     return Recorder(pid, outlet)

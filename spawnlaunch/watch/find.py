@@ -6,7 +6,7 @@ it: spawnlaunch with a launcher or in task mode, torchrun, or srun with variable
 
 Ranks belong to the same launch by the mark that spawnlaunch gives them; else by run id, address and
 port. A worker that was forked from the image of --preload shows its own environment too
-(show_environment in node/kernel.py).
+(show_environment in machine.py).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def _how_it_ended(story: Story) -> list[str]:
     end = ends[-1]
     if end["status"] == 0:
         return []
-    why = f"It ended with status {end['status']}" + (f" ({end['cause']})" if end["cause"] else "")
+    why = f"It exited with status {end['status']}" + (f" ({end['cause']})" if end["cause"] else "")
     return [f"{why}.", *end["words"]]
 
 

@@ -33,10 +33,10 @@ import json
 import os
 import select
 import sys
-import time
 from contextlib import suppress
 from typing import Any, TextIO
 
+from spawnlaunch import machine
 from spawnlaunch.watch.devices import Meter
 from spawnlaunch.watch.history import Histories
 from spawnlaunch.watch.sample import Sample, Sampler
@@ -66,7 +66,7 @@ class _Recording:
         self._file = file
         self._rest = b""
         self._mark: str | None = None
-        self._began = self._due = time.monotonic()
+        self._began = self._due = machine.monotonic()
         self._since: dict[str, float] = {}  # by rank, when a worker was started
         self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
         self._sampler = Sampler(Meter(), lambda rank: rank.launch == self._mark)
@@ -75,15 +75,15 @@ class _Recording:
     def run(self) -> None:
         """Record until the pipe ends."""
         while True:
-            left_s = max(0.0, self._due - time.monotonic())
+            left_s = max(0.0, self._due - machine.monotonic())
             if select.select([0], [], [], left_s if self._mark else None)[0]:
-                data = os.read(0, 1 << 16)
+                data = machine.read(0, 1 << 16)
                 if not data:
                     return
                 *lines, self._rest = (self._rest + data).split(b"\n")
                 for line in lines:
                     self._told(json.loads(line))
-            if self._mark and time.monotonic() >= self._due:
+            if self._mark and machine.monotonic() >= self._due:
                 self._sample()
 
     def _told(self, event: dict[str, Any]) -> None:
@@ -92,15 +92,15 @@ class _Recording:
         if event["kind"] == "attempt":
             self._since = event["since"]
             self._seen.clear()
-            self._due = time.monotonic() + SHORTEST_S
-        self._write({"time": round(time.time(), 3), **event})
+            self._due = machine.monotonic() + SHORTEST_S
+        self._write({"time": round(machine.time(), 3), **event})
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")
         self._file.flush()
 
     def _sample(self) -> None:
-        now = time.monotonic()
+        now = machine.monotonic()
         samples = [one for one in self._sampler.sample() if one.memory]  # else it is ending
         self._due = now + min(LONGEST_S, max(SHORTEST_S, SHARE * (now - self._began)))
         if not samples:
@@ -123,7 +123,7 @@ class _Recording:
         key = (kind, rank, values.get("note", ""))
         if key not in self._seen:
             self._seen.add(key)
-            self._write({"kind": kind, "time": round(time.time(), 3), "rank": rank, **values})
+            self._write({"kind": kind, "time": round(machine.time(), 3), "rank": rank, **values})
 
 
 def columns(samples: list[Sample]) -> dict[str, Any]:

@@ -11,12 +11,14 @@ cannot reach it prints its own table, and says so.
 from __future__ import annotations
 
 import json
+import select
 import socket
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from spawnlaunch import machine
+from spawnlaunch.run.loop import patient_poll, patient_sleep
 from spawnlaunch.watch.find import Rank
 from spawnlaunch.watch.sample import Sample, from_dict
 from spawnlaunch.world import master
@@ -28,6 +30,8 @@ STALLED_S = 5.0  # of a connection on which nothing comes
 RETRY_S = 0.2
 MOST_BYTES = 64 << 20
 TAKEN = b"taken"
+# What is no JSON, or too deep, or has other types and numbers than a sample has.
+STRANGE = (ValueError, RecursionError, TypeError, AttributeError, KeyError, OverflowError)
 
 
 class Step(NamedTuple):
@@ -91,19 +95,22 @@ def gather(step: Step, samples: Sequence[Sample]) -> Gathered:
     except OSError as error:
         return Gathered(mine, f"cannot listen on port {step.port} for other nodes: {error}")
     with listening:
-        _listen(step, listening, found)
+        receive(step, listening, found)
     all_of_them = [one for node in step.nodes for one in found.get(node, ())]
     missing = [node for node in step.nodes if node not in found]
     said = f"nothing came from {', '.join(missing)} within {PATIENCE_S:g} s" if missing else ""
     return Gathered(sorted(all_of_them, key=lambda one: (one.launch, one.rank)), said)
 
 
-def _listen(step: Step, listening: socket.socket, found: dict[str, list[Sample]]) -> None:
+def receive(step: Step, listening: socket.socket, found: dict[str, list[Sample]]) -> None:
     """Receive the samples of other nodes, until all have come or PATIENCE_S is over."""
-    deadline = time.monotonic() + PATIENCE_S
-    while len(found) < len(step.nodes) and (left_s := deadline - time.monotonic()) > 0:
-        listening.settimeout(left_s)
-        with suppress(OSError, ValueError, TypeError, KeyError):  # a stranger, or one that has gone
+    deadline, poller = machine.running_s() + PATIENCE_S, machine.poll()
+    poller.register(listening, select.POLLIN)
+    listening.settimeout(STALLED_S)  # whoever was there may have gone
+    while len(found) < len(step.nodes) and (left_s := deadline - machine.running_s()) > 0:
+        if not patient_poll(poller, left_s):
+            break
+        with suppress(OSError, *STRANGE):  # a stranger, or one that has gone
             connection, _ = listening.accept()
             with connection:
                 connection.settimeout(STALLED_S)
@@ -114,17 +121,19 @@ def _listen(step: Step, listening: socket.socket, found: dict[str, list[Sample]]
 
 
 def _read(connection: socket.socket) -> bytes:
-    content = b""
+    content, deadline = b"", machine.monotonic() + STALLED_S
     while (more := connection.recv(1 << 16)) and len(content) < MOST_BYTES:
         content += more
+        if machine.monotonic() > deadline:
+            raise TimeoutError("it says a little now and then")
     return content
 
 
 def _hand_over(step: Step, samples: Sequence[Sample]) -> str:
     """Send the samples to the hub; the result is why that failed, "" where it did not."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = machine.running_s() + PATIENCE_S
     why = "it did not answer"
-    while time.monotonic() < deadline:
+    while machine.running_s() < deadline:
         try:
             with socket.create_connection((step.hub, step.port), timeout=STALLED_S) as connection:
                 connection.settimeout(PATIENCE_S)
@@ -134,16 +143,16 @@ def _hand_over(step: Step, samples: Sequence[Sample]) -> str:
                     return ""
         except OSError as error:
             why = error.strerror or str(error)
-        time.sleep(RETRY_S)
+        patient_sleep(RETRY_S)
     return f"cannot reach {step.hub} on port {step.port}: {why}; this is {step.here} alone"
 
 
 def _as_told(step: Step, samples: Sequence[Sample]) -> dict[str, Any]:
     seen = [one.as_dict() for one in samples]
-    return {"job": step.job, "node": step.here, "now": time.monotonic(), "samples": seen}
+    return {"job": step.job, "node": step.here, "now": machine.monotonic(), "samples": seen}
 
 
 def _as_seen_here(told: Mapping[str, Any]) -> list[Sample]:
     """The samples of another node, with the times of its monotonic clock as times of ours."""
-    later_s = time.monotonic() - float(told["now"])
+    later_s = machine.monotonic() - float(told["now"])
     return [from_dict(one, later_s) for one in told["samples"]]

@@ -71,15 +71,17 @@ def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     if last is None or not last["pids"]:
         return start
     told = start["explain"]
-    shift = min(map(int, last["pids"])) - min(worker["rank"] for worker in told["workers"])
+    ranks = [worker["rank"] for worker in told["workers"]]
+    first, world = min(map(int, last["pids"])), last.get("world", {})
+    of_role = int(world.get("ROLE_RANK", first))
     workers = []
     for worker in told["workers"]:
-        rank = worker["rank"] + shift
-        own = {"RANK": str(rank), "ROLE_RANK": str(rank), **last.get("world", {})}
-        workers.append({**worker, "rank": rank, "env": {**worker["env"], **own}})
-    size = int(last.get("world", {}).get("WORLD_SIZE", told["world"]["world_size"]))
-    world = {**told["world"], "world_size": size}
-    return {**start, "explain": {**told, "world": world, "workers": workers}}
+        i = worker["rank"] - min(ranks)
+        own = {**world, "RANK": str(first + i), "ROLE_RANK": str(of_role + i)}
+        workers.append({**worker, "rank": first + i, "env": {**worker["env"], **own}})
+    size = int(world.get("WORLD_SIZE", told["world"]["world_size"]))
+    placed = {**told["world"], "world_size": size}
+    return {**start, "explain": {**told, "world": placed, "workers": workers}}
 
 
 def _first_rank(start: Mapping[str, Any]) -> int:

@@ -51,7 +51,7 @@ def as_tasks(request: Request) -> str:
 
 def can_be_tasks(request: Request) -> bool:
     """Whether no flag asks for what needs a launcher above the workers."""
-    return not request.need_parent and (request.log_dir is None or any(request.redirects))
+    return not request.need_parent and (request.log_dir is None or request.redirects is not None)
 
 
 def started(manager: Manager, n: int, environ: Environ, command: str) -> str:

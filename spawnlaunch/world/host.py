@@ -14,9 +14,9 @@ interface that leads to MASTER_ADDR is the one to use, and it is known where the
 from __future__ import annotations
 
 import _socket as socket  # the module socket adds enums and selectors, 5 ms of every launch
-import os
 import sys
 
+from spawnlaunch import machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.world.master import FREE, FREE_PORTS, LOOPBACK
@@ -33,6 +33,7 @@ INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 SIOCGIFCONF = 0x8912  # netdevice(7): all IPv4 addresses, the second of an interface as well
 MOST_ADDRESSES = 1024
 NAME_BYTES = 16  # IFNAMSIZ
+MOST_FOUND = 64  # addresses of a name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
 
 
@@ -115,8 +116,8 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
     Raises UsageError where every candidate is taken.
     """
     if seed is None:
-        seed = int.from_bytes(os.urandom(4), "little")
-    candidates = _candidates(*ephemeral_range())
+        seed = int.from_bytes(machine.urandom(4), "little")
+    candidates = candidates_outside(*ephemeral_range())
     for i in range(len(candidates)):
         held = hold_port(candidates[(seed + i) % len(candidates)])
         if held is not None:
@@ -124,7 +125,7 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
     raise UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
-def _candidates(low: int, high: int) -> Sequence[int]:
+def candidates_outside(low: int, high: int) -> Sequence[int]:
     """Ports outside the ephemeral range `low` to `high`: FREE_PORTS, else all unprivileged ones.
 
     Where a site made the ephemeral range that wide that nothing is left, FREE_PORTS itself.
@@ -139,8 +140,7 @@ def _candidates(low: int, high: int) -> Sequence[int]:
 def ephemeral_range() -> tuple[int, int]:
     """First and last port that the kernel gives to outgoing connections; (0, -1) if unknown."""
     try:
-        with open(EPHEMERAL) as file:
-            low, high = file.read().split()
+        low, high = machine.content(EPHEMERAL).split()
         return int(low), int(high)
     except OSError:
         return 0, -1
@@ -148,8 +148,8 @@ def ephemeral_range() -> tuple[int, int]:
 
 def hold_port(port: int) -> HeldPort | None:
     """Hold this port against other launches; None where one has it, or somebody listens there."""
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    lock = machine.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if sys.platform == "linux":  # the only system with abstract sockets
             lock.bind(f"\0spawnlaunch-port-{port}")
@@ -202,9 +202,23 @@ def _find_trap(hostname: str) -> str | None:
 
 
 def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
-    """The addresses of a name; none where it has none, or can be no name."""
+    """The addresses of a name; none where it has none, or can be no name.
+
+    The first process of a container has handlers of Python's, which wait for getaddrinfo.
+    """
+    if machine.getpid() != 1:
+        return _addresses(name, family)
+    from spawnlaunch.world.lookup import Lookup
+
     try:
-        infos = socket.getaddrinfo(name, None, family, socket.SOCK_STREAM)
+        return list(Lookup(lambda: _addresses(name, family)[:MOST_FOUND]).answer())
+    except OSError:
+        return []
+
+
+def _addresses(name: str, family: int) -> list[str]:
+    try:
+        infos = machine.getaddrinfo(name, None, family, socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
     return [str(info[4][0]) for info in infos]
@@ -227,7 +241,9 @@ def is_here(name: str, hostname: str) -> bool:
 def _is_ours(address: str) -> bool:
     """Whether an address is this machine's: no other can be bound (ip(7))."""
     try:
-        probe = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        probe = machine.socket(
+            socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_STREAM
+        )
     except OSError:  # a kernel without IPv6
         return False
     try:
@@ -244,7 +260,7 @@ def _interface_towards(host: str, here: dict[str, str]) -> str | None:
     found = addresses(host)
     if not found or found[0].startswith("127."):
         return None
-    probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    probe = machine.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         probe.connect((found[0], 9))  # chooses a route, and sends nothing: udp(7)
         return here.get(probe.getsockname()[0]) or None
@@ -262,7 +278,7 @@ def _interfaces() -> dict[str, str]:
 
     answers = array("B", bytes(MOST_ADDRESSES * IFREQ_BYTES))
     request = pack("iP", len(answers), answers.buffer_info()[0])  # struct ifconf
-    any_socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    any_socket = machine.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
         length, _ = unpack("iP", ioctl(any_socket.fileno(), SIOCGIFCONF, request))
     except OSError:

@@ -15,21 +15,7 @@ from __future__ import annotations
 
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.values import MAX_PORT
-from spawnlaunch.world.model import (
-    AGENT_STORE,
-    LOCAL,
-    MASTER,
-    OUTER,
-    RANKS,
-    RUN_ID,
-    Environ,
-    Evidence,
-    Fact,
-    Facts,
-    Rejected,
-    number,
-    text,
-)
+from spawnlaunch.world import model
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,13 +31,15 @@ BELOW = (
 class Inherited(NamedTuple):
     """What is taken of MASTER_ADDR and MASTER_PORT, and what is not."""
 
-    kept: Mapping[str, Fact] = {}  # by variable
+    kept: Mapping[str, model.Fact] = {}  # by variable
     stale: tuple[str, ...] = ()  # variables that an outer launcher left, as NAME=value
     rejected: Mapping[str, str] = {}  # why the master's other variables are not taken
     own: tuple[str, ...] = ()  # those of them that this task may have and no other
 
 
-def read_inherited(mode: str, it: Evidence, facts: Facts, host: Fact | None) -> Inherited:
+def read_inherited(
+    mode: str, it: model.Evidence, facts: model.Facts, host: model.Fact | None
+) -> Inherited:
     """What is taken, and what is not.
 
     `host` is that of rank 0, as far as it is known; the manager in the evidence is the authority.
@@ -64,20 +52,20 @@ def read_inherited(mode: str, it: Evidence, facts: Facts, host: Fact | None) -> 
     stale, common, certain = _find_stale(environ, facts, mode), environ, None
     if manager is not None and manager.given:
         certain = host.value if host else None
-        if any(environ.get(name) for name in MASTER):
+        if any(environ.get(name) for name in model.MASTER):
             seen = manager.given()
             common = environ if seen is None else seen
-    if stale if mode == LOCAL else common.get(RUN_ID):
-        return Inherited({}, stale, {name: LEFT for name in MASTER if environ.get(name)})
-    addr, port = text("MASTER_ADDR", common), number("MASTER_PORT", common, MAX_PORT)
+    if stale if mode == model.LOCAL else common.get(model.RUN_ID):
+        return Inherited({}, stale, {name: LEFT for name in model.MASTER if environ.get(name)})
+    addr, port = model.text("MASTER_ADDR", common), model.number("MASTER_PORT", common, MAX_PORT)
     rejected = {}
-    if addr is not None and mode != LOCAL:
+    if addr is not None and mode != model.LOCAL:
         alone = facts["world_size"].value == facts["local_world_size"].value
         if why := _why_useless(addr.value, certain, alone):
             rejected["MASTER_ADDR"] = why
             addr = None
     own = []
-    for name, question in MASTER.items():
+    for name, question in model.MASTER.items():
         value = environ.get(name)
         if value and value != common.get(name):
             flag = f"--{question.replace('_', '-')}"
@@ -88,19 +76,19 @@ def read_inherited(mode: str, it: Evidence, facts: Facts, host: Fact | None) -> 
     return Inherited(kept, stale, rejected, tuple(own))
 
 
-def _find_stale(environ: Environ, facts: Facts, mode: str) -> tuple[str, ...]:
+def _find_stale(environ: model.Environ, facts: model.Facts, mode: str) -> tuple[str, ...]:
     """The inherited variables, as NAME=value, that contradict what was derived."""
     names = [
         name
-        for name, question in RANKS.items()
+        for name, question in model.RANKS.items()
         if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
     ]
     is_alone = (environ.get("RANK"), environ.get("WORLD_SIZE")) == ("0", "1")
-    if is_alone and mode == LOCAL and names == ["WORLD_SIZE"]:
+    if is_alone and mode == model.LOCAL and names == ["WORLD_SIZE"]:
         names = []  # the only pod of a job, in which torchrun's users start several workers
-    names += [name for name in OUTER if environ.get(name)]
-    if environ.get(AGENT_STORE) == "False":
-        names.remove(AGENT_STORE)
+    names += [name for name in model.OUTER if environ.get(name)]
+    if environ.get(model.AGENT_STORE) == "False":
+        names.remove(model.AGENT_STORE)
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
@@ -139,27 +127,27 @@ def _names(addr: str, host: str) -> bool:
     return found == short and not before[-1:].isalnum() and not after[:1].isdigit()
 
 
-def add_rejected(facts: Facts, it: Inherited, environ: Environ) -> Facts:
+def add_rejected(facts: model.Facts, it: Inherited, environ: model.Environ) -> model.Facts:
     """The facts, with what was replaced among their rejected candidates."""
     result = dict(facts)
-    ranks = {name: LEFT for name in RANKS if it.stale and name in environ}
+    ranks = {name: LEFT for name in model.RANKS if it.stale and name in environ}
     for name, why in {**ranks, **it.rejected}.items():
-        question = RANKS.get(name) or MASTER[name]
+        question = model.RANKS.get(name) or model.MASTER[name]
         fact = result[question]
-        rejected = (*fact.rejected, Rejected(environ[name], name, why))
+        rejected = (*fact.rejected, model.Rejected(environ[name], name, why))
         result[question] = fact._replace(rejected=rejected)
     return result
 
 
 def find_warnings(
-    facts: Facts, it: Inherited, environ: Environ
+    facts: model.Facts, it: Inherited, environ: model.Environ
 ) -> tuple[list[str], tuple[str, ...]]:
     """The warnings about what all launchers have, and about what this task may have alone."""
     stale = list(it.stale)
     of_all: list[str] = []
     own: list[str] = []
     for name, why in it.rejected.items():
-        fact = facts[MASTER[name]]
+        fact = facts[model.MASTER[name]]
         if fact.source.startswith(("--", "PET_")) or str(fact.value) == environ[name]:
             continue  # a flag has replaced it, or nothing
         if why == LEFT:
@@ -169,7 +157,8 @@ def find_warnings(
             said.append(f"replaced {name}={environ[name]}, {why}")
     if stale:
         said_of_all = f"replaced what an outer launcher or a profile left: {' '.join(stale)}"
-        if RUN_ID not in environ and "WORLD_SIZE" in environ and facts["mode"].value == LOCAL:
+        mode = facts["mode"].value
+        if model.RUN_ID not in environ and "WORLD_SIZE" in environ and mode == model.LOCAL:
             said_of_all += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
         of_all.insert(0, said_of_all)
     return of_all, tuple(own)

@@ -49,7 +49,12 @@ def choose_address(
     if host is not None and suffix and mode != LOCAL:
         derived = Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
     by_flag = _read_flags(it, "--master-addr", it.request.master_addr, endpoint and endpoint.host)
-    fact = first([by_flag, it.ask("master_addr"), kept, derived])
+    alone = mode != TASK and facts["world_size"].value == facts["local_world_size"].value
+    # Of several nodes, the hub hears each one's.
+    by_flags = [by_flag, it.typed("--local-addr", it.request.local_addr) if alone else None]
+    if it.request.rdzv_backend == "c10d" and it.request.master_addr is None:
+        by_flags.reverse()  # the endpoint is where launchers meet, who are on one node
+    fact = first([*by_flags, it.ask("master_addr"), kept, derived])
     if fact is None:
         why = "nothing here names the host of node rank 0"
         if it.manager is not None:

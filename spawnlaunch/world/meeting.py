@@ -7,11 +7,13 @@ node rank 0's launcher where node ranks are known, else the one that has the end
 
 from __future__ import annotations
 
+from spawnlaunch.errors import UsageError
 from spawnlaunch.world import host
 from spawnlaunch.world.gathering import Gathering
 from spawnlaunch.world.master import FREE, STATIC_PORT, port_of
 from spawnlaunch.world.model import (
     NODES,
+    TASKS,
     Evidence,
     Fact,
     Facts,
@@ -23,38 +25,62 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from spawnlaunch.request import Request
+    from spawnlaunch.world.model import Manager
+
 PORTS_TRIED = 8
+RETURN_TIMEOUT_S = 60.0  # for somebody to see that a launcher is lost, and to type a line
+POD = "KUBERNETES_SERVICE_HOST"  # of every pod (kubernetes.io, "Service", environment variables)
 TOLD = "told by the hub, once all have come"
 
 
-def find(it: Evidence, facts: Facts, job: Fact | None) -> Gathering:
-    """How the launchers of this job meet; `job` is the authority's name of it."""
+def find(it: Evidence, facts: Facts, job: Fact | None, starter: Manager | None) -> Gathering:
+    """How the launchers of this job meet; `job` is the authority's name of it.
+
+    `starter` is what has started this launcher, also where flags overrule all that it says.
+    """
     request, address, port = it.request, facts["master_addr"], facts["master_port"]
     if request.master_port == FREE and request.rdzv_endpoint is None:
-        port = Fact(port_of(job.value) if job else STATIC_PORT, "--master-port 0")
-    is_kept = is_named(port, it.environ) and port.source != "--rdzv-endpoint" and port.value
+        port = Fact(port_of(job.value) if job else STATIC_PORT, "where the launchers meet")
+    is_static = request.rdzv_endpoint is not None and _is_static(request)
+    is_hubs = port.source == "--rdzv-endpoint" and not is_static
+    is_kept = is_named(port, it.environ) and not is_hubs and port.value
     at = port.value
     if is_kept:  # it is the workers'
-        at = port_of(job.value if job else f"{address.value}:{port.value}")
+        # Launchers may know the host by several names; another of its launches has another port.
+        at = port_of(job.value if job else str(port.value))
         at += at == port.value
+    is_told = address.source == "--master-addr" or is_static
     most, known = facts["nnodes"].value, known_node_rank(it)
     least = it.typed("--nnodes", request.nnodes and request.nnodes.least) or it.ask("least_nodes")
     node_rank = None if known is None else known.value
+    return_s = _return_s(request, starter)
     return Gathering(
         host=address.value,
         port=at,
-        ports=1 if request.rdzv_endpoint is not None else PORTS_TRIED,
+        ports=1 if request.rdzv_endpoint is not None and not is_static else PORTS_TRIED,
         is_hub=_is_hub(it, facts, node_rank),
         node_rank=-1 if node_rank is None else node_rank,
         least=most if least is None else least.value,
         most=most,
         spares=request.spares,
         expected=_expected(it),
-        returns=it.manager is not None and it.manager.kind == NODES and request.max_restarts > 0,
+        returns=return_s is None,
+        return_s=request.return_timeout_s if return_s is None else return_s,
+        again=POD in it.environ or (it.manager is not None and it.manager.kind == NODES),
         name=_own_name(it),
-        master_addr=address.value if address.source == "--master-addr" and node_rank == 0 else "",
+        master_addr=address.value if is_told and node_rank == 0 else "",
         master_port=port.value if is_kept else FREE,
     )
+
+
+def _is_static(request: Request) -> bool:
+    """Whether --rdzv-endpoint is where rank 0 listens, and not where the launchers meet.
+
+    torchrun's backend is static if none is typed; and then node ranks are.
+    """
+    is_default = request.rdzv_backend is None and request.node_rank is not None
+    return is_default or request.rdzv_backend == "static"
 
 
 def _is_hub(it: Evidence, facts: Facts, node_rank: int | None) -> bool | None:
@@ -70,6 +96,26 @@ def _is_hub(it: Evidence, facts: Facts, node_rank: int | None) -> bool | None:
     if host.is_here(name, it.hostname):
         return None
     return False
+
+
+def _return_s(request: Request, starter: Manager | None) -> float | None:
+    """How long a lost launcher is waited for; 0: not at all; None: what made its pod starts it.
+
+    Tasks of srun or mpirun are started once, and whoever waits there burns an allocation.
+    """
+    said_s, why = request.return_timeout_s, ""
+    if not request.max_restarts:
+        why = "without restarts none may; type --max-restarts N as well"
+    elif starter and starter.kind == TASKS and not starter.gives_ranks:
+        why = f"{starter.name} starts its tasks once; leave --return-timeout out"
+    if why and said_s:
+        what = "is the time for a lost launcher to come back, and"
+        raise UsageError(f"--return-timeout {said_s:g} {what} {why}")
+    if why:
+        return 0.0
+    if starter and starter.kind == NODES and said_s != 0:
+        return None
+    return RETURN_TIMEOUT_S if said_s is None else said_s
 
 
 def _own_name(it: Evidence) -> str:
@@ -117,4 +163,8 @@ def described(gathering: Gathering) -> str:
     spares = f" and {gathering.spares} spares" if gathering.spares else ""
     at = f"{gathering.host}:{gathering.port}{here.get(gathering.is_hub, '')}"
     alike = "" if gathering.is_elastic else "; ranks are as shown if each has as many workers"
-    return f"the launchers meet at {at}: {n} nodes{spares}{alike}"
+    lost = ""
+    if gathering.return_s != 0:
+        within = "join_timeout" if gathering.return_s is None else f"{gathering.return_s:g} s"
+        lost = f"; one that is lost may come back within {within}"
+    return f"the launchers meet at {at}: {n} nodes{spares}{alike}{lost}"

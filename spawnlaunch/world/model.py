@@ -87,18 +87,14 @@ def first(candidates: Iterable[Fact | None]) -> Fact | None:
     >>> first([None, Fact(4, "SLURM_STEP_NUM_TASKS"), Fact(8, "SLURM_NTASKS")])
     Fact(value=4, source='SLURM_STEP_NUM_TASKS', rejected=(Rejected(value=8, source='SLURM_NTASKS...
     """
-    taken: Fact | None = None
+    facts = [*filter(None, candidates)]
     rejected: list[Rejected] = []
-    for fact in candidates:
-        if fact is None:
-            continue
-        if taken is None:
-            taken = fact
-        elif fact.source != taken.source:
-            why = f"{taken.source} comes before it"
+    for fact in facts:
+        if fact.source != facts[0].source:
+            why = f"{facts[0].source} comes before it"
             rejected.append(Rejected(fact.value, fact.source, why))
         rejected += fact.rejected
-    return taken._replace(rejected=tuple(rejected)) if taken and rejected else taken
+    return facts[0]._replace(rejected=tuple(rejected)) if rejected else next(iter(facts), None)
 
 
 def number(name: str, environ: Environ, most: int = 10**MAX_DIGITS) -> Fact | None:
@@ -158,10 +154,7 @@ class Manager:
 
     def is_present(self, environ: Environ) -> bool:
         """Whether this manager started the process that has this environment."""
-        for name in self.needs:
-            if not environ.get(name):
-                return False
-        return not (self.unless and self.unless(environ))
+        return all(map(environ.get, self.needs)) and not (self.unless and self.unless(environ))
 
     def why_silent(self, question: str) -> str:
         """The beginning of an error about a question that has no answer."""
@@ -171,10 +164,11 @@ class Manager:
     def answer(self, question: str, environ: Environ) -> Fact | None:
         """The first answer in the table's order, or None where the manager exports none."""
         asked = self.answers.get(question, ())
-        found = []
+        found: list[Fact | None] = []
         for each in asked if isinstance(asked, tuple) else (asked,):
             if not isinstance(each, str):
-                found.append(each(environ))
+                if not any(found):  # a rule is asked for only where no variable has answered
+                    found.append(each(environ))
             elif question in TEXTS:
                 found.append(text(each, environ))
             elif question == "master_port":
@@ -227,6 +221,8 @@ class World(NamedTuple):
     master_addr: str
     master_port: int
     run_id: str
+    role_rank: int | None = None  # of its first worker among those of its role; None: all have one
+    role_world_size: int | None = None
 
     @property
     def is_task(self) -> bool:

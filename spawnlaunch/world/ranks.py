@@ -43,6 +43,10 @@ def choose_mode(it: Evidence) -> Fact:
     if manager.kind == HOSTS:
         return _mode_among_hosts(it)
     if among_tasks and not request.wants_launcher:
+        if request.role != "default":
+            from spawnlaunch.world import roles
+
+            roles.check(request.role, it.environ)
         return Fact(TASK, f"{manager.name} started one process per rank")
     return Fact(NODE, f"{manager.name} started one launcher per node")
 

@@ -39,6 +39,12 @@ if TYPE_CHECKING:
     from spawnlaunch.world.inherited import Inherited
 
 LEFT_BY_OTHERS = frozenset((*RANKS, *MASTER, *OUTER))
+# What each task of a Slurm step has.
+STEP = {
+    *("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURMD_NODENAME"),
+    *("SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
+    *("SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"),
+}
 
 
 def resolve_world(
@@ -48,7 +54,20 @@ def resolve_world(
 
     Raises UsageError on a contradiction, or where something is known to the user only.
     """
+    warnings: list[str] = []
+    names = " ".join(environ)
+    # With SLURM_JOB_ID_HET_GROUP_0 and so on it is heterogeneous, which has more variables.
+    if "SLURM_" in names and ("SLURM_JOB_ID_" in names or STEP.difference(environ)):
+        from spawnlaunch.world import lost
+
+        environ, warnings = lost.restored(request, environ)
     found = managers.detect(environ)
+    taken_for_left = ""
+    if found and found[0].gives_ranks:
+        from spawnlaunch.world import pods
+
+        if taken_for_left := pods.why_none(request, environ):
+            found = found[1:]
     it = Evidence(request, environ, hostname, capacity, found[0] if found else None)
     mode = ranks.choose_mode(it)
     facts = ranks.find_ranks(mode.value, it)
@@ -76,23 +95,26 @@ def resolve_world(
     if mode.value == NODE and not request.no_gang and facts["nnodes"].value + request.spares > 1:
         from spawnlaunch.world import meeting
 
-        gathering = meeting.find(authority, facts, job)
+        gathering = meeting.find(authority, facts, job, it.manager)
         facts = meeting.told_later(facts, gathering)
     elif request.no_gang and (request.spares or request.is_elastic):
         raise FlagsError(
             "with --no-gang the launchers of several nodes never meet, and --spares and --nnodes "
             "MIN:MAX need that; leave --no-gang out"
         )
-    warnings: list[str] = []
     node_warnings: tuple[str, ...] = ()
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        warnings, node_warnings = inherited.find_warnings(facts, left, environ)
+        more, node_warnings = inherited.find_warnings(facts, left, environ)
+        # Why they are taken for left says more than that they are replaced.
+        warnings += [taken_for_left] if taken_for_left else more
     world = World(**{name: fact.value for name, fact in facts.items()})
     if found and (world.rank == 0 or request.explain):  # who says them
         from spawnlaunch.world.warnings import find_warnings
 
         warnings += find_warnings(it, world, found)
+    if found and found[0].gives_ranks:
+        node_warnings += pods.taken(world, environ)
     return Resolution(
         world, facts, tuple(warnings), tuple(found), node_warnings, gathering=gathering
     )

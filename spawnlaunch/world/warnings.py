@@ -29,12 +29,6 @@ def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[
         )
     if environ.get("SLURM_JOB_ID"):
         yield from _of_slurm(it, world, manager)
-    if manager.gives_ranks and world.mode == NODE and world.nnodes != 1:
-        left = " ".join(f"{name}={environ[name]}" for name in manager.needs)
-        yield (
-            f"{left} are taken for a pod's: this is node {world.node_rank} of {world.nnodes}; if a "
-            "profile or another launcher left them, type --standalone"
-        )
     if manager.kind == TASKS and world.mode == LOCAL:
         yield from _of_jobs_side_by_side(it, manager)
     if world.mode == TASK and world.local_world_size > 1 and not it.request.virtual_local_rank:

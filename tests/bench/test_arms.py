@@ -101,8 +101,8 @@ def test_arms_with_the_same_effect_are_left_out_and_named():
     }
     out = arms.left_out(effects)
     assert set(effects) - set(out) == {"unpinned", "control", "packed", "auto"}
-    assert out["exclusive"] == "it makes no difference here: every rank is bound as under auto"
-    assert out["node"] == "it makes no difference here: every rank is bound as under unpinned"
+    assert "is bound as under auto" in out["exclusive"]
+    assert "is bound as under unpinned" in out["node"]
 
 
 def effect(cpus: str) -> arms.Effect:
@@ -146,7 +146,7 @@ def test_the_adapter_next_to_a_device_and_the_farthest_one_are_known_by_their_pl
     assert arms.nic_of(node, "nic-far", binding) == "mlx5_0"
     assert arms.nearest_nic(node, 0) == "mlx5_0"
     made = planned_on(LAPTOP, 2, ("nic-near",))[1]
-    assert made["nic-near"].missing == "no InfiniBand adapter is known beside a device"
+    assert "no InfiniBand adapter" in made["nic-near"].missing
 
 
 def test_arms_by_flags_are_planned_by_the_launchers_own_plan():

@@ -153,7 +153,7 @@ def test_disturbed_samples_are_told_and_only_those_that_count_are_in_the_table()
     )
     assert more.series == measured.series
     page = "\n".join(table.page(found._replace(measured=[more])))
-    assert "  1 sample was disturbed, and was taken again" in page
+    assert "1 sample was disturbed," in page
     assert "  1 sample m, and count: this machine is busy" in page
 
 

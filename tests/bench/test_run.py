@@ -61,12 +61,10 @@ def one(found: result.Result, arm: str, against: str) -> stats.Comparison:
 
 
 def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
-    file, picture = tmp_path / "found.json", tmp_path / "found.png"
     arms = ("--arms", "auto,packed,exclusive", "--workloads", "compute", "--rounds", "2")
-    found, _ = bench(file, *arms, *SHORT, "--plot", picture)
-    assert found.left_out["exclusive"].endswith("every rank is bound as under auto")
+    found, _ = bench(tmp_path / "found.json", *arms, *SHORT)
+    assert found.left_out["exclusive"].endswith("is bound as under auto")
     assert [rank.cpus for rank in found.arms[1].ranks] == ["0", "0"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 @pytest.mark.stress  # it compares times, which a busy machine changes
@@ -77,17 +75,19 @@ def test_two_ranks_packed_on_one_core_are_half_as_fast(tmp_path: Path):
     assert compared.verdict == stats.WORSE
     assert 0.4 < compared.ratio < 0.65
     assert compared.high < 1
-    assert "  leave the flags as they are, --bind auto (the default)" in said
+    assert "leave the flags" in said
 
 
 @pytest.mark.full  # other tests run most of them
 def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
-    file = tmp_path / "found.json"
-    found, said = bench(file, "--arms", "auto", "--rounds", "1", "--seed", "5", *SHORT)
+    file, picture = tmp_path / "found.json", tmp_path / "found.png"
+    words = ("--arms", "auto", "--rounds", "1", "--seed", "5", *SHORT, "--plot", picture)
+    found, said = bench(file, *words)
+    assert picture.read_bytes().startswith(b"\x89PNG")
     ran = [measured.workload.name for measured in found.measured]
     expected = ["compute", "triad", "allreduce", "loader", "train", "jitter"]
     assert [name for name in ran if name != "copies"] == expected
-    assert ("copies" in ran) != ("copies left out: PyTorch sees no CUDA or ROCm device" in said)
+    assert ("copies" in ran) != ("copies left out:" in said)
     for measured in found.measured:
         for samples in measured.series.values():
             ((first, second),) = samples["auto"]
@@ -99,6 +99,7 @@ def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
     assert set(found.about["versions"]) == {"spawnlaunch", "python", "torch", "numpy"}
 
 
+@pytest.mark.full
 def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
     words = ("--arms", "unpinned,auto", "--rounds", "1", "--warm-up", "0", "--metric", "speed")
     command = ("--", sys.executable, WORKERS / "metric.py")
@@ -110,6 +111,7 @@ def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
     }
 
 
+@pytest.mark.full
 def test_a_command_is_measured_by_its_wall_time(tmp_path: Path):
     file, began = tmp_path / "found.json", time.monotonic()
     words = ("--rounds", "2", "--warm-up", "0", "--json", file, "--", "sleep", "0.2")
@@ -120,6 +122,7 @@ def test_a_command_is_measured_by_its_wall_time(tmp_path: Path):
     assert sum(map(max, samples)) < time.monotonic() - began
 
 
+@pytest.mark.full
 def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_path: Path):
     script = 'echo broken here >&2; [ "$RANK" = 1 ] && exit 3; exec sleep 600'
     with nothing_left_behind("BENCH_TEST=fails"):
@@ -134,7 +137,7 @@ def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_
             environ=clean_environ(BENCH_TEST="fails"),
         )
     assert done.returncode == 1
-    assert "error: command on rank 1: sh ended with status 3:\nbroken here" in done.stderr
+    assert "rank 1: sh exited with status 3:\nbroken here" in done.stderr
 
 
 @pytest.mark.full
@@ -158,11 +161,12 @@ def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
         said += process.stderr.read()
     assert process.returncode == 1
     assert b"error: loader on rank " in said
-    assert b"the process of the sample ended with SIGKILL" in said
+    assert b"the process of the sample died of SIGKILL" in said
     compute, loader = result.read(str(file)).measured
     assert (compute.rounds, loader.there) == (2, [])
 
 
+@pytest.mark.full
 def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_path: Path):
     file = tmp_path / "found.jsonl"
     many = 'grep -q "Cpus_allowed_list:.*[-,]" /proc/self/status'
@@ -170,12 +174,13 @@ def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_pa
     arms = ("--arms", "unpinned,control,auto", "--rounds", "2", "--warm-up", "0", "--json", file)
     done = run(*TWO_RANKS, *arms, "--", "sh", "-c", script)
     assert done.returncode == 1
-    assert "  auto failed: command on rank 0: sh ended with status 3: broken here" in done.stdout
+    assert "auto failed: command on rank 0:" in done.stdout
     (measured,) = result.read(str(file)).measured
     assert (measured.there, measured.rounds) == (["unpinned", "control"], 2)
-    assert "advice: no advice: command was not measured" in done.stdout
+    assert "command was not measured" in done.stdout
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "said"),
     [
@@ -193,16 +198,18 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
     assert said in done.stderr
 
 
+@pytest.mark.full
 def test_a_command_without_the_number_is_told_how_to_print_it():
     done = run(*BENCH, "--nproc", "1", "--metric", "speed", "--", "true")
     assert done.returncode == 1
-    assert "no rank printed a JSON line with 'speed'; print one such as" in done.stderr
+    assert "a JSON line with 'speed'" in done.stderr
 
 
+@pytest.mark.full
 def test_a_number_that_is_not_above_0_is_refused():
     done = run(*BENCH, "--nproc", "1", "--metric", "loss", "--", "echo", '{"loss": -0.5}')
     assert done.returncode == 1
-    assert "rank 0 measured -0.5; ratios are of numbers above 0 alone" in done.stderr
+    assert "rank 0 measured -0.5" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -210,7 +217,10 @@ def test_a_number_that_is_not_above_0_is_refused():
     [
         ("--help", ">/dev/full", "cannot write to stdout: No space left on device"),
         ("--help", ">&-", "stdout is closed; type --json FILE >/dev/null"),
-        ("--nproc 1 --rounds 1", ">/dev/full", "cannot write to stdout: No space left on device"),
+        pytest.param(
+            *("--nproc 1 --rounds 1", ">/dev/full", "cannot write to stdout: No space left"),
+            marks=pytest.mark.full,
+        ),
     ],
 )
 def test_where_it_cannot_print_it_says_so_once_and_fails(words: str, where: str, said: str):
@@ -232,6 +242,7 @@ def test_modules_of_the_user_are_not_taken_for_those_of_python(tmp_path: Path):
     assert "train (steps/s" in done.stdout
 
 
+@pytest.mark.full
 def test_ranks_that_the_launcher_pinned_are_refused_with_the_command_to_type():
     done = run(*LAUNCHER, "--nproc", "2", "-m", "spawnlaunch.bench", "--rounds", "1")
     assert done.returncode == 2
@@ -277,6 +288,7 @@ def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPa
         first.gather("waits for the second")
 
 
+@pytest.mark.full
 def test_no_rank_has_threads_when_it_is_forked_for_a_sample(tmp_path: Path):
     """What a thread has locked then stays locked in the sample, for ever."""
     asks = "import os; n = len(os.listdir(f'/proc/{os.getppid()}/task')); "
@@ -286,6 +298,7 @@ def test_no_rank_has_threads_when_it_is_forked_for_a_sample(tmp_path: Path):
     assert found.measured[0].series[""] == {"unpinned": [[1.0, 1.0]] * 3}
 
 
+@pytest.mark.full
 def test_a_port_that_another_has_is_named():
     with socket.socket() as other:
         other.bind(("", 0))
@@ -295,32 +308,34 @@ def test_a_port_that_another_has_is_named():
         alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
         done = run(*BENCH, "--rounds", "1", environ=clean_environ(**alone))
     assert done.returncode == 1
-    assert "cannot listen for the other ranks: " in done.stderr
+    assert "cannot listen" in done.stderr
     assert f"port: {port}" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 def test_ranks_that_have_not_come_are_named(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(rank_group, "MOST_TO_JOIN", timedelta(seconds=0.2))
-    with pytest.raises(FailedError, match=r"of 4 ranks 0, 2, 3 have not come in 0:00:00.2"):
-        rank_group._joined(HashStore(), 1, 4)
+    with pytest.raises(FailedError, match=r"ranks 0, 2, 3 have not come"):
+        rank_group.joined(HashStore(), 1, 4)
 
 
 def test_variables_that_take_the_cpus_away_are_refused_with_what_to_type():
     done = run(*TWO_RANKS, "--rounds", "1", environ=clean_environ(OMP_PROC_BIND="close"))
     assert done.returncode == 2
-    assert "OMP_PROC_BIND=close binds the worker's main thread to one place" in done.stderr
+    assert "OMP_PROC_BIND=close binds" in done.stderr
     assert "set OMP_PROC_BIND=false" in done.stderr
 
 
+@pytest.mark.full
 def test_where_one_arm_is_left_there_is_nothing_to_advise():
     words = ("--rounds", "1", "--workloads", "compute", *SHORT)
     done = run("taskset", "-c", "0", *TWO_RANKS, *words)
     assert done.returncode == 0, done.stderr
-    assert "packed       left out: there is one core to share" in done.stdout
-    assert "advice: nothing to advise: there is one arm" in done.stdout
+    assert "packed       left out: there is one core" in done.stdout
+    assert "nothing to advise" in done.stdout
 
 
+@pytest.mark.full
 def test_without_a_number_there_is_a_rank_for_each_cpu(tmp_path: Path):
     file = tmp_path / "found.json"
     words = ("--arms", "auto", "--rounds", "1", "--workloads", "compute", *SHORT)
@@ -352,6 +367,7 @@ def test_of_two_equal_arms_a_difference_is_claimed_in_at_most_one_of_20_real_run
 METRIC = ("--metric", "speed", "--", sys.executable, WORKERS / "metric.py")
 
 
+@pytest.mark.full
 def test_rounds_go_on_until_all_is_decided(tmp_path: Path):
     arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--budget", "1h")
     found, said = bench(tmp_path / "found.json", *arms, *METRIC)
@@ -382,6 +398,7 @@ def test_a_script_types_the_flags_that_are_picked():
     assert (done.stdout, done.returncode) == ("", 3), done.stderr
 
 
+@pytest.mark.full
 def test_a_batch_script_launches_with_what_was_picked(slurm: Slurm, tmp_path: Path):
     arms = ("--pick", "--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "6")
     picked = shlex.join(map(str, ("srun", "-n2", *BENCH, *arms, *METRIC)))
@@ -471,6 +488,7 @@ def is_of_the_table(line: str) -> bool:
     return line.startswith("  ") and not line.startswith(("  why", "  /")) and "sample" not in line
 
 
+@pytest.mark.full
 def test_an_interrupted_bench_ends_with_what_it_knows(tmp_path: Path):
     file = tmp_path / "found.jsonl"
     words = ("--budget", "1h", "--seconds", "0.05", "--json", file)
@@ -491,20 +509,22 @@ def test_a_file_of_another_machine_is_not_gone_on_with(tmp_path: Path):
     file.write_text(re.sub('"cpus": "[^"]*"', '"cpus": "7"', file.read_text()))
     done = run(*BENCH, "--resume", file)
     assert done.returncode == 2
-    assert "the arms are not bound here as they were there; measure anew" in done.stderr
+    assert "measure anew" in done.stderr
 
 
+@pytest.mark.full
 def test_numbers_of_workers_are_compared_by_speed_and_efficiency(tmp_path: Path):
     file = tmp_path / "found.jsonl"
     words = ("--workloads", "compute,allreduce", "--rounds", "2", "--json", file, *SHORT)
     done = run(*BENCH, "--nproc", "1,2", *words)
     assert done.returncode == 0, done.stderr
     assert re.search(r"2 workers: [\d.]+ times the speed of 1, efficiency \d+%", done.stdout)
-    assert "allreduce left out: there is one rank" in done.stdout
+    assert "allreduce left out" in done.stdout
     found = result.read(str(file))
     assert [len(arm.ranks) for arm in found.arms] == [1, 2]
 
 
+@pytest.mark.full
 def test_the_samples_of_a_bench_without_a_file_are_not_left(tmp_path: Path):
     words = ("--rounds", "1", "--warm-up", "0", "--", "true")
     done = run(*ONE_RANK, *words, environ=clean_environ(TMPDIR=str(tmp_path)))

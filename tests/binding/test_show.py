@@ -1,14 +1,18 @@
 """What people see: the line of a rank, the line for srun, the picture, and advice."""
 
+from collections.abc import Mapping
+from itertools import product
+
 import pytest
 
 from spawnlaunch import cpuset
+from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.claims import TaskView, is_own_mask
 from spawnlaunch.binding.cores import widened
-from spawnlaunch.binding.picture import picture
+from spawnlaunch.binding.picture import letter, picture
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.binding.report import of_mask, openmp_hazards, report_line, srun_line
-from spawnlaunch.node import Node
+from spawnlaunch.binding.report import named, of_mask, openmp_hazards, report_line, srun_line
+from spawnlaunch.node import Node, Numa
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import FIRST_PER_L3, Policy
 from tests.node import machines
@@ -99,18 +103,26 @@ def test_the_picture_marks_cores_of_several_ranks(lumi: Node) -> None:
     )
 
 
+STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}
+BOUND = STEP | {"SLURM_CPU_BIND_TYPE": "mask_cpu:"}
+
+
 def advice(
-    node: Node, ranks: int, allowed: str, task: TaskView | None = None, in_slurm: bool = True
+    node: Node,
+    ranks: int,
+    allowed: str,
+    task: TaskView | None = None,
+    environ: Mapping[str, str] = BOUND,
 ) -> str | None:
     node = allowing(node, allowed)
     result = plan(node, visible(node, {}), ranks, task=task)
-    return next(iter(of_mask(node, result.bindings, ranks, in_slurm)), None)
+    return next(iter(of_mask(node, result.bindings, ranks, environ)), None)
 
 
 def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: Node) -> None:
     said = advice(lumi, 8, "48-63")
     assert said is not None
-    assert "the allowed CPUs 48-63 are not next to device 2 (0000:c9:00.0)" in said
+    assert "CPUs 48-63 are not next to device 2 (0000:c9:00.0)" in said
     assert said.endswith("whose CPUs are 16-23,80-87: start with srun --cpu-bind=none")
     job = lumi._replace(cpus_cgroup=cpuset.parse("0-63"))
     assert (advice(job, 8, "48-63") or "").endswith("srun --cpu-bind=none, or with --widen")
@@ -121,8 +133,8 @@ def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: 
 def test_a_mask_that_taskset_has_set_is_not_answered_with_options_of_srun(lumi: Node) -> None:
     without_gpus = lumi._replace(devices=())
     for node, allowed in ((lumi, "48-63"), (without_gpus, "0")):
-        said = advice(node, 8, allowed, in_slurm=False) or ""
-        assert "start without the taskset or numactl that has set it" in said
+        said = advice(node, 8, allowed, environ={}) or ""
+        assert "without the taskset or numactl" in said
         assert "srun" not in said
 
 
@@ -193,3 +205,55 @@ def test_openmp_variables_that_shrink_a_worker_are_named(
     lines = openmp_hazards(environ)
     assert [line.split("=")[0] for line in lines] == names
     assert all("OMP_PROC_BIND=false" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("environ", "cgroup", "cure"),
+    [
+        (STEP, None, "start with srun --cpus-per-task="),
+        ({}, None, "start without the taskset or numactl"),
+        ({}, "0", "start in a container or control group with more CPUs"),
+    ],
+    ids=["Slurm", "taskset", "container"],
+)
+def test_who_set_a_mask_of_fewer_cores_than_ranks_is_told_the_cure(
+    lumi: Node, environ: Mapping[str, str], cgroup: str | None, cure: str
+) -> None:
+    group = cpuset.parse(cgroup) if cgroup else None
+    node = allowing(lumi, "0")._replace(cpus_cgroup=group, cores=lumi.cores[:2], devices=())
+    result = plan(node, visible(node, {}), 2)
+    (line,) = of_mask(node, result.bindings, 2, environ)
+    assert cure in line
+
+
+def test_the_picture_of_a_machine_without_packages_marks_cores_whose_threads_differ() -> None:
+    every = frozenset(range(4))
+    node = Node(every, every, (frozenset({0, 1}), frozenset({2, 3})))
+    ranks = [Binding(r, None, frozenset({r}), frozenset(), 1, "local", "") for r in range(2)]
+    lines = picture(node, ranks, every).splitlines()
+    assert not any(line.endswith("no CPUs") for line in lines)
+    assert lines[:3] == ["packages not known", "  numa not known", f"       {'0-3':24}*."]
+    with_memory = node._replace(numa=(Numa(7, frozenset(), 1 << 30, (), "memory"),))
+    assert "numa 7: no CPUs" in picture(with_memory, ranks, every).splitlines()
+
+
+def test_of_a_list_of_cpus_the_picture_shows_what_fits_in_its_column() -> None:
+    shown = {}
+    for ones, tens in product(range(1, 6), range(12)):
+        cpus = frozenset([*range(0, 2 * ones, 2), *range(10, 10 + 2 * tens, 2)])
+        node = Node(cpus, cpus, tuple(frozenset({cpu}) for cpu in sorted(cpus)))
+        line = picture(node, (), cpus).splitlines()[2]
+        label, cores = line[:31], line[31:]
+        assert cores.replace(" ", "") == "." * len(cpus)
+        shown[cpuset.format(cpus)] = label.strip()
+    widest = max(len(whole) for whole, part in shown.items() if part == whole)
+    for whole, part in shown.items():
+        assert part == (whole if len(whole) <= widest else f"{whole[: widest - 2]}..")
+
+
+def test_ranks_beyond_the_letters_have_one_character() -> None:
+    assert [letter(rank) for rank in (0, 10, 61, 62, 99)] == ["0", "a", "Z", "#", "#"]
+
+
+def test_ranks_are_named_by_their_number() -> None:
+    assert [named([3]), named([0, 1, 3])] == ["local rank 3", "local ranks 0-1,3"]

@@ -1,10 +1,12 @@
 """Functions that tests launch: importable by name, in the ranks as in the tests."""
 
+import asyncio
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -50,16 +52,50 @@ def unlucky(rank: int, kind: str) -> None:
         "value": ValueError("bad"),
         "stubborn": Stubborn("a", "b"),
         "sealed": Sealed(),
-        "base": BaseException("odd"),
-        "status": SystemExit(7),
     }
     if kind in failures:
         raise failures[kind]
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def leaving() -> NoReturn:
-    sys.exit(0)
+def leaving(how: str) -> None:
+    """Rank 1 ends, as if all were well, and the other waits for it."""
+    if os.environ["RANK"] == "1":
+        ends = {"os._exit": os._exit, "sys.exit": sys.exit, "nothing": lambda _: sys.exit()}
+        if how == "exec":
+            os.execv("/bin/true", ["true"])
+        ends[how](0)
+    time.sleep(3600)
+
+
+def throws(error: BaseException) -> NoReturn:
+    raise error
+
+
+def skips(how: str) -> NoReturn:
+    """What pytest raises, which says of itself that it is a builtin."""
+    import pytest
+
+    getattr(pytest, how)("not here")
+
+
+def in_a_chain() -> NoReturn:
+    try:
+        try:
+            raise Stubborn("a", "b")
+        except Stubborn as error:
+            raise Sealed() from error
+    except Sealed:
+        raise ValueError("last")  # noqa: B904
+
+
+async def soon(number: int) -> int:
+    await asyncio.sleep(0)
+    return number
+
+
+async def several() -> AsyncIterator[int]:
+    yield 1
 
 
 def locked() -> object:

@@ -64,7 +64,7 @@ def test_without_cloudpickle_an_error_names_the_extra(function: str, tmp_path: P
     assert done.returncode == 1
     said = done.stderr.splitlines()[-1]
     assert "cannot be imported by name" in said
-    assert said.endswith("type pip install 'spawnlaunch[notebook]', or put it into a module")
+    assert "pip install 'spawnlaunch[notebook]'" in said
 
 
 def test_modules_are_found_where_the_script_finds_them(tmp_path: Path) -> None:
@@ -136,7 +136,7 @@ def test_the_second_ctrl_c_kills_who_does_not_heed_the_first(tmp_path: Path) -> 
         "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "    print('ready', flush=True)\n"
         "    while True: time.sleep(1)\n"
-        "spawnlaunch.launch(deaf, nproc=2, no_prefix=True, quiet=True, grace=3600)\n"
+        "spawnlaunch.launch(deaf, nproc=2, no_prefix=True, grace=3600)\n"
     )
     pytest.importorskip("cloudpickle")
     with launched(directory=tmp_path, command=(sys.executable, script(tmp_path, text))) as launch:

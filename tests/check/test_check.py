@@ -12,6 +12,7 @@ import pytest
 from spawnlaunch import node as nodes
 from tests.cluster.slurm import require_slurm, start
 from tests.support.launching import LAUNCHER, clean_environ, launch, run
+from tests.support.matrix import mostly_full
 
 CHECK = ("-m", "spawnlaunch.check")
 CPUS = sorted(os.sched_getaffinity(0))
@@ -41,6 +42,7 @@ def test_pinned_workers_keep_their_cpus_in_all_threads_and_in_loaders():
         assert rank["memory"].split()[0] == ("preferred" if SEVERAL_NODES else "default")
 
 
+@pytest.mark.full
 @needs_two_cpus
 def test_unpinned_workers_of_torchrun_are_told_that_they_share():
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
@@ -50,6 +52,7 @@ def test_unpinned_workers_of_torchrun_are_told_that_they_share():
     assert said["findings"][0]["ranks"] == [0, 1]
 
 
+@pytest.mark.full
 def test_a_mask_set_by_taskset_is_respected_to_the_last_thread():
     status, said = told("taskset", "-c", CPUS[-1], *LAUNCHER, "--nproc", 1, *CHECK, "--json")
     (rank,) = said["ranks"]
@@ -58,6 +61,7 @@ def test_a_mask_set_by_taskset_is_respected_to_the_last_thread():
     assert [finding["rule"] for finding in said["findings"]] == (["one-core"] if status else [])
 
 
+@pytest.mark.full
 @needs_two_cpus
 def test_a_real_cpuset_is_respected(small_cpuset: Path):
     join = ("sh", "-c", f'echo $$ > {small_cpuset}/tasks && exec "$@"', "sh")
@@ -66,6 +70,7 @@ def test_a_real_cpuset_is_respected(small_cpuset: Path):
     assert [rank["loader_cpus"] for rank in said["ranks"]] == [str(CPUS[1])] * 2
 
 
+@pytest.mark.full
 @needs_two_cpus
 def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
     done = launch("--nproc", 1, *CHECK, environ=clean_environ(OMP_PROC_BIND="true"))
@@ -74,14 +79,15 @@ def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
     assert "drift: rank 0" in done.stdout
 
 
-@pytest.mark.parametrize("words", [(), ("--json",), ("--help",)])
-def test_where_it_cannot_print_it_says_so_and_fails(words: tuple[str, ...]):
-    done = run("sh", "-c", f"exec {shlex.join([sys.executable, *CHECK, *words])} >/dev/full")
+@pytest.mark.parametrize("flag", mostly_full(["--help", "", "--json"]))
+def test_where_it_cannot_print_it_says_so_and_fails(flag: str):
+    done = run("sh", "-c", f"exec {shlex.join([sys.executable, *CHECK])} {flag} >/dev/full")
     assert done.returncode == os.EX_IOERR
     said = "spawnlaunch.check: error: cannot write to stdout: No space left on device\n"
     assert done.stderr.endswith(said)
 
 
+@pytest.mark.full
 def test_a_person_reads_a_table():
     done = launch("--nproc", 1, *CHECK)
     lines = done.stdout.splitlines()
@@ -89,6 +95,7 @@ def test_a_person_reads_a_table():
     assert lines[1].split()[:3] == ["0", os.uname().nodename, "0"]
 
 
+@pytest.mark.full
 @needs_two_cpus
 @pytest.mark.parametrize(
     ("step", "masks"),
@@ -111,6 +118,7 @@ def test_masks_of_a_slurm_step_are_respected(bound_slurm, tmp_path: Path, step, 
     assert [rank["loader_cpus"] for rank in said["ranks"]] == masks
 
 
+@pytest.mark.full
 @needs_two_cpus
 def test_it_finds_out_who_it_is_under_srun_alone(bound_slurm, tmp_path: Path):
     output = tmp_path / "said"

@@ -23,6 +23,12 @@ GOOD = Facts(
     numa="0",
     memory="preferred 0",
     omp_threads=8,
+    launched=False,
+    given="0-15",
+    given_cores=8,
+    wider="",
+    nearer="",
+    openmp=(),
 )
 OTHER = GOOD._replace(
     rank=1,

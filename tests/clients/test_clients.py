@@ -48,7 +48,9 @@ def check(done: subprocess.CompletedProcess[str]) -> None:
     assert len({weight for _, _, weight in said}) == 1
 
 
-@pytest.mark.parametrize("words", [pytest.param(PLAIN, id=PLAIN[0]), *CLIENTS])
+@pytest.mark.parametrize(
+    "words", [pytest.param(PLAIN, id=PLAIN[0], marks=pytest.mark.full), *CLIENTS]
+)
 def test_on_one_machine(words: tuple[str, ...]):
     environ = clean_environ(**ENVIRONMENT)
     done = launch("--nproc", 2, *command(words), environ=environ)

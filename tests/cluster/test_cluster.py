@@ -16,15 +16,18 @@ from tests.support.required import skip_or_fail
 require_slurm()
 
 
+@pytest.mark.full
 def test_four_nodes_are_idle(slurm):
     assert slurm.idle_nodes() == ["node0", "node1", "node2", "node3"]
 
 
+@pytest.mark.full
 def test_a_step_on_two_nodes_sees_two_hosts(slurm):
     step = slurm.run(["srun", "--nodes=2", "--ntasks=3", "--label", "hostname"])
     assert sorted(step.stdout.splitlines()) == ["0: node0", "1: node0", "2: node1"]
 
 
+@pytest.mark.full
 def test_nodes_know_each_other_by_name_and_nobody_else(slurm):
     resolve = (
         "import socket; print(socket.gethostbyname('node3')); socket.gethostbyname('elsewhere')"
@@ -34,6 +37,7 @@ def test_nodes_know_each_other_by_name_and_nobody_else(slurm):
     assert "gaierror" in step.stderr
 
 
+@pytest.mark.full
 def test_a_wrong_address_is_another_host_where_nobody_listens(slurm):
     listen = "import socket; s = socket.create_server(('', 23456)); s.accept()"
     connect = "import socket; socket.create_connection((input(), 23456), 5); print('connected')"
@@ -46,6 +50,7 @@ def test_a_wrong_address_is_another_host_where_nobody_listens(slurm):
     assert right.stdout == "connected\n"
 
 
+@pytest.mark.full
 def test_gloo_sums_over_two_nodes(slurm):
     here = {"MASTER_ADDR": "node0", "MASTER_PORT": "23456"}
     script = REPOSITORY / "tests" / "cluster" / "gloo_sum.py"
@@ -58,35 +63,41 @@ def test_gloo_sums_over_two_nodes(slurm):
     ], step.stderr
 
 
+@pytest.mark.full
 def test_a_heterogeneous_step_is_one_world_of_two_components(slurm):
     show = ["sh", "-c", "echo $SLURM_PROCID/$SLURM_STEP_NUM_TASKS $(hostname)"]
     step = slurm.run(["srun", "-N1", "-n1", *show, ":", "-N1", "-n2", *show])
     assert sorted(step.stdout.splitlines()) == ["0/3 node0", "1/3 node1", "2/3 node1"], step.stderr
 
 
+@pytest.mark.full
 def test_devices_are_shown_to_the_tasks_that_asked_for_them(slurm):
     show = ["sh", "-c", "echo $SLURM_PROCID $CUDA_VISIBLE_DEVICES"]
     step = slurm.run(["srun", "-n2", "--gpus-per-task=1", *show])
     assert sorted(step.stdout.splitlines()) == ["0 0", "1 1"]
 
 
+@pytest.mark.full
 def test_a_batch_job_gives_its_output_and_how_it_ended(slurm):
     job = slurm.sbatch("#!/bin/sh\nhostname\nsrun hostname\nexit 3\n", "--nodes=2")
     assert (job.state, job.exit_status, job.signal) == ("FAILED", 3, 0)
     assert sorted(job.output.split()) == ["node0", "node0", "node1"]
 
 
+@pytest.mark.full
 def test_an_array_gives_the_output_of_every_task(slurm):
     job = slurm.sbatch("#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\n", "--array=3-5")
     assert sorted(job.output.splitlines()) == ["task 3", "task 4", "task 5"]
     assert job.state == "COMPLETED"
 
 
+@pytest.mark.full
 def test_salloc_runs_its_command_on_the_head_node(slurm):
     allocation = slurm.salloc(["-N2"], ["sh", "-c", "hostname; srun hostname"])
     assert sorted(allocation.stdout.split()) == ["login", "node0", "node1"]
 
 
+@pytest.mark.full
 def test_a_signal_sent_to_srun_reaches_its_tasks(slurm):
     script = "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
     step = slurm.popen(["srun", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
@@ -96,16 +107,19 @@ def test_a_signal_sent_to_srun_reaches_its_tasks(slurm):
     assert (output, step.returncode) == ("caught\n", 5)
 
 
+@pytest.mark.full
 def test_a_command_killed_by_a_signal_looks_killed_by_it(slurm):
     assert slurm.run(["sh", "-c", "kill -TERM $$"]).returncode == -signal.SIGTERM
 
 
+@pytest.mark.full
 def test_what_a_test_leaves_running_is_cancelled_for_the_next(slurm):
     slurm.submit("#!/bin/sh\nsleep 600\n", "--nodes=4")
     slurm.cancel_all()
     assert slurm.idle_nodes() == list(slurm.nodes)
 
 
+@pytest.mark.full
 def test_jobs_get_the_cpus_they_asked_for_where_the_affinity_plugin_binds():
     if len(os.sched_getaffinity(0)) < 2:
         skip_or_fail("needs two CPUs")
@@ -118,11 +132,13 @@ def test_jobs_get_the_cpus_they_asked_for_where_the_affinity_plugin_binds():
     assert sorted(step.stdout.split()) == ["0", "1"], step.stderr
 
 
+@pytest.mark.full
 def test_a_configuration_that_slurm_refuses_is_an_error_with_slurms_words():
     with pytest.raises(RuntimeError, match=r"did not start.*NoSuchSetting"):
         start(extra="NoSuchSetting=1")
 
 
+@pytest.mark.full
 def test_two_clusters_run_side_by_side(slurm):
     other = start()
     try:
@@ -132,6 +148,7 @@ def test_two_clusters_run_side_by_side(slurm):
     assert [sorted(output.split()) for output in outputs] == [list(slurm.nodes)] * 2
 
 
+@pytest.mark.full
 class TestNothingIsLeftBehind:
     """A job is running each time, for it is the processes of jobs that outlive clusters."""
 

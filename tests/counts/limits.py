@@ -19,11 +19,14 @@ class Limits(NamedTuple):
 
 
 LIMITS = {
-    "two workers": Limits(202, 45, 50, 54, 580),
-    "one worker": Limits(186, 44, 50, 52, 568),
-    "a task": Limits(149, 34, 42, 33, 474),
+    "two workers": Limits(211, 45, 50, 57, 580),
+    "one worker": Limits(191, 44, 50, 55, 568),
+    "a task": Limits(149, 35, 43, 36, 474),
 }
 
-# The launcher proper.
-LINES_OF_CODE = 7_970
-FILES = 74
+# The launcher, with all that stands beside it but bench, check and train.
+LINES_OF_CODE = 15_870
+FILES = 161
+
+# That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
+SENTENCES = 78

@@ -17,6 +17,8 @@ ONE_TASK = {
     "SLURM_PROCID": "0",
     "SLURM_LOCALID": "0",
     "SLURM_NODEID": "0",
+    "SLURM_GTIDS": "0",
+    "SLURMD_NODENAME": "localhost",
 }
 
 

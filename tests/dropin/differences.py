@@ -4,7 +4,9 @@ A finding is a facet that is not the same under both. It is expected where a rul
 knows the facet and holds for the two values.
 """
 
+import os
 import re
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,6 +15,7 @@ from tests.dropin.launches import Seen
 from tests.dropin.line import Line
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
+HERE = (*LOOPBACK, os.uname().nodename, socket.getfqdn())
 
 
 class Finding(NamedTuple):
@@ -104,8 +107,19 @@ def _words(text: str) -> list[str]:
 
 
 def _repeated(theirs: str, ours: str, context: Context) -> bool:
-    """What the first failure said last is said again, at the end."""
-    return context.ours.status != 0 and set(_words(theirs)) == set(_words(ours))
+    """What the first failure said last is said again, at the end, though it was redirected."""
+    more = set(_words(ours)) - set(_words(theirs))
+    redirected = (
+        {f"err of {rank}" for rank in "01"} if re.search("-r |redir", context.typed) else ()
+    )
+    same = set(_words(theirs)) <= set(_words(ours)) and more <= {*redirected}
+    return context.ours.status != 0 and same
+
+
+def _piped(theirs: list[str], ours: list[str], context: Context) -> bool:
+    """What is a terminal there is a pipe here, for several workers."""
+    different = {pair for pair in zip(theirs, ours, strict=True) if pair[0] != pair[1]}
+    return different == {("terminal", "pipe or file")} and len(context.ours.workers) > 1
 
 
 def _own_status(theirs: int, ours: int, context: Context) -> bool:
@@ -144,7 +158,8 @@ def _in_tmp(theirs: dict[str, str], ours: dict[str, str], context: Context) -> b
 
 def _kept_alone(theirs: dict[str, str], _: Any, context: Context) -> bool:
     """--log-dir alone keeps all streams here, and error files there."""
-    return all(name.endswith("error.json") for name in theirs) and "tee" not in context.typed
+    kept = {name for name in theirs if not name.endswith(("error.json", "/"))}
+    return not kept and not re.search("tee|redirects|-r |-r=", context.typed)
 
 
 DIFFERENCES = [
@@ -162,6 +177,11 @@ DIFFERENCES = [
         lambda t, o, c: o == 2 and _typed("=+2", "filter 7", "'3'", "'abc'")(t, o, c),
     ),
     Difference(
+        "shell of a job",
+        "refused",
+        lambda t, o, c: o == 2 and "slurm-job-num-nodes': '2'" in c.typed,
+    ),
+    Difference(
         "final statuses",
         "status|stdout|stderr|workers",
         lambda t, o, c: c.ours.status in (2, 75) and "max-restarts" in c.typed,
@@ -176,7 +196,7 @@ DIFFERENCES = [
         "environ MASTER_PORT",
         lambda t, o, c: "rdzv-endpoint" in c.typed or "--master-port" not in c.typed,
     ),
-    Difference("address", "environ MASTER_ADDR", lambda t, o, c: t in LOOPBACK and o in LOOPBACK),
+    Difference("address", "environ MASTER_ADDR", lambda t, o, c: t in HERE and o in LOOPBACK),
     Difference(
         "run id",
         "environ TORCHELASTIC_RUN_ID",
@@ -198,12 +218,10 @@ DIFFERENCES = [
     Difference(
         "error file",
         "environ TORCHELASTIC_ERROR_FILE",
-        lambda t, o, c: Path(t).name == Path(o).name or "log-dir" not in c.typed,
+        lambda t, o, c: not t or Path(t).name == Path(o).name or "log-dir" not in c.typed,
     ),
     Difference("error file", "files", _only("error.json")),
-    Difference(
-        "error file", "error", lambda t, o, c: t is None and o == "rank 1 exited with status 1"
-    ),
+    Difference("error file", "error", lambda t, o, c: t is None and o.startswith("rank 1 on ")),
     Difference(
         "device order", "environ CUDA_DEVICE_ORDER", lambda t, o, c: (t, o) == (None, "PCI_BUS_ID")
     ),
@@ -229,8 +247,11 @@ DIFFERENCES = [
     Difference("two hyphens", "argv", lambda t, o, c: t == [w for w in o if w != "--"]),
     Difference("log files", "files", _in_tmp),
     Difference("log files", "files", _kept_alone),
+    Difference("log files", "stdout|stderr|streams", _typed("/dev/null --local-ranks-filter")),
     Difference("filtered logs", "files", _only("filtered_stdout.log", "filtered_stderr.log")),
     Difference("left behind", "left", lambda t, o, c: (t, o) == ([], [".family"])),
+    Difference("terminal", "streams", _piped),
+    Difference("terminal", "environ (COLUMNS|LINES)", lambda t, o, c: t is None),
     Difference("file timer", "environ TORCHELASTIC_TIMER_FILE", lambda t, o, c: o is None),
 ]
 

@@ -4,13 +4,18 @@ Nothing is compared here, and nothing made alike but what is random by its natur
 of this run are written as they are named in a line, {dir}, {tmp} and {out}.
 """
 
+import fcntl
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+import termios
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +27,9 @@ HERE = Path(__file__).parent
 PROBE = HERE / "probe.py"
 PATIENCE_S = 200.0
 TORCHRUN, SPAWNLAUNCH = "torchrun", "spawnlaunch"
+# Where a line is typed: what its streams are, or that it is a shell of a Slurm job.
+FILES, PIPE, TERMINAL, SHELL = "files", "pipe", "terminal", "shell of a job"
+SGR = re.compile(rb"\x1b\[[0-9;]*m")
 
 
 class Seen(NamedTuple):
@@ -31,7 +39,7 @@ class Seen(NamedTuple):
     stdout: str
     stderr: str
     workers: dict[str, Any]  # by "RESTART.RANK", what the probe reported
-    files: dict[str, str]  # that were left in the directories, by name: their text
+    files: dict[str, str]  # that were left, by name: their text; NAME/ is an empty directory
     error: Any  # what stands in the file that TORCHELASTIC_ERROR_FILE named
 
 
@@ -101,12 +109,26 @@ def started_here(order: dict[str, Any]) -> Started:
             stdout=stdout,
             stderr=stderr,
             start_new_session=True,
+            preexec_fn=_have_terminal,
         )
     return Started(process.pid, process.poll)
 
 
-def see(line: Line, launcher: str, warm: Warm | None, top: Path, ports: dict[str, str]) -> Seen:
-    """Run a line under one of the launchers, below the directory `top`."""
+def _have_terminal() -> None:
+    """Make stdin the terminal of this session, if it is one."""
+    if os.isatty(0):
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def see(
+    line: Line,
+    launcher: str,
+    warm: Warm | None,
+    top: Path,
+    ports: dict[str, str],
+    around: str = FILES,
+) -> Seen:
+    """Run a line under one of the launchers, below the directory `top`, in these surroundings."""
     out, tmp, cwd, logs = (top / name for name in ("out", "tmp", "cwd", "logs"))
     for each in (out, tmp, cwd):
         each.mkdir(parents=True)
@@ -117,6 +139,8 @@ def see(line: Line, launcher: str, warm: Warm | None, top: Path, ports: dict[str
     environ = clean_environ(TMPDIR=str(tmp), PROBE_OUT=str(out), PROBE_DO=line.do)
     for name in ("PYTHONUNBUFFERED", "PYTEST_CURRENT_TEST", "_"):  # of whoever runs the tests
         environ.pop(name, None)
+    if around == SHELL:  # of this process's own job
+        environ |= {name: text for name, text in os.environ.items() if name.startswith("SLURM")}
     environ |= {name: _filled(value, names) for name, value in line.environ.items()}
     (top / "stdin").write_text(PROBE.read_text() if line.reads_script else "")
     order = {
@@ -128,6 +152,13 @@ def see(line: Line, launcher: str, warm: Warm | None, top: Path, ports: dict[str
         "stdout": str(top / "stdout"),
         "stderr": str(top / "stderr"),
     }
+    with streams(around, order):
+        code = _run(line, launcher, warm, order, out)
+    return _read(code, top, out, names)
+
+
+def _run(line: Line, launcher: str, warm: Warm | None, order: dict[str, Any], out: Path) -> int:
+    """Run it, with the signals of the line; the result is its exit code."""
     run = warm.start(order) if launcher == TORCHRUN and warm else started_here(order)
     try:
         if line.signals:
@@ -139,7 +170,58 @@ def see(line: Line, launcher: str, warm: Warm | None, top: Path, ports: dict[str
     finally:
         if run.poll() is None:
             os.killpg(run.pid, signal.SIGKILL)
-    return _read(run.poll(), top, out, names)
+    code: int = run.poll()
+    return code
+
+
+@contextmanager
+def streams(around: str, order: dict[str, Any]) -> Iterator[None]:
+    """The streams of the surroundings in place of files; what comes out of them is in files then.
+
+    A terminal shows both streams as one, here as the second.
+    """
+    if around not in (PIPE, TERMINAL):
+        yield
+        return
+    places = {name: Path(order[name]) for name in ("stdout", "stderr")}
+    if around == PIPE:
+        for name, place in places.items():
+            order[name] = str(place.with_suffix(".fifo"))
+            os.mkfifo(order[name])
+        ends = [(os.open(order[name], os.O_RDWR), place) for name, place in places.items()]
+        inlets = [os.open(order[name], os.O_RDONLY | os.O_NONBLOCK) for name in places]
+        for inlet in inlets:
+            os.set_blocking(inlet, True)
+        outlets = [outlet for outlet, _ in ends]
+    else:
+        inlet, outlet = os.openpty()
+        order |= dict.fromkeys(("stdin", *places), os.ttyname(outlet))
+        inlets, outlets = [inlet], [outlet]
+        places["stdout"].touch()
+    kept = [*places.values()][-len(inlets) :]
+    readers = [
+        threading.Thread(target=_keep, args=pair, daemon=True)
+        for pair in zip(inlets, kept, strict=True)
+    ]
+    for reader in readers:
+        reader.start()
+    try:
+        yield
+    finally:
+        for outlet in outlets:
+            os.close(outlet)
+        for reader, inlet in zip(readers, inlets, strict=True):
+            reader.join(PATIENCE_S)
+            os.close(inlet)
+
+
+def _keep(inlet: int, place: Path) -> None:
+    """What comes through, to its end, with the line ends and without the colours of a terminal."""
+    found = b""
+    with suppress(OSError):  # EIO is the end of a terminal (pty(7))
+        while data := os.read(inlet, 1 << 16):
+            found += data
+    place.write_bytes(SGR.sub(b"", found.replace(b"\r\n", b"\n")))
 
 
 def _read(code: int, top: Path, out: Path, names: dict[str, str]) -> Seen:
@@ -155,8 +237,11 @@ def _read(code: int, top: Path, out: Path, names: dict[str, str]) -> Seen:
     files = {}
     for place in ("logs", "tmp"):
         for file in sorted((top / place).rglob("*")):
+            name = str(file.relative_to(top))
             if file.is_file():
-                files[str(file.relative_to(top))] = file.read_text(errors="replace")
+                files[name] = file.read_text(errors="replace")
+            elif place == "logs" and not any(file.iterdir()):
+                files[f"{name}/"] = ""
     error = top / "cwd" / "error.json"
     return Seen(
         code,

@@ -14,6 +14,9 @@ FOUR_PET = {
     "PET_MASTER_PORT": "{port}",
 }
 ONE_POD = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "{port}"}
+# What salloc -N2 sets in its shell.
+SHELL_OF_TWO_NODES = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2",
+                      "SLURM_JOB_NODELIST": "node[0-1]", "SLURM_TASKS_PER_NODE": "1(x2)"}  # fmt: skip
 
 # fmt: off
 SAMPLE = [
@@ -83,6 +86,9 @@ RENDEZVOUS = [
     Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf is_host=1 {TWO} train.py"),
     Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf use_libuv=0,store_type=tcp {TWO} train.py"),
     Line(f"--rdzv-conf nonsense {TWO} train.py"),
+    Line(f"--rdzv-conf \"'a=1,b=2'\" {TWO} train.py"),
+    Line(f"--rdzv-conf \"'join_timeout=60,close_timeout=20\" {TWO} train.py"),
+    Line(f"--rdzv-conf a= {TWO} train.py"),
     Line(f"--rdzv-backend zookeeper {TWO} train.py"),
     Line(f"--master-port {{port}} {TWO} train.py"),
     Line(f"--master_port={{port}} {TWO} train.py"),
@@ -96,6 +102,11 @@ RENDEZVOUS = [
     Line(f"--standalone {TWO} train.py", do="reduce"),
     Line(f"--master-port many {TWO} train.py"),
     Line(f"--local-addr 127.0.0.1 {TWO} train.py"),
+    Line(f"--local-addr 127.0.0.2 {TWO} train.py"),
+    Line(f"--standalone --local-addr 127.0.0.2 {TWO} train.py"),
+    Line(f"--local-addr 127.0.0.2 --master-addr 127.0.0.3 --master-port {{port}} {TWO} train.py"),
+    Line(f"--local-addr 127.0.0.2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.3:{{port}} {TWO} train.py"),
+    Line(f"--local-addr 127.0.0.2 --rdzv-backend static --rdzv-endpoint 127.0.0.3:{{port}} {TWO} train.py"),
     Line(f"--local_addr=127.0.0.1 --nnodes 1 {TWO} train.py"),
 ]
 
@@ -123,6 +134,8 @@ OTHERS = [
     Line(f"--virtual_local_rank {TWO} train.py", {"CUDA_VISIBLE_DEVICES": "4,5"}),
     Line(f"--virtual-local-rank {TWO} train.py --device ${{local_rank}}"),
     Line(f"--logs-specs mine {TWO} train.py"),
+    Line(f"--logs-specs default {TWO} train.py"),
+    Line(f"--logs_specs=default --log-dir {{logs}} -r 3 {TWO} train.py"),
     Line(f"--numa-binding nowhere {TWO} train.py"),
     Line(f"--use-env {TWO} train.py"),
     Line(f"--max-restarts 3 {TWO} train.py"),
@@ -182,6 +195,13 @@ OUTPUT = [
     Line(f"-r 3 {TWO} train.py"),
     Line(f"--redirects 3 {TWO} train.py"),
     Line(f"--redir 0 {TWO} train.py"),
+    Line(f"--redirects 0 --log-dir {{logs}} {TWO} train.py"),
+    Line(f"-r 0:0 --log-dir {{logs}} {TWO} train.py"),
+    Line(f"-r 0 --tee 0 --log-dir {{logs}} {TWO} train.py", do="1:exit 7"),
+    Line(f"--log-dir /dev/null {TWO} train.py"),
+    Line(f"--log-dir /dev/null -r 3 {TWO} train.py"),
+    Line(f"--log-dir /dev/null --tee 3 {TWO} train.py"),
+    Line(f"--log-dir /dev/null --local-ranks-filter 0 {TWO} train.py"),
     Line(f"-r 4 {TWO} train.py"),
     Line(f"-t 10:3 {TWO} train.py"),
     Line(f"--local-ranks-filter 0 {TWO} train.py"),
@@ -212,6 +232,7 @@ ENDS = [
     Line(f"{TWO} train.py", do="1:kill 9;0:sleep"),
     Line(f"{TWO} train.py", do="1:kill 11;0:sleep"),
     Line(f"{TWO} train.py", do="1:raise;0:sleep"),
+    Line(f"-r 3 --log-dir {{logs}} {TWO} train.py", do="1:exit 3;0:sleep"),
     Line(f"{TWO} train.py", do="1:exit 0;0:sleep 1"),
     Line(f"--max-restarts 1 {TWO} train.py", do="1:exit 7"),
     Line(f"--max-restarts 2 {TWO} train.py", do="0:kill 9@0;1:exit 3@1"),
@@ -295,6 +316,9 @@ AROUND = [
     Line(f"{TWO} train.py", {"MASTER_PORT": "{busy}"}),
     Line(f"{TWO} train.py", {"MASTER_ADDR": "node7", "MASTER_PORT": "{port}"}),
     Line(f"{TWO} train.py", {"TORCHELASTIC_RUN_ID": "old", "TORCHELASTIC_USE_AGENT_STORE": "True", "RANK": "1", "WORLD_SIZE": "2"}),
+    Line(f"{TWO} train.py", {**ONE_POD, "WORLD_SIZE": "2"}),
+    Line(f"{TWO} train.py", {**ONE_POD, "WORLD_SIZE": "2", "RANK": "1"}),
+    Line(f"{TWO} train.py", {**ONE_POD, "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}),
     Line(f"{TWO} train.py", {"OMP_NUM_THREADS": "3"}),
     Line(f"{TWO} train.py", {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0"}),
     Line(f"{TWO} train.py", {"CUDA_VISIBLE_DEVICES": ""}),
@@ -307,6 +331,10 @@ AROUND = [
     Line(f"{TWO} train.py", {"TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT": "60"}),
     Line(f"{TWO} train.py", {"PYTHONUNBUFFERED": "1", "NCCL_DEBUG": "INFO"}),
     Line(f"--nnodes=1 {TWO} train.py", {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1", "SLURM_JOB_NODELIST": "localhost"}),
+    Line(f"{TWO} train.py", SHELL_OF_TWO_NODES),
+    Line(f"--standalone {TWO} train.py", SHELL_OF_TWO_NODES),
+    Line(f"--nnodes 1 {TWO} train.py", SHELL_OF_TWO_NODES),
+    Line("train.py", {**SHELL_OF_TWO_NODES, "SLURM_NTASKS": "4"}),
 ]
 
 LINES = [*SAMPLE, *SIZES, *RENDEZVOUS, *OTHERS, *PROGRAMS, *OUTPUT, *ENDS, *LAUNCH, *VARIABLES, *AROUND]

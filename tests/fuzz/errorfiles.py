@@ -7,6 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+from spawnlaunch.failures import Cause
 from spawnlaunch.run import report
 from spawnlaunch.run.model import WorkerExit
 from tests.fuzz.engine import Subject, once_in
@@ -71,7 +72,7 @@ def judge(case: Case) -> None:
         assert words is None or isinstance(words, str)
         assert words is None or len(words) <= 2 * max(len(case.content), len(case.stderr or b""))
         copied = Path(directory, "copied.json")
-        report.copy_error_file(failure, str(copied))
+        report.copy_error_file(Cause("failure", code=1), failure, str(copied))
         assert isinstance(json.loads(copied.read_text()), dict)
 
 

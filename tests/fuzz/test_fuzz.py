@@ -18,10 +18,21 @@ def no_trees_left() -> Iterator[None]:
 
 @pytest.mark.parametrize(
     ("name", "count"),
-    [("cli", 1000), ("environments", 1000), ("lists", 500), ("errorfiles", 300), ("trees", 150)],
-)
+    [("cli", 500), ("environments", 500), ("lists", 100), ("errorfiles", 200), ("trees", 20),
+     ("wire", 50), ("hub", 200)],
+)  # fmt: skip
 def test_in_this_process(name: str, count: int) -> None:
     assert next(engine.failures(SUBJECTS[name], SEED, count), None) is None
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("name", "count"),
+    [("cli", 1000), ("environments", 1000), ("lists", 1000), ("errorfiles", 1000), ("trees", 200),
+     ("wire", 1000), ("hub", 5000)],
+)  # fmt: skip
+def test_more_of_what_comes_from_elsewhere(name: str, count: int) -> None:
+    assert next(engine.failures(SUBJECTS[name], SEED + 10**6, count), None) is None
 
 
 @pytest.mark.parametrize(

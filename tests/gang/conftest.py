@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.gang.launchers import Launchers
 from tests.gang.nodes import STARTED
 
 
@@ -17,3 +18,14 @@ def directory(tmp_path: Path) -> Iterator[Path]:
         if process.poll() is None:
             process.kill()
             process.wait()
+
+
+@pytest.fixture
+def launchers(tmp_path: Path) -> Iterator[Launchers]:
+    """Launchers of one job, none of which is left."""
+    found = Launchers(tmp_path)
+    yield found
+    for one in found.processes.values():
+        if one.poll() is None:
+            one.kill()
+            one.wait()

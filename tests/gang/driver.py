@@ -14,11 +14,10 @@ import sys
 from functools import partial
 from typing import Any
 
-from spawnlaunch.gang import token, words
-from spawnlaunch.gang.link import Endpoint
-from spawnlaunch.gang.member_records import Told, WorkerFailed, WorkersEnded
-from spawnlaunch.gang.messages import VERSION, Cause, Hello, Start
-from spawnlaunch.gang.part import Part
+from spawnlaunch.failures import Cause
+from spawnlaunch.gang import token
+from spawnlaunch.gang.link import Endpoint, take_part
+from spawnlaunch.gang.messages import VERSION, Failed, Hello, Start
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import secret_of
@@ -44,18 +43,22 @@ class Driver:
         who = os.urandom(8).hex()
         self.server = None
         if args.hub:
-            self.server = Server(self.loop, endpoint, settings, who, self.hub_note)
+            self.server = Server(self.loop, endpoint, settings, who, self.hub_line)
         hello = Hello(
             VERSION, args.host, who, args.nproc, args.boot, args.rank, 20000 + os.getpid() % 10000,
             told=tuple(dict(json.loads(args.told)).items()),
         )  # fmt: skip
-        self.part = Part(self.loop, endpoint, hello, settings.join_s, self)
+        self.member = take_part(self.loop, endpoint, hello, settings.join_s, self)
+        self.state = ""
         self.pipe = SignalPipe({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
         self.loop.watch(self.pipe.fd, self.signals)
 
     def run(self) -> int:
-        self.part.begin()
+        self.member.begin()
         while self.status is None or (self.server and not self.server.is_over):
+            if self.state != self.member.state:
+                self.state = self.member.state
+                self.print("state", state=self.state)
             self.loop.turn(5.0)
             if self.status is not None and self.server and self.server.hub.phase != "ended":
                 break
@@ -69,9 +72,9 @@ class Driver:
             if number == signal.SIGCHLD:
                 self.reap()
             else:
-                self.part.happened(Told(number))
+                self.member.told(number)
 
-    # What the part wants
+    # What the member wants
 
     def launch(self, start: Start) -> None:
         self.print("launch", **start._asdict())
@@ -102,15 +105,19 @@ class Driver:
     def show_stacks(self) -> None:
         self.print("stacks")
 
-    def note(self, kind: str, about: tuple[str, ...]) -> None:
-        self.print("note", kind=kind, about=about, line=words.of_member(kind, about))
+    def tell(self, line: str) -> None:
+        self.print("line", line=line)
 
-    def hub_note(self, kind: str, about: tuple[str, ...]) -> None:
-        self.print("hub note", kind=kind, about=about, line=words.of_hub(kind, about))
+    def await_hub(self, limit_s: float) -> None:
+        self.print("hub is lost", limit_s=limit_s)
+
+    def hub_line(self, line: str) -> None:
+        self.print("hub line", line=line)
 
     def exit(self, status: int, cause: Cause | None) -> None:
         told = cause and cause._asdict()
-        self.print("exit", status=status, cause=told, line=words.caused(cause))
+        line = cause.in_words if cause else "all workers have ended well"
+        self.print("exit", status=status, cause=told, line=line)
         self.status = status
 
     # Workers
@@ -123,14 +130,15 @@ class Driver:
             del self.workers[rank]
             self.codes.append((rank, code))
             if code and not self.told:
-                self.part.happened(WorkerFailed(rank, code, worker.pid))
-                self.halt(Cause("failure"), 1.0)
+                cause = Cause("failure", self.member.hello.host, rank, code, pid=worker.pid)
+                self.member.worker_failed(Failed(self.member.hello.epoch, cause))
+                self.halt(cause, 1.0)
         if not self.workers and self.codes:
             self.loop.alarm(self.kill, None)
             well = not self.told and not any(code for _, code in self.codes)
-            port = 20000 + (os.getpid() + len(self.codes) + self.part.member.hello.epoch) % 10000
+            port = 20000 + (os.getpid() + len(self.codes) + self.member.hello.epoch) % 10000
             codes, self.codes = tuple(self.codes), []
-            self.loop.alarm(partial(self.part.happened, WorkersEnded(well, port, codes)), 0.0)
+            self.loop.alarm(partial(self.member.workers_ended, well, port, codes), 0.0)
 
 
 def main() -> int:

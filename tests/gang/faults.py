@@ -5,10 +5,10 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from spawnlaunch.gang import hub_records as h
-from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang import messages
+from spawnlaunch.gang.member import GREETING, SEEKING
 from spawnlaunch.gang.messages import Hello
+from spawnlaunch.gang.phases import ENDED, JOINING
 from spawnlaunch.gang.settings import Settings
 from tests.gang.hosts import Connection, Host
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tests.gang.simulation import Simulation
 
 
+NOBODY, USER, MANAGER = "nobody", "user", "manager"  # who starts a lost launcher again
 TOLD = (("--nnodes", "2"), ("--grace", "0"))  # of which a launcher may have the second otherwise
 
 
@@ -26,16 +27,21 @@ def plan(random: Random) -> tuple[Settings, bool, int]:
     spares = min(spares, count - 1)
     most = count - spares
     least = random.randint(1, most) if not spares and random.random() < 0.5 else most
+    join_s = random.uniform(35, 90)
+    starter = random.choice((NOBODY, NOBODY, USER, USER, MANAGER))
+    return_s = {NOBODY: 0.0, USER: random.uniform(5, 60), MANAGER: join_s}[starter]
+    max_restarts = random.choice((0, 1, 2, 3))
     settings = Settings(
         least=least,
         most=most,
         spares=spares,
-        max_restarts=random.choice((0, 1, 2, 3)),
+        max_restarts=max_restarts,
         window_s=random.choice((0.0, 0.0, 30.0)),
         final=frozenset({3}) if random.random() < 0.2 else frozenset(),
-        returns=random.random() < 0.4,
+        return_s=return_s if max_restarts else 0.0,
+        returns=starter == MANAGER and max_restarts > 0,
         expected=tuple(f"node{n}" for n in range(count)) if random.random() < 0.3 else (),
-        join_s=random.uniform(35, 90),
+        join_s=join_s,
         last_call_s=random.uniform(0.5, 10),
         lost_after_s=random.uniform(3, 12),
         grace_s=random.uniform(0.5, 15),
@@ -54,13 +60,16 @@ class Faults:
     def __init__(self, simulation: Simulation) -> None:
         self.sim = simulation
         self.random = simulation.random
+        self.of_launchers = Random(f"launchers {simulation.seed}")
         self.hurt: set[int] = set()
         self.frozen: set[int] = set()
         self.pending = 0
         self.has_hub_jumped = False  # a fence is as long as its clock says
+        self.apart_until: dict[int, float] = {}  # hosts that have lost the hub before all have met
         self.doubled = self.random.choice((0.0, 0.0, 0.1))
         self.kinds = (
-            self.worker, self.worker, self.worker, self.launcher, self.power, self.cut, self.cut,
+            self.worker, self.worker, self.workers, self.workers,
+            self.launcher, self.power, self.cut, self.cut,
             self.reset, self.freeze, self.jump, self.signal, self.signal_all, self.hang, self.echo,
             self.echo, self.stuck, self.hub_in_a_cut, self.told_while_it_stops, self.stranger,
         )  # fmt: skip
@@ -68,6 +77,8 @@ class Faults:
     def schedule(self) -> None:
         if self.random.random() < 0.1:
             self.signal_as_it_comes()
+        if self.of_launchers.random() < 0.15:
+            self.unable(self.of_launchers.choice(self.sim.hosts))
         for _ in range(self.random.choice((0, 1, 1, 2, 2, 3, 5))):
             kind = self.random.choice(self.kinds)
             self.after(self.random.uniform(0, self.random.choice((5, 40, 120))), kind)
@@ -93,8 +104,15 @@ class Faults:
             code = self.random.choice((1, 1, 3, 7, -9, -11, -6))
             self.sim.worlds.worker_fails(self.random.choice(busy), code)
 
+    def workers(self) -> None:
+        """Some fail, one soon after the other, and each by itself."""
+        busy = [host for host in self.sim.hosts if host.workers and not host.workers.told]
+        for host in busy[:3]:
+            after, code = self.random.uniform(0, 0.5), self.random.choice((1, 7, -11, -6))
+            self.sim.at(after, lambda h=host, c=code: self.sim.worlds.worker_fails(h, c))  # type: ignore[misc]
+
     def launcher(self, host: Host | None = None, returns: float = 0.6) -> None:
-        """Killed with its guard; in a pod it may be started again."""
+        """Killed with its guard; it may be started again."""
         host = host or self.host()
         if host.member is None or host.is_stuck:
             return
@@ -105,11 +123,11 @@ class Faults:
         self.sim.worlds.killed(host, self.random.uniform(0, 0.45))
         self.sim.end(host)
         if self.random.random() < returns:
-            self.comes_back(host, self.random.uniform(0.4, 30))
+            self.comes_back(host, self.random.uniform(0.4, self.random.choice((30, 90))))
 
     def comes_back(self, host: Host, after: float) -> None:
         """Started again; where nobody waits for a hub, its return would be another launch."""
-        if host.number == 0 and not self.sim.settings.returns:
+        if host.number == 0 and not self.sim.settings.return_s:
             return
 
         def back() -> None:
@@ -167,7 +185,7 @@ class Faults:
         host.cuts.append((begun, over))
         others = self.sim.hosts if host.number == 0 else [host]
         if lasts > self.sim.settings.lost_after_s:
-            self.hurt |= {other.number for other in others}
+            self.apart({other.number for other in others}, over)
         connections = [other.connection for other in others if other.connection and other.number]
         for connection in connections:
             here, there = (
@@ -176,6 +194,22 @@ class Faults:
             if min(here, there) < lasts:
                 # who has not noticed before the end gets a reset then, which is not certain
                 self.lost(connection, min(here, lasts + 0.1), min(there, lasts + 0.1))
+
+    def apart(self, hosts: set[int], until: float) -> None:
+        """Hosts have lost the hub; before all have met they meet again as if nothing had been."""
+        if self.sim.hub and self.sim.hub.state.epoch == 0 and self.sim.hub.state.phase == JOINING:
+            self.apart_until.update(dict.fromkeys(hosts, until))
+        else:
+            self.hurt |= hosts
+
+    def met(self) -> None:
+        """All have met, or the launch has ended before: who is apart now may end otherwise.
+
+        Who has just come again may not know it yet, nor the hub.
+        """
+        late = (n for n, until in self.apart_until.items() if self.sim.now < until + 10.0)
+        self.hurt.update(late)
+        self.apart_until.clear()
 
     def lost(self, connection: Connection, here: float, there: float) -> None:
         """Both ends learn of it, after so many seconds, and neither is certain."""
@@ -189,7 +223,7 @@ class Faults:
         connection = host.connection
         if connection and host.number:
             self.sim.say(f"FAULT {host.name}: connection reset")
-            self.hurt.add(host.number)
+            self.apart({host.number}, self.sim.now)
             self.lost(connection, self.random.uniform(0, 1), self.random.uniform(0, 1))
 
     def freeze(self) -> None:
@@ -249,6 +283,21 @@ class Faults:
         host = self.random.choice((self.sim.hosts[0], self.host()))
         host.told_after = self.random.choice((0.0, 0.01, 1.0)) * self.random.random()
 
+    def unable(self, host: Host) -> None:
+        """A launcher cannot take part; one that is started again can then."""
+        host.is_unable, host.again = True, self.of_launchers.random() < 0.3
+        self.hurt.add(host.number)
+        self.sim.seen[f"fault unable, again {host.again}"] += 1
+
+        def mended() -> None:
+            self.pending -= 1
+            host.is_unable = False
+            self.sim.start(host)
+
+        if host.again:
+            self.pending += 1
+            self.sim.at(self.of_launchers.uniform(10, 60), mended)
+
     def signal_all(self) -> None:
         for host in self.sim.hosts:
             self.sim.at(self.random.uniform(0, 0.5), lambda host=host: self.told(host))  # type: ignore[misc]
@@ -256,15 +305,16 @@ class Faults:
     def told(self, host: Host) -> None:
         if host.member is not None:
             self.sim.say(f"FAULT {host.name}: told to end")
-            is_early = host.member.state in (m.SEEKING, m.GREETING)
+            is_early = host.member.state in (SEEKING, GREETING)
             # The hub may not be there; and told twice, it ends at once.
-            if is_early and (host.number or host.member.leaving):
+            is_cut = self.sim.network.cut_until(host) > 0
+            if is_cut or (is_early and (host.number or host.member.leaving)):
                 self.hurt.add(host.number)
             elif self.sim.settings.is_elastic and not is_early:
                 self.hurt.add(host.number)
                 if host.number == 0:
                     self.hub_lost()
-            self.sim.step_member(host, m.Told(15))
+            self.sim.step_member(host, "told", 15)
 
     def told_while_it_stops(self) -> None:
         """A signal comes just after a failure."""
@@ -273,8 +323,13 @@ class Faults:
         self.sim.at(self.random.uniform(0, 3), lambda: self.told(host))
 
     def stranger(self) -> None:
-        """A launcher that cannot be one of these is refused, and changes nothing."""
+        """A launcher that cannot be one of these is refused.
+
+        It has a place in the launch if all have not met yet, and ends it then.
+        """
         if self.sim.hub is None or self.sim.hosts[0].frozen_until > self.sim.now:
+            return
+        if self.sim.hub.state.phase == ENDED:  # of which it would hear
             return
         host = Host(99, self.random)
         connection = Connection(host, self.sim.hub)
@@ -291,7 +346,7 @@ class Faults:
         ranks = [node.hello.rank for node in self.sim.hub.state.nodes.values()]
         hellos += [hello._replace(rank=rank) for rank in ranks[:1] if rank >= 0]
         one = hellos[int(self.sim.now * 1000) % len(hellos)]
-        self.sim.step_hub(h.Came(number, one, "10.0.0.99"))
+        self.sim.step_hub("came", number, one, "10.0.0.99")
         gone = self.sim.hub is None or number not in self.sim.hub.connections
         same = self.sim.hub is None or self.sim.hub.state.nodes.keys() <= before
         self.sim.worlds.check(gone and same, "a stranger is let in")

@@ -6,13 +6,34 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from spawnlaunch.gang import hub_records as h
-from spawnlaunch.gang import member_records as m
-from spawnlaunch.gang.messages import Cause
+from spawnlaunch.failures import Cause
+from spawnlaunch.gang.hub import Hub
+from spawnlaunch.gang.member import Member
 
 
 class Broken(AssertionError):
     """Something that must always hold did not."""
+
+
+class Calls:
+    """Keeps what rules call, to be done when the rule has ended."""
+
+    def __init__(self) -> None:
+        self.made: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self.made.append((name, *args))
+
+    def calls(self, name: str) -> list[list[Any]]:
+        """The arguments of each call."""
+        return [args for called, *args in self.made if called == name]
+
+    def line_again(self, rank: int, nproc: int) -> str:
+        return f"<{rank} {nproc}>"
+
+    def taken(self) -> list[tuple[Any, ...]]:
+        made, self.made = self.made, []
+        return made
 
 
 class Connection:
@@ -29,9 +50,9 @@ class Connection:
 class HubProcess:
     """A hub, from the start of its launcher to its end."""
 
-    def __init__(self, number: int, state: h.Hub) -> None:
+    def __init__(self, number: int, state: Hub, calls: Calls) -> None:
         self.number = number
-        self.state = state
+        self.state, self.calls = state, calls
         self.alive = True
         self.connections: dict[int, Connection] = {}
         self.tick = 0
@@ -46,6 +67,7 @@ class Workers:
         self.told = False
         self.failed = False
         self.tell: Callable[[], None] = lambda: None  # of a failure that the launcher has not seen
+        self.seen: float | None = None  # when the launcher told it to end: it was dying already
 
 
 class Host:
@@ -58,10 +80,14 @@ class Host:
         self.starts = 0
         self.came = 0.0
         self.told_after: float | None = None  # to end, after it has started
+        self.role = "ps" if number % 3 == 1 else "default"
+        self.is_unable = False  # its next launcher cannot take part
+        self.again = False  # whatever starts its launcher starts it again
         self.nproc = random.randint(1, 3)
         self.rate = random.uniform(0.99, 1.01)
         self.offset = random.uniform(0, 1e5)
-        self.member: m.Member | None = None
+        self.member: Member | None = None
+        self.calls = Calls()  # of the member
         self.connection: Connection | None = None
         self.workers: Workers | None = None
         self.frozen_until = 0.0
@@ -76,9 +102,3 @@ class Host:
     def is_cut(self, at: float) -> float:
         """Until when it is."""
         return max((b for a, b in self.cuts if a <= at < b), default=0.0)
-
-
-def name_of(record: Any) -> str:
-    """Of an event: what it is, and what was heard."""
-    name = type(record).__name__
-    return f"{name} {type(record.message).__name__}" if name == "Heard" else name

@@ -5,106 +5,225 @@ A rule whose fault nobody notices is not needed, or is not tested.
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Mapping
-from pathlib import Path
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import spawnlaunch.gang as package
-
-NAMES = ("verdict", "roster", "phases", "hub", "member")  # in the order in which they import
+from tests.support import edits
 
 
 class Mutant(NamedTuple):
-    """One line of the rules, and what is there instead."""
+    """An expression or a statement of the rules, and what is there instead."""
 
     rule: str
-    module: str
-    line: str
-    instead: str
-    seed: int | None = None  # that finds it
-    test: str = ""  # of test_rules, which finds it where no seed does
+    function: str
+    before: str
+    after: str
+    found: int | str  # by this seed, or where no schedule gets there by this test of test_rules
+
+    @property
+    def codes(self) -> edits.Codes:
+        return edits.codes([edits.Edit(self.function, self.before, self.after)])
 
 
 MUTANTS = (
-    Mutant('fence after a loss', 'hub', 'fences=(*hub.fences, fence)', 'fences=hub.fences', 712),
-    Mutant('a certain loss has a fence too', 'hub', 'CERTAIN_S = 0.5', 'CERTAIN_S = 0.0', 1862),
-    Mutant('the fence has the grace in it', 'hub', 'phases.NOTICE_S + hub.settings.longest_grace_s\n', 'phases.NOTICE_S\n', 712),
-    Mutant("another epoch's word is ignored", 'hub', 'message.epoch != hub.epoch or ', '', 13),
-    Mutant('epochs begin above what was seen', 'phases', 'max(hub.epoch, hub.floor) + 1', 'hub.epoch + 1', 110),
-    Mutant('all stop before others start', 'phases', 'all(node.state == IDLE for node in hub.nodes.values())', 'True', 63),
-    Mutant('a lost hub fences', 'member', 'if member.state == RUNNING:\n        actions.append(Halt(cause, member.rules.failure_grace_s))\n    actions.append(Note("hub lost"))', 'actions.append(Note("hub lost"))', 239),
-    Mutant('the budget', 'verdict', 'used < settings.max_restarts', 'used <= settings.max_restarts', 5),
-    Mutant('first by its time', 'verdict', 'at - told.age_s', 'at', 521),
-    Mutant('victims are not first', 'verdict', '(failure.is_victim, failure.when)', 'failure.when', 613),
-    Mutant('a time to join', 'phases', 'if at >= hub.since + hub.settings.join_s:', 'if False:', 78),
-    Mutant('a time to seek', 'member', 'if at >= member.since + member.join_s:', 'if False:', 0),
-    Mutant('a start is begun once, where nothing runs', 'member', 'if member.state != JOINED or start.epoch <= member.hello.epoch:', 'if False:', 5),
-    Mutant('stale stops', 'member', 'if stop.epoch != member.hello.epoch:', 'if False:', 13),
-    Mutant('orphans of another hub', 'phases', 'if not are_all_back and at < _free(hub):', 'if False:', 554),
-    Mutant('a hub that knows of none before it', 'phases', 'if hub.epoch or not settings.returns:', 'if True:', test="test_a_hub_that_may_have_returned_waits_for_workers_of_before"),
-    Mutant('the frozen are given up', 'hub', 'if at - node.heard >= hub.settings.dead_s:', 'if False:', 71),
-    Mutant('a clock that jumps', 'hub', 'max(0.0, passed - STRIDE_S) + min(0.0, passed)', '0.0', 237),
-    Mutant('not more than most', 'roster', '[:most]', '[:]', 1),
-    Mutant('ranks without holes', 'roster', 'firsts[-1] + nodes[conn].hello.nproc', 'firsts[-1] + 1', 0),
-    Mutant('enough nodes', 'phases', 'count >= hub.settings.least and ', '', 8),
-    Mutant('signals reach all', 'hub', 'if hub.phase == RUNNING and (node.state != IDLE or node.local):', 'if False:', 2),
-    Mutant('done at the end', 'phases', '    if not busy:\n', '    if False:\n', 7),
-    Mutant('a stop for those who are done', 'member', 'if member.state == DONE:\n', 'if False:\n', 26),
-    Mutant('a port of its own', 'hub', 'hello._replace(port=port)', 'hello', 13),
-    Mutant('told to end while it stops', 'phases', '        if any(node.leaving for node in hub.nodes.values()):\n            can_go_on = can_go_on and settings.is_elastic and _is_enough(hub)\n', '', 820),
-    Mutant('a newcomer restarts', 'phases', 'newcomers and hub.size < hub.settings.most', 'False', 25),
-    Mutant('half of the last nodes', 'phases', ' and 2 * count >= hub.size', '', test="test_less_than_half_of_the_last_nodes_begin_nothing"),
-    Mutant('silence of all', 'phases', 'if not all(node.silent for node in busy):', 'if not any(node.silent for node in busy):', 6),
-    Mutant('one who talks again', 'hub', 'hub._replace(nodes=nodes, asked=None)', 'hub._replace(nodes=nodes)', 41),
-    Mutant('node ranks stay', 'roster', 'if 0 <= here[conn].rank < len(order):', 'if False:', 25),
-    Mutant('a final status', 'verdict', 'status(cause) in settings.final', 'False', 458),
-    Mutant('the time of the launch', 'phases', 'at >= hub.began + limit_s', 'False', 13),
-    Mutant('the window', 'verdict', '0 < settings.window_s <= healthy_s', 'settings.window_s', test="test_the_budget_is_full_again_after_a_window_of_health"),
-    Mutant('another version', 'roster', 'hello.version != VERSION', 'False', 102),
-    Mutant('two of one node rank', 'roster', 'node.hello.rank == hello.rank and ', 'False and ', test="test_why_one_is_refused"),
-    Mutant('flags that must agree', 'roster', 'flag in MUST_AGREE and ', 'False and ', test="test_why_one_is_refused"),
-    Mutant('done is done', 'hub', 'if node.state != BUSY or hub.phase == ENDED:', 'if hub.phase == ENDED:', test="test_all_who_are_done_end_well_though_one_is_lost_then"),
-    Mutant('a lost node made victims', 'verdict', 'if failure.is_victim and lost:', 'if False:', test="test_a_victim_is_not_the_cause_where_a_node_was_lost"),
-    Mutant('a reboot ends a fence', 'hub', 'hello.host == fence.host and hello.boot != fence.boot', 'False', test="test_a_machine_that_was_started_again_is_waited_for_no_more"),
-    Mutant('the hub has no beat of a frozen launcher', 'member', 'if at >= member.heard + member.rules.dead_s:', 'if False:', 16),
-    Mutant('one status for a signal', 'verdict', 'return 128 + cause.number', 'return 1', test="test_the_status_of_a_signal"),
-    Mutant('a second signal is at once', 'hub', 'if again and hub.phase == STOPPING:', 'if False:', test="test_a_second_signal_waits_for_nobody"),
-    Mutant('the near hear the end', 'phases', 'late = hub.settings.total - len(hub.nodes)', 'late = 0', test="test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
-    Mutant('a hub stays for a while only', 'hub', '(hub.late <= 0 or at >= hub.until)', 'hub.late <= 0', test="test_a_hub_does_not_stay_for_ever"),
-    Mutant('an old hub does not stay', 'phases', 'hub.since + min(YOUNG_S, hub.settings.join_s)', 'at + NEAR_S', test="test_a_hub_that_was_waited_for_long_ends_at_once"),
-    Mutant('the hub hears of one that ends as it comes', 'member', 'hello=member.hello._replace(leaving=member.leaving)', 'hello=member.hello', test="test_a_launcher_that_is_told_to_end_as_it_comes_tells_the_hub"),
-    Mutant('one that comes to end is not begun with', 'hub', '    if hello.leaving:\n', '    if False:\n', test="test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
-    Mutant('a signal waits for no hub', 'member', 'if member.leaving and member.state == GREETING and at >= member.left + WORD_S:', 'if False:', test="test_a_launcher_that_is_told_to_end_waits_for_no_hub"),
-    Mutant('no hub, nobody to tell', 'member', 'if member.leaving:  # there is nobody to tell', 'if False:', test="test_a_launcher_that_is_told_to_end_tries_once_more_to_find_a_hub"),
+    Mutant("fence after a loss", "gang.hub:Hub._lose",
+           "self.fences.append(Fence(hello.who, hello.host, hello.boot, self.now + wait_s))",
+           "pass", 1624),
+    Mutant("a certain loss has a fence too", "gang.hub:Hub._lose", "CERTAIN_S", "0.0", 3679),
+    Mutant("the fence has the grace in it", "gang.hub:Hub._lose",
+           "phases.NOTICE_S + self.settings.longest_grace_s", "phases.NOTICE_S", 2784),
+    Mutant("another epoch's word is ignored", "gang.hub:Hub.heard", "message.epoch == self.epoch",
+           "True", 41),
+    Mutant("epochs begin above what was seen", "gang.phases:Phases._begin_epoch",
+           "max(self.epoch, self.floor)", "self.epoch", 50),
+    Mutant("all stop before others start", "gang.phases:Phases._conclude",
+           "all((node.state == IDLE for node in self.nodes.values()))", "True", 23),
+    Mutant("a lost hub fences", "gang.member:Member._fence", "before == RUNNING", "False", 239),
+    Mutant("the budget", "gang.verdict:used_after", "used < settings.max_restarts",
+           "used <= settings.max_restarts", 63),
+    Mutant("first by its time", "gang.verdict:failure", "at - told.age_s", "at", 416),
+    Mutant("victims are not first", "failures:first", "failure.order != VICTIM", "True",
+           "test_which_of_two_failures_is_the_first"),
+    Mutant("an abort is no victim by itself", "failures:Failure.order", "ABORT", "VICTIM", 288),
+    Mutant("an abort does not go before an exit", "failures:Failure.order",
+           "ABORT if code == -SIGABRT else OWN", "OWN", 6633),
+    Mutant("a crash goes before an exit", "failures:Failure.order",
+           "code in CRASHES or (code == -SIGKILL and self.cause.oom)", "False", 3572),
+    Mutant("a crash after an exit does not", "failures:_goes_before",
+           "failure.order < earliest.order and failure.began - late_s <= earliest.when",
+           "failure.order < earliest.order", 416),
+    Mutant("one that was dying may have been earlier", "failures:_goes_before", "failure.began",
+           "failure.when", 2743),
+    Mutant("a crash that is seen late", "failures:_goes_before", "LATE_S", "0.0",
+           "test_which_of_two_failures_is_the_first"),
+    Mutant("the earliest of a kind is kept", "failures:_is_later", "other.when <= one.when",
+           "other.when >= one.when", 566),
+    Mutant("one that may have been earlier is kept", "failures:_is_later",
+           "other.began <= one.began", "True", 9541),
+    Mutant("each role has ranks of its own", "gang.roster:roles", "sizes.get(hello.role, 0)",
+           "sum(sizes.values())", 0),
+    Mutant("the way to the hub", "gang.member:Member.worker_failed", "failed.age_s + way_s",
+           "failed.age_s", "test_a_launcher_takes_the_way_to_the_hub_off"),
+    Mutant("a crash a way off", "gang.member:Member.worker_failed",
+           "failed.cause.code in CRASHES", "False",
+           "test_a_launcher_takes_the_way_to_the_hub_off"),
+    Mutant("memory that runs out is a crash", "failures:Failure.order",
+           "code == -SIGKILL and self.cause.oom", "False",
+           "test_memory_that_runs_out_goes_before_an_exit"),
+    Mutant("a time to join", "gang.phases:Phases._name_absent",
+           "self.now >= self.since + limit_s", "False", 20),
+    Mutant("a time to seek", "gang.member:Member._seek_on",
+           "self.now >= self.since + self._seeks_s", "False", 3),
+    Mutant("a start is begun once, where nothing runs", "gang.member:Member._of_start",
+           "self.state == JOINED and start.epoch > self.hello.epoch", "True", 6),
+    Mutant("stale stops", "gang.member:Member._of_stop", "stop.epoch != self.hello.epoch",
+           "False", 41),
+    Mutant("orphans of another hub", "gang.phases:Phases._is_time",
+           "not are_all_back and self.now < self._free", "False", 50),
+    Mutant("a hub that knows of none before it", "gang.phases:Phases._free",
+           "self.epoch or not (settings.returns or self.floor)", "True",
+           "test_a_hub_that_may_have_returned_waits_for_workers_of_before"),
+    Mutant("the frozen are given up", "gang.hub:Hub._follow",
+           "self.now - node.heard >= self.settings.dead_s", "False", 36),
+    Mutant("a clock that jumps", "gang.rules:Rules._look_at_clock",
+           "max(0.0, passed - STRIDE_S) + min(0.0, passed)", "0.0", 75),
+    Mutant("not more than most", "gang.roster:chosen", "most", "None", 1),
+    Mutant("ranks without holes", "gang.roster:first_ranks", "nodes[conn].hello.nproc", "1", 0),
+    Mutant("enough nodes", "gang.phases:Phases._is_enough", "count >= self.settings.least",
+           "True", 8),
+    Mutant("signals reach all", "gang.hub:Hub._signalled",
+           "self.phase == RUNNING and (node.state != IDLE or node.local)", "False", 105),
+    Mutant("done at the end", "gang.phases:Phases._run",
+           "not any((node.state == BUSY for node in nodes))", "False", 7),
+    Mutant("a stop for those who are done", "gang.member:Member._of_stop", "self.state == DONE",
+           "False", 47),
+    Mutant("a port of its own", "gang.hub:Hub._idle", "node.hello._replace(port=idle.port)",
+           "node.hello", 7),
+    Mutant("told to end while it stops", "gang.phases:Phases._go_on_or_end",
+           "any((node.leaving for node in nodes))", "False", 1640),
+    Mutant("a newcomer restarts", "gang.phases:Phases._run",
+           "newcomers and self.size < self.settings.most and (not is_ending)",
+           "False and (not is_ending)", 7),
+    Mutant("half of the last nodes", "gang.phases:Phases._is_enough", "2 * count >= self.size",
+           "True", "test_less_than_half_of_the_last_nodes_begin_nothing"),
+    Mutant("silence of all", "gang.phases:Phases._look_for_hang",
+           "all((node.silent for node in busy.values()))",
+           "any((node.silent for node in busy.values()))", 117),
+    Mutant("one who talks again", "gang.hub:Hub._of_workers",
+           "self.asked, node.silent = (None, False)", "node.silent = False", 391),
+    Mutant("node ranks stay", "gang.roster:chosen", "0 <= here[conn].rank < len(order)", "False",
+           7),
+    Mutant("a final status", "gang.verdict:used_after", "cause.status() in settings.final",
+           "False", 151),
+    Mutant("the time of the launch", "gang.phases:Phases._is_out_of_time",
+           "self.time >= self.began + limit_s", "False", 22),
+    Mutant("the time of the launch does not stand", "gang.phases:Phases._is_out_of_time",
+           "self.time", "self.now", 123),
+    Mutant("the window", "gang.verdict:used_after", "0 < settings.window_s <= cause.after_s",
+           "settings.window_s", "test_the_budget_is_full_again_after_a_window_of_health"),
+    Mutant("another version", "gang.roster:refusal", "hello.version != VERSION", "False", 96),
+    Mutant("one that may be cut off is waited for", "gang.phases:Phases._may_be_cut_off",
+           "self.is_mute(node) or self.now < node.unsure", "False",
+           "test_one_that_may_be_cut_off_is_heard_before_all_begin"),
+    Mutant("one that was cut off until now", "gang.phases:Phases._may_be_cut_off",
+           "self.is_mute(node) or self.now < node.unsure", "self.is_mute(node)",
+           "test_one_that_may_be_cut_off_is_heard_before_all_begin"),
+    Mutant("those who are lost come back", "gang.phases:Phases._go_on_or_end",
+           "self._is_enough() or settings.return_s > 0", "self._is_enough()", 84),
+    Mutant("where nobody comes back nobody waits", "gang.phases:Phases._go_on_or_end",
+           "self._is_enough() or settings.return_s > 0", "True", 35),
+    Mutant("the lost are waited for as long as was said", "gang.phases:Phases._limit_s",
+           "settings.return_s if self.floor and settings.return_s else settings.join_s",
+           "settings.join_s", 188),
+    Mutant("the hub is sought as long as was said", "gang.member:Member._seeks_s",
+           "self._rules.return_s if self.hello.epoch else self._join_s", "self._join_s", 587),
+    Mutant("the budget goes on with another hub", "gang.hub:Hub._learn",
+           "max(self.used, hello.used)", "self.used", 691),
+    Mutant("a lost hub is a restart", "gang.phases:Phases._begin_if_allowed",
+           "self.epoch == 0 and self.floor", "False", 50),
+    Mutant("time counts from the first who tells of the hub before", "gang.hub:Hub._learn",
+           "self.now", "self.since",
+           "test_a_hub_that_is_started_again_waits_from_the_first_who_tells_of_it"),
+    Mutant("who comes back has its node rank", "gang.roster:chosen",
+           "here[conn].rank < 0 and 0 <= here[conn].hello.rank < len(order)", "False",
+           "test_who_comes_back_has_the_node_rank_that_it_says"),
+    Mutant("one whose end is not heard yet is no second one", "gang.hub:Hub._is_replaced",
+           "is_there and self.phase in (RUNNING, STOPPING) and (self.settings.return_s > 0)",
+           "False", "test_one_that_comes_back_before_its_end_is_heard_is_not_refused"),
+    Mutant("who has come back is not missing", "gang.roster:not_back",
+           "node.rank < 0 and (not node.leaving) and left", "False",
+           "test_those_who_are_lost_are_waited_for_by_name"),
+    Mutant("two of one node rank", "gang.roster:refusal", "node.hello.rank == hello.rank",
+           "False", "test_why_one_is_refused"),
+    Mutant("flags that must agree", "gang.roster:refusal", "flag in MUST_AGREE", "False",
+           "test_why_one_is_refused"),
+    Mutant("done is done", "gang.hub:Hub._lose", "node.state != BUSY or self.phase == ENDED",
+           "self.phase == ENDED", "test_all_who_are_done_end_well_though_one_is_lost_then"),
+    Mutant("a lost node made victims", "gang.verdict:cause",
+           "lost and first.order in (failures.VICTIM, failures.ABORT)", "False",
+           "test_a_victim_is_not_the_cause_where_a_node_was_lost"),
+    Mutant("a reboot ends a fence", "gang.hub:_ends",
+           "hello.host == fence.host and hello.boot != fence.boot", "False",
+           "test_a_machine_that_was_started_again_is_waited_for_no_more"),
+    Mutant("the hub has no beat of a frozen launcher", "gang.member:Member._keep_in_touch",
+           "self.now >= self.heard_at + self._rules.dead_s", "False", 809),
+    Mutant("one status for a signal", "failures:Cause.status",
+           "exit_status(self.code or -SIGKILL)", "1", "test_the_status_of_a_signal"),
+    Mutant("a second signal is at once", "gang.hub:Hub._signalled",
+           "signalled.again and self.phase == STOPPING", "False",
+           "test_a_second_signal_waits_for_nobody"),
+    Mutant("the near hear the end", "gang.phases:Phases._expect", "settings.total - len(nodes)",
+           "0", "test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
+    Mutant("a hub stays for a while only", "gang.phases:Phases.is_over",
+           "self.late <= 0 or self.now >= self._until", "self.late <= 0",
+           "test_a_hub_does_not_stay_for_ever"),
+    Mutant("an old hub does not stay", "gang.phases:Phases._expect",
+           "self.since + min(YOUNG_S, settings.join_s)", "self.now + NEAR_S",
+           "test_a_hub_that_was_waited_for_long_ends_at_once"),
+    Mutant("the hub hears of one that ends as it comes", "gang.member:Member._told_early",
+           "self.hello._replace(leaving=self.leaving)", "self.hello",
+           "test_a_launcher_that_is_told_to_end_as_it_comes_tells_the_hub"),
+    Mutant("one that comes to end is not begun with", "gang.hub:Hub._let_in",
+           "self._signalled(conn, messages.Signalled(hello.leaving))", "pass",
+           "test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),
+    Mutant("a signal waits for no hub", "gang.member:Member._seek_on",
+           "self.leaving and self.state == GREETING and (self.now >= self._left + WORD_S)",
+           "False", "test_a_launcher_that_is_told_to_end_waits_for_no_hub"),
+    Mutant("no hub, nobody to tell", "gang.member:Member._not_found",
+           "self.leaving and self.now >= self._left + WORD_S", "False",
+           "test_a_launcher_that_is_told_to_end_looks_for_the_hub_some_seconds_longer"),
+    Mutant("one that will not come ends all", "gang.phases:Phases._join", "self._is_impossible()",
+           "False", "test_a_launcher_that_cannot_take_part_ends_all_with_its_status_and_words"),
+    Mutant("one that is refused does too", "gang.hub:Hub.came", "self._count_out(hello, cause)",
+           "pass", "test_one_that_is_refused_ends_all_alike"),
+    Mutant("a taken place", "gang.roster:is_awaited",
+           "0 <= hello.rank < total and any((other.rank == hello.rank for other in here))",
+           "False", "test_one_whose_place_is_taken_or_that_has_none_ends_nothing"),
+    Mutant("a host that is not expected", "gang.roster:is_awaited",
+           "hello.host not in expected or any((o.host == hello.host for o in here))", "False",
+           "test_one_whose_place_is_taken_or_that_has_none_ends_nothing"),
+    Mutant("one that is started again", "gang.hub:Hub._count_out",
+           "is_awaited and (not (hello.again or self._may_return()))", "is_awaited",
+           "test_one_that_is_started_again_is_named_and_waited_for"),
+    Mutant("no last call for those who will not come", "gang.phases:Phases._is_time",
+           "settings.total - len(self._missing())", "settings.total",
+           "test_as_many_as_are_enough_begin_at_once_where_the_others_will_not_come"),
+    Mutant("one that comes instead", "gang.roster:is_same",
+           "one.who == other.who or one.rank == other.rank >= 0", "False",
+           "test_one_that_comes_later_instead_is_counted"),
+    Mutant("one that has gone", "gang.hub:Hub._lose", "self.phase == JOINING and is_final",
+           "False", "test_one_that_has_gone_before_all_have_met_may_come_again_for_a_moment"),
+    Mutant("a moment to come again", "gang.hub:Hub._lose", "self.now + RETURN_S", "self.now",
+           "test_one_that_has_gone_before_all_have_met_may_come_again_for_a_moment"),
+    Mutant("one that may be cut off", "gang.hub:Hub._lose",
+           "is_certain and (not (hello.again or self._may_return() or node.leaving))",
+           "not (hello.again or self._may_return() or node.leaving)",
+           "test_one_that_may_be_cut_off_is_waited_for"),
+    Mutant("a hub that tells the end", "gang.hub:Hub.end_unmet", "self.settings.total - 1", "0",
+           "test_a_hub_whose_launcher_cannot_take_part_tells_all_who_come"),
+    Mutant("a hub that may be out of reach", "gang.member:Member._be_alone",
+           "self.hello.epoch and (not self._rules.return_s)", "not self._rules.return_s",
+           "test_a_hub_that_is_lost_before_all_have_met_is_looked_for_again"),
+    Mutant("a hub that has ended", "gang.member:Member._not_found",
+           "is_nobody and self.cause and (not may_return)", "False and (not may_return)",
+           "test_a_hub_that_is_lost_before_all_have_met_is_looked_for_again"),
 )  # fmt: skip
-
-
-def source(name: str) -> str:
-    return (Path(package.__path__[0]) / f"{name}.py").read_text()
-
-
-def rules(mutant: Mutant | None = None) -> tuple[ModuleType, ModuleType]:
-    """Copies of hub and member, with a fault in them."""
-    sources: dict[str, str | ast.Module] = {}
-    if mutant:
-        text = source(mutant.module)
-        assert text.count(mutant.line) == 1, mutant
-        sources[mutant.module] = text.replace(mutant.line, mutant.instead)
-    copies = copied(sources)
-    return copies["hub"], copies["member"]
-
-
-def copied(sources: Mapping[str, str | ast.Module], **names: Any) -> dict[str, ModuleType]:
-    """Copies of the rules' modules, made of other sources than their own where one is given."""
-    copies: dict[str, ModuleType] = {}
-    for name in NAMES:
-        copy = ModuleType(f"{package.__name__}.{name}")
-        copy.__dict__.update(names)
-        exec(compile(sources.get(name, source(name)), f"{name}.py", "exec"), copy.__dict__)
-        for other in copies:
-            if hasattr(copy, other):
-                setattr(copy, other, copies[other])
-        copies[name] = copy
-    return copies

@@ -6,10 +6,8 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from spawnlaunch.gang import hub_records as h
-from spawnlaunch.gang import member_records as m
 from spawnlaunch.gang.messages import Hello
-from tests.gang.hosts import Connection, Host, name_of
+from tests.gang.hosts import Connection, Host
 
 if TYPE_CHECKING:
     from tests.gang.simulation import Simulation
@@ -44,13 +42,15 @@ class Network:
             is_cut = self.cut_until(host) > 0
             if is_cut or hub is None or not hub.alive or not self.sim.hosts[0].powered:
                 takes = 5.0 if is_cut else 0.001
-                self.sim.at(takes, lambda: self.sim.of_life(host, life, m.Unlinked("no")))
+                is_nobody = not is_cut and self.sim.hosts[0].powered
+                refused = ("unlinked", "no", False, is_nobody)
+                self.sim.at(takes, lambda: self.sim.of_life(host, life, *refused))
                 return
             connection = Connection(host, hub)
             number = next(self.numbers)
             hub.connections[number] = connection
             host.connection = connection
-            self.sim.step_member(host, m.Linked())
+            self.sim.step_member(host, "linked")
 
         self.sim.at(self.delay(), reached)
 
@@ -60,7 +60,7 @@ class Network:
 
     def send(self, connection: Connection, way: str, message: Any) -> None:
         """A message arrives after all that were sent that way before it; or never."""
-        self.sim.seen[f"message {name_of(message)}"] += 1
+        self.sim.seen[f"message {type(message).__name__}"] += 1
         self.deliver(connection, way, lambda: self.arrive(connection, way, message))
         if self.random.random() < self.sim.faults.doubled:
             self.deliver(connection, way, lambda: self.arrive(connection, way, message))
@@ -90,7 +90,7 @@ class Network:
         if way == "down":
             if connection.open_here and connection.host.connection is connection:
                 self.sim.worlds.before_member_hears(connection.host, message)
-                self.sim.step_member(connection.host, m.Heard(message), connection)
+                self.sim.step_member(connection.host, "heard", message, over=connection)
             return
         number = self.number_of(connection)
         if connection.open_there and connection.hub is self.sim.hub and number is not None:
@@ -100,10 +100,11 @@ class Network:
                 if not connection.is_greeted:
                     connection.is_greeted = True
                     self.sim.worlds.returned.add(connection.host.number)
-                    self.sim.step_hub(h.Came(number, message, addr, local))
+                    self.sim.worlds.comes(connection.host, message)
+                    self.sim.step_hub("came", number, message, addr, local)
             else:
                 self.sim.worlds.before_hub_hears(number, message)
-                self.sim.step_hub(h.Heard(number, message))
+                self.sim.step_hub("heard", number, message)
 
     def close_here(self, connection: Connection) -> None:
         """The member's end closes: its kernel says so to the hub."""
@@ -130,7 +131,8 @@ class Network:
         del connection.hub.connections[number]
         if connection.hub is self.sim.hub:
             self.sim.say(f"hub: lost {connection.host.name}, certain: {certain}")
-            self.sim.step_hub(h.Gone(number, certain))
+            self.sim.worlds.goes(connection.host, number, certain)
+            self.sim.step_hub("gone", number, certain)
 
     def lost_here(self, connection: Connection) -> None:
         """The member learns it."""
@@ -140,4 +142,4 @@ class Network:
         if connection.host.connection is connection:
             connection.host.connection = None
             self.sim.say(f"{connection.host.name}: lost the hub")
-            self.sim.step_member(connection.host, m.Unlinked("lost"))
+            self.sim.step_member(connection.host, "unlinked", "lost")

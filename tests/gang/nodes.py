@@ -48,6 +48,10 @@ class Nodes:
     def of(self, host: str, what: str) -> list[dict[str, Any]]:
         return [line for line in self.lines(host) if line["what"] == what]
 
+    def hub_lines(self, host: str, begin: str) -> list[str]:
+        """What a hub has told its user that begins so."""
+        return [x["line"] for x in self.of(host, "hub line") if x["line"].startswith(begin)]
+
     def wait_for(self, host: str, what: str, count: int = 1, **like: Any) -> dict[str, Any]:
         """The last of so many lines of a launcher that are like this."""
         for _ in range(PATIENCE_S * 20):

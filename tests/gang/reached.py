@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
-from types import ModuleType
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from spawnlaunch import failures
+from spawnlaunch.gang import hub, member, phases, roster, rules, verdict
 from tests.gang import test_rules
-from tests.gang.mutants import NAMES, copied, source
+from tests.support import edits
+
+RULES = (failures, rules, verdict, roster, phases, hub, member)
+NOTE = "note_branch"  # what a marked function calls
+# They have run as the modules were imported; and a class that says what is known has its own.
+NOT_MARKED = ("return happens", "raise NotImplementedError")
 
 
-def parsed(name: str) -> ast.Module:
-    return ast.parse(source(name))
-
-
-def functions(tree: ast.Module) -> list[ast.FunctionDef]:
-    """Those of the module, without those within them."""
-    return [node for node in tree.body if isinstance(node, ast.FunctionDef)]
-
-
-def run_tests(modules: dict[str, ModuleType]) -> None:
-    """The tests of single rules, with these."""
-    real = {name: getattr(test_rules, name) for name in ("hub", "member")}
-    try:
-        for name in real:
-            setattr(test_rules, name, modules[name])
-        for name, test in vars(test_rules).items():
-            if name.startswith("test_") and not name.startswith("test_causes"):
-                run_all_cases(test)
-    finally:
-        for name, module in real.items():
-            setattr(test_rules, name, module)
+def run_tests() -> None:
+    """The tests of single rules."""
+    for name, test in vars(test_rules).items():
+        if name.startswith("test_") and not name.startswith("test_causes"):
+            run_all_cases(test)
 
 
 def run_all_cases(function: Callable[..., None]) -> None:
@@ -39,30 +31,51 @@ def run_all_cases(function: Callable[..., None]) -> None:
     cases: list[Any] = [()]
     for mark in getattr(function, "pytestmark", []):
         names, values = mark.args
+        values = [getattr(value, "values", value) for value in values]  # of pytest.param
         cases = [value if isinstance(names, tuple) else (value,) for value in values]
     for case in cases:
         function(*case)
 
 
+def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
+    """Those of the module and of its classes, without those within them."""
+    for node in tree.body:
+        for each in node.body if isinstance(node, ast.ClassDef) else [node]:
+            if isinstance(each, ast.FunctionDef):
+                yield f"{node.name}.{each.name}" if each is not node else each.name, each
+
+
 class Marked:
-    """The rules, which note which of their branches they go through."""
+    """The rules, which can note which of their branches they go through."""
 
     def __init__(self) -> None:
         self.all: dict[str, str] = {}  # where a branch is, and how it begins
         self.reached: set[str] = set()
-        sources = {name: self._marked(name) for name in NAMES}
-        self.modules = copied(sources, _reached=self.reached.add)
+        self._codes: edits.Codes = []
+        for module in RULES:
+            name = module.__name__.removeprefix("spawnlaunch.")
+            for inner, made in functions(ast.parse(inspect.getsource(module))):
+                if ast.unparse(made.body[-1]) not in NOT_MARKED:
+                    self._mark(name, made)
+                    function = edits.function(f"{name}:{inner}")
+                    self._codes.append((function, edits.compiled(function, made)))
 
-    def _marked(self, name: str) -> ast.Module:
-        tree = parsed(name)
-        for function in functions(tree):
-            for node in list(ast.walk(function)):
-                for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
-                    if isinstance(block, list) and block:
-                        place = f"{name}:{block[0].lineno}"
-                        self.all[place] = ast.unparse(block[0]).splitlines()[0]
-                        block[:0] = ast.parse(f"_reached({place!r})").body
-        return ast.fix_missing_locations(tree)
+    def _mark(self, name: str, made: ast.FunctionDef) -> None:
+        for node in list(ast.walk(made)):
+            for block in (getattr(node, "body", None), getattr(node, "orelse", None)):
+                if isinstance(block, list) and block:
+                    place = f"{name}:{block[0].lineno}"
+                    self.all[place] = ast.unparse(block[0]).splitlines()[0]
+                    block[:0] = ast.parse(f"{NOTE}({place!r})").body
+
+    @contextmanager
+    def noting(self) -> Iterator[None]:
+        for module in RULES:
+            setattr(module, NOTE, self.reached.add)
+        with edits.instead(self._codes):
+            yield
+        for module in RULES:
+            delattr(module, NOTE)
 
     def unreached(self) -> list[str]:
         return [f"{place}: {text}" for place, text in self.all.items() if place not in self.reached]

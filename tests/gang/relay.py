@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+Taken = queue.SimpleQueue[tuple[float, bytes]]  # what was sent on a way, and when it arrives
 
 
 class Way:
@@ -19,22 +23,30 @@ class Way:
         self.is_open.set()
 
 
-@contextmanager
-def relay(port: int) -> Iterator[Way]:
-    """A way to a port of this machine."""
+def _take(source: socket.socket, taken: Taken, takes_s: float) -> None:
+    with suppress(OSError):
+        while data := source.recv(65536):
+            taken.put((time.monotonic() + takes_s, data))
+    taken.put((time.monotonic() + takes_s, b""))
 
-    def pump(source: socket.socket, target: socket.socket, keep: bool) -> None:
-        with suppress(OSError):
-            while data := source.recv(65536):
-                if not way.is_open.is_set():
-                    way.is_open.wait()
-                    with suppress(BlockingIOError):  # all of it at once
-                        data += source.recv(65536, socket.MSG_DONTWAIT)
-                if keep:
-                    way.said.extend(data)
-                target.sendall(data)
-        with suppress(OSError):
-            target.shutdown(socket.SHUT_WR)
+
+def _bring(way: Way, taken: Taken, target: socket.socket, keep: bool) -> None:
+    with suppress(OSError):
+        while True:
+            at, data = taken.get()
+            time.sleep(max(0.0, at - time.monotonic()))
+            way.is_open.wait()
+            if not data:
+                target.shutdown(socket.SHUT_WR)
+                return
+            if keep:
+                way.said.extend(data)
+            target.sendall(data)
+
+
+@contextmanager
+def relay(port: int, takes_s: float = 0.0) -> Iterator[Way]:
+    """A way to a port of this machine, which takes so long in each direction."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -48,8 +60,11 @@ def relay(port: int) -> Iterator[Way]:
                     inner.close()
                     continue
                 sockets.extend((inner, outer))
-                for arguments in ((inner, outer, True), (outer, inner, False)):
-                    threading.Thread(target=pump, args=arguments, daemon=True).start()
+                for source, target in ((inner, outer), (outer, inner)):
+                    taken: Taken = queue.SimpleQueue()
+                    there = (way, taken, target, target is outer)
+                    for work, words in (_take, (source, taken, takes_s)), (_bring, there):
+                        threading.Thread(target=work, args=words, daemon=True).start()
 
     sockets: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:

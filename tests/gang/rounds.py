@@ -39,11 +39,12 @@ WORKER = (
 )
 FLAGS = ("--lost-after=2", "--failure-grace=1", "--grace=2", "--nproc=1")
 CONF = "--rdzv-conf=last_call_timeout=5,join_timeout=45"  # that is for more than may be lost
+AGAIN = ("--max-restarts=3", "--return-timeout=3")  # nobody comes back
 MODES = {
     "once": ("--nnodes=4",),
-    "again": ("--nnodes=4", "--max-restarts=3"),
-    "spare": ("--nnodes=3", "--spares=1", "--max-restarts=3", CONF),
-    "elastic": ("--nnodes=3:4", "--max-restarts=3", CONF),
+    "again": ("--nnodes=4", *AGAIN),
+    "spare": ("--nnodes=3", "--spares=1", *AGAIN, CONF),
+    "elastic": ("--nnodes=3:4", *AGAIN, CONF),
 }
 STEPS = ("--steps", "100", "--log-every", "1", "--eval-every", "0", "--save-every", "10")
 COMPUTED = ("step", "samples", "loss", "lr")
@@ -59,6 +60,7 @@ class Round:
     """One launch, and what breaks in it."""
 
     modes: tuple[str, ...] = tuple(MODES)
+    deaths: tuple[signal.Signals, ...] = (signal.SIGKILL, signal.SIGSEGV, signal.SIGUSR1)
 
     def __init__(self, network: Network, directory: Path, seed: int) -> None:
         self.random = Random(seed)
@@ -116,19 +118,22 @@ class Round:
         if self.mode in ("spare", "elastic") and host != "a":
             return 0, ""
         if kind == "signal":
-            return STOPPED, f"node{host} was told to end by signal 15"
-        if host == "a":
-            return LOST, "the hub was lost"
-        return (LOST, f"node{host} was lost") if works else (0, "")
+            return STOPPED, f"node{host} was told to end by SIGTERM"
+        if host != "a" and not works:
+            return 0, ""
+        if self.mode == "once":
+            return LOST, "the hub was lost" if host == "a" else f"node{host} was lost"
+        return LOST, "still missing: the hub at" if host == "a" else f"still missing: node{host}"
 
     def break_worker(self, host: str) -> None:
-        signum = self.random.choice((signal.SIGKILL, signal.SIGSEGV, signal.SIGUSR1))
+        signum = self.random.choice(self.deaths)
         rank = re.search(r"begin (\d+)", self.cluster.text(host))
         found = self.cluster.workers(host)
         for pid in found:
             self.kill(pid, signum)
         if self.mode == "once":
-            why = f"rank {rank[1] if rank else '?'} on node{host} was killed by signal {signum:d}"
+            who = f"rank {rank[1] if rank else '?'} on node{host}"
+            why = f"{who} died of {signal.Signals(signum).name}"
             self.expected = (128 + signum, why)
         else:
             self.expected = (0, "")
@@ -176,7 +181,7 @@ class Round:
         worlds: dict[str, set[tuple[str, ...]]] = {}
         ranks: Counter[tuple[str, str]] = Counter()
         for host in HOSTS:
-            for line in re.findall(r"begin (.*)", self.cluster.text(host)):
+            for line in re.findall(r"(?m)^\[\S+\] begin (.*)", self.cluster.text(host)):
                 rank, size, attempt, *master = line.split()
                 worlds.setdefault(attempt, set()).add((size, *master))
                 ranks[attempt, rank] += 1
@@ -195,6 +200,7 @@ class TrainingRound(Round):
     """The training loop; a launch that did not go on is followed by another one."""
 
     modes = ("again", "spare")
+    deaths = (signal.SIGKILL, signal.SIGSEGV)  # told by SIGUSR1, the loop saves and ends
     whole: ClassVar[dict[str, History]] = {}  # of a run in which nothing broke, by mode
 
     def run(self) -> None:

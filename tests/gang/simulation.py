@@ -1,7 +1,7 @@
 """Launchers of several nodes in a world of generated faults; the rules are the real ones.
 
 One seed is one schedule: how many nodes, which settings, when what breaks. Time is virtual. The
-hub and the members are called through `step`, and what they want done is done here: connections
+hub and the members are told what happens, and what they call is done here: connections
 that delay, break or are cut, processes that die or are frozen, clocks that run apart or jump.
 
 What must hold is checked while it runs (`Broken` is raised):
@@ -13,6 +13,7 @@ What must hold is checked while it runs (`Broken` is raised):
     nothing left   no launcher ends before its workers
     budget    there are no more restarts than are allowed
     stale     what is said of an earlier epoch changes nothing
+    no wait   nobody waits for a launcher of which the hub knows that it will not come
     an end    everybody ends, in bounded time and after a bounded number of events
 """
 
@@ -22,18 +23,16 @@ import heapq
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from copy import copy
 from random import Random
-from types import ModuleType
 from typing import Any
 
-from spawnlaunch.gang import hub as real_hub
-from spawnlaunch.gang import hub_records as h
-from spawnlaunch.gang import member as real_member
-from spawnlaunch.gang import member_records as m
-from spawnlaunch.gang import messages
-from spawnlaunch.gang.messages import Cause, Hello, Start
+from spawnlaunch.failures import Cause
+from spawnlaunch.gang import hub, member, messages
+from spawnlaunch.gang.messages import Hello, Start
+from spawnlaunch.gang.phases import ENDED, NEAR_S
 from tests.gang.faults import Faults, plan
-from tests.gang.hosts import Broken, Connection, Host, HubProcess, name_of
+from tests.gang.hosts import Broken, Calls, Connection, Host, HubProcess
 from tests.gang.network import Network
 from tests.gang.world import Worlds
 
@@ -44,15 +43,9 @@ MOST_EVENTS = 60_000
 class Simulation:
     """One schedule, from its seed."""
 
-    def __init__(
-        self,
-        seed: int,
-        hub: ModuleType = real_hub,
-        member: ModuleType = real_member,
-        trace: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, seed: int, trace: Callable[[str], None] | None = None) -> None:
+        self.seed = seed
         self.random = Random(seed)
-        self.hub_rules, self.member_rules = hub, member
         self.trace = trace
         self.now = 0.0
         self.events = 0
@@ -120,12 +113,17 @@ class Simulation:
         host.connection, host.workers = None, None
         host.frozen_until = 0.0
         host.port = next(self.ports)
+        if host.is_unable and host.number == 0 and host.again:
+            return  # it is started again, and nobody is told
         if host.number == 0:
             self.hubs += 1
             self.began = self.now
-            state = h.Hub(self.settings, since=self.clock(host), told=self.clock(host))
-            self.hub = HubProcess(self.hubs, state)
-            self.step_hub(h.Tick())
+            calls = Calls()
+            state = hub.Hub(self.settings, calls, lambda: self.clock(host), calls.wake)
+            if host.is_unable:
+                state.end_unmet(Cause("unable", host.name, code=2, words="no script"))
+            self.hub = HubProcess(self.hubs, state, calls)
+            self.step_hub("tick")
         hello = Hello(
             version=messages.VERSION,
             host=host.name,
@@ -135,9 +133,17 @@ class Simulation:
             rank=host.number if self.given else -1,
             port=host.port,
             told=(("--grace", f"{host.number}"),),
+            role=host.role,
+            status=2 if host.is_unable else 0,
+            words="no script" if host.is_unable else "",
+            again=host.again,
         )
-        host.member = m.Member(hello, join_s=self.settings.join_s)
-        self.step_member(host, m.Tick())
+        join_s = NEAR_S if host.is_unable else self.settings.join_s
+        calls = host.calls = Calls()
+        host.member = member.Member(
+            hello, join_s, calls, calls, lambda: self.clock(host), calls.wake
+        )
+        self.step_member(host, "begin")
         if host.told_after is not None:
             self.at(host.told_after, lambda: self.faults.told(host))
             host.told_after = None
@@ -157,31 +163,41 @@ class Simulation:
 
     # Steps
 
-    def step_hub(self, event: Any) -> None:
+    def step_hub(self, what: str, *args: Any) -> None:
         hub, host = self.hub, self.hosts[0]
         if hub is None:
             return
         if host.frozen_until > self.now:
-            self.on_waking(host, lambda: self.step_hub(event) if hub is self.hub else None)
+            self.on_waking(host, lambda: self.step_hub(what, *args) if hub is self.hub else None)
             return
-        before = hub.state
-        hub.state, actions = self.hub_rules.step(hub.state, event, self.clock(host))
-        self.seen[f"hub {before.phase} {name_of(event)}"] += 1
+        before = copy(hub.state)
+        before.again = [*before.again]
+        hub.calls.taken()
+        getattr(hub.state, what)(*args)
+        self.seen[f"hub {before.phase} {what}"] += 1
         self.seen[f"hub is {hub.state.phase}"] += 1
         self.worlds.after_hub(before, hub.state)
-        self.act_hub(hub, actions)
+        calls = hub.calls.taken()
+        starts = [args for what, *args in calls if what == "say" and isinstance(args[1], Start)]
+        if starts:
+            self.worlds.begun(hub, [(hub.connections.get(conn), start) for conn, start in starts])
+        for called, *with_what in calls:
+            self.do_of_hub(hub, called, *with_what)
         hub.tick += 1
-        tick = hub.tick
-        if hub.state.phase == h.ENDED and before.phase != h.ENDED:
+        if hub.state.phase == ENDED and before.phase != ENDED:
             self.say(f"hub: ended with {hub.state.status}, {hub.state.cause}")
             self.at(20.0, lambda: self.give_up(hub))
-        is_over = self.is_over(hub)
-        if is_over and (host.member is None or host.exit):
+        if self.is_over(hub) and (host.member is None or host.exit):
             self.end(host)
-            return
-        wait = self.hub_rules.due(hub.state, self.clock(host)) / host.rate
-        if hub.state.phase != h.ENDED or hub.state.late > 0:
-            self.at(wait + 1e-6, lambda: self.step_hub(h.Tick()) if hub.tick == tick else None)
+        else:
+            (after_s,) = calls[-1][1:]
+            self.wake_hub(hub, after_s)
+
+    def wake_hub(self, hub: HubProcess, after_s: float | None) -> None:
+        tick = hub.tick
+        if after_s is not None:
+            wait = after_s / self.hosts[0].rate
+            self.at(wait + 1e-6, lambda: self.step_hub("tick") if hub.tick == tick else None)
 
     def give_up(self, hub: HubProcess) -> None:
         """Some have not heard the end of a hub, which lives no longer."""
@@ -192,85 +208,72 @@ class Simulation:
             self.end(host)
 
     def is_over(self, hub: HubProcess) -> bool:
-        is_over = self.hub_rules.is_over(hub.state, self.clock(self.hosts[0]))
-        return hub is self.hub and is_over and not hub.connections
+        return hub is self.hub and hub.state.is_over and not hub.connections
 
-    def act_hub(self, hub: HubProcess, actions: list[Any]) -> None:
-        starts = [a for a in actions if isinstance(a, h.Say) and isinstance(a.message, Start)]
-        if starts:
-            self.worlds.begun(hub, [(hub.connections.get(a.conn), a.message) for a in starts])
-        for action in actions:
-            match action:
-                case h.Say(conn, message):
-                    connection = hub.connections.get(conn)
-                    if connection:
-                        self.network.send(connection, "down", message)
-                case h.Close(conn):
-                    if conn in hub.connections:
-                        self.network.close_there(hub.connections[conn])
-                case h.Note(kind):
-                    self.seen[f"hub note {kind}"] += 1
-                    if kind == "again":
-                        self.worlds.again(hub.state, *action.about[:4])
-                    self.say(f"hub: {action}")
+    def do_of_hub(self, hub: HubProcess, what: str, *args: Any) -> None:
+        connection = hub.connections.get(args[0]) if args else None
+        if what == "say" and connection:
+            self.network.send(connection, "down", args[1])
+        elif what == "dismiss" and connection:
+            self.network.close_there(connection)
+        elif what in ("tell", "tell_once"):
+            self.say(f"hub: {args[0]}")
 
-    def step_member(self, host: Host, event: Any, over: Connection | None = None) -> None:
+    def step_member(
+        self, host: Host, what: str, *args: Any, over: Connection | None = None
+    ) -> None:
         """A start that was read together with the end of its connection is not heard."""
         if host.member is None:
             return
-        if over and not over.open_here and isinstance(event.message, Start):
+        if over and not over.open_here and isinstance(args[0], Start):
             return
         if host.frozen_until > self.now:
             life = host.life
             is_same = lambda: host.life == life  # noqa: E731
-            self.on_waking(host, lambda: self.step_member(host, event, over) if is_same() else None)
+            self.on_waking(
+                host, lambda: self.step_member(host, what, *args, over=over) if is_same() else None
+            )
             return
-        before = host.member
-        host.member, actions = self.member_rules.step(host.member, event, self.clock(host))
-        self.seen[f"member {before.state} {name_of(event)}"] += 1
-        self.seen[f"member is {host.member.state}"] += 1
-        if before.state != host.member.state:
-            self.say(f"{host.name}: {before.state} -> {host.member.state} by {event}")
-        for action in actions:
-            self.act_member(host, action)
+        member, before = host.member, host.member.state
+        getattr(member, what)(*args)
+        self.seen[f"member {before} {what}"] += 1
+        self.seen[f"member is {member.state}"] += 1
+        if before != member.state:
+            self.say(f"{host.name}: {before} -> {member.state} by {what} {args}")
+        for what, *with_what in host.calls.taken():
+            self.do_of_member(host, what, *with_what)
+
+    def do_of_member(self, host: Host, what: str, *args: Any) -> None:
+        if what == "connect":
+            self.network.connect(host)
+        elif what == "close" and host.connection:
+            self.network.close_here(host.connection)
+        elif what == "say" and host.connection:
+            self.network.send(host.connection, "up", *args)
+        elif what == "launch":
+            self.worlds.launched(host, *args)
+        elif what == "halt":
+            self.worlds.halted(host, *args)
+        elif what == "show_stacks":
+            life = host.life
+            after = self.random.uniform(0, 5)
+            self.at(after, lambda: self.of_life(host, life, "stacks_shown"))
+        elif what == "exit":
+            self.exit(host, *args)
+        elif what == "wake" and host.member:
+            self.wake(host, *args)
+
+    def wake(self, host: Host, after_s: float) -> None:
         host.tick += 1
         tick, life = host.tick, host.life
-        if host.member is not None:
-            wait = self.member_rules.due(host.member, self.clock(host)) / host.rate
-            is_mine = lambda: host.tick == tick and host.life == life  # noqa: E731
-            self.at(wait + 1e-6, lambda: self.step_member(host, m.Tick()) if is_mine() else None)
-
-    def act_member(self, host: Host, action: Any) -> None:
-        match action:
-            case m.Connect():
-                self.network.connect(host)
-            case m.Disconnect():
-                if host.connection:
-                    self.network.close_here(host.connection)
-            case m.Say(message):
-                if host.connection:
-                    self.network.send(host.connection, "up", message)
-            case m.Exit(status, cause):
-                self.exit(host, status, cause)
-            case _:
-                self.act_workers(host, action)
-
-    def act_workers(self, host: Host, action: Any) -> None:
-        match action:
-            case m.Launch(start):
-                self.worlds.launched(host, start)
-            case m.Halt(_, grace_s):
-                self.worlds.halted(host, grace_s)
-            case m.ShowStacks():
-                life = host.life
-                self.at(
-                    self.random.uniform(0, 5), lambda: self.of_life(host, life, m.StacksShown())
-                )
+        is_mine = lambda: host.tick == tick and host.life == life  # noqa: E731
+        wait = after_s / host.rate
+        self.at(wait + 1e-6, lambda: self.step_member(host, "tick") if is_mine() else None)
 
     def exit(self, host: Host, status: int, cause: Cause | None) -> None:
         """Its launcher ends; one that has the hub waits until all others have heard the end."""
         self.worlds.exited(host, status, cause)
-        if host.number == 0 and self.hub and self.hub.state.phase == h.ENDED:
+        if host.number == 0 and self.hub and self.hub.state.phase == ENDED:
             host.member = None
             host.life += 1
             if self.is_over(self.hub):
@@ -278,6 +281,6 @@ class Simulation:
         else:
             self.end(host)
 
-    def of_life(self, host: Host, life: int, event: Any) -> None:
+    def of_life(self, host: Host, life: int, what: str, *args: Any) -> None:
         if host.life == life:
-            self.step_member(host, event)
+            self.step_member(host, what, *args)

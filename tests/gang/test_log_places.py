@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tests.gang.test_real import SAY, Launchers
+import pytest
+
+from tests.gang.launchers import SAY, Launchers
 
 NEW = "has files of an earlier run, so those of this one are in"
 
@@ -58,6 +60,7 @@ def test_nodes_with_disks_of_their_own_agree_on_a_name_that_is_new_on_all(tmp_pa
     assert (list(kept(a)), sorted(kept(b)), list(kept(c))) == (["job"], ["job", "job_2"], ["job_2"])
 
 
+@pytest.mark.full
 def test_one_that_comes_late_finds_the_others_place_or_takes_another(tmp_path: Path):
     """It sees their disk; or it has one of its own, with files of an earlier run on it."""
     for shared in (True, False):

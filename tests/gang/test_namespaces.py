@@ -81,7 +81,9 @@ def test_a_spare_replaces_one_that_is_cut_off(network: Network, directory: Path)
 
 def test_one_that_was_cut_off_joins_again(network: Network, directory: Path) -> None:
     command = "[ $EPOCH = 1 ] && sleep 600; [ $EPOCH = 2 ] && sleep 600; true"
-    nodes = started(network, directory, command, least=2, max_restarts=1, returns=True)
+    nodes = started(
+        network, directory, command, least=2, max_restarts=1, return_s=60.0, returns=True
+    )
     network.cut("c")
     nodes.wait_for("a", "launch", epoch=2)
     assert nodes.wait_for("b", "launch", epoch=2)["nnodes"] == 2
@@ -105,11 +107,32 @@ def test_a_short_cut_does_nothing(network: Network, directory: Path) -> None:
 def test_a_node_that_was_booted_again_ends_its_fence(network: Network, directory: Path) -> None:
     """Nothing of before runs there: so nobody waits for the grace of ten minutes."""
     command = "[ $EPOCH = 2 ] || exec sleep 600"
-    nodes = started(network, directory, command, max_restarts=1, returns=True, grace_s=600)
+    nodes = started(
+        network, directory, command, max_restarts=1, return_s=60.0, returns=True, grace_s=600
+    )
     network.cut("c")
-    nodes.wait_for("a", "hub note", kind="stop")
+    nodes.wait_for("a", "hub line", line="c was lost: ending the workers of all nodes")
     nodes.processes["c"].kill()
     nodes.processes["c"].wait()
     network.mend("c")
     nodes.start("c", "--boot", "again", command=command, within=network.within("c"))
+    assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}
+
+
+def test_a_cut_before_all_have_met_is_waited_for_on_both_sides(
+    network: Network, directory: Path
+) -> None:
+    """It lasts longer than --lost-after; the launch begins once it is mended."""
+    nodes = Nodes(directory, lost_after_s=LOST_AFTER_S, least=3, most=3, join_s=86400)
+    nodes.endpoint = f"{network.address('a')}:29500"
+    for host in "ab":
+        flags = ("--hub",) if host == "a" else ()
+        nodes.start(host, *flags, within=network.within(host))
+    nodes.wait_for("b", "state", state="joined")
+    network.cut("b")
+    nodes.wait_for("b", "line", line="the hub is out of reach: trying again")
+    nodes.wait_for("a", "hub line", line="waiting for 2 of 3 nodes")  # b is gone here, too
+    nodes.start("c", within=network.within("c"))
+    nodes.wait_for("c", "state", state="joined")
+    network.mend("b")
     assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}

@@ -48,7 +48,7 @@ def test_two_launches_with_the_same_computed_port(directory: Path) -> None:
     both = {run: of_run(directory, run, first) for run in ("one", "two")}
     for run, nodes in both.items():
         nodes.start("a", "--hub", "--run", run, *PORTS)
-        nodes.wait_for("a", "note", kind="awaited")
+        nodes.wait_for("a", "state", state="joined")
     for run, nodes in both.items():
         nodes.start("b", "--run", run, *PORTS)
         assert nodes.statuses() == {"a": 0, "b": 0}
@@ -57,7 +57,7 @@ def test_two_launches_with_the_same_computed_port(directory: Path) -> None:
 def test_another_token_is_said_at_once_all_the_same(directory: Path) -> None:
     nodes = of_run(directory, "none", room_for_eight())
     nodes.start("a", "--hub", *PORTS)
-    nodes.wait_for("a", "note", kind="awaited")
+    nodes.wait_for("a", "state", state="joined")
     nodes.start("b", *PORTS, SPAWNLAUNCH_TOKEN="x" * 32)
     assert nodes.processes["b"].wait(PATIENCE_S) == 2
     nodes.start("c", *PORTS)

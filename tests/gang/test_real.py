@@ -6,78 +6,17 @@ import json
 import os
 import signal
 import socket
-import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.gang.nodes import free_port
+from tests.gang.launchers import QUIET, SAY, Launchers, is_listening
 from tests.gang.relay import relay
-from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch
+from tests.support.launching import clean_environ, launch
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import children, until
-
-SAY = WORKERS / "of_several.py"
-
-QUIET = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}  # else said of each node
-
-
-class Launchers:
-    """Some launchers of one job, what they say in files."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.endpoint = f"127.0.0.1:{free_port()}"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def start(self, name: str, *words: object, through: int = 0, **environ: str) -> None:
-        """`through` is another port that leads to the endpoint."""
-        endpoint = f"127.0.0.1:{through}" if through else self.endpoint
-        place = ("--rdzv-endpoint", endpoint, "--rdzv-backend", "c10d", "--quiet")
-        with (
-            (self.directory / f"{name}.out").open("wb") as out,
-            (self.directory / f"{name}.err").open("wb") as err,
-        ):
-            self.processes[name] = subprocess.Popen(
-                [*LAUNCHER, *place, *map(str, words)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                env=clean_environ(**QUIET, **environ),
-            )
-
-    def said(self, name: str) -> str:
-        return (self.directory / f"{name}.err").read_text()
-
-    def workers(self, *names: str) -> list[dict[str, str]]:
-        """What the workers of these launchers have printed, each its variables."""
-        texts = [(self.directory / f"{name}.out").read_text() for name in names or self.processes]
-        return [
-            json.loads(line) for text in texts for line in text.splitlines() if line.endswith("}")
-        ]
-
-    def wait_for_workers(self, count: int, *names: str) -> list[dict[str, str]]:
-        deadline = time.monotonic() + PATIENCE_S
-        while len(found := self.workers(*names)) < count:
-            assert time.monotonic() < deadline, {name: self.said(name) for name in self.processes}
-            time.sleep(0.05)
-        return found
-
-    def statuses(self) -> dict[str, int]:
-        return {name: one.wait(PATIENCE_S) for name, one in self.processes.items()}
-
-
-@pytest.fixture
-def launchers(tmp_path: Path) -> Iterator[Launchers]:
-    found = Launchers(tmp_path)
-    yield found
-    for one in found.processes.values():
-        if one.poll() is None:
-            one.kill()
-            one.wait()
 
 
 def test_uneven_nodes_make_one_world_without_node_ranks(launchers: Launchers):
@@ -107,7 +46,7 @@ def test_a_failure_ends_all_with_its_status_and_one_report(launchers: Launchers)
     assert launchers.statuses() == {"a": 7, "b": 7}
     said = [launchers.said(name) for name in "ab"]
     assert sum("failed first: rank 2 on" in text for text in said) == 1
-    assert sum("ends with status 7, as rank 2 on" in text for text in said) == 1
+    assert sum("exits with status 7, as rank 2 on" in text for text in said) == 1
     report = next(text for text in said if "failed first" in text)
     assert "said last:\nthe worker's last words\n" in report
 
@@ -157,13 +96,6 @@ def rendezvous(is_hub: bool) -> tuple[str, str]:
     return "--rdzv-conf", f"is_host={int(is_hub)},join_timeout=100000"
 
 
-def is_listening(endpoint: str) -> bool:
-    """Without a connection, which would be a stranger's."""
-    port = int(endpoint.partition(":")[2])
-    rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
-    return any(row[1].endswith(f":{port:04X}") and row[3] == "0A" for row in rows)
-
-
 def test_a_hub_that_is_told_to_end_before_all_have_met_ends_all(launchers: Launchers):
     """Also one that is on its way then; it would seek the hub for join_timeout."""
     with relay(int(launchers.endpoint.partition(":")[2])) as way:
@@ -179,7 +111,7 @@ def test_a_hub_that_is_told_to_end_before_all_have_met_ends_all(launchers: Launc
         )
         way.is_open.set()
         assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
-    assert all("told to end by signal 15" in launchers.said(name) for name in "abc")
+    assert all("told to end by SIGTERM" in launchers.said(name) for name in "abc")
 
 
 def test_one_that_is_told_to_end_before_it_has_met_the_hub_ends_all(launchers: Launchers):

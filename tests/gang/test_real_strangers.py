@@ -37,6 +37,7 @@ def gang(directory: Path) -> Iterator[tuple[int, list[Launch], bytes]]:
                 stack.enter_context(
                     launched(
                         *flags, f"--node-rank={rank}", f"--rdzv-endpoint=127.0.0.1:{at}",
+                        "--rdzv-backend=c10d", f"--rdzv-conf=is_host={int(rank == 0)}",
                         "--no-python", "sh", "-c", worker,
                         directory=directory / f"node{rank}", environ=ENVIRON,
                     )
@@ -83,7 +84,7 @@ def strange(port: int, wire: Wire, *messages: Hello | Signalled) -> str:
 
 @pytest.mark.parametrize("token", [None, b"another secret, as long"], ids=["none", "wrong"])
 def test_without_the_token_nobody_ends_a_launch(tmp_path: Path, token: bytes | None) -> None:
-    hello = Hello(VERSION, "stranger", "stranger", 1)
+    hello = Hello(VERSION, "stranger", "stranger", 1, port=1)
     with gang(tmp_path) as (port, launches, _):
         for _ in range(3):
             wire = Wire(secret_of(token, "7"), "7", is_hub=False)
@@ -108,6 +109,7 @@ def test_garbage_and_lines_without_end_are_not_read(tmp_path: Path) -> None:
         assert 1 <= len(ends_well(tmp_path, launches)) <= 2  # no launcher; a line that is too long
 
 
+@pytest.mark.full
 def test_a_crowd_and_one_who_says_a_byte_now_and_then_are_in_nobodys_way(tmp_path: Path) -> None:
     with gang(tmp_path) as (port, launches, _), ExitStack() as stack:
         slow = [

@@ -24,6 +24,7 @@ def network() -> Iterator[Network]:
     network.remove()
 
 
+@pytest.mark.full
 def test_a_round(network: Network, tmp_path: Path) -> None:
     play(network, tmp_path, 2)
 

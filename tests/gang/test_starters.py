@@ -15,6 +15,7 @@ import pytest
 
 from tests.gang.namespaces import Network, may_make_namespaces
 from tests.support.launching import AS_ROOT, ROOT, clean_environ
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs
 
@@ -80,7 +81,7 @@ def environ_of(starter: str, network: Network, directory: Path) -> dict[str, str
     return {}
 
 
-@pytest.mark.parametrize("status", [0, 7])
+@pytest.mark.parametrize("status", mostly_full([7, 0]))
 @pytest.mark.parametrize("starter", STARTERS)
 def test_one_command_starts_all_launchers(
     network: Network, tmp_path: Path, starter: str, status: int

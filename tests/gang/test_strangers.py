@@ -8,21 +8,86 @@ import os
 import socket
 import subprocess
 import sys
+import threading
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch.gang.messages import VERSION, Beat, Hello
+from spawnlaunch.gang.hub import Hub
+from spawnlaunch.gang.messages import MOST_COUNT, VERSION, Beat, Hello, Start
+from spawnlaunch.gang.phases import RUNNING
+from spawnlaunch.gang.roster import MOST_WORKERS, natural
+from spawnlaunch.gang.server import MOST_SAID
+from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import NAME, Foreign, Wire, digest, digest_of, secret_of
+from tests.gang.hosts import Calls
 from tests.gang.nodes import Nodes
+from tests.support.processes import until
 
 SECRET = secret_of(None, "none")
+CROWD, STRANGER = "too many connections", "a connection from"  # as lines begin
 
 
 def address(nodes: Nodes) -> tuple[str, int]:
     host, port = nodes.endpoint.split(":")
     return host, int(port)
+
+
+def test_names_with_thousands_of_digits_are_ordered_as_any() -> None:
+    """Python makes no number of so many (sys.set_int_max_str_digits)."""
+    long = "node" + "9" * 5000
+    assert sorted([long, "node10", "node2"], key=natural) == ["node2", "node10", long]
+
+
+def test_strangers_who_renew_their_silence_keep_nobody_out(directory: Path) -> None:
+    """Those of the same address, whose first line is missing; and of another, whose second is."""
+    nodes = Nodes(directory, least=3, most=3)
+    nodes.start("a", "--hub")
+    nodes.wait_for("a", "state", state="joined")
+    begun = f"{NAME} {digest_of('none')} {'0' * 32}\n".encode()
+    is_over = threading.Event()
+
+    def renew() -> None:
+        crowd: deque[socket.socket] = deque()
+        while not is_over.is_set():
+            here = ("127.0.0.1", 0) if len(crowd) % 2 else ("127.0.0.2", 0)
+            with suppress(OSError):
+                crowd.append(socket.create_connection(address(nodes), 10, here))
+                crowd[-1].sendall(b"" if here[0] == "127.0.0.1" else begun)
+            if len(crowd) > 500:
+                crowd.popleft().close()
+        for sock in crowd:
+            sock.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        renewing = pool.submit(renew)
+        try:
+            until(lambda: bool(nodes.hub_lines("a", CROWD)), "it says so")
+            nodes.start("b")
+            nodes.start("c")
+            assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}
+        finally:
+            is_over.set()
+        renewing.result()
+    assert len(nodes.hub_lines("a", CROWD)) == 1
+
+
+def test_strangers_are_told_of_in_few_lines_whatever_they_say(directory: Path) -> None:
+    nodes = Nodes(directory, least=2, most=2)
+    nodes.start("a", "--hub")
+    nodes.wait_for("a", "state", state="joined")
+    for n in range(3 * MOST_SAID):
+        with socket.create_connection(address(nodes)) as sock, suppress(ConnectionError):
+            sock.sendall(f"spawnlaunch/{n}x {digest_of('none')} b\n".encode())
+            while sock.recv(4096):
+                pass
+    nodes.start("b")
+    assert nodes.statuses() == {"a": 0, "b": 0}
+    assert len(nodes.hub_lines("a", STRANGER)) == MOST_SAID
+    assert len(nodes.hub_lines("a", "more connections were refused")) == 1
 
 
 @pytest.mark.parametrize(
@@ -35,7 +100,7 @@ def address(nodes: Nodes) -> tuple[str, int]:
 def test_a_stranger_changes_nothing(directory: Path, words: bytes) -> None:
     nodes = Nodes(directory, least=2, most=2)
     nodes.start("a", "--hub")
-    nodes.wait_for("a", "note", kind="awaited")
+    nodes.wait_for("a", "state", state="joined")
     for _ in range(3):
         with socket.create_connection(address(nodes)) as sock, suppress(ConnectionError):
             sock.sendall(words)
@@ -44,13 +109,13 @@ def test_a_stranger_changes_nothing(directory: Path, words: bytes) -> None:
                 pass
     nodes.start("b")
     assert nodes.statuses() == {"a": 0, "b": 0}
-    assert len([x for x in nodes.of("a", "hub note") if x["kind"] == "stranger"]) == 1
+    assert len(nodes.hub_lines("a", STRANGER)) == 1
 
 
 def test_a_crowd_that_says_nothing_leaves_room(directory: Path) -> None:
     nodes = Nodes(directory, least=2, most=2)
     nodes.start("a", "--hub")
-    nodes.wait_for("a", "note", kind="awaited")
+    nodes.wait_for("a", "state", state="joined")
     for _ in range(10_000):
         with suppress(ConnectionError), socket.create_connection(address(nodes)) as sock:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
@@ -60,7 +125,7 @@ def test_a_crowd_that_says_nothing_leaves_room(directory: Path) -> None:
             crowd.append(socket.create_connection(address(nodes)))
     nodes.start("b")
     assert nodes.statuses() == {"a": 0, "b": 0}
-    assert len([x for x in nodes.of("a", "hub note") if x["kind"] == "crowd"]) == 1
+    assert len(nodes.hub_lines("a", CROWD)) == 1
     for sock in crowd:
         sock.close()
 
@@ -78,7 +143,7 @@ def shaken() -> tuple[Wire, Wire]:
 
 def test_messages_arrive_whole_however_they_are_cut() -> None:
     hub, member = shaken()
-    hello = Hello(VERSION, "höst\n", "who", 2, told=(("--nnodes", "2"),))
+    hello = Hello(VERSION, "höst", "who", 2, port=1, told=(("--nnodes", "2"),))
     lines = member.encode(hello) + member.encode(Beat(3))
     heard = [message for n in range(len(lines)) for message in hub.feed(lines[n : n + 1])]
     assert heard == [hello, Beat(3)]
@@ -108,9 +173,39 @@ def test_a_line_is_good_once_and_in_its_place(how: str) -> None:
 )  # fmt: skip
 def test_what_is_no_message_is_not_heard(text: str) -> None:
     hub, member = shaken()
-    mac = member._mac(False, 0, text.encode())
-    with pytest.raises(Foreign, match="none"):
+    mac = member.mac(False, 0, text.encode())
+    with pytest.raises(Foreign, match=r"none|too long"):
         hub.feed(mac + b" " + text.encode() + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("host", "a\0b"), ("host", "\x1b[2J"), ("host", "9" * 5000), ("addr", "a\nb"),
+     ("who", "\ud800"), ("port", 0), ("port", 10**9), ("rank", -2), ("rank", 10**15),
+     ("epoch", 10**15), ("used", -1), ("leaving", -1), ("leaving", 65),
+     ("nproc", 10**400), ("launch", "x" * 256)],
+)  # fmt: skip
+def test_a_hello_that_cannot_be_is_not_heard(field: str, value: object) -> None:
+    """What it has would be printed, be in workers' environments, or be counted on."""
+    hub, member = shaken()
+    hello = Hello(VERSION, "node1", "who", 2, port=29500)._replace(**{field: value})
+    with pytest.raises(Foreign, match="a message that is none"):
+        hub.feed(member.encode(hello))
+
+
+def test_the_most_that_a_hello_may_claim_leads_to_words_that_are_read() -> None:
+    hub, member = shaken()
+    most = Hello(VERSION, "x" * 255, "w" * 255, MOST_WORKERS, port=65535, epoch=MOST_COUNT,
+                 nodes=MOST_COUNT, last=MOST_COUNT, total=MOST_COUNT, used=MOST_COUNT,
+                 place=MOST_COUNT, launch="l" * 255)  # fmt: skip
+    assert hub.feed(member.encode(most)) == [most]
+    calls = Calls()
+    rules = Hub(Settings(1, 1, max_restarts=MOST_COUNT + 1), calls, lambda: 1000.0, calls.wake)
+    rules.came(1, most, "10.0.0.1")
+    assert rules.phase == RUNNING
+    said = [message for _, message in calls.calls("say")]
+    assert Start in map(type, said)
+    assert [member.feed(hub.encode(message)) for message in said] == [[one] for one in said]
 
 
 @pytest.mark.parametrize("length", [0, 1, 32, 63, 64, 65, 1000])

@@ -2,24 +2,62 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from copy import deepcopy
+from math import inf
+from signal import SIGABRT, SIGSEGV
+from typing import TYPE_CHECKING, Any
 
-from spawnlaunch.gang import hub_records as h
-from spawnlaunch.gang import member_records as m
-from spawnlaunch.gang.messages import Cause, Start
-from tests.gang.hosts import Broken, Connection, Host, HubProcess, Workers
+from spawnlaunch.failures import ABORT, CRASH, LATE_S, OWN, VICTIM, Cause
+from spawnlaunch.gang.hub import RETURN_S
+from spawnlaunch.gang.messages import Failed, Hello, Start
+from spawnlaunch.gang.phases import ENDED, JOINING, RUNNING, STOPPING
+from tests.gang.hosts import Broken, Calls, Connection, Host, HubProcess, Workers
 
 if TYPE_CHECKING:
+    from spawnlaunch.gang.hub import Hub
     from tests.gang.simulation import Simulation
 
 
-class Fact(NamedTuple):
-    """A failure as it truly was."""
+class Fact:
+    """A failure as it truly was, and as its launcher knows it."""
 
-    when: float
-    host: int
-    rank: int
-    is_victim: bool
+    def __init__(self, when: float, host: int, rank: int, code: int, is_victim: bool) -> None:
+        self.when, self.host, self.rank, self.code = when, host, rank, code
+        self.is_victim = is_victim
+        self.known = inf  # when it was at the latest
+        self.was_dying = False  # when it was seen first, so that it may have been any time before
+        self.words = ""
+
+    def __repr__(self) -> str:
+        return f"Fact({vars(self)})"
+
+    @property
+    def kind(self) -> int:
+        """What `Failure.order` is to come to."""
+        if self.words:
+            return VICTIM
+        return {-SIGSEGV: CRASH, -SIGABRT: ABORT}.get(self.code, OWN)
+
+
+def goes_before(one: Fact, other: Fact, error_s: float) -> bool:
+    """Whether it may be the first though it is known from a later time."""
+    late_s = LATE_S + error_s if one.kind == CRASH else 0.0
+    return one.kind < other.kind and (one.was_dying or one.known - other.known <= late_s)
+
+
+def shadow_of(rules: Any) -> tuple[Any, Calls]:
+    """The same rules, to be tried; and what they call."""
+    calls = Calls()
+    its = [getattr(rules, name, None) for name in ("net", "link", "launcher")]
+    shadow = deepcopy(rules, {id(one): calls for one in its if one})
+    shadow.wake = calls.wake
+    return shadow, calls
+
+
+def known(rules: Any) -> dict[str, Any]:
+    """All that rules know."""
+    nodes = {conn: {**vars(node)} for conn, node in getattr(rules, "nodes", {}).items()}
+    return {**vars(rules), "nodes": nodes}
 
 
 class Worlds:
@@ -35,7 +73,9 @@ class Worlds:
         self.exits: list[tuple[int, int, Cause | None]] = []
         self.faults = 0
         self.last_port = 0
+        self.newcomers: set[int] = set()  # hubs that began with nobody who knew of one before
         self.returned: set[int] = set()  # hosts that said hello again since the last epoch
+        self.missing: dict[int, float] = {}  # hosts that will not come, since when the hub knows it
 
     def check(self, holds: object, what: str) -> None:
         if not holds:
@@ -53,14 +93,23 @@ class Worlds:
             all(one.epoch > e for n, e in self.told if n == hub.number), "agree: epochs grow"
         )
         ranks: list[int] = []
+        of_role: dict[tuple[str, int], list[int]] = {}
         for connection, start in starts:
             if connection is None:
                 continue
-            same = start._replace(node_rank=one.node_rank, first_rank=one.first_rank)
+            same = start._replace(
+                node_rank=one.node_rank, first_rank=one.first_rank,
+                role_rank=one.role_rank, role_size=one.role_size,
+            )  # fmt: skip
             self.check(same == one, f"agree: {start} and {one}")
-            ranks += range(start.first_rank, start.first_rank + connection.host.nproc)
+            nproc, role = connection.host.nproc, connection.host.role
+            ranks += range(start.first_rank, start.first_rank + nproc)
+            within = range(start.role_rank, start.role_rank + nproc)
+            of_role.setdefault((role, start.role_size), []).extend(within)
         if all(connection for connection, _ in starts):
             self.check(sorted(ranks) == list(range(one.world_size)), f"agree: ranks {ranks}")
+            for (role, size), within in of_role.items():
+                self.check(within == list(range(size)), f"agree: of role {role} {within}")
         node_ranks = sorted(start.node_rank for _, start in starts)
         self.check(node_ranks == list(range(one.nnodes)), f"agree: node ranks {node_ranks}")
         self.check(one.nnodes >= self.sim.settings.least, "agree: enough nodes")
@@ -69,6 +118,8 @@ class Worlds:
         self.check(one.master_port != self.last_port, "agree: a port of its own")
         self.last_port = one.master_port
         self.keeps_ranks(world, starts)
+        self.missing.clear()
+        self.continues(hub, starts)
         self.told[world] = {c.host.number: start for c, start in starts if c}
         self.lasts[world] = self.random.uniform(2, 50)
 
@@ -85,23 +136,94 @@ class Worlds:
                 self.check(kept, f"stay: {host.name} was {old.node_rank}, is {start.node_rank}")
         self.returned.clear()
 
-    def after_hub(self, before: h.Hub, hub: h.Hub) -> None:
+    def continues(self, hub: HubProcess, starts: list[tuple[Connection | None, Start]]) -> None:
+        """A hub that was started again goes on with the epochs and the budget of the one before."""
+        if hub.number == 1 or any(number == hub.number for number, _ in self.told):
+            return
+        members = [c.host.member for c, _ in starts if c]
+        known = [one.hello for one in members if one and one.hello.epoch]
+        if not known:
+            self.newcomers.add(hub.number)
+            self.sim.seen["a hub of newcomers"] += 1
+            return
+        self.sim.seen["a hub that goes on"] += 1
+        start = starts[0][1]
+        self.check(start.epoch > max(hello.epoch for hello in known), "agree: epochs go on")
+        self.check(start.used > max(hello.used for hello in known), "budget: it goes on")
+
+    def after_hub(self, before: Hub, hub: Hub) -> None:
         self.check(hub.epoch >= before.epoch, "agree: epochs grow")
-        if before.phase == h.STOPPING and hub.phase == h.ENDED and hub.cause:
+        if before.phase == STOPPING and hub.phase == ENDED and hub.cause:
             self.check(
                 all(n.state == "idle" for n in hub.nodes.values()), "alone: all have stopped"
             )
             self.reported(hub.epoch, hub.cause)
-        if hub.phase == h.RUNNING:
+        self.while_waiting(before, hub)
+        for cause in hub.again[len(before.again) :]:
+            self.again(hub, cause)
+        if hub.phase == RUNNING:
             self.while_running(hub)
-        if before.phase != h.ENDED and hub.phase == h.ENDED:
+        if hub.phase == JOINING:
+            self.while_joining(hub)
+        if (not before.epoch and hub.epoch) or (before.phase != ENDED and hub.phase == ENDED):
+            self.sim.faults.met()
+        if before.phase != ENDED and hub.phase == ENDED:
             self.sim.seen[f"end {hub.cause.kind if hub.cause else 'well'}"] += 1
 
-    def while_running(self, hub: h.Hub) -> None:
+    def comes(self, host: Host, hello: Hello) -> None:
+        """The hub is about to hear a hello."""
+        hub = self.sim.hub
+        if not hello.status:
+            self.missing.pop(host.number, None)
+        elif hub and hub.state.phase == JOINING and not (hello.again or self.may_return(hub)):
+            self.missing[host.number] = self.sim.now
+
+    def goes(self, host: Host, number: int, certain: bool) -> None:
+        """The hub is about to hear that a connection has ended."""
+        hub = self.sim.hub
+        node = hub.state.nodes.get(number) if hub else None
+        if hub is None or node is None or not certain or self.may_return(hub):
+            return
+        if hub.state.phase == JOINING and not (node.hello.again or node.leaving):
+            self.missing[host.number] = self.sim.now + RETURN_S
+
+    def may_return(self, hub: HubProcess) -> bool:
+        settings = self.sim.settings
+        return settings.return_s > 0 if hub.state.floor else settings.returns
+
+    def while_joining(self, hub: Hub) -> None:
+        """Nobody waits for launchers that will not come, where there are too few others."""
+        if self.sim.faults.has_hub_jumped or 0 in self.sim.faults.frozen:
+            return
+        gone = sum(since + 0.2 < self.sim.now for since in self.missing.values())
+        others = max(self.sim.settings.total - gone, len(hub.nodes))
+        self.check(not gone or others >= hub.settings.least, f"no wait: for {self.missing}")
+
+    def while_waiting(self, before: Hub, hub: Hub) -> None:
+        """Lost launchers are waited for as long as was said, and only where they may come back."""
+        settings, nodes = self.sim.settings, hub.nodes.values()
+        ready = sum(node.state == "idle" and not node.leaving for node in nodes)
+        is_enough = ready >= settings.least and 2 * ready >= hub.size
+        waited = hub.now - before.since
+        limit = settings.return_s if hub.floor and settings.return_s else settings.join_s
+        if before.phase == STOPPING and hub.phase == JOINING:
+            self.check(is_enough or settings.return_s, "waits: nobody comes back")
+        if before.phase == hub.phase == JOINING and before.floor == hub.floor:
+            self.check(is_enough or waited <= limit, f"waits: {waited:.1f} s of {limit:.1f}")
+        if hub.phase != ENDED or before.phase == ENDED or hub.cause is None:
+            return
+        if hub.cause.kind == "absent" and before.phase == JOINING:
+            self.sim.seen["nobody came back"] += hub.floor > 0
+            self.check(not is_enough and waited >= limit, f"goes on: ended after {waited:.1f} s")
+        is_told = any(node.leaving for node in nodes)
+        if hub.cause.kind == "lost" and before.phase == STOPPING and settings.return_s:
+            is_used = hub.used >= settings.max_restarts
+            self.check(is_told or is_used, "goes on: it could wait for the lost")
+
+    def while_running(self, hub: Hub) -> None:
         """What the hub should not let go on."""
         settings, nodes = self.sim.settings, hub.nodes.values()
-        at = (hub.clock or 0.0) - hub.slept
-        limit = settings.timeout_s and at > (hub.began or at) + settings.timeout_s
+        limit = settings.timeout_s and hub.time > (hub.began or hub.time) + settings.timeout_s
         self.check(not limit, "timeout: it is over")
         newcomers = [n for n in nodes if n.state == "idle" and not n.leaving]
         is_ending = any(n.state == "done" for n in nodes)
@@ -111,14 +233,14 @@ class Worlds:
             silent = [n.silent for n in nodes if n.state == "busy"]
             self.check(all(silent), f"hang: asked, though some talk {silent}")
 
-    def again(self, hub: h.Hub, kind: str, host: str, rank: str, number: str) -> None:
+    def again(self, hub: Hub, cause: Cause) -> None:
         """There will be another epoch."""
-        self.sim.seen[f"again {kind}"] += 1
-        epoch = hub.epoch - (hub.phase == h.RUNNING)
-        self.reported(epoch, Cause(kind, host, int(rank)))
-        is_final = kind == "failure" and int(number) in self.sim.settings.final
+        self.sim.seen[f"again {cause.kind}"] += 1
+        epoch = hub.epoch - (hub.phase == RUNNING)
+        self.reported(epoch, cause)
+        is_final = cause.kind == "failure" and cause.code in self.sim.settings.final
         self.check(not is_final, "final: this status is not tried again")
-        if kind in ("failure", "hang", "lost"):
+        if cause.kind in ("failure", "hang", "lost"):
             self.faults += 1
             most = self.sim.settings.max_restarts
             if not self.sim.settings.window_s and self.sim.hubs == 1:
@@ -133,12 +255,36 @@ class Worlds:
         mine = [f for f in facts if not self.is_told_late(f)]
         told = [f for f in facts if (f"node{f.host}", f.rank) == (cause.host, cause.rank)]
         self.check(told, f"first: {cause} never happened")
+        one = min(told, key=lambda fact: fact.known)
+        if one.host in self.sim.faults.hurt:
+            return
         error_s = 2.1 if self.sim.network.slow else 0.08
-        true = [f for f in mine if not f.is_victim] or mine
-        earlier = [f for f in true if f.when < min(t.when for t in told) - error_s]
-        self.check(not earlier or told[0].host in self.sim.faults.hurt, f"first: {cause}, {facts}")
-        if any(not f.is_victim for f in mine) and told[0] in mine:
-            self.check(not told[0].is_victim, f"first: a victim, {cause}, {facts}")
+        own = [f for f in facts if f.kind != VICTIM and (f in mine or f is one)] or mine
+        earlier = [
+            f for f in own if f.known < one.known - error_s and not goes_before(one, f, error_s)
+        ]
+        self.check(not earlier, f"first: {cause}, {facts}")
+        if one not in mine:
+            return
+        self.check(one in own, f"first: a victim, {cause}, {facts}")
+        if not self.sim.network.slow:
+            self.is_truly_first(
+                one, [f for f in own if f.known < inf], error_s, f"{cause}, {facts}"
+            )
+
+    def is_truly_first(self, one: Fact, own: list[Fact], error_s: float, what: str) -> None:
+        """Though the news of one that dies slowly are later; an abort may be another's fault.
+
+        But nobody has seen a crash begin that was over, long after another's error file was
+        written, before anybody looked.
+        """
+        first = min(own, key=lambda fact: fact.when)
+        is_clear = all(first.when < f.when - error_s for f in own if f is not first)
+        if is_clear and first.kind == CRASH and goes_before(first, one, -error_s):
+            self.check(one.kind == CRASH, f"first: the crash, {what}")
+        is_seen = first.was_dying or first.known < one.known - error_s
+        if one.is_victim and one.kind == ABORT and is_seen and first.kind < ABORT:
+            self.check(one is first, f"first: a victim that has aborted, {what}")
 
     def is_told_late(self, fact: Fact) -> bool:
         """What was said during a cut is heard after it, and seems to be younger than it is."""
@@ -159,14 +305,14 @@ class Worlds:
             return
         if self.sim.hosts[0].frozen_until > self.sim.now:
             return
-        clock = self.sim.clock(self.sim.hosts[0])
-        ticked, _ = self.sim.hub_rules.step(hub.state, h.Tick(), clock)
-        heard, actions = self.sim.hub_rules.step(ticked, h.Heard(number, message), clock)
-        at = clock - ticked.slept
-        if number in ticked.nodes:
-            node = ticked.nodes[number]._replace(heard=at)
-            ticked = ticked._replace(nodes={**ticked.nodes, number: node})
-        self.check(heard == ticked and not actions, f"stale: {message} changed {ticked} to {heard}")
+        shadow, calls = shadow_of(hub.state)
+        shadow.tick()
+        node = shadow.nodes.get(number)
+        if node and shadow.is_mute(node):
+            node.unsure = shadow.now + shadow.settings.lost_after_s
+        if node:
+            node.heard = shadow.now
+        self.changes_nothing(shadow, calls, message, number, message)
 
     def before_member_hears(self, host: Host, message: Any) -> None:
         """The same for a member."""
@@ -174,11 +320,18 @@ class Worlds:
         member = host.member
         if member is None or epoch is None or epoch >= member.hello.epoch:
             return
-        clock = self.sim.clock(host)
-        ticked, _ = self.sim.member_rules.step(member, m.Tick(), clock)
-        heard, actions = self.sim.member_rules.step(ticked, m.Heard(message), clock)
-        heard = heard._replace(heard=ticked.heard)
-        self.check(heard == ticked and not actions, f"stale: {message} changed {ticked} to {heard}")
+        shadow, calls = shadow_of(member)
+        shadow.tick()
+        shadow.heard_at = shadow.now
+        self.changes_nothing(shadow, calls, message, message)
+
+    def changes_nothing(self, shadow: Any, calls: Calls, message: Any, *args: Any) -> None:
+        before = known(shadow)
+        calls.taken()
+        shadow.heard(*args)
+        made = [call for call in calls.taken() if call[0] != "wake"]
+        is_same = known(shadow) == before and not made
+        self.check(is_same, f"stale: {message} changed {before} to {known(shadow)}, {made}")
 
     # Workers
 
@@ -193,6 +346,7 @@ class Worlds:
         for other in self.sim.hosts:
             if other.workers and other.workers.world != world:
                 frozen = other.number in self.sim.faults.frozen or self.sim.faults.has_hub_jumped
+                frozen = frozen or (not self.sim.settings.returns and world[0] in self.newcomers)
                 self.check(
                     frozen, f"alone: {world} begins, {other.name} runs {other.workers.world}"
                 )
@@ -200,11 +354,12 @@ class Worlds:
         lasts = self.lasts[world] + self.random.uniform(0, 3)
         self.sim.at(lasts, lambda: self.ends(host, workers, well=True))
 
-    def halted(self, host: Host, grace_s: float) -> None:
+    def halted(self, host: Host, _: Cause, grace_s: float) -> None:
         workers = host.workers
         if workers is None:
             return
         workers.told = True
+        workers.seen = self.sim.now
         takes = self.random.choice((0.0, 0.01, 1.0)) * grace_s + self.random.uniform(0, 0.05)
         if workers.ends is None or self.sim.now + takes < workers.ends:
             workers.ends = self.sim.now + takes
@@ -220,10 +375,10 @@ class Worlds:
         start = self.told[workers.world][host.number]
         ranks = range(start.first_rank, start.first_rank + host.nproc)
         port = next(self.sim.ports)
-        ended = m.WorkersEnded(well, port, tuple((rank, codes) for rank in ranks))
+        ended = ("workers_ended", well, port, tuple((rank, codes) for rank in ranks))
         life = host.life
         takes = self.random.choice((0.0, self.random.uniform(0, 1)))
-        self.sim.at(takes, lambda: self.sim.of_life(host, life, ended))
+        self.sim.at(takes, lambda: self.sim.of_life(host, life, *ended))
 
     def killed(self, host: Host, after: float) -> None:
         """The kernel kills the workers of a launcher that is no more."""
@@ -245,31 +400,38 @@ class Worlds:
         workers.failed = True
         start = self.told[workers.world][host.number]
         rank = start.first_rank + self.random.randrange(host.nproc)
-        age = self.random.choice((0.0, self.random.uniform(0, 2)))
+        dies_s = self.random.choice((0.0, self.random.uniform(0, 2)))
         self.sim.say(
-            f"FAULT {host.name}: rank {rank} fails, {code}, victim {victim}, told {age:.3f}"
+            f"FAULT {host.name}: rank {rank} fails, {code}, victim {victim}, dies {dies_s:.3f}"
         )
-        fact = Fact(self.sim.now, host.number, rank, victim or code == -6)
+        fact = Fact(self.sim.now, host.number, rank, code, victim)
+        if victim and (code != -6 or self.random.random() < 0.5):
+            fact.words = "Connection closed by peer"
+        is_written = code > 0 and self.random.random() < 0.5  # to the error file
         self.failures.setdefault(workers.world, []).append(fact)
-        life = host.life
-        words = "Connection closed by peer" if victim else "ValueError"
+        life, began = host.life, self.sim.now - 1.0
 
         def tell() -> None:
             workers.tell = lambda: None
             if host.workers is workers:
-                self.halted(host, self.sim.settings.failure_grace_s)
-                failed = m.WorkerFailed(
-                    rank, code, age_s=(self.sim.now - fact.when) * host.rate, words=words
-                )
-                self.sim.of_life(host, life, failed)
+                fact.was_dying = workers.seen is not None and not is_written
+                seen = self.sim.now if workers.seen is None else workers.seen
+                fact.known = fact.when if is_written else seen
+                age_s = (self.sim.now - fact.known) * host.rate
+                early_s = fact.known - began if fact.was_dying else 0.0
+                cause = Cause("failure", host.name, rank, code, fact.words, pid=1)
+                self.halted(host, cause, self.sim.settings.failure_grace_s)
+                failed = Failed(start.epoch, cause, age_s, early_s)
+                self.sim.of_life(host, life, "worker_failed", failed)
 
         workers.tell = tell
-        self.sim.at(age, lambda: workers.tell())
+        self.sim.at(dies_s, lambda: workers.tell())
         if not victim and self.random.random() < 0.5:
             for other in self.sim.hosts:
                 if other is not host and other.workers and other.workers.world == workers.world:
                     after = self.random.uniform(0.001, 0.5)
-                    self.sim.at(after, lambda o=other: self.worker_fails(o, 1, True))  # type: ignore[misc]
+                    its = self.random.choice((1, -6))
+                    self.sim.at(after, lambda o=other, c=its: self.worker_fails(o, c, True))  # type: ignore[misc]
 
     def hang(self) -> None:
         """All fall silent, one after the other; some may talk again."""
@@ -278,10 +440,10 @@ class Worlds:
                 continue
             life = host.life
             after = self.random.uniform(0, 3)
-            self.sim.at(after, lambda h=host, n=life: self.sim.of_life(h, n, m.Quiet(True)))  # type: ignore[misc]
+            self.sim.at(after, lambda h=host, n=life: self.sim.of_life(h, n, "quiet", True))  # type: ignore[misc]
             if self.random.random() < 0.2:
                 later = after + self.random.uniform(0, 9)
-                self.sim.at(later, lambda h=host, n=life: self.sim.of_life(h, n, m.Quiet(False)))  # type: ignore[misc]
+                self.sim.at(later, lambda h=host, n=life: self.sim.of_life(h, n, "quiet", False))  # type: ignore[misc]
 
     # Ends
 
@@ -289,11 +451,14 @@ class Worlds:
         self.sim.say(f"{host.name}: exits with {status}, {cause}")
         self.check(host.workers is None, f"nothing left: {host.name} ends before its workers")
         host.exit = (status, cause)
-        if cause and (cause.kind, cause.words) == ("absent", "the hub"):
+        if cause and cause.kind == "absent" and cause.words.startswith("the hub"):
+            self.sought(host)
             reachable = self.sim.ended - max(host.came, self.sim.began)  # a try is up to 6 s long
+            late = self.sim.now - self.sim.began < 6.0  # a hub that comes at the last moment
+            last = self.sim.now if self.sim.hub else self.sim.ended
             cuts = (*host.cuts, *self.sim.hosts[0].cuts)
-            was_cut = any(until > self.sim.ended - 6.0 for _, until in cuts)
-            missed = self.sim.hub is None and (reachable < 6.0 or was_cut)
+            was_cut = any(until > last - 6.0 for _, until in cuts)
+            missed = was_cut or (late if self.sim.hub else reachable < 6.0)
             self.check(
                 missed or host.number in self.sim.faults.hurt | self.sim.faults.frozen,
                 "an end: it found no hub",
@@ -301,6 +466,17 @@ class Worlds:
             self.sim.faults.hurt.add(host.number)
         self.exits.append((host.number, status, cause))
         self.sim.seen[f"exit {cause.kind if cause else 'well'}"] += 1
+
+    def sought(self, host: Host) -> None:
+        """It has looked for the hub as long as it should, by its own clock."""
+        member, settings = host.member, self.sim.settings
+        assert member
+        limit = settings.return_s if member.hello.epoch else settings.join_s
+        late = member.now - member.since - limit
+        is_soon = late < 0 and member.hello.epoch > 0  # before, it ends where nobody listens
+        self.check(
+            late < 12 and not is_soon, f"waits: {host.name} sought the hub {late:.1f} s longer"
+        )
 
     def at_the_end(self) -> None:
         for host in self.sim.hosts:

@@ -37,10 +37,10 @@ def places() -> list[Place]:
     found: dict[str, Place] = {}
     for file in _files():
         lines = file.read_text().splitlines()
-        for function, node in _functions(ast.parse(file.read_text())):
-            if any(_is_call(child) for child in _own(node)):
+        for function, node in functions(ast.parse(file.read_text())):
+            if any(is_call(child) for child in own(node)):
                 name = f"{file.relative_to(ROOT)}:{function}"
-                first = next(child for child in _own(node) if _is_call(child))
+                first = next(child for child in own(node) if is_call(child))
                 line = getattr(first, "lineno", 0)
                 found.setdefault(name, Place(name, line, lines[line - 1].strip()))
     return list(found.values())
@@ -57,27 +57,27 @@ def _files() -> list[Path]:
     return sorted({f.resolve() for f in files})
 
 
-def _functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
+def functions(tree: ast.AST, prefix: str = "") -> Iterator[tuple[str, ast.AST]]:
     for child in ast.iter_child_nodes(tree):
         if isinstance(child, ast.FunctionDef | ast.ClassDef):
             name = f"{prefix}{child.name}"
             if isinstance(child, ast.FunctionDef):
                 yield name, child
-            yield from _functions(child, f"{name}.")
+            yield from functions(child, f"{name}.")
         else:
-            yield from _functions(child, prefix)
+            yield from functions(child, prefix)
 
 
-def _own(function: ast.AST) -> Iterator[ast.AST]:
+def own(function: ast.AST) -> Iterator[ast.AST]:
     """What is in it and not in a function within it, in the order of the text."""
     for child in ast.iter_child_nodes(function):
         if isinstance(child, ast.FunctionDef | ast.ClassDef):
             continue
         yield child
-        yield from _own(child)
+        yield from own(child)
 
 
-def _is_call(node: ast.AST) -> bool:
+def is_call(node: ast.AST) -> bool:
     """torch.cuda.anything(...), device_module(...), init_process_group("nccl")."""
     if not isinstance(node, ast.Call):
         return False

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 ENTERED = Path(__file__).parent / "entered"
 PACKAGES = ("torch", "numpy", "psutil")
-LIMIT_S = 150.0  # of one command
+LIMIT_S = 600.0  # of one command
 
 PROBE = """
 import importlib.util, json, sys

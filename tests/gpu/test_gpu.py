@@ -35,7 +35,7 @@ def test_no_check_names_a_function_that_is_not_there() -> None:
         for name in check.reaches:
             file, _, function = name.partition(":")
             tree = ast.parse((ROOT / file).read_text())
-            assert function in {each for each, _ in calls._functions(tree)}, (check.name, name)
+            assert function in {each for each, _ in calls.functions(tree)}, (check.name, name)
 
 
 def test_a_new_call_is_found(tmp_path: Path) -> None:
@@ -43,7 +43,7 @@ def test_a_new_call_is_found(tmp_path: Path) -> None:
     others = ("torch.zeros(1)", "print('cuda')", "dist.barrier()")
     for text, is_one in [*((each, True) for each in texts[:3]), *((o, False) for o in others)]:
         function = ast.parse(f"def f():\n    {text}").body[0]
-        assert any(calls._is_call(child) for child in calls._own(function)) == is_one, text
+        assert any(calls.is_call(child) for child in calls.own(function)) == is_one, text
 
 
 def test_what_a_machine_lacks_is_not_run_and_not_passed(machine: Machine) -> None:
@@ -72,6 +72,7 @@ def test_a_check_ends_as_what_it_did_says(machine: Machine) -> None:
     assert "KeyError" in ends[2].why
 
 
+@pytest.mark.full
 def test_a_check_that_does_not_enter_what_it_names_has_failed(machine: Machine) -> None:
     machine.has.add("gpu")
 
@@ -89,7 +90,7 @@ def test_a_check_that_does_not_enter_what_it_names_has_failed(machine: Machine) 
 def test_a_word_that_no_check_has_is_refused() -> None:
     ended = gpu("--only", "nothing-of-this-kind")
     assert ended.returncode == 2
-    assert "no check has 'nothing-of-this-kind' in its name" in ended.stderr
+    assert "'nothing-of-this-kind'" in ended.stderr
 
 
 @pytest.mark.full

@@ -1,6 +1,6 @@
 """The errors of the command line."""
 
-from tests.messages.row import HERE, STEP, Row
+from tests.messages.row import HERE, ONE_EACH, STEP, Row
 
 CLI = [
     Row("--no-python --preload re true", "--preload", "--no-python is not", "leave one", "--no-python true"),
@@ -48,8 +48,10 @@ VALUES = [
     Row("--threads 0 x.py", "--threads: '0'", "is not a number above 0", "type a number from 1", "--threads 1 x.py"),
     Row("--master-port 65536 x.py", "--master-port: '65536'", "is not a port", "type a number from 1 to 65535", "--master-port $PORT x.py"),
     Row("--nnodes 2:1 x.py", "--nnodes: '2:1'", "runs backwards", "type 1:2", "--nnodes 1:2 --master-addr h x.py"),
-    Row("--rdzv-conf x=1 x.py", "--rdzv-conf: 'x'", "means nothing here", "type some of join_timeout", "--rdzv-conf join_timeout=1 x.py"),
+    Row("--rdzv-conf x x.py", "--rdzv-conf: 'x'", "is not NAME=VALUE", "type some of join_timeout", "--rdzv-conf join_timeout=1 x.py"),
     Row("--rdzv-conf is_host=x x.py", "is_host='x'", "is not 1 or 0", "type is_host=1", "--rdzv-conf is_host=1 x.py"),
+    Row("--nnodes 2 --node-rank 0 --master-addr h --return-timeout 9 x.py", "--return-timeout 9", "without restarts none may", "type --max-restarts N as well", "--nnodes 2 --node-rank 0 --master-addr h --return-timeout 9 --max-restarts 1 x.py"),
+    Row("--nproc 1 --max-restarts 1 --return-timeout 9 x.py", "--return-timeout 9", "Slurm starts its tasks once", "leave --return-timeout out", "--nproc 1 --max-restarts 1 x.py", ONE_EACH),
     Row("--no-gang --nnodes 1:2 --node-rank 0 --master-addr h x.py", "with --no-gang", "never meet", "leave --no-gang out", "--nnodes 1:2 --node-rank 0 --master-addr h x.py"),
     Row("--rdzv-endpoint :5 x.py", "':5'", "names no host", "type HOST:PORT", "--standalone --rdzv-endpoint localhost:$PORT x.py"),
     Row("--rdzv-endpoint a:b:5 x.py", "'a:b:5'", "has several colons", "type [a:b:5] or [HOST]:PORT", "--rdzv-endpoint [::1]:$PORT x.py"),

@@ -5,13 +5,14 @@ from tests.messages.row import HERE, Row
 L = f"$ {HERE} --quiet"
 PLANT = "mkdir s; chmod 1777 s; ln -s no s/0; chown -h 1234 s/0"
 NODES = f"{L} --nnodes 2 --node-rank 0 --rdzv-endpoint 127.0.0.1:$PORT"
+MEET = f"{L} --node-rank 0 --rdzv-endpoint 127.0.0.1:$PORT --rdzv-conf last_call_timeout=1"
 SERVE = "python -m http.server $PORT >/dev/null 2>&1 & server=$!; until (exec 3<>/dev/tcp/127.0.0.1/$PORT) 2>/dev/null; do sleep 0.05; done; trap 'kill $server' EXIT"
 ON_A_TERMINAL = f"$ script -qec '{HERE} --nproc 2 --debug 1 x.py' /dev/null"
 
 ROWS = [
     Row(f"{NODES} --token-file none x.py", "--token-file none", "No such file or directory", "> none makes one", f"{L} --token-file none x.py"),
     Row(f"{NODES} x.py", "SPAWNLAUNCH_TOKEN has 3 bytes", "must have 16 to 4096", "base64 makes one", f"{L} x.py", {"SPAWNLAUNCH_TOKEN": "abc"}),
-    Row(f"{NODES} x.py", "the launchers cannot meet at 127.0.0.1:", "Address already in use", "type --rdzv-endpoint HOST:PORT", f"{L} x.py", prepare=SERVE),
+    Row(f"{NODES} --rdzv-backend c10d --rdzv-conf is_host=1 x.py", "the launchers cannot meet at 127.0.0.1:", "Address already in use", "type --rdzv-endpoint HOST:PORT", f"{L} x.py", prepare=SERVE),
     Row(f"{NODES.replace('127.0.0.1', '192.0.2.1')} x.py", "the launchers cannot meet at 192.0.2.1:", "Cannot assign requested address; this machine is to have the hub", "type --rdzv-endpoint HOST:PORT", f"{L} x.py"),
     Row(f"{L} --result no/r.json x.py", "--result no/r.json", "no directory", "make it, or name another", f"{L} --result no/r.json x.py", mend="mkdir no"),
     Row(f"{L} --record x.py/r x.py", "--record x.py/r", "Not a directory", "name a directory that can be written", f"{L} --record r x.py"),
@@ -25,9 +26,12 @@ ROWS = [
     Row(f"{L} x.py", "cannot make the directory none/spawnlaunch-", "No such file or directory", "set TMPDIR to a place that can be written", f"{L} x.py", {"TMPDIR": "none"}, mend="export TMPDIR=/tmp"),
     Row(f"{L} --nproc 2 --preload no_such x.py", "--preload no_such", "cannot be imported", "leave it out", f"{L} --nproc 2 x.py"),
     Row(f"{L} --nproc 2 --preload threading_one x.py", "--preload threading_one", "workers cannot be forked from here", "leave the module out", f"{L} --nproc 2 x.py", {"PYTHONPATH": "."}, prepare="printf 'import threading, time\\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\\n' >threading_one.py"),
+    Row(f"$ python -m tests.support.refusing rt_sigtimedwait {HERE} --quiet x.py", "the system refuses sigtimedwait", "Operation not permitted", "docker run --security-opt seccomp=unconfined", f"{L} x.py", status=71),
+    Row(f"$ unshare --mount sh -c 'mount -t tmpfs none /dev && exec {HERE} --quiet x.py >&-'", "stdout is closed", "there is no /dev/null to have instead: No such file or directory", "type 1>FILE", f"$ unshare --mount sh -c 'mount -t tmpfs none /dev && exec {HERE} --quiet x.py 1>FILE'"),
     Row("$ " + HERE + " --version >&-", "stdout", "it is closed", "cannot write to stdout", "$ " + HERE + " --version", status=74),
     Row("$ " + HERE + " --version >/dev/full", "stdout", "No space left on device", "cannot write to stdout", "$ " + HERE + " --version", status=74),
     Row(f"{L} --nproc 20 --no-python true", "20 workers need 92 open files", "64 are allowed", "type --nproc 10, or raise the limit: ulimit -n 92", f"{L} --nproc 20 --no-python true && ulimit -n 64 && {HERE} --nproc 10 --no-python true", prepare="ulimit -n 64", mend="ulimit -n 92"),
+    Row(f"{MEET} --nnodes 1:40 --no-python true", "the launcher at which 40 nodes meet needs 85 open files", "64 are allowed", "type fewer --nnodes, or raise the limit: ulimit -n 85", f"{MEET} --nnodes 1:40 --no-python true && ulimit -n 64 && {MEET[2:]} --nnodes 1:19 --no-python true", prepare="ulimit -n 64", mend="ulimit -n 85"),
     Row(f"{L} --no-python ./text", "cannot start './text'", "Exec format error", "check the program and its permissions", f"{L} --no-python ./text", prepare="echo hello >text; chmod +x text", mend="printf '#!/bin/sh\\n' >text", status=126),
     Row(f"{L} --result d/r.json --no-python rmdir d", "cannot write --result", "No such file or directory", "d/r.json", f"{L} --result r.json x.py", prepare="mkdir d", status=74),
     Row(f"{L} --no-python false", "cannot write TORCHELASTIC_ERROR_FILE", "No such file or directory", "no/e.json", f"{L} x.py", {"TORCHELASTIC_ERROR_FILE": "no/e.json"}, status=1),

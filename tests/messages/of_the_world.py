@@ -12,6 +12,7 @@ PBS = {"PBS_JOBID": "1", "PBS_NODEFILE": "none"}
 GRID = {"JOB_ID": "1", "NSLOTS": "2", "PE_HOSTFILE": "none"}
 KUBEFLOW = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "h", "PET_MASTER_PORT": "23456"}  # fmt: skip
 ANYWHERE = "--standalone x.py"
+OMPI = {"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}  # fmt: skip
 BY_HAND = "--nnodes 2 --node-rank 1 --master-addr h"
 
 
@@ -28,6 +29,7 @@ def counts(text: str, why: str) -> Row:
 
 MODES = [
     Row("--node-rank 1 x.py", "--node-rank", "without --nnodes says nothing", "type --nnodes N", "--node-rank 1 --nnodes 2 --master-addr h x.py"),
+    Row("--role ps --master-port 29511 x.py", "--role ps", "several programs (OMPI_NUM_APP_CTX=2), and no task can know", "leave --role out", "--master-port 29511 x.py", {**OMPI, "OMPI_NUM_APP_CTX": "2"}),
     Row("--nnodes 1 x.py", "--nnodes 1", "says 2 nodes, each with a launcher", "type --standalone", ANYWHERE, ONE_EACH),
     Row("--standalone --nnodes 2 x.py", "--standalone", "--nnodes 2 says that there are several", "leave one", ANYWHERE),
     Row("--nproc 2 x.py", "Slurm has started 2 tasks", "cannot start workers too", "srun", "x.py", STEP),
@@ -64,6 +66,10 @@ MASTER = [
     Row("x.py", "PET_NNODES: '2:1'", "runs backwards", "type 1:2", "x.py", {**KUBEFLOW, "PET_NNODES": "2:1"}, mend="export PET_NNODES=2"),
     Row(f"$ unshare --net python -m tests.messages.occupied {HERE} x.py", "found no free port", "for MASTER_PORT", "end what listens", "x.py"),
 ]  # fmt: skip
+PIECES = [
+    Row("$ env -u SLURM_PROCID " + HERE + " --explain x.py", "SLURM_PROCID is missing here, which srun sets", "a wrapper script, env, sudo or a container has taken it away", "let it pass: env without -i and without -u SLURM_PROCID", "x.py", STEP),
+    Row("--nproc 2 x.py", "SLURM_JOB_ID is missing here, which Slurm sets", "has taken it away", "--standalone", "--standalone --nproc 2 x.py", {k: v for k, v in SHELL.items() if k != "SLURM_JOB_ID"}),
+]  # fmt: skip
 CLEAN = (
     "$ mpirun --allow-run-as-root --oversubscribe -n 2 env -i PATH=$PATH PYTHONPATH=$PYTHONPATH "
     + HERE
@@ -86,10 +92,10 @@ LISTS = [
     nodes("a[]", "is no number", "write gpu[1-3,5]"),
     nodes("a[x]", "'x' is no number", "write gpu[1-3,5]"),
     nodes("a[" + "1" * 19 + "]", "of at most 18 digits", "write gpu[1-3,5]"),
-    Row("--nproc 2 x.py", "SLURM_JOB_NODELIST cannot be read", "names 9000000 hosts, more than 1000000", "look for a range with a digit too many; type unset SLURM_JOB_NODELIST", "--nproc 2 x.py", {**SHELL, "SLURM_JOB_NODELIST": "a[1-9000000]", "SLURM_JOB_NUM_NODES": "1"}, mend="unset SLURM_JOB_NODELIST"),
+    Row("--nproc 2 x.py", "SLURM_JOB_NODELIST cannot be read", "names 9000000 hosts, more than 1000000", "look for a range with a digit too many; type unset SLURM_JOB_NODELIST and --standalone", "--nproc 2 --standalone x.py", {**SHELL, "SLURM_JOB_NODELIST": "a[1-9000000]", "SLURM_JOB_NUM_NODES": "1"}, mend="unset SLURM_JOB_NODELIST"),
     counts("2(x2", "is neither a count"),
     counts("2(x0)", "nor a repeated count"),
     counts("two", "is neither a count"),
     counts("2", "there is no node number 1")._replace(environ={**STEP, "SLURM_STEP_TASKS_PER_NODE": "2", "SLURM_NODEID": "1", "SLURM_PROCID": "2"}),
 ]  # fmt: skip
-ROWS = [*MODES, *MASTER, *AMONG_OTHERS, *EVEN, *LISTS]
+ROWS = [*MODES, *MASTER, *PIECES, *AMONG_OTHERS, *EVEN, *LISTS]

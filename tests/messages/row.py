@@ -17,6 +17,7 @@ STEP = {
     "SLURM_PROCID": "2",
     "SLURM_LOCALID": "0",
     "SLURM_NODEID": "1",
+    "SLURMD_NODENAME": "node1",
 }
 ONE_EACH = {
     **STEP,

@@ -74,6 +74,7 @@ def test_a_device_file_that_is_missing_hides_a_device(kind: Accelerator, tmp_pat
     assert [device.ordinal for device in found] == [0, 1, 2, None]
 
 
+@pytest.mark.full
 @given(st.sampled_from(TABLE), st.frozensets(st.integers(0, 9)))
 def test_as_many_can_be_used_as_there_are_files(kind: Accelerator, present: CpuSet) -> None:
     with TemporaryDirectory() as root:

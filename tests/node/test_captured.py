@@ -25,6 +25,7 @@ def text(cpus: frozenset[int] | None) -> str | None:
     return None if cpus is None else cpuset.format(cpus)
 
 
+@pytest.mark.full
 def test_a_power9_with_gpu_memory_nodes_and_few_files(tmp_path: Path) -> None:
     """Neither local_cpulist nor numa_node nor vendor: masks, and what the driver names."""
     node = captured("nvidiagpunumanodes", tmp_path)
@@ -46,6 +47,7 @@ def test_a_power9_with_gpu_memory_nodes_and_few_files(tmp_path: Path) -> None:
     assert [set(b.memory_nodes) for b in result.bindings] == [{0}, {0}, {0}, {8}, {8}, {8}]
 
 
+@pytest.mark.full
 def test_an_aspeed_vga_and_a_coprocessor_are_no_devices(tmp_path: Path) -> None:
     node = captured("32em64t-2n8c+dax+nvme+mic+dimms", tmp_path)
     assert node.devices == ()

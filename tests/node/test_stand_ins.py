@@ -8,6 +8,8 @@ some devices' only.
 import random
 from pathlib import Path
 
+import pytest
+
 from spawnlaunch import node as nodes
 from spawnlaunch.node import Device, devices, pci
 from tests.binding import scenarios
@@ -41,6 +43,7 @@ def read(root: Path, node: nodes.Node, dev: Path) -> tuple[Device, ...]:
     return devices.read(bus, str(dev), [])
 
 
+@pytest.mark.full
 @scenarios.each_machine()
 def test_the_devices_that_have_a_file_are_those_that_can_be_used(
     machine: str, tmp_path: Path

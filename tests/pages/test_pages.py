@@ -14,7 +14,6 @@ from tests.support.launching import ROOT, clean_environ
 from tests.support.patience import PATIENCE_S
 
 TYPED = re.compile(r"^(\$ |python |pip |make |srun |sbatch |torchrun )", re.M)
-TUTORIALS = ROOT / "docs" / "tutorials"
 
 
 def name(page: Path) -> str:
@@ -26,13 +25,10 @@ def runs_here(block: Block) -> bool:
 
 
 SHOWN = [pytest.param(page, id=name(page)) for page in pages()]
-RUN = [
-    pytest.param(page, id=name(page), marks=[pytest.mark.full] if TUTORIALS in page.parents else [])
-    for page in pages()
-    if any(map(runs_here, blocks(page)))
-]
+RUN = [pytest.param(page, id=name(page)) for page in pages() if any(map(runs_here, blocks(page)))]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("page", RUN)
 def test_the_commands_of_a_page_work_from_top_to_bottom(page: Path, tmp_path: Path):
@@ -83,6 +79,14 @@ def test_links_lead_to_files_that_are_there(page: Path):
 def test_a_page_that_is_made_is_as_its_source_is_now(page: str):
     made = generate.PAGES[page]()
     assert (ROOT / page).read_text(encoding="utf-8") == made, "type python -m docs.generate"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md"])
+def test_a_page_says_how_many_goals_are_missed(page: str):
+    judged = re.findall(r"goal is at .*", (ROOT / "docs/benchmarks.md").read_text(encoding="utf-8"))
+    missed = sum("NOT met" in line for line in judged)
+    said = (ROOT / page).read_text(encoding="utf-8")
+    assert f"\n{missed} of the {len(judged)} goals in [benchmarks](" in said
 
 
 def test_the_site_is_built_and_no_link_of_it_is_broken(tmp_path: Path):

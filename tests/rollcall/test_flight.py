@@ -110,6 +110,7 @@ def test_names_that_the_user_has_given_stay_and_without_records_there_are_none()
     }
 
 
+@pytest.mark.full
 def test_ranks_are_asked_for_torchs_records_and_the_one_that_is_missing_is_named(tmp_path: Path):
     words = ("--nproc", 3, "--stack-on-usr2", WORKER)
     on = {"TORCH_FR_BUFFER_SIZE": "100"}

@@ -1,11 +1,13 @@
 """What is decided when: tables for what is specified, and what holds whatever happens."""
 
 import signal
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spawnlaunch.failures import TIMED_OUT, Cause, Failure
 from spawnlaunch.run.decisions import (
     INTERRUPTED,
     KILLING,
@@ -13,41 +15,45 @@ from spawnlaunch.run.decisions import (
     RUNNING,
     STOPPING,
     STUCK_S,
-    TIMED_OUT,
-    Action,
-    Announce,
-    Cause,
-    Deadline,
-    Event,
-    Exited,
-    Forward,
-    GuardSignalled,
-    Kill,
-    LauncherGone,
-    Send,
-    Signalled,
-    Silent,
-    StacksTold,
-    State,
-    TellStacks,
-    TimedOut,
-    TimeUp,
-    decide,
+    Decisions,
 )
 
 TERM, INT, KILL = signal.SIGTERM, signal.SIGINT, signal.SIGKILL
+STOP, CONT, TSTP = signal.SIGSTOP, signal.SIGCONT, signal.SIGTSTP
 
 
-def launch(n: int, *, lone: bool = False, foreground: frozenset[int] = frozenset()) -> State:
-    return State(frozenset(range(n)), grace_s=30.0, lone=lone, foreground=foreground)
+class Launch:
+    """The decisions of a launch, and what they have called since `happens` was called last."""
+
+    def __init__(self, n: int, **more: Any) -> None:
+        self.did: list[tuple[Any, ...]] = []
+        self.rules = Decisions(self, self, frozenset(range(n)), grace_s=30.0, **more)  # type: ignore[arg-type]
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args: self.did.append((name, *args))
+
+    def followed(self) -> None:
+        self.did.append(("followed",))
+
+    def happens(self, what: str, *args: Any, **more: Any) -> "Launch":
+        self.did = []
+        getattr(self.rules, what)(*args, **more)
+        assert self.did.pop() == ("followed",)
+        return self
+
+    def ends(self, *codes: int) -> "Launch":
+        """The workers end, those with the lowest ranks first."""
+        for rank, code in zip(sorted(self.rules.running), codes, strict=False):
+            self.happens("exited", rank, code, None)
+        return self
 
 
-def after(state: State, *events: Event) -> tuple[State, list[Action]]:
-    """The state after all events, and the actions of the last."""
-    actions: list[Action] = []
-    for event in events:
-        state, actions = decide(state, event)
-    return state, actions
+def launch(n: int, **more: Any) -> Launch:
+    return Launch(n, **more)
+
+
+def failed(rank: int, code: int, when: float, early_s: float = 0.0) -> Failure:
+    return Failure(Cause("failure", rank=rank, code=code), when, early_s)
 
 
 def ranks(*numbers: int) -> frozenset[int]:
@@ -55,238 +61,283 @@ def ranks(*numbers: int) -> frozenset[int]:
 
 
 def test_the_first_failure_stops_the_others_and_is_announced():
-    state, actions = after(launch(3), Exited(1, 7))
-    assert actions == [Send(TERM, ranks(0, 2)), Deadline(30.0), Announce("failure", 1)]
-    assert state.cause == Cause("failure", 1, 7)
+    one = launch(3).happens("exited", 1, 7, 4711)
+    cause = Cause("failure", rank=1, code=7, pid=4711)
+    others = ranks(0, 2)
+    assert one.did == [("send", TERM, others), ("set_deadline", 30.0), ("announce", cause)]
+    assert one.rules.cause == cause
+
+
+def test_after_a_failure_the_others_may_have_another_grace():
+    one = launch(2, failure_grace_s=3.0).ends(7)
+    assert ("set_deadline", 3.0) in one.did
 
 
 def test_later_failures_change_neither_status_nor_cause():
-    state, actions = after(launch(3), Exited(1, 7), Exited(0, 9), Exited(2, -TERM))
-    assert (state.status, actions) == (7, [])
+    one = launch(3).ends(7, 9, -TERM)
+    assert (one.rules.status, one.did) == (7, [])
+
+
+def test_of_several_failures_the_first_is_the_cause_and_nobody_is_stopped_again():
+    def seen(early_s: float) -> Launch:
+        one = launch(3).happens("exited", 1, 7, None).happens("failed", failed(1, 7, 10.0))
+        one.happens("exited", 0, -11, None)
+        return one.happens("failed", failed(0, -11, 10.2, early_s))
+
+    first = seen(early_s=5.0)
+    cause = failed(0, -11, 0.0).cause
+    assert (first.rules.cause, first.rules.status, first.did) == (cause, 139, [])
+    assert seen(early_s=0.0).rules.status == 7
+    told = launch(3).happens("signalled", TERM).ends(7).happens("failed", failed(0, 7, 10.0))
+    assert told.rules.cause == Cause("signal", code=-TERM)
 
 
 def test_a_worker_that_ends_with_0_stops_nobody():
-    state, actions = after(launch(2), Exited(0, 0))
-    assert (state.stage, actions) == (RUNNING, [])
-    assert after(state, Exited(1, 0))[0].status == 0
+    one = launch(2).ends(0)
+    assert (one.rules.stage, one.did) == (RUNNING, [])
+    assert one.ends(0).rules.status == 0
 
 
 def test_death_by_a_signal_is_128_plus_its_number():
-    assert after(launch(1), Exited(0, -KILL))[0].status == 137
+    assert launch(1).ends(-KILL).rules.status == 137
 
 
-def test_a_signal_stops_the_workers_and_is_the_status():
-    for signum in (TERM, INT, signal.SIGHUP, signal.SIGQUIT):
-        state, actions = after(launch(2), Signalled(signum))
-        assert actions == [Send(TERM, ranks(0, 1)), Deadline(30.0), Announce("signal", signum)]
-        assert after(state, Exited(0, -TERM), Exited(1, -TERM))[0].status == 128 + signum
+@pytest.mark.parametrize("signum", [TERM, INT, signal.SIGHUP, signal.SIGQUIT])
+def test_a_signal_stops_the_workers_and_is_the_status(signum: int):
+    one = launch(2).happens("signalled", signum)
+    cause, both = Cause("signal", code=-signum), ranks(0, 1)
+    assert one.did == [("send", TERM, both), ("set_deadline", 30.0), ("announce", cause)]
+    assert one.ends(-TERM, -TERM).rules.status == 128 + signum
 
 
 def test_workers_that_end_alike_by_themselves_decide_the_status_after_a_signal():
-    assert after(launch(2), Signalled(TERM), Exited(0, 85), Exited(1, 85))[0].status == 85
-    assert after(launch(2), Signalled(TERM), Exited(0, 0), Exited(1, 0))[0].status == 0
-    assert after(launch(2), Signalled(TERM), Exited(0, 85), Exited(1, 0))[0].status == 143
-    assert after(launch(2), Signalled(INT), Exited(0, -TERM), Exited(1, -TERM))[0].status == 130
+    def status(signum: int, *codes: int) -> int:
+        return launch(2).happens("signalled", signum).ends(*codes).rules.status
+
+    assert status(TERM, 85, 85) == 85
+    assert status(TERM, 0, 0) == 0
+    assert status(TERM, 85, 0) == 143
+    assert status(INT, -TERM, -TERM) == 130
 
 
 def test_who_has_not_ended_when_the_grace_is_over_is_killed():
-    state, actions = after(launch(3), Exited(0, 1), Exited(1, -TERM), TimeUp())
-    assert actions == [Kill(ranks(2)), Deadline(STUCK_S), Announce("overdue")]
-    assert (state.stage, state.status) == (KILLING, 1)
+    one = launch(3).ends(1, -TERM).happens("time_up")
+    assert one.did == [("kill", ranks(2)), ("set_deadline", STUCK_S), ("announce", "overdue")]
+    assert (one.rules.stage, one.rules.status) == (KILLING, 1)
 
 
-def test_what_does_not_die_of_SIGKILL_is_named_once():
-    _, actions = after(launch(1), Signalled(TERM), TimeUp(), TimeUp())
-    assert actions == [Deadline(None), Announce("stuck")]
+def test_what_does_not_die_of_SIGKILL_is_named_once_and_left_where_it_cannot_die():
+    one = launch(1).happens("signalled", TERM).happens("time_up").happens("time_up")
+    assert one.did == [("set_deadline", None), ("announce", "stuck")]
+    one.happens("time_up", unkillable=ranks(0))
+    assert one.did == [("set_deadline", STUCK_S), ("leave", ranks(0))]
 
 
 def test_a_second_SIGINT_kills_at_once_but_a_second_SIGTERM_does_not():
-    _, actions = after(launch(2), Signalled(INT), Signalled(INT))
-    assert actions[0] == Kill(ranks(0, 1))
-    assert after(launch(2), Signalled(TERM), Signalled(TERM))[1] == []
-    assert after(launch(2), Signalled(TERM), Signalled(INT))[1] == []
+    def did(first: int, second: int) -> list[tuple[Any, ...]]:
+        return launch(2).happens("signalled", first).happens("signalled", second).did
+
+    assert did(INT, INT)[0] == ("kill", ranks(0, 1))
+    assert did(TERM, TERM) == did(TERM, INT) == []
 
 
 def test_a_signal_to_the_guard_ends_the_job_and_is_not_counted_as_a_second_one():
-    state, actions = after(launch(2), GuardSignalled(INT))
-    assert actions[0] == Send(TERM, ranks(0, 1))
-    assert after(state, Signalled(INT))[1] == []
-    assert after(state, Exited(0, -TERM), Exited(1, -TERM))[0].status == 130
+    one = launch(2).happens("guard_signalled", INT)
+    assert one.did[0] == ("send", TERM, ranks(0, 1))
+    assert one.happens("signalled", INT).did == []
+    assert one.ends(-TERM, -TERM).rules.status == 130
 
 
-def test_signals_for_the_workers_are_forwarded_and_change_nothing():
-    for signum in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH):
-        state, actions = after(launch(2), Signalled(signum))
-        assert (state, actions) == (launch(2), [Forward(signum, ranks(0, 1))])
+@pytest.mark.parametrize("signum", [signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH])
+def test_signals_for_the_workers_are_forwarded_and_change_nothing(signum: int):
+    one = launch(2).happens("signalled", signum)
+    assert one.did == [("forward", signum, ranks(0, 1))]
+    assert (one.rules.stage, one.rules.cause) == (RUNNING, None)
 
 
 def test_job_control_is_for_all_workers():
-    state, actions = after(launch(2), Signalled(signal.SIGTSTP))
-    assert actions == [Send(signal.SIGSTOP, ranks(0, 1))]
-    assert after(state, Signalled(signal.SIGCONT))[1] == [Send(signal.SIGCONT, ranks(0, 1))]
+    one = launch(2).happens("signalled", TSTP)
+    assert one.did == [("send", STOP, ranks(0, 1))]
+    assert one.happens("signalled", CONT).did == [("resumed",), ("send", CONT, ranks(0, 1))]
 
 
 def test_workers_that_are_stopped_are_continued_to_use_their_grace():
-    _, actions = after(launch(2), Signalled(signal.SIGTSTP), Signalled(TERM))
-    assert actions[:2] == [Send(TERM, ranks(0, 1)), Send(signal.SIGCONT, ranks(0, 1))]
+    one = launch(2).happens("signalled", TSTP).happens("signalled", TERM)
+    both = ranks(0, 1)
+    assert one.did[:3] == [("send", TERM, both), ("resumed",), ("send", CONT, both)]
+    assert not one.rules.is_suspended
 
 
 def test_workers_of_a_launcher_that_is_gone_are_killed_at_once():
-    for before in ([], [Signalled(TERM)], [Exited(0, 1)]):
-        state, actions = after(launch(3), *before, LauncherGone())
-        assert actions[0] == Kill(state.running)
+    for one in (launch(3), launch(3).happens("signalled", TERM), launch(3).ends(1)):
+        assert one.happens("gone").did[0] == ("kill", one.rules.running)
 
 
 def test_a_worker_that_has_the_terminal_has_had_CTRL_C_and_half_the_grace_to_answer():
-    state, actions = after(launch(1, lone=True), Signalled(INT, typed=True))
-    assert actions == [Deadline(LOOK_S), Announce("interrupt", INT)]
-    assert after(state, Exited(0, -INT))[0].status == 130
-    assert after(state, Exited(0, 4))[0].status == 4
-    waited_s = LOOK_S
-    while (decision := after(state, TimeUp()))[0].stage == INTERRUPTED:
-        state, (deadline,) = decision
-        waited_s += deadline.after_s
+    def typed() -> Launch:
+        return launch(1, is_lone=True).happens("signalled", INT, is_typed=True)
+
+    assert typed().did == [("set_deadline", LOOK_S), ("announce", "interrupt")]
+    assert typed().ends(-INT).rules.status == 130
+    assert typed().ends(4).rules.status == 4
+    one, waited_s = typed(), LOOK_S
+    while one.happens("time_up").rules.stage == INTERRUPTED:
+        ((_, look_s),) = one.did
+        waited_s += look_s
     assert waited_s == pytest.approx(15.0)
-    assert decision[1][:2] == [Send(TERM, ranks(0)), Deadline(15.0)]
-    assert after(state, TimeUp(), TimeUp())[1][0] == Kill(ranks(0))
-    assert after(state, Signalled(INT, typed=True))[1][0] == Kill(ranks(0))
+    assert one.did[:2] == [("send", TERM, ranks(0)), ("set_deadline", 15.0)]
+    assert one.happens("time_up").did[0] == ("kill", ranks(0))
+    assert typed().happens("signalled", INT, is_typed=True).did[0] == ("kill", ranks(0))
 
 
 def test_a_worker_that_answers_CTRL_C_with_a_prompt_is_left_alone():
-    lone = launch(1, lone=True)
-    assert after(lone, Signalled(INT, typed=True, prompt=True)) == (lone, [])
-    assert after(lone, Signalled(INT, typed=True), TimeUp(prompt=True)) == (lone, [Deadline(None)])
+    one = launch(1, is_lone=True).happens("signalled", INT, is_typed=True, has_prompt=True)
+    assert (one.did, one.rules.stage) == ([], RUNNING)
+    one.happens("signalled", INT, is_typed=True).happens("time_up", has_prompt=True)
+    assert one.did == [("set_deadline", None)]
+    assert (one.rules.stage, one.rules.cause, one.rules.interrupts) == (RUNNING, None, 0)
 
 
 def test_of_several_the_one_that_is_debugged_has_what_was_typed_and_CTRL_C_for_itself():
-    debugged = launch(3, foreground=frozenset({1}))
-    assert after(debugged, Signalled(signal.SIGINT, typed=True)) == (debugged, [])
-    _, (stopped,) = after(debugged, Signalled(signal.SIGTSTP, typed=True))
-    assert isinstance(stopped, Send)
-    assert stopped.ranks == {0, 2}
-    sent, _ = after(debugged, Signalled(signal.SIGINT))
-    assert sent.stage == STOPPING  # by somebody else, and not typed
-    ended, _ = after(debugged, Exited(1, 0), Signalled(signal.SIGINT, typed=True))
-    assert ended.stage == STOPPING
+    def debugged() -> Launch:
+        return launch(3, foreground=ranks(1))
+
+    one = debugged().happens("signalled", INT, is_typed=True)
+    assert (one.did, one.rules.interrupts) == ([], 0)
+    assert debugged().happens("signalled", TSTP, is_typed=True).did == [("send", STOP, ranks(0, 2))]
+    assert debugged().happens("signalled", INT).rules.stage == STOPPING  # by somebody else
+    ended = debugged().happens("exited", 1, 0, None)
+    assert ended.happens("signalled", INT, is_typed=True).rules.stage == STOPPING
 
 
-def test_what_was_typed_for_a_worker_that_has_the_terminal_is_not_sent_again():
-    for signum in (signal.SIGWINCH, signal.SIGTSTP):
-        _, (action,) = after(
-            launch(1, lone=True, foreground=frozenset({0})), Signalled(signum, typed=True)
-        )
-        assert isinstance(action, Send | Forward)
-        assert not action.ranks
+@pytest.mark.parametrize("signum", [signal.SIGWINCH, TSTP])
+def test_what_was_typed_for_a_worker_that_has_the_terminal_is_not_sent_again(signum: int):
+    one = launch(1, is_lone=True, foreground=ranks(0))
+    ((_, _, who),) = one.happens("signalled", signum, is_typed=True).did
+    assert not who
 
 
 def test_when_the_time_is_over_the_workers_are_told_to_end_and_the_status_is_that_of_timeout():
-    state, actions = after(launch(2), TimedOut())
-    assert actions == [Send(TERM, ranks(0, 1)), Deadline(30.0), Announce("timeout")]
-    assert after(state, Exited(0, 0), Exited(1, 0))[0].status == TIMED_OUT
-    assert after(launch(2), Exited(0, 7), TimedOut(), Exited(1, -TERM))[0].status == 7
+    one, both = launch(2).happens("timed_out"), ranks(0, 1)
+    announced = ("announce", Cause("timeout"))
+    assert one.did == [("send", TERM, both), ("set_deadline", 30.0), announced]
+    assert one.ends(0, 0).rules.status == TIMED_OUT
+    assert launch(2).ends(7).happens("timed_out").ends(-TERM).rules.status == 7
 
 
-def test_whoever_tells_the_launch_to_end_while_it_stops_a_failure_wants_no_restart():
-    failed, _ = after(launch(2), Exited(0, 7))
-    assert not failed.told_later
-    for event in (
-        Signalled(TERM),
-        Signalled(INT),
-        GuardSignalled(TERM),
-        TimedOut(),
-        LauncherGone(),
-    ):
-        assert after(failed, event)[0].told_later
-        assert after(failed, Exited(1, -TERM), event)[0].told_later
+@pytest.mark.parametrize(
+    "event",
+    [
+        ("signalled", TERM),
+        ("signalled", INT),
+        ("guard_signalled", TERM),
+        ("timed_out",),
+        ("gone",),
+    ],
+)
+def test_whoever_tells_the_launch_to_end_while_it_stops_a_failure_wants_no_restart(
+    event: tuple[Any, ...],
+):
+    one = launch(2).ends(7)
+    assert not one.rules.was_told_to_end
+    assert one.happens(*event).rules.is_told_later
+    assert launch(2).ends(7, -TERM).happens(*event).rules.was_told_to_end
+
+
+def test_all_nodes_stop_alike_and_the_hub_tells_why():
+    cause, both = Cause("lost", "node2"), ranks(0, 1)
+    one = launch(2).happens("halt", cause, 5.0)
+    assert one.did == [("send", TERM, both), ("set_deadline", 5.0)]
+    assert (one.rules.stage, one.rules.cause) == (STOPPING, cause)
+    assert one.happens("halt", cause, 5.0).did == []
+    assert one.happens("halt", cause, 0.0).did == [("kill", both), ("set_deadline", STUCK_S)]
+    assert one.happens("halt", cause, 0.0).did == []
+    assert launch(2).ends(7).happens("halt", cause, 5.0).rules.status == 7
 
 
 def test_SIGUSR2_asks_for_stacks_where_that_was_wanted():
-    asked = launch(2)._replace(stack_signal=signal.SIGUSR2)
-    state, actions = after(asked, Signalled(signal.SIGUSR2))
-    assert (state, actions) == (asked, [TellStacks(ranks(0, 1))])
-    assert after(state, StacksTold())[1] == []
-    assert after(asked, Signalled(signal.SIGUSR1))[1] == [Forward(signal.SIGUSR1, ranks(0, 1))]
+    one = launch(2, stack_signal=signal.SIGUSR2).happens("signalled", signal.SIGUSR2)
+    assert one.did == [("tell_stacks", ranks(0, 1))]
+    assert one.happens("stacks_told").did == []
+    one.happens("signalled", signal.SIGUSR1)
+    assert one.did == [("forward", signal.SIGUSR1, ranks(0, 1))]
 
 
-def test_silence_is_told_of_and_ends_the_workers_only_where_that_was_wanted():
-    for ends in (False, True):
-        state, actions = after(launch(2)._replace(ends_hung=ends), Silent())
-        assert actions == [Announce("silent"), TellStacks(ranks(0, 1))]
-        state, actions = after(state, StacksTold())
-        assert state.stage == (STOPPING if ends else RUNNING)
-        assert (Send(TERM, ranks(0, 1)) in actions) == ends
-        assert after(state, Exited(0, 0), Exited(1, 0))[0].status == (TIMED_OUT if ends else 0)
+@pytest.mark.parametrize("ends", [False, True])
+def test_silence_is_told_of_and_ends_the_workers_only_where_that_was_wanted(ends: bool):
+    one = launch(2, ends_hung=ends).happens("silent")
+    assert one.did == [("announce", "silent"), ("tell_stacks", ranks(0, 1))]
+    one.happens("stacks_told")
+    assert one.rules.stage == (STOPPING if ends else RUNNING)
+    assert (("send", TERM, ranks(0, 1)) in one.did) == ends
+    assert one.ends(0, 0).rules.status == (TIMED_OUT if ends else 0)
 
 
 def test_who_is_stopped_or_ending_does_not_hang():
-    for before in (Signalled(signal.SIGTSTP), Signalled(TERM), Exited(0, 7)):
-        assert after(launch(2)._replace(ends_hung=True), before, Silent())[1] == []
+    for before in (("signalled", TSTP), ("signalled", TERM), ("exited", 0, 7, None)):
+        assert launch(2, ends_hung=True).happens(*before).happens("silent").did == []
 
 
 def test_who_ended_while_the_stacks_were_told_did_not_hang():
-    hung = launch(1)._replace(ends_hung=True)
-    assert after(hung, Silent(), Exited(0, 0), StacksTold())[0].status == 0
-    assert after(hung, Silent(), Exited(0, 7), StacksTold())[0].status == 7
+    for code in (0, 7):
+        hung = launch(1, ends_hung=True).happens("silent").ends(code).happens("stacks_told")
+        assert hung.rules.status == code
 
 
 EVENTS = st.one_of(
-    st.builds(Exited, st.integers(0, 3), st.sampled_from([0, 1, 85, -TERM, -KILL])),
-    st.builds(
-        Signalled,
-        st.sampled_from([INT, TERM, signal.SIGUSR1, signal.SIGTSTP, signal.SIGCONT]),
+    st.tuples(
+        st.just("exited"),
+        st.integers(0, 3),
+        st.sampled_from([0, 1, 85, -TERM, -KILL]),
+        st.none(),
+    ),
+    st.tuples(
+        st.just("signalled"),
+        st.sampled_from([INT, TERM, signal.SIGUSR1, TSTP, CONT]),
         st.booleans(),
         st.booleans(),
     ),
-    st.builds(GuardSignalled, st.sampled_from([INT, TERM])),
-    st.builds(TimeUp, st.booleans()),
-    st.sampled_from([LauncherGone(), TimedOut(), Silent(), StacksTold()]),
+    st.tuples(st.just("guard_signalled"), st.sampled_from([INT, TERM])),
+    st.tuples(st.just("time_up"), st.booleans()),
+    st.tuples(st.just("halt"), st.just(Cause("lost")), st.sampled_from([0.0, 5.0])),
+    st.sampled_from([("gone",), ("timed_out",), ("silent",), ("stacks_told",)]),
 )
 
 
 @given(st.integers(1, 4), st.booleans(), st.booleans(), st.lists(EVENTS, max_size=12))
-def test_whatever_happens(n, lone, ends_hung, events):
-    state = launch(n, lone=lone and n == 1)._replace(ends_hung=ends_hung)
-    deadline: float | None = None
-    for event in events:
-        if isinstance(event, Exited) and event.rank not in state.running:
+def test_whatever_happens(n, is_lone, ends_hung, events):
+    one = launch(n, is_lone=is_lone and n == 1, ends_hung=ends_hung)
+    rules, deadline = one.rules, None
+    for what, *args in events:
+        if what == "exited" and args[0] not in rules.running:
             continue
-        if isinstance(event, TimeUp):
+        if what == "time_up":
             if deadline is None:
                 continue
             deadline = None
-        before = state
-        state, actions = decide(state, event)
-        for action in actions:
-            if isinstance(action, Deadline):
-                deadline = action.after_s
-        only_the_living_are_signalled(state, actions)
-        the_first_cause_stays(before, state)
-        each_stage_is_entered_with_its_signal(before, state, actions)
-        what_is_told_to_end_has_a_time_to_end_by(state, deadline)
-    assert 0 <= state.status <= 255
+        stage, cause = rules.stage, rules.cause
+        one.happens(what, *args)
+        for name, *about in one.did:
+            if name == "set_deadline":
+                (deadline,) = about
+            elif name in ("send", "forward", "kill", "tell_stacks"):
+                assert about[-1] <= rules.running
+        the_first_cause_stays(stage, cause, rules)
+        each_stage_is_entered_with_its_signal(stage, one)
+        if rules.running and rules.stage in (INTERRUPTED, STOPPING):
+            assert deadline is not None
+    assert 0 <= rules.status <= 255
 
 
-def only_the_living_are_signalled(state: State, actions: list[Action]) -> None:
-    for action in actions:
-        if isinstance(action, Send | Forward | Kill | TellStacks):
-            assert action.ranks <= state.running
+def the_first_cause_stays(stage: str, cause: Cause | None, rules: Decisions) -> None:
+    assert rules.stage == RUNNING or rules.cause
+    if stage != INTERRUPTED and cause:
+        assert rules.cause == cause
 
 
-def the_first_cause_stays(before: State, state: State) -> None:
-    assert state.stage == RUNNING or state.cause
-    if before.stage != INTERRUPTED and before.cause:
-        assert state.cause == before.cause
-
-
-def what_is_told_to_end_has_a_time_to_end_by(state: State, deadline: float | None) -> None:
-    if state.running and state.stage in (INTERRUPTED, STOPPING):
-        assert deadline is not None
-
-
-def each_stage_is_entered_with_its_signal(
-    before: State, state: State, actions: list[Action]
-) -> None:
-    if before.stage != state.stage == STOPPING and state.running:
-        assert Send(TERM, state.running) in actions
-    if before.stage != state.stage == KILLING:
-        assert Kill(state.running) in actions
+def each_stage_is_entered_with_its_signal(stage: str, one: Launch) -> None:
+    running = one.rules.running
+    if stage != one.rules.stage == STOPPING and running:
+        assert ("send", TERM, running) in one.did
+    if stage != one.rules.stage == KILLING:
+        assert ("kill", running) in one.did

@@ -2,10 +2,12 @@
 
 import json
 import os
+import time
 from pathlib import Path
 
 import pytest
 
+from spawnlaunch.run import evidence
 from spawnlaunch.run.model import WorkerExit
 from spawnlaunch.run.report import TAIL_BYTES, last_words, traceback_in
 from tests.support.watching import launched
@@ -96,3 +98,41 @@ def test_of_endless_words_the_last_are_told(tmp_path: Path):
     assert words is not None
     assert words.endswith("xthe end")
     assert len(words) <= TAIL_BYTES
+
+
+def with_times(path: Path, said: object, written_s: float, **more: object) -> WorkerExit:
+    """A worker that ended just now, after 100 s, with an error file."""
+    record = {"message": {"message": "bad", "extraInfo": {"timestamp": said}}}
+    path.write_text(json.dumps(record))
+    os.utime(path, (written_s, written_s))
+    return WorkerExit(3, 3, 1, 1, 100.0, 0, str(path), None)._replace(**more)
+
+
+def failed_s(one: WorkerExit) -> float:
+    """How long before its end it had failed."""
+    judged, failure = evidence.judged(one, "node0", time.monotonic(), None)
+    assert failure is not None
+    return judged.failed_s
+
+
+def test_a_failure_counts_by_the_time_of_its_error_file(tmp_path: Path):
+    path, ago = tmp_path / "error.json", time.time() - 20.0
+    assert failed_s(with_times(path, str(int(ago)), ago)) == pytest.approx(20.0, abs=9)
+    # The file's own time is finer, where it is of this machine's clock.
+    exact = failed_s(with_times(path, str(int(ago)), ago))
+    coarse = failed_s(with_times(path, str(int(ago)), ago + 3600))
+    assert coarse < exact < coarse + 1.1
+
+
+@pytest.mark.parametrize("said", ["soon", None, [], {}, "nan", "inf", "-1e999", "1e12", True])
+def test_a_time_that_is_none_changes_nothing(said: object, tmp_path: Path):
+    """One that is to come cannot be; one of long ago is that of the start, at the earliest."""
+    assert failed_s(with_times(tmp_path / "e.json", said, time.time() - 5)) in (0.0, 100.0)
+
+
+def test_one_that_was_told_to_end_after_it_had_failed_has_failed_by_itself(tmp_path: Path):
+    ago = time.time() - 20.0
+    one = with_times(tmp_path / "e.json", str(int(ago)), ago, code=-15, sent=15)
+    for told_s, code in ((1.0, 1), (90.0, None)):  # Python's status of an exception
+        failure = evidence.judged(one._replace(told_s=told_s), "node0", time.monotonic(), None)[1]
+        assert (failure.cause.code if failure else None) == code

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run.decisions import TIMED_OUT
+from spawnlaunch.failures import TIMED_OUT
 from spawnlaunch.run.hang.sources import find_py_spy, kernel_view
 from spawnlaunch.run.signals import STACKS
 from tests.support.launching import WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
@@ -63,7 +63,7 @@ def test_a_worker_that_registered_tells_all_its_threads_by_itself(
 ):
     result = tmp_path / "result.json"
     done = hang(tmp_path, "--nproc", 2, "--result", result, *flags, STUCK, *words)
-    assert "no output from any rank for 2 s" in done.stderr
+    assert "no output from any rank" in done.stderr
     assert roll(done.stderr) == ["ranks 0-1 are in <module> (stuck.py:38)"]
     assert "File" not in done.stderr
     told = blocks(tmp_path)
@@ -72,7 +72,7 @@ def test_a_worker_that_registered_tells_all_its_threads_by_itself(
         assert ", told by itself:" in text
         assert "in in_a_thread" in text
         assert "in <module>" in text
-    assert "spawnlaunch: --on-hang kill: stopping the workers" in done.stderr
+    assert "the workers hung: stopping" in done.stderr
     assert json.loads(result.read_text())["cause"] == "hang"
 
 

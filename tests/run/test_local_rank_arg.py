@@ -60,6 +60,7 @@ def test_a_script_that_requires_the_argument_runs(tmp_path):
     assert sorted(done.stdout.splitlines()) == ["rank 0 epochs 4", "rank 1 epochs 4"], done.stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mask", ["", "4,5,6"])
 def test_ranks_that_share_devices_go_around_as_their_cpus_do(mask, machines):
     machine = machines["pub_hgx-dgx-h100-8-gpu-2x56c-spr"]

@@ -37,6 +37,7 @@ while os.environ["RANK"] == "1" or sys.argv[1] == "stay":
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.full), "session"])
 @pytest.mark.parametrize(
     ("nproc", "count"), [(8, 20), pytest.param(64, 100, marks=pytest.mark.full)]

@@ -67,6 +67,7 @@ def test_under_another_launcher_nothing_changes(value: str | None, monkeypatch: 
     assert os.sched_getaffinity(0) == ALL
 
 
+@pytest.mark.full
 @needs_two_cpus
 def test_prepare_of_the_training_loop_has_them(tmp_path: Path):
     task = tmp_path / "my_task.py"

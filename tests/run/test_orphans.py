@@ -36,6 +36,7 @@ def test_a_guard_that_is_killed_takes_everything_with_it(signum, tmp_path: Path)
         assert f"died of {signum.name}: ended the workers" in launch.stderr
 
 
+@pytest.mark.full
 def test_processes_of_a_dataloader_go_with_the_launcher(tmp_path: Path):
     with launched("--nproc", 1, FAMILY, "loader", directory=tmp_path) as launch:
         launch.read_until(1)

@@ -131,7 +131,7 @@ def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
     theirs.close()
     ours.close()
     assert launcher.returncode == 128 + 15
-    assert "nobody read our stdout: dropped the last " in stderr
+    assert "nobody read our stdout: dropped" in stderr
 
 
 @pytest.mark.parametrize("fd", [1, pytest.param(2, marks=pytest.mark.full)])
@@ -144,7 +144,8 @@ def test_a_reader_that_never_reads_does_not_keep_the_launch_beyond_the_grace(fd:
     os.close(theirs)
     try:
         _, stderr = launcher.communicate(timeout=PATIENCE_S)
-        assert launcher.returncode == 0
+        # 74: nobody read the line that says what was lost, either
+        assert launcher.returncode == {1: 0, 2: os.EX_IOERR}[fd]
         if fd == 1:
             written = 2 * sum(len(f"rank 0 line {n} {'x' * (n % 90)} end\n") for n in range(3000))
             found = re.fullmatch(
@@ -239,7 +240,7 @@ def test_a_global_rank_may_be_named(tmp_path: Path):
     files = ["--tee", "r3:1", "--log-dir", tmp_path / "{host}" / "{node_rank}"]
     done = as_users_do(*flags, *files, *SPEAK)
     assert done.returncode == 2
-    assert "gives several ranks the same directory" in done.stderr
+    assert "several ranks the same directory" in done.stderr
     files[-1] = tmp_path / "{host}" / "{rank}"
     as_users_do(*flags, *files, *SPEAK)
     assert list(kept(tmp_path).values()) == ["said by 3\n"]
@@ -248,7 +249,7 @@ def test_a_global_rank_may_be_named(tmp_path: Path):
 def test_TEE_alone_shows_all_and_says_that_no_file_is_kept():
     done = as_users_do("--nproc", 2, "--tee", 3, *SPEAK)
     assert said(done.stdout) == ["[0] said by 0", "[1] said by 1"]
-    assert "--tee without --log-dir DIR: all is shown, and nothing is kept in files" in done.stderr
+    assert "--tee without --log-dir" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -293,7 +294,7 @@ def test_a_filtered_ranks_traceback_is_shown_when_it_fails():
         (["--tee", "x:1"], "or by global rank: r9:3"),
         (["--log-dir", "{rnak}"], "--log-dir {rnak}: not a template of {rank} {local_rank}"),
         (["--log-dir", "{rank"], "correct it, or write {{ for a {"),
-        (["--log-dir", "{host}"], "gives several ranks the same directory"),
+        (["--log-dir", "{host}"], "several ranks the same directory"),
         (["--log-dir", "/dev/null/logs"], "cannot make the directory /dev/null/logs"),
     ],
 )

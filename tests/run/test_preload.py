@@ -26,6 +26,7 @@ def test_a_preloaded_worker_finds_what_a_started_one_finds():
         assert name.startswith(own) or forked[0]["environ"][name] == value, name
 
 
+@pytest.mark.full
 def test_ranks_that_were_forked_find_each_other():
     done = launch("--nproc", 3, "--preload", "torch,numpy", WORKERS / "prove.py")
     assert [worker["proved"] for worker in reports(done.stdout)] == [True] * 3, done.stderr
@@ -78,6 +79,7 @@ def test_a_module_runs_as_python_runs_it():
     assert len(reports(done.stdout)) == 2
 
 
+@pytest.mark.full
 def test_the_bundled_loop_can_be_preloaded(tmp_path: Path):
     small = ["--steps", "3", "--width", "32", "--layers", "1", "--out", tmp_path / "run"]
     done = launch("--nproc", 2, "--preload", "torch", "--", *small)

@@ -41,7 +41,7 @@ def test_each_node_writes_a_result_of_its_own(tmp_path: Path):
     path = tmp_path / "result.json"
     first, second = on_two_nodes("--result", path, "--no-python", "true")
     assert (first.returncode, second.returncode) == (0, 0)
-    assert f"--result {path}: each node writes a file of its own, this one {path}.0" in first.stderr
+    assert f"this one {path}.0" in first.stderr
     assert "--result" not in second.stderr
     results = [json.loads(file.read_text()) for file in sorted(tmp_path.iterdir())]
     assert [[rank["rank"] for rank in result["ranks"]] for result in results] == [[0, 1], [2, 3]]
@@ -50,7 +50,7 @@ def test_each_node_writes_a_result_of_its_own(tmp_path: Path):
 def test_each_node_writes_an_error_file_of_its_own(tmp_path: Path):
     path = tmp_path / "error.json"
     first, _ = on_two_nodes("--no-python", "false", TORCHELASTIC_ERROR_FILE=str(path))
-    assert f"TORCHELASTIC_ERROR_FILE {path}: each node writes a file of its own" in first.stderr
+    assert f"TORCHELASTIC_ERROR_FILE {path}: each node" in first.stderr
     assert [file.name for file in sorted(tmp_path.iterdir())] == ["error.json.0", "error.json.1"]
 
 
@@ -60,7 +60,7 @@ def test_a_directory_that_ranks_of_two_nodes_would_share_is_refused_on_both(
 ):
     for done in on_two_nodes("--log-dir", tmp_path / template, "--no-python", "true"):
         assert done.returncode == 2
-        assert "gives several ranks the same directory" in done.stderr
+        assert "several ranks the same directory" in done.stderr
         assert "put {rank} into it" in done.stderr
     assert list(tmp_path.iterdir()) == []
 

@@ -94,4 +94,4 @@ def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_pa
             finally:
                 gdb.kill()
         assert launch.all_gone()
-        assert f"a debugger holds the guard (pid {guard})" in launch.stderr
+        assert f"holds the guard (pid {guard})" in launch.stderr

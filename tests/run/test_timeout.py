@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run.decisions import TIMED_OUT
+from spawnlaunch.failures import TIMED_OUT
 from tests.support.launching import FAMILY, WITHOUT_GUARD, WORKERS, launch
 from tests.support.watching import launched
 
@@ -23,7 +23,8 @@ def test_workers_are_told_to_end_then_killed_and_124_is_the_status(
         assert one.status() == TIMED_OUT
         assert one.all_gone()
         first = one.stderr.splitlines()[0]
-    assert first == ("spawnlaunch: --timeout: 1 s are over; stopping the workers, which have 0.3 s")
+    over = "the time of the launch is over (--timeout)"
+    assert first == f"spawnlaunch: {over}: stopping the workers, which have 0.3 s"
     result = json.loads(path.read_text())
     assert (result["status"], result["cause"]) == (TIMED_OUT, "timeout")
     assert {rank["told"] for rank in result["ranks"]} <= {"SIGTERM", "SIGKILL"}

@@ -1,6 +1,7 @@
 """Several nodes under a real Slurm: one world, one end, and a spare in the place of a lost node."""
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -46,8 +47,23 @@ def test_a_worker_that_fails_ends_all_launchers_with_its_status(slurm: Slurm) ->
     done = slurm.run([*TWO_NODES, *launcher, command], env=environ(), timeout=PATIENCE_S)
     assert done.returncode == 7, done.stderr
     said = done.stderr.splitlines()
-    assert any("failed first: rank 3 on node1 failed with status 7" in line for line in said)
-    assert any("node1: ends with status 7, as rank 3 on node1" in line for line in said)
+    failed = r"failed first: rank 3 on node1 \(pid \d+\) exited with status 7"
+    assert any(re.search(failed, line) for line in said)
+    assert any("7, as rank 3 on node1" in line for line in said)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("who", [0, 1])
+def test_a_launcher_that_cannot_take_part_ends_the_step(slurm: Slurm, who: int) -> None:
+    """On the node that has the hub, and on another."""
+    launcher = (
+        f"[ $SLURM_NODEID = {who} ] && set no-such-script.py || set -- --no-python sleep 600; "
+        f'exec {SPAWNLAUNCH} --nproc 1 "$@"'
+    )
+    done = slurm.run([*TWO_NODES, "sh", "-c", launcher], env=environ(), timeout=PATIENCE_S)
+    assert done.returncode == 2, done.stderr
+    other = f"node{1 - who}: exits with status 2, as node{who} cannot take part: script 'no-such"
+    assert any(other in line for line in done.stderr.splitlines()), done.stderr
 
 
 @pytest.mark.full

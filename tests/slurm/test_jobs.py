@@ -102,6 +102,7 @@ def test_a_preemptible_job_goes_on_bit_for_bit(slurm: Slurm, tmp_path: Path):
     assert history(metrics.parent) == whole
 
 
+@pytest.mark.full
 def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path):
     quickly = ("--rounds", "1", "--warm-up", "0", "--seconds", "0.05")
     job = slurm.sbatch(
@@ -134,6 +135,7 @@ def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path:
     assert third != fourth
 
 
+@pytest.mark.full
 def test_a_container_without_slurm_knows_its_ranks(slurm: Slurm, tmp_path: Path):
     """A stand-in for apptainer hides the programs of Slurm, as an image does."""
     python = environ()["PATH"].partition(":")[0]
@@ -155,6 +157,7 @@ def test_a_container_without_slurm_knows_its_ranks(slurm: Slurm, tmp_path: Path)
     check(filed_reports(tmp_path), 4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("script", "size", "report"),
     [
@@ -175,4 +178,4 @@ def test_a_rank_that_dies_ends_the_job_and_is_named(
         )
         assert job.state == "FAILED", job.output
         (line,) = [line for line in job.output.splitlines() if report in line]
-        assert line.endswith(("exit code 7", "exited with status 7; stopping the other 1"))
+        assert line.endswith(("exit code 7", "status 7; stopping the other 1"))

@@ -41,6 +41,7 @@ def test_a_failed_job_is_started_anew_as_often_as_said(slurm: Slurm):
     assert restarts(slurm, job) == 1
 
 
+@pytest.mark.full
 def test_what_was_typed_wrong_is_not_started_anew(slurm: Slurm):
     script = f"#!/bin/sh\n#SBATCH --requeue\nsrun {LAUNCH} no-such.py\n{advised(1)}\n"
     job = slurm.submit(script)
@@ -48,6 +49,7 @@ def test_what_was_typed_wrong_is_not_started_anew(slurm: Slurm):
     assert restarts(slurm, job) == 0
 
 
+@pytest.mark.full
 def test_a_rank_that_is_ended_because_of_its_own_slip_has_the_status_of_it(
     slurm: Slurm, tmp_path: Path
 ):

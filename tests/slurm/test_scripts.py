@@ -69,6 +69,7 @@ def explained(script: Path, root: Path, local_rank: int) -> dict[str, Any]:
         SLURM_STEP_NODELIST="node[0-1]",
         SLURM_STEP_NUM_NODES="2",
         SLURM_NODEID="1",
+        SLURMD_NODENAME="node1",
         SLURM_PROCID=str(tasks + local_rank),
         SLURM_LOCALID=str(local_rank),
         # Without interfaces this machine's own ones may be complained about.
@@ -94,6 +95,7 @@ def test_no_script_finds_out_what_the_launcher_finds_out(script: Path):
         assert word not in script.read_text()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", GENERIC)
 def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
     done = slurm.run(["sbatch", "--test-only", DIRECTORY / name, "train.py"], env=environ())
@@ -101,6 +103,7 @@ def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
     assert re.search(r"Job \d+ to start at .* on nodes node", done.stderr)
 
 
+@pytest.mark.full
 def test_slurm_accepts_lumi_with_the_options_of_the_readme(slurm: Slurm):
     page = (DIRECTORY / "README.md").read_text()
     lines = re.findall(r"^\$ sbatch (--.*) lumi.sh train.py$", page, re.MULTILINE)

@@ -152,6 +152,7 @@ class TestLumiExercise:
         assert ranks == [(str(rank), str(rank), "8", "8") for rank in range(8)]
         assert {w["argv"][-1] for w in filed_reports(tmp_path)} == {"--set-cpu-binds"}
 
+    @pytest.mark.full
     def test_one_task_per_device_with_variables_of_ones_own(self, slurm: Slurm, tmp_path: Path):
         job = slurm.sbatch(
             f'#!/bin/bash\n{self.WITH_RANKS}; python -m spawnlaunch {REPORTER}"\n',
@@ -174,6 +175,7 @@ class TestDistributedTrainingGuide:
         found = explain("--sysfs-root", tmp_path, *self.TYPED, "--nproc-per-node", "gpu")
         assert len(found["workers"]) == 8
 
+    @pytest.mark.full
     def test_every_rank_writes_files_and_the_first_error_is_recorded(self, tmp_path: Path):
         chapter = tmp_path / "02-multi-gpu"
         chapter.mkdir()

@@ -41,6 +41,7 @@ def job(slurm: Slurm, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
     running.wait(PATIENCE_S)
 
 
+@pytest.mark.full
 def test_all_nodes_are_in_one_table_that_is_printed_once(slurm: Slurm, job: str) -> None:
     done = slurm.run(["srun", "--jobid", job, *TOP], env=environ())
     assert done.returncode == 0, done.stderr
@@ -52,6 +53,7 @@ def test_all_nodes_are_in_one_table_that_is_printed_once(slurm: Slurm, job: str)
     ]
 
 
+@pytest.mark.full
 def test_programs_get_all_of_it_too(slurm: Slurm, job: str) -> None:
     done = slurm.run(["srun", "--jobid", job, *TOP, "--json"], env=environ())
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -79,6 +81,6 @@ def test_a_node_from_which_nothing_comes_is_named(slurm: Slurm, job: str) -> Non
     words = "test $SLURM_NODEID = 1 && exit 0; exec " + " ".join(TOP[1:])
     done = slurm.run(["srun", "--jobid", job, TOP[0], "sh", "-c", words], env=environ())
     assert done.returncode == 1
-    assert "spawnlaunch.top: warning: nothing came from node1 within 20 s" in done.stderr
+    assert "nothing came from node1" in done.stderr
     rows = [line.split()[:2] for line in done.stdout.splitlines()]
     assert [row[0] for row in rows if row[0] in "0123"] == ["0", "1"]

@@ -47,11 +47,7 @@ class Round(NamedTuple):
         return [*flags, "--redirects", self.redirects] if self.redirects else flags
 
     def kept(self, rank: int) -> int:
-        """The streams of a rank that files keep; --log-dir by itself keeps all."""
-        if not (self.tee or self.redirects):
-            return 0
-        if not self.tee and self.redirects == "0":
-            return 3
+        """The streams of a rank that files keep."""
         return _streams(self.redirects, rank) | _streams(self.tee, rank)
 
     def shown(self, rank: int) -> int:

@@ -24,8 +24,8 @@ BARE = (
     "import os, _signal, select, sys\n"
     "del os.pidfd_open, _signal.pidfd_send_signal, select.epoll, os.waitid\n"
     "del _signal.sigwaitinfo, _signal.struct_siginfo\n"
-    "from spawnlaunch.node import kernel\n"
-    "kernel.IS_LINUX = False\n"
+    "from spawnlaunch import machine\n"
+    "machine.IS_LINUX = False\n"
     "from spawnlaunch.__main__ import main\n"
     "sys.exit(main())\n"
 )
@@ -43,6 +43,7 @@ SLURM_TASK = {
     "SLURM_LOCALID": "0",
     "SLURM_NODEID": "1",
     "SLURM_GTIDS": "2",
+    "SLURMD_NODENAME": "node1",
     "SLURM_KILL_BAD_EXIT": "1",
     "GLOO_SOCKET_IFNAME": "eth0",
     "NCCL_SOCKET_IFNAME": "eth0",

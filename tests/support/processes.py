@@ -24,6 +24,11 @@ def children(pid: int) -> list[int]:
         return []
 
 
+def everybody(pid: int) -> list[int]:
+    """A process and all that are below it, the highest first."""
+    return [pid, *(below for child in children(pid) for below in everybody(child))]
+
+
 def state(pid: int) -> str:
     """R, S, D, T (stopped) or Z, as in proc(5); "" where there is no such process."""
     try:

@@ -83,6 +83,12 @@ class Launch:
         code = self.launcher.returncode
         return code if code >= 0 else 128 - code
 
+    def rest(self) -> str:
+        """All that was written to stdout, once nobody writes any more."""
+        while self._read(PATIENCE_S):
+            pass
+        return self.output.decode(errors="replace")
+
     def all_gone(self, within_s: float = PATIENCE_S) -> bool:
         """Whether every process that came from the launcher has ended, at the latest by then."""
         deadline = time.monotonic() + within_s

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.matrix import mostly_full
 from tests.train import warm
 from tests.train.ranks import ENTRY, complete, environment, finish, free_port, run
 
@@ -70,43 +71,54 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(
-    ("world", "loaders"), [(2, "0"), pytest.param(3, "2", marks=pytest.mark.full)]
-)
+@pytest.mark.parametrize(("world", "loaders"), mostly_full([(2, "0"), (3, "2")]))
 @pytest.mark.parametrize(
     ("task", "awry", "status", "said"),
-    [
-        (
-            "Line",
-            "length",
-            2,
-            "the ranks disagree on the length of the data set 'validation': rank 0 has 8, rank 1 "
-            "has 7; dataset() has to return all samples on every rank",
-        ),
-        (
-            "Line",
-            "weights",
-            2,
-            "the ranks disagree on the initial values of bias: rank 0 has CRC-32 ",
-        ),
-        (
-            "Line",
-            "shape",
-            2,
-            "the ranks disagree on the parameter weight: rank 0 has (1, 1), torch.float32, rank 1 "
-            "has (2, 1), torch.float32; model() has to build the same model on every rank",
-        ),
-        (
-            "Line",
-            "count",
-            2,
-            "the ranks disagree on the parameter more: rank 0 has none, rank 1 has",
-        ),
-        ("Measured", "keys", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
-        ("Measured", "sums", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
-        ("Measured", "batch", 1, "measure() of the task measured has no 'extra' for every batch;"),
-        ("Measured", "report", 2, "report() of the task returns 'step', which the log has itself;"),
-    ],
+    mostly_full(
+        [
+            (
+                "Line",
+                "length",
+                2,
+                "the ranks disagree on the length of the data set 'validation': rank 0 has 8, "
+                "rank 1 has 7; dataset() has to return all samples on every rank",
+            ),
+            (
+                "Line",
+                "weights",
+                2,
+                "the ranks disagree on the initial values of bias: rank 0 has CRC-32 ",
+            ),
+            (
+                "Line",
+                "shape",
+                2,
+                "the ranks disagree on the parameter weight: rank 0 has (1, 1), torch.float32, "
+                "rank 1 has (2, 1), torch.float32; model() has to build the same model on "
+                "every rank",
+            ),
+            (
+                "Line",
+                "count",
+                2,
+                "the ranks disagree on the parameter more: rank 0 has none, rank 1 has",
+            ),
+            ("Measured", "keys", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
+            ("Measured", "sums", 1, "the ranks disagree on what measure() returns: rank 0 has {"),
+            (
+                "Measured",
+                "batch",
+                1,
+                "measure() of the task measured has no 'extra' for every batch;",
+            ),
+            (
+                "Measured",
+                "report",
+                2,
+                "report() of the task returns 'step', which the log has itself;",
+            ),
+        ]
+    ),
 )
 def test_what_ranks_disagree_on_is_told_in_one_line(
     cwd: Path, task: str, awry: str, status: int, said: str, world: int, loaders: str
@@ -120,6 +132,7 @@ def test_what_ranks_disagree_on_is_told_in_one_line(
     assert [rank.err.count("\n") for rank in ranks] == [1] + [0] * (world - 1)
 
 
+@pytest.mark.full
 def test_ranks_with_different_flags_are_refused(cwd: Path) -> None:
     port, ranks = free_port(), []
     for rank, lr in enumerate(("0.1", "0.1", "0.2")):
@@ -135,6 +148,7 @@ def test_ranks_with_different_flags_are_refused(cwd: Path) -> None:
     assert not (cwd / "here").exists()
 
 
+@pytest.mark.full
 def test_what_a_task_makes_is_seeded_for_all_ranks_and_splits(cwd: Path) -> None:
     complete(3, *FLAGS, "--task", "task.py:Line", cwd=cwd)
     made = {line for rank in range(3) for line in (cwd / f"order{rank}").read_text().splitlines()}

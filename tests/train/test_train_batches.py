@@ -68,6 +68,7 @@ FLAGS = (
 )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "world", "loaders"),
     [

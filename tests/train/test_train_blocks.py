@@ -40,6 +40,7 @@ class Flat(Language):
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("world", "loaders"),
     [(2, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n in (1, 3) for k in (0, 2))],
@@ -74,6 +75,7 @@ def kept_bytes(model: torch.nn.Module) -> int:
     return sum(sizes.values())
 
 
+@pytest.mark.full
 def test_fewer_bytes_are_kept_for_the_backward_pass() -> None:
     model = GPT(256, 16, 4, 64)
     before = kept_bytes(model)
@@ -81,6 +83,7 @@ def test_fewer_bytes_are_kept_for_the_backward_pass() -> None:
     assert kept_bytes(model) < before / 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("task", "said"),
     [

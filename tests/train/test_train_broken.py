@@ -33,6 +33,7 @@ class Broken(Language):
 """
 
 
+@pytest.mark.full
 def test_a_loss_that_is_no_number_stops_with_rank_step_and_samples(tmp_path: Path) -> None:
     (tmp_path / "bad.py").write_text(NOT_A_NUMBER)
     flags = ("--task", "bad.py:Bad", "--accumulate", "2", "--steps", "50")
@@ -51,6 +52,7 @@ def test_a_loss_that_is_no_number_stops_with_rank_step_and_samples(tmp_path: Pat
     assert said in json.loads((tmp_path / "error.json").read_text())["message"]["message"]
 
 
+@pytest.mark.full
 def test_an_error_is_filed_as_torch_files_it(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text(RAISES)
     file = tmp_path / "error.json"
@@ -76,6 +78,7 @@ def test_torchrun_shows_the_error_of_the_rank_that_failed(tmp_path: Path) -> Non
     assert "the user's own" in ended.err[ended.err.index("Root Cause") :]
 
 
+@pytest.mark.full
 def test_a_disk_that_is_full_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "limited.py").write_text(
         "import resource, signal\n"

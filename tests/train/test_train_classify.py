@@ -8,12 +8,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn import metrics as reference
 
 from spawnlaunch.train.tasks import scores
 from spawnlaunch.train.tasks.classify import HELD_OUT, Classify
+from tests.support.late import Late
 from tests.train.ranks import complete, metrics
 
+reference = Late("sklearn.metrics")
 FLAGS = (
     "--device",
     "cpu",
@@ -47,6 +48,7 @@ def agree(ours: dict[str, float], truth: Any, taken: Any, names: list[str]) -> N
         assert [ours[f"{name}/{label}"] for label in names] == pytest.approx(list(values))
 
 
+@pytest.mark.full
 @given(labels)
 def test_scores_are_those_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
     truth, taken = map(torch.tensor, zip(*pairs, strict=True))
@@ -69,6 +71,7 @@ def test_a_table_has_a_line_for_each_class() -> None:
     ]
 
 
+@pytest.mark.full
 def test_a_file_is_trained_on_or_held_out() -> None:
     task = Classify(window=600)
     assert len(task.packages) > 5
@@ -84,6 +87,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return cwd / "run"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("worlds", [(3,), pytest.param((1, 2, 4), marks=pytest.mark.full)])
 def test_any_number_of_ranks_and_scikit_learn_measure_the_same(
     trained: Path, worlds: tuple[int, ...]

@@ -167,12 +167,14 @@ def test_a_bad_flag_is_one_line_that_says_what_to_type(
     assert said.err.count("\n") == 1
 
 
+@pytest.mark.full
 def test_all_ranks_refuse_a_bad_flag_and_rank_0_says_so(tmp_path: Path) -> None:
     ranks = run(3, "--steps", "0", cwd=tmp_path)
     assert [rank.status for rank in ranks] == [2, 2, 2]
     assert [rank.err.count("\n") for rank in ranks] == [1, 0, 0]
 
 
+@pytest.mark.full
 def test_help_is_a_page_from_rank_0(tmp_path: Path) -> None:
     ranks = run(2, "--help", cwd=tmp_path)
     assert [rank.status for rank in ranks] == [0, 0]

@@ -17,11 +17,13 @@ def hostile(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_a_users_train_module_is_not_taken(hostile: Path) -> None:
     (ended,) = run(0, *ONE_STEP, cwd=hostile, cold=True, PYTHONPATH=f":{hostile}")
     assert ended.status == 0, ended
 
 
+@pytest.mark.full
 def test_a_users_train_package_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "train").mkdir()
     (tmp_path / "train" / "__init__.py").write_text("raise SystemExit('the user package')\n")
@@ -29,6 +31,7 @@ def test_a_users_train_package_is_not_taken(tmp_path: Path) -> None:
     assert ended.status == 0, ended
 
 
+@pytest.mark.full
 def test_our_modules_do_not_pass_for_top_level_ones(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -41,6 +44,7 @@ def test_our_modules_do_not_pass_for_top_level_ones(tmp_path: Path) -> None:
     assert ended.out == f"None {ENTRY.with_name('__init__.py')}\n"
 
 
+@pytest.mark.full
 def test_a_spawned_child_finds_the_same_package(hostile: Path) -> None:
     program = hostile / "program.py"
     program.write_text(
@@ -58,6 +62,7 @@ def test_a_spawned_child_finds_the_same_package(hostile: Path) -> None:
     assert (ended.status, ended.out) == (0, f"{ENTRY.with_name('config.py')}\n"), ended
 
 
+@pytest.mark.full
 def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -71,6 +76,7 @@ def test_it_runs_as_a_module_too(tmp_path: Path) -> None:
     assert (tmp_path / "here" / "step-00000001" / "weights.pt").exists()
 
 
+@pytest.mark.full
 def test_torchrun_can_start_it(tmp_path: Path) -> None:
     torchrun = tmp_path / "torchrun.py"
     torchrun.write_text("from torch.distributed.run import main\nmain()\n")
@@ -80,6 +86,7 @@ def test_torchrun_can_start_it(tmp_path: Path) -> None:
     assert ended.out.count("2 ranks on cpu") == 1
 
 
+@pytest.mark.full
 def test_one_rank_of_a_launcher_is_a_run_too(tmp_path: Path) -> None:
     (ended,) = complete(1, *ONE_STEP, cwd=tmp_path)
     assert "1 rank on cpu" in ended.out

@@ -7,11 +7,11 @@ import torch
 import torch.nn.functional as F
 
 from spawnlaunch.train.tasks.language import Language
+from tests.support.matrix import mostly_full
 from tests.train.ranks import SMALL, TEXT, complete, metrics
 
 GLOBAL_BATCH = 12
 STEPS = 15
-WORLDS = (1, 2, 3)
 FLAGS = (*SMALL, "--steps", str(STEPS), "--log-every", "1", "--warmup", "5", "--seed", "7")
 RAGGED = """
 from spawnlaunch.train.tasks.language import NO_TARGET, Language
@@ -33,31 +33,39 @@ def uneven_context() -> int:
     return next(c for c in range(40, 400) if -((1 - held_out) // c) % 6 in (1, 5))
 
 
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
-    """The same training, with 1, 2 and 3 ranks."""
-    cwd = tmp_path_factory.mktemp("exact")
-    for world in WORLDS:
+class Runs(dict[int, Path]):
+    """The same training with so many ranks: each is trained when it is asked for."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd
+
+    def __missing__(self, world: int) -> Path:
         flags = ("--batch-size", str(GLOBAL_BATCH // world), "--context", str(uneven_context()))
-        complete(world, *FLAGS, *flags, "--out", f"world{world}", cwd=cwd)
-    return {world: cwd / f"world{world}" for world in WORLDS}
+        complete(world, *FLAGS, *flags, "--out", f"world{world}", cwd=self.cwd)
+        return self.setdefault(world, self.cwd / f"world{world}")
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_every_step_has_the_loss_it_has_with_one_rank(runs: dict[int, Path], world: int) -> None:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    return Runs(tmp_path_factory.mktemp("exact"))
+
+
+@pytest.mark.parametrize("world", mostly_full([2, 3]))
+def test_every_step_has_the_loss_it_has_with_one_rank(runs: Runs, world: int) -> None:
     alone, shared = (metrics(runs[size], "loss") for size in (1, world))
     assert len(alone) == STEPS
     assert alone[-1] < alone[0] - 1
     assert shared == pytest.approx(alone, rel=2e-5)
 
 
-@pytest.mark.parametrize("world", [2, 3])
-def test_the_final_validation_loss_is_that_of_one_rank(runs: dict[int, Path], world: int) -> None:
+@pytest.mark.parametrize("world", mostly_full([2, 3]))
+def test_the_final_validation_loss_is_that_of_one_rank(runs: Runs, world: int) -> None:
     alone, shared = (metrics(runs[size], "validation_loss") for size in (1, world))
     assert len(alone) == 1
     assert shared == pytest.approx(alone, rel=2e-5)
 
 
+@pytest.mark.full
 def test_uneven_ranks_and_accumulated_passes_still_train_as_one(tmp_path: Path) -> None:
     (tmp_path / "ragged.py").write_text(RAGGED)
     ragged = (*FLAGS, "--task", "ragged.py:Ragged", "--context", "48")
@@ -76,10 +84,8 @@ def test_uneven_ranks_and_accumulated_passes_still_train_as_one(tmp_path: Path) 
         assert metrics(tmp_path / name, "loss") == pytest.approx(alone, rel=2e-5), name
 
 
-@pytest.mark.parametrize("world", WORLDS)
-def test_the_validation_loss_is_that_of_the_saved_weights(
-    runs: dict[int, Path], world: int
-) -> None:
+@pytest.mark.parametrize("world", mostly_full([2, 1, 3]))
+def test_the_validation_loss_is_that_of_the_saved_weights(runs: Runs, world: int) -> None:
     saved = runs[world] / f"step-{STEPS:08}"
     progress = torch.load(saved / "training.pt", weights_only=True)["progress"]
     task = Language(uneven_context(), layers=1, width=32, text=TEXT)
@@ -104,7 +110,7 @@ def reference_bits_per_byte(model: torch.nn.Module, task: Language) -> float:
     return float(every.mean())
 
 
-def test_a_checkpoint_says_what_it_is(runs: dict[int, Path]) -> None:
+def test_a_checkpoint_says_what_it_is(runs: Runs) -> None:
     saved = torch.load(runs[2] / f"step-{STEPS:08}" / "training.pt", weights_only=True)
     assert saved["identity"]["task"] == "language"
     assert "sha256" in saved["identity"]["data"]
@@ -152,7 +158,8 @@ dist.destroy_process_group()
 """
 
 
-@pytest.mark.parametrize("world", [2, 3])
+@pytest.mark.full
+@pytest.mark.parametrize("world", mostly_full([2, 3]))
 def test_numbers_come_through_a_bucket_of_gradients_bit_by_bit(tmp_path: Path, world: int) -> None:
     program = tmp_path / "carried.py"
     program.write_text(CARRIED)

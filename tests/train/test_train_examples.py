@@ -24,6 +24,7 @@ def command_of(name: str, cwd: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.full
 def test_the_plain_script_learns(tmp_path: Path) -> None:
     said = command_of("plain_ddp.py", tmp_path)
     found = [float(number) for number in re.findall(r"epoch \d: accuracy (0\.\d+)", said)]
@@ -31,6 +32,7 @@ def test_the_plain_script_learns(tmp_path: Path) -> None:
     assert found[-1] > 0.9
 
 
+@pytest.mark.full
 def test_the_same_as_a_task_learns_as_well(tmp_path: Path) -> None:
     command_of("as_task.py", tmp_path)
     (out,) = (tmp_path / "runs").iterdir()

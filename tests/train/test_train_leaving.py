@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.train.exit import PREEMPTED
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.train.ranks import ENTRY, ROOT, SMALL, environment, run, start, until
 from tests.train.ranks import finish as finish_ranks
@@ -36,7 +37,7 @@ def broken_by_the_user():
 """
 
 
-@pytest.mark.parametrize(("size", "breaks"), [(0, 0), (2, 0), (2, 1)])
+@pytest.mark.parametrize(("size", "breaks"), mostly_full([(2, 1), (2, 0), (0, 0)]))
 def test_a_worker_that_raises_shows_its_traceback(tmp_path: Path, size: int, breaks: int) -> None:
     program = tmp_path / "program.py"
     program.write_text(RAISES)
@@ -65,6 +66,7 @@ def test_an_interrupt_ends_all_ranks_with_130_and_one_line(tmp_path: Path) -> No
     assert [rank.err for rank in ended] == ["train: interrupted\n", ""]
 
 
+@pytest.mark.full
 def test_a_launcher_can_ask_where_a_worker_is(tmp_path: Path) -> None:
     number = signal.SIGRTMIN + 3
     extra = {"SPAWNLAUNCH_STACK_SIGNAL": str(int(number))}
@@ -80,6 +82,7 @@ def test_a_launcher_can_ask_where_a_worker_is(tmp_path: Path) -> None:
     assert 'train/loop.py"' in ended.err
 
 
+@pytest.mark.full
 def test_an_interrupt_ends_a_rank_that_waits_for_a_lost_peer(tmp_path: Path) -> None:
     alone, other = start(2, *TINY, cwd=tmp_path)
     other.kill()
@@ -90,6 +93,7 @@ def test_an_interrupt_ends_a_rank_that_waits_for_a_lost_peer(tmp_path: Path) -> 
     assert (ended.status, ended.err) == (130, "train: interrupted\n")
 
 
+@pytest.mark.full
 def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
@@ -108,6 +112,7 @@ def test_an_ignored_interrupt_stays_ignored(tmp_path: Path) -> None:
 LATE = 'test "$RANK" -ne 0 || sleep 1; exec "$0" -m spawnlaunch.train "$@"'
 
 
+@pytest.mark.full
 def test_what_all_ranks_refuse_is_said_though_rank_0_begins_last(tmp_path: Path) -> None:
     """The launcher stops all others when the first rank has left."""
     words = ("-m", "spawnlaunch", "--nproc", "3", "--quiet", "--no-python", "sh", "-c", LATE)
@@ -160,6 +165,7 @@ class Quits:
 OF_QUITS = ("--task", "quits.py:Quits", "--device", "cpu", "--steps", "3", "--out", "here")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
 def test_the_wrapper_is_gone_before_its_process_group(
@@ -172,6 +178,7 @@ def test_the_wrapper_is_gone_before_its_process_group(
     assert "0 wrappers, a group: False\n" in ranks[0].out
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("how", "status", "said"),
     [

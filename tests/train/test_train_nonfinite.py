@@ -68,6 +68,7 @@ def weights(out: Path, step: int) -> dict[str, Any]:
     return torch.load(out / f"step-{step:08}" / "weights.pt", weights_only=True)  # type: ignore[no-any-return]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("world", "loaders", "task", "value"),
     [
@@ -98,6 +99,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run_before_it_is_saved(
     assert saved == ["step-00000001", "step-00000002"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("world", "loaders", "task"),
     [

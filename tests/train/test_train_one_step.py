@@ -40,6 +40,7 @@ class Traced:
 """
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("world", [1, 2])
 def test_a_step_passes_through_at_most_eight_files(tmp_path: Path, world: int) -> None:
     (tmp_path / "traced.py").write_text(TRACED)

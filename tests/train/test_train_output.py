@@ -14,6 +14,7 @@ from tests.train.ranks import ENTRY, SMALL, complete, environment, run
 TINY = (*SMALL, "--context", "16", "--batch-size", "4", "--steps", "30", "--log-every", "10")
 
 
+@pytest.mark.full
 def test_only_rank_0_prints_and_in_a_log_it_prints_lines(tmp_path: Path) -> None:
     ranks = complete(2, *TINY, cwd=tmp_path)
     assert ranks[1][1:] == ("", "")
@@ -51,6 +52,7 @@ def on_a_terminal(command: list[str], cwd: Path, **extra: str) -> str:
     return got.decode()
 
 
+@pytest.mark.full
 def test_on_a_terminal_tqdm_shows_loss_speed_and_time_left(tmp_path: Path) -> None:
     got = on_a_terminal([sys.executable, str(ENTRY), *TINY], tmp_path, COLUMNS="150")
     assert re.search(
@@ -60,6 +62,7 @@ def test_on_a_terminal_tqdm_shows_loss_speed_and_time_left(tmp_path: Path) -> No
     assert re.search(r"validation loss \d\.\d{3} bits per byte\r\n$", got)
 
 
+@pytest.mark.full
 def test_without_tqdm_a_plain_bar_is_redrawn_in_place(tmp_path: Path) -> None:
     (tmp_path / "tqdm.py").write_text("raise ImportError\n")
     flags = (*TINY, "--batch-size", "64", "--context", "128")
@@ -72,6 +75,7 @@ def test_without_tqdm_a_plain_bar_is_redrawn_in_place(tmp_path: Path) -> None:
     assert re.search(r"validation loss \d\.\d{3} bits per byte\r\n$", got)
 
 
+@pytest.mark.full
 def test_a_bar_reaches_the_terminal_of_a_launcher_through_its_pipe(tmp_path: Path) -> None:
     first, other = complete(2, *TINY, cwd=tmp_path, SPAWNLAUNCH_TERMINAL_COLUMNS="110")
     bars = re.findall(r"^ *\d+% \|.*", first.out, re.M)
@@ -81,6 +85,7 @@ def test_a_bar_reaches_the_terminal_of_a_launcher_through_its_pipe(tmp_path: Pat
     assert other.out == ""
 
 
+@pytest.mark.full
 def test_a_run_is_not_overwritten_unless_told_to(tmp_path: Path) -> None:
     out = ("--out", "kept")
     complete(0, *TINY, *out, cwd=tmp_path)
@@ -97,6 +102,7 @@ def test_a_run_is_not_overwritten_unless_told_to(tmp_path: Path) -> None:
     assert len((tmp_path / "kept" / "metrics.jsonl").read_text().splitlines()) == 4
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("out", ["file", "file/below"])
 def test_an_output_directory_that_cannot_be_is_refused(tmp_path: Path, out: str) -> None:
     (tmp_path / "file").write_text("not a directory")

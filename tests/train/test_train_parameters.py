@@ -68,6 +68,7 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
@@ -100,11 +101,13 @@ def test_what_cannot_learn_is_named(
     assert [rank.err.count("\n") for rank in ranks] == [1] + [0] * (world - 1)
 
 
+@pytest.mark.full
 def test_one_rank_trains_on_and_says_what_it_did_not_use(cwd: Path) -> None:
     (ended,) = complete(1, *FLAGS, "--kind", "unused", cwd=cwd)
-    assert ended.out.count("without a gradient in the first step: two.weight, two.bias\n") == 1
+    assert ended.out.count("in the first step: two.weight, two.bias\n") == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "world", "loaders", "flags"),
     [
@@ -149,12 +152,14 @@ def test_the_rest_learns_as_torch_has_it(
         torch.testing.assert_close(saved[name], weight, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.full
 def test_a_parameter_that_is_used_now_and_then_needs_the_flag(cwd: Path) -> None:
     ranks = run(2, *FLAGS, "--steps", "60", "--kind", "now and then", cwd=cwd)
     assert all(rank.status for rank in ranks)
     assert any("--find-unused" in rank.err for rank in ranks), ranks
 
 
+@pytest.mark.full
 def test_a_parameter_that_the_last_step_leaves_out_is_named(cwd: Path) -> None:
     ranks = run(2, *FLAGS, "--kind", "not at last", cwd=cwd, STEPS=str(STEPS))
     assert [rank.status for rank in ranks] == [2, 2], ranks
@@ -163,14 +168,13 @@ def test_a_parameter_that_the_last_step_leaves_out_is_named(cwd: Path) -> None:
     assert not (cwd / "here" / f"step-{STEPS:08}").exists()
 
 
+@pytest.mark.full
 def test_another_model_is_not_resumed_and_batches_are_not_synchronised_on_a_cpu(cwd: Path) -> None:
     complete(1, *FLAGS, "--kind", "frozen", cwd=cwd)
     flags = ("--resume", "auto", "--steps", "9")
     (ended,) = run(1, *FLAGS, *flags, "--kind", "tied", cwd=cwd)
     assert ended.status == 2
-    assert ended.err.startswith(
-        "train: error: here/step-00000005 is of another model: loaded state"
-    )
+    assert ended.err.startswith("train: error: here/step-00000005 is of another model")
     assert ended.err.count("\n") == 1
     (ended,) = run(1, *FLAGS, "--overwrite", "--kind", "tied", "--sync-bn", cwd=cwd)
     assert ended.status == 2

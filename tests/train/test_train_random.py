@@ -91,12 +91,14 @@ def alone(tmp_path_factory: pytest.TempPathFactory) -> Drawn:
     return drawn(tmp_path_factory.mktemp("alone") / "run", 1, 0)
 
 
+@pytest.mark.full
 def test_every_sample_of_every_epoch_draws_its_own_numbers(alone: Drawn) -> None:
     assert len(alone.training) == EPOCHS * SAMPLES
     for generator in range(1, 5):
         assert len({row[generator] for row in alone.training}) == EPOCHS * SAMPLES
 
 
+@pytest.mark.full
 def test_all_validations_draw_the_same_numbers(alone: Drawn) -> None:
     once = sorted(set(alone.validation))
     assert len(once) == HELD_OUT
@@ -104,6 +106,7 @@ def test_all_validations_draw_the_same_numbers(alone: Drawn) -> None:
     assert not {row[1:] for row in once} & {row[1:] for row in alone.training}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("world", "loaders"), OTHERS)
 def test_who_reads_a_sample_changes_nothing(
     tmp_path: Path, alone: Drawn, world: int, loaders: int
@@ -114,6 +117,7 @@ def test_who_reads_a_sample_changes_nothing(
     assert found.model == [model_stream(rank) for rank in range(world)]
 
 
+@pytest.mark.full
 def test_the_model_draws_as_if_samples_drew_nothing(alone: Drawn) -> None:
     assert alone.model == [model_stream(0)]
 

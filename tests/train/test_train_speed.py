@@ -49,6 +49,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return Run(cwd / "plain", first.out)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("flags", "tolerance"),
     [
@@ -68,6 +69,7 @@ def test_a_faster_way_ends_at_the_same_loss(
     )
 
 
+@pytest.mark.full
 def test_a_line_of_metrics_says_where_the_time_went(plain: Run) -> None:
     *lines, last = map(json.loads, (plain.out / "metrics.jsonl").read_text().splitlines())
     assert "validation_loss" in last
@@ -80,6 +82,7 @@ def test_a_line_of_metrics_says_where_the_time_went(plain: Run) -> None:
         assert line["tflops"] > 0
 
 
+@pytest.mark.full
 def test_extras_write_what_they_promise(plain: Run) -> None:
     assert (plain.out / "plot.png").read_bytes().startswith(b"\x89PNG")
     (events,) = (plain.out / "tensorboard").glob("events.*")
@@ -96,6 +99,7 @@ def test_extras_write_what_they_promise(plain: Run) -> None:
     assert "peak memory " in plain.said
 
 
+@pytest.mark.full
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="there is no mallopt")
 def test_on_a_cpu_a_step_uses_the_pages_that_the_last_one_freed(tmp_path: Path) -> None:
     (tmp_path / "allocates.py").write_text(ALLOCATES)

@@ -71,6 +71,7 @@ def test_a_worker_without_a_device_is_refused(
         pick_device(wanted, World(3, 4, 3), visible)
 
 
+@pytest.mark.full
 def test_a_rank_refuses_its_own_place_itself(tmp_path: Path) -> None:
     ranks = run(2, cwd=tmp_path, WORLD_SIZE="1", LOCAL_RANK="")
     assert [rank.status for rank in ranks] == [2, 2]

@@ -176,6 +176,7 @@ def _is_there(record: Path) -> bool:
     return (record / "node0.jsonl").exists()
 
 
+@pytest.mark.full
 def test_memory_explains_a_rank_that_was_killed(tmp_path: Path) -> None:
     """Of one that holds a tenth of what there is; more than that would disturb others."""
     script = tmp_path / "killed.py"

@@ -7,7 +7,7 @@ from subprocess import DEVNULL
 
 import pytest
 
-from spawnlaunch.run.decisions import TIMED_OUT
+from spawnlaunch.failures import TIMED_OUT
 from tests.gang.nodes import free_port
 from tests.support.launching import LAUNCHER, clean_environ, run, start
 from tests.support.patience import PATIENCE_S

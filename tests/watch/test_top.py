@@ -249,6 +249,7 @@ def _samples(record: Path) -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.full
 def test_ranks_of_torchrun_are_found(tmp_path: Path) -> None:
     torchrun = start(
         *(
@@ -327,9 +328,10 @@ def test_a_flag_with_a_wrong_value_ends_with_status_2(words: tuple[str, ...]) ->
 
 def test_a_time_that_is_no_number_is_refused_in_words() -> None:
     done = run(*TOP, "--every", "x")
-    assert "argument --every: 'x' is not between 0.1 and 3600; type 1" in done.stderr
+    assert "'x' is not between 0.1" in done.stderr
 
 
+@pytest.mark.full
 def test_the_loop_tells_its_step(tmp_path: Path) -> None:
     flags = ("--task", "language", "--steps", 100000, "--log-every", 5, "--out", tmp_path / "out")
     with launched("--nproc", 2, "--", *flags, directory=tmp_path) as launch:

@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch import cli
+from spawnlaunch.errors import UsageError
+from spawnlaunch.world.model import Capacity
+from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import (
     LAUNCHER,
     REPORTER,
@@ -15,9 +19,10 @@ from tests.support.launching import (
     reports,
     start,
 )
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 
-PROVER = WORKERS / "prove.py"
+PROVER = WORKERS / "meet.py"
 
 
 def refusal(*flags: str, **environ: str) -> str:
@@ -72,7 +77,15 @@ SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
         ),
         ("--nproc 2 --nnodes 2:2 --node-rank 1 --master-addr a", "node", {"nnodes": 2}),
         ("--nnodes 1:2 --master-addr a", "node", {"nnodes": 2, "node_rank": None}),
-        ("--nnodes 2 --node-rank 1 --rdzv-endpoint a:5555", "node", {"master_port": 0}),
+        ("--nnodes 2 --node-rank 1 --rdzv-endpoint a:5555", "node", {"master_port": 5555}),
+        ("--nnodes 2 --rdzv-backend static --rdzv-endpoint a:5555", "node", {"master_port": 5555}),
+        ("--nnodes 2 --rdzv-backend c10d --rdzv-endpoint a:5555", "node", {"master_port": 0}),
+        ("--nproc 2 --local-addr 127.0.0.2", "local", {"master_addr": "127.0.0.2"}),
+        (
+            "--local-addr 127.0.0.2 --master-addr 127.0.0.3 --master-port 23456",
+            "local",
+            {"master_addr": "127.0.0.3"},
+        ),
         ("--nproc 2 --nnodes 1:1", "local", {"nnodes": 1, "master_addr": "127.0.0.1"}),
         ("--nproc 2 --nnodes 1 --node-rank 0 --master-addr a", "local", {"master_addr": "a"}),
         ("--nproc 2 --standalone", "local", {"world_size": 2, "master_addr": "127.0.0.1"}),
@@ -89,13 +102,15 @@ def test_what_the_flags_mean(flags: str, mode: str, world: dict[str, Any]):
 
 @pytest.mark.parametrize(
     "flags",
-    [
-        "--nproc 2",
-        "--nproc 2 --standalone",
-        "--rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nproc 2",
-        "--nnodes 1 --rdzv-endpoint localhost:0 --nproc 2",
-        "--nproc 2 --master-port 0",
-    ],
+    mostly_full(
+        [
+            "--rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nproc 2",
+            "--nproc 2",
+            "--nproc 2 --standalone",
+            "--nnodes 1 --rdzv-endpoint localhost:0 --nproc 2",
+            "--nproc 2 --master-port 0",
+        ]
+    ),
 )
 def test_any_free_port_is_free_and_everybodys_on_one_machine(flags: str):
     done = launch(*flags.split(), PROVER)
@@ -154,6 +169,7 @@ def test_what_the_flags_cannot_say(flags: str, said: str):
     assert said in refusal(*flags.split())
 
 
+@pytest.mark.full
 def test_two_launchers_form_one_job():
     flags = [
         "--nproc",
@@ -165,7 +181,9 @@ def test_two_launchers_form_one_job():
         "--master-port",
         "29471",
     ]
-    launchers = [start(*LAUNCHER, *flags, "--node-rank", node, PROVER) for node in (1, 0)]
+    launchers = [
+        start(*LAUNCHER, *flags, "--node-rank", node, WORKERS / "prove.py") for node in (1, 0)
+    ]
     workers = reports("".join(each.communicate(timeout=PATIENCE_S)[0] for each in launchers))
     assert [each.returncode for each in launchers] == [0, 0]
     assert [worker["rank"] for worker in workers] == [0, 1, 2, 3]
@@ -235,3 +253,25 @@ def test_what_follows_the_script_is_the_scripts():
     done = launch("--explain=json", "--nproc_per_node=2", REPORTER, *script)
     for worker in json.loads(done.stdout)["workers"]:
         assert worker["command"][-5:] == script
+
+
+@pytest.mark.parametrize(
+    ("nproc", "devices", "vendor", "count"),
+    [
+        ("gpu", 4, "nvidia", 4), ("gpu", 0, "", None), ("auto", 0, "", 6), ("auto", 4, "amd", 4),
+        ("cpu", 4, "amd", 6), ("cpu", 0, "", 6), ("xpu", 2, "intel", 2), ("xpu", 2, "nvidia", None),
+        ("xpu", 0, "", None), ("3", 0, "", 3), ("4", 4, "nvidia", 4), ("5", 4, "nvidia", None),
+        ("1", 4, "nvidia", 1),
+    ],
+)  # fmt: skip
+def test_so_many_workers_as_there_are_devices_or_cpus(
+    nproc: str, devices: int, vendor: str, count: int | None
+):
+    capacity = Capacity(devices, 6, vendor=vendor)
+    request = cli.parse([f"--nproc={nproc}", str(REPORTER)], {}, "python")
+    if count is None:
+        with pytest.raises(UsageError, match=f"^--nproc {nproc}.* type --nproc ") as refused:
+            resolve_world(request, {}, "node0", capacity)
+        assert ("visible is of" in str(refused.value)) == (vendor != "" and nproc == "xpu")
+    else:
+        assert resolve_world(request, {}, "node0", capacity).world.world_size == count

@@ -73,7 +73,7 @@ def test_a_list_of_no_host_or_too_many_is_refused_with_the_remedy(hostlist, why)
 
 
 def test_a_name_of_more_brackets_than_anyone_writes_is_refused():
-    with pytest.raises(ListError, match="character 130: too many brackets in a name"):
+    with pytest.raises(ListError, match="character 130: too many brackets"):
         first_host("n[1]" * 1000)
 
 

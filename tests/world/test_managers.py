@@ -113,7 +113,7 @@ def test_open_mpi_inside_a_slurm_step_wins_and_it_is_said():
     assert found["sources"]["rank"]["source"] == "OMPI_COMM_WORLD_RANK"
     assert found["world"]["world_size"] == 4
     (said,) = found["warnings"]
-    assert said.startswith("Open MPI and Slurm disagree about the ranks; those of Open MPI")
+    assert said.startswith("Open MPI and Slurm disagree")
 
 
 def test_the_allocation_around_open_mpi_contradicts_nothing():
@@ -154,7 +154,7 @@ def test_the_ranks_that_enroots_hook_exports_for_one_launcher_per_node_are_repla
     assert found["world"]["rank"] == 4
     assert found["world"]["world_size"] == 8
     assert found["world"]["master_port"] == 62000
-    assert found["warnings"][0].startswith("replaced what an outer launcher or a profile left: ")
+    assert found["warnings"][0].startswith("replaced what an outer")
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])

@@ -24,7 +24,7 @@ from tests.world.truth import Report, check, check_known
 
 require_programs("mpirun.openmpi", "mpirun.mpich", package="openmpi-bin mpich")
 
-PROVER, REPORTER = str(WORKERS / "prove.py"), str(WORKERS / "report.py")
+PROVER, REPORTER = str(WORKERS / "meet.py"), str(WORKERS / "report.py")
 OPEN_MPI = ["mpirun.openmpi", "--oversubscribe"]
 MPICH = ["mpirun.mpich"]
 
@@ -53,13 +53,22 @@ def ask(command: Sequence[str], files: Path) -> Done:
     return result
 
 
-@both
+@mostly_one
 def test_one_process_per_rank(mpirun: list[str], tmp_path: Path):
     done = ask([*mpirun, "-n", "3", *LAUNCHER, PROVER], tmp_path)
     assert done.returncode == 0, done.stderr
     check(done.workers, 3)
 
 
+@pytest.mark.full
+@both
+def test_ranks_find_each_other_through_torch(mpirun: list[str], tmp_path: Path):
+    done = ask([*mpirun, "-n", "3", *LAUNCHER, str(WORKERS / "prove.py")], tmp_path)
+    assert done.returncode == 0, done.stderr
+    check(done.workers, 3)
+
+
+@pytest.mark.full
 @mostly_one
 def test_one_launcher_with_two_workers(mpirun: list[str], tmp_path: Path):
     done = ask([*mpirun, "-n", "1", *LAUNCHER, "--nproc", "2", PROVER], tmp_path)
@@ -67,6 +76,7 @@ def test_one_launcher_with_two_workers(mpirun: list[str], tmp_path: Path):
     check(done.workers, 2)
 
 
+@pytest.mark.full
 @both
 def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[str], tmp_path: Path):
     done = ask([*mpirun, "-n", "2", *LAUNCHER, "--nproc", "2", REPORTER], tmp_path)
@@ -76,6 +86,7 @@ def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[st
     assert f"{starter} {' '.join(LAUNCHER)} --nproc=2 {REPORTER}" in done.stderr
 
 
+@pytest.mark.full
 @mostly_one
 def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: Path):
     command = [*mpirun, "-n", "2", *LAUNCHER, PROVER]
@@ -110,6 +121,7 @@ def across(slurm: Slurm, tmp_path: Path):
     return across
 
 
+@pytest.mark.full
 @both
 def test_two_nodes_are_one_job_with_the_address_that_was_asked_for(across, mpirun: list[str]):
     done = across(*mpirun[:1], "-n", "3", *LAUNCHER, "--master-addr", "node1", PROVER)
@@ -120,6 +132,7 @@ def test_two_nodes_are_one_job_with_the_address_that_was_asked_for(across, mpiru
         assert "NODE_RANK" not in worker["environ"]
 
 
+@pytest.mark.full
 @mostly_one
 def test_one_launcher_on_each_of_two_nodes(across, mpirun: list[str]):
     each = ["--map-by", "ppr:1:node"] if mpirun is OPEN_MPI else ["-n", "2", "-ppn", "1"]
@@ -129,6 +142,7 @@ def test_one_launcher_on_each_of_two_nodes(across, mpirun: list[str]):
     check(done.workers, 4)
 
 
+@pytest.mark.full
 @both
 def test_two_nodes_without_an_address_find_rank_0_in_the_jobs_nodes(across, mpirun: list[str]):
     done = across(*mpirun[:1], "-n", "3", *LAUNCHER, PROVER)
@@ -136,6 +150,7 @@ def test_two_nodes_without_an_address_find_rank_0_in_the_jobs_nodes(across, mpir
     check_known(done.workers, 3)
 
 
+@pytest.mark.full
 @both
 def test_one_launcher_on_each_node_finds_rank_0_too(across, mpirun: list[str]):
     each = ["--map-by", "ppr:1:node"] if mpirun is OPEN_MPI else ["-n", "2", "-ppn", "1"]
@@ -144,6 +159,7 @@ def test_one_launcher_on_each_node_finds_rank_0_too(across, mpirun: list[str]):
     check(done.workers, 4)
 
 
+@pytest.mark.full
 def test_rank_0_on_another_node_than_the_first_says_so(across):
     launcher = [*LAUNCHER, REPORTER]
     first, second = (["-n", "1", "--host", host, *launcher] for host in ("node2", "node1"))
@@ -153,6 +169,7 @@ def test_rank_0_on_another_node_than_the_first_says_so(across):
     assert "type --master-addr node2" in done.stderr
 
 
+@pytest.mark.full
 @both
 def test_a_rank_that_lost_its_variables_is_refused(mpirun: list[str], tmp_path: Path):
     lost = ["env", "-i", f"PATH={os.environ['PATH']}", f"PYTHONPATH={ROOT}"]

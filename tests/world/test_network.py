@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.world import host
+from tests.fuzz.environments import resolve
 from tests.support.launching import LAUNCHER, REPORTER, clean_environ, run
 from tests.support.required import require_programs, require_root
 
@@ -48,9 +49,34 @@ def test_every_address_of_an_interface_is_this_machines(address: str):
 def test_another_address_is_none_of_this_machines_and_the_interface_is_named():
     found = on_a_machine_called("10.9.8.9", *FIRST_OF_TWO)
     (said,) = found["warnings"]
-    assert said.startswith("host name 10.9.8.9 is 10.9.8.9, which is no interface of this machine;")
+    assert said.startswith("host name 10.9.8.9 is 10.9.8.9,")
     (worker,) = found["workers"]
     assert worker["env"]["GLOO_SOCKET_IFNAME"] == "fabric"
+
+
+def own_addresses() -> list[tuple[str, str]]:
+    """(address, interface) of those of this machine that others may reach."""
+    found = json.loads(run("ip", "-json", "-4", "address").stdout)
+    each = [(its["local"], one["ifname"]) for one in found for its in one["addr_info"]]
+    return [(address, name) for address, name in each if not address.startswith("127.")]
+
+
+@pytest.mark.parametrize(
+    "chosen", [{}, {"GLOO_SOCKET_IFNAME": "x"}, {"NCCL_SOCKET_IFNAME": "x"}], ids=" ".join
+)
+def test_the_interface_towards_rank_0_is_exported_unless_somebody_chose_one(chosen: dict[str, str]):
+    flags = ["--nproc=1", "--nnodes=2", "--node-rank=1"]
+    for address, name in own_addresses():
+        world = resolve([*flags, f"--master-addr={address}"], {}).world
+        exports, (line,) = host.find_interface(world, chosen, "localhost")
+        assert exports == {each: name for each in host.INTERFACES if each not in chosen}
+        assert all(f"{each}={name}" in line for each in exports)
+        both = dict.fromkeys(host.INTERFACES, "x")
+        assert host.find_interface(world, both, "localhost") == ({}, ())
+    world = resolve([*flags, "--master-addr=127.0.0.2"], {}).world
+    exports, (line,) = host.find_interface(world, chosen, "localhost")
+    assert exports == {}
+    assert line.endswith(", ".join(sorted({name for _, name in own_addresses()})))
 
 
 def test_a_machine_that_is_named_by_its_address_is_not_another():

@@ -4,8 +4,10 @@ import socket
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from spawnlaunch.world import host
+from spawnlaunch.world import host, master
 from tests.support.launching import WORKERS, launch, reports
 
 
@@ -34,10 +36,20 @@ def test_a_port_with_a_listener_is_passed_over():
     ("low", "high"), [(32768, 60999), (1024, 28000), (20000, 65535), (1024, 65535), (0, -1)]
 )
 def test_candidates_lie_outside_the_ephemeral_range_where_there_are_any(low, high):
-    candidates = host._candidates(low, high)
+    candidates = host.candidates_outside(low, high)
     assert len(candidates) > 0
     if (low, high) != (1024, 65535):
         assert not [port for port in candidates if low <= port <= high]
+
+
+def test_where_the_kernel_takes_all_but_one_that_one_is_left():
+    assert list(host.candidates_outside(1025, 65535)) == [1024]  # the least without privilege
+
+
+@given(st.text() | st.integers(0, 10**12).map(str) | st.from_regex(r"[0-9]{1,9}\.[0-9a-z]*"))
+def test_the_port_of_a_job_is_one_that_a_launch_may_take(job: str):
+    assert master.port_of(job) in master.FREE_PORTS
+    assert master.port_of(job) == master.port_of(job)
 
 
 def test_eight_launches_at_once_get_eight_ports():

@@ -9,22 +9,53 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+import pytest
+
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
 from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.model import Capacity, World
 from spawnlaunch.world.resolve import resolve_world
-from tests.support.launching import WORKERS
+from tests.support.launching import SLURM_TASK, WORKERS
+from tests.support.matrix import mostly_full
 from tests.world.slurm_jobs import Job, Task, random_job
 
 SCRIPT = str(WORKERS / "report.py")
-JOBS = 1000
+JOBS = [150, 1000]
 
 
-def test_all_ranks_agree_or_all_refuse(tmp_path: Path):
-    outcomes = check_jobs(seed=1, jobs=JOBS, directory=tmp_path)
-    assert outcomes["one world"] > JOBS / 2
+@pytest.mark.parametrize("jobs", mostly_full(JOBS))
+def test_all_ranks_agree_or_all_refuse(tmp_path: Path, jobs: int):
+    outcomes = check_jobs(seed=1, jobs=jobs, directory=tmp_path)
+    assert outcomes["one world"] > jobs / 2
+
+
+@pytest.mark.parametrize(
+    ("hosts", "master"),
+    [
+        ("node2 node1 node2", "node2"),
+        ("node2*1,node1 node2", "node2"),
+        ("node1 node2 node2", "node1"),
+        ("node1 node1 node2", None),  # it is not what srun went by
+        ("node2 node3 node2", None),
+        ("node2", None),
+    ],
+)
+def test_a_host_file_counts_where_it_fits_the_step(hosts: str, master: str | None, tmp_path: Path):
+    file = tmp_path / "hosts"
+    file.write_text(hosts.replace(" ", "\n"))
+    environ = {
+        **SLURM_TASK, "SLURM_STEP_NODELIST": "node[1-2]", "SLURM_STEP_TASKS_PER_NODE": "1,2",
+        "SLURM_DISTRIBUTION": "arbitrary", "SLURM_HOSTFILE": str(file), "SLURM_NODEID": "0",
+    }  # fmt: skip
+    request = cli.parse([SCRIPT], {}, "python")
+    found = derived(Task(environ, None, "node1", 0), request)
+    if master is None:
+        assert "--master-addr" in str(found)
+    else:
+        assert isinstance(found, World)
+        assert found.master_addr == master
 
 
 def check_jobs(seed: int, jobs: int, directory: Path) -> dict[str, int]:

@@ -23,6 +23,7 @@ def variables(worker: dict) -> dict[str, str]:
     return {name: value for name, value in named.items() if name not in OF_THE_STEP}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("nodes", "extra"),
     [
@@ -47,6 +48,7 @@ def test_a_worker_has_what_a_task_of_srun_has(ask: Asker, nodes: int, extra: str
         }
 
 
+@pytest.mark.full
 def test_a_task_has_them_already(ask: Asker):
     told = ask.run(["srun", "-N1", "-n2", *LAUNCHER, "--rewrite-slurm-env", REPORT])
     names = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_GTIDS")
@@ -54,6 +56,7 @@ def test_a_task_has_them_already(ask: Asker):
     assert given == [("0", "0", "0,1"), ("1", "1", "0,1")]
 
 
+@pytest.mark.full
 def test_a_job_of_its_own_on_one_of_the_nodes_has_one_node(ask: Asker):
     step = ["srun", "-N2", "-n2", *LAUNCHER, "--standalone", "--nproc=2", "--rewrite-slurm-env"]
     told = ask.run([*step, REPORT])

@@ -25,6 +25,7 @@ LAUNCHER_OF_TWO = {
 WARNED = "nothing on this node says that srun ends the step"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "typed",
     [
@@ -41,6 +42,7 @@ def test_nobody_is_told_to_do_what_was_done(ask: Asker, typed: str):
     assert WARNED not in told.stderr
 
 
+@pytest.mark.full
 def test_what_is_advised_is_seen(ask: Asker):
     told = ask.run(["bash", "-c", f"srun {RANKS}"])
     assert told.stderr.count(WARNED) == 1
@@ -48,6 +50,7 @@ def test_what_is_advised_is_seen(ask: Asker):
     assert WARNED not in ask.run(["bash", "-c", f"{line}; srun {RANKS}"]).stderr
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("typed", ["srun -K0", "srun --kill-on-bad-exit=0"])
 def test_who_asked_for_the_opposite_is_warned(ask: Asker, typed: str):
     assert WARNED in ask.run(["bash", "-c", f"{typed} {RANKS}"]).stderr

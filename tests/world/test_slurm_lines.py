@@ -49,6 +49,7 @@ LAUNCH = " ".join([*LAUNCHER, *PRELOAD])
 FOUR = ("-N2", "--ntasks-per-node=2", "-c2")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "options", "step"),
     [
@@ -73,6 +74,7 @@ def test_one_launcher_per_node_instead_of_one_in_each_task(
         assert {w["environ"]["CUDA_VISIBLE_DEVICES"] for w in told.workers} == {"0,1"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("step", ["srun -N2 -n3", pytest.param("srun -N2 -n4", marks=FULL)])
 def test_one_task_per_rank_instead_of_a_launcher_in_each(ask: Asker, step: str):
     place = Place(ask, "login")
@@ -81,6 +83,7 @@ def test_one_task_per_rank_instead_of_a_launcher_in_each(ask: Asker, step: str):
     assert "rank 0  local 0" not in told.stderr  # --quiet
 
 
+@pytest.mark.full
 def test_both_in_a_heterogeneous_job(ask: Asker):
     script = "#SBATCH -N1 -n2\n#SBATCH hetjob\n#SBATCH -N2 --ntasks-per-node=2\n"
     place = Place(ask, "sbatch")
@@ -89,6 +92,7 @@ def test_both_in_a_heterogeneous_job(ask: Asker):
     place.works(script + line_behind("one task per rank:", error), 6)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "flag", ["--tee=3 --log-dir={logs}", pytest.param("--grace=3", marks=FULL)]
 )
@@ -99,6 +103,7 @@ def test_a_flag_that_needs_a_launcher_gets_one(ask: Asker, tmp_path: Path, flag:
     place.works(line_behind("one launcher per node:", error), 4)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "options", "flags", "world_size"),
     [
@@ -126,6 +131,7 @@ def test_srun_is_missing(
     assert sizes == {nproc[1] if nproc else "1"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("flags", ["", pytest.param("--nproc=2", marks=FULL)])
 def test_srun_is_missing_in_a_heterogeneous_job(ask: Asker, flags: str):
     script = "#SBATCH -N1 -n2\n#SBATCH hetjob\n#SBATCH -N2 --ntasks-per-node=2\n"
@@ -135,6 +141,7 @@ def test_srun_is_missing_in_a_heterogeneous_job(ask: Asker, flags: str):
     place.works(script + line_behind("srun is missing; type", error), 6)
 
 
+@pytest.mark.full
 def test_a_task_with_a_terminal_is_a_rank_all_the_same(ask: Asker):
     step = f"srun -N2 -n2 --pty {' '.join(LAUNCHER)} {REPORTER}"
     told = ask.run(["script", "-qec", step, "/dev/null"])

@@ -30,6 +30,7 @@ def check_known(workers: list[Report], world_size: int) -> None:
         assert told["WORLD_SIZE"] == str(world_size)
         assert told["LOCAL_WORLD_SIZE"] == str(hosts[host])
         assert told["MASTER_ADDR"] == workers[0]["hostname"]
+        assert told["TORCHELASTIC_USE_AGENT_STORE"] == "False"  # which torch would look for there
     _check_same(workers)
     _check_local_ranks(workers, hosts)
 

@@ -16,7 +16,8 @@ import os
 import sys
 from types import MappingProxyType
 
-from spawnlaunch.node import kernel, proc
+from spawnlaunch import machine
+from spawnlaunch.node import proc
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
@@ -56,7 +57,7 @@ def find_py_spy() -> str | None:
     """The program: beside our interpreter, or on PATH."""
     for place in (os.path.dirname(sys.executable), *os.get_exec_path()):
         path = os.path.join(place, "py-spy")
-        if os.access(path, os.X_OK):
+        if machine.access(path, os.X_OK):
             return path
     return None
 
@@ -71,17 +72,19 @@ class Spying:
         self._loop = loop
         self._told = told
         self._text = b""
-        self._fd, theirs = os.pipe()
+        self._fd, theirs = machine.pipe()
         command = [program, "dump", "--full-filenames", "--nonblocking", "--pid", str(pid)]
         output = [(os.POSIX_SPAWN_DUP2, theirs, fd) for fd in (1, 2)]
         try:
-            child = os.posix_spawn(program, command, os.environ, file_actions=output, setsigmask=())
+            child = machine.posix_spawn(
+                program, command, os.environ, file_actions=output, setsigmask=()
+            )
         except OSError:
-            os.close(self._fd)
+            machine.close(self._fd)
             raise
         finally:
-            os.close(theirs)
-        self._pidfd = kernel.open_pidfd(child)
+            machine.close(theirs)
+        self._pidfd = machine.open_pidfd(child)
         loop.watch(self._fd, self._read)
         loop.alarm(self._too_late, PATIENCE_S)
 
@@ -89,17 +92,17 @@ class Spying:
         """Nobody wants to know any more."""
         self._loop.alarm(self._too_late, None)
         self._loop.forget(self._fd)
-        os.close(self._fd)
+        machine.close(self._fd)
         if self._pidfd is not None:
-            kernel.signal_pidfd(self._pidfd, signal.SIGKILL)
-            os.close(self._pidfd)
+            machine.signal_pidfd(self._pidfd, signal.SIGKILL)
+            machine.close(self._pidfd)
 
     def _too_late(self) -> None:
         self.cancel()
         self._told("", f"no answer in {PATIENCE_S:g} s")
 
     def _read(self) -> None:
-        chunk = os.read(self._fd, CHUNK_BYTES)
+        chunk = machine.read(self._fd, CHUNK_BYTES)
         self._text += chunk
         if not chunk:
             self.cancel()
@@ -127,7 +130,7 @@ def kernel_view(pid: int) -> list[str]:
 
 def _threads(pid: int) -> Iterator[int]:
     try:
-        yield from sorted(map(int, os.listdir(f"/proc/{pid}/task")))
+        yield from sorted(map(int, machine.listdir(f"/proc/{pid}/task")))
     except OSError:
         return
 
@@ -151,7 +154,7 @@ def _doing(thread: str) -> str:
     call = (proc.read(thread, "syscall") or "").split()
     if call and call[0].isdigit():
         number = int(call[0])
-        words += f", system call {CALLS.get(os.uname().machine, {}).get(number, str(number))}"
+        words += f", system call {CALLS.get(machine.uname().machine, {}).get(number, str(number))}"
     stack = (proc.read(thread, "stack") or "").splitlines()
     frames = [line.split()[-1].partition("+")[0] for line in stack]
     if frames:

@@ -23,6 +23,7 @@ import os
 import time
 from collections import deque
 
+from spawnlaunch import machine
 from spawnlaunch.node.proc import Process, below, catches, is_alive, is_proc_ours, look, read
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.rollcall import flight, groups
@@ -81,7 +82,7 @@ class Stacks:
         self.journal = journal
         self._targets: deque[Target] = deque()
         self.is_busy = False
-        self._end_at = 0.0  # monotonic clock, seconds
+        self._end_at = 0.0  # of `clock`, seconds
         self._asking: Asking | None = None
         self._spying: Spying | None = None
         self._answers: list[groups.Answer] = []
@@ -104,7 +105,7 @@ class Stacks:
             if flight.is_on(worker.environ):
                 self._ask_for_record(worker)
         self.is_busy = True
-        self._end_at = time.monotonic() + ALL_S
+        self._end_at = machine.running_s() + ALL_S
         self._next()
 
     def cancel(self) -> None:
@@ -123,13 +124,13 @@ class Stacks:
         """The next process; one after the other, each in a turn of its own."""
         if not self._targets:
             self._call_roll()
-            self._end_at = time.monotonic() + RECORD_S
+            self._end_at = machine.running_s() + RECORD_S
             self._hear_records()
             return
         target = self._targets.popleft()
         if not is_alive(target.process):
             self._loop.alarm(self._next, 0)
-        elif time.monotonic() > self._end_at:
+        elif machine.running_s() > self._end_at:
             self._ask_the_kernel(target, "")
         elif catches(target.process.pid, signals.STACKS):
             self._ask(target)
@@ -200,7 +201,7 @@ class Stacks:
             if record:
                 self._records[one.rank] = record
                 self._asked.remove(one)
-        if self._asked and time.monotonic() < self._end_at:
+        if self._asked and machine.running_s() < self._end_at:
             self._loop.alarm(self._hear_records, QUIET_S)
             return
         said = []
@@ -221,7 +222,7 @@ class Stacks:
     def _note(self, target: Target, how: str, text: str) -> None:
         """Put it down in the rank's file, for the roll to be called."""
         self._answers.append(groups.Answer(target.worker.rank, target.is_worker, how, text))
-        when = time.strftime("%Y-%m-%d %H:%M:%S")
+        when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(machine.time()))
         name = f"{target.name}: {_command(target.process.pid)}"
         whole = f"{when} {name}, {how}:\n{text}\n"
         try:
@@ -254,12 +255,12 @@ def _keep(worker: Worker, scratch: str, text: str) -> str:
     else:
         place = os.path.join(os.path.dirname(scratch), f"stacks-{os.path.basename(scratch)}")
         path = os.path.join(place, f"rank-{worker.rank}.log")
-        os.makedirs(place, mode=0o700, exist_ok=True)
+        machine.makedirs(place, mode=0o700, exist_ok=True)
     fd = open_log(Route(path, False))
     try:
-        os.write(fd, text.encode(errors="replace"))
+        machine.write(fd, text.encode(errors="replace"))
     finally:
-        os.close(fd)
+        machine.close(fd)
     return place
 
 
@@ -271,7 +272,7 @@ class Asking:
         self._source = output.stderr_of(target.worker.rank)
         self._file = target.worker.routes.stderr.file
         self._before = self._last = self._length()
-        self._until = time.monotonic() + ANSWER_S
+        self._until = machine.running_s() + ANSWER_S
         self._sieve = Sieve()
         if self._source:
             self._source.sieve = self._sieve
@@ -284,7 +285,7 @@ class Asking:
     def is_telling(self) -> bool:
         """Whether it may have more to say than at the last call."""
         last, self._last = self._last, self._length()
-        if time.monotonic() > self._until:  # it may be one that always has something to say
+        if machine.running_s() > self._until:  # it may be one that always has something to say
             return False
         return self._last > last or (self._last == self._before and self.is_visible)
 
@@ -301,7 +302,7 @@ class Asking:
         if self._source is not None:
             return self._source.received
         try:
-            return os.stat(self._file).st_size if self._file else 0
+            return machine.stat(self._file).st_size if self._file else 0
         except OSError:
             return 0
 
@@ -315,8 +316,6 @@ def _command(pid: int) -> str:
 def _end_of(path: str, offset: int) -> bytes:
     """What has been added to a file."""
     try:
-        with open(path, "rb") as file:
-            file.seek(offset)
-            return file.read()
+        return machine.content(path)[offset:]
     except OSError:
         return b""

@@ -6,8 +6,7 @@ it: the hub hears of it, and asks for the stacks when all nodes are silent.
 
 from __future__ import annotations
 
-import time
-
+from spawnlaunch import machine
 from spawnlaunch.run.hang import HangHelp
 from spawnlaunch.run.hang.stacks import QUIET_S
 
@@ -15,15 +14,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from spawnlaunch.run.hang import Supervisor
+
 LOOK_S = 0.2  # between two looks for the end of the silence
 
 
 class HangOfAll(HangHelp):
     """Tells `tell` that all ranks here are silent, and that one is not any more."""
 
-    tell: Callable[[bool], None]
     _is_quiet = False
-    _ours_until = 0.0  # what came before were the stacks; monotonic clock, seconds
+    _ours_until = 0.0  # what came before were the stacks; of `clock`, seconds
+
+    def __init__(self, supervisor: Supervisor, tell: Callable[[bool], None]) -> None:
+        super().__init__(supervisor)
+        self._tell = tell
 
     def begin_anew(self) -> None:
         super().begin_anew()
@@ -31,15 +35,15 @@ class HangOfAll(HangHelp):
 
     def stacks_told(self) -> None:
         """What was written until now were the stacks, and no rank's own words."""
-        self._ours_until = time.monotonic() + QUIET_S
+        self._ours_until = machine.running_s() + QUIET_S
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()
         were_stacks = self._is_quiet and (
-            self.stacks.is_busy or time.monotonic() - quiet_s <= self._ours_until
+            self.stacks.is_busy or machine.running_s() - quiet_s <= self._ours_until
         )
         is_quiet = were_stacks or quiet_s >= self._limit_s
         self._loop.alarm(self._listen, LOOK_S if is_quiet else self._limit_s - quiet_s)
         if is_quiet != self._is_quiet:
             self._is_quiet = is_quiet
-            self.tell(is_quiet)
+            self._tell(is_quiet)

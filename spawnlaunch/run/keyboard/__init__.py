@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, machine
 from spawnlaunch.node import proc
 from spawnlaunch.reading import file_text
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 AGAIN_S = 0.1  # until the next look at who asks, while something typed waits
 # Of read(2): arch/x86/entry/syscalls/syscall_64.tbl, include/uapi/asm-generic/unistd.h.
-READ = 0 if os.uname().machine == "x86_64" else 63
+READ = 0 if machine.uname().machine == "x86_64" else 63
 
 
 class Keyboard:
@@ -61,15 +61,15 @@ class Keyboard:
     def connect(self, rank: int) -> int:
         """The stdin of a worker that is about to be started."""
         self._leave(rank)
-        theirs, self._ends[rank] = os.pipe()
-        os.set_blocking(self._ends[rank], False)
+        theirs, self._ends[rank] = machine.pipe()
+        machine.set_blocking(self._ends[rank], False)
         return theirs
 
     def _leave(self, rank: int) -> None:
         """Nothing more comes to a rank: it reads the end of its stdin."""
         end = self._ends.pop(rank, None)
         if end is not None:
-            os.close(end)
+            machine.close(end)
 
     def _listen(self) -> None:
         self._loop.watch(0, self._typed)
@@ -97,7 +97,7 @@ class Keyboard:
 
     def _give(self, rank: int) -> None:
         try:
-            typed = os.read(0, 4096)
+            typed = machine.read(0, 4096)
         except OSError:  # the terminal is gone
             self._ignore()
             return
@@ -105,7 +105,7 @@ class Keyboard:
             sink.screen.leave_bar()  # the terminal's echo has ended the line
         if typed:
             with suppress(OSError):  # it has ended, or closed its stdin
-                os.write(self._ends[rank], typed)
+                machine.write(self._ends[rank], typed)
         else:  # Ctrl-D
             self._leave(rank)
 
@@ -123,7 +123,7 @@ class Keyboard:
 def _reads(pid: int) -> bool:
     """Whether a thread waits in read(2) of descriptor 0."""
     try:
-        threads = os.listdir(f"/proc/{pid}/task")
+        threads = machine.listdir(f"/proc/{pid}/task")
     except OSError:
         return False
     calls = (file_text(f"/proc/{pid}/task/{one}/syscall") or "" for one in threads)
@@ -133,7 +133,7 @@ def _reads(pid: int) -> bool:
 def _is_in_foreground() -> bool:
     """Whether the terminal is the launcher's to read, and not the shell's."""
     try:
-        fields = proc.stat(str(os.getppid()))
+        fields = proc.stat(str(machine.getppid()))
     except OSError:
         return False
     return fields[4] == fields[7]  # its process group, and the terminal's foreground group
@@ -142,18 +142,13 @@ def _is_in_foreground() -> bool:
 def prompt_is_open() -> bool:
     """Whether a program reads the terminal key by key, as readline, pdb and editors do.
 
-    They take Ctrl-C as a key of theirs, and not as the end of the job. (A terminal that hands out
-    whole lines is in "canonical mode": termios(3).)
+    They take Ctrl-C as a key of theirs, and not as the end of the job.
     """
-    import termios  # needed after Ctrl-C only
-
     try:
-        fd = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
+        fd = machine.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)
     except OSError:
         return False
     try:
-        return not termios.tcgetattr(fd)[3] & termios.ICANON
-    except termios.error:
-        return False
+        return not machine.hands_out_lines(fd)
     finally:
-        os.close(fd)
+        machine.close(fd)

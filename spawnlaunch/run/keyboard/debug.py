@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.run.say import say
 
@@ -24,7 +22,7 @@ def prepared(launch: Launch, workers: Sequence[Worker]) -> Launch:
         )
     if all(worker.rank != rank for worker in workers):
         return launch  # it is on another node
-    if not os.isatty(0):
+    if not machine.isatty(0):
         raise UsageError(
             f"--debug {rank}: stdin is no terminal, so nobody can type anything; start it in a "
             "terminal, through ssh with ssh -t"

@@ -15,15 +15,16 @@ import os
 import pickle
 import select
 import socket
-import time
-import traceback
+from functools import partial
 
+from spawnlaunch import failures, machine
 from spawnlaunch.errors import UsageError
-from spawnlaunch.node import kernel, proc
-from spawnlaunch.run import signals
+from spawnlaunch.node import proc
+from spawnlaunch.run import refused, signals
 from spawnlaunch.run.decisions import LAST_S
+from spawnlaunch.run.loop import patient_poll, patient_sleep
 from spawnlaunch.run.preload import forked
-from spawnlaunch.run.signals import exit_status, how_it_ended, signal
+from spawnlaunch.run.signals import signal
 from spawnlaunch.run.worker import CANNOT_EXECUTE, become_worker
 
 TYPE_CHECKING = False
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, NoReturn
 
-    from spawnlaunch.run.decisions import State
+    from spawnlaunch.run.decisions import Decisions
     from spawnlaunch.run.loop import Loop
     from spawnlaunch.run.model import Launch, Worker
     from spawnlaunch.run.worker import BecomeWorker
@@ -45,27 +46,29 @@ class Image:
 
     def __init__(self, launch: Launch, caught: Iterable[int]) -> None:
         self.modules = ",".join(launch.request.preload)
-        self._socket, theirs = socket.socketpair()
-        guard = os.getpid()
+        self._socket, theirs = machine.socketpair()
+        guard = machine.getpid()
+
+        def image() -> None:
+            machine.set_wakeup_fd(-1)
+            signals.set_default(caught)
+            _be(theirs, launch, guard)
+
         try:
-            self.pid = os.fork()
+            self.pid = machine.fork(image)
         except OSError as error:
             raise UsageError(
                 f"--preload {self.modules}: cannot start a process that imports it: "
-                f"{error.strerror}; see ulimit -u, and the pids limit of the cgroup"
+                f"{refused.words(error)}"
             ) from None
-        if self.pid == 0:
-            signal.set_wakeup_fd(-1)
-            signals.set_default(caught)
-            _be(theirs, launch, guard)
         theirs.close()
         self._socket.settimeout(ANSWER_S)
 
-    def listen(self, loop: Loop, state: Callable[[], State]) -> None:
+    def listen(self, loop: Loop, rules: Decisions) -> None:
         """Wait until the import has come to an end, or the launch is to end."""
         fd = self._socket.fileno()
         loop.watch(fd, lambda: None)
-        while not state().cause and (state().suspended or not self._has_answered()):
+        while not rules.cause and (rules.is_suspended or not self._has_answered()):
             loop.turn()
         loop.forget(fd)
 
@@ -83,18 +86,19 @@ class Image:
         if answer is not None:
             raise UsageError(answer)
         code = self._end()
-        return exit_status(code) or 1, (
-            f"--preload {self.modules}: the process that imports it {how_it_ended(code)}; leave it "
+        return failures.exit_status(code) or 1, (
+            f"--preload {self.modules}: the process that imports it "
+            f"{failures.how_it_ended(code)}; leave it "
             "out, and import it in the script"
         )
 
     def _end(self) -> int:
         """How it has ended; one that has closed our socket and still runs is killed."""
-        deadline = time.monotonic() + LAST_S
-        while not (ended := os.waitpid(self.pid, os.WNOHANG))[0]:
-            if time.monotonic() > deadline:
-                os.kill(self.pid, signal.SIGKILL)
-            time.sleep(HAND_OVER_S)
+        deadline = machine.running_s() + LAST_S
+        while not (ended := machine.waitpid(self.pid, os.WNOHANG))[0]:
+            if machine.running_s() > deadline:
+                machine.kill(self.pid, signal.SIGKILL)
+            patient_sleep(HAND_OVER_S)
         return os.waitstatus_to_exitcode(ended[1])
 
     def ask(self, worker: Worker, ends: dict[int, int]) -> None:
@@ -112,13 +116,14 @@ class Image:
         """
         try:
             _send(self._socket, None)
+            _is_readable(self._socket, ANSWER_S)
             pids, is_done = _receive(self._socket)[0], _receive(self._socket)[0]
             if not is_done:
                 raise ConnectionResetError
         except OSError as error:
-            os.kill(self.pid, signal.SIGKILL)  # and so what it has forked becomes ours
+            machine.kill(self.pid, signal.SIGKILL)  # and so what it has forked becomes ours
             return [], failed or self._lost(error)
-        now = time.monotonic()
+        now = machine.monotonic()
         for code in (-pid for pid in pids if pid < 0):
             failed = OSError(code, os.strerror(code))
         return [(pid, now) for pid in pids if pid > 0], failed
@@ -133,63 +138,68 @@ class Image:
 
 def _be(ours: socket.socket, launch: Launch, guard: int) -> NoReturn:
     """Import, and fork whatever is asked for; never return as a second guard."""
-    status = 1
+    status, become = 1, None
     try:
-        kernel.die_with_parent(guard)
-        kernel.rename("spawnlaunch img", f"spawnlaunch image of {guard}")
-        signal.pthread_sigmask(signal.SIG_SETMASK, launch.blocked | signals.TERMINAL)
+        machine.die_with_parent(guard)
+        machine.rename_process("spawnlaunch img", f"spawnlaunch image of {guard}")
+        machine.pthread_sigmask(signal.SIG_SETMASK, launch.blocked | signals.TERMINAL)
         try:
             become = forked.worker_maker(launch.request.preload)
         except UsageError as error:
             _send(ours, str(error))
-            os._exit(2)
+            machine.exit_now(2)
         _send(ours, "")
         while ours.recv(1, socket.MSG_PEEK):
-            forker = os.fork()
-            if forker == 0:
-                _deliver(ours, guard, launch, become)
-            os.waitpid(forker, 0)
+            forker = machine.fork(partial(_deliver, ours, guard, launch, become))
+            machine.waitpid(forker, 0)
             _send(ours, True)
         status = 0
     except SystemExit as leaving:
         status = forked.status_of(leaving)
     except BaseException as error:
-        forked.print_exception(error)
+        if become:
+            status = refused.end(error, " in the image")
+        else:
+            forked.print_exception(error)
     finally:
-        os._exit(status)
+        machine.exit_now(status)
 
 
 def _deliver(ours: socket.socket, guard: int, launch: Launch, become: BecomeWorker) -> NoReturn:
     """Fork the workers of one attempt."""
+    status = CANNOT_EXECUTE
     try:
-        kernel.die_with_parent(os.getppid())
-        forker = os.getpid()
-        its_end, held = os.pipe()
+        machine.die_with_parent(machine.getppid())
+        forker = machine.getpid()
+        its_end, held = machine.pipe()
         pids: list[int] = []  # or, last, the error that kept one from being forked
+
+        def be_worker(worker: Worker, ends: dict[int, int]) -> None:
+            for number, fd in ends.items():
+                machine.dup2(fd, number)
+            machine.close(held)
+            _await_hand_over(forker, its_end)
+            machine.die_with_parent(guard)
+            become_worker(worker, launch, become)
+
         while (request := _receive(ours))[0]:
             (worker, numbers), fds = request
-            pid = _fork() if not pids or pids[-1] > 0 else pids.pop()
-            if pid == 0:
-                for fd, number in zip(fds, numbers, strict=True):
-                    os.dup2(fd, number)
-                os.close(held)
-                _await_hand_over(forker, its_end)
-                kernel.die_with_parent(guard)
-                become_worker(worker, launch, become)
+            ends = dict(zip(numbers, fds, strict=True))
+            fork = partial(_fork, partial(be_worker, worker, ends))
+            pids.append(fork() if not pids or pids[-1] > 0 else pids.pop())
             for fd in fds:
-                os.close(fd)
-            pids.append(pid)
+                machine.close(fd)
         _send(ours, pids)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        status = refused.end(error, " in the image")
     finally:
-        os._exit(CANNOT_EXECUTE)  # of a worker; nobody asks how a forker has ended
+        machine.exit_now(status)  # of a worker; nobody asks how a forker has ended
 
 
-def _fork() -> int:
-    """As os.fork, but an error is a number below 0."""
+def _fork(child: Callable[[], object]) -> int:
+    """As machine.fork, but an error is a number below 0."""
     try:
-        return os.fork()
+        return machine.fork(child)
     except OSError as error:
         return -(error.errno or os.EX_OSERR)
 
@@ -199,9 +209,9 @@ def _await_hand_over(forker: int, its_end: int) -> None:
 
     The pipe that the forker holds is closed a moment earlier.
     """
-    os.read(its_end, 1)
-    while os.getppid() == forker:
-        time.sleep(HAND_OVER_S)
+    machine.read(its_end, 1)
+    while machine.getppid() == forker:
+        machine.sleep(HAND_OVER_S)
 
 
 # What they say to each other
@@ -212,7 +222,7 @@ def _send(to: socket.socket, message: object, fds: Sequence[int] = ()) -> None:
     content = pickle.dumps(message)
     head = len(content).to_bytes(4, "big")
     if fds:
-        socket.send_fds(to, [head], fds)
+        machine.send_fds(to, [head], fds)
     else:
         to.sendall(head)
     to.sendall(content)
@@ -223,7 +233,7 @@ def _receive(of: socket.socket) -> tuple[Any, list[int]]:
 
     Raises OSError.
     """
-    head, fds, _, _ = socket.recv_fds(of, 4, 2)
+    head, fds = machine.recv_fds(of, 4, 2)
     if not head:
         return None, []
     size, content = int.from_bytes(head, "big"), b""
@@ -235,7 +245,7 @@ def _receive(of: socket.socket) -> tuple[Any, list[int]]:
     return pickle.loads(content), fds
 
 
-def _is_readable(one: socket.socket) -> bool:
-    poller = select.poll()
+def _is_readable(one: socket.socket, within_s: float = 0.0) -> bool:
+    poller = machine.poll()
     poller.register(one, select.POLLIN)
-    return bool(poller.poll(0))
+    return bool(patient_poll(poller, within_s))

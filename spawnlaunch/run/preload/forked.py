@@ -22,8 +22,8 @@ import threading
 from importlib import import_module
 from types import ModuleType
 
+from spawnlaunch import machine
 from spawnlaunch.errors import UsageError
-from spawnlaunch.node import kernel
 from spawnlaunch.node.proc import open_fds
 from spawnlaunch.reading import is_number
 from spawnlaunch.run.environment import MARK, STACK_SIGNAL, changes
@@ -48,8 +48,8 @@ def _import(modules: Sequence[str]) -> None:
     Raises UsageError.
     """
     try:
-        here = os.getcwd()
-    except FileNotFoundError:  # it has been deleted
+        here = machine.getcwd()
+    except OSError:  # it has been deleted
         here = os.devnull
     sys.path.append(here)
     for name in modules:
@@ -69,7 +69,7 @@ def worker_maker(modules: Sequence[str]) -> BecomeWorker:
 
     Raises UsageError where they cannot be imported, or this process must not be forked then.
     """
-    own = frozenset(fd for fd in open_fds() if not os.get_inheritable(fd))
+    own = frozenset(fd for fd in open_fds() if not machine.get_inheritable(fd))
     before = random.getstate()
     _import(modules)
     reason = next(libraries.objections(), None)
@@ -84,16 +84,16 @@ def worker_maker(modules: Sequence[str]) -> BecomeWorker:
 
     def turn_into(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
         set_up_process(worker)
-        kernel.rename(os.path.basename(worker.command[0]), " ".join(worker.command))
+        machine.rename_process(os.path.basename(worker.command[0]), " ".join(worker.command))
         _forget_the_launcher(inherited)
         _take_on(worker)
         libraries.draw_anew(seeded)
-        signal.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
+        machine.pthread_sigmask(signal.SIG_SETMASK, signal_mask)
         status = _call(worker.command[2:])  # without python -u
         if status == -signal.SIGINT:  # as Python ends that nobody has caught a Ctrl-C in
-            signal.signal(signal.SIGINT, signal.SIG_DFL)
-            os.kill(os.getpid(), signal.SIGINT)
-        os._exit(status & 0xFF)
+            machine.signal(signal.SIGINT, signal.SIG_DFL)
+            machine.kill(machine.getpid(), signal.SIGINT)
+        machine.exit_now(status & 0xFF)
 
     return turn_into
 
@@ -106,7 +106,7 @@ def _take_on(worker: Worker) -> None:
     os.environ.update(worker.environ)
     told = worker.environ
     who = {name: told[name] for name in (MARK, *RANKS) if name in told}
-    kernel.show_environment({**who, **changes(told, inherited), **told})
+    machine.show_environment({**who, **changes(told, inherited), **told})
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
@@ -122,24 +122,21 @@ def _forget_the_launcher(inherited: frozenset[int]) -> None:
     """Close what the launcher has opened for itself, and give signals back to Python."""
     for fd in open_fds():
         if fd > 2 and fd not in inherited:
-            os.close(fd)
-    signal.set_wakeup_fd(-1)
+            machine.close(fd)
+    machine.set_wakeup_fd(-1)
     for ignored in IGNORED:
-        signal.signal(ignored, signal.SIG_IGN)  # as Python has them
-    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        machine.signal(ignored, signal.SIG_IGN)  # as Python has them
+    if machine.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        machine.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _unbuffered(fd: int, like: Any) -> io.TextIOWrapper:
     """A stream as `python -u` has it."""
-    raw = open(fd, "wb", buffering=0, closefd=False)  # noqa: SIM115  it stays open to the end
     return io.TextIOWrapper(
-        raw,  # a raw stream, as -u has it
-        encoding=like.encoding,
-        errors=like.errors,
-        write_through=True,
-        line_buffering=os.isatty(fd),
-    )
+        io.FileIO(fd, "w", closefd=False),  # a raw stream, as -u has it
+        encoding=like.encoding, errors=like.errors, write_through=True,
+        line_buffering=machine.isatty(fd),
+    )  # fmt: skip
 
 
 def _call(words: Sequence[str]) -> int:
@@ -175,7 +172,7 @@ def _execute(words: Sequence[str], main: ModuleType) -> None:
     target = words[0]
     if target == "-m":
         sys.argv = ["-m", *words[2:]]
-        _look_first_in(os.getcwd())
+        _look_first_in(machine.getcwd())
         runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]  # as python -m
         return
     sys.argv = [*words]

@@ -18,6 +18,7 @@ import random
 import sys
 import threading
 
+from spawnlaunch import machine
 from spawnlaunch.node import proc
 from spawnlaunch.records import NamedTuple
 
@@ -64,8 +65,8 @@ def objections() -> Iterator[str]:
 def _native_threads() -> list[str]:
     """The names of all threads but the main one."""
     try:
-        main = os.readlink("/proc/self")  # which is not our pid in another namespace's /proc
-        threads = [name for name in os.listdir("/proc/self/task") if name != main]
+        main = machine.readlink("/proc/self")  # which is not our pid in another namespace's /proc
+        threads = [name for name in machine.listdir("/proc/self/task") if name != main]
     except OSError:
         return []
     names = (proc.read(f"self/task/{thread}", "comm") for thread in threads)
@@ -145,7 +146,7 @@ def draw_anew(seeded: Seeded) -> None:
         torch.seed()  # of all devices: those that are not initialised, when they will be
     process = sys.modules.get("multiprocessing.process")
     if process is not None:
-        process.current_process().authkey = os.urandom(32)
+        process.current_process().authkey = machine.urandom(32)
     uuid = sys.modules.get("uuid")
     if uuid is not None:
         uuid.__dict__.update(_node=None, _last_timestamp=None)  # drawn where there is no MAC

@@ -53,6 +53,7 @@ STEP_NODES = "SLURM_STEP_NUM_NODES"
 STEP_NODELIST = "SLURM_STEP_NODELIST"
 STEP_TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE"
 GLOBAL_IDS = "SLURM_GTIDS"  # the ranks of the tasks on this node
+SIGNS = frozenset((STEP_ID, STEP_TASKS, STEP_NODES, STEP_NODELIST, STEP_TASKS_PER_NODE))
 JOB_TASKS = "SLURM_NTASKS"
 JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
@@ -97,7 +98,7 @@ def is_step(environ: Environ) -> bool:
 
     The STEP variables may be those of another step, which a task has inherited.
     """
-    if environ.get(STEP_ID) in (None, INTERACTIVE_STEP):
+    if SIGNS.isdisjoint(environ) or environ.get(STEP_ID) == INTERACTIVE_STEP:
         return False
     job, _, step = started_by().partition(".")
     if not step:
@@ -105,7 +106,8 @@ def is_step(environ: Environ) -> bool:
     if step in NO_STEPS:
         return False
     # The tasks of all components of a heterogeneous step have the first component's job.
-    return bool(environ.get(HET_SIZE)) or (job, step) == (environ.get(JOB_ID), environ[STEP_ID])
+    told = (environ.get(JOB_ID, job), environ.get(STEP_ID, step))
+    return bool(environ.get(HET_SIZE)) or (job, step) == told
 
 
 def started_by() -> str:
@@ -143,7 +145,7 @@ def _place_in_nodelist(environ: Environ) -> Fact | None:
     """SLURM_NODEID; but the list of a heterogeneous step is sorted, and its node ids are not."""
     if not of_components(JOB_NODELIST, environ):
         return number(NODEID, environ)
-    nodes = _read(lists.expand, STEP_NODELIST, environ)
+    nodes = hosts_of(STEP_NODELIST, environ)
     name = environ.get(NODENAME)
     return Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
 
@@ -155,7 +157,7 @@ def rank_0_host(environ: Environ) -> Fact | None:
     known to all. They all go by node 0; and task 0, which knows where it is, is asked by `master`.
     """
     arbitrary = environ.get("SLURM_DISTRIBUTION", "").startswith("arbitrary")
-    if not arbitrary or _has_several_components(environ):
+    if not arbitrary or has_several_components(environ):
         return node_0_host(environ)
     name = _first_in_hostfile(environ)
     return Fact(name, f"first host of {HOSTFILE} (arbitrary distribution)") if name else None
@@ -173,8 +175,8 @@ def _first_in_hostfile(environ: Environ) -> str | None:
     in_file: dict[str, int] = {}
     for name in names:
         in_file[name] = in_file.get(name, 0) + 1
-    nodes = _read(lists.expand, STEP_NODELIST, environ)
-    each = (n for n, times in _read_runs(STEP_TASKS_PER_NODE, environ) for _ in range(times))
+    nodes = hosts_of(STEP_NODELIST, environ)
+    each = (n for n, times in read_runs(STEP_TASKS_PER_NODE, environ) for _ in range(times))
     return names[0] if names and in_file == dict(zip(nodes, each, strict=False)) else None
 
 
@@ -183,27 +185,23 @@ def node_0_host(environ: Environ) -> Fact | None:
 
     In a heterogeneous step it is the first of the first component that takes part.
     """
-    nodes = environ.get(STEP_NODELIST)
-    if not nodes:
+    if not environ.get(STEP_NODELIST):
         return None
-    for fact in _first_hosts(environ):
-        return fact
-    return first_of(STEP_NODELIST, environ)
+    return next(iter(_first_hosts(environ)), None) or first_of(STEP_NODELIST, environ)
 
 
 def first_of(name: str, environ: Environ) -> Fact:
     """The first host of a variable's list."""
-    host = _read(lists.first_host, name, environ)
-    return Fact(host, f"first host of {name}={environ[name]}")
+    return Fact(_read(lists.first_host, name, environ), f"first host of {name}={environ[name]}")
 
 
 def _first_hosts(environ: Environ) -> list[Fact]:
     """The first host of each of a heterogeneous job's components that takes part in this step."""
     groups, nodes = of_components(JOB_NODELIST, environ), environ.get(STEP_NODELIST, "")
-    in_step = set(_read(lists.expand, STEP_NODELIST, environ)) if groups else set()
+    in_step = set(hosts_of(STEP_NODELIST, environ)) if groups else set()
     found = []
     for name in groups.values():
-        hosts = (host for host in _read(lists.expand, name, environ) if host in in_step)
+        hosts = (host for host in hosts_of(name, environ) if host in in_step)
         host = next(hosts, None)
         if host is not None:
             why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
@@ -211,7 +209,7 @@ def _first_hosts(environ: Environ) -> list[Fact]:
     return found
 
 
-def _has_several_components(environ: Environ) -> bool:
+def has_several_components(environ: Environ) -> bool:
     """Whether several components of a heterogeneous job are in this step."""
     return len(_first_hosts(environ)) > 1
 
@@ -233,7 +231,7 @@ def of_components(name: str, environ: Environ) -> dict[int, str]:
 def is_heterogeneous(environ: Environ) -> bool:
     """Whether this job has several components; those of a job that has submitted it are not its."""
     ids = of_components(JOB_ID, environ).values()
-    return len(ids) > 1 and environ.get(JOB_ID) in map(environ.get, ids)
+    return environ.get(JOB_ID) in map(environ.get, ids)
 
 
 def job_and_step(environ: Environ) -> Fact | None:
@@ -266,14 +264,14 @@ def gpus(environ: Environ) -> Fact | None:
         counts = [entry.rpartition(":")[2] for entry in environ.get(name, "").split(",")]
         if all(map(is_number, counts)):
             found.append(Fact(sum(map(int, counts)), name))
-    return None if _has_several_components(environ) else first(found)
+    return None if has_several_components(environ) else first(found)
 
 
 def cpus(environ: Environ) -> Fact | None:
     """The CPUs of the one task on each node, or of each node of the job, where they are as many."""
-    if _has_several_components(environ):
+    if has_several_components(environ):
         return None
-    runs = _read_runs(JOB_CPUS_PER_NODE, environ) if environ.get(JOB_CPUS_PER_NODE) else []
+    runs = read_runs(JOB_CPUS_PER_NODE, environ)
     each = Fact(runs[0][0], JOB_CPUS_PER_NODE) if len(runs) == 1 else None
     return first([number("SLURM_CPUS_PER_TASK", environ), each])
 
@@ -297,21 +295,22 @@ def _sum(name: str, environ: Environ) -> Fact | None:
     return Fact(sum(numbers), f"sum of {' '.join(names)}") if numbers else None
 
 
-def listed_nodes(environ: Environ) -> Fact:
-    """The length of the job's list of nodes."""
-    return Fact(_read(lists.count, JOB_NODELIST, environ), f"length of {JOB_NODELIST}")
-
-
 def is_outside(environ: Environ, hostname: str) -> bool:
     """Whether a shell of the job is not on one of its nodes, as that of salloc on a login node."""
     if environ.get(NODENAME):
         return False
-    nodes = _read(lists.expand, JOB_NODELIST, environ)
+    nodes = hosts_of(JOB_NODELIST, environ)
     return hostname.partition(".")[0] not in (node.partition(".")[0] for node in nodes)
 
 
-def _read_runs(name: str, environ: Environ) -> list[tuple[int, int]]:
-    return _read(lambda counts: list(lists.runs(counts)), name, environ)
+def hosts_of(name: str, environ: Environ) -> list[str]:
+    """The hosts in a variable's list; none where it is not set."""
+    return _read(lists.expand, name, environ) if environ.get(name) else []
+
+
+def read_runs(name: str, environ: Environ) -> list[tuple[int, int]]:
+    """(tasks or CPUs on each, number of nodes) in a variable; none where it is not set."""
+    return _read(lambda said: list(lists.runs(said)), name, environ) if environ.get(name) else []
 
 
 def _read(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) -> T:
@@ -319,15 +318,15 @@ def _read(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) 
     try:
         return read(environ.get(name, ""), *arguments)
     except lists.ListError as error:
-        line = f"{name} cannot be read: {error}; type unset {name}, or correct it"
+        alone = " and --standalone" if name == JOB_NODELIST else ""  # a shell of a job needs it
+        line = f"{name} cannot be read: {error}; type unset {name}{alone}, or correct it"
         raise UsageError(line) from None
 
 
 def node_names(environ: Environ) -> Fact | None:
     """The step's nodes."""
-    if not environ.get(STEP_NODELIST):
-        return None
-    return Fact(_read(lists.expand, STEP_NODELIST, environ), STEP_NODELIST)
+    nodes = hosts_of(STEP_NODELIST, environ)
+    return Fact(nodes, STEP_NODELIST) if nodes else None
 
 
 STEP = Manager(
@@ -361,9 +360,10 @@ SHELL = Manager(
     "a shell of a Slurm job",
     HOSTS,
     needs=(JOB_ID, JOB_NODELIST),
+    unless=lambda environ: not is_shell(environ),
     has_steps=True,
     starter="srun {command}",
-    nnodes=(shell_nodes, listed_nodes),
+    nnodes=shell_nodes,
     world_size=shell_tasks,
     job=JOB_ID,
 )

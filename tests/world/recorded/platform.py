@@ -11,7 +11,27 @@ PLATFORM = {
     "MASTER_ADDR": "job-master-0",
     "MASTER_PORT": "23456",
 }
+# As a tutorial's script, or somebody who tried something, leaves them.
+TRIED = {**PLATFORM, "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"}
+FIRST = {**TRIED, "RANK": "0"}
+TWO_HERE = Found("local", {"rank": 0, "world_size": 2, "local_world_size": 2}, "--nproc 2")
 CASES = [
+    Case("left by somebody, of the first rank", FIRST, TWO_HERE),
+    Case("left by somebody, of another rank", TRIED, TWO_HERE),
+    Case("left by somebody, in a pod", {**TRIED, "KUBERNETES_SERVICE_HOST": "10.0.0.1"}, TWO_HERE),
+    Case(
+        "left by another launcher", {**FIRST, "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}, TWO_HERE
+    ),
+    Case(
+        "the master of a PyTorchJob",
+        {**FIRST, "KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+        Found("node", {"node_rank": (0, "RANK"), "nnodes": (2, "WORLD_SIZE")}, "--nproc 2"),
+    ),
+    Case(
+        "one of several processes on a machine, each a rank",
+        TRIED,
+        Found("task", {"rank": (1, "RANK"), "world_size": (2, "WORLD_SIZE")}),
+    ),
     Case(
         "one process per pod",
         PLATFORM,

@@ -37,6 +37,7 @@ STEP = {
     "SLURM_PROCID": "2",
     "SLURM_LOCALID": "0",
     "SLURM_NODEID": "1",
+    "SLURMD_NODENAME": "node1",
     "SLURM_GTIDS": "2",
     "SLURM_KILL_BAD_EXIT": "1",
 }

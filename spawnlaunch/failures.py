@@ -1,0 +1,216 @@
+"""Why a launch ends: one record, one set of kinds, one place that puts it in words. Pure.
+
+Also which of several failures was the first, as far as that can be known. Whoever watches a process
+sees its end, which is later than its failure: a core is dumped, memory is given back, an
+interpreter closes what it has open. Meanwhile others fail because of it, and these may be seen
+first. So a failure has the latest time that it can have begun at, and how much earlier it may have
+been; and of two whose order is not known, the one that is seldom a consequence of another's is the
+first.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch.records import NamedTuple
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from typing import Literal, TypeAlias
+
+    # What a text or a number stands for; gang/messages has what each may be.
+    Name: TypeAlias = str  # of a host or a launch; it is printed, and may be in an environment
+    Count: TypeAlias = int
+    Rank: TypeAlias = int  # -1: none
+    Code: TypeAlias = int  # as subprocess has it: -n is death by signal n
+    Seconds: TypeAlias = float
+
+    Kind: TypeAlias = Literal[
+        "failure", "hang", "signal", "timeout", "gone", "guard", "preload",
+        "lost", "join", "absent", "unable", "refused",
+    ]  # fmt: skip
+
+# All kinds of causes, those of several nodes last, and what is said of each.
+WORDS: dict[Kind, str] = {
+    "failure": "{worker} {how}{after}{oom}{lost}",
+    "hang": "the workers hung{after}",  # none has written anything for --hang-timeout
+    "signal": "{host} was told to end by {signal}",
+    "timeout": "the time of the launch is over (--timeout)",
+    "gone": "the launcher is gone",
+    "guard": "the guard (pid {pid}) {how}",
+    "preload": "{words}",  # the modules for all workers could not be imported
+    "lost": "{who} was lost{after}",  # a node, or the hub
+    "join": "{host} has joined",  # with which all workers are started again
+    "absent": "still missing: {words}",
+    "unable": "{host} cannot take part: {words}",
+    "refused": "{words}",  # its flags are not the hub's
+}
+FAULTS = frozenset({"failure", "hang", "lost"})  # that a restart may mend
+
+LOST = 69  # EX_UNAVAILABLE of sysexits.h: a node or the hub is not there
+TIMED_OUT = 124  # of timeout(1) (coreutils)
+
+SIGABRT, SIGKILL = 6, 9
+CRASHES = frozenset({-4, -7, -8, -11})  # SIGILL, SIGBUS, SIGFPE, SIGSEGV (signal(7))
+
+# What libraries say in a rank whose peer is gone.
+VICTIMS_WORDS = (
+    *("closed by peer", "reset by peer", "Broken pipe", "remote process exited"),
+    "Watchdog caught collective operation timeout",
+)
+
+LATE_S = 0.1  # by which a process that watches may run later than another one
+MOST_NAMES = 8
+
+# Orders of failures, the one that is least a consequence of others first.
+CRASH, OWN, ABORT, VICTIM = range(4)
+
+
+class Cause(NamedTuple):
+    """Why workers were ended: the first thing that went wrong, or that was asked for."""
+
+    kind: Kind
+    host: Name = ""  # where
+    rank: Rank = -1  # of a failure: the worker
+    code: Code = 0  # how that worker ended; -n for signal n; else the status that comes of it
+    words: str = ""  # the worker's or launcher's last ones, or who is missing
+    pid: Count = 0  # of the worker or the guard; 0: it could not be started
+    oom: str = ""  # evidence that memory ran out
+    lost: tuple[Name, ...] = ()  # hosts that were lost meanwhile, which may be the true cause
+    after_s: Seconds = 0.0  # for so long it had gone well
+
+    @property
+    def in_words(self) -> str:
+        """
+        >>> Cause("failure", "node1", rank=3, code=-9, pid=25342, after_s=1.0).in_words
+        'rank 3 on node1 (pid 25342) died of SIGKILL after 1.0 s'
+        >>> Cause("signal", "node1", code=-15).in_words
+        'node1 was told to end by SIGTERM'
+        """
+        lost = f" ({names(self.lost)} was lost as well, probably the cause)" if self.lost else ""
+        return WORDS[self.kind].format(
+            worker=worker(self.rank, self.host, self.pid),
+            how=how_it_ended(self.code) if self.kind == "failure" else self.words,
+            after=f" after {self.after_s:.1f} s" if self.after_s else "",
+            oom=f"; {self.oom}" if self.oom else "",
+            lost=lost,
+            signal=signal_name(-self.code),
+            host=self.host,
+            who=self.host or self.words or "a node",
+            pid=self.pid,
+            words=self.words,
+        )
+
+    def status(self, codes: Iterable[Code] = ()) -> int:
+        """The exit status of a launch that has ended so, and its workers with these codes."""
+        match self.kind:
+            case "timeout" | "hang":
+                return TIMED_OUT
+            case "lost" | "join" | "absent":
+                return LOST
+            case "failure" | "guard" | "preload" | "unable" | "refused":
+                return exit_status(self.code)
+            case "signal" | "gone":
+                ends = set(codes)
+                if len(ends) == 1 and min(ends) >= 0:
+                    return ends.pop()  # all by themselves and alike: "preempted, saved" is seen
+                return exit_status(self.code or -SIGKILL)
+
+
+class Failure(NamedTuple):
+    """One worker's failure. Times are in seconds, by one clock for all that are compared."""
+
+    cause: Cause
+    when: float  # the latest that it can have begun at
+    early_s: float = 0.0  # it may have begun so much earlier
+
+    @property
+    def began(self) -> float:
+        """The earliest that it can have begun at."""
+        return self.when - self.early_s
+
+    @property
+    def order(self) -> int:
+        """Libraries abort where a peer has gone; none crashes, or makes memory run out."""
+        code = self.cause.code
+        if code in CRASHES or (code == -SIGKILL and self.cause.oom):
+            return CRASH
+        if any(each in self.cause.words for each in VICTIMS_WORDS):
+            return VICTIM
+        return ABORT if code == -SIGABRT else OWN
+
+
+def kept(failures: Sequence[Failure], other: Failure) -> tuple[Failure, ...]:
+    """Those that may still be the first, now that there is another.
+
+    None is kept that is, and may have been, later than another one of its order.
+    """
+    if any(_is_later(other, failure) for failure in failures):
+        return tuple(failures)
+    return (*(failure for failure in failures if not _is_later(failure, other)), other)
+
+
+def first(failures: Sequence[Failure]) -> Failure:
+    """The failure that was the first, of at least one. A victim is it only among victims.
+
+    The earliest is, unless another one may have been earlier still and is less a consequence.
+    """
+    own = [failure for failure in failures if failure.order != VICTIM] or failures
+    earliest = min(own, key=lambda failure: failure.when)
+    rather = [failure for failure in own if _goes_before(failure, earliest)]
+    return min(rather or [earliest], key=lambda failure: (failure.order, failure.when))
+
+
+def _is_later(one: Failure, other: Failure) -> bool:
+    """Whether this is so of two of one order; also of two that are alike."""
+    return one.order == other.order and other.when <= one.when and other.began <= one.began
+
+
+def _goes_before(failure: Failure, earliest: Failure) -> bool:
+    late_s = LATE_S if failure.order == CRASH else 0.0
+    return failure.order < earliest.order and failure.began - late_s <= earliest.when
+
+
+def exit_status(code: Code) -> int:
+    """The shell's exit status for a code of subprocess's kind: -n is death by signal n."""
+    return code if code >= 0 else 128 - code
+
+
+def signal_name(signum: int) -> str:
+    """
+    >>> signal_name(9), signal_name(40)
+    ('SIGKILL', 'signal 40')
+    """
+    from signal import Signals
+
+    try:
+        return Signals(signum).name
+    except ValueError:
+        return f"signal {signum}"
+
+
+def how_it_ended(code: Code) -> str:
+    """
+    >>> how_it_ended(7), how_it_ended(-9)
+    ('exited with status 7', 'died of SIGKILL')
+    """
+    return f"exited with status {code}" if code >= 0 else f"died of {signal_name(-code)}"
+
+
+def worker(rank: Rank, host: Name, pid: int | None, width: int = 0) -> str:
+    """
+    >>> worker(3, "node1", 25342), worker(3, "node1", None)
+    ('rank 3 on node1 (pid 25342)', 'rank 3 on node1 (not started)')
+    """
+    return f"rank {rank:{width}} on {host} ({f'pid {pid}' if pid else 'not started'})"
+
+
+def names(some: Sequence[Name]) -> str:
+    """
+    >>> names(["node1", "node2"])
+    'node1, node2'
+    >>> names([f"node{n}" for n in range(10)])
+    'node0, node1, node2, node3, node4, node5, node6, node7 and 2 more'
+    """
+    rest = len(some) - MOST_NAMES
+    shown = ", ".join(some[:MOST_NAMES])
+    return f"{shown} and {rest} more" if rest > 0 else shown

@@ -1,0 +1,82 @@
+"""What is known of a worker's failure: whether it was its own, and when it was.
+
+torch's @record writes the time of an exception into the error file, in whole seconds of the wall
+clock. The file is written at once, so its own time is finer; but it may be another machine's.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch import failures, machine
+from spawnlaunch.failures import SIGABRT, Cause, Failure
+from spawnlaunch.node.cgroup import memory_kills
+from spawnlaunch.run import report
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from spawnlaunch.node.cgroup import MemoryKills
+    from spawnlaunch.run.model import WorkerExit
+
+# What is said before a process aborts itself: by libstdc++ and libc++ (std::terminate), assert(3),
+# glibc (mallopt(3), M_CHECK_ACTION; gcc's -fstack-protector) and Python's faulthandler.
+ABORTS_WORDS = (
+    *("terminate called ", "libc++abi: terminating", "Assertion `", "Fatal Python error"),
+    *("double free or corruption", "corrupted ", "free(): ", "*** stack smashing detected"),
+)
+
+TICK_S = 0.01  # by which the time of a file may be too early (CONFIG_HZ=100)
+UNCAUGHT = 1  # Python's exit status after an exception, to which the launcher's signal came first
+WHOLE_S = 1.0  # likewise of a time in whole seconds
+
+
+def judged(
+    one: WorkerExit, host: str, ended: float, kills_before: MemoryKills | None
+) -> tuple[WorkerExit, Failure | None]:
+    """A worker that has ended badly, with when that began; and its failure, if it was its own.
+
+    Times, as `ended`, are those of this machine's monotonic clock.
+    """
+    early_s = one.early_s
+    words = report.last_words(one) or ""
+    written_s = _written_s(one, machine.monotonic() - ended)
+    is_said = any(each in words for each in ABORTS_WORDS)
+    if one.code == -SIGABRT and is_said:  # its core may have been dumped since
+        written_s = max(written_s, one.said_s - failures.LATE_S)
+    if written_s > one.failed_s:
+        one, early_s = one._replace(failed_s=written_s), 0.0
+    if one.sent and one.failed_s <= one.told_s + failures.LATE_S:  # ticks may be late as well
+        return one, None
+    oom = report.out_of_memory(kills_before, memory_kills())
+    code = UNCAUGHT if one.code == -one.sent else one.code
+    cause = Cause("failure", host, one.rank, code, words, one.pid or 0, oom)
+    return one, Failure(cause, ended - one.failed_s, early_s)
+
+
+def _time_in(record: Any) -> float | None:
+    """When a worker failed by its error file, in seconds since 1970; None where that is not said.
+
+    It is the second that this begins with, as torch writes no fraction.
+    """
+    try:
+        found = float(record["message"]["extraInfo"]["timestamp"])
+    except (TypeError, KeyError, ValueError, OverflowError):
+        return None
+    return found if found == found else None  # not nan
+
+
+def _written_s(one: WorkerExit, since_s: float) -> float:
+    """How long before its end a worker has written what torch writes of a failure; 0: it has not.
+
+    The end was `since_s` ago. It has lived no longer than since its start, whatever a clock says.
+    """
+    try:
+        written = machine.lstat(one.error_file or "").st_mtime
+    except OSError:
+        return 0.0
+    said = _time_in(report.read(one.error_file))
+    if said is None:
+        return 0.0
+    latest = said + WHOLE_S
+    when = written if said <= written <= latest else latest
+    return min(max(0.0, machine.time() - since_s - when - TICK_S), one.after_s)

@@ -1,0 +1,52 @@
+"""What a guard tells whoever looks (spawnlaunch.top): when each worker said something last.
+
+It stands in a file without a name in memory (memfd_create(2)), in a slot for each worker: pid, time
+(monotonic clock, seconds) and rank.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from functools import partial
+
+from spawnlaunch import machine
+from spawnlaunch.run.say import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from spawnlaunch.run.pipes import Source
+
+TOLD, SLOT_BYTES = "spawnlaunch-said", 64
+
+
+def publish(file: int | None, sources: Sequence[Source], pids: Mapping[int, int]) -> int | None:
+    """Have these sources tell of the workers with these pids, by rank; the result is the file.
+
+    `file` is that of an earlier attempt. None: there can be none, and only `top` shows less.
+    """
+    if not hasattr(machine, "memfd_create"):
+        return None
+    try:
+        file = machine.memfd_create(TOLD) if file is None else file
+        machine.ftruncate(file, 0)
+    except OSError as error:
+        say([f"the system refuses files in memory ({error.strerror}): spawnlaunch.top cannot show "
+             "when ranks said something last"])  # fmt: skip
+        return None
+    sources = sorted(sources, key=lambda each: each.last_read)
+    for slot, (rank, pid) in enumerate(pids.items()):
+        for source in sources:  # the one that was read last tells last
+            if source.rank == rank and source.is_open:
+                source.note = partial(_tell, file, slot, pid, rank)
+                source.note(source.last_read)
+    return file
+
+
+def _tell(file: int, slot: int, pid: int, rank: int, when: float) -> None:
+    when += machine.monotonic() - machine.running_s()
+    with suppress(OSError):
+        machine.pwrite(
+            file, f"{pid} {when:.3f} {rank}".ljust(SLOT_BYTES).encode(), slot * SLOT_BYTES
+        )

@@ -1,0 +1,90 @@
+"""What the system refuses: how that is told, and what is done instead.
+
+A seccomp profile of a container (seccomp(2)), a sandbox such as gVisor or an old kernel refuses
+single system calls: with EPERM, or with ENOSYS. Where that costs a feature, the launch goes on
+without; else it ends with one line and EX_OSERR. A launch that is refused nothing imports none of
+this.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from spawnlaunch import machine
+from spawnlaunch.run.say import say
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from types import CodeType
+
+HINTS = {
+    **dict.fromkeys(
+        (errno.EPERM, errno.ENOSYS),
+        "a container's seccomp profile may forbid it: docker run --security-opt seccomp=unconfined",
+    ),
+    **dict.fromkeys((errno.EMFILE, errno.ENFILE), "see ulimit -n"),
+    **dict.fromkeys(
+        (errno.EAGAIN, errno.ENOMEM), "see ulimit -u, and the pids limit of the cgroup"
+    ),
+}
+NO_HINT = "set SPAWNLAUNCH_DEBUG=1 to see where"
+
+
+def end(error: BaseException, where: str = "", who: str = "", argv: Sequence[str] = ()) -> int:
+    """Say, in place of a traceback of ours, why nothing goes on; the result is the exit status.
+
+    Launchers of other nodes, where `argv` has any, are told.
+    """
+    if os.environ.get("SPAWNLAUNCH_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    line, status = fault(error, where)
+    say([who + line])
+    if argv:
+        from spawnlaunch.run import unable
+
+        unable.tell(argv, os.environ, status, line)
+    return status
+
+
+def fault(error: BaseException, where: str = "") -> tuple[str, int]:
+    """The words, and the exit status. An error of the system's is no fault of spawnlaunch."""
+    if isinstance(error, OSError):
+        return words(error), os.EX_OSERR
+    return (
+        f"internal error{where}: {type(error).__name__}: {error}; this is a fault of spawnlaunch, "
+        "set SPAWNLAUNCH_DEBUG=1 to see where"
+    ), os.EX_SOFTWARE
+
+
+def words(error: OSError) -> str:
+    """Which call the system refuses, why, and what to do."""
+    call, file = _call(error), str(error.filename or "")
+    what = f"{error.strerror or error}{call and file and f': {file}'}"
+    hint = HINTS.get(error.errno or 0, NO_HINT)
+    return f"the system refuses {call or file or 'a call'}: {what}; {hint}"
+
+
+def _call(error: OSError) -> str:
+    """The function that the error comes from, as the last line of its traceback has it."""
+    last = error.__traceback__
+    while last and last.tb_next:
+        last = last.tb_next
+    return _called(last.tb_frame.f_code, last.tb_lineno, last.tb_lasti) if last else ""
+
+
+def _called(code: CodeType, number: int, instruction: int) -> str:
+    """What is called there; "": nothing is, or the source does not tell, or is another by now."""
+    begin = 0
+    if hasattr(code, "co_positions"):  # Python 3.11
+        number, _, begin, _ = [*code.co_positions()][instruction // 2]
+    try:
+        line = machine.content(code.co_filename).splitlines()[number - 1][begin:]
+    except (OSError, IndexError):
+        return ""
+    name = line.decode(errors="replace").partition("(")[0].split()[-1:]
+    called = name[0].rpartition(".")[2] if name else ""
+    return called if called in code.co_names else ""

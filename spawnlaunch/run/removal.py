@@ -1,0 +1,59 @@
+"""Remove a directory of ours in which somebody has left something, whatever that is."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+from spawnlaunch import machine
+
+FOR_LISTING = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+
+
+def remove_tree(directory: str) -> None:
+    """Remove a directory of ours with whatever is in it; somebody may have made it unremovable."""
+    try:
+        fd = machine.open(directory, FOR_LISTING)
+    except OSError:
+        return
+    try:
+        if machine.fstat(fd).st_uid == machine.geteuid():
+            _empty(fd)
+            machine.rmdir(f"../{os.path.basename(directory)}", dir_fd=fd)
+    except OSError:
+        pass
+    finally:
+        machine.close(fd)
+
+
+def _empty(top: int) -> None:
+    """Remove what is in an open directory. Raises OSError.
+
+    Directories may be nested deeper than a path or a recursion can be. So what is in one of them is
+    removed or moved up into `top`, again and again, until none has anything in it.
+    """
+    while full := [name for name in machine.listdir(top) if not _is_removed(name, top)]:
+        for name in full:
+            fd = machine.open(name, FOR_LISTING, dir_fd=top)
+            try:
+                for each in machine.listdir(fd):
+                    if not _is_removed(each, fd):
+                        other = machine.urandom(8).hex()
+                        machine.rename(each, other, src_dir_fd=fd, dst_dir_fd=top)
+            finally:
+                machine.close(fd)
+
+
+def _is_removed(name: str, fd: int) -> bool:
+    """Remove this from an open directory; False: it is a directory that has something in it."""
+    try:
+        if stat.S_ISDIR(machine.lstat(name, dir_fd=fd).st_mode):
+            machine.rmdir(name, dir_fd=fd)
+        else:
+            machine.unlink(name, dir_fd=fd)
+    except OSError as error:
+        if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):  # rmdir(2): it may be either
+            raise
+        return False
+    return True

@@ -1,0 +1,135 @@
+"""A launcher that cannot take part in a launch of several nodes: where the others are.
+
+They would wait for it until join_timeout; `telling` tells them. Where they meet is looked for in
+what can be read of the flags and of the environment: an error in one flag says nothing about the
+others. Where there are no others, little is done.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from spawnlaunch import cli, machine
+from spawnlaunch.errors import UsageError
+from spawnlaunch.request import Program, Request, spelt
+from spawnlaunch.run.say import say
+from spawnlaunch.values import nnodes
+from spawnlaunch.world.model import Capacity
+from spawnlaunch.world.resolve import resolve_world
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from spawnlaunch.failures import Cause
+    from spawnlaunch.request import Given
+    from spawnlaunch.run.model import Launch
+    from spawnlaunch.world.model import Resolution
+
+# Fields of Request that say where launchers meet. Without any of the first their place is unknown.
+NAMING = ("rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "master_suffix", "token_file")
+FIELDS = frozenset((
+    *NAMING, "nnodes", "node_rank", "spares", "rdzv_backend", "rdzv_conf", "max_restarts",
+    "no_gang", "standalone", "explain", "lost_after_s",
+))  # fmt: skip
+
+
+def tell(argv: Sequence[str], environ: Mapping[str, str], status: int, words: str) -> bool:
+    """Tell the others of this command line's launch, if it has any; whether one of them knows.
+
+    Why this one ends has been said; what the system refuses here says nothing more.
+    """
+    with suppress(OSError):
+        request = _readable(argv, environ)
+        resolution = request and _resolved(request, environ)
+        if request and resolution and resolution.gathering:
+            from spawnlaunch.run import telling
+
+            run_id = resolution.world.run_id
+            return telling.tell(request, resolution.gathering, run_id, environ, status, words)
+    return False
+
+
+def give_up(launch: Launch, status: int, words: str, cause: Cause | None = None) -> int:
+    """Say why a launch ends that has had no workers, and tell the others; the result is the status.
+
+    The cause may be a signal.
+    """
+    say([words])
+    gathering = launch.resolution.gathering
+    with suppress(OSError):
+        if gathering:
+            from spawnlaunch.run import telling
+
+            signum = -cause.code if cause and cause.kind == "signal" else 0
+            run_id, words = launch.resolution.world.run_id, words.removeprefix("error: ")
+            telling.tell(launch.request, gathering, run_id, launch.environ, status, words, signum)
+    return status
+
+
+def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
+    """What the flags say of the place where launchers meet; None where that cannot be known."""
+    said: dict[str, Any] = {}
+    for flag, text, typed in (*_exported(environ), *_typed(argv)):
+        if flag.field == "nproc":
+            said["nproc"] = 1  # how many does not matter
+        elif flag.field in FIELDS:
+            try:
+                said[flag.field] = cli._value(flag, text, typed)
+            except UsageError:
+                if flag.field in NAMING:
+                    return None
+                if flag.field == "nnodes":
+                    said["nnodes"] = nnodes("2")
+    if said.get("explain"):
+        return None
+    return Request(program=Program("script", "", ()), python="", **said)
+
+
+def _exported(environ: Mapping[str, str]) -> list[Given]:
+    from spawnlaunch.torchrun import variables
+
+    given: list[Given] = []
+    with suppress(UsageError):
+        given.extend(variables.given(environ))
+    return given
+
+
+def _typed(argv: Sequence[str]) -> Iterator[Given]:
+    """The flags that are known. A word behind one that is not may be its value."""
+    from spawnlaunch.torchrun import names
+
+    words, is_known = list(argv), True
+    while words and words[0] != "--":
+        word = words.pop(0)
+        if not word.startswith("-") or word == "-":
+            if is_known:  # the script
+                return
+            is_known = True
+            continue
+        typed, equals, text = word.partition("=")
+        flag = spelt(typed)
+        if flag is None:
+            typed, equals, text = names.split(word)
+            flag = names.flag(typed)
+        is_known = flag is not None
+        if flag is None:
+            continue
+        if not equals and flag.alone is None:
+            if not words:
+                return
+            equals, text = "=", words.pop(0)
+        yield flag, text if equals else None, typed
+
+
+def _resolved(request: Request, environ: Mapping[str, str]) -> Resolution | None:
+    """What follows from that; where it contradicts itself, from less and less of the sizes."""
+    alone = request._replace(node_rank=None)
+    fewer = alone._replace(nnodes=None, spares=0)
+    for each in (request, alone, fewer, fewer._replace(nnodes=nnodes("2"))):
+        with suppress(UsageError):
+            found = resolve_world(each, environ, machine.uname().nodename, Capacity(0, 1))
+            if found.gathering or each is request:
+                return found
+    return None

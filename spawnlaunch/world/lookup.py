@@ -1,0 +1,102 @@
+"""Ask for the address of a name in a child process.
+
+getaddrinfo(3) takes as long as name servers say nothing, and cannot be interrupted. A thread would
+hold locks of the C library while this process forks. So a child asks, and dies with this process.
+"""
+
+from __future__ import annotations
+
+import _socket as socket
+import json
+from contextlib import suppress
+
+from spawnlaunch import machine
+from spawnlaunch.node import proc
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import signal
+    from collections.abc import Callable, Sequence
+    from typing import Any, TypeAlias
+
+    Found: TypeAlias = tuple[int, tuple[Any, ...]]  # family, and address as connect(2) wants it
+else:
+    import _signal as signal
+
+HAS_CHILDREN = machine.IS_LINUX  # elsewhere a fork may not be what a name needs (getaddrinfo(3))
+MOST_BYTES = 4096  # of an answer; a pipe takes them at once (pipe(7))
+
+
+def first(names: Sequence[str], port: int, flags: int = 0) -> Found:
+    """The first address of the first of these names that has any. Raises OSError."""
+    failure = OSError("no name")
+    for name in names:
+        try:
+            found = machine.getaddrinfo(name, port, 0, socket.SOCK_STREAM, 0, flags)
+        except OSError as error:
+            failure = error
+        except UnicodeError:  # such as a part of more than 63 characters
+            failure = OSError(0, f"{name} can be no name")
+        else:
+            return found[0][0], found[0][4]
+    raise failure
+
+
+def numeric(name: str, port: int) -> Found | None:
+    """What an address stands for; None: it is a name, for which somebody has to be asked."""
+    with suppress(OSError):
+        return first((name,), port, socket.AI_NUMERICHOST)
+    return None
+
+
+class Lookup:
+    """One question, and the child that asks it: `fd` can be read once there is an answer."""
+
+    def __init__(self, ask: Callable[[], Any]) -> None:
+        """`ask` returns what JSON can write, or raises OSError. Raises OSError: no child."""
+        parent = machine.getpid()
+        self.fd, outlet = machine.pipe()
+        try:
+            self._pid = machine.fork(lambda: _be(ask, parent, outlet))
+        except OSError:
+            machine.close(self.fd)
+            machine.close(outlet)
+            raise
+        machine.close(outlet)
+
+    def answer(self) -> Any:
+        """What was found, once there is something. Raises OSError."""
+        told = machine.read(self.fd, MOST_BYTES)
+        self.end()
+        code, why, found = json.loads(told or '[0, "whoever looked it up was killed", null]')
+        if found is None:
+            raise OSError(code, why)
+        return found
+
+    def found(self) -> Found:
+        """The answer of who asked where to connect to. Raises OSError."""
+        family, address = self.answer()
+        return family, tuple(address)
+
+    def end(self) -> None:
+        """Nobody waits for the answer, or it has come."""
+        machine.close(self.fd)
+        with suppress(OSError):
+            machine.kill(self._pid, signal.SIGKILL)
+            machine.waitpid(self._pid, 0)
+
+
+def _be(ask: Callable[[], Any], parent: int, outlet: int) -> None:
+    """Ask, and answer. What the parent has open is closed here: it ends when the parent ends it."""
+    machine.set_wakeup_fd(-1)
+    machine.die_with_parent(parent)
+    machine.rename_process("spawnlaunch dns", f"spawnlaunch looks up a name for {parent}")
+    for fd in proc.open_fds():
+        if fd > 2 and fd != outlet:
+            machine.close(fd)
+    try:
+        answer = (0, "", ask())
+    except OSError as error:
+        answer = (error.errno or 0, error.strerror or str(error), None)
+    machine.write(outlet, json.dumps(answer).encode()[:MOST_BYTES])
+    machine.exit_now(0)

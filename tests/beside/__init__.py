@@ -1,0 +1,1 @@
+"""The same trouble under torchrun and under spawnlaunch: the second is never worse."""

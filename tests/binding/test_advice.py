@@ -1,0 +1,126 @@
+"""What cures a mask that is too narrow, at each limit between two answers."""
+
+from __future__ import annotations
+
+import pytest
+
+from spawnlaunch.binding.apply import Binding
+from spawnlaunch.binding.report import CONTAINED, UNMASKED, of_mask, report_line, wider
+from spawnlaunch.cpuset import EMPTY, CpuSet
+from spawnlaunch.node import Device, Node, Numa
+
+
+def machine(cores: int, allowed: int, group: CpuSet | None = None) -> Node:
+    """Cores of one thread, of which the first ones are allowed."""
+    every = frozenset(range(cores))
+    return Node(
+        cpus_allowed=frozenset(range(allowed)), cpus_online=every, cpus_cgroup=group,
+        cores=tuple(frozenset({cpu}) for cpu in range(cores)),
+    )  # fmt: skip
+
+
+def binding(threads: int, device: int | None = None) -> Binding:
+    return Binding(0, device, frozenset({0}), EMPTY, threads, "local", "")
+
+
+def test_a_mask_is_named_where_ranks_get_one_core_and_more_are_there() -> None:
+    for cores in range(1, 9):
+        for allowed in range(cores + 1):
+            for ranks in range(1, 9):
+                for threads in (1, 2):
+                    node = machine(cores, allowed)
+                    lines = of_mask(node, [binding(threads)] * ranks, ranks, {})
+                    has_room = threads > 1 or cores < 2 * ranks
+                    narrow = 0 < allowed < cores and not (has_room and allowed >= ranks)
+                    assert bool(lines) == narrow
+                    if narrow:
+                        which = "1 core (CPUs 0)" if allowed == 1 else f"{allowed} cores (CPUs 0-"
+                        assert lines[0].startswith(f"the mask allows {which}")
+
+
+def test_a_task_asks_for_its_part_of_the_node() -> None:
+    slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}
+    (line,) = of_mask(machine(8, 1), [binding(1)], 4, slurm)
+    assert line.endswith("start with srun --cpus-per-task=2")
+
+
+def test_a_mask_beside_the_device_is_not_called_wrong() -> None:
+    near, away = Device(0, "0000:01:00.0", "nvidia"), Device(1, "0000:02:00.0", "nvidia")
+    devices = (near._replace(local_cpus=frozenset({1, 5})), away._replace(local_cpus=EMPTY))
+    node = machine(8, 2)._replace(devices=devices)
+    (line,) = of_mask(node, [binding(2, 0), binding(2, 1), binding(2)], 3, {})
+    assert line.startswith("the mask allows 2 cores (CPUs 0-1) of 8,")
+    assert line.endswith(UNMASKED)
+    assert of_mask(node, [binding(2, 0), binding(2, 1)], 2, {}) == []
+
+
+STEP, TYPE, LIST = "SLURM_STEP_ID", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST"
+ASKED, HAS, JOB = "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"
+GRES = "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
+ALL = frozenset(range(8))
+MORE = "with srun --cpus-per-task=8"
+UNBIND = "with srun --cpu-bind=none"
+EITHER = f"{MORE}, or, in a job that has them already, {UNBIND}"
+LARGER = "in a job with more cores: sbatch --cpus-per-task=8 or --exclusive"
+WHOLE = "in a job with more cores: sbatch --exclusive"
+BOUND = {STEP: "0", TYPE: "mask_cpu:"}
+
+
+# CPUs 0 and 1 of 8 are allowed.
+@pytest.mark.parametrize(
+    ("slurm", "group", "near", "tasks", "cure"),
+    [
+        (None, None, EMPTY, 1, UNMASKED),
+        (None, frozenset({0, 1}), EMPTY, 1, CONTAINED),
+        (None, frozenset({0, 1, 2}), EMPTY, 1, UNMASKED),
+        (None, frozenset({0, 1, 2}), frozenset({2, 3}), 1, UNMASKED),
+        (None, frozenset({0, 1, 2}), frozenset({3}), 1, CONTAINED),
+        ({}, None, EMPTY, 1, LARGER),
+        ({STEP: "0"}, None, EMPTY, 1, MORE),
+        ({STEP: "0"}, None, EMPTY, 2, "with srun --cpus-per-task=4"),
+        ({STEP: "0", ASKED: "x"}, None, EMPTY, 1, MORE),
+        ({STEP: "0", ASKED: "7"}, None, EMPTY, 1, LARGER),
+        ({STEP: "0", ASKED: "8"}, None, EMPTY, 1, WHOLE),
+        ({STEP: "0", ASKED: "1", JOB: "8(x2)"}, None, EMPTY, 1,
+         "with more than srun --cpus-per-task=1: the job has 8 CPUs here"),
+        ({STEP: "0", ASKED: "7", JOB: "8"}, None, EMPTY, 1,
+         "with more than srun --cpus-per-task=7: the job has 8 CPUs here"),
+        ({STEP: "0", ASKED: "8", JOB: "8"}, None, EMPTY, 1, WHOLE),
+        ({STEP: "0", ASKED: "2", JOB: "7"}, None, EMPTY, 1, LARGER),
+        ({JOB: "8"}, None, EMPTY, 1, LARGER),
+        ({**BOUND}, None, EMPTY, 1, EITHER),
+        ({**BOUND, HAS: "3"}, None, EMPTY, 1, EITHER),
+        ({**BOUND, HAS: "2"}, None, EMPTY, 1, MORE),  # all that the step has
+        ({STEP: "0", TYPE: "none", HAS: "3"}, None, EMPTY, 1, UNMASKED),
+        ({STEP: "0", TYPE: "none", HAS: "3"}, frozenset({0, 1}), EMPTY, 1, MORE),
+        ({STEP: "0", HAS: "1"}, None, EMPTY, 1, MORE),
+        ({**BOUND, LIST: "0x3"}, None, EMPTY, 1, EITHER),
+        ({**BOUND, LIST: "0x30,0x1"}, None, EMPTY, 1, EITHER),
+        ({**BOUND, LIST: "0x7"}, None, EMPTY, 1, UNMASKED),
+        ({**BOUND, LIST: "0x7", HAS: "2"}, None, EMPTY, 1, MORE),
+        ({**BOUND, ASKED: "1", JOB: "8"}, None, EMPTY, 1, UNBIND),
+        ({**BOUND}, frozenset(range(7)), EMPTY, 1, f"{EITHER}, or with --widen"),
+        ({**BOUND}, ALL, EMPTY, 1, EITHER),
+        ({STEP: "0"}, None, frozenset({6}), 1, GRES),
+        ({STEP: "0"}, frozenset(range(6)), frozenset({6}), 1, GRES),
+        ({STEP: "0", JOB: "8"}, None, frozenset({6}), 1, MORE),
+        ({STEP: "0", JOB: "7"}, None, frozenset({6}), 1, GRES),
+        ({**BOUND}, None, frozenset({6}), 1, UNBIND),
+        ({**BOUND, JOB: "8"}, None, frozenset({6}), 1, UNBIND),
+        ({**BOUND, JOB: "8"}, frozenset(range(6)), frozenset({6}), 1, MORE),
+    ],
+)  # fmt: skip
+def test_the_cure_is_of_who_has_set_the_mask(
+    slurm: dict[str, str] | None, group: CpuSet | None, near: CpuSet, tasks: int, cure: str
+) -> None:
+    environ = {} if slurm is None else {"SLURM_JOB_ID": "1", **slurm}
+    assert wider(machine(8, 2, group), environ, tasks, near) == cure
+
+
+def test_the_line_of_a_rank_counts_its_cores_and_names_its_host() -> None:
+    node = machine(4, 4)._replace(numa=(Numa(0, frozenset({0, 1}), None, (), "cpu"),))
+    two = binding(2)._replace(cpus=frozenset({0, 1}), memory_nodes=frozenset({0}))
+    parts = report_line(5, two, node, 3, "n1").split("  ")
+    assert parts == ["rank 5", "n1", "local 0", "numa 0", "cpus 0-1 (2 cores)", "mem 0 omp 3"]
+    assert "cpus 3 (1 core)" in report_line(5, two._replace(cpus=frozenset({3})), node, 3)
+    assert "numa -" in report_line(5, two._replace(cpus=frozenset({3})), node, 3)

@@ -1,0 +1,232 @@
+"""Properties of claims, domains, memory and threads on generated machines."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from spawnlaunch.binding import claims
+from spawnlaunch.binding.claims import TaskView, is_own_mask, step_devices
+from spawnlaunch.binding.plan import locality, memory_beside, plan
+from spawnlaunch.cpuset import EMPTY, CpuSet
+from spawnlaunch.node import Device, Node, Numa
+from spawnlaunch.node.visible import Visible
+from spawnlaunch.values import LIST, NAMES, NONE, Policy
+from tests.binding.generated import Situation, situations
+
+few = settings(max_examples=60)
+
+
+def near(node: Node, device: int | None) -> CpuSet:
+    local = None if device is None else node.devices[device].local_cpus
+    return node.cpus_allowed if local is None else local & node.cpus_allowed
+
+
+@few
+@given(situations(), st.integers(1, 9), st.booleans())
+def test_each_rank_claims_what_is_next_to_its_device(
+    situation: Situation, ranks: int, unknown: bool
+) -> None:
+    node, devices = situation.node, (*situation.visible, *([None] if unknown else []))
+    found = claims.of_node(node, node.cpus_allowed, Visible(devices, "", ()), ranks)
+    assert [rank.local_rank for rank in found.ranks] == list(range(ranks))
+    for rank in found.ranks:
+        assert rank.device == devices[rank.local_rank % len(devices)]
+        assert rank.known == (rank.device is not None)
+        here = near(node, rank.device)
+        assert rank.claim is None if not here else found.cpus[rank.claim] == here  # type: ignore[index]
+    order = sorted((r for r in found.ranks if r.claim is not None), key=lambda r: r.claim)  # type: ignore[arg-type, return-value]
+    assert [rank.claim for rank in order] == list(range(len(found.cpus)))
+    last = len(node.devices)
+    assert order == sorted(order, key=lambda r: (last if r.device is None else r.device, r[0]))
+    number = f"device{'' if len(devices) == 1 else 's'}"
+    crowded = f"{ranks} local ranks on {len(devices)} {number}: ranks share devices"
+    assert found.warnings == ([crowded] if len(devices) < ranks else [])
+
+
+@few
+@given(situations(), st.integers(1, 9))
+def test_tasks_that_see_all_make_the_claims_that_a_launcher_makes(
+    situation: Situation, size: int
+) -> None:
+    node, devices = situation
+    devices = devices[:size]
+    seen = Visible(devices, "", ())
+    together = claims.of_node(node, node.cpus_allowed, seen, size)
+    for rank in range(size):
+        task = TaskView(rank, step_devices=devices)
+        own = claims.of_task(node, node.cpus_allowed, seen, size, task)
+        assert own == together._replace(ranks=[together.ranks[rank]])
+
+
+@few
+@given(situations())
+def test_a_task_that_sees_its_device_alone_claims_beside_all_of_the_vendor(
+    situation: Situation,
+) -> None:
+    node, devices = situation
+    odd = node.devices[-1]._replace(vendor="intel")
+    node = node._replace(devices=(*node.devices[:-1], odd))
+    for rank, own in enumerate(devices):
+        seen, size = Visible((own,), "", ()), len(devices)
+        found = claims.of_task(node, node.cpus_allowed, seen, size, TaskView(rank))
+        peers = [d.number for d in node.devices if (d == odd) == (own == odd.number)]
+        if len(peers) == 1:  # so all tasks are on it
+            assert found.cpus == ([near(node, own)] * size if near(node, own) else [])
+            continue
+        assert found.cpus == [near(node, peer) for peer in peers if near(node, peer)]
+        place = sum(bool(near(node, peer)) for peer in peers if peer < own)
+        assert found.ranks == [(rank, own, True, place if near(node, own) else None)]
+        assert bool(found.warnings) == (len(peers) < size)
+        assert all("no task knows which others" in line for line in found.warnings)
+
+
+@few
+@given(situations(), st.integers(1, 6))
+def test_a_task_with_a_mask_of_its_own_or_without_a_device_divides_by_rank(
+    situation: Situation, size: int
+) -> None:
+    node, devices = situation
+    for rank in range(size):
+        alone = claims.of_task(
+            node, node.cpus_allowed, Visible(devices, "", ()), size, TaskView(rank, own_mask=True)
+        )
+        own = devices[rank % len(devices)]
+        here = near(node, own)
+        assert alone == ([here] if here else [], [(rank, own, True, 0 if here else None)], [])
+        none = claims.of_task(node, node.cpus_allowed, Visible((), "", ()), size, TaskView(rank))
+        assert none == ([node.cpus_allowed] * size, [(rank, None, True, rank)], [])
+
+
+def mixed() -> Node:
+    """Devices of two vendors in turn, on four cores."""
+    vendors = ("nvidia", "intel", "nvidia", "intel", "nvidia")
+    every = frozenset(range(4))
+    return Node(
+        cpus_allowed=every, cpus_online=every, cores=tuple(frozenset({cpu}) for cpu in range(4)),
+        devices=tuple(Device(i, f"0000:0{i}:00.0", each) for i, each in enumerate(vendors)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "tasks", "devices"),
+    [
+        ("0-1", 2, (0, 2)), ("2,0", 1, (0, 4)), ("0-1", 3, None), ("0-2", 3, (0, 2, 4)),
+        ("1-3", 1, None), ("", 0, None), ("x", 1, None), (None, 0, None),
+    ],
+)  # fmt: skip
+def test_devices_of_the_step_are_counted_among_the_vendors(
+    text: str | None, tasks: int, devices: tuple[int, ...] | None
+) -> None:
+    environ = {} if text is None else {"SLURM_STEP_GPUS": text}
+    assert step_devices(mixed(), environ, tasks) == devices
+    assert step_devices(mixed()._replace(devices=()), environ, tasks) is None
+
+
+def test_devices_of_the_step_are_those_of_the_only_vendor() -> None:
+    node = mixed()._replace(devices=mixed().devices[1:2])
+    assert step_devices(node, {"SLURM_STEP_GPUS": "0"}, 1) == (1,)
+
+
+@pytest.mark.parametrize(
+    ("masks", "rank", "size", "allowed", "group", "own"),
+    [
+        (None, 0, 2, {1}, None, True),
+        (None, 0, 2, {1}, {1}, False),  # there is nothing else for any task
+        (None, 0, 1, {1}, {1}, True),
+        (None, 0, 2, {1}, {1, 2}, True),
+        (None, 0, 2, {1, 2}, None, False),
+        (None, 0, 2, set(), None, False),
+        ("1,2,4", 1, 3, {1}, None, True),
+        ("1,2,4", 1, 3, {1, 2}, None, False),
+        ("1,6", 1, 2, {1}, None, True),
+        ("1,2,4,2", 3, 4, {1}, None, False),
+        ("1,2,4,2", 0, 4, {0}, None, True),
+        ("1,2", 2, 3, {0}, None, False),
+        ("1,2", 1, 3, {1}, None, True),
+        ("1,2", 0, 2, set(), None, False),
+        (",1,2", 1, 2, {1}, None, True),
+    ],
+)
+def test_a_mask_is_a_tasks_own_where_no_other_has_a_part_of_it(
+    masks: str | None, rank: int, size: int, allowed: set[int], group: set[int] | None, own: bool
+) -> None:
+    node = mixed()._replace(
+        cpus_allowed=frozenset(allowed), cpus_cgroup=None if group is None else frozenset(group)
+    )
+    environ = {} if masks is None else {"SLURM_CPU_BIND_LIST": masks}
+    assert is_own_mask(node, environ, rank, size) == own
+
+
+@few
+@given(situations(), st.integers(1, 9), st.one_of(st.none(), st.integers(1, 9)))
+def test_threads_are_the_part_of_the_cores_that_a_rank_has_for_itself(
+    situation: Situation, ranks: int, threads: int | None
+) -> None:
+    node = situation.node
+    cores = sum(1 for core in node.cores if core & node.cpus_allowed)
+    for seen in (Visible((), "", ()), Visible(situation.visible, "", ())):
+        for binding in plan(node, seen, ranks, Policy(NONE, threads=threads)).bindings:
+            assert binding.threads == (threads or max(1, cores // ranks))
+        alone = TaskView(0, own_mask=True)
+        (own,) = plan(node, seen, ranks, Policy(NONE), task=alone).bindings
+        assert own.threads == cores
+        for name in NAMES:
+            for binding in plan(node, seen, ranks, Policy(name)).bindings:
+                if binding.note.startswith("no allowed CPU"):
+                    assert binding.threads == (max(1, cores // ranks) if name != NONE else 0)
+    taken = tuple([node.cpus_allowed] * ranks)
+    for binding in plan(node, seen, ranks, Policy(LIST, lists=taken, threads=threads)).bindings:
+        assert binding.threads == (threads or cores)
+
+
+def test_fewer_cores_than_were_asked_for_are_said_and_as_many_are_not() -> None:
+    node = mixed()._replace(devices=())
+    for threads, said in ((1, False), (2, False), (3, True)):
+        lines = plan(node, Visible((), "", ()), 2, Policy(threads=threads)).warnings
+        assert bool(lines) == said
+
+
+@few
+@given(situations(), st.data())
+def test_a_rank_is_local_next_to_its_device_or_on_its_numa_node(
+    situation: Situation, data: st.DataObject
+) -> None:
+    node = situation.node
+    home = data.draw(st.sampled_from([None, *(each.id for each in node.numa)]))
+    device = node.devices[0]._replace(numa=home)
+    node = node._replace(devices=(device, *node.devices[1:]))
+    at_home = EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
+    cpus = data.draw(st.sampled_from([node.cpus_allowed, at_home, device.local_cpus or EMPTY]))
+    if device.local_cpus is None:
+        assert locality(node, 0, True, cpus) == "unknown"
+    else:
+        is_near = not cpus - device.local_cpus or not cpus - at_home
+        assert locality(node, 0, True, cpus) == ("local" if is_near else "remote")
+    assert locality(node, None, True, cpus) == "local"
+    assert locality(node, None, False, cpus) == "unknown"
+
+
+@settings(max_examples=150)
+@given(st.data())
+def test_memory_comes_from_the_nearest_nodes_that_have_it(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 5))
+    numa = tuple(
+        Numa(
+            i,
+            frozenset({2 * i, 2 * i + 1}) if data.draw(st.booleans()) else EMPTY,
+            data.draw(st.sampled_from([0, 1, None])),
+            tuple((j, data.draw(st.sampled_from([10, 20, 30]))) for j in range(count)),
+            data.draw(st.sampled_from(["cpu", "cpu", "gpu"])),
+        )
+        for i in range(count)
+    )
+    allowed = data.draw(st.frozensets(st.integers(0, count - 1)))
+    cpus = data.draw(st.frozensets(st.integers(0, 2 * count - 1), min_size=1))
+    node = mixed()._replace(numa=numa, memory_nodes=allowed)
+    fit = {n.id for n in numa if n.kind == "cpu" and n.memory != 0 and n.id in allowed}
+    beside = {n.id for n in numa if n.id in fit and n.cpus & cpus}
+    away = [(d, to) for n in numa if n.cpus & cpus for to, d in n.distances if to in fit]
+    nearest = {to for d, to in away if d == min(away)[0]}
+    assert memory_beside(node, cpus) == (beside or nearest)

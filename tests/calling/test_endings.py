@@ -1,0 +1,214 @@
+"""How a function may end: what it raises, by itself and with its causes; what ends it; nothing."""
+
+import functools
+import os
+import pickle
+import random
+import sys
+import unittest
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spawnlaunch import WorkerError, launch
+from spawnlaunch.calling import exceptions
+from tests.calling import functions
+from tests.support.launching import clean_environ, run
+
+# A rank that ends with 0
+
+
+@pytest.mark.parametrize("how", ["os._exit", "exec"])
+def test_a_rank_that_ends_with_0_and_leaves_nothing_fails_at_once_by_name(how: str) -> None:
+    with pytest.raises(WorkerError, match=r"status 0 before its function") as caught:
+        launch(functions.leaving, how, nproc=2, quiet=True)
+    assert str(caught.value).startswith(f"rank 1 on {os.uname().nodename} exited")
+    assert "look for os._exit(0)" in str(caught.value)
+    assert (caught.value.rank, caught.value.status) == (1, 1)
+
+
+@pytest.mark.parametrize("how", ["sys.exit", "nothing"])
+def test_so_does_one_that_calls_sys_exit_and_its_line_is_shown(how: str) -> None:
+    with pytest.raises(WorkerError, match=r"^rank 1: sys.exit\(0\) before the function") as caught:
+        launch(functions.leaving, how, nproc=2, quiet=True)
+    assert "in leaving" in caught.value.traceback
+    assert isinstance(caught.value.__cause__, SystemExit)
+
+
+# quiet=True
+
+
+@pytest.mark.parametrize(
+    ("function", "args"),
+    [
+        (functions.unlucky, (1, "value")),
+        (functions.unlucky, (0, "signal")),
+        (functions.leaving, ("os._exit",)),
+    ],
+)
+def test_a_quiet_launch_says_all_through_its_exception(
+    function: Callable[..., Any], args: tuple[object, ...], capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(WorkerError) as caught:
+        launch(function, *args, nproc=2, quiet=True)
+    assert capfd.readouterr() == ("", "")
+    if sys.version_info >= (3, 11):
+        (said,) = caught.value.__notes__
+        assert "spawnlaunch: failed first: rank" in said
+
+
+def test_what_workers_say_is_shown_by_a_quiet_launch_too(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with pytest.raises(SystemExit):
+        launch(functools.partial(print_and_exit, 3), nproc=2, quiet=True, ranks_filter=[0])
+    assert capfd.readouterr() == ("[0] before the end\n", "")
+
+
+def print_and_exit(status: int) -> None:
+    print("before the end", flush=True)
+    if os.environ["RANK"] == "0":
+        sys.exit(status)
+
+
+# What is raised to end or to skip
+
+
+class Halt(BaseException):
+    """A user's own, which no `except Exception` is to catch."""
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (unittest.SkipTest("no GPU"), 1),
+        (KeyboardInterrupt(), 1),
+        (SystemExit(75), 75),
+        (SystemExit("bad words"), 1),
+        (GeneratorExit(), 1),
+        (Halt("here"), 1),
+    ],
+)
+def test_what_is_no_error_arrives_as_itself(error: BaseException, status: int) -> None:
+    with pytest.raises(type(error)) as caught:
+        launch(functions.throws, error, quiet=True)
+    assert caught.value.args == error.args
+    cause = caught.value.__cause__
+    assert isinstance(cause, WorkerError)
+    assert (cause.rank, cause.status) == (0, status)
+    assert "in throws" in cause.traceback
+
+
+def test_a_rank_that_skips_skips_the_test(tmp_path: Path) -> None:
+    names = {"skip": "skipped", "xfail": "xfailed", "fail": "failed"}
+    tests = [
+        f"def test_{name}(): launch(functions.skips, {name!r}, quiet=True)\n" for name in names
+    ]
+    header = "from spawnlaunch import launch\nfrom tests.calling import functions\n"
+    (tmp_path / "test_it.py").write_text(header + "".join(tests))
+    environ = clean_environ(PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    done = run(
+        sys.executable, "-m", "pytest", "-q", "-rs", "test_it.py", cwd=tmp_path, environ=environ
+    )
+    assert done.stdout.splitlines()[-1].startswith("1 failed, 1 skipped, 1 xfailed"), done.stdout
+    assert "not here" in done.stdout
+
+
+# async
+
+
+@pytest.mark.parametrize(
+    "function", [functions.soon, functools.partial(functions.soon), lambda n: functions.soon(n)]
+)
+def test_an_async_function_is_run_to_its_end(function: Callable[[int], Any]) -> None:
+    if "lambda" in repr(function):
+        pytest.importorskip("cloudpickle")
+    assert launch(function, 3, nproc=2, quiet=True) == [3, 3]
+
+
+def test_an_async_generator_is_no_result(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(WorkerError, match="an async_generator that cannot"):
+        launch(functions.several, quiet=True)
+    assert capfd.readouterr() == ("", "")
+
+
+# Causes
+
+
+def test_the_causes_of_an_exception_arrive_with_it() -> None:
+    with pytest.raises(WorkerError) as caught:
+        launch(functions.in_a_chain, quiet=True)
+    error = caught.value.__cause__
+    assert repr(error) == "ValueError('last')"
+    assert error is not None
+    assert error.__cause__ is None
+    sealed = error.__context__
+    assert isinstance(sealed, functions.Sealed)
+    assert isinstance(sealed.__cause__, functions.Stubborn)
+    assert str(sealed.__cause__) == "a b"
+
+
+def test_a_note_is_no_headline() -> None:
+    error = ValueError("first\nsecond")
+    error.__notes__ = ["a note"]  # type: ignore[attr-defined,unused-ignore]
+    assert exceptions.words(error) == "ValueError: first\nsecond"
+
+
+def generated(rng: random.Random, depth: int = 0) -> BaseException:
+    """An exception of any kind, with what may hang on it."""
+    plain: list[Callable[[], BaseException]] = [
+        lambda: ValueError("bad", rng.random()),
+        lambda: KeyError(rng.random()),
+        lambda: OSError(2, "not there", "/a/file"),
+        lambda: UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+        lambda: SystemExit(rng.randint(0, 9)),
+        lambda: functions.Stubborn("one", str(rng.random())),
+        lambda: functions.Sealed(),
+    ]
+    if depth < 3 and exceptions.GROUPS:
+        plain.append(
+            lambda: exceptions.GROUPS("many", [generated(rng, depth + 1) for _ in range(2)])
+        )
+    error = rng.choice(plain)()
+    if rng.random() < 0.3 and hasattr(error, "add_note"):
+        error.add_note(f"note {rng.random()}")
+    if depth < 3 and rng.random() < 0.5:
+        error.__context__ = generated(rng, depth + 1)
+    if depth < 3 and rng.random() < 0.3:
+        error.__cause__ = generated(rng, depth + 1)
+    error.__suppress_context__ = rng.random() < 0.5
+    return error
+
+
+def shape(error: BaseException | None) -> Iterator[object]:
+    """All that a traceback shows of an exception, but for lines of code."""
+    if error is None:
+        yield None
+        return
+    yield type(error), str(error), getattr(error, "__notes__", []), error.__suppress_context__
+    for member in getattr(error, "exceptions", ()):
+        yield from shape(member)
+    yield from shape(error.__cause__)
+    yield from shape(error.__context__ or error.__cause__)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_an_exception_arrives_with_notes_causes_and_members(seed: int) -> None:
+    error = generated(random.Random(seed))
+    it = pickle.loads(pickle.dumps(exceptions.sent(error)))
+    assert list(shape(exceptions.arrived(it))) == list(shape(error))
+
+
+def test_one_whose_class_is_not_here_is_told_in_words() -> None:
+    it = exceptions.sent(ValueError("bad"))._replace(data=None, kind=("no.such.module", "Odd"))
+    assert repr(exceptions.arrived(it)) == "Exception('ValueError: bad')"
+
+
+def test_a_chain_without_end_is_cut() -> None:
+    error: BaseException = ValueError(0)
+    for number in range(1000):
+        error, below = ValueError(number), error
+        error.__cause__ = below
+    assert pickle.loads(pickle.dumps(exceptions.sent(error))).words == "ValueError: 999"

@@ -1,0 +1,238 @@
+"""No remedy is given where it was followed already.
+
+ROWS has, for each text that the code can give, who is told it and who has followed it. A text
+without a row fails: all return statements of REMEDIES have to be reached by those that are told.
+"""
+
+import ast
+import inspect
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NamedTuple
+
+import pytest
+
+from spawnlaunch import cpuset
+from spawnlaunch.bench import agree
+from spawnlaunch.binding import report
+from spawnlaunch.check import findings, remedies, verdicts
+from tests.check.test_findings import GOOD
+from tests.node import machines
+from tests.node.tree import node_of
+
+REMEDIES = [
+    *(each for name, each in vars(remedies).items() if name.startswith("of_")),
+    *(report.wider, report.openmp_hazards, agree.own_cpus, agree.own_devices),
+]
+LUMI = node_of(machines.LUMI)  # 64 cores, 128 CPUs
+NEAR = cpuset.parse("16-23")
+
+JOB = {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_CPUS_PER_NODE": "1(x2)"}
+STEP = JOB | {"SLURM_STEP_ID": "0"}
+LARGE = STEP | {"SLURM_CPUS_ON_NODE": "128", "SLURM_JOB_CPUS_PER_NODE": "128"}
+BOUND = {"SLURM_CPU_BIND_TYPE": "mask_cpu:", "SLURM_CPU_BIND_LIST": "0x1,0x2"}
+UNBOUND = {"SLURM_CPU_BIND_TYPE": "none", "SLURM_CPU_BIND_LIST": ""}
+
+
+def asked(cpus: int) -> dict[str, str]:
+    return {"SLURM_CPUS_PER_TASK": str(cpus)}
+
+
+def wider(environ: dict[str, str], cgroup: str | None = None, near: cpuset.CpuSet = cpuset.EMPTY):
+    """For a mask of CPU 0 alone."""
+    group = cpuset.parse(cgroup) if cgroup else None
+    node = LUMI._replace(cpus_allowed=frozenset({0}), cpus_cgroup=group)
+    return report.wider(node, environ, 1, near)
+
+
+def hazards(**environ: str) -> str:
+    return "; ".join(report.openmp_hazards(environ))
+
+
+def shared(*ranks: Any) -> str:
+    return remedies.of_shared(ranks, ranks)
+
+
+def narrow(rank: Any) -> str:
+    return remedies.of_narrow([rank], [rank])
+
+
+SMALL = GOOD._replace(given="0", given_cores=1, wider="with X")
+MOVED = GOOD._replace(cpus="3", openmp=("OMP_PLACES",))
+OURS = GOOD._replace(launched=True)
+TMP, HOME = "temporary files", "working directory"
+CUDA = {"device": "cuda:0", "versions": {"HIP of torch": "none"}, "host": "a"}
+HIP = CUDA | {"versions": {"HIP of torch": "7.0"}}
+CPU, XPU = CUDA | {"device": "cpu"}, CUDA | {"device": "xpu:0"}
+LITTLE = {"shm_size": 1 << 26, "container": "Docker", "hard": {"nofile": 1 << 20, "nproc": 99.0}}
+BARE = LITTLE | {"container": ""}
+LOW = BARE | {"hard": {"nofile": 512.0, "nproc": 99.0}}
+
+
+class Row(NamedTuple):
+    """A remedy, who is told it, and who has followed it."""
+
+    words: str
+    told: Callable[[], str]
+    followed: Callable[[], str]
+
+
+ROWS = [
+    # Masks.
+    Row("without the taskset", lambda: wider({}), lambda: wider({}, "0")),
+    Row("in a container", lambda: wider({}, "0"), lambda: wider({}, "0-7")),
+    Row("without the taskset", lambda: wider(LARGE | UNBOUND), lambda: wider(STEP | UNBOUND)),
+    Row("without the taskset",
+        lambda: wider(LARGE | {**BOUND, "SLURM_CPU_BIND_LIST": "0xff"}),
+        lambda: wider(LARGE | BOUND)),
+    Row("srun --cpus-per-task=128", lambda: wider(STEP), lambda: wider(STEP | asked(2))),
+    Row("srun --cpus-per-task=128", lambda: wider(STEP), lambda: wider(JOB)),
+    Row("srun --cpu-bind=none", lambda: wider(LARGE | BOUND), lambda: wider(LARGE | UNBOUND)),
+    # Typed in a step of a part of a node, it does nothing, and Slurm says that it has bound.
+    Row("srun --cpu-bind=none", lambda: wider(LARGE | BOUND), lambda: wider(STEP | BOUND)),
+    Row("sbatch --cpus-per-task=128 or", lambda: wider(JOB), lambda: wider(JOB | asked(128))),
+    Row("--exclusive", lambda: wider(STEP | asked(2)),
+        lambda: wider(STEP | asked(2) | {"SLURM_JOB_CPUS_PER_NODE": "128(x2)"})),
+    Row("more than srun --cpus-per-task=2",
+        lambda: wider(STEP | asked(2) | {"SLURM_JOB_CPUS_PER_NODE": "128"}),
+        lambda: wider(STEP | asked(128) | {"SLURM_JOB_CPUS_PER_NODE": "128"})),
+    Row("or with --widen", lambda: wider(LARGE | BOUND, "0-63", NEAR),
+        lambda: wider(LARGE | BOUND, "0-7", NEAR)),
+    Row("srun --cpu-bind=none", lambda: wider(LARGE | BOUND, None, NEAR),
+        lambda: wider(LARGE | UNBOUND, None, NEAR)),
+    Row("--exclusive", lambda: wider(STEP | BOUND, None, NEAR),
+        lambda: wider(STEP | BOUND | {"SLURM_JOB_CPUS_PER_NODE": "128"}, None, NEAR)),
+    Row("srun --cpu-bind=none", lambda: agree.own_cpus(BOUND), lambda: agree.own_cpus(UNBOUND)),
+    Row("without what binds", lambda: agree.own_cpus({}), lambda: agree.own_cpus(BOUND)),
+    Row("one launcher per node", lambda: agree.own_devices(STEP),
+        lambda: agree.own_devices(STEP | {agree.MARK: "1.0"})),
+    Row("one launcher per node", lambda: agree.own_devices({}),
+        lambda: agree.own_devices({agree.MARK: "1.0"})),
+    Row("--virtual-local-rank", lambda: agree.own_devices({agree.MARK: "1.0"}),
+        lambda: agree.own_devices({})),
+    # OpenMP.
+    Row("unset it", lambda: hazards(OMP_PLACES="cores"), hazards),
+    Row("set OMP_PROC_BIND=false", lambda: hazards(OMP_PLACES="cores"),
+        lambda: hazards(OMP_PLACES="cores", OMP_PROC_BIND="false")),
+    Row("unset OMP_PLACES", lambda: remedies.of_drift(MOVED),
+        lambda: remedies.of_drift(MOVED._replace(openmp=()))),
+    Row("look for a library", lambda: remedies.of_drift(GOOD), lambda: remedies.of_drift(MOVED)),
+    # Findings.
+    Row("unset", lambda: shared(MOVED, MOVED), lambda: shared(GOOD, GOOD)),
+    Row("which has fewer cores", lambda: shared(*[GOOD] * 17), lambda: shared(*[GOOD] * 2)),
+    Row("python -m spawnlaunch", lambda: shared(GOOD, GOOD), lambda: shared(OURS, OURS)),
+    Row("python -m spawnlaunch", lambda: shared(GOOD, GOOD), lambda: shared(SMALL, SMALL)),
+    Row("leave --bind", lambda: shared(OURS, OURS),
+        lambda: shared(*[SMALL._replace(launched=True)] * 2)),
+    Row("or with X", lambda: shared(SMALL, SMALL), lambda: shared(*[SMALL._replace(wider="")] * 2)),
+    Row("few cores are next to", lambda: shared(*[GOOD] * 9), lambda: shared(*[GOOD] * 8)),
+    Row("unset", lambda: narrow(MOVED), lambda: narrow(SMALL)),
+    Row("leave --bind, --threads", lambda: narrow(OURS),
+        lambda: narrow(SMALL._replace(launched=True))),
+    Row("with X", lambda: narrow(SMALL), lambda: narrow(SMALL._replace(wider=""))),
+    Row("start fewer", lambda: narrow(SMALL._replace(wider="")), lambda: narrow(OURS)),
+    Row("unset", lambda: remedies.of_remote(MOVED), lambda: remedies.of_remote(GOOD)),
+    Row("with Y", lambda: remedies.of_remote(GOOD._replace(nearer="with Y")),
+        lambda: remedies.of_remote(GOOD)),
+    Row("python -m spawnlaunch", lambda: remedies.of_remote(GOOD),
+        lambda: remedies.of_remote(OURS)),
+    Row("leave --bind", lambda: remedies.of_remote(OURS),
+        lambda: remedies.of_remote(OURS._replace(nearer="with Y"))),
+    # What was measured.
+    Row("the same on all nodes", lambda: remedies.of_versions([CUDA, HIP | {"host": "b"}]),
+        lambda: remedies.of_versions([CUDA, HIP])),
+    Row("the same Python", lambda: remedies.of_versions([CUDA, HIP]),
+        lambda: remedies.of_versions([CUDA, HIP | {"host": "b"}])),
+    Row("nvidia-smi", lambda: remedies.of_slow(CUDA), lambda: remedies.of_slow(HIP)),
+    Row("hot or capped", lambda: remedies.of_slow(XPU), lambda: remedies.of_slow(CPU)),
+    Row("top", lambda: remedies.of_slow(CPU), lambda: ""),
+    Row("nvidia-smi topo", lambda: remedies.of_wiring(CUDA), lambda: remedies.of_wiring(HIP)),
+    Row("(top)", lambda: remedies.of_wiring(CPU), lambda: remedies.of_wiring(CUDA)),
+    Row("name one of", lambda: remedies.of_network("NCCL_IB_HCA", ["mlx5_0"]),
+        lambda: remedies.of_network("NCCL_IB_HCA", [])),
+    Row("unset NCCL_IB_HCA", lambda: remedies.of_network("NCCL_IB_HCA", []), lambda: ""),
+    Row("let chrony", lambda: remedies.of_clock({}),
+        lambda: remedies.of_clock({"clock_daemon": "chronyd"})),
+    Row("chronyd runs", lambda: remedies.of_clock({"clock_daemon": "chronyd"}),
+        lambda: remedies.of_clock({"clock_daemon": ""})),
+    Row("set TMPDIR to another place than /tmp",
+        lambda: remedies.of_disk(TMP, {"place": "/tmp"}, True),
+        lambda: remedies.of_disk(TMP, {"place": "/scratch"}, True)),
+    Row("make room", lambda: remedies.of_disk(HOME, {}, True),
+        lambda: remedies.of_disk(HOME, {}, False)),
+    Row("can be written", lambda: remedies.of_disk(HOME, {"error": "X"}, False),
+        lambda: remedies.of_disk(HOME, {}, False)),
+    Row("shm-size", lambda: remedies.of_limits(LITTLE, "shm_free", 1),
+        lambda: remedies.of_limits(LITTLE | {"shm_size": 8 << 30}, "shm_free", 1)),
+    Row("shm-size", lambda: remedies.of_shm(LITTLE), lambda: remedies.of_shm(BARE)),
+    Row("emptyDir", lambda: remedies.of_shm(LITTLE | {"container": "Kubernetes"}),
+        lambda: remedies.of_shm(LITTLE)),
+    Row("remount,size=8G", lambda: remedies.of_shm(BARE),
+        lambda: remedies.of_shm(BARE | {"shm_size": 8 << 30})),
+    Row("mount -t tmpfs", lambda: remedies.of_shm(BARE | {"shm_size": 0}),
+        lambda: remedies.of_shm(BARE)),
+    Row("remove what other", lambda: remedies.of_shm(BARE | {"shm_size": 8 << 30}),
+        lambda: remedies.of_shm(BARE)),
+    Row("ulimit -n 65536", lambda: remedies.of_limits(BARE, "nofile", 4096),
+        lambda: remedies.of_limits(LOW, "nofile", 4096)),
+    Row("docker run --ulimit nofile=65536",
+        lambda: remedies.of_limits(LOW | {"container": "Docker"}, "nofile", 4096),
+        lambda: remedies.of_limits(LITTLE, "nofile", 4096)),
+    Row("limits.conf", lambda: remedies.of_limits(LOW, "nproc", 4096),
+        lambda: remedies.of_limits(LOW | {"hard": {"nproc": None}}, "nproc", 4096)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.words)
+def test_a_remedy_is_given_until_it_was_followed(row: Row) -> None:
+    assert row.words in row.told()
+    assert row.words not in row.followed()
+
+
+def test_each_remedy_has_a_row() -> None:
+    codes = {each.__code__: each.__name__ for each in REMEDIES}
+    reached: set[tuple[str, int]] = set()
+
+    def trace(frame: FrameType, *_: object) -> Any:
+        if frame.f_code not in codes:
+            return None
+        reached.add((codes[frame.f_code], frame.f_lineno))
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        for row in ROWS:
+            row.told()
+    finally:
+        sys.settrace(before)
+    missed = [
+        f"{each.__name__}: {ast.unparse(node)}"
+        for each in REMEDIES
+        for node in ast.walk(ast.parse(inspect.getsource(each)))
+        if isinstance(node, ast.Return) and ast.unparse(node) != "return []"
+        if not any(
+            (each.__name__, each.__code__.co_firstlineno + line - 1) in reached
+            for line in range(node.lineno, (node.end_lineno or node.lineno) + 1)
+        )
+    ]
+    assert missed == []
+
+
+@pytest.mark.parametrize("module", [findings, verdicts])
+def test_no_remedy_is_written_where_no_row_can_be_demanded(module: Any) -> None:
+    """Of a Finding or a Verdict it comes from remedies.py, but for two."""
+    always = {
+        "add them to the DNS, or to /etc/hosts of each node",
+        "see --master-addr, --master-port, and the firewall",
+    }
+    written = {
+        text.value
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("Finding", "Verdict")
+        if len(node.args) == 4
+        for text in ast.walk(node.args[3])
+        if isinstance(text, ast.Constant) and isinstance(text.value, str)
+    }
+    assert written <= always

@@ -1,0 +1,180 @@
+"""Launchers that will not come: the others hear of it, and end with the same status and words.
+
+Real launchers on loopback, as users start them. Where nothing would end them, they wait for a day.
+"""
+
+from __future__ import annotations
+
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.gang.launchers import SAY, Launchers, is_listening
+from tests.support.patience import PATIENCE_S
+from tests.support.processes import children, until
+
+FAILS = "no_such_module_of_ours"
+
+
+def flags(node_rank: int, *more: object, nnodes: object = 3) -> tuple[object, ...]:
+    conf = f"join_timeout=86400,is_host={int(node_rank == 0)}"
+    return ("--nnodes", nnodes, "--node-rank", node_rank, "--rdzv-conf", conf, *more)
+
+
+# How a launcher fails before it joins: what is typed behind its flags, and some of what all say.
+WAYS = {
+    "no script": (("no-such-script.py",), "script 'no-such-script.py' not found"),
+    "a flag that is none": (("--bogus", SAY), "--bogus"),
+    "a value that is none": (("--grace", "x", SAY), "--grace"),
+    "no GPU": (("--nproc", "gpu", SAY), "no GPU is visible"),
+    "a rank that is none": (("--node-rank", "7", SAY), "cannot"),
+    "an import": (("--preload", FAILS, SAY), FAILS),
+    "no program": (("--no-python", "no-such-program"), "no-such-program"),
+    "another --max-restarts": (("--max-restarts", "3", SAY), "--max-restarts 3"),
+}
+
+
+OFTEN = {("no script", 0), ("no GPU", 1), ("an import", 1), ("another --max-restarts", 1)}
+
+
+@pytest.mark.parametrize(
+    ("way", "who"),
+    [
+        pytest.param(way, who, marks=() if (way, who) in OFTEN else pytest.mark.full)
+        for way in WAYS
+        for who in (0, 1)
+    ],
+)
+def test_one_that_cannot_take_part_ends_all(launchers: Launchers, way: str, who: int) -> None:
+    """At the node that has the hub, and at another."""
+    words, said = WAYS[way]
+    for node_rank in {0, 1, 2} - {who}:
+        launchers.start(f"{node_rank}", *flags(node_rank), SAY, "wait")
+    for one in list(launchers.processes.values()):
+        until(lambda one=one: children(one.pid), "it has a guard")  # type: ignore[misc]
+    if who:
+        until(lambda: is_listening(launchers.endpoint), "the hub listens")
+    launchers.start(f"{who}", *flags(who), *words)
+    if way == "another --max-restarts" and who == 0:
+        said = "--max-restarts 0, the hub 3"
+    assert launchers.statuses() == {"0": 2, "1": 2, "2": 2}
+    for name in launchers.processes:
+        assert said in launchers.said(name), name
+    assert not launchers.workers()
+
+
+def test_so_does_one_that_fails_before_the_hub_is_there(launchers: Launchers) -> None:
+    launchers.start("1", *flags(1, nnodes=2), "no-such-script.py")
+    until(lambda: "not found" in launchers.said("1"), "it fails")
+    launchers.start("0", *flags(0, nnodes=2), SAY, "wait")
+    assert launchers.statuses() == {"0": 2, "1": 2}
+
+
+def test_so_does_a_hub_that_fails_before_the_others_come(launchers: Launchers) -> None:
+    launchers.start("0", *flags(0, nnodes=2), "no-such-script.py")
+    until(lambda: is_listening(launchers.endpoint), "it listens")
+    launchers.start("1", *flags(1, nnodes=2), SAY, "wait")
+    assert launchers.statuses() == {"0": 2, "1": 2}
+    assert "cannot take part" in launchers.said("1")
+
+
+def test_one_that_is_told_to_end_while_it_imports_ends_all(
+    launchers: Launchers, tmp_path: Path
+) -> None:
+    (tmp_path / "slow.py").write_text(
+        f"import time\nopen({str(tmp_path / 'begun')!r}, 'w')\ntime.sleep(600)\n"
+    )
+    slow = ("--preload", "slow", SAY)
+    launchers.start("0", *flags(0, nnodes=2), SAY, "wait")
+    launchers.start("1", *flags(1, nnodes=2), *slow, PYTHONPATH=str(tmp_path))
+    until((tmp_path / "begun").exists, "it imports")
+    launchers.processes["1"].send_signal(signal.SIGTERM)
+    assert launchers.statuses() == {"0": 143, "1": 143}
+
+
+@pytest.mark.full
+def test_one_that_is_killed_while_it_waits_for_others_ends_all(launchers: Launchers) -> None:
+    launchers.start("0", *flags(0), SAY, "wait")
+    launchers.start("1", *flags(1), SAY, "wait")
+    until(lambda: "waiting for" in launchers.said("1"), "it has joined")
+    launchers.processes["1"].kill()
+    assert launchers.statuses() == {"0": 69, "1": -9}
+    assert "was lost" in launchers.said("0")
+
+
+@pytest.mark.full
+def test_a_hub_that_is_killed_while_others_wait_ends_all(launchers: Launchers) -> None:
+    launchers.start("0", *flags(0), SAY, "wait")
+    launchers.start("1", *flags(1), SAY, "wait")
+    until(lambda: "waiting for" in launchers.said("1"), "it has joined")
+    launchers.processes["0"].kill()
+    assert launchers.statuses() == {"0": -9, "1": 69}
+
+
+@pytest.mark.parametrize("way", ["no script", "another --max-restarts"])
+def test_in_a_pod_it_is_named_and_waited_for(launchers: Launchers, way: str) -> None:
+    """As the pod is started again."""
+    pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+    words, said = WAYS[way]
+    launchers.start("0", *flags(0, nnodes=2), SAY, **pod)
+    launchers.start("1", *flags(1, nnodes=2), *words, **pod)
+    until(lambda: said in launchers.said("0"), "it is named")
+    assert launchers.processes["1"].wait(PATIENCE_S) == 2
+    launchers.start("1 again", *flags(1, nnodes=2), SAY, **pod)
+    assert launchers.statuses() == {"0": 0, "1": 2, "1 again": 0}
+
+
+def test_the_others_go_on_where_they_are_enough(launchers: Launchers) -> None:
+    """And do not wait for it any longer."""
+    conf = ("--rdzv-conf", "join_timeout=86400,last_call_timeout=86400")
+    for name in "ab":
+        launchers.start(name, "--nnodes", "2:3", *conf, SAY)
+    until(lambda: is_listening(launchers.endpoint), "the hub listens")
+    launchers.start("c", "--nnodes", "2:3", *conf, "no-such-script.py")
+    assert launchers.statuses() == {"a": 0, "b": 0, "c": 2}
+    assert {one["WORLD_SIZE"] for one in launchers.workers()} == {"2"}
+
+
+@pytest.mark.parametrize(
+    "stranger",
+    [
+        ("--rdzv-id", "another"),
+        ("--token-file", "another"),
+        ("--node-rank", "0"),
+    ],
+    ids=["another run", "another token", "a place that is taken"],
+)
+def test_a_stranger_ends_no_launch(
+    launchers: Launchers, tmp_path: Path, stranger: tuple[str, str]
+) -> None:
+    for name in ("token", "another"):
+        (tmp_path / name).write_text(f"the secret of {name}, of some length")
+    flag, value = stranger
+    if flag == "--token-file":
+        value = str(tmp_path / value)
+    token = ("--token-file", str(tmp_path / "token"))
+    launchers.start("0", *flags(0, *token, nnodes=2), SAY)
+    until(lambda: is_listening(launchers.endpoint), "the hub listens")
+    launchers.start("stranger", *flags(1, *token, flag, value, nnodes=2), "no-such-script.py")
+    assert launchers.processes["stranger"].wait(PATIENCE_S) == 2
+    launchers.start("1", *flags(1, *token, nnodes=2), SAY)
+    assert launchers.statuses() == {"0": 0, "stranger": 2, "1": 0}
+
+
+def test_without_others_nobody_is_looked_for(launchers: Launchers) -> None:
+    """An error of a launch on one node is told to nobody, though an endpoint is there."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        launchers.start("0", "--nnodes", 1, "no-such-script.py", through=port)
+        assert launchers.statuses() == {"0": 2}
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+def test_an_explanation_that_fails_tells_nobody(launchers: Launchers) -> None:
+    launchers.start("0", *flags(0), "--explain", "no-such-script.py")
+    assert launchers.statuses() == {"0": 2}
+    assert "telling" not in launchers.said("0")

@@ -1,0 +1,94 @@
+"""What differs by node as torchrun has it, and what must not: roles, and a static endpoint."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.gang.nodes import free_port
+from tests.support.launching import LAUNCHER, clean_environ
+from tests.support.patience import PATIENCE_S
+
+NODES = (("ps", 2), ("trainer", 3), ("ps", 1))  # role and workers, by node rank
+NAMES = ("RANK", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")
+EXPECTED = [
+    ("0", "ps", "0", "3"), ("1", "ps", "1", "3"),
+    ("2", "trainer", "0", "3"), ("3", "trainer", "1", "3"), ("4", "trainer", "2", "3"),
+    ("5", "ps", "2", "3"),
+]  # fmt: skip
+SAY = f"""
+import json, os, sys, time
+told = [os.environ[name] for name in {NAMES}]
+print(json.dumps(told), flush=True)
+if len(sys.argv) > 1 and told[-1] == "0":
+    time.sleep(1 if told[0] != "5" else 0)
+    sys.exit(1)
+"""
+OURS = (*LAUNCHER, "--quiet")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run")
+
+
+def told(directory: Path, launcher: tuple[str, ...], *more: str, nodes: int = 3) -> list[list[str]]:
+    """What the workers of all nodes have, by rank and attempt."""
+    script = directory / "say.py"
+    script.write_text(SAY)
+    place = ("--rdzv-backend=static", f"--rdzv-endpoint=127.0.0.1:{free_port()}")
+    flags, words = more[:-1], more[-1:]
+    processes = [
+        subprocess.Popen(
+            [*launcher, *place, f"--nnodes={nodes}", f"--node-rank={n}", f"--role={role}",
+             f"--nproc-per-node={nproc}", *flags, str(script), *filter(None, words)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+            env=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"),
+        )
+        for n, (role, nproc) in enumerate(NODES[:nodes])
+    ]  # fmt: skip
+    said = [process.communicate(timeout=PATIENCE_S) for process in processes]
+    assert [process.returncode for process in processes] == [0] * nodes, said
+    texts = [text for out, _ in said for text in re.findall(r"\[.*?\]", out)]
+    return sorted(json.loads(text) for text in texts)  # torchrun may put two in one line
+
+
+@pytest.mark.parametrize("backend", [["--rdzv-backend=static"], []])
+@pytest.mark.parametrize(
+    "launcher", [OURS, pytest.param(TORCHRUN, marks=pytest.mark.full)], ids=["ours", "torchrun"]
+)
+def test_the_port_of_a_static_endpoint_is_where_rank_0_listens(
+    launcher: tuple[str, ...], backend: list[str], tmp_path: Path
+) -> None:
+    """On all nodes, which may have several names for its host."""
+    script, port = tmp_path / "say.py", free_port()
+    script.write_text("import os\nprint([os.environ[f'MASTER_{n}'] for n in ('ADDR', 'PORT')])")
+    common = (*launcher, *backend, "--nnodes=2", "--nproc-per-node=1")
+    processes = [
+        subprocess.Popen(
+            [*common, f"--node-rank={n}", f"--rdzv-endpoint={host}:{port}", str(script)],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True,
+            env=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"),
+        )
+        for n, host in enumerate(("127.0.0.1", "localhost"))
+    ]  # fmt: skip
+    said = [process.communicate(timeout=PATIENCE_S) for process in processes]
+    for out, err in said:
+        assert f"'{port}']" in out, err
+
+
+def test_ranks_count_within_a_role_by_node_rank(tmp_path: Path) -> None:
+    assert [tuple(one[:4]) for one in told(tmp_path, OURS, "")] == EXPECTED
+
+
+def test_ranks_within_a_role_stay_when_workers_are_started_again(tmp_path: Path) -> None:
+    found = told(tmp_path, OURS, "--max-restarts=1", "fail once")
+    again = [tuple(one[:4]) for one in found if one[4] == "1"]
+    assert again == EXPECTED
+
+
+@pytest.mark.full  # torchrun takes several seconds
+def test_ranks_within_a_role_are_torchruns(tmp_path: Path) -> None:
+    assert told(tmp_path, OURS, "", nodes=2) == told(tmp_path, TORCHRUN, "", nodes=2)
+    assert told(tmp_path, OURS, "") == told(tmp_path, TORCHRUN, "")

@@ -1,0 +1,170 @@
+"""A launcher that is lost is started again, where somebody can: the launch goes on with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+
+import pytest
+
+from tests.gang.launchers import QUIET, SAY, Launchers
+from tests.support.launching import clean_environ, launch
+from tests.support.processes import children, until
+
+AGAIN = re.compile(r"waiting up to 60 s for .* to come back; start it there again: (.*)$", re.M)
+STATIC = ("--rdzv-backend", "static")
+# How a user starts two launchers: the flags of all, those of each, and the variables of each.
+BY_HAND = {
+    "an endpoint": (("--nnodes", 2, "--max-restarts", 1), ((), ()), ({}, {})),
+    "node ranks": (
+        ("--nnodes", 2, "--max-restarts", 1, *STATIC),
+        (("--node-rank", 0), ("--node-rank", 1)),
+        ({}, {}),
+    ),
+    "variables": (
+        STATIC,
+        ((), ()),
+        tuple({"PET_NNODES": "2", "PET_MAX_RESTARTS": "1", "PET_NODE_RANK": rank} for rank in "01"),
+    ),
+}
+
+
+def type_line(launchers: Launchers, name: str, line: str) -> None:
+    """What a launcher has said to type, typed."""
+    with (launchers.directory / f"{name}.again").open("wb") as out:
+        launchers.processes[name] = subprocess.Popen(
+            ["sh", "-c", f"exec env {line}"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            env=clean_environ(**QUIET),
+        )
+
+
+def kill(launchers: Launchers, name: str) -> None:
+    launchers.processes[name].kill()
+    launchers.processes.pop(name).wait()
+
+
+@pytest.mark.parametrize("lost", ["ab", "ba"], ids=["the first", "the second"])
+@pytest.mark.parametrize("way", BY_HAND)
+def test_the_line_that_is_said_brings_a_lost_launcher_back(
+    launchers: Launchers, way: str, lost: str
+):
+    """One of the two has the hub. Both have the node ranks that they had."""
+    flags, own, variables = BY_HAND[way]
+    for number, name in enumerate("ab"):
+        launchers.start(name, *flags, *own[number], SAY, "wait-once", **variables[number])
+    launchers.wait_for_workers(2)
+    gone, other = lost
+    (before,) = launchers.workers(gone)
+    kill(launchers, gone)
+    until(lambda: AGAIN.search(launchers.said(other)), "it says what to type")
+    (line,) = AGAIN.findall(launchers.said(other))
+    type_line(launchers, gone, line)
+    assert launchers.statuses() == {"a": 0, "b": 0}, launchers.said(other)
+    (launchers.directory / f"{gone}.again").rename(launchers.directory / f"{gone}.out")
+    (after,) = launchers.workers(gone)
+    assert (after["NODE_RANK"], after["WORLD_SIZE"]) == (before["NODE_RANK"], "2")
+    assert after["TORCHELASTIC_RESTART_COUNT"] == "1"
+
+
+def test_of_two_to_three_nodes_two_go_on_and_one_waits(launchers: Launchers):
+    flags = ("--nnodes", "2:3", "--max-restarts", 3, *STATIC, "--node-rank")
+    for rank, name in enumerate("abc"):
+        launchers.start(name, *flags, rank, SAY, "wait")
+    launchers.wait_for_workers(3)
+    kill(launchers, "c")
+    launchers.wait_for_workers(4, "a", "b")
+    assert "waiting up to" not in launchers.said("a")
+    kill(launchers, "b")
+    until(lambda: AGAIN.search(launchers.said("a")), "it says what to type")
+    launchers.start("b", *flags, 1, SAY, "wait")
+    (b,) = launchers.wait_for_workers(1, "b")
+    assert (b["WORLD_SIZE"], b["NODE_RANK"], b["TORCHELASTIC_RESTART_COUNT"]) == ("2", "1", "2")
+
+
+@pytest.mark.parametrize("lost", ["ab", "ba"], ids=["the hub", "another"])
+def test_who_waits_ends_at_once_when_told(launchers: Launchers, lost: str):
+    for rank, name in enumerate("ab"):
+        flags = ("--nnodes", 2, "--max-restarts", 1, *STATIC, "--node-rank", rank)
+        launchers.start(name, *flags, SAY, "wait")
+    launchers.wait_for_workers(2)
+    gone, other = lost
+    kill(launchers, gone)
+    until(lambda: AGAIN.search(launchers.said(other)), "it waits")
+    launchers.processes[other].terminate()
+    assert launchers.statuses() == {other: 143}
+
+
+@pytest.mark.parametrize("lost", ["ab", "ba"], ids=["the hub", "another"])
+def test_nobody_is_waited_for_for_ever(launchers: Launchers, lost: str):
+    for rank, name in enumerate("ab"):
+        flags = ("--nnodes", 2, "--max-restarts", 1, "--return-timeout", 1, *STATIC)
+        launchers.start(name, *flags, "--node-rank", rank, SAY, "wait")
+    launchers.wait_for_workers(2)
+    gone, other = lost
+    kill(launchers, gone)
+    assert launchers.statuses() == {other: 69}
+    who = (
+        "the hub at 127.0.0.1; it has not" if gone == "a" else f"{os.uname().nodename}; nobody has"
+    )
+    assert f"still missing: {who} come back within 1 s" in launchers.said(other)
+
+
+def test_one_that_is_back_before_its_workers_are_dead_is_waited_for(launchers: Launchers):
+    """A process on a GPU may take seconds to die: here its guard is stopped meanwhile."""
+    flags = ("--nnodes", 2, "--max-restarts", 1, *STATIC, "--node-rank")
+    for rank, name in enumerate("ab"):
+        launchers.start(name, *flags, rank, SAY, "wait-once")
+    launchers.wait_for_workers(2)
+    (guard,) = children(launchers.processes["b"].pid)
+    os.kill(guard, signal.SIGSTOP)
+    try:
+        kill(launchers, "b")
+        launchers.start("b", *flags, 1, SAY, "wait-once")
+        until(lambda: len(children(launchers.processes["b"].pid)) == 1, "it has a guard")
+    finally:
+        os.kill(guard, signal.SIGCONT)
+    assert launchers.statuses() == {"a": 0, "b": 0}, launchers.said("b")
+
+
+POD = {"JOB_COMPLETION_INDEX": "1"}
+TRAINER = {
+    "PET_NNODES": "2", "PET_NODE_RANK": "1", "PET_MASTER_ADDR": "a", "PET_MASTER_PORT": "29500",
+}  # fmt: skip
+SALLOC = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "2", "SLURM_JOB_NODELIST": "n[0-1]"}
+SRUN = {
+    **SALLOC, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1",
+    "SLURM_LOCALID": "0", "SLURM_NODEID": "1", "SLURM_STEP_NODELIST": "n[0-1]",
+    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
+}  # fmt: skip
+MPIRUN = {
+    "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0",
+    "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+}  # fmt: skip
+PBS = {"PBS_JOBID": "12.server", "PBS_NODEFILE": "/dev/null"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "within"),
+    [
+        pytest.param({}, "60 s", id="by hand"),
+        pytest.param(SALLOC, "60 s", id="in a job's shell"),
+        pytest.param(PBS, "60 s", id="PBS"),
+        pytest.param(POD, "join_timeout", id="Kubernetes"),
+        pytest.param(TRAINER, "join_timeout", id="Kubeflow"),
+        pytest.param(SRUN, "", id="srun"),
+        pytest.param(MPIRUN, "", id="mpirun"),
+    ],
+)
+def test_a_lost_launcher_is_waited_for_where_somebody_starts_it_again(
+    environ: dict[str, str], within: str
+):
+    flags = ("--nnodes", 2, "--node-rank", 1, "--rdzv-endpoint", "a:1", "--max-restarts", 1)
+    done = launch("--explain", "--nproc", 1, *flags, SAY, environ=clean_environ(**environ))
+    assert done.returncode == 0, done.stderr
+    found = re.findall(r"one that is lost may come back within (.*)$", done.stdout, re.M)
+    assert found == ([within] if within else [])

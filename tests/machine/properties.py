@@ -1,0 +1,552 @@
+"""What must hold in every schedule. Each function yields what does not, in words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+
+from tests.machine.kernel import MOST_CALLS, Process, Sent
+from tests.machine.play import Host, Played
+from tests.machine.scripts import COUNT, End
+
+ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
+# Of time in which a process could not run, what a launch cannot know of: gaps below a second.
+UNSEEN_S = 1.05
+CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
+CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
+START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
+TIMED_OUT, WRONG_USE, LOST_OUTPUT = 124, 2, 74
+GUARD = "spawnlaunch grd"
+MARGIN_S = 25.0  # for what cannot be killed, stacks, readers
+OF_OURS = ("internal error", "Traceback (most recent call last)", "fault of spawnlaunch")
+NOT_SO = ("could not kill", "did not die of SIGKILL", "cannot be reaped")  # of nobody here
+NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for the link
+CALL_S = 30.0  # for others to come, where enough are there
+TALK_S = 15.0  # for launchers to tell each other
+RETURN_S = 60.0  # for a launcher that was lost, by hand
+NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
+STILL = frozenset({"stop", "freeze", "cut"})
+
+
+def broken(played: Played) -> list[str]:
+    """All that does not hold."""
+    checks = [everything_ends, nobody_is_left, no_fault_of_ours, the_whole_grace, all_output]
+    checks += [silent_in_its_own_time, it_ends_in_time, the_grace_of_what_is_left, the_old_limit]
+    checks += [the_first_is_named]
+    checks += [the_right_status] if played.scenario.is_alone else OF_SEVERAL
+    return [f"{check.__name__}: {words}" for check in checks for words in check(played)]
+
+
+def everything_ends(played: Played) -> Iterator[str]:
+    if played.kernel.spins:
+        yield f"there were more than {MOST_CALLS} calls"
+        return
+    for host in played.hosts:
+        if any(p.code is None for p in host.launchers) and not host.node.is_down:
+            yield f"the launch on {host.node.name} has not ended"
+
+
+def nobody_is_left(played: Played) -> Iterator[str]:
+    if played.kernel.spins:
+        return
+    for host in played.hosts:
+        if any(p.code is None for p in host.launchers) or host.node.is_down:
+            continue
+        for process in host.processes:
+            if process.is_alive:
+                yield f"{process} ({' '.join(process.command)}) is left"
+
+
+def no_fault_of_ours(played: Played) -> Iterator[str]:
+    yield from played.kernel.tracebacks
+    for host in played.hosts:
+        yield from (words for words in (*OF_OURS, *NOT_SO) if words in host.err.text)
+        if any(p.code == 70 for p in host.launchers):
+            yield "status 70"
+
+
+def _last_attempt(host: Host) -> list[Process]:
+    counts = [int(p.environ[COUNT]) for p in host.workers]
+    return [p for p, n in zip(host.workers, counts, strict=True) if n == max(counts)]
+
+
+def _first_failures(played: Played, host: Host) -> list[Process]:
+    """Workers of the last attempt that may be named as those that failed first.
+
+    They were about to end before anybody of the launch told them to, and before any of them had
+    ended; or crashed so soon after it that the other may have failed because of that.
+    """
+    return _may_be_first(_failed(played, host), crash_s=CRASH_S + _lost_s(played))
+
+
+def _failed(played: Played, host: Host) -> list[Process]:
+    """Workers of the last attempt that failed before the launch told them to end."""
+    told: dict[int, float] = {}
+    for sent in _sent_by_launch(played, host):
+        told.setdefault(id(sent.to), sent.when)
+    return [
+        p for p in _last_attempt(host)
+        if p.code and p.dying is not None and p.dying <= told.get(id(p), p.dying)
+    ]  # fmt: skip
+
+
+def _may_be_first(
+    failed: list[Process], near_s: float = START_S, crash_s: float = CRASH_S, is_here: bool = True
+) -> list[Process]:
+    """Those of the workers that failed by themselves that may be named.
+
+    A crash that was the first is: nobody crashes because another one exits, or aborts. But not of
+    another node while it dumps its core, which nobody looks at there.
+    """
+    if not failed:
+        return []
+    first = min(failed, key=_began)
+    until = first.ended
+    if _is_crash(first) and (is_here or first.ended - _began(first) < START_S):
+        until = first.dying or 0.0
+    return [p for p in failed if _began(p) <= until + (crash_s if _is_crash(p) else near_s)]
+
+
+def _began(process: Process) -> float:
+    return process.dying or 0.0
+
+
+def _is_crash(process: Process) -> bool:
+    return -(process.code or 0) in CRASHES
+
+
+def _sent_by_launch(played: Played, host: Host) -> Iterator[Sent]:
+    """Signals of launcher and guard to those that still ran."""
+    ours = {id(p) for p in (*host.launchers, *host.guards)}
+    for sent in played.kernel.signals:
+        is_ours = id(sent.sender) in ours and sent.signum in (signal.SIGTERM, signal.SIGKILL)
+        if is_ours and (sent.to.code is None or sent.when < sent.to.ended):
+            yield sent
+
+
+def _signalled(played: Played) -> list[tuple[int, Process]]:
+    return [(f.number, to) for _, f, to in played.happened if to is not None and f.what == "signal"]
+
+
+def the_right_status(played: Played) -> Iterator[str]:
+    """Of one node: the first failure's, or the signal's that somebody has sent."""
+    launcher, signalled = played.hosts[0].launcher, _signalled(played)
+    code = launcher.code
+    if code is None:
+        return
+    if (signal.SIGKILL, launcher) in signalled:
+        if code != -signal.SIGKILL:
+            yield f"the launcher was killed, and has the code {code}"
+        return
+    allowed = _allowed(played)
+    if code not in allowed:
+        yield f"status {code}, and right is one of {sorted(allowed)}"
+
+
+def _allowed(played: Played) -> set[int]:
+    """The statuses that are right for a launcher that nobody has killed."""
+    host, scenario, signalled = played.hosts[0], played.scenario, _signalled(played)
+    launcher = host.launcher
+    told = [n for n, to in signalled if n in ENDS and to.comm in (launcher.comm, GUARD)]
+    allowed = {128 + n for n in told}
+    allowed |= {128 + n for n, to in signalled if n == signal.SIGKILL and to.comm == GUARD}
+    if not host.guards:
+        allowed |= {-n for n, to in signalled if to is launcher}  # before it took note of signals
+    codes = {p.code for p in _last_attempt(host)}
+    if codes <= {0} or (told and len(codes) == 1 and min(codes, key=_number) >= 0):
+        allowed |= {_number(code) for code in codes} or {0}
+    if scenario.pause:
+        allowed.add(LOST_OUTPUT)
+    limit = scenario.flag("--timeout")
+    if limit and launcher.ended - launcher.start >= float(limit):
+        allowed.add(TIMED_OUT)
+    if scenario.flag("--on-hang") and "no output from any rank" in host.err.text:
+        allowed.add(TIMED_OUT)
+    failures = [_number(p.code) for p in _first_failures(played, host)]
+    return allowed | {n if n >= 0 else 128 - n for n in failures}
+
+
+def the_first_is_named(played: Played) -> Iterator[str]:
+    """Where somebody reads, a launch that ends with a failure says which was the first."""
+    host, scenario = played.hosts[0], played.scenario
+    if not scenario.is_alone or scenario.pause or _is_told(played) or scenario.refused:
+        return
+    failed = _first_failures(played, host)
+    if not failed or host.launcher.code not in {_status(p.code) for p in failed}:
+        return
+    named = NAMED.search(host.err.text)
+    if named is None or named[1] not in {p.environ["RANK"] for p in failed}:
+        yield f"not named: rank {' or '.join(p.environ['RANK'] for p in failed)}"
+
+
+def _status(code: int | None) -> int:
+    """As a shell has it."""
+    return 128 - code if code and code < 0 else code or 0
+
+
+def _number(code: int | None) -> int:
+    return code or 0
+
+
+def _who_is_apart(played: Played) -> set[int]:
+    """Nodes that somebody has cut off, killed, or told to end alone."""
+    apart = {f.node for _, f, _ in played.happened if f.what in ("cut", "power", "return")}
+    for number, host in enumerate(played.hosts):
+        if any((p.code or 0) < 0 for p in host.launchers):
+            apart.add(number)  # it had not come so far that it could tell anybody
+        above = (*host.launchers, *host.guards)
+        for n, to in _signalled(played):
+            is_elastic = played.scenario.is_elastic
+            if to in above and (n == signal.SIGKILL or (is_elastic and n in ENDS)):
+                apart.add(number)
+    return apart
+
+
+def _is_mute(played: Played) -> bool:
+    """Whether names are not told in time."""
+    return played.scenario.mute is not None and played.scenario.mute[1] > TALK_S
+
+
+def _whats(played: Played) -> set[str]:
+    return {f.what for _, f, _ in played.happened}
+
+
+def one_status(played: Played) -> Iterator[str]:
+    """Of several nodes: all end alike that nobody has cut off, killed, or told to end."""
+    apart = _who_is_apart(played)
+    if played.scenario.unable is not None:
+        apart.add(played.scenario.unable)
+    apart |= _refused(played)
+    ends = [id(to) for n, to in _signalled(played) if n in ENDS]
+    if len(set(ends)) < len(ends):
+        return  # who is told twice does not wait until somebody knows
+    is_unheard = bool(played.scenario.mute) and _is_told(played)  # before there was a hub
+    if _is_mute(played) or is_unheard:
+        return  # those who come late find nobody
+    if 0 in apart or _whats(played) & {"freeze", "digits"}:
+        return  # the hub is lost, and each ends as it hears of it
+    hosts = [host for number, host in enumerate(played.hosts) if number not in apart]
+    codes = {host.node.name: host.launcher.code for host in hosts if host.launchers}
+    if len(set(codes.values())) > 1:
+        yield f"they end unlike each other: {codes}"
+
+
+def _is_told(played: Played) -> bool:
+    """Whether somebody has sent a signal that ends something above workers."""
+    above = {id(p) for host in played.hosts for p in (*host.launchers, *host.guards)}
+    return any(id(to) in above for n, to in _signalled(played) if n not in (10, 12, 28))
+
+
+def _first_start(played: Played) -> float | None:
+    return min((p.start for host in played.hosts for p in host.workers), default=None)
+
+
+def _cuts_are_early(played: Played) -> bool:
+    """Whether all cuts were mended before the first start."""
+    begun = _first_start(played) or played.kernel.now
+    return all(when + f.for_s < begun for when, f, _ in played.happened if f.what == "cut")
+
+
+def the_right_status_of_all(played: Played) -> Iterator[str]:
+    """Where no node is lost, and nobody is told to end: the first failure's, of all nodes."""
+    scenario, whats = played.scenario, _whats(played)
+    if whats & {"freeze", "power", "return", "digits"} or _is_told(played):
+        return
+    if _refused(played) or scenario.unable is not None or not _cuts_are_early(played):
+        return
+    if _is_mute(played):
+        return
+    codes = {host.launcher.code for host in played.hosts if host.launchers}
+    if not any(host.workers for host in played.hosts):
+        yield f"there were no workers, and the launchers have ended with {codes}"
+        return
+    counts = [int(p.environ[COUNT]) for host in played.hosts for p in host.workers]
+    last = [
+        host for host in played.hosts if any(p in _last(host, max(counts)) for p in host.workers)
+    ]
+    failed = [p for host in last for p in _failed(played, host) if p in _last(host, max(counts))]
+    if whats & STILL and failed:
+        return  # whoever looks at them may look late
+    crash_s = CRASH_S + 2 * max(scenario.latencies, default=0.0)
+    firsts = _may_be_first(failed, NEAR_S, crash_s, is_here=False)
+    allowed = {_status(p.code) for p in firsts} or {0}
+    if not codes <= allowed:
+        yield f"statuses {codes}, and right is one of {sorted(allowed)}"
+    named = NAMED.search(played.hosts[0].err.text)
+    ranks = {p.environ["RANK"] for p in firsts}
+    if named and named[1] not in ranks:
+        yield f"rank {named[1]} is named, and first was one of {sorted(ranks)}"
+
+
+def _last(host: Host, count: int) -> list[Process]:
+    return [p for p in host.workers if int(p.environ[COUNT]) == count]
+
+
+def _refused(played: Played) -> set[int]:
+    """Nodes whose launcher was told otherwise than the hub's."""
+    argvs = played.scenario.argvs
+    count = argvs[0].count("--max-restarts")
+    return {i for i, argv in enumerate(argvs) if argv.count("--max-restarts") != count}
+
+
+def who_will_not_come_is_not_waited_for(played: Played) -> Iterator[str]:
+    """All end soon where there are too few, and with the status of whoever cannot come."""
+    scenario = played.scenario
+    is_one_missing = scenario.unable is not None or _refused(played)
+    if not is_one_missing or scenario.is_elastic or _whats(played) - {"silent", "stop"}:
+        return
+    if _is_told(played) or scenario.mute or scenario.refused:
+        return
+    last = max(p.start for host in played.hosts for p in host.launchers)
+    for host in played.hosts:
+        code, ended = host.launcher.code, host.launcher.ended
+        late_s = ended - last - _lost_s(played)
+        if code is not None and (late_s > TALK_S or code != WRONG_USE):
+            yield f"{host.node.name} ended with {code}, {late_s:.1f} s after all had begun"
+
+
+def who_is_gone_is_not_waited_for(played: Played) -> Iterator[str]:
+    """Nor a launcher that somebody has killed after it had joined, before the first start."""
+    scenario, happened = played.scenario, played.happened
+    if len(happened) != 1 or scenario.is_elastic or scenario.refused or scenario.mute:
+        return
+    when, fault, to = happened[0]
+    host = played.hosts[fault.node]
+    began = [p.start for other in played.hosts for p in other.launchers]
+    if (
+        fault.number != signal.SIGKILL
+        or to not in (*host.launchers, *host.guards)
+        or not fault.node
+    ):
+        return
+    joined = max(host.launcher.start + 0.1, played.hosts[0].launcher.start + 1.2)
+    if not joined < when < (_first_start(played) or played.kernel.now) or _refused(played):
+        return
+    for other in played.hosts:
+        late_s = other.launcher.ended - max(when, *began)
+        if other is not host and late_s > TALK_S:
+            yield f"{other.node.name} ended {late_s:.1f} s after nobody could come any more"
+
+
+def they_meet(played: Played) -> Iterator[str]:
+    """Whatever comes between, nodes that live find each other as soon as they can."""
+    scenario = played.scenario
+    if _is_told(played) or _refused(played) or scenario.unable is not None or _is_mute(played):
+        return
+    if _whats(played) & {"power", "return", "digits"} or not _cuts_are_early(played):
+        return
+    if any(p.code is None for host in played.hosts for p in host.launchers):
+        return
+    can = max(p.start for host in played.hosts for p in host.launchers)
+    for when, f, _ in played.happened:
+        can = max(can, when + f.for_s) if f.what in STILL else can
+    if scenario.refused and scenario.refused.call == "accept4":
+        can = max(can, 1000.0 + scenario.refused.since_s + scenario.refused.for_s)
+    late_s = (_first_start(played) or played.kernel.now) - can
+    if late_s > CALL_S + TALK_S:
+        yield f"the first workers began {late_s:.1f} s after they could"
+
+
+def who_comes_back_is_waited_for(played: Played) -> Iterator[str]:
+    """A launcher that is killed, and started again soon, takes part in another start."""
+    scenario, returned = played.scenario, [(when, f) for when, f, _ in played.happened]
+    if len(returned) != 1 or returned[0][1].what != "return" or not scenario.restarts:
+        return
+    if scenario.refused or scenario.mute or _refused(played) or scenario.unable is not None:
+        return
+    ends = [step for script in scenario.scripts for step in script.steps if isinstance(step, End)]
+    if any(end.code for end in ends):
+        return
+    when = returned[0][0]
+    running = all(
+        any(p.start < when and not p.ended <= when for p in host.workers) for host in played.hosts
+    )
+    if not running:
+        return
+    for number, host in enumerate(played.hosts):
+        is_late = scenario.is_elastic and number == returned[0][1].node  # the others go on at once
+        if host.launcher.code != 0 and not is_late:
+            yield f"{host.node.name} ended with {host.launcher.code}, though all could go on"
+
+
+def who_is_told_ends(played: Played) -> Iterator[str]:
+    """A launcher that gets a signal to end does, whatever is slow elsewhere."""
+    scenario = played.scenario
+    for when, f, to in played.happened:
+        host = played.hosts[f.node]
+        if (
+            f.what != "signal"
+            or f.number not in ENDS
+            or to not in host.launchers
+            or to.code is None
+        ):
+            continue
+        late_s = to.ended - when - _lost_s(played)
+        if late_s > 2 * scenario.grace_s + scenario.core_s + MARGIN_S:
+            yield f"{to} ended {late_s:.1f} s after it was told to"
+
+
+def _lost_s(played: Played) -> float:
+    lost = ("stop", "freeze", "cut")
+    times = sum(f.for_s for _, f, _ in played.happened if f.what in lost)
+    return times + sum(played.scenario.pause or (0, 0))
+
+
+def one_world(played: Played) -> Iterator[str]:
+    """Workers of two epochs do not run at the same time, on nodes that could be told."""
+    workers = [(host, p) for host in played.hosts for p in host.workers]
+    apart = {f.node for _, f, _ in played.happened if f.what in ("stop", "freeze", "power")}
+    for number, host in enumerate(played.hosts):
+        if number in apart:
+            workers = [(other, p) for other, p in workers if other is not host]
+    spans: dict[int, tuple[float, float]] = {}
+    for _, p in workers:
+        count = int(p.environ[COUNT])
+        began, ended = spans.get(count, (p.start, 0.0))
+        spans[count] = min(began, p.start), max(ended, p.ended or played.kernel.now)
+    for count, (began, _) in spans.items():
+        if count - 1 in spans and spans[count - 1][1] > began + 1e-6:
+            yield f"workers of start {count} began before those of the one before had ended"
+
+
+def the_whole_grace(played: Played) -> Iterator[str]:
+    """Who was told to end has its whole grace of time in which it could run."""
+    again = sum(f.number == signal.SIGINT for _, f, _ in played.happened) > 1
+    is_killed = any(n == signal.SIGKILL for n, _ in _signalled(played))
+    if again or is_killed or not played.scenario.is_alone or _cannot_hear_stops(played):
+        return
+    host, grace_s = played.hosts[0], played.scenario.grace_s
+    if _first_failures(played, host):
+        grace_s = min(grace_s, float(played.scenario.flag("--failure-grace") or grace_s))
+    stops = _stops(played)
+    for worker in host.workers:
+        sent = [each for each in _sent_by_launch(played, host) if each.to is worker]
+        told = next((each for each in sent if each.signum == signal.SIGTERM), None)
+        killed = next((each for each in sent if each.signum == signal.SIGKILL), None)
+        if told is None or killed is None:
+            continue
+        had_s = killed.when - told.when - (killed.lost_s - told.lost_s)
+        if had_s < grace_s * 0.99 - UNSEEN_S * stops:
+            yield f"{worker} had {had_s:.3f} s of {grace_s:g}"
+
+
+def _cannot_hear_stops(played: Played) -> bool:
+    """Only waitid tells that a worker was stopped."""
+    refused = played.scenario.refused
+    return refused is not None and refused.call == "waitid" and "stop" in _whats(played)
+
+
+def the_grace_of_what_is_left(played: Played) -> Iterator[str]:
+    """What workers that have ended well leave has the grace in which it could run."""
+    host, grace_s = played.hosts[0], played.scenario.grace_s
+    if not played.scenario.is_alone or host.launcher.code != 0 or not host.workers:
+        return
+    if _is_told(played) or played.scenario.flag("--timeout"):
+        return
+    ended = max(p.ended for p in host.workers)
+    workers, stops = {id(p) for p in host.workers}, _stops(played)
+    for sent in _sent_by_launch(played, host):
+        if id(sent.to) in workers or sent.when < ended:
+            continue
+        lost_s = sent.lost_s - _lost_until(played, ended)
+        if sent.when - ended - lost_s < grace_s * 0.99 - UNSEEN_S * stops:
+            yield f"{sent.to} had {sent.when - ended - lost_s:.3f} s of {grace_s:g}"
+
+
+def _lost_until(played: Played, when: float) -> float:
+    """How long all stood still before then."""
+    return sum(f.for_s for at, f, _ in played.happened if f.what == "freeze" and at <= when)
+
+
+def _stops(played: Played) -> int:
+    return sum(f.what in ("stop", "freeze") for _, f, _ in played.happened)
+
+
+def the_old_limit(played: Played) -> Iterator[str]:
+    """Workers have the limit of open files that the launcher was started with."""
+    for process in (p for host in played.hosts for p in host.workers):
+        if process.files_most != played.scenario.files_most:
+            yield f"{process} may have {process.files_most} open files"
+
+
+def silent_in_its_own_time(played: Played) -> Iterator[str]:
+    """Nobody is killed for silence in time in which it could not speak."""
+    host, limit = played.hosts[0], played.scenario.flag("--hang-timeout")
+    if _cannot_hear_stops(played):
+        return
+    if limit is None or host.launcher.code != TIMED_OUT or "--on-hang kill:" not in host.err.text:
+        return
+    told = [each for each in _sent_by_launch(played, host) if each.signum == signal.SIGTERM]
+    if not told:
+        return
+    stops = _stops(played)
+    spoke = [
+        first.when - when - (first.lost_s - lost_s)
+        for first in told
+        for when, lost_s in [first.to.player.said[-1] if first.to.player else (first.to.start, 0.0)]
+    ]
+    if min(spoke) < float(limit) * 0.99 - UNSEEN_S * stops:
+        yield f"ended for silence after {min(spoke):.3f} s of {limit} in which a rank could speak"
+
+
+def it_ends_in_time(played: Played) -> Iterator[str]:
+    """Once a launch is to end it does, within the grace, and what its parts wait for each other."""
+    host, scenario = played.hosts[0], played.scenario
+    if not scenario.is_alone or host.launcher.code is None:
+        return
+    causes = [when for when, f, to in played.happened if f.number in ENDS and to is host.launcher]
+    causes += [failure.ended for failure in _first_failures(played, host)[:1]]
+    lost_s = sum(f.for_s for _, f, _ in played.happened) + sum(scenario.pause or (0, 0))
+    late_s = host.launcher.ended - min(causes, default=host.launcher.ended)
+    slow_s = scenario.core_s + scenario.free_s
+    if late_s > 2 * scenario.grace_s + slow_s + lost_s + MARGIN_S:
+        yield f"it ended {late_s:.1f} s after it was to"
+
+
+# Our words may come between the parts of another's line that no pipe takes at once.
+OURS = re.compile(r"spawnlaunch: [^\n]*\n")
+LINE = re.compile(r"^(?:\[[^]]+\] )?(r\d+'*) ([12]) (\d+)\.*$")
+
+
+def all_output(played: Played) -> Iterator[str]:
+    """What workers wrote is shown whole, once, in its order; or the status says that it was not."""
+    if any(n == signal.SIGKILL for n, _ in _signalled(played)):
+        return
+    for host in played.hosts:
+        if host.node.is_down or not host.launchers or host.launcher.code is None:
+            continue
+        shown: dict[tuple[str, int], list[int]] = {}
+        for stream, text in ((1, host.out.text), (2, host.err.text)):
+            for line in OURS.sub("", text).splitlines():
+                found = LINE.match(line)
+                if found:
+                    shown.setdefault((found[1], stream), []).append(int(found[3]))
+                elif stream == 1:
+                    yield f"a line that nobody wrote: {line!r}"
+        if len(host.workers) == len({p.environ["RANK"] for p in host.workers}):
+            is_limited = played.scenario.flag("--timeout") is not None
+            is_hasty = bool(played.scenario.pause) or is_limited or _is_told(played)
+            yield from _compared(host, shown, is_hasty)
+
+
+def _compared(host: Host, shown: dict[tuple[str, int], list[int]], is_hasty: bool) -> Iterator[str]:
+    for process in host.workers:
+        player = process.player
+        for stream in (1, 2):
+            numbers = shown.get((player.name, stream), [])
+            wanted = list(range(player.counts[stream]))
+            cut = len(wanted)  # a signal may have come as it had written this one
+            if numbers[cut : cut + 1] == [cut]:
+                wanted.append(cut)
+            if stream == 2:
+                numbers = numbers[: len(wanted)]  # the report shows the last ones again
+            is_said = "nobody read our" in host.err.text or host.launcher.code
+            if numbers != wanted and not (is_hasty and is_said):
+                yield f"{player.name} wrote {wanted} to {stream}, and shown are {numbers}"
+
+
+OF_SEVERAL = [
+    one_status, one_world, the_right_status_of_all, who_will_not_come_is_not_waited_for, they_meet,
+    who_is_gone_is_not_waited_for, who_comes_back_is_waited_for, who_is_told_ends,
+]  # fmt: skip

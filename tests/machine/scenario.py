@@ -1,0 +1,258 @@
+"""A scenario: command lines, scripts, and what others do to them; all of it from one seed."""
+
+from __future__ import annotations
+
+import errno
+import signal
+from random import Random
+from typing import NamedTuple
+
+from tests.machine import scripts
+from tests.machine.scripts import End, Follow, Say, Script, Work
+
+TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+# Calls that a launch does without (docs/limits.md).
+SPARED = (
+    "memfd_create", "prctl", "pidfd_open", "pidfd_send_signal", "setsid", "epoll_create", "waitid",
+    "setitimer",
+)  # fmt: skip
+SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+PORT = 29400  # of the first node, where launchers meet
+HUB = "10.0.0.1"
+RUN = "simulated"
+ALWAYS = (0.0, 1e9)
+
+
+class Fault(NamedTuple):
+    """Something that somebody else does at this time, or so long after a moment of the launch."""
+
+    at_s: float
+    # "signal", "stop" (and continue); "freeze" of all; of a node "cut", "power", "return" (its
+    # launcher is killed, and somebody starts it again after that time); "silent" (strangers who
+    # say nothing) and "digits" (one whose name has thousands of them) where the launchers meet
+    what: str
+    to: str | int = ""  # "launcher", "guard", or a worker: one of those that run
+    number: int = 0  # the signal
+    for_s: float = 0.0
+    node: int = 0
+    # "started": a worker has; "ended": one has; "told": one was told to end; "": the beginning
+    since: str = ""
+
+
+class Refusal(NamedTuple):
+    """A call that the system refuses, with an error, from a time on for so many seconds."""
+
+    call: str
+    error: int
+    since_s: float = 0.0
+    for_s: float = 1e9
+
+
+class Scenario(NamedTuple):
+    seed: int
+    argvs: tuple[tuple[str, ...], ...]  # of each node's launcher
+    starts: tuple[float, ...]  # when each begins, in seconds
+    scripts: tuple[Script, ...]  # by rank
+    faults: tuple[Fault, ...]
+    grace_s: float
+    core_s: float  # for a core to be written
+    restless: float  # how often a call lets others go on, of 1
+    look_s: float  # how long after something was written the user reads it
+    pause: tuple[float, float] | None  # when the user stops reading, and for how long
+    refused: Refusal | None = None
+    unable: int | None = None  # this node's launcher cannot take part, as it sees at once
+    files_most: int = 1024  # the soft limit of open files
+    latencies: tuple[float, ...] = ()  # of each node's link
+    mute: tuple[int, float] | None = None  # a name server: after so many answers, for so long
+    free_s: float = 0.0  # for the memory of a worker, or of what it has started, to be given back
+
+    def flag(self, name: str) -> str | None:
+        """The value of a flag of all nodes."""
+        argv = self.argvs[0]
+        return argv[argv.index(name) + 1] if name in argv else None
+
+    def has(self, what: str) -> bool:
+        """Whether this is all part of it: what faults do, a call that is refused, and so on."""
+        found = {
+            "", *(fault.what for fault in self.faults), self.refused and self.refused.call,
+            self.mute and "mute", self.core_s and "core", self.free_s and "free",
+            (self.unable is not None or len(set(map(len, self.argvs))) > 1) and "unable",
+            self.files_most < 1024 and "few-files", any(self.latencies) and "far",
+        }  # fmt: skip
+        return found.issuperset(what.split())
+
+    @property
+    def is_alone(self) -> bool:
+        return len(self.argvs) == 1
+
+    @property
+    def is_elastic(self) -> bool:
+        return ":" in (self.flag("--nnodes") or "")
+
+    @property
+    def restarts(self) -> int:
+        return int(self.flag("--max-restarts") or 0)
+
+
+def generated(seed: int, nodes: int | None = None) -> Scenario:
+    """Any launch; `nodes` None: of one node."""
+    random = Random(seed)
+    n_nodes = nodes or 1
+    n = random.choice((1, 2, 2, 3, 4)) if n_nodes == 1 else random.choice((1, 1, 2))
+    grace_s = random.choice((0.5, 2.0, 5.0, 30.0))
+    argv = ["--nproc", str(n), "--bind", "none", "--grace", str(grace_s)]
+    if random.random() < 0.25:
+        argv += ["--max-restarts", str(random.randrange(1, 3))]
+    if n_nodes == 1:
+        argv += ["--master-port", "29500", *_flags_of_one(random)]
+    made = Scenario(
+        seed,
+        (tuple(argv),),
+        tuple(random.choice((0.0, 0.01, 2.0)) * random.random() for _ in range(n_nodes)),
+        _scripts(random, n * n_nodes, "--hang-timeout" in argv),
+        tuple(sorted(_faults(random, n, n_nodes))),
+        grace_s,
+        core_s=random.choice((0.0, 0.001, 0.5, 3.0)),
+        restless=random.choice((0.02, 0.2, 1.0)),
+        look_s=random.choice((0.001, 0.05, 1.0)),
+        pause=(random.random() * 5, random.choice((1.0, 20.0))) if random.random() < 0.15 else None,
+        files_most=random.choice((14, 18, 24)) if random.random() < 0.1 else 1024,
+    )
+    if random.random() < 0.15:
+        error = random.choice((errno.EPERM, errno.ENOSYS))
+        made = made._replace(refused=Refusal(random.choice(SPARED), error))
+    if n_nodes > 1:
+        return _of_several(random, made, n_nodes)
+    choice = random.random()
+    if choice < 0.05:  # much is said, and slowly read, as all stands still
+        flood = Script([Say(2, random.randrange(2, 8), 40_000), End(random.choice((0, 1)))])
+        freeze = Fault(3.0 * random.random(), "freeze", for_s=11.0, since="ended")
+        return made._replace(
+            scripts=(flood, *made.scripts[1:]), faults=(*made.faults, freeze), look_s=1.0
+        )
+    return _of_much_memory(random, made, n) if choice > 0.9 else made
+
+
+def _of_much_memory(random: Random, made: Scenario, n: int) -> Scenario:
+    """Processes that end slowly; now and then all stands still meanwhile."""
+    made = made._replace(free_s=random.choice((0.3, 3.0)))
+    if random.random() < 0.5:
+        since = random.choice(("ended", "told"))
+        freeze = Fault(3.0 * random.random(), "freeze", for_s=11.0, since=since)
+        code = random.choice((0, 1))
+        leave = tuple(scripts.leaving(random, code) for _ in range(n))
+        made = made._replace(faults=(*made.faults, freeze), scripts=leave)
+    return made
+
+
+def _of_several(random: Random, made: Scenario, n_nodes: int) -> Scenario:
+    """What only several nodes have: how they meet, and what may be in the way."""
+    least = random.choice((n_nodes, n_nodes, n_nodes - 1))
+    size = f"{max(least, 1)}:{n_nodes}" if least < n_nodes else str(n_nodes)
+    is_named, is_mute = random.random() < 0.5, random.random() < 0.1
+    host = "node0" if is_mute else HUB
+    argv = list(made.argvs[0])
+    if any(fault.what == "return" for fault in made.faults) and random.random() < 0.7:
+        made = made._replace(scripts=tuple(map(scripts.lasting, made.scripts)))
+        argv += ["--max-restarts", "2"] if not made.restarts else []
+    argv += ["--rdzv-endpoint", f"{host}:{PORT}", "--rdzv-id", RUN, "--nnodes", size]
+    argvs = [[*argv, *(("--node-rank", str(rank)) if is_named else ())] for rank in range(n_nodes)]
+    unlike = random.random()
+    if unlike < 0.04:
+        argvs[random.randrange(1, n_nodes)] += ["--max-restarts", "5"]
+    made = made._replace(argvs=tuple(map(tuple, argvs)))
+    if is_mute:
+        told = Fault(
+            3.0 * random.random(), "signal", "launcher", 15, node=random.randrange(n_nodes)
+        )
+        made = made._replace(
+            mute=(random.randrange(6), random.choice((1.0, 100.0))),
+            faults=random.choice((made.faults, (told,))),
+        )
+    if 0.04 < unlike < 0.1:
+        made = made._replace(unable=random.randrange(n_nodes))
+    if random.random() < 0.2:
+        ways = tuple(random.choice((0.0, 0.0, 0.05, 0.2)) for _ in range(n_nodes))
+        made = made._replace(latencies=ways)
+    if random.random() < 0.05:
+        times = random.random() * 3, random.choice((1.0, 8.0))
+        made = made._replace(refused=Refusal("accept4", random.choice(SHORTAGES), *times))
+    return made
+
+
+def _scripts(random: Random, n: int, are_watched: bool) -> tuple[Script, ...]:
+    """Of all ranks; now and then one fails because of another, leaves something, or goes on."""
+    found = [scripts.generated(random) for _ in range(n)]
+    choice = random.random()
+    if are_watched and choice < 0.5:
+        found = [scripts.talkative(random) for _ in found]
+    elif n > 1 and choice < 0.15:
+        first, victim = random.sample(range(n), 2)
+        begin_s = random.choice((0.1, 2.0))
+        code = random.choice((-11, -11, -7, -6, 1, 7))
+        after_s = random.choice((0.001, 0.03, 0.06, 0.3)) * (0.5 + random.random())
+        found = [Script([Work(60.0), End(0)]) for _ in found]
+        found[first] = Script([Work(begin_s), End(code)])
+        found[victim] = Script([Follow(first, after_s), End(random.choice((1, 1, -6)))])
+    elif choice < 0.25:
+        found = [scripts.leaving(random) for _ in found]
+    return tuple(found)
+
+
+def _flags_of_one(random: Random) -> list[str]:
+    """Some of those that change what is waited for, and for how long."""
+    flags: list[str] = []
+    if random.random() < 0.2:
+        flags += ["--hang-timeout", random.choice(("1", "6"))]
+        flags += ["--on-hang", "kill"] if random.random() < 0.7 else []
+    if random.random() < 0.1:
+        flags += ["--timeout", random.choice(("1", "8"))]
+    if random.random() < 0.1:
+        flags += ["--failure-grace", random.choice(("0.2", "3"))]
+    if random.random() < 0.1:
+        flags += ["--result", "/work/result.json"]
+    if random.random() < 0.1:
+        flags += ["--log-dir", "/work/logs", "--tee", "3"]
+    return flags
+
+
+def _faults(random: Random, n: int, n_nodes: int) -> list[Fault]:
+    return [_fault(random, n, n_nodes) for _ in range(random.choice((0, 0, 1, 1, 2, 3)))]
+
+
+def _fault(random: Random, n: int, n_nodes: int) -> Fault:
+    since = random.choice(("", "", "", "started", "ended", "told"))
+    times = (0.0005, 0.02, 0.5, 3.0) if since else (0.002, 0.05, 1.0, 5.0, 20.0)
+    at_s = random.choice(times) * random.random()
+    fault = _of_one_or_several(random, n, n_nodes, at_s)
+    return fault if fault.what in ("silent", "digits") else fault._replace(since=since)
+
+
+def _of_one_or_several(random: Random, n: int, n_nodes: int, at_s: float) -> Fault:
+    node = random.randrange(n_nodes)
+    choice = random.random()
+    if choice < 0.15:
+        return Fault(at_s, "freeze", for_s=random.choice((0.5, 11.0, 100.0)))
+    if n_nodes > 1 and choice < 0.4:
+        return _fault_of_several(random, at_s, node)
+    to = random.choice(("launcher", "launcher", "guard", random.randrange(n)))
+    if choice < 0.65:
+        return Fault(at_s, "stop", to, for_s=random.choice((0.3, 3.0, 11.0, 40.0)), node=node)
+    others = (signal.SIGKILL, signal.SIGUSR1, signal.SIGWINCH)
+    number = random.choice((*TO_END, *TO_END, *others))
+    if to == "guard":
+        number = random.choice((signal.SIGKILL, signal.SIGTERM))
+    return Fault(at_s, "signal", to, int(number), node=node)
+
+
+def _fault_of_several(random: Random, at_s: float, node: int) -> Fault:
+    choice = random.random()
+    if choice < 0.45:
+        return Fault(at_s, "cut", for_s=random.choice((0.5, 3.0, 8.0, 40.0)), node=node)
+    if choice < 0.6:
+        return Fault(at_s, "power", node=node)
+    if choice < 0.85:
+        return Fault(at_s, "return", for_s=random.choice((0.1, 3.0, 20.0)), node=node)
+    if choice < 0.95:
+        return Fault(at_s / 10, "silent", for_s=60.0)
+    return Fault(at_s / 10, "digits")

@@ -1,0 +1,31 @@
+"""Strangers at the port where the tasks of a step meet for `top`: they are not heard."""
+
+import json
+import socket
+import time
+from contextlib import ExitStack
+
+from spawnlaunch.watch.sample import Sample
+from spawnlaunch.watch.step import Step, receive
+
+STEP = Step("1.0", True, "a", ("a", "b"), "a", {})
+TOLD = {"job": "1.0", "node": "b", "now": 0.0, "samples": []}
+STRANGE = [
+    *(b"", b"nonsense", b"\xff", b"[" * 100_000, b"9" * 5000, b"[]", b"null", b'{"job": "1.0"}'),
+    *(json.dumps({**TOLD, name: value}).encode()
+      for name, value in [("now", 10**400), ("now", []), ("node", []), ("node", "c"),
+                          ("samples", 7), ("samples", [7]), ("samples", [[]])]),
+]  # fmt: skip
+
+
+def test_what_is_no_sample_is_passed_over() -> None:
+    found: dict[str, list[Sample]] = {"a": []}
+    with ExitStack() as stack:
+        listening = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        here = listening.getsockname()
+        for said in (*STRANGE, json.dumps({**TOLD, "now": time.monotonic()}).encode()):
+            sock = stack.enter_context(socket.create_connection(here))
+            sock.sendall(said)
+            sock.shutdown(socket.SHUT_WR)
+        receive(STEP, listening, found)
+    assert found == {"a": [], "b": []}

@@ -1,0 +1,236 @@
+"""How launchers meet, what is left by others, and what is typed instead: at each limit."""
+
+from __future__ import annotations
+
+import re
+import sys
+from unittest.mock import patch
+
+import pytest
+
+from spawnlaunch import cli
+from spawnlaunch.errors import UsageError
+from spawnlaunch.world import lost
+from spawnlaunch.world.managers import slurm
+from spawnlaunch.world.meeting import described
+from tests.fuzz.environments import resolve
+from tests.support.launching import REPORTER, SLURM_TASK
+
+# Node 1 of 2, with a launcher on each.
+STEP = {
+    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1", "SLURMD_NODENAME": "node1",
+}  # fmt: skip
+THREE = STEP | {
+    "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_NODELIST": "node[0-2]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
+}  # fmt: skip
+EXPORTED = STEP | {"MASTER_ADDR": "node0", "MASTER_PORT": "23456"}
+BY_ADDRESS = STEP | {"SLURM_STEP_NODELIST": "10.0.0.[1-2]", "SLURMD_NODENAME": "10.0.0.2"}
+HAND = "--nproc=2 --nnodes=2 --master-addr=node0"
+C10D = "--nproc=2 --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=node0:29400"
+FIELDS = "host port ports is_hub node_rank most spares expected return_s master_addr master_port"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "told"),
+    [
+        (f"{HAND} --node-rank=0 --master-port=23456", {},
+         ("node0", 22319, 8, True, 0, 2, 0, (), 0.0, "node0", 23456)),
+        (f"{HAND} --node-rank=1 --master-port=23456", {},
+         ("node0", 22319, 8, False, 1, 2, 0, (), 0.0, "", 23456)),
+        (f"{HAND} --node-rank=0 --master-port=0", {},
+         ("node0", 29500, 8, True, 0, 2, 0, (), 0.0, "node0", 0)),
+        (f"{HAND} --node-rank=0 --max-restarts=1", {},
+         ("node0", 29500, 8, True, 0, 2, 0, (), 60.0, "node0", 0)),
+        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=0", {},
+         ("node0", 29500, 8, True, 0, 2, 0, (), 0.0, "node0", 0)),
+        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=7", {},
+         ("node0", 29500, 8, True, 0, 2, 0, (), 7.0, "node0", 0)),
+        ("--nproc=2 --nnodes=2 --master-addr=node1", {},
+         ("node1", 29500, 8, None, -1, 2, 0, (), 0.0, "", 0)),
+        ("--nproc=2 --nnodes=2 --master-addr=node9", {},
+         ("node9", 29500, 8, False, -1, 2, 0, (), 0.0, "", 0)),
+        (f"{C10D} --node-rank=0", {},
+         ("node0", 29400, 1, False, 0, 2, 0, (), 0.0, "", 0)),
+        (f"{C10D} --rdzv-conf=is_host=1", {},
+         ("node0", 29400, 1, True, -1, 2, 0, (), 0.0, "", 0)),
+        (f"{C10D} --node-rank=0 --rdzv-conf=is_host=0", {},
+         ("node0", 29400, 1, False, 0, 2, 0, (), 0.0, "", 0)),
+        ("--nproc=2 --nnodes=2 --node-rank=0 --rdzv-endpoint=node0:29400", {},
+         ("node0", 28729, 8, True, 0, 2, 0, (), 0.0, "node0", 29400)),
+        ("--nproc=2", STEP,
+         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 0)),
+        ("--nproc=2 --max-restarts=2", STEP,
+         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 0)),
+        ("--nproc=2 --master-port=0", STEP,
+         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 0)),
+        ("--nproc=2 --spares=1", THREE,
+         ("node0", 20707, 8, False, 1, 2, 1, ("node0", "node1", "node2"), 0.0, "", 0)),
+        ("--nproc=2", EXPORTED,
+         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 23456)),
+        ("--nproc=2", BY_ADDRESS,
+         ("10.0.0.1", 20707, 8, False, 1, 2, 0, ("10.0.0.1", "10.0.0.2"), 0.0, "", 0)),
+    ],
+)  # fmt: skip
+def test_the_launchers_meet_where_all_of_them_know(
+    flags: str, environ: dict[str, str], told: tuple[object, ...]
+) -> None:
+    gathering = resolve(flags.split(), environ).gathering
+    assert gathering is not None
+    assert tuple(getattr(gathering, name) for name in FIELDS.split()) == told
+
+
+def test_a_pods_launcher_is_started_again() -> None:
+    flags = f"{HAND} --node-rank=0".split()
+    for environ, again in (({}, False), ({"KUBERNETES_SERVICE_HOST": "x"}, True)):
+        gathering = resolve(flags, environ).gathering
+        assert gathering is not None
+        assert gathering.again == again
+
+
+@pytest.mark.parametrize(
+    ("flags", "rank"),
+    [
+        ("--nproc=2 --nnodes=2 --master-addr=node1", 0),  # this one may be the hub
+        ("--nproc=2 --nnodes=2 --master-addr=node9", 2),
+        (f"{C10D} --rdzv-conf=is_host=1", 0),
+        (f"{C10D} --rdzv-conf=is_host=0", 2),
+        (f"{HAND} --node-rank=1", 2),
+    ],
+)
+def test_before_they_have_met_only_one_that_may_be_the_hub_speaks_as_rank_0(
+    flags: str, rank: int
+) -> None:
+    assert resolve(flags.split(), {}).world.rank == rank
+
+
+def test_where_they_meet_is_put_in_words() -> None:
+    def words(flags: str) -> str:
+        gathering = resolve(flags.split(), {}).gathering
+        assert gathering is not None
+        return described(gathering)
+
+    elastic = C10D.replace("=2 --rdzv", "=1:3 --rdzv", 1)
+    assert "node0:29500, at this launcher: 2 nodes;" in words(f"{HAND} --node-rank=0")
+    named = words("--nproc=2 --nnodes=2 --master-addr=node1")
+    assert "node1:29500, at the first launcher here" in named
+    assert "node0:29400: 1 to 3 nodes; one " in words(f"{elastic} --max-restarts=1")
+    assert words(f"{elastic} --max-restarts=1").endswith("within 60 s")
+    assert "node0:29500: 2 nodes and 1 spares;" in words(f"{HAND} --node-rank=1 --spares=1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        ("--return-timeout=9", "without restarts none may"),
+        ("--return-timeout=9 --max-restarts=1", "Slurm starts its tasks once"),
+    ],
+)
+def test_nobody_comes_back_whom_nobody_starts(flags: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        resolve(["--nproc=2", *flags.split()], STEP)
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "stale"),
+    [
+        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "1"}, False),  # the only pod of a job
+        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "4"}, True),
+        ("--nproc=2", {"RANK": "1", "WORLD_SIZE": "1"}, True),
+        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1"}, True),
+        ("--nproc=2", {"TORCHELASTIC_USE_AGENT_STORE": "False"}, False),
+        ("--nproc=2", {"TORCHELASTIC_USE_AGENT_STORE": "True"}, True),
+        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "2"}, False),
+    ],
+)
+def test_what_contradicts_is_said_to_be_left_by_another(
+    flags: str, environ: dict[str, str], stale: bool
+) -> None:
+    lines = resolve(flags.split(), environ).warnings
+    assert any("left: " in line for line in lines) == stale
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "pods"),
+    [
+        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "4"}, True),
+        ("--nproc=2", {"RANK": "1"}, False),
+        ("--nproc=2", {"RANK": "0", "WORLD_SIZE": "4", "TORCHELASTIC_RUN_ID": "x"}, False),
+        (f"{HAND} --node-rank=1", {"RANK": "0", "WORLD_SIZE": "1"}, False),
+    ],
+)
+def test_what_may_be_a_pods_is_said_where_nodes_can_be_typed(
+    flags: str, environ: dict[str, str], pods: bool
+) -> None:
+    (line,) = resolve(flags.split(), environ).warnings
+    assert ("--node-rank N" in line) == pods
+
+
+def test_what_a_parent_has_fills_the_gaps_and_replaces_nothing() -> None:
+    request = cli.parse([str(REPORTER)], {}, "python")
+    kept = {name: value for name, value in SLURM_TASK.items() if name != "SLURM_GTIDS"}
+    given = SLURM_TASK | {"SLURM_LOCALID": "7", "SLURM_STEP_RESV_PORTS": "1000", "HOME": "/"}
+    with patch.object(slurm.STEP, "given", lambda: given):  # in place of a real parent
+        found, lines = lost.restored(request, kept)
+    assert found == SLURM_TASK | {"SLURM_STEP_RESV_PORTS": "1000"}
+    (line,) = lines
+    assert "taken from a parent process: " in line
+    with patch.object(slurm.STEP, "given", lambda: None):
+        assert lost.restored(request, SLURM_TASK) == (SLURM_TASK, [])
+
+
+TWO = STEP | {
+    "SLURM_STEP_NUM_TASKS": "4", "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_LOCALID": "1",
+    "SLURM_PROCID": "3",
+}  # fmt: skip
+CPUS = {"SLURM_CPUS_ON_NODE": "8", "SLURM_GPUS_ON_NODE": "4", "SLURM_JOB_CPUS_PER_NODE": "8(x2)"}
+SHELL = {
+    "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node[0-1]", "SLURM_JOB_NUM_NODES": "2",
+    "SLURM_JOB_CPUS_PER_NODE": "8(x2)",
+}  # fmt: skip
+OF_TWO_COMPONENTS = SHELL | {"SLURM_HET_SIZE": "2", "SLURM_JOB_NODELIST": "node0"} | {
+    f"{name}_HET_GROUP_{i}": value for i in (0, 1) for name, value in (
+        ("SLURM_JOB_ID", str(7 + i)), ("SLURM_JOB_NODELIST", f"node{i}"),
+        ("SLURM_JOB_NUM_NODES", "1"), ("SLURM_NTASKS", "2"),
+    )
+}  # fmt: skip
+PER_NODE = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "starters"),
+    [
+        ("--nproc=2", TWO, [PER_NODE, "srun --nodes=2 --ntasks=4"]),
+        ("--nproc=2 --max-restarts=1", TWO, [PER_NODE]),
+        ("--nproc=2", TWO | CPUS,
+         [f"{PER_NODE} --cpus-per-task=8 --gpus-per-node=4", "srun --nodes=2 --ntasks=4"]),
+        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_JOB_CPUS_PER_NODE": "8,4"},
+         [f"{PER_NODE} --gpus-per-node=4"]),
+        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_HINT": "x"},
+         [f"{PER_NODE} --gpus-per-node=4"]),
+        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_THREADS_PER_CORE": "1"},
+         [f"{PER_NODE} --gpus-per-node=4"]),
+        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_GPUS": "8"},
+         [f"{PER_NODE} --cpus-per-task=8"]),
+        ("--nproc=2 --max-restarts=1", TWO | CPUS | {"SLURM_GPUS_ON_NODE": "0"},
+         [f"{PER_NODE} --cpus-per-task=8"]),
+        ("", SHELL | {"SLURM_NTASKS": "4"}, ["srun"]),
+        ("--nproc=2", SHELL | {"SLURM_NTASKS": "4"}, [PER_NODE]),
+        ("--nproc=2", SHELL, [PER_NODE]),
+        ("", SHELL | {"SLURM_JOB_NUM_NODES": "1", "SLURM_NTASKS": "2",
+                      "SLURM_JOB_NODELIST": "node0"}, ["srun"]),
+        ("", OF_TWO_COMPONENTS, ["srun --het-group=0-1"]),
+        ("--nproc=2", OF_TWO_COMPONENTS, ["srun --nodes=1 --ntasks=1 --ntasks-per-node=1"]),
+    ],
+)  # fmt: skip
+def test_what_is_typed_instead_starts_as_many_as_there_are(
+    flags: str, environ: dict[str, str], starters: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "orig_argv", ["python", "launcher", "x"])
+    monkeypatch.setattr(sys, "argv", ["launcher", "x"])
+    with pytest.raises(UsageError) as caught:
+        resolve(flags.split(), environ)
+    assert re.findall(r"(srun[^;]*?) python launcher", str(caught.value)) == starters

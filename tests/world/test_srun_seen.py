@@ -1,0 +1,89 @@
+"""Whether srun ends a step when a rank dies: by an srun of this node that waits for our step."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch.world import slurm_site
+
+KILLS = "SLURM_KILL_BAD_EXIT"
+LISTENS = """import socket, sys
+server = socket.create_server(("127.0.0.1", 0))
+print(server.getsockname()[1], flush=True)
+sys.stdin.read()
+"""
+Starter = Callable[..., str]
+
+
+@pytest.fixture
+def srun(tmp_path: Path) -> Iterator[Starter]:
+    """Starts a program of that name with these words; the result is the port that it listens on."""
+    program, started = tmp_path / "srun", []
+    program.symlink_to(Path(sys.executable).resolve())
+
+    def start(*words: str, **environ: str) -> str:
+        command = [program, "-SEc", LISTENS, *words]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, env=environ, **pipes))
+        return started[-1].stdout.readline().strip()
+
+    yield start
+    for process in started:
+        process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("words", "environ", "kills"),
+    [
+        ("", {}, False),
+        ("-K", {}, True),
+        ("-K1", {}, True),
+        ("-K0", {}, False),
+        ("-n2 --kill-on-bad-exit", {}, True),
+        ("-n2 --kill-on-bad-exit=1", {}, True),
+        ("-n2 --kill-on-bad-exit=0", {}, False),
+        ("-n2 bin/spawnlaunch -K", {}, False),
+        ("-n2 python -m -K", {}, True),
+        ("", {KILLS: "1"}, True),
+        ("", {KILLS: "0"}, False),
+        ("-K0", {KILLS: "1"}, False),
+    ],
+)
+@pytest.mark.parametrize("variable", slurm_site.PORTS)
+def test_its_flags_and_its_variable_are_seen(
+    srun: Starter, words: str, environ: dict[str, str], kills: bool, variable: str
+):
+    told = {variable: srun(*words.split(), **environ), "SLURM_CONF": "/nowhere"}
+    assert slurm_site.kills_on_bad_exit(told, KILLS) == kills
+
+
+def test_another_srun_says_nothing_of_this_step(srun: Starter):
+    srun("-K")
+    with socket.create_server(("127.0.0.1", 0)) as ours:
+        told = {slurm_site.PORTS[0]: str(ours.getsockname()[1]), "SLURM_CONF": "/nowhere"}
+        assert not slurm_site.kills_on_bad_exit(told, KILLS)
+        told[slurm_site.PORTS[0]] = srun("-K0")
+        assert not slurm_site.kills_on_bad_exit(told, KILLS)
+
+
+@pytest.mark.parametrize(
+    ("environ", "kills"),
+    [({KILLS: "1"}, True), ({KILLS: "0"}, False), ({KILLS: ""}, False), ({}, False)],
+)
+def test_what_the_step_has_been_told_counts_first(
+    srun: Starter, environ: dict[str, str], kills: bool
+):
+    port = srun("-K" if environ else "-K0", **{KILLS: "1"})
+    told = {slurm_site.PORTS[0]: port, "SLURM_CONF": "/nowhere", **environ}
+    assert slurm_site.kills_on_bad_exit(told, KILLS) == kills
+
+
+def test_slurm_conf_is_looked_for_where_srun_does():
+    there = [place for place in slurm_site.PLACES if os.path.exists(place)]
+    assert slurm_site.path({}) == [*there, slurm_site.PLACES[0]][0]
+    assert slurm_site.path({"SLURM_CONF": "x"}) == "x"
