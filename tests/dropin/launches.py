@@ -140,7 +140,7 @@ def see(
     for name in ("PYTHONUNBUFFERED", "PYTEST_CURRENT_TEST", "_"):  # of whoever runs the tests
         environ.pop(name, None)
     if around == SHELL:  # of this process's own job
-        environ |= {name: text for name, text in os.environ.items() if name.startswith("SLURM")}
+        environ |= {name: os.environ[name] for name in os.environ if name.startswith("SLURM")}
     environ |= {name: _filled(value, names) for name, value in line.environ.items()}
     (top / "stdin").write_text(PROBE.read_text() if line.reads_script else "")
     order = {

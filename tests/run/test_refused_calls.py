@@ -100,7 +100,10 @@ OF_TWO_NODES = TWO_WORKERS - {"setsid"} | {
     *("accept4", "connect", "getpeername", "getsockname", "getsockopt", "recvfrom", "sendto"),
     *("setpgid", "shutdown"),
 }
-OF_TOP = EVERY_PROGRAM | {"clock_nanosleep", "epoll_create1", "exit_group", "geteuid", "pipe2"}
+OF_TOP = EVERY_PROGRAM | {
+    *("clock_nanosleep", "epoll_create1", "exit_group", "geteuid", "pipe2"),
+    "waitid",  # of a process, anybody's, that ended since it was listed
+}
 # Made by other versions of Python, of the C library and of the kernel.
 ELSEWHERE = NUMBERS.keys() - set.union(*MADE.values(), OF_TWO_NODES, OF_TOP)
 

@@ -59,6 +59,7 @@ FOREIGN = (
     *("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "GROUP_", "TORCHELASTIC_", "PET_"),
     *("SLURM", "OMP_", "OMPI_", "PMI", "MPI_", "PALS_", "FLUX_", "JSM_", "LSB_", "PBS_"),
     *("PE_HOSTFILE", "NSLOTS", "NHOSTS", "JOB_ID", "JOB_COMPLETION_INDEX", "SGE_"),
+    "PYTEST_",  # which pytest sets and takes away while threads of a test read the environment
 )
 
 
@@ -74,7 +75,7 @@ def heed_signals() -> None:
 
 def clean_environ(**extra: str) -> dict[str, str]:
     """This process's environment without any launcher's variables, then `extra`."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    kept = {k: os.environ[k] for k in os.environ if not k.startswith(FOREIGN)}
     return {**kept, "PYTHONPATH": str(ROOT), **extra}
 
 

@@ -10,7 +10,7 @@ from tests.train.ranks import complete
 MOST_FILES = 8
 # From the forward pass of one training step to that of the next but one, with a line of the log.
 TRACED = """
-import json, pathlib, sys
+import json, os, pathlib, sys
 import torch
 
 
@@ -31,7 +31,8 @@ class Traced:
                 sys.setprofile(self.enter)
             if self.passes == 5:
                 sys.setprofile(None)
-                pathlib.Path("entered.json").write_text(json.dumps(sorted(self.entered)))
+                file = pathlib.Path(f"entered-{os.environ['RANK']}.json")
+                file.write_text(json.dumps(sorted(self.entered)))
         return model(batch).square().sum(), len(batch)
 
     def enter(self, frame, event, _arg):
@@ -46,8 +47,9 @@ def test_a_step_passes_through_at_most_eight_files(tmp_path: Path, world: int) -
     (tmp_path / "traced.py").write_text(TRACED)
     flags = ("--task", "traced.py:Traced", "--device", "cpu", "--steps", "9", "--log-every", "1")
     complete(world, *flags, "--eval-every", "0", cwd=tmp_path)
-    entered = {Path(name) for name in json.loads((tmp_path / "entered.json").read_text())}
-    ours = sorted(path.name for path in entered if path.parent.name == "train")
-    assert "loop.py" in ours
-    assert "learner.py" in ours
-    assert len(ours) <= MOST_FILES, ", ".join(ours)
+    for rank in range(world):
+        entered = map(Path, json.loads((tmp_path / f"entered-{rank}.json").read_text()))
+        ours = sorted(path.name for path in entered if path.parent.name == "train")
+        assert "loop.py" in ours
+        assert "learner.py" in ours
+        assert len(ours) <= MOST_FILES, ", ".join(ours)
