@@ -187,12 +187,12 @@ def try_all(
             mutant = waiting.pop()
             mine = fitting(mutant, checks)
             reader, writer = os.pipe()
+            least_s = LEAST_S * (PATIENCE if mutant in late else 1)
+            limit_s = least_s + 5 * sum(check.took_s for check in mine)
             pid = os.fork()
             if pid == 0:
-                _end_as_child(mutant, mine, writer)
+                _end_as_child(mutant, mine, writer, least_s)
             os.close(writer)
-            took_s = sum(check.took_s for check in mine)
-            limit_s = LEAST_S * (PATIENCE if mutant in late else 1) + 5 * took_s
             running[pid] = mutant, reader, len(mine), time.monotonic() + limit_s
         for pid, (mutant, reader, count, end) in list(running.items()):
             gone, status, used = os.wait4(pid, os.WNOHANG)
@@ -203,7 +203,7 @@ def try_all(
             del running[pid]
             with os.fdopen(reader) as told:
                 by = told.read()
-            if not by and mutant not in late and status == signal.SIGKILL:
+            if not by and mutant not in late and status in (signal.SIGKILL, signal.SIGALRM):
                 late.add(mutant)
                 waiting.insert(0, mutant)
                 continue
@@ -222,7 +222,7 @@ def fitting(mutant: Mutant, checks: list[Check]) -> list[Check]:
     return sorted(mine, key=lambda check: check.took_s)
 
 
-def _end_as_child(mutant: Mutant, checks: list[Check], writer: int) -> None:
+def _end_as_child(mutant: Mutant, checks: list[Check], writer: int, least_s: float) -> None:
     status = 1
     try:
         os.setpgid(0, 0)
@@ -233,6 +233,7 @@ def _end_as_child(mutant: Mutant, checks: list[Check], writer: int) -> None:
         for check in checks:
             limit = int(sum(_used()) + LEAST_CPU_S + 5 * check.cost_s)
             resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+            signal.setitimer(signal.ITIMER_REAL, least_s + 5 * check.took_s)
             if not _holds(check):
                 os.write(writer, check.name.encode())
                 break
