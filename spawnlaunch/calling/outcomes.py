@@ -66,6 +66,8 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
     """
     if refused := refusal(directory):
         raise refused
+    if not os.path.isdir(directory):
+        raise LaunchError(f"{directory} was removed, and with it what the ranks returned", status)
     told = _told(ended)
     attempt = len(told["restarts"]) if told else _last_attempt(directory)
     if status:
