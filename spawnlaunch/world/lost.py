@@ -218,11 +218,12 @@ def _missing_groups(environ: Environ) -> Iterator[str]:
 def _refuse(request: Request, missing: list[str], starter: str) -> None:
     from spawnlaunch.world import advice
 
-    first, names = missing[0], " and ".join(missing)
+    names = " and ".join(missing)
+    without, env = (" ".join(f"{flag} {name}" for name in missing) for flag in ("-u", "--env"))
     raise UsageError(
         f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which {starter} sets beside "
         "the other variables of Slurm that are here: a wrapper script, env, sudo or a container "
-        f"has taken it away; let it pass: env without -i and without -u {first}, sudo "
-        f"--preserve-env={','.join(missing)}, apptainer without --cleanenv, docker run "
-        f"--env {first}; or, for this machine alone, type {advice.alone(request)}"
+        f"has taken it away; let it pass: env without -i and without {without}, "
+        f"sudo --preserve-env={','.join(missing)}, apptainer without --cleanenv, "
+        f"docker run {env}; or, for this machine alone, type {advice.alone(request)}"
     )
