@@ -17,6 +17,7 @@ from spawnlaunch.failures import how_it_ended
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+OF_PYTEST = "_pytest.outcomes"  # where pytest.exit has its exception from, which is an Exception
 SEEN = "its output has what it said"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
 
@@ -155,7 +156,8 @@ def _raised(outcome: Raised, rank: int, status: int) -> BaseException:
         words = "sys.exit(0) before the function returned; let it return"
     message = f"rank {rank}: {words}\n\n{outcome.traceback.rstrip()}"
     failure = WorkerError(message, status, rank, outcome.traceback)
-    if ends_well or (isinstance(error, Exception) and not isinstance(error, SkipTest)):
+    is_meant = isinstance(error, SkipTest) or type(error).__module__ == OF_PYTEST
+    if ends_well or (isinstance(error, Exception) and not is_meant):
         failure.__cause__ = error
         return failure
     failure.__cause__, error.__cause__ = error.__cause__ or error.__context__, failure

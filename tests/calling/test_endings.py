@@ -116,6 +116,11 @@ def test_a_rank_that_skips_skips_the_test(tmp_path: Path) -> None:
     assert "not here" in done.stdout
 
 
+def test_a_rank_that_ends_the_session_of_tests_ends_it() -> None:
+    with pytest.raises(pytest.exit.Exception, match="not here"):
+        launch(functions.skips, "exit", quiet=True)
+
+
 # async
 
 
