@@ -17,7 +17,6 @@ from spawnlaunch.failures import how_it_ended
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OF_PYTEST = "_pytest.outcomes"  # where pytest.exit has its exception from, which is an Exception
 SEEN = "its output has what it said"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
 
@@ -53,11 +52,9 @@ class WorkerError(LaunchError):
 
 def refusal(directory: str) -> UsageError | None:
     """Why the launcher has started nothing; None: it has."""
-    try:
-        with open(os.path.join(directory, REFUSED)) as file:
-            return UsageError(file.read())
-    except FileNotFoundError:
-        return None
+    with suppress(FileNotFoundError), open(os.path.join(directory, REFUSED)) as file:
+        return UsageError(file.read())
+    return None
 
 
 def results(directory: str, ended: str, status: int) -> list[Any]:
@@ -70,7 +67,7 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
     if not os.path.isdir(directory):
         raise LaunchError(f"{directory} was removed, and with it what the ranks returned", status)
     told = _told(ended)
-    attempt = len(told["restarts"]) if told else _last_attempt(directory)
+    attempt = len(told["restarts"]) if told else max((n for n, _ in _left(directory)), default=0)
     if status:
         raise _noted(_failure(directory, attempt, told, status), directory)
     found = []
@@ -89,10 +86,6 @@ def _told(ended: str) -> Any:
             return json.load(file)
     except (OSError, ValueError):
         return None
-
-
-def _last_attempt(directory: str) -> int:
-    return max((attempt for attempt, _ in _left(directory)), default=0)
 
 
 def _left(directory: str) -> list[tuple[int, int]]:
@@ -156,7 +149,7 @@ def _raised(outcome: Raised, rank: int, status: int) -> BaseException:
         words = "sys.exit(0) before the function returned; let it return"
     message = f"rank {rank}: {words}\n\n{outcome.traceback.rstrip()}"
     failure = WorkerError(message, status, rank, outcome.traceback)
-    is_meant = isinstance(error, SkipTest) or type(error).__module__ == OF_PYTEST
+    is_meant = isinstance(error, SkipTest) or type(error).__module__ == "_pytest.outcomes"
     if ends_well or (isinstance(error, Exception) and not is_meant):
         failure.__cause__ = error
         return failure

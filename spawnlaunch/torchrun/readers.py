@@ -25,10 +25,8 @@ RENDEZVOUS = (
     *(*TIMES, "is_host", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
     *("use_libuv", "store_type"),
 )
-YES_OR_NO = {  # torch/distributed/elastic/rendezvous/api.py, get_as_bool
-    **dict.fromkeys(("1", "true", "t", "yes", "y"), "1"),
-    **dict.fromkeys(("0", "false", "f", "no", "n"), ""),
-}
+# Of torch/distributed/elastic/rendezvous/api.py, get_as_bool.
+YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
 
 
 def anything(_: str) -> None:
@@ -92,10 +90,9 @@ def rendezvous(text: str) -> dict[str, str]:
             raise ValueError(f"{excerpt(entry)} is not NAME=VALUE; type some of {known}, as in "
                              "join_timeout=900")  # fmt: skip
         if name == "is_host":
-            word = YES_OR_NO.get(value.lower())
-            if word is None:
+            if value.lower() not in (*YES, *NO):
                 raise ValueError(f"is_host={excerpt(value)} is not 1 or 0; type is_host=1")
-            found[name] = word
+            found[name] = "1" if value.lower() in YES else ""
         else:
             if name in TIMES:
                 values.seconds(value)

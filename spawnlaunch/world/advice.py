@@ -45,14 +45,11 @@ def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
 
 def _called(flags: list[str], caller: str, directory: str) -> str:
     """The command line of the process that called spawnlaunch.launch, and what to call it with."""
-    words = (read(caller, "cmdline") or "python script.py").rstrip("\0").split("\0")
-    keywords = ["..."]
-    for name, equals, value in (flag.partition("=") for flag in flags):
-        if not value.startswith(directory):  # a file that spawnlaunch.launch itself has named
-            keyword = name.strip("-").replace("-", "_")
-            keywords.append(f"{keyword}={value if is_number(value) else repr(value)}" if equals
-                            else f"{keyword}=True")  # fmt: skip
-    return f"{join(words)} with launch({', '.join(keywords)})"
+    words = (read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
+    # Not the file of --result, which spawnlaunch.launch itself has named.
+    pairs = (flag.strip("-").partition("=") for flag in flags if directory not in flag)
+    keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
+    return f"{join(words)} with launch({', '.join(('...', *keywords))})"
 
 
 def alone(request: Request) -> str:
