@@ -48,21 +48,22 @@ from spawnlaunch.walk import walk
 STREAMS = ("stdin", "stdout", "stderr")
 
 
-def main() -> int:
-    """Run the command line of this process; the result is its exit status.
+def main(*before: str) -> int:
+    """Run the command line of this process, with words before it; the result is its exit status.
 
     After a launch it does not return, but ends the process. Nothing is in Python's buffers then.
     """
+    argv = (*before, *sys.argv[1:])
     closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
     try:
         if None in (sys.stdin, sys.stdout, sys.stderr):
             closed = _hold_closed()
-        status = walk(sys.argv[1:], dict(os.environ), closed, BLOCKED)
+        status = walk(argv, dict(os.environ), closed, BLOCKED)
         os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
     except UsageError as error:
         from spawnlaunch.run import shared_errors
 
-        shared_errors.refuse(error, os.environ, "spawnlaunch", *sys.argv[1:])
+        shared_errors.refuse(error, os.environ, "spawnlaunch", *argv)
         return WRONG_USE
     except Instead as other:
         signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
@@ -77,7 +78,7 @@ def main() -> int:
     except Exception as error:
         from spawnlaunch.run import refused
 
-        return refused.end(error, argv=sys.argv[1:])
+        return refused.end(error, argv=argv)
 
 
 def _hold_closed() -> tuple[str, ...]:

@@ -100,10 +100,10 @@ def launch(
     Raises WorkerError for the first rank that failed, also for one that has ended with 0 before
     its function returned; LaunchError for a launch that was ended from outside or by its timeout;
     UsageError for what cannot be launched. What is raised to end or to skip, and is no Exception
-    (SystemExit, KeyboardInterrupt, what pytest.skip raises), or is unittest.SkipTest, is raised as
-    itself, from a WorkerError. With `quiet=True` nothing of the launcher's own is shown: an
-    exception has it among its notes. On KeyboardInterrupt the
-    workers are stopped before it is raised; a second one kills them.
+    (SystemExit, KeyboardInterrupt, what pytest.skip raises), or is unittest.SkipTest or what
+    pytest.exit raises, is raised as itself, from a WorkerError. With `quiet=True` nothing of the
+    launcher's own is shown: an exception has it among its notes. On KeyboardInterrupt the workers
+    are stopped before it is raised; a second one kills them.
     """
     given = flag_words.words({"nproc": nproc, **flags})
     flag_words.check(given, WORKER)

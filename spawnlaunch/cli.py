@@ -34,8 +34,9 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     if "PET_" in names or "TORCH_ELASTIC_" in names or "TORCHELASTIC_" in names:
         from spawnlaunch.torchrun import variables  # few shells export any of them
 
-        extra = variables.fields(environ, given)
-        given = [*variables.given(environ), *given]
+        exported = [*variables.given(environ, given)]
+        extra = variables.fields(environ, exported)
+        given = [*exported, *given]
     said: dict[str, Any] = {}
     notes: list[str] = []
     sources: dict[str, str] = extra.pop("sources", {})
@@ -61,7 +62,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         flags=tuple(
             flag.name if text is None else f"{flag.name}={text}"
             for flag, text, typed in given
-            if flag.field in Request._fields and typed not in environ
+            if flag.field in Request._fields
         ),
         sources=sources,
         **said,

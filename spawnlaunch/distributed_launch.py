@@ -10,5 +10,4 @@ import sys
 from spawnlaunch.__main__ import main
 
 if __name__ == "__main__":
-    sys.argv.insert(1, "--local-rank-arg=hyphen")
-    sys.exit(main())
+    sys.exit(main("--local-rank-arg=hyphen"))

@@ -211,7 +211,7 @@ class Request(NamedTuple):
         "torchrun's: join_timeout (600 s for all to come), last_call_timeout (30 s for more than "
         "MIN), is_host (1: they meet at this launcher)")
     local_addr: str | None = _flag(
-        NODES, "--local-addr", "HOST", str, None,
+        NODES, "--local-addr", "HOST", values.host, None,
         "this node's address for others (alone: MASTER_ADDR); default: its connection's own")
     lost_after_s: float | None = _flag(
         NODES, "--lost-after", "SECONDS", values.seconds, None,

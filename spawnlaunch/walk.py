@@ -66,7 +66,7 @@ def walk(
     resolution, held_port = prepare_host(resolution, environ, hostname)
 
     # Where do I sit?
-    plan = bind_ranks(request, machine, seen, resolution.world, environ)
+    plan = bind_ranks(request, machine, seen, resolution.world, resolution.environ)
 
     launch = Launch(
         request=request, resolution=resolution, plan=plan, environ=environ, hostname=hostname,

@@ -150,7 +150,9 @@ def wider(node: Node, environ: Mapping[str, str], tasks: int, near: CpuSet = cpu
     if near and not (can_unbind or is_whole):
         return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
     has_enough = asked or (near and can_unbind) or "SLURM_STEP_ID" not in environ
-    ways = [] if has_enough else [f"with srun --cpus-per-task={cpus}"]
+    # srun makes a job with so many; in another's job it gets no more than that has.
+    theirs = "" if is_whole or can_unbind else " (where salloc or sbatch made the job: with theirs)"
+    ways = [] if has_enough else [f"with srun --cpus-per-task={cpus}{theirs}"]
     widen = ", or with --widen" if group and group < node.cpus_online else ""
     where = "in a job that has them already, " if ways else ""
     ways += [f"{where}with srun --cpu-bind=none{widen}"] * can_unbind

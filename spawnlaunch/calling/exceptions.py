@@ -99,12 +99,8 @@ def _pickled_whole(error: BaseException) -> bytes | None:
     """None where it would not come back as it is."""
     kind = type(error)
     if _is_at(kind, sys.modules.get(kind.__module__)) and (data := _pickled(error)):
-        back = pickle.loads(data)
-        if (
-            type(back) is kind
-            and _text(back) == _text(error)
-            and vars(back).keys() == vars(error).keys()
-        ):
+        alike = [(type(one), _text(one), vars(one).keys()) for one in (pickle.loads(data), error)]
+        if alike[0] == alike[1]:
             return data
     return None
 

@@ -55,8 +55,8 @@ def _flag(name: str) -> Flag:
         known = [flag.name for flag in FLAGS if flag.name not in NOT_HERE]
         spellings = [spelling for spelling in SPELLINGS if SPELLINGS[spelling].name in known]
         near = get_close_matches("--" + name.replace("_", "-"), spellings, n=1)
-        meant = near[0] if near else ""
-        said = f"did you mean {_keyword(meant)}?" if meant else "spawnlaunch --help lists the flags"
+        meant = "".join(near).strip("-").replace("-", "_")
+        said = f"did you mean {meant}?" if meant else "spawnlaunch --help lists the flags"
         raise UsageError(
             f"{name}= is no flag of the launcher; {said} (keyword arguments of a function go into "
             "it with functools.partial)"
@@ -64,11 +64,6 @@ def _flag(name: str) -> Flag:
     if flag.name in NOT_HERE:
         raise UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
     return flag
-
-
-def _keyword(name: str) -> str:
-    """`max_restarts` of `--max-restarts`."""
-    return name.strip("-").replace("-", "_")
 
 
 def _word(flag: Flag, name: str, value: object) -> str | None:

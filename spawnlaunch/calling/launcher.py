@@ -39,21 +39,17 @@ def main() -> int:
     owes = partial(_owes, directory)
     try:
         return walk(sys.argv[3:], dict(os.environ), (), BLOCKED, owes)
-    except UsageError as error:
-        _leave(directory, REFUSED, str(error))
-        from spawnlaunch.run import unable
-
-        unable.tell(sys.argv[3:], os.environ, WRONG_USE, str(error))
-        return WRONG_USE
     except Page as page:
         _leave(directory, PAGE, str(page))
         return 0
     except Exception as error:
-        if os.environ.get("SPAWNLAUNCH_DEBUG"):
-            raise
         from spawnlaunch.run import refused, unable
 
-        line, status = refused.fault(error)
+        line, status = str(error), WRONG_USE
+        if not isinstance(error, UsageError):
+            if os.environ.get("SPAWNLAUNCH_DEBUG"):
+                raise
+            line, status = refused.fault(error)
         _leave(directory, REFUSED, line)
         unable.tell(sys.argv[3:], os.environ, status, line)
         return status

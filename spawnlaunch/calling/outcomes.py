@@ -6,16 +6,13 @@ import json
 import os
 import sys
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest import SkipTest
 
 from spawnlaunch.calling import exceptions
 from spawnlaunch.calling.shipping import REFUSED, SAID, UNFINISHED, Raised, Returned, get
 from spawnlaunch.errors import UsageError
 from spawnlaunch.failures import how_it_ended
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 SEEN = "its output has what it said"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
@@ -52,11 +49,9 @@ class WorkerError(LaunchError):
 
 def refusal(directory: str) -> UsageError | None:
     """Why the launcher has started nothing; None: it has."""
-    try:
-        with open(os.path.join(directory, REFUSED)) as file:
-            return UsageError(file.read())
-    except FileNotFoundError:
-        return None
+    with suppress(FileNotFoundError), open(os.path.join(directory, REFUSED)) as file:
+        return UsageError(file.read())
+    return None
 
 
 def results(directory: str, ended: str, status: int) -> list[Any]:
@@ -66,9 +61,11 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
     """
     if refused := refusal(directory):
         raise refused
+    if not os.path.isdir(directory):
+        raise LaunchError(f"{directory} was removed, and with it what the ranks returned", status)
     told = _told(ended)
-    attempt = len(told["restarts"]) if told else _last_attempt(directory)
-    if status:
+    attempt = len(told["restarts"]) if told else max((n for n, _ in _left(directory)), default=0)
+    if status or (told and told["cause"]):
         raise _noted(_failure(directory, attempt, told, status), directory)
     found = []
     for rank in _ranks(directory, attempt, told):
@@ -88,13 +85,9 @@ def _told(ended: str) -> Any:
         return None
 
 
-def _last_attempt(directory: str) -> int:
-    return max((attempt for attempt, _ in _left(directory)), default=0)
-
-
 def _left(directory: str) -> list[tuple[int, int]]:
-    """Attempt and rank of each outcome that is there."""
-    names = [name.split(".") for name in os.listdir(directory)]
+    """Attempt and rank of each outcome that is there, or is owed."""
+    names = [name.removesuffix(UNFINISHED).split(".") for name in os.listdir(directory)]
     return [
         (int(name[0]), int(name[1])) for name in names if name[0].isdecimal() and len(name) == 2
     ]
@@ -123,25 +116,27 @@ def _outcome(directory: str, attempt: int, rank: int) -> object:
 def _failure(directory: str, attempt: int, told: Any, status: int) -> BaseException:
     """The exception for a launch that ended with a status."""
     if told and told["cause"] == "failure":
-        return _first(directory, attempt, told, status)
+        rank = told["first_failure"]
+        error = _of_rank(directory, attempt, rank, status)
+        return error or WorkerError(f"{told['why']}; {SEEN}", status, rank)
     if told and told["cause"]:
         return LaunchError(f"{told['why']}; {SEEN}", status)
-    for each, rank in sorted(_left(directory)):
-        outcome = _outcome(directory, attempt, rank) if each == attempt else None
+    for rank in _ranks(directory, attempt, None):
+        error = _of_rank(directory, attempt, rank, status)
         # A handler of SIGTERM may call sys.exit: it was told to end.
-        if isinstance(outcome, Raised) and not outcome.error.words.startswith("SystemExit"):
-            return _raised(outcome, rank, status)
+        if error and SystemExit not in (type(error), type(error.__cause__)):
+            return error
     return LaunchError(f"the launcher {how_it_ended(status)}; {SEEN}", status)
 
 
-def _first(directory: str, attempt: int, told: Mapping[str, Any], status: int) -> BaseException:
-    rank, why = told["first_failure"], told["why"]
+def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseException | None:
+    """The exception for a rank that has raised one, or has ended with 0 and left nothing."""
     outcome = _outcome(directory, attempt, rank)
     if isinstance(outcome, Raised):
         return _raised(outcome, rank, status)
     with suppress(OSError), open(os.path.join(directory, f"{attempt}.{rank}{UNFINISHED}")) as file:
-        why = f"{file.read()}: {LOOK}"
-    return WorkerError(f"{why}; {SEEN}", status, rank)
+        return WorkerError(f"{file.read()}: {LOOK}; {SEEN}", status, rank)
+    return None
 
 
 def _raised(outcome: Raised, rank: int, status: int) -> BaseException:
@@ -153,7 +148,8 @@ def _raised(outcome: Raised, rank: int, status: int) -> BaseException:
         words = "sys.exit(0) before the function returned; let it return"
     message = f"rank {rank}: {words}\n\n{outcome.traceback.rstrip()}"
     failure = WorkerError(message, status, rank, outcome.traceback)
-    if ends_well or (isinstance(error, Exception) and not isinstance(error, SkipTest)):
+    is_meant = isinstance(error, SkipTest) or type(error).__module__ == "_pytest.outcomes"
+    if ends_well or (isinstance(error, Exception) and not is_meant):
         failure.__cause__ = error
         return failure
     failure.__cause__, error.__cause__ = error.__cause__ or error.__context__, failure

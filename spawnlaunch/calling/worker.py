@@ -35,6 +35,8 @@ def main(directory: str) -> None:
             value = asyncio.run(value)
         try:
             shipping.put(shipping.Returned(value), outcome)
+        except OSError:
+            raise  # a full disk, or somebody has removed the directory
         except Exception as error:
             kind = type(value).__name__
             raise TypeError(

@@ -59,8 +59,9 @@ def of_worker(launch: Launch, i: int, own: Mapping[str, object]) -> dict[str, st
         "ROLE_NAME": request.role,
         **own,
     }
-    if request.rewrite_slurm_env and environ.get("SLURM_JOB_ID") and not world.is_task:
-        ours |= _as_task_of_slurm(world, i, environ)
+    of_slurm = launch.resolution.environ
+    if request.rewrite_slurm_env and of_slurm.get("SLURM_JOB_ID") and not world.is_task:
+        ours |= _as_task_of_slurm(world, i, of_slurm)
     if request.virtual_local_rank:
         ours |= _virtual_local_rank(launch, i)
     unless_set = {

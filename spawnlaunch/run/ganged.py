@@ -16,7 +16,6 @@ import errno
 import os
 from contextlib import suppress
 from functools import partial
-from shlex import quote
 
 from spawnlaunch import machine
 from spawnlaunch.errors import WRONG_USE, UsageError
@@ -353,7 +352,7 @@ def line_again(launch: Launch, node_rank: int, nproc: int = 0, is_hub: bool = Fa
     """As this launcher was started, but for what is another node's; -1, 0: that is not known."""
     from spawnlaunch.world import advice  # where a launcher was lost
 
-    request, environ, conf = launch.request, launch.environ, launch.request.rdzv_conf or {}
+    request, conf = launch.request, launch.request.rdzv_conf or {}
     own = {"--node-rank": str(node_rank) if node_rank >= 0 else "", "--local-addr": ""}
     if 0 < nproc != len(launch.plan.bindings):
         own["--nproc"] = str(nproc)
@@ -361,6 +360,4 @@ def line_again(launch: Launch, node_rank: int, nproc: int = 0, is_hub: bool = Fa
         conf = {**conf, "is_host": f"{is_hub:d}"}
         own["--rdzv-conf"] = ",".join(f"{name}={value}" for name, value in conf.items())
     more = [f"{flag}={value}" for flag, value in own.items() if value]
-    sources = [name for flag, name in request.sources.items() if flag not in own]
-    variables = [f"{name}={quote(environ[name])}" for name in sources if name in environ]
-    return " ".join((*variables, advice.typed(request, *more, without=own)))
+    return advice.typed(request, *more, without=own)

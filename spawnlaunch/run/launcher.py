@@ -131,8 +131,8 @@ def _with_endings(launch: Launch) -> Launch:
         result = absolute(result, "--result") if result else None
         _check_files(request.result, result, error_file)
     grace_s, why, limit_s = request.grace_s, "", None
-    if environ.get("SLURM_JOB_ID"):
-        grace_s, why, limit_s = _grace(request, environ)
+    if launch.resolution.environ.get("SLURM_JOB_ID"):
+        grace_s, why, limit_s = _grace(request, launch.resolution.environ)
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, FAILURE_GRACE_S)

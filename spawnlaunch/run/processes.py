@@ -273,8 +273,8 @@ class Processes:
     def _note(self, running: Running, code: int, left: bool = False, used: Any = None) -> None:
         """Tell how a worker has ended; one without a pid could not be started."""
         worker, now, owes = running.worker, machine.monotonic(), self._launch.owes
-        code = code or int(owes is not None and owes(worker))
         sent = self._sent.get(worker.rank, 0)
+        code = code or int(owes is not None and not sent and owes(worker))
         told, was_dying, had_ended = self._told.get(worker.rank, (now, False, False))
         was_dying &= code != -sent
         # Ends are seen in their order, and who exits or is killed dies quickly: it dumps no core.

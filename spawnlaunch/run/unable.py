@@ -71,7 +71,8 @@ def give_up(launch: Launch, status: int, words: str, cause: Cause | None = None)
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
     """What the flags say of the place where launchers meet; None where that cannot be known."""
     said: dict[str, Any] = {}
-    for flag, text, typed in (*_exported(environ), *_typed(argv)):
+    flags = [*_typed(argv)]
+    for flag, text, typed in (*_exported(environ, flags), *flags):
         if flag.field == "nproc":
             said["nproc"] = 1  # how many does not matter
         elif flag.field in FIELDS:
@@ -87,12 +88,12 @@ def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None
     return Request(program=Program("script", "", ()), python="", **said)
 
 
-def _exported(environ: Mapping[str, str]) -> list[Given]:
+def _exported(environ: Mapping[str, str], typed: Sequence[Given]) -> list[Given]:
     from spawnlaunch.torchrun import variables
 
     given: list[Given] = []
     with suppress(UsageError):
-        given.extend(variables.given(environ))
+        given.extend(variables.given(environ, typed))
     return given
 
 

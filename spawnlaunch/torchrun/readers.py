@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 OURS = ["SIGTERM", "SIGINT", "SIGHUP", "SIGQUIT"]  # these end a launch, whatever is typed
 PASSED_ON = ["SIGUSR1", "SIGUSR2", "SIGWINCH"]
 
-# What --rdzv-conf may say. Those behind keep_alive_max_attempt mean nothing here: nobody asks again
-# and again, and there is no store.
+# What --rdzv-conf may say. Those that need not be read mean nothing here: nobody asks again and
+# again, and there is no store.
+TIMES = ("join_timeout", "last_call_timeout", "keep_alive_interval", "keep_alive_max_attempt")
 RENDEZVOUS = (
-    *("join_timeout", "last_call_timeout", "is_host", "keep_alive_interval"),
-    *("keep_alive_max_attempt", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
+    *(*TIMES, "is_host", "read_timeout", "close_timeout", "timeout", "heartbeat_timeout"),
     *("use_libuv", "store_type"),
 )
+# Of torch/distributed/elastic/rendezvous/api.py, get_as_bool.
+YES, NO = ("1", "true", "t", "yes", "y"), ("0", "false", "f", "no", "n")
 
 
 def anything(_: str) -> None:
@@ -88,12 +90,11 @@ def rendezvous(text: str) -> dict[str, str]:
             raise ValueError(f"{excerpt(entry)} is not NAME=VALUE; type some of {known}, as in "
                              "join_timeout=900")  # fmt: skip
         if name == "is_host":
-            word = {"1": "1", "true": "1", "0": "", "false": ""}.get(value.lower())
-            if word is None:
+            if value.lower() not in (*YES, *NO):
                 raise ValueError(f"is_host={excerpt(value)} is not 1 or 0; type is_host=1")
-            found[name] = word
+            found[name] = "1" if value.lower() in YES else ""
         else:
-            if name in RENDEZVOUS and name not in ("use_libuv", "store_type"):
+            if name in TIMES:
                 values.seconds(value)
             found[name] = value
     return found

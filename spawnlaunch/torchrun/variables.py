@@ -35,11 +35,16 @@ FILE_TIMER, HEALTH = "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_HEALTH_CHEC
 UNINTERRUPTIBLE = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"  # seconds
 
 
-def given(environ: Mapping[str, str]) -> Iterator[Given]:
-    """The flags that variables stand for: each with its value, and the variable's name.
+def given(environ: Mapping[str, str], typed: Iterable[Given]) -> Iterator[Given]:
+    """The flags that variables stand for and nobody has typed, with values and variables' names.
 
     Raises UsageError for one that does not say yes or no where it should.
     """
+    names_typed = {flag.name for flag, _, _ in typed}
+    return (each for each in _exported(environ) if each[0].name not in names_typed)
+
+
+def _exported(environ: Mapping[str, str]) -> Iterator[Given]:
     if value := environ.get(SHUTDOWN):
         flag = names.flag("--shutdown-timeout")
         assert flag is not None
@@ -70,11 +75,10 @@ def variable(long_name: str) -> str:
     return PREFIX + long_name.strip("-").replace("-", "_").upper()
 
 
-def fields(environ: Mapping[str, str], typed: Iterable[Given]) -> dict[str, Any]:
-    """What else a Request has of these variables, where these flags are typed."""
-    flags = {flag.name for flag, _, _ in typed}
+def fields(environ: Mapping[str, str], exported: Iterable[Given]) -> dict[str, Any]:
+    """What else a Request has of these variables, which stand for flags."""
     return {
-        "sources": {flag.name: name for flag, _, name in given(environ) if flag.name not in flags},
+        "sources": {flag.name: name for flag, _, name in exported},
         "notes": tuple(_notes(environ)),
         "prefix_template": environ.get(TEMPLATE, ""),
     }

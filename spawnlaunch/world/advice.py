@@ -10,11 +10,12 @@ node. A step of a heterogeneous job has options for each component, with colons 
 
 from __future__ import annotations
 
+import os
 import sys
 from shlex import join, quote
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.node.proc import environ_below
+from spawnlaunch.node.proc import environ_below, read
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.request import Request, words_of
@@ -28,15 +29,27 @@ if TYPE_CHECKING:
 
 # What the flags of one machine, or of nodes by hand, say, a manager says for each launcher.
 PLACES = ("--standalone", "--nnodes", "--node-rank")
+CALLED = os.path.abspath(f"{__file__}/../../calling/launcher.py")
 OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
 
 
 def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
     """The command line as it was typed, with other flags."""
+    flags = [*more, *(flag for flag in request.flags if flag.partition("=")[0] not in without)]
+    if sys.argv[0] == CALLED:
+        return _called(flags, *sys.argv[1:3])
     # How this launcher was called: `python -m spawnlaunch`, with the interpreter's path.
     launcher = sys.orig_argv[: len(sys.orig_argv) - len(sys.argv) + 1]
-    kept = [flag for flag in request.flags if flag.partition("=")[0] not in without]
-    return join([*launcher, *more, *kept, *words_of(request.program)])
+    return join([*launcher, *flags, *words_of(request.program)])
+
+
+def _called(flags: list[str], caller: str, directory: str) -> str:
+    """The command line of the process that called spawnlaunch.launch, and what to call it with."""
+    words = (read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
+    # Not the file of --result, which spawnlaunch.launch itself has named.
+    pairs = (flag.strip("-").partition("=") for flag in flags if directory not in flag)
+    keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
+    return f"{join(words)} with launch({', '.join(('...', *keywords))})"
 
 
 def alone(request: Request) -> str:

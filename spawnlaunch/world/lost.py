@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from functools import partial
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Request
@@ -135,10 +136,6 @@ def _count(name: str, environ: Environ) -> int | None:
     return None
 
 
-def _names(environ: Environ) -> int | None:
-    return _count(slurm.STEP_NODELIST, environ)
-
-
 def _rank(environ: Environ) -> str | None:
     """The ranks of a node's tasks are listed in the order of their local ranks."""
     ranks, local_rank = environ.get(slurm.GLOBAL_IDS, "").split(","), number(slurm.LOCALID, environ)
@@ -184,7 +181,7 @@ LISTS = (
     (slurm.STEP_TASKS, _tasks, slurm.STEP_TASKS_PER_NODE),
     (slurm.STEP_NODES, _nodes, slurm.STEP_TASKS_PER_NODE),
     (slurm.STEP_NODELIST, _nodelist, slurm.JOB_NODELIST),
-    (slurm.STEP_NODES, _names, slurm.STEP_NODELIST),
+    (slurm.STEP_NODES, partial(_count, slurm.STEP_NODELIST), slurm.STEP_NODELIST),
     (slurm.PROCID, _rank, f"{slurm.GLOBAL_IDS} and {slurm.LOCALID}"),
     (slurm.LOCALID, _local_rank, f"{slurm.GLOBAL_IDS} and {slurm.PROCID}"),
     (slurm.NODEID, _node_rank, f"{slurm.NODENAME} and {slurm.STEP_NODELIST}"),
@@ -218,11 +215,12 @@ def _missing_groups(environ: Environ) -> Iterator[str]:
 def _refuse(request: Request, missing: list[str], starter: str) -> None:
     from spawnlaunch.world import advice
 
-    first, names = missing[0], " and ".join(missing)
+    names = " and ".join(missing)
+    without, env = (" ".join(f"{flag} {name}" for name in missing) for flag in ("-u", "--env"))
     raise UsageError(
         f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which {starter} sets beside "
         "the other variables of Slurm that are here: a wrapper script, env, sudo or a container "
-        f"has taken it away; let it pass: env without -i and without -u {first}, sudo "
-        f"--preserve-env={','.join(missing)}, apptainer without --cleanenv, docker run "
-        f"--env {first}; or, for this machine alone, type {advice.alone(request)}"
+        f"has taken it away; let it pass: env without -i and without {without}, "
+        f"sudo --preserve-env={','.join(missing)}, apptainer without --cleanenv, "
+        f"docker run {env}; or, for this machine alone, type {advice.alone(request)}"
     )

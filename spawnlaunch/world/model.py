@@ -242,6 +242,7 @@ class Resolution(NamedTuple):
     sources: Facts
     warnings: tuple[str, ...]  # about the job: said once, by rank 0, and found for it only
     managers: tuple[Manager, ...]  # the innermost first
+    environ: Environ  # with what was missing of Slurm's variables, which workers do not get
     node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes; the world is told then

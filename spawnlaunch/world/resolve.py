@@ -116,7 +116,7 @@ def resolve_world(
     if found and found[0].gives_ranks:
         node_warnings += pods.taken(world, environ)
     return Resolution(
-        world, facts, tuple(warnings), tuple(found), node_warnings, gathering=gathering
+        world, facts, tuple(warnings), tuple(found), environ, node_warnings, gathering=gathering
     )
 
 

@@ -41,7 +41,7 @@ def test_a_mask_is_named_where_ranks_get_one_core_and_more_are_there() -> None:
 def test_a_task_asks_for_its_part_of_the_node() -> None:
     slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}
     (line,) = of_mask(machine(8, 1), [binding(1)], 4, slurm)
-    assert line.endswith("start with srun --cpus-per-task=2")
+    assert line.endswith("start with srun --cpus-per-task=2" + THEIRS)
 
 
 def test_a_mask_beside_the_device_is_not_called_wrong() -> None:
@@ -58,9 +58,10 @@ STEP, TYPE, LIST = "SLURM_STEP_ID", "SLURM_CPU_BIND_TYPE", "SLURM_CPU_BIND_LIST"
 ASKED, HAS, JOB = "SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE"
 GRES = "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
 ALL = frozenset(range(8))
-MORE = "with srun --cpus-per-task=8"
+THEIRS = " (where salloc or sbatch made the job: with theirs)"
+MORE = f"with srun --cpus-per-task=8{THEIRS}"
 UNBIND = "with srun --cpu-bind=none"
-EITHER = f"{MORE}, or, in a job that has them already, {UNBIND}"
+EITHER = f"{MORE.removesuffix(THEIRS)}, or, in a job that has them already, {UNBIND}"
 LARGER = "in a job with more cores: sbatch --cpus-per-task=8 or --exclusive"
 WHOLE = "in a job with more cores: sbatch --exclusive"
 BOUND = {STEP: "0", TYPE: "mask_cpu:"}
@@ -77,7 +78,7 @@ BOUND = {STEP: "0", TYPE: "mask_cpu:"}
         (None, frozenset({0, 1, 2}), frozenset({3}), 1, CONTAINED),
         ({}, None, EMPTY, 1, LARGER),
         ({STEP: "0"}, None, EMPTY, 1, MORE),
-        ({STEP: "0"}, None, EMPTY, 2, "with srun --cpus-per-task=4"),
+        ({STEP: "0"}, None, EMPTY, 2, f"with srun --cpus-per-task=4{THEIRS}"),
         ({STEP: "0", ASKED: "x"}, None, EMPTY, 1, MORE),
         ({STEP: "0", ASKED: "7"}, None, EMPTY, 1, LARGER),
         ({STEP: "0", ASKED: "8"}, None, EMPTY, 1, WHOLE),
@@ -103,11 +104,11 @@ BOUND = {STEP: "0", TYPE: "mask_cpu:"}
         ({**BOUND}, ALL, EMPTY, 1, EITHER),
         ({STEP: "0"}, None, frozenset({6}), 1, GRES),
         ({STEP: "0"}, frozenset(range(6)), frozenset({6}), 1, GRES),
-        ({STEP: "0", JOB: "8"}, None, frozenset({6}), 1, MORE),
+        ({STEP: "0", JOB: "8"}, None, frozenset({6}), 1, MORE.removesuffix(THEIRS)),
         ({STEP: "0", JOB: "7"}, None, frozenset({6}), 1, GRES),
         ({**BOUND}, None, frozenset({6}), 1, UNBIND),
         ({**BOUND, JOB: "8"}, None, frozenset({6}), 1, UNBIND),
-        ({**BOUND, JOB: "8"}, frozenset(range(6)), frozenset({6}), 1, MORE),
+        ({**BOUND, JOB: "8"}, frozenset(range(6)), frozenset({6}), 1, MORE.removesuffix(THEIRS)),
     ],
 )  # fmt: skip
 def test_the_cure_is_of_who_has_set_the_mask(

@@ -5,6 +5,7 @@ import os
 import pickle
 import random
 import sys
+import threading
 import unittest
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch import WorkerError, launch
+from spawnlaunch import LaunchError, WorkerError, launch
 from spawnlaunch.calling import exceptions
 from tests.calling import functions
+from tests.gang.nodes import free_port
 from tests.support.launching import clean_environ, run
 
 # A rank that ends with 0
@@ -27,6 +29,27 @@ def test_a_rank_that_ends_with_0_and_leaves_nothing_fails_at_once_by_name(how: s
     assert str(caught.value).startswith(f"rank 1 on {os.uname().nodename} exited")
     assert "look for os._exit(0)" in str(caught.value)
     assert (caught.value.rank, caught.value.status) == (1, 1)
+
+
+def test_of_several_nodes_that_of_the_rank_names_it_though_others_end_with_0_when_told() -> None:
+    flags = {"nnodes": 2, "master_addr": "127.0.0.1", "master_port": free_port(), "quiet": True}
+    errors: list[WorkerError | None] = [None, None]
+
+    def one(node: int) -> None:
+        with pytest.raises(LaunchError) as caught:
+            launch(functions.leaving_on_the_second_node, nproc=2, node_rank=node, **flags)
+        errors[node] = caught.value  # type: ignore[assignment]
+
+    nodes = [threading.Thread(target=one, args=(node,)) for node in (0, 1)]
+    for each in nodes:
+        each.start()
+    for each in nodes:
+        each.join()
+    assert errors[0] is not None
+    assert errors[0].rank == 3
+    assert isinstance(errors[1], WorkerError)
+    assert errors[1].rank == 3
+    assert "status 0 before its function returned" in str(errors[1])
 
 
 @pytest.mark.parametrize("how", ["sys.exit", "nothing"])
@@ -114,6 +137,11 @@ def test_a_rank_that_skips_skips_the_test(tmp_path: Path) -> None:
     )
     assert done.stdout.splitlines()[-1].startswith("1 failed, 1 skipped, 1 xfailed"), done.stdout
     assert "not here" in done.stdout
+
+
+def test_a_rank_that_ends_the_session_of_tests_ends_it() -> None:
+    with pytest.raises(pytest.exit.Exception, match="not here"):
+        launch(functions.skips, "exit", quiet=True)
 
 
 # async

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import run, start
+from tests.dropin.lines import SHELL_OF_TWO_NODES
+from tests.support.launching import clean_environ, run, start
 from tests.support.processes import until
 from tests.support.watching import launched
 
@@ -103,6 +104,39 @@ def test_in_a_rank_of_another_launch_it_starts_a_world_of_its_own(tmp_path: Path
     done = run(sys.executable, *words)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "(0, 1)\n[(0, 2), (1, 2)]\n"
+
+
+def test_in_a_shell_of_a_job_it_says_the_line_of_the_script_and_what_to_call(
+    tmp_path: Path,
+) -> None:
+    text = (
+        "import os, spawnlaunch, sys\n"
+        "alone = {'standalone': True} if sys.argv[1:] else {}\n"
+        "print(spawnlaunch.launch(os.getenv, 'RANK', nproc=2, quiet=True, **alone))\n"
+    )
+    words = (sys.executable, script(tmp_path, text))
+    environ = clean_environ(**SHELL_OF_TWO_NODES)
+    done = run(*words, environ=environ)
+    line = done.stderr.splitlines()[-1]
+    assert f"type srun --nodes=2 --ntasks=2 --ntasks-per-node=1 {' '.join(words)} with " in line
+    assert line.endswith(f"{words[1]} with launch(..., standalone=True, nproc='2', quiet=True)")
+    assert run(*words, "alone", environ=environ).stdout == "['0', '1']\n"
+
+
+def test_a_directory_that_somebody_removes_is_named(tmp_path: Path) -> None:
+    """As one does who cleans up what is old."""
+    text = (
+        "import shutil, spawnlaunch, tempfile\n"
+        "try: spawnlaunch.launch(shutil.rmtree, tempfile.gettempdir(), True, nproc=2)\n"
+        "except spawnlaunch.LaunchError as error: print(error)\n"
+    )
+    (tmp_path / "tmp").mkdir()
+    environ = clean_environ(TMPDIR=str(tmp_path / "tmp"))
+    done = run(sys.executable, script(tmp_path, text), environ=environ)
+    assert done.stdout.splitlines()[-1].endswith(
+        " was removed, and with it what the ranks returned"
+    )
+    assert done.returncode == 0
 
 
 def test_ctrl_c_stops_all_workers_and_is_raised(tmp_path: Path) -> None:

@@ -85,6 +85,9 @@ RENDEZVOUS = [
     Line(f"--rdzv-backend=c10d --rdzv-endpoint=localhost:{{port}} --rdzv_conf=join_timeout=60,close_timeout=20 {TWO} train.py"),
     Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf is_host=1 {TWO} train.py"),
     Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf use_libuv=0,store_type=tcp {TWO} train.py"),
+    Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf is_host=yes {TWO} train.py"),
+    Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --rdzv-conf is_host=No,timeout=60 {TWO} train.py"),
+    Line(f"--rdzv-conf timeout=never,read_timeout=-1 {TWO} train.py"),
     Line(f"--rdzv-conf nonsense {TWO} train.py"),
     Line(f"--rdzv-conf \"'a=1,b=2'\" {TWO} train.py"),
     Line(f"--rdzv-conf \"'join_timeout=60,close_timeout=20\" {TWO} train.py"),
@@ -108,6 +111,9 @@ RENDEZVOUS = [
     Line(f"--local-addr 127.0.0.2 --rdzv-backend c10d --rdzv-endpoint 127.0.0.3:{{port}} {TWO} train.py"),
     Line(f"--local-addr 127.0.0.2 --rdzv-backend static --rdzv-endpoint 127.0.0.3:{{port}} {TWO} train.py"),
     Line(f"--local_addr=127.0.0.1 --nnodes 1 {TWO} train.py"),
+    Line(f"--rdzv-backend static --rdzv-endpoint 127.0.0.1:{{port}} --master-addr 127.0.0.9 {TWO} train.py"),
+    Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --master-addr 127.0.0.9 {TWO} train.py"),
+    Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:{{port}} --master-port {{busy}} {TWO} train.py"),
 ]
 
 # Flags of torchrun that change little here, and those that do.

@@ -12,6 +12,7 @@ import pytest
 
 from spawnlaunch.request import Program, Request
 from spawnlaunch.torchrun import local_rank, names
+from tests.dropin.lines import SHELL_OF_TWO_NODES
 from tests.node.machines import AURORA, LUMI
 from tests.node.tree import add_tiles, build
 from tests.support.launching import (
@@ -27,6 +28,7 @@ from tests.support.launching import (
 )
 from tests.support.patience import PATIENCE_S
 
+LAUNCH = (sys.executable, "-m", "spawnlaunch.distributed_launch")
 DECLARES = (
     'import argparse\np = argparse.ArgumentParser()\np.add_argument("{}", type=int, default=0)\n'
 )
@@ -58,7 +60,7 @@ def test_a_script_that_expects_its_local_rank_and_is_given_none_is_named(name, k
 
 def test_torch_distributed_launch_has_a_counterpart_that_gives_the_local_rank(tmp_path):
     file = script(tmp_path, DECLARES.format("--local-rank") + PRINTS)
-    command = (sys.executable, "-m", "spawnlaunch.distributed_launch", "--no-prefix", "--quiet")
+    command = (*LAUNCH, "--no-prefix", "--quiet")
     assert sorted(run(*command, "--nproc_per_node=2", file).stdout.split()) == ["0", "1"]
     done = run(*command, "--use_env", "--nproc_per_node=2", file)
     assert (done.stdout.split(), done.stderr) == (["0", "0"], "")
@@ -66,7 +68,7 @@ def test_torch_distributed_launch_has_a_counterpart_that_gives_the_local_rank(tm
 
 def test_a_script_that_declares_the_other_spelling_is_told_which_to_ask_for(tmp_path):
     file = script(tmp_path, DECLARES.format("--local_rank") + PRINTS)
-    command = (sys.executable, "-m", "spawnlaunch.distributed_launch", "--no-prefix", "--quiet")
+    command = (*LAUNCH, "--no-prefix", "--quiet")
     done = run(*command, "--nproc_per_node=2", file)
     assert done.returncode == 2
     assert "type --local-rank-arg underscore\n" in done.stderr
@@ -75,7 +77,7 @@ def test_a_script_that_declares_the_other_spelling_is_told_which_to_ask_for(tmp_
 
 
 def test_whoever_names_no_script_for_its_local_rank_is_told_the_line_of_the_bundled_loop():
-    done = run(sys.executable, "-m", "spawnlaunch.distributed_launch", "--nproc_per_node=2")
+    done = run(*LAUNCH, "--nproc_per_node=2")
     assert done.returncode == 2
     assert "no script is named" in done.stderr
     assert done.stderr.endswith("type python -m spawnlaunch --nproc 2\n")
@@ -171,6 +173,24 @@ def test_a_busy_port_that_was_only_inherited_is_replaced_and_said():
 def test_the_only_pod_of_a_job_is_no_outer_launcher():
     pod = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "0"}
     assert explain("--nproc", 2, "--standalone", **pod)["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "environ"),
+    [
+        (("--nproc_per_node=2", "--no-prefix"), {}),
+        (("--no-prefix",), {"PET_NPROC_PER_NODE": "2"}),
+        (("--nproc_per_node=2", "--no-prefix"), {"PET_NPROC_PER_NODE": "many"}),
+    ],
+)
+def test_a_line_to_type_says_all_that_was_typed_and_exported(typed, environ, tmp_path):
+    """Also where it is not typed where the variables are."""
+    file = script(tmp_path, DECLARES.format("--local-rank") + PRINTS)
+    for command, ranks in ((LAUNCH, ["0", "1"]), (LAUNCHER, ["0", "0"])):
+        done = run(*command, *typed, file, environ=clean_environ(**SHELL_OF_TWO_NODES, **environ))
+        assert done.returncode == 2
+        line = done.stderr.rpartition("for this machine alone: ")[2]
+        assert sorted(run("sh", "-c", line).stdout.split()) == ranks
 
 
 @pytest.mark.parametrize("rank", ["0", "1"])

@@ -81,6 +81,7 @@ SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
         ("--nnodes 2 --rdzv-backend static --rdzv-endpoint a:5555", "node", {"master_port": 5555}),
         ("--nnodes 2 --rdzv-backend c10d --rdzv-endpoint a:5555", "node", {"master_port": 0}),
         ("--nproc 2 --local-addr 127.0.0.2", "local", {"master_addr": "127.0.0.2"}),
+        ("--nproc 2 --local-addr [::1]", "local", {"master_addr": "::1"}),
         (
             "--local-addr 127.0.0.2 --master-addr 127.0.0.3 --master-port 23456",
             "local",

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from itertools import combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -22,6 +23,7 @@ from spawnlaunch.world.gathering import Gathering
 from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.model import Capacity, World
 from spawnlaunch.world.resolve import resolve_world
+from tests.support.launching import explain
 from tests.world import whole_slurm
 from tests.world.slurm_jobs import Job, Task, random_job
 from tests.world.test_ranks_agree import SCRIPT, outcome
@@ -110,6 +112,31 @@ def test_two_variables_that_are_missing_are_no_loss_or_are_named(name: str, most
     random.Random(1).shuffle(pairs)
     for pair in pairs[:most]:
         check(job, pair)
+
+
+def of_slurm(explained: dict[str, Any]) -> dict[str, str]:
+    """What the first worker has of Slurm's variables that is its own."""
+    environ = explained["workers"][0]["env"]
+    return {name: value for name, value in environ.items() if name.startswith("SLURM")}
+
+
+@pytest.mark.parametrize("name", ["SLURM_JOB_ID", "SLURM_STEP_ID"])
+def test_all_that_is_said_of_slurm_is_as_with_the_variable_that_is_missing(
+    name: str, tmp_path: Path
+):
+    """Of the mask, of the time until Slurm kills, and in the workers' environment."""
+    (tmp_path / "slurm.conf").write_text("KillWait=5\n")
+    bound = {"SLURM_CPU_BIND_TYPE": "mask_cpu:", "SLURM_CPU_BIND_LIST": "0x1"}
+    whole = whole_slurm.LAUNCHERS[0] | bound | {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    flags = ("--nproc", 2, "--allowed-cpus", 0, "--grace", 40, "--rewrite-slurm-env")
+    told = explain(*flags, **whole)
+    found = explain(*flags, **{k: v for k, v in whole.items() if k != name})
+    missing, *others = found["warnings"]
+    assert f": {name}" in missing
+    assert others == told["warnings"]
+    assert any("--cpus-per-task" in line for line in others)
+    assert any("KillWait" in line for line in others)
+    assert of_slurm(found) == of_slurm(told) != {}
 
 
 def of_two_components(flags: str = "") -> Job:
