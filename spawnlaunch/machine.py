@@ -212,10 +212,10 @@ def socket(family: int, kind: int) -> Any:
     """A socket (socket(2)), closed with the last who knows it. Raises OSError."""
     import _socket
 
-    class Socket(_socket.socket):  # which does not warn of that (PYTHONWARNINGS=error)
+    class socket(_socket.socket):  # which does not warn of that (PYTHONWARNINGS=error)
         __del__ = _socket.socket.close
 
-    return Socket(family, kind)
+    return socket(family, kind)
 
 
 def accept(listener: Any) -> tuple[Any, Any]:

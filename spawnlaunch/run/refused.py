@@ -61,10 +61,12 @@ def fault(error: BaseException, where: str = "") -> tuple[str, int]:
 
 
 def words(error: OSError) -> str:
-    """Which call the system refuses, why, and what to do."""
+    """Which call the system refuses, why, and what to do. One without a number has our words."""
+    if error.errno is None:
+        return str(error)
     call, file = _call(error), str(error.filename or "")
     what = f"{error.strerror or error}{call and file and f': {file}'}"
-    hint = HINTS.get(error.errno or 0, NO_HINT)
+    hint = HINTS.get(error.errno, NO_HINT)
     return f"the system refuses {call or file or 'a call'}: {what}; {hint}"
 
 
@@ -77,7 +79,7 @@ def _call(error: OSError) -> str:
 
 
 def _called(code: CodeType, number: int, instruction: int) -> str:
-    """What is called there; "": nothing is, or the source does not tell, or is another by now."""
+    """What is called there; "": it is raised there, or the source does not tell, or has changed."""
     begin = 0
     if hasattr(code, "co_positions"):  # Python 3.11
         number, _, begin, _ = [*code.co_positions()][instruction // 2]
@@ -85,6 +87,8 @@ def _called(code: CodeType, number: int, instruction: int) -> str:
         line = machine.content(code.co_filename).splitlines()[number - 1][begin:]
     except (OSError, IndexError):
         return ""
-    name = line.decode(errors="replace").partition("(")[0].split()[-1:]
-    called = name[0].rpartition(".")[2] if name else ""
-    return called if called in code.co_names else ""
+    words = line.decode(errors="replace").partition("(")[0].split()
+    if not words or words[0] == "raise":
+        return ""
+    called = words[-1].rpartition(".")[2]
+    return called if called in (*code.co_names, *code.co_varnames) else ""

@@ -14,6 +14,7 @@ interface that leads to MASTER_ADDR is the one to use, and it is known where the
 from __future__ import annotations
 
 import _socket as socket  # the module socket adds enums and selectors, 5 ms of every launch
+import errno
 import sys
 
 from spawnlaunch import machine
@@ -147,18 +148,26 @@ def ephemeral_range() -> tuple[int, int]:
 
 
 def hold_port(port: int) -> HeldPort | None:
-    """Hold this port against other launches; None where one has it, or somebody listens there."""
-    lock = machine.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
+    """Hold this port against other launches; None where one has it, or somebody listens there.
+
+    Raises OSError where nobody may listen. A sandbox may refuse the lock alone.
+    """
+    lock = probe = machine.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if sys.platform == "linux":  # the only system with abstract sockets
+            lock = machine.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             lock.bind(f"\0spawnlaunch-port-{port}")
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return None
+    try:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # TIME_WAIT does not matter
         probe.bind(("", port))
         probe.listen(1)
-    except OSError:  # another launch has the lock, or somebody listens
-        lock.close()
-        return None
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return None
+        raise
     finally:
         probe.close()
     return HeldPort(port, lock)
