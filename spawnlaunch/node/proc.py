@@ -295,8 +295,12 @@ def status(process: int | str, key: str) -> str | None:
 
 def open_fds() -> list[int]:
     """The descriptors of this process."""
+    try:
+        candidates = [int(name) for name in machine.listdir("/dev/fd")]
+    except OSError:  # there is no /proc
+        candidates = [*range(machine.sysconf("SC_OPEN_MAX"))]
     fds = []
-    for fd in map(int, machine.listdir("/dev/fd")):
+    for fd in candidates:
         try:
             machine.fstat(fd)
         except OSError:

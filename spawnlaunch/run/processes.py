@@ -18,7 +18,7 @@ from spawnlaunch.run.environment import ERROR_FILE
 from spawnlaunch.run.model import WorkerExit
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.tree import exit_code
-from spawnlaunch.run.worker import CANNOT_EXECUTE, become_worker, exec_worker
+from spawnlaunch.run.worker import become_worker, exec_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,21 +119,12 @@ class Processes:
         """Fork a process that becomes the worker; the result is its pid. Raises OSError."""
         guard, ends = machine.getpid(), dict(self._output.theirs)
 
-        def child() -> None:
-            status = CANNOT_EXECUTE
-            try:
-                signals.set_default(self._caught)
-                machine.die_with_parent(guard)
-                self._output.take(ends)
-                become_worker(worker, self._launch, self.become)
-            except Exception as error:
-                from spawnlaunch.run import refused
+        def first() -> None:
+            signals.set_default(self._caught)
+            machine.die_with_parent(guard)
+            self._output.take(ends)
 
-                status = refused.end(error, who=f"{worker.name}: cannot start: ")
-            finally:
-                machine.exit_now(status)
-
-        return machine.fork(child)
+        return machine.fork(partial(become_worker, worker, self._launch, self.become, first))
 
     def finish(self) -> None:
         """Nobody runs any more, and nobody will be waited for."""

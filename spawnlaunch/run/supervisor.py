@@ -174,7 +174,7 @@ class Supervisor:
         The result is status and words of a launch that has ended by that; None: it goes on.
         Raises UsageError where they cannot be imported, or not be forked then.
         """
-        if not machine.IS_LINUX:  # without subreapers this process is the image itself
+        if not self.tree.adopts:  # without subreapers this process is the image itself
             from spawnlaunch.run.preload import forked
 
             self._processes.become = forked.worker_maker(self.launch.request.preload)

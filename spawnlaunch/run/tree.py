@@ -98,7 +98,7 @@ class Tree:
         self.kept: set[int] = set()  # children that are not ended, nor what they start
         self.patience_s = STUCK_S  # with what the workers have left
         self._run = run
-        self._adopts = adopts
+        self.adopts = adopts
         self._foreign = frozenset((process.pid, process.start) for process in foreign)
 
     def kill_orphans(self, kept: Container[int], ranks: Collection[int], ended: set[int]) -> bool:
@@ -109,7 +109,7 @@ class Tree:
         number; so one that is empty is taken out of `ended`.
         The result is whether there is an orphan that nobody seems to have left.
         """
-        if self._adopts and not proc.is_proc_ours():
+        if self.adopts and not proc.is_proc_ours():
             reap_all_but(kept)  # to find those that live takes long, and is left for the end
             return False
         adopted = [pid for pid in proc.child_pids(machine.getpid()) if pid not in kept]
@@ -120,7 +120,7 @@ class Tree:
             send(signal.SIGKILL, below(left))
         reap(adopted)
         is_nobodys = len(orphans) > len(left)
-        if not self._adopts:
+        if not self.adopts:
             theirs = (process for process in marked(self._run) if process.pid not in kept)
             left = [process for process in theirs if self._is_left(process, running, ended)]
             send(signal.SIGKILL, left)
@@ -165,7 +165,7 @@ class Tree:
             # Orphans of the children that were there before come to us too.
             orphans = [orphan for orphan in orphans if self._is_ours(orphan)]
         found = below(orphans) if orphans else []
-        if not self._adopts:
+        if not self.adopts:
             found += marked(self._run)
         return [process for process in found if not process.dead]
 

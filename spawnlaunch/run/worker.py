@@ -225,17 +225,28 @@ def _redirect(route: Route, fd: int) -> None:
     machine.close(file)
 
 
-def become_worker(worker: Worker, launch: Launch, become: BecomeWorker) -> NoReturn:
-    """Turn a fork of the guard into the worker, by `become`.
+def become_worker(
+    worker: Worker, launch: Launch, become: BecomeWorker, first: Callable[[], object]
+) -> NoReturn:
+    """Turn a fork of the guard into the worker, by `become`; `first` is called before.
 
     A worker that shares the terminal joins the launcher's process group. Slurm's variable for the
     pid of a task gets this process's.
     """
-    if not worker.own_session:
-        with suppress(OSError):  # in another session, or ended: there is no terminal to share
-            machine.setpgid(0, launch.group)
-    if worker.environ.get(environment.TASK_PID) == environment.ITS_OWN:
-        worker = worker._replace(
-            environ={**worker.environ, environment.TASK_PID: str(machine.getpid())}
-        )
-    become(worker, launch.blocked)
+    status = CANNOT_EXECUTE
+    try:
+        first()
+        if not worker.own_session:
+            with suppress(OSError):  # in another session, or ended: there is no terminal to share
+                machine.setpgid(0, launch.group)
+        if worker.environ.get(environment.TASK_PID) == environment.ITS_OWN:
+            worker = worker._replace(
+                environ={**worker.environ, environment.TASK_PID: str(machine.getpid())}
+            )
+        become(worker, launch.blocked)
+    except Exception as error:
+        from spawnlaunch.run import refused
+
+        status = refused.end(error, who=f"{worker.name}: cannot start: ")
+    finally:
+        machine.exit_now(status)

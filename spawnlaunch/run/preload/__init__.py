@@ -129,8 +129,10 @@ class Image:
         return [(pid, now) for pid in pids if pid > 0], failed
 
     def _lost(self, error: OSError) -> OSError:
-        words = f"the image of --preload {self.modules} (pid {self.pid}) does not answer"
-        return OSError(error.errno, words)
+        """The same error, unless it is the end of the image, or its silence."""
+        if not isinstance(error, (ConnectionError, TimeoutError)):
+            return error
+        return OSError(f"the image of --preload {self.modules} (pid {self.pid}) does not answer")
 
 
 # The image
@@ -174,18 +176,17 @@ def _deliver(ours: socket.socket, guard: int, launch: Launch, become: BecomeWork
         its_end, held = machine.pipe()
         pids: list[int] = []  # or, last, the error that kept one from being forked
 
-        def be_worker(worker: Worker, ends: dict[int, int]) -> None:
+        def hand_over(ends: dict[int, int]) -> None:
             for number, fd in ends.items():
                 machine.dup2(fd, number)
             machine.close(held)
             _await_hand_over(forker, its_end)
             machine.die_with_parent(guard)
-            become_worker(worker, launch, become)
 
         while (request := _receive(ours))[0]:
             (worker, numbers), fds = request
-            ends = dict(zip(numbers, fds, strict=True))
-            fork = partial(_fork, partial(be_worker, worker, ends))
+            first = partial(hand_over, dict(zip(numbers, fds, strict=True)))
+            fork = partial(_fork, partial(become_worker, worker, launch, become, first))
             pids.append(fork() if not pids or pids[-1] > 0 else pids.pop())
             for fd in fds:
                 machine.close(fd)

@@ -13,10 +13,10 @@ and the hashes of strings (PYTHONHASHSEED), are the same in all workers of an im
 
 from __future__ import annotations
 
-import os
 import random
 import sys
 import threading
+from contextlib import suppress
 
 from spawnlaunch import machine
 from spawnlaunch.node import proc
@@ -49,7 +49,9 @@ def objections() -> Iterator[str]:
     if torch is not None and torch.cuda.is_initialized():
         yield "CUDA is initialised"
     for fd in proc.open_fds():
-        target = os.path.realpath(f"/proc/self/fd/{fd}")
+        target = ""
+        with suppress(OSError):
+            target = machine.readlink(f"/proc/self/fd/{fd}")
         if target.startswith(DEVICES):
             yield f"{target} is open, the driver of a device"
     main = threading.main_thread()
