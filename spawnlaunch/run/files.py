@@ -28,6 +28,8 @@ MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
 PATIENCE_S = 5.0  # for the reader of a FIFO: to come, and then to take something
 LOOK_AGAIN_S = 0.02
 ELSEWHERE = "name another directory with --log-dir"
+REFUSED = (errno.EPERM, errno.ENOSYS)  # by a sandbox
+STAYS = (errno.EBUSY, *REFUSED)  # a file that is mounted by itself, as of a container (rename(2))
 TO_ADD = os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -157,6 +159,7 @@ def write(path: str, text: str) -> None:
     |----------------------------|---------------------------------------------------------------|
     | nothing, or a regular file | another file takes its place at once (rename(2)): with the    |
     |                            | mode and, where that is allowed, the owner of the old one     |
+    | one that cannot be renamed | the text takes the place of what is in it                     |
     | a symbolic link            | the same where it leads; the link stays                       |
     | our own stdout or stderr   | the text is added to it                                       |
     | a device, a FIFO           | the text is written to it, as far as somebody reads           |
@@ -172,9 +175,14 @@ def write(path: str, text: str) -> None:
     if found is None:
         _replace(target, None, data)
     elif stat.S_ISREG(found.st_mode) and _leads_to(target, found) and not _is_ours(found):
-        _replace(target, found, data)
+        try:
+            _replace(target, found, data)
+        except OSError as error:
+            if error.errno not in STAYS:
+                raise
+            _write_into(path, data, TO_ADD | os.O_TRUNC)
     else:
-        _write_into(path, data)
+        _write_into(path, data, TO_ADD)
 
 
 def refusal(path: str) -> str | None:
@@ -219,7 +227,11 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
                 machine.fchmod(fd, found.st_mode & 0o777)
             while data:
                 data = data[machine.write(fd, data) :]
-            machine.fsync(fd)  # a disk may be found full only now
+            try:
+                machine.fsync(fd)  # a disk may be found full only now
+            except OSError as error:
+                if error.errno not in REFUSED:
+                    raise
         finally:
             machine.close(fd)
         machine.replace(unfinished, target)
@@ -229,8 +241,8 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
         raise
 
 
-def _write_into(path: str, data: bytes) -> None:
-    fd = _open_for(path, machine.running_s() + PATIENCE_S)
+def _write_into(path: str, data: bytes, flags: int) -> None:
+    fd = _open_for(path, flags, machine.running_s() + PATIENCE_S)
     try:
         poller = machine.poll()
         poller.register(fd, select.POLLOUT)
@@ -242,11 +254,11 @@ def _write_into(path: str, data: bytes) -> None:
         machine.close(fd)
 
 
-def _open_for(path: str, until: float) -> int:
+def _open_for(path: str, flags: int, until: float) -> int:
     """Open what is there; a FIFO has no end to write to before somebody reads it (fifo(7))."""
     while True:
         try:
-            return machine.open(path, TO_ADD)
+            return machine.open(path, flags)
         except OSError as error:
             if error.errno != errno.ENXIO or not stat.S_ISFIFO(machine.stat(path).st_mode):
                 raise
