@@ -7,7 +7,7 @@ import sys
 try:
     if sys.path[0] in ("", os.getcwd()):
         sys.path.append(sys.path.pop(0))
-except FileNotFoundError:
+except OSError:
     pass  # it has been deleted, and Python has not put it there
 
 from collections.abc import Sequence

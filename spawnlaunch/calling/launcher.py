@@ -23,7 +23,7 @@ from spawnlaunch.__main__ import BLOCKED  # first of all: it makes this process 
 from spawnlaunch.calling.shipping import PAGE, REFUSED, SAID, UNFINISHED
 from spawnlaunch.errors import WRONG_USE, UsageError
 from spawnlaunch.request import Page
-from spawnlaunch.run import removal, say
+from spawnlaunch.run import removal, say, signals
 from spawnlaunch.run.model import Worker
 from spawnlaunch.run.signals import signal
 from spawnlaunch.walk import walk
@@ -33,6 +33,7 @@ def main() -> int:
     """Launch; the result is the exit status."""
     caller, directory = int(sys.argv[1]), sys.argv[2]
     machine.die_with_parent(caller, signal.SIGTERM)
+    signals.leave()  # Ctrl-C comes from the caller, and once
     if "--quiet" in sys.argv:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         say.stream[0] = os.open(os.path.join(directory, SAID), flags, 0o600)

@@ -39,7 +39,6 @@ def run(command: Sequence[str]) -> int:
             stdin=subprocess.DEVNULL,
             stdout=_target(sys.stdout, sys.__stdout__, 1),
             stderr=_target(sys.stderr, sys.__stderr__, 2),
-            start_new_session=True,  # Ctrl-C comes from us, and once
         )
         running.append(launcher)
         try:
