@@ -6,9 +6,11 @@ is left. Which way makes which calls is a table, that strace(1) checks.
 """
 
 import errno
+import json
 import os
 import platform
 import re
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -16,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.gang.nodes import free_port
-from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, run
+from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind
@@ -53,10 +55,10 @@ WAYS = {
     "a task": (HI, SLURM_TASK, 0, 1),
     "explain": (("--explain", *HI), {}, 0, 0),
     "record": (("--nproc", 2, "--record", "record", *LASTS), {}, 0, 2),
+    "preload": (("--nproc", 2, "--preload", "decimal", WORKERS / "hi.py"), {}, 0, 2),
 }
 GANG = ("--nnodes", 2, "--nproc", 1, "--rdzv-backend", "c10d", "--rdzv-conf", "join_timeout=20")
 ON_LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-TOP = (sys.executable, "-m", "spawnlaunch.top", "--once")
 
 # Refused one of these, Python itself does not start.
 PYTHON = "print(1)"
@@ -95,6 +97,9 @@ MADE = {
     | {"bind", "exit_group", "getppid", "listen", "rt_sigprocmask", "setsockopt", "socket"},
     "record": LASTING
     | {"clock_nanosleep", "clone3", "getpriority", "pselect6", "setpgid", "setpriority"},
+    "preload": TWO_WORKERS
+    | {"getsid", "getsockname", "pidfd_send_signal", "recvfrom", "recvmsg", "sendmsg", "sendto"}
+    | {"clock_nanosleep", "socketpair"},
 }
 OF_TWO_NODES = TWO_WORKERS - {"setsid"} | {
     *("accept4", "connect", "getpeername", "getsockname", "getsockopt", "recvfrom", "sendto"),
@@ -104,8 +109,36 @@ OF_TOP = EVERY_PROGRAM | {
     *("clock_nanosleep", "epoll_create1", "exit_group", "geteuid", "pipe2"),
     "waitid",  # of a process, anybody's, that ended since it was listed
 }
+# The programs beside a launch, which start nobody.
+BESIDE = {
+    "help": ("spawnlaunch", "--help"),
+    "completion": ("spawnlaunch", "--completion", "bash"),
+    "scripts": ("spawnlaunch.scripts",),
+    "report": ("spawnlaunch.report", "record"),
+    "top": ("spawnlaunch.top", "--once"),
+}
+OF_BESIDE = {
+    **dict.fromkeys(BESIDE, EVERY_PROGRAM | {"epoll_create1", "exit_group", "rt_sigprocmask"}),
+    "top": OF_TOP,
+}
+LIBRARY = """
+import spawnlaunch
+
+def once_more(number):
+    return number + 1
+
+if __name__ == "__main__":
+    try:
+        print(spawnlaunch.launch(once_more, 1, nproc=2))
+    except (spawnlaunch.UsageError, spawnlaunch.LaunchError, OSError) as error:
+        print("cannot:", error)
+"""
+OF_LIBRARY = LASTING | {
+    *("clone3", "close_range", "dup3", "fsync", "rename", "sigaltstack", "unlink", "unlinkat"),
+    "vfork",
+}
 # Made by other versions of Python, of the C library and of the kernel.
-ELSEWHERE = NUMBERS.keys() - set.union(*MADE.values(), OF_TWO_NODES, OF_TOP)
+ELSEWHERE = NUMBERS.keys() - set.union(*MADE.values(), OF_TWO_NODES, OF_TOP, OF_LIBRARY)
 
 
 def refused(made: set[str]) -> list[str]:
@@ -124,6 +157,8 @@ HANDFUL = [
     ("socket", errno.EPERM, "one worker"),
     ("rt_sigtimedwait", errno.EPERM, "one worker"),
     ("wait4", errno.ENOSYS, "two workers"),
+    ("prctl", errno.EPERM, "preload"),
+    ("sendmsg", errno.ENOSYS, "preload"),
 ]
 
 
@@ -154,15 +189,66 @@ def test_a_refused_call_costs_what_it_gives(name: str, number: int, way: str, tm
 def check_words(text: str) -> None:
     assert "Traceback" not in text
     assert "fault of spawnlaunch" not in text
+    assert "refuses a call" not in text
 
 
-def test_the_line_names_the_call_and_what_to_do(tmp_path: Path):
-    refuse = refuser({"rt_sigtimedwait": errno.EPERM})
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("rt_sigtimedwait", "sigtimedwait"),
+        *((name, name) for name in ("getpid", "geteuid", "socket", "bind", "listen")),
+    ],
+)
+def test_the_line_names_the_call_and_what_to_do(name: str, ours: str, tmp_path: Path):
+    refuse = refuser({name: errno.EPERM})
     with launched("--nproc", 2, *HI, directory=tmp_path, preexec=refuse) as one:
         assert one.status() == os.EX_OSERR
-        line = "the system refuses sigtimedwait: Operation not permitted; a container's seccomp"
+        line = f"the system refuses {ours}: Operation not permitted; a container's seccomp"
         assert line in one.stderr
         assert one.stderr.count("\n") == 1
+
+
+PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+
+
+@pytest.mark.parametrize("way", ["two workers", "preload"])
+@pytest.mark.parametrize("option", [PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER])
+def test_a_sandbox_that_knows_some_of_prctl_launches_all_the_same(
+    option: int, way: str, tmp_path: Path
+):
+    words, *_ = WAYS[way]
+    refuse = refuser({("prctl", option): errno.EINVAL})
+    with launched(*words, directory=tmp_path, preexec=refuse) as one:
+        assert one.status() == 0, one.stderr
+        assert one.output.count(b"hi") == 2
+        assert not one.stderr
+
+
+def test_a_sandbox_without_unix_sockets_launches_all_the_same(tmp_path: Path):
+    refuse = refuser({("socket", socket.AF_UNIX): errno.EAFNOSUPPORT})
+    with launched("--nproc", 2, *HI, directory=tmp_path, preexec=refuse) as one:
+        assert one.status() == 0, one.stderr
+        assert not one.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "is_new"),
+    [
+        ("fsync", errno.EPERM, True),
+        ("fsync", errno.ENOSYS, False),
+        ("rename", errno.EBUSY, False),  # of a file that is mounted by itself
+        ("fchmod", errno.EPERM, False),
+    ],
+)
+def test_a_result_is_written_all_the_same(name: str, number: int, is_new: bool, tmp_path: Path):
+    result = tmp_path / "result.json"
+    if not is_new:
+        result.write_text("an older one, which is much longer" * 1000)
+    words, refuse = ("--nproc", 2, "--result", result), refuser({name: number})
+    with launched(*words, *FAILS, directory=tmp_path, preexec=refuse) as one:
+        assert one.status() == 3, one.stderr
+    assert json.loads(result.read_text())["status"] == 3
+    assert not list(tmp_path.glob(".spawnlaunch-*"))
 
 
 @pytest.mark.parametrize("number", ERRNOS)
@@ -198,13 +284,53 @@ def test_launchers_of_two_nodes_end_together(name: str, number: int, tmp_path: P
     assert not list(tmp_path.glob("spawnlaunch-*"))
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("number", ERRNOS)
-@pytest.mark.parametrize("name", refused(OF_TOP))
-def test_top_does_without_or_says_it(name: str, number: int):
-    done = run(*TOP, preexec_fn=refuser({name: number}))
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the record of a launch."""
+    directory = tmp_path_factory.mktemp("recorded")
+    done = run(*LAUNCHER, "--record", directory / "record", "--no-python", "true")
+    assert done.returncode == 0, done.stderr
+    return directory
+
+
+@pytest.mark.parametrize(
+    ("program", "name", "number"),
+    mostly_full(
+        sorted(
+            ((program, name, number) for program in BESIDE
+             for name in refused(OF_BESIDE[program]) for number in ERRNOS),
+            key=lambda row: row[1] != "getcwd",
+        ),
+        2 * len(BESIDE),
+    ),
+)  # fmt: skip
+def test_what_starts_nobody_does_without_or_says_it(
+    program: str, name: str, number: int, recorded: Path
+):
+    words = (sys.executable, "-m", *BESIDE[program])
+    done = run(*words, preexec_fn=refuser({name: number}), cwd=recorded)
     check_words(done.stderr)
-    assert done.returncode in (0, os.EX_OSERR), done.stderr
+    assert done.returncode in (0, os.EX_OSERR, os.EX_IOERR), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    mostly_full(
+        [
+            ("setsid", errno.EPERM),
+            *((name, each) for name in refused(OF_LIBRARY) for each in ERRNOS),
+        ]
+    ),
+)
+def test_a_function_is_called_or_the_caller_hears_why_not(name: str, number: int, tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(LIBRARY)
+    environ = clean_environ(TMPDIR=str(tmp_path), OF_THIS_TEST=str(tmp_path))
+    with nothing_left_behind(str(tmp_path)):
+        done = run(sys.executable, script, environ=environ, preexec_fn=refuser({name: number}))
+    assert "fault of spawnlaunch" not in done.stderr + done.stdout
+    if name == "setsid":
+        assert done.stdout == "[2, 2]\n", done.stderr
 
 
 @pytest.mark.full
@@ -253,8 +379,17 @@ def test_every_call_of_a_launch_is_in_the_list(way: str, tmp_path: Path):
 
 
 @pytest.mark.full
-def test_every_call_of_top_is_in_the_list(tmp_path: Path):
-    check_calls(OF_TOP, *TOP, environ={}, directory=tmp_path)
+@pytest.mark.parametrize("program", BESIDE)
+def test_every_call_of_what_starts_nobody_is_in_the_list(program: str, recorded: Path):
+    words = (sys.executable, "-m", *BESIDE[program])
+    check_calls(OF_BESIDE[program], *words, environ={}, directory=recorded)
+
+
+@pytest.mark.full
+def test_every_call_of_the_library_is_in_the_list(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(LIBRARY)
+    check_calls(OF_LIBRARY, sys.executable, script, environ={}, directory=tmp_path)
 
 
 @pytest.mark.full

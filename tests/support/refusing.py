@@ -9,7 +9,7 @@ import errno
 import os
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 # The calls that launches make, as strace(1) names them.
 NUMBERS = {
@@ -42,14 +42,22 @@ NUMBERS = {
 PR_SET_NO_NEW_PRIVS = 38
 SYS_SECCOMP, SET_MODE_FILTER = 317, 1
 LOAD, EQUAL, RETURN = 0x20, 0x15, 0x06  # BPF_LD|BPF_W|BPF_ABS, BPF_JMP|BPF_JEQ|BPF_K, BPF_RET
+NUMBER, ARGUMENT = 0, 16  # where both lie in struct seccomp_data
 ALLOW, ERRNO = 0x7FFF0000, 0x00050000
 
 
-def refuser(refused: dict[str, int]) -> Callable[[], None]:
-    """What a process calls to be refused these calls from now on, each with its error number."""
-    program = [(LOAD, 0, 0, 0)]  # the number is what struct seccomp_data begins with
-    for name, error in refused.items():
-        program += [(EQUAL, 0, 1, NUMBERS[name]), (RETURN, 0, 0, ERRNO | error)]
+def refuser(refused: Mapping[str | tuple[str, int], int]) -> Callable[[], None]:
+    """What a process calls to be refused these calls from now on, each with its error number.
+
+    Beside the name of a call may stand its first argument: others are allowed.
+    """
+    program = []
+    for call, error in refused.items():
+        name, *arguments = (call,) if isinstance(call, str) else call
+        answer = [(RETURN, 0, 0, ERRNO | error)]
+        for argument in arguments:
+            answer = [(LOAD, 0, 0, ARGUMENT), (EQUAL, 0, 1, argument), *answer]
+        program += [(LOAD, 0, 0, NUMBER), (EQUAL, 0, len(answer), NUMBERS[name]), *answer]
     program.append((RETURN, 0, 0, ALLOW))
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *each) for each in program))
     fprog = struct.pack("HxxxxxxP", len(program), ctypes.addressof(code))

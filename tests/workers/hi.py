@@ -1,0 +1,3 @@
+"""Say hi, and nothing else."""
+
+print("hi")
