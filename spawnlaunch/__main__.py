@@ -37,13 +37,18 @@ if os.getpid() == 1:  # of a container: for that process the kernel has no defau
         if signal.getsignal(_stop) == signal.SIG_DFL:
             signal.signal(_stop, lambda signum, _: os._exit(128 + signum))
 
-from spawnlaunch.finder import Finder
+from spawnlaunch import finder
 
-sys.meta_path.insert(0, Finder)  # before Python's own
+sys.meta_path.insert(0, finder.Finder)  # before Python's own
 
-from spawnlaunch.errors import WRONG_USE, UsageError
-from spawnlaunch.request import Instead, Page
-from spawnlaunch.walk import walk
+try:
+    from spawnlaunch.errors import WRONG_USE, UsageError
+    from spawnlaunch.request import Instead, Page
+    from spawnlaunch.walk import walk
+except Exception:
+    if not finder.tell_change():
+        raise
+    os._exit(os.EX_OSERR)
 
 STREAMS = ("stdin", "stdout", "stderr")
 
@@ -76,6 +81,8 @@ def main(*before: str) -> int:
         print_error("cannot write to stdout: it is closed", "spawnlaunch")
         return os.EX_IOERR
     except Exception as error:
+        if finder.tell_change():
+            return os.EX_OSERR
         from spawnlaunch.run import refused
 
         return refused.end(error, argv=argv)

@@ -10,6 +10,8 @@ sources, Python's finder looks for.
 from __future__ import annotations
 
 import os
+import sys
+from contextlib import suppress
 from importlib.machinery import SourceFileLoader
 from importlib.util import spec_from_file_location
 
@@ -22,6 +24,27 @@ if TYPE_CHECKING:
 PACKAGE = __name__.partition(".")[0]
 HERE = os.path.dirname(__file__)
 AT_ONCE = 1 << 15  # bytes; for over 128 KiB malloc(3) would map memory anew each time
+CHANGED = "the package spawnlaunch was replaced or removed meanwhile; type the command again"
+
+
+def order() -> None:
+    """For a program beside a launch: look for modules in the working directory last.
+
+    With -m it comes first, and a json.py there, or where PYTHONPATH leads, would be taken for
+    Python's. So this is called before all else is imported.
+    """
+    try:
+        if sys.path[0] in ("", os.getcwd()):
+            sys.path.append(sys.path.pop(0))
+    except OSError:
+        pass  # it has been deleted, and Python has not put it there
+    own_first()
+
+
+def own_first() -> None:
+    """Look for modules in Python's own library before PYTHONPATH."""
+    library = os.path.dirname(os.__file__)
+    sys.path.sort(key=lambda path: path not in (library, f"{library}/lib-dynload"))
 
 
 class Loader(SourceFileLoader):
@@ -67,3 +90,30 @@ class Finder:
                 name, file, loader=loader, submodule_search_locations=searched
             )
         return None
+
+
+def has_changed() -> bool:
+    """Whether a module that was imported is gone, or another one by now: no import can be trusted.
+
+    To be asked where something has failed.
+    """
+    loaders = [getattr(module, "__loader__", None) for module in [*sys.modules.values()]]
+    own = [loader for loader in loaders if isinstance(loader, Loader)]
+    try:
+        os.stat(__file__)
+        return any(_told(os.stat(loader.path)) != _told(loader.seen) for loader in own)
+    except OSError:
+        return True
+
+
+def _told(found: os.stat_result) -> tuple[int, int]:
+    return found.st_mtime_ns, found.st_size
+
+
+def tell_change() -> int:
+    """Say it, without any import, if the package has changed: the exit status; else 0."""
+    if not has_changed():
+        return 0
+    with suppress(OSError):
+        os.write(2, f"{PACKAGE}: {CHANGED}\n".encode())
+    return os.EX_OSERR

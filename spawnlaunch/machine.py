@@ -146,17 +146,9 @@ if hasattr(signals, "sigwaitinfo"):  # macOS has neither
 
 # Descriptors
 
-close, dup, dup2, fstat, fsync, ftruncate = (
-    os.close,
-    os.dup,
-    os.dup2,
-    os.fstat,
-    os.fsync,
-    os.ftruncate,
-)
-get_inheritable, set_inheritable, set_blocking = (
-    os.get_inheritable, os.set_inheritable, os.set_blocking
-)  # fmt: skip
+close, dup, dup2, fstat, fsync = os.close, os.dup, os.dup2, os.fstat, os.fsync
+ftruncate, get_inheritable = os.ftruncate, os.get_inheritable
+set_blocking, set_inheritable = os.set_blocking, os.set_inheritable
 get_terminal_size, isatty, pipe = os.get_terminal_size, os.isatty, os.pipe
 pread, pwrite, read, write = os.pread, os.pwrite, os.read, os.write
 sameopenfile = os.path.sameopenfile

@@ -6,16 +6,12 @@ python -m spawnlaunch.report DIR --html FILE   writes FILE; - is stdout
 
 from __future__ import annotations
 
+from spawnlaunch import finder
+
+finder.order()
+
 import os
 import sys
-
-# With -m the working directory comes first, and a json.py there would be taken for Python's.
-try:
-    if sys.path[0] in ("", os.getcwd()):
-        sys.path.append(sys.path.pop(0))
-except OSError:
-    pass  # it has been deleted, and Python has not put it there
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -6,17 +6,12 @@ python -m spawnlaunch.scripts nodes.sh > nodes.sh   one of them
 
 from __future__ import annotations
 
-import os
-import sys
+from spawnlaunch import finder
 
-# With -m the working directory comes first, and a json.py there would be taken for Python's.
-try:
-    if sys.path[0] in ("", os.getcwd()):
-        sys.path.append(sys.path.pop(0))
-except OSError:
-    pass  # it has been deleted, and Python has not put it there
+finder.order()
 
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -11,18 +11,14 @@ nothing comes is named, and the status is 1.
 
 from __future__ import annotations
 
-import os
-import sys
+from spawnlaunch import finder
 
-# With -m the working directory comes first, and a json.py there would be taken for Python's.
-try:
-    if sys.path[0] in ("", os.getcwd()):
-        sys.path.append(sys.path.pop(0))
-except OSError:
-    pass  # it has been deleted, and Python has not put it there
+finder.order()
 
 import argparse
 import json
+import os
+import sys
 import time
 from collections.abc import Sequence
 

@@ -1,15 +1,11 @@
 """The bench's entry: as a rank take part; else start ranks, or look at what was measured before."""
 
+from spawnlaunch import finder
+
+finder.order()
+
 import os
 import sys
-
-# With -m the working directory comes first, and a signal.py there would be taken for Python's.
-try:
-    if sys.path[0] in ("", os.getcwd()):
-        sys.path.append(sys.path.pop(0))
-except OSError:
-    pass  # it has been deleted, and Python has not put it there
-
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn

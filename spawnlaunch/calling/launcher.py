@@ -10,6 +10,7 @@ does; and that a worker which ends with 0 and has left no outcome there has fail
 
 import os
 import sys
+from contextlib import suppress
 from functools import partial
 
 if __name__ == "__main__":  # started by path: the package is the one that this file is in
@@ -18,7 +19,7 @@ if __name__ == "__main__":  # started by path: the package is the one that this 
 
     del sys.path[0]
 
-from spawnlaunch import machine
+from spawnlaunch import finder, machine
 from spawnlaunch.__main__ import BLOCKED  # first of all: it makes this process a launcher
 from spawnlaunch.calling.shipping import PAGE, REFUSED, SAID, UNFINISHED
 from spawnlaunch.errors import WRONG_USE, UsageError
@@ -34,16 +35,19 @@ def main() -> int:
     caller, directory = int(sys.argv[1]), sys.argv[2]
     machine.die_with_parent(caller, signal.SIGTERM)
     signals.leave()  # Ctrl-C comes from the caller, and once
-    if "--quiet" in sys.argv:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-        say.stream[0] = os.open(os.path.join(directory, SAID), flags, 0o600)
     owes = partial(_owes, directory)
     try:
+        if "--quiet" in sys.argv:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+            say.stream[0] = os.open(os.path.join(directory, SAID), flags, 0o600)
         return walk(sys.argv[3:], dict(os.environ), (), BLOCKED, owes)
     except Page as page:
         _leave(directory, PAGE, str(page))
         return 0
     except Exception as error:
+        if finder.has_changed():
+            _leave(directory, REFUSED, finder.CHANGED)
+            return os.EX_OSERR
         from spawnlaunch.run import refused, unable
 
         line, status = str(error), WRONG_USE
@@ -71,7 +75,9 @@ def _owes(directory: str, worker: Worker) -> bool:
 
 
 def _leave(directory: str, name: str, text: str) -> None:
-    with open(os.path.join(directory, name), "w", errors="backslashreplace") as file:
+    """Tell the caller, unless somebody has removed the directory."""
+    path = os.path.join(directory, name)
+    with suppress(OSError), open(path, "w", errors="backslashreplace") as file:
         file.write(text)
 
 

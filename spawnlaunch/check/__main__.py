@@ -1,17 +1,13 @@
 """Run on every rank; rank 0 prints the table and what is wrong. See the package's docstring."""
 
-import os
-import sys
+from spawnlaunch import finder
 
-# With -m the working directory comes first, and a json.py there would be taken for Python's.
-try:
-    if sys.path[0] in ("", os.getcwd()):
-        sys.path.append(sys.path.pop(0))
-except OSError:
-    pass  # it has been deleted, and Python has not put it there
+finder.order()
 
 import argparse
 import json
+import os
+import sys
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any

@@ -19,7 +19,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from spawnlaunch import machine
+from spawnlaunch import finder, machine
 from spawnlaunch.errors import WRONG_USE, UsageError
 from spawnlaunch.failures import Cause, how_it_ended
 from spawnlaunch.node import proc
@@ -219,9 +219,12 @@ def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
             while first.__context__:
                 first = first.__context__
             status = fault = os.EX_OSERR if isinstance(first, OSError) else os.EX_SOFTWARE
-            from spawnlaunch.run import refused  # which may fail as well: nothing can be opened
+            if finder.tell_change():
+                status = fault = os.EX_OSERR
+            else:
+                from spawnlaunch.run import refused  # which may fail as well: nothing can be opened
 
-            refused.end(error, " in the guard")
+                refused.end(error, " in the guard")
         finally:
             with suppress(OSError):
                 if fault:

@@ -140,7 +140,8 @@ class Supervisor:
         """The workers have started: now there is time for what is not needed at once."""
         pids = {rank: one.pid for rank, one in self._processes.by_rank.items()}
         import_the_rest()
-        self.output.publish(pids)
+        with suppress(ImportError, AttributeError):  # replaced or removed: `top` alone shows less
+            self.output.publish(pids)
 
     def _look_at_script(self) -> None:
         """Say it where a script expects its local rank as an argument, and is given none.
@@ -320,5 +321,5 @@ class Supervisor:
 def import_the_rest() -> None:
     """What the end may need, before somebody replaces or removes what is installed."""
     for name in FOR_THE_END.split():
-        with suppress(ImportError):
+        with suppress(Exception):  # somebody has been quicker
             __import__(name)

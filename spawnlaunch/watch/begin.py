@@ -18,7 +18,10 @@ from spawnlaunch.reading import absolute
 from spawnlaunch.run.model import Launch
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CODE = "import sys; sys.path[0] = {!r}; from spawnlaunch.watch import record; record.main({!r})"
+CODE = (
+    "import sys; sys.path[0] = {!r}; from spawnlaunch import finder; finder.own_first(); "
+    "from spawnlaunch.watch import record; record.main({!r})"
+)
 
 
 @contextmanager
@@ -74,12 +77,12 @@ def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Reco
         machine.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "a", encoding="utf-8"):
             pass
-        return _spawned(path, blocked)
     except OSError as error:
         raise UsageError(
             f"--record {directory}: cannot write {path}: {error.strerror}; name a directory that "
             "can be written"
         ) from None
+    return _spawned(path, blocked)
 
 
 def _spawned(path: str, blocked: Iterable[int]) -> Recorder:
@@ -91,7 +94,7 @@ def _spawned(path: str, blocked: Iterable[int]) -> Recorder:
             os.environ,
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, inlet, 0),
-                (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                (os.POSIX_SPAWN_DUP2, 2, 1),  # there may be no /dev/null
             ],
             setpgroup=0,
             setsigmask=blocked,

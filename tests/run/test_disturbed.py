@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import ROOT, WORKERS
+from tests.support.launching import ROOT, WORKERS, clean_environ, launch, run
 from tests.support.processes import children, until
 from tests.support.watching import Launch, launched
 
@@ -118,6 +118,49 @@ def test_a_killed_guard_is_told_of_all_the_same(
     assert '"guard"' in (tmp_path / "result").read_text()
 
 
+# As somebody asks for this module for the first time, the package changes.
+AT_THE_IMPORT = """
+import shutil, sys
+from pathlib import Path
+
+def changes(event, arguments):
+    if event == "import" and arguments[0] == {module!r}:
+        if {is_removed}:
+            shutil.rmtree({package!r}, ignore_errors=True)
+        for file in Path({package!r}).rglob("*.py"):
+            file.write_text("OTHER_VERSION = 1")
+
+sys.addaudithook(changes)
+"""
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+@pytest.mark.parametrize(
+    ("module", "script", "status"),
+    [
+        ("spawnlaunch.request", WELL, os.EX_OSERR),
+        ("spawnlaunch.run.launcher", WELL, os.EX_OSERR),
+        ("spawnlaunch.run.decisions", WELL, os.EX_OSERR),
+        ("spawnlaunch.run.evidence", FAILS, os.EX_OSERR),
+        ("spawnlaunch.run.published", f"sleep 1.5; {WELL}", 0),
+    ],
+)
+def test_a_package_that_changes_before_all_is_read_is_said_in_one_line(
+    module: str, script: str, status: int, is_removed: bool, package: Path, tmp_path: Path
+):
+    code = AT_THE_IMPORT.format(module=module, package=str(package), is_removed=is_removed)
+    (package.parent / "sitecustomize.py").write_text(code)
+    environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    with launched(
+        "--nproc", 2, "--no-python", "sh", "-c", script, directory=tmp_path, environ=environ,
+        command=(sys.executable, "-m", "spawnlaunch"),
+    ) as one:  # fmt: skip
+        assert one.status() == status, one.stderr
+        assert "Traceback" not in one.stderr
+        assert "fault of spawnlaunch" not in one.stderr
+        assert ("replaced or removed" in one.stderr) == (status != 0), one.stderr
+
+
 @pytest.mark.parametrize("script", [WELL, FAILS])
 def test_warnings_that_are_errors_are_not_ours(script: str, tmp_path: Path):
     words = ("--nproc", 2, "--max-restarts", 1, "--no-python", "sh", "-c", script)
@@ -162,4 +205,18 @@ def test_modules_of_pythonpath_with_the_names_of_pythons_are_not_for_us(words, t
             one.read_until(2)
             one.send(signal.SIGTERM)
         assert one.status() == (143 if words else 3), one.stderr
+        assert "of the user" not in one.stderr
+
+
+@pytest.mark.parametrize("words", [("report", "record"), ("scripts",), ("top", "--once")])
+def test_nor_are_they_for_the_programs_beside_a_launch(words: tuple[str, ...], tmp_path: Path):
+    for name in SHADOWED:
+        (tmp_path / f"{name}.py").write_text("raise ValueError('of the user')\n")
+    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{ROOT}")
+    recorded = launch("--record", "record", "--no-python", "true", environ=environ, cwd=tmp_path)
+    done = run(
+        sys.executable, "-m", f"spawnlaunch.{words[0]}", *words[1:], environ=environ, cwd=tmp_path
+    )
+    for one in (recorded, done):
+        assert one.returncode == 0, one.stderr
         assert "of the user" not in one.stderr
