@@ -45,8 +45,8 @@ try:
     from spawnlaunch.errors import WRONG_USE, UsageError
     from spawnlaunch.request import Instead, Page
     from spawnlaunch.walk import walk
-except Exception:
-    if not finder.tell_change():
+except Exception as error:
+    if not finder.tell_change(error):
         raise
     os._exit(os.EX_OSERR)
 

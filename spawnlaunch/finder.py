@@ -110,10 +110,15 @@ def _told(found: os.stat_result) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def tell_change() -> int:
-    """Say it, without any import, if the package has changed: the exit status; else 0."""
-    if not has_changed():
+def tell_change(error: Exception | None = None) -> int:
+    """Say it, without any import, if the package has changed: the exit status; else 0.
+
+    The same where an import has ended with this error and it is the system's.
+    """
+    words = f"cannot read a module of its own: {error}" if isinstance(error, OSError) else ""
+    words = CHANGED if has_changed() else words
+    if not words:
         return 0
     with suppress(OSError):
-        os.write(2, f"{PACKAGE}: {CHANGED}\n".encode())
+        os.write(2, f"{PACKAGE}: {words}\n".encode(errors="backslashreplace"))
     return os.EX_OSERR

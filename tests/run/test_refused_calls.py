@@ -13,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -206,6 +207,23 @@ def test_the_line_names_the_call_and_what_to_do(name: str, ours: str, tmp_path: 
         line = f"the system refuses {ours}: Operation not permitted; a container's seccomp"
         assert line in one.stderr
         assert one.stderr.count("\n") == 1
+
+
+def test_a_module_of_ours_that_cannot_be_read_is_said_in_one_line():
+    few = textwrap.dedent("""
+        import resource, runpy, sys
+        def fills(event, arguments):
+            if event == "import" and arguments[0] == "spawnlaunch.walk":
+                _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+                resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+        sys.addaudithook(fills)
+        runpy.run_module("spawnlaunch", run_name="__main__", alter_sys=True)
+    """)
+    done = run(sys.executable, "-c", few, "--no-python", "true")
+    check_words(done.stderr)
+    assert done.returncode == os.EX_OSERR
+    assert os.strerror(errno.EMFILE) in done.stderr
+    assert done.stderr.count("\n") == 1
 
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
