@@ -345,7 +345,8 @@ def test_a_function_is_called_or_the_caller_hears_why_not(name: str, number: int
     script.write_text(LIBRARY)
     environ = clean_environ(TMPDIR=str(tmp_path), OF_THIS_TEST=str(tmp_path))
     with nothing_left_behind(str(tmp_path)):
-        done = run(sys.executable, script, environ=environ, preexec_fn=refuser({name: number}))
+        refuse = refuser({name: number})
+        done = run(sys.executable, script, environ=environ, preexec_fn=refuse, cwd=tmp_path)
     assert "fault of spawnlaunch" not in done.stderr + done.stdout
     if name == "setsid":
         assert done.stdout == "[2, 2]\n", done.stderr
