@@ -32,23 +32,15 @@ except OSError:
 _library = os.path.dirname(os.__file__)
 sys.path.sort(key=lambda path: path not in (_library, f"{_library}/lib-dynload"))
 
+STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 if os.getpid() == 1:  # of a container: for that process the kernel has no default actions
-    for _stop in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
-        if signal.getsignal(_stop) == signal.SIG_DFL:
-            signal.signal(_stop, lambda signum, _: os._exit(128 + signum))
+    for _each in STOP:
+        if signal.getsignal(_each) == signal.SIG_DFL:
+            signal.signal(_each, lambda signum, _: os._exit(128 + signum))
 
 from spawnlaunch import finder
 
 sys.meta_path.insert(0, finder.Finder)  # before Python's own
-
-try:
-    from spawnlaunch.errors import WRONG_USE, UsageError
-    from spawnlaunch.request import Instead, Page
-    from spawnlaunch.walk import walk
-except Exception as error:
-    if not finder.tell_change(error):
-        raise
-    os._exit(os.EX_OSERR)
 
 STREAMS = ("stdin", "stdout", "stderr")
 
@@ -59,33 +51,68 @@ def main(*before: str) -> int:
     After a launch it does not return, but ends the process. Nothing is in Python's buffers then.
     """
     argv = (*before, *sys.argv[1:])
+    kept = (signal.SIG_IGN, None)
+    before_us = {n: how for n in STOP if (how := signal.getsignal(n)) not in kept}
     closed: tuple[str, ...] = ()  # standard streams, which are /dev/null from here on
     try:
-        if None in (sys.stdin, sys.stdout, sys.stderr):
-            closed = _hold_closed()
-        status = walk(argv, dict(os.environ), closed, BLOCKED)
-        os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
-    except UsageError as error:
+        try:
+            for each in before_us:
+                signal.signal(each, _stop)
+            try:  # not above: these are so many that a signal may come meanwhile
+                from spawnlaunch.walk import walk
+            except Exception as error:
+                if finder.tell_change(error):
+                    return os.EX_OSERR
+                raise
+            if None in (sys.stdin, sys.stdout, sys.stderr):
+                closed = _hold_closed()
+            status = walk(argv, dict(os.environ), closed, BLOCKED)
+            os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
+        finally:
+            for each, how in before_us.items():
+                signal.signal(each, how)
+    except KeyboardInterrupt as stopped:
+        from spawnlaunch.run import unable
+
+        (signum,) = stopped.args
+        unable.tell(argv, os.environ, 128 + signum, "", signum)
+        signal.signal(signum, signal.SIG_DFL)
+        os.kill(os.getpid(), signum)
+        return 128 + int(signum)  # of PID 1
+    except Exception as error:
+        return _instead(error, argv, closed)
+
+
+def _instead(why: Exception, argv: tuple[str, ...], closed: tuple[str, ...]) -> int:
+    """Do or say what is to be done or said in place of a launch; the result is the exit status."""
+    from spawnlaunch.errors import WRONG_USE, UsageError
+    from spawnlaunch.request import Instead, Page
+
+    if isinstance(why, UsageError):
         from spawnlaunch.run import shared_errors
 
-        shared_errors.refuse(error, os.environ, "spawnlaunch", *argv)
+        shared_errors.refuse(why, os.environ, "spawnlaunch", *argv)
         return WRONG_USE
-    except Instead as other:
+    if isinstance(why, Instead):
         signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
-        os.execv(sys.executable, (sys.executable, "-m", *other.args))
-    except Page as page:
+        os.execv(sys.executable, (sys.executable, "-m", *why.args))
+    if isinstance(why, Page):
         from spawnlaunch.printing import print_error, print_page
 
         if "stdout" not in closed:
-            return print_page(str(page), "spawnlaunch")
+            return print_page(str(why), "spawnlaunch")
         print_error("cannot write to stdout: it is closed", "spawnlaunch")
         return os.EX_IOERR
-    except Exception as error:
-        if finder.tell_change():
-            return os.EX_OSERR
-        from spawnlaunch.run import refused
+    if finder.tell_change():
+        return os.EX_OSERR
+    from spawnlaunch.run import refused, unable
 
-        return refused.end(error, argv=argv)
+    return refused.end(why, tell=lambda *how: unable.tell(argv, os.environ, *how))
+
+
+def _stop(signum: int, _: object) -> None:
+    """A signal that means to end the job came while there is nobody yet to pass it on to."""
+    raise KeyboardInterrupt(signum)
 
 
 def _hold_closed() -> tuple[str, ...]:
@@ -94,6 +121,8 @@ def _hold_closed() -> tuple[str, ...]:
     The next descriptor that anybody opens would take their number, and what is written to "stdout"
     would end in a pipe of ours. Python has None in place of such a stream.
     """
+    from spawnlaunch.errors import UsageError
+
     closed = tuple(name for name in STREAMS if getattr(sys, name) is None)
     for name in closed:
         fd, mode = STREAMS.index(name), "r" if name == "stdin" else "w"

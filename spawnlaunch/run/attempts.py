@@ -110,7 +110,10 @@ def _ended_early(supervisor: Supervisor, status: int, words: str) -> LaunchResul
 
     cause = supervisor.rules.cause or Cause("preload", code=status, words=words)
     words = words or report.ended_early(cause, supervisor.launch.request)
-    return LaunchResult(unable.give_up(supervisor.launch, status, words, cause), cause)
+    say([words])
+    signum = -cause.code if cause.kind == "signal" else 0
+    unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
+    return LaunchResult(status, cause)
 
 
 def _run(supervisor: Supervisor, workers: Sequence[Worker]) -> LaunchResult:

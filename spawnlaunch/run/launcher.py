@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
+from functools import partial
 
 from spawnlaunch import finder, machine
 from spawnlaunch.errors import WRONG_USE, UsageError
@@ -206,14 +207,17 @@ def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
     machine.set_blocking(outlet, False)
 
     def guard() -> None:
-        status, fault = os.EX_SOFTWARE, os.EX_SOFTWARE
+        status, fault, supervisor = os.EX_SOFTWARE, os.EX_SOFTWARE, None
         try:
             machine.close(outlet)
-            status, fault = _be_guard(workers, launch, launcher, inlet), 0
+            supervisor = _become_guard(workers, launch, launcher, inlet)
+            status, fault = attempts.carry_out(supervisor, workers), 0
         except UsageError as error:
             from spawnlaunch.run import unable
 
-            status, fault = unable.give_up(launch, WRONG_USE, f"error: {error}"), 0
+            status, fault = WRONG_USE, 0
+            say([f"error: {error}"])
+            unable.tell_of(launch, status, str(error))
         except Exception as error:
             first: BaseException = error  # what came of it while we tidied up is no cause
             while first.__context__:
@@ -222,9 +226,11 @@ def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
             if finder.tell_change():
                 status = fault = os.EX_OSERR
             else:
-                from spawnlaunch.run import refused  # which may fail as well: nothing can be opened
+                from spawnlaunch.run import refused, unable  # which may fail as well
 
-                refused.end(error, " in the guard")
+                has_begun = supervisor is not None and supervisor.has_begun
+                tell = None if has_begun else partial(unable.tell_of, launch)
+                refused.end(error, " in the guard", tell=tell)
         finally:
             with suppress(OSError):
                 if fault:
@@ -238,8 +244,10 @@ def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
     return Guard(pid, outlet)
 
 
-def _be_guard(workers: Sequence[Worker], launch: Launch, launcher: int, inlet: int) -> int:
-    """Be the guard; the result is the exit status, for the launcher to have as well.
+def _become_guard(
+    workers: Sequence[Worker], launch: Launch, launcher: int, inlet: int
+) -> Supervisor:
+    """Become the guard; the result is what supervises the workers, which are still to be started.
 
     What is typed on the terminal, or sent to the launcher's group, is for the launcher: the guard
     has a group of its own, and a session of its own but for a worker that is to have the terminal.
@@ -256,7 +264,7 @@ def _be_guard(workers: Sequence[Worker], launch: Launch, launcher: int, inlet: i
     supervisor = Supervisor(launch, tree, pipe)
     supervisor.watch_signals(is_guard=True)
     supervisor.watch_launcher(inlet)
-    return attempts.carry_out(supervisor, workers)
+    return supervisor
 
 
 def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: Launch) -> int:

@@ -16,8 +16,10 @@ from spawnlaunch.run.say import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable
     from types import CodeType
+
+    Tell = Callable[[int, str], object]
 
 HINTS = {
     **dict.fromkeys(
@@ -32,10 +34,10 @@ HINTS = {
 NO_HINT = "set SPAWNLAUNCH_DEBUG=1 to see where"
 
 
-def end(error: BaseException, where: str = "", who: str = "", argv: Sequence[str] = ()) -> int:
+def end(error: BaseException, where: str = "", who: str = "", tell: Tell | None = None) -> int:
     """Say, in place of a traceback of ours, why nothing goes on; the result is the exit status.
 
-    Launchers of other nodes, where `argv` has any, are told.
+    `tell` tells the launchers of other nodes, by the status and the words.
     """
     if os.environ.get("SPAWNLAUNCH_DEBUG"):
         import traceback
@@ -43,10 +45,8 @@ def end(error: BaseException, where: str = "", who: str = "", argv: Sequence[str
         traceback.print_exception(error)
     line, status = fault(error, where)
     say([who + line])
-    if argv:
-        from spawnlaunch.run import unable
-
-        unable.tell(argv, os.environ, status, line)
+    if tell:
+        tell(status, line)
     return status
 
 

@@ -82,6 +82,7 @@ class Supervisor:
         self.exits: list[WorkerExit] = []
         self.kills_before: MemoryKills | None = None
         self._stops: Stops | None = None
+        self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
         self._was_told = False  # to end, by somebody
         self.rules = Decisions(self._processes, self)
@@ -89,7 +90,7 @@ class Supervisor:
 
     def run(self, workers: Sequence[Worker]) -> LaunchResult:
         """Start the workers and see them to their end; then others may be run."""
-        self.exits, self.loop.stands = [], False
+        self.exits, self.loop.stands, self.has_begun = [], False, True
         request, running = self.launch.request, self._processes.by_rank
         foreground = frozenset(worker.rank for worker in workers if not worker.own_session)
         self.rules = Decisions(

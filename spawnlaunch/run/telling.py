@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from spawnlaunch.request import Request
-    from spawnlaunch.world.gathering import Gathering
     from spawnlaunch.world.lookup import Found
+    from spawnlaunch.world.model import Resolution
 
 SAID_S = 1.0  # what takes longer is said
 TURN_S = 0.25
@@ -37,8 +37,7 @@ MOST_S = 2 * NEAR_S
 
 def tell(
     request: Request,
-    gathering: Gathering,
-    run_id: str,
+    resolution: Resolution,
     environ: Mapping[str, str],
     status: int,
     words: str,
@@ -46,8 +45,12 @@ def tell(
 ) -> bool:
     """Tell the others that this launcher ends with a status, or by a signal; whether it is known.
 
+    The launch has others.
+
     Takes some milliseconds where they are there, else about `NEAR_S` seconds.
     """
+    gathering, run_id = resolution.gathering, resolution.world.run_id
+    assert gathering is not None
     settings = settings_of(request, gathering, request.grace_s, request.failure_grace_s)
     who = machine.urandom(8).hex()
     try:

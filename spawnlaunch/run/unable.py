@@ -12,7 +12,6 @@ from contextlib import suppress
 from spawnlaunch import cli, machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.request import Program, Request, spelt
-from spawnlaunch.run.say import say
 from spawnlaunch.values import nnodes
 from spawnlaunch.world.model import Capacity
 from spawnlaunch.world.resolve import resolve_world
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from spawnlaunch.failures import Cause
     from spawnlaunch.request import Given
     from spawnlaunch.run.model import Launch
     from spawnlaunch.world.model import Resolution
@@ -35,8 +33,10 @@ FIELDS = frozenset((
 ))  # fmt: skip
 
 
-def tell(argv: Sequence[str], environ: Mapping[str, str], status: int, words: str) -> bool:
+def tell(argv: Sequence[str], environ: Mapping[str, str], *how: Any) -> bool:
     """Tell the others of this command line's launch, if it has any; whether one of them knows.
+
+    `how` this one ends is its status, the words, and the signal if it is by one.
 
     Why this one ends has been said; what the system refuses here says nothing more.
     """
@@ -46,26 +46,17 @@ def tell(argv: Sequence[str], environ: Mapping[str, str], status: int, words: st
         if request and resolution and resolution.gathering:
             from spawnlaunch.run import telling
 
-            run_id = resolution.world.run_id
-            return telling.tell(request, resolution.gathering, run_id, environ, status, words)
+            return telling.tell(request, resolution, environ, *how)
     return False
 
 
-def give_up(launch: Launch, status: int, words: str, cause: Cause | None = None) -> int:
-    """Say why a launch ends that has had no workers, and tell the others; the result is the status.
-
-    The cause may be a signal.
-    """
-    say([words])
-    gathering = launch.resolution.gathering
+def tell_of(launch: Launch, *how: Any) -> None:
+    """The same for a launch that has had no workers."""
     with suppress(OSError):
-        if gathering:
+        if launch.resolution.gathering:
             from spawnlaunch.run import telling
 
-            signum = -cause.code if cause and cause.kind == "signal" else 0
-            run_id, words = launch.resolution.world.run_id, words.removeprefix("error: ")
-            telling.tell(launch.request, gathering, run_id, launch.environ, status, words, signum)
-    return status
+            telling.tell(launch.request, launch.resolution, launch.environ, *how)
 
 
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
@@ -83,6 +74,8 @@ def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None
                     return None
                 if flag.field == "nnodes":
                     said["nnodes"] = nnodes("2")
+            if flag.field == "node_rank":  # whatever it is, the backend follows from it
+                said.setdefault("rdzv_backend", "static")
     if said.get("explain"):
         return None
     return Request(program=Program("script", "", ()), python="", **said)

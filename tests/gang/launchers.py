@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.gang.nodes import free_port
@@ -24,16 +25,24 @@ class Launchers:
         self.endpoint = f"127.0.0.1:{free_port()}"
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, *words: object, through: int = 0, **environ: str) -> None:
+    def start(
+        self,
+        name: str,
+        *words: object,
+        through: int = 0,
+        backend: tuple[str, ...] = ("--rdzv-backend", "c10d"),
+        command: Sequence[str] = LAUNCHER,
+        **environ: str,
+    ) -> None:
         """`through` is another port that leads to the endpoint."""
         endpoint = f"127.0.0.1:{through}" if through else self.endpoint
-        place = ("--rdzv-endpoint", endpoint, "--rdzv-backend", "c10d", "--quiet")
+        place = ("--rdzv-endpoint", endpoint, *backend, "--quiet")
         with (
             (self.directory / f"{name}.out").open("wb") as out,
             (self.directory / f"{name}.err").open("wb") as err,
         ):
             self.processes[name] = subprocess.Popen(
-                [*LAUNCHER, *place, *map(str, words)],
+                [*command, *place, *map(str, words)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

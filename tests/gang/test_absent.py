@@ -5,13 +5,17 @@ Real launchers on loopback, as users start them. Where nothing would end them, t
 
 from __future__ import annotations
 
+import os
 import signal
 import socket
+import sys
 from pathlib import Path
 
 import pytest
 
+from spawnlaunch.world.master import port_of
 from tests.gang.launchers import SAY, Launchers, is_listening
+from tests.support.launching import LAUNCHER
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import children, until
 
@@ -92,6 +96,55 @@ def test_one_that_is_told_to_end_while_it_imports_ends_all(
     until((tmp_path / "begun").exists, "it imports")
     launchers.processes["1"].send_signal(signal.SIGTERM)
     assert launchers.statuses() == {"0": 143, "1": 143}
+
+
+@pytest.mark.parametrize("rank", ["7", "x"])
+def test_so_does_one_with_a_rank_that_is_none_where_ranks_tell_the_backend(
+    launchers: Launchers, rank: str
+) -> None:
+    launchers.start("0", "--nnodes", 2, "--node-rank", 0, SAY, "wait", backend=())
+    workers = launchers.endpoint.rpartition(":")[2]
+    until(lambda: is_listening(f":{port_of(workers)}"), "the hub listens")
+    launchers.start("1", "--nnodes", 2, "--node-rank", rank, SAY, backend=())
+    assert launchers.statuses() == {"0": 2, "1": 2}
+
+
+# It is told to end, or finds that a module of ours is missing, as that is imported; or the guard
+# fails before it has joined.
+BROKEN = """
+import os, signal, sys
+from spawnlaunch.__main__ import main
+
+class Finder:
+    def find_spec(name, *_):
+        if name == "spawnlaunch.{module}":
+            {then}
+
+sys.meta_path.insert(0, Finder)
+sys.exit(main())
+"""
+KILLS = "sys.meta_path.remove(Finder); os.kill(os.getpid(), signal.{})".format
+RAISES = "raise ModuleNotFoundError(name)"
+
+
+@pytest.mark.parametrize("who", [0, 1])
+@pytest.mark.parametrize(
+    ("module", "then", "own", "others"),
+    [
+        ("request", KILLS("SIGTERM"), -15, 143),
+        ("binding.plan", KILLS("SIGHUP"), -1, 129),
+        ("binding.plan", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
+        ("run.ganged", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
+    ],
+)
+def test_one_that_ends_wherever_before_it_joins_ends_all(
+    launchers: Launchers, module: str, then: str, own: int, others: int, who: int
+) -> None:
+    code = BROKEN.format(module=module, then=then)
+    for rank in range(2):
+        command = (sys.executable, "-c", code) if rank == who else LAUNCHER
+        launchers.start(f"{rank}", *flags(rank, nnodes=2), SAY, "wait", command=command)
+    assert launchers.statuses() == {f"{who}": own, f"{1 - who}": others}
 
 
 @pytest.mark.full

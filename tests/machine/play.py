@@ -225,7 +225,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
     except Exception as error:
         if not isinstance(error, OSError):
             process.kernel.tracebacks.append(traceback.format_exc())
-        return refused.end(error, argv=argv)
+        return refused.end(error, tell=lambda *how: unable.tell(argv, ENVIRON, *how))
 
 
 def _happens(played: Played, fault: Fault) -> None:
