@@ -157,6 +157,8 @@ class Hub(Phases):
             is_final = is_certain and not (hello.again or self._may_return() or node.leaving)
             if self.phase == JOINING and is_final:
                 self._miss(hello, cause, self.now + RETURN_S)
+            if self.phase == JOINING and node.rank >= 0:  # it is waited for as well
+                self._told = 0.0
             return
         wait_s = CERTAIN_S if is_certain else phases.NOTICE_S + self.settings.longest_grace_s
         self.fences.append(Fence(hello.who, hello.host, hello.boot, self.now + wait_s))

@@ -8,7 +8,7 @@ ENDED     everybody was told the status
 
 from __future__ import annotations
 
-from spawnlaunch.failures import FAULTS, Cause, names
+from spawnlaunch.failures import FAULTS, MOST_NAMES, Cause, names
 from spawnlaunch.gang import messages, roster, verdict
 from spawnlaunch.gang.roster import BUSY, DONE, IDLE
 from spawnlaunch.gang.rules import Rules
@@ -249,25 +249,33 @@ class Phases(Rules):
             self._end(Cause("absent", words=words))
             return
         if self.epoch and self._told < self.since:  # the first time since somebody was lost
-            hole = min(self._holes, key=lambda node: node.rank, default=None)
-            lost = (hole.hello.rank, hole.hello.nproc) if hole else (-1, 0)
-            # else whatever has made the pod starts it again
-            line = "" if self.settings.returns else self.net.line_again(*lost)
-            message = messages.Waiting(who, limit_s)
-            said = returns(limit_s, names(who), line)
+            message, said = messages.Waiting(who, limit_s), self._returns(who, limit_s)
         elif self.now >= max(self._told, self.since) + TELL_S:
-            message, said = messages.Waiting(who), f"waiting for {names(who)}"
+            message, said = messages.Waiting(who), [f"waiting for {names(who)}"]
         else:
             return
         self._told = self.now
         for conn in self.nodes:
             self.net.say(conn, message)
-        self.net.tell(said)
+        for line in said:
+            self.net.tell(line)
+
+    def _returns(self, who: tuple[str, ...], limit_s: float) -> list[str]:
+        """That those who were lost are waited for, and what the user types to have each again."""
+        if self.settings.returns:  # whatever has made the pod starts it
+            return [returns(limit_s, names(who))]
+        holes = sorted(roster.not_back(self.nodes, self._holes), key=lambda node: node.rank)
+        lost = [(node.hello.host, node.hello.rank, node.hello.nproc) for node in holes]
+        return [
+            returns(limit_s, host, self.net.line_again(rank, nproc))
+            for host, rank, nproc in lost[:MOST_NAMES] or [(names(who), -1, 0)]
+        ]
 
     def _absent(self) -> tuple[str, ...]:
         """Who is missing: those who were lost, where that is known."""
         lost = roster.not_back(self.nodes, self._holes) if self.epoch else ()
-        return lost or roster.absent(self.nodes, self.settings.expected, self.settings.total)
+        hosts = tuple(dict.fromkeys(node.hello.host for node in lost))
+        return hosts or roster.absent(self.nodes, self.settings.expected, self.settings.total)
 
     def _may_return(self) -> bool:
         """Whether a launcher that is lost now, or cannot take part, may be started again."""

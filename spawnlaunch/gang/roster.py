@@ -164,15 +164,15 @@ def differences(hello: Hello, told: Mapping[str, str]) -> tuple[str, ...]:
     )
 
 
-def not_back(nodes: Mapping[int, Node], holes: Iterable[Node]) -> tuple[str, ...]:
-    """Hosts of launchers that are gone, and for whom nobody else has come."""
+def not_back(nodes: Mapping[int, Node], holes: Iterable[Node]) -> list[Node]:
+    """Launchers that are gone, and for whom nobody else has come."""
     left = list(holes)
     for node in nodes.values():
         if node.rank < 0 and not node.leaving and left:
             one = node.hello
             others = [(h.hello.rank != one.rank, h.hello.host != one.host) for h in left]
             del left[others.index(min(others))]
-    return tuple(dict.fromkeys(hole.hello.host for hole in left))
+    return left
 
 
 def absent(nodes: Mapping[int, Node], expected: tuple[str, ...], total: int) -> tuple[str, ...]:

@@ -177,6 +177,21 @@ def test_those_who_are_lost_are_waited_for_by_name() -> None:
     assert (end.status, end.cause.words) == (69, "node2; nobody has come back within 60 s")
 
 
+@pytest.mark.parametrize("is_late", [False, True])
+def test_what_to_type_is_said_for_each_that_is_lost(is_late: bool) -> None:
+    """Also for one that is lost while the others wait already."""
+    gang = Gang(least=3, most=3, max_restarts=3, return_s=60.0)
+    for conn in range(3):
+        gang.come(conn, rank=conn)
+    gang.loses(1, is_certain=True)
+    for conn in (0, 2) if is_late else (0,):
+        gang.hears(conn, Idle(1))
+    gang.loses(2, is_certain=True)
+    lines = [line for (line,) in gang.calls("tell")]
+    for rank in (1, 2):
+        assert any(line.endswith(f"<{rank} 1>") and f"node{rank}" in line for line in lines), lines
+
+
 def test_nobody_is_waited_for_where_nobody_comes_back() -> None:
     gang = Gang(least=2, most=2, max_restarts=3)
     for conn in range(2):
