@@ -153,7 +153,7 @@ def test_a_package_that_changes_before_all_is_read_is_said_in_one_line(
     environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
     with launched(
         "--nproc", 2, "--no-python", "sh", "-c", script, directory=tmp_path, environ=environ,
-        command=(sys.executable, "-m", "spawnlaunch"),
+        command=("env", "-C", str(tmp_path), sys.executable, "-m", "spawnlaunch"),
     ) as one:  # fmt: skip
         assert one.status() == status, one.stderr
         assert "Traceback" not in one.stderr
