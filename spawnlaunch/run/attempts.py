@@ -100,7 +100,7 @@ def remove_scratch(directory: str) -> None:
         from spawnlaunch.run.removal import remove_tree
 
         remove_tree(directory)
-        if os.path.lexists(directory):
+        if machine.lexists(directory):
             say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
 
 

@@ -55,9 +55,4 @@ def _held(pid: int) -> str:
 
 
 def _user(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"
+    return machine.name_of_user(uid) or f"user {uid}"

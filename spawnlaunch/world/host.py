@@ -282,14 +282,13 @@ def _interface_towards(host: str, here: dict[str, str]) -> str | None:
 def _interfaces() -> dict[str, str]:
     """The interface of every IPv4 address of this machine, loopback aside; "" where two have it."""
     from array import array
-    from fcntl import ioctl
     from struct import pack, unpack
 
     answers = array("B", bytes(MOST_ADDRESSES * IFREQ_BYTES))
     request = pack("iP", len(answers), answers.buffer_info()[0])  # struct ifconf
     any_socket = machine.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        length, _ = unpack("iP", ioctl(any_socket.fileno(), SIOCGIFCONF, request))
+        length, _ = unpack("iP", machine.ioctl(any_socket.fileno(), SIOCGIFCONF, request))
     except OSError:
         return {}  # no Linux
     finally:

@@ -686,6 +686,25 @@ class Door:
             raise refused(errno.EINVAL, path)
         return found.target
 
+    def exists(self, path: str) -> bool:
+        return self._kind(path, True) != 0
+
+    def lexists(self, path: str) -> bool:
+        return self._kind(path, False) != 0
+
+    def isdir(self, path: str) -> bool:
+        return self._kind(path, True) == stat.S_IFDIR
+
+    def isfile(self, path: str) -> bool:
+        return self._kind(path, True) == stat.S_IFREG
+
+    def _kind(self, path: str, follow: bool) -> int:
+        """What is there; 0: nothing that can be seen."""
+        try:
+            return stat.S_IFMT((self.stat if follow else self.lstat)(path).st_mode)
+        except OSError:
+            return 0
+
     def access(self, path: str, how: int) -> bool:
         process = self.begin("access")
         try:
@@ -709,6 +728,16 @@ class Door:
         process = self.begin("mkdir")
         files = process.node.files
         files.make(self._at(process, path), stat.S_IFDIR, mode & ~process.umask, process.uid)
+
+    def makedirs(self, path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+        above = os.path.dirname(path)
+        if above and not self.exists(above):
+            self.makedirs(above, exist_ok=True)
+        try:
+            self.mkdir(path, mode)
+        except OSError:
+            if not (exist_ok and self.isdir(path)):
+                raise
 
     def rmdir(self, path: str) -> None:
         process = self.begin("rmdir")

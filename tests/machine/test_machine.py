@@ -50,8 +50,9 @@ def test_each_call_of_the_door_has_its_counterpart():
 
 # What a simulated launch has not come to yet: there it would be an error, and so be seen.
 NOT_SIMULATED = frozenset({
-    "fchmod", "fchown", "get_terminal_size", "hands_out_lines", "makedirs", "posix_spawn",
-    "recv_fds", "sched_getaffinity", "send_fds", "socketpair", "symlink",
+    "fchmod", "fchown", "get_terminal_size", "hands_out_lines", "ioctl", "name_of_user",
+    "posix_spawn", "recv_fds", "sched_getaffinity", "sched_setaffinity", "send_fds", "socket_of",
+    "socketpair", "symlink",
 })  # fmt: skip
 
 
