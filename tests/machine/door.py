@@ -12,6 +12,7 @@ import select
 import signal
 import stat
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -24,6 +25,19 @@ from tests.machine.kernel import NEVER, SI_KERNEL, Info, Kernel, Process, Sent, 
 from tests.machine.network import Datagram, Socket, Tcp
 
 OWN = frozenset({"install", "begin", "wait"})
+# Names of the door that are made of others of it: they stay as they are.
+MADE_OF_OTHERS = frozenset({"content", "die_with_parent", "show_environment"})
+
+
+def calls() -> frozenset[str]:
+    """All that rooms may call of the door."""
+    return frozenset(
+        name for name, what in vars(machine).items() if callable(what) and not name.startswith("_")
+    )
+
+
+def _not_simulated(name: str, *_: object, **__: object) -> NoReturn:
+    raise AssertionError(f"machine.{name} is not simulated")
 
 
 class ChildStatus(SimpleNamespace):
@@ -122,10 +136,13 @@ class Door:
         self._kernel = kernel
 
     def install(self) -> dict[str, Any]:
-        """Put all calls in the place of the door's; the result is what was there."""
-        names = [name for name in vars(Door) if not name.startswith("_") and name not in OWN]
-        before = {name: getattr(machine, name) for name in (*names, "remembered")}
-        machine.__dict__.update({name: getattr(self, name) for name in names})
+        """Put all calls in the place of the door's; the result is what was there.
+
+        One that is not simulated is an error: it would be made on the machine itself.
+        """
+        before = {name: getattr(machine, name) for name in (*calls(), "remembered")}
+        for name in calls() - MADE_OF_OTHERS:
+            machine.__dict__[name] = getattr(self, name, partial(_not_simulated, name))
         machine.__dict__["remembered"] = Remembered(self._kernel)
         return before
 
@@ -542,6 +559,10 @@ class Door:
 
     def isatty(self, fd: int) -> bool:
         return fd in self.begin("ioctl").fds and False
+
+    def get_terminal_size(self, fd: int) -> NoReturn:
+        self.begin("ioctl").at(fd)
+        raise refused(errno.ENOTTY)
 
     def size_of(self, pipe: int) -> int:
         what = self.begin("ioctl").at(pipe)
