@@ -48,10 +48,6 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
                 result = gang.run()
             else:
                 result = _run(supervisor, workers)
-                if result.cause is None and tree.living():
-                    from spawnlaunch.run import leftovers  # most workers leave nothing
-
-                    leftovers.let_end(supervisor, tree, launch.grace_s)
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()

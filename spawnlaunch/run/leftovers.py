@@ -23,8 +23,9 @@ LOOK_S = 0.05  # until the next look
 MOST_NAMED = 5
 
 
-def let_end(supervisor: Supervisor, tree: Tree, grace_s: float) -> None:
+def let_end(supervisor: Supervisor) -> None:
     """Wait for their end; the caller kills what is left. A launch that is to end does not wait."""
+    tree, grace_s = supervisor.tree, supervisor.launch.grace_s
     if not _goes_on(supervisor, tree, min(SAID_S, grace_s)):
         return
     supervisor.output.say([f"all workers have ended well, and left {_names(tree)}, which has "

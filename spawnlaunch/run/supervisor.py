@@ -110,6 +110,7 @@ class Supervisor:
 
             say, sinks, debugged = self.output.say, self.output.sinks, request.debug
             self.output.keyboard = Keyboard(self.loop, sinks, say, running, debugged)
+        self.kills_before = memory_kills()
         self._processes.start(workers)
         if self.hang_help:
             self.hang_help.begin(workers, lambda: self._stops.workers() if self._stops else {})
@@ -120,7 +121,6 @@ class Supervisor:
         if not gc.isenabled():  # it is off while a launch starts; one may last for days
             gc.freeze()  # a look at all that there is would copy pages shared with the launcher
             gc.enable()
-        self.kills_before = memory_kills()
         while self.rules.running:
             self.loop.turn()
         for call in (self._time_up, self._settled, self._limit_reached):
@@ -129,6 +129,10 @@ class Supervisor:
             self.hang_help.cancel()
         self._processes.finish()
         result = LaunchResult(0, self.rules.cause, tuple(self.exits))
+        if result.cause is None and self.tree.living():
+            from spawnlaunch.run import leftovers  # most workers leave nothing
+
+            leftovers.let_end(self)
         if not (result.cause and self.rules.status):
             return result
         from spawnlaunch.run import report  # most launches have nothing to report
@@ -194,9 +198,9 @@ class Supervisor:
         self._processes.kill(self.rules.running)
 
     def look(self, for_s: float) -> bool:
-        """Take note of what happens for a moment; False: somebody wants an end of the launch."""
+        """Take note of what happens for a moment; False: there is a cause to end the launch."""
         self.loop.turn(for_s)
-        return not self.rules.was_told_to_end
+        return self.rules.cause is None
 
     # Events
 

@@ -38,6 +38,19 @@ SI_USER, SI_KERNEL = 0, 0x80  # si_code, sigaction(2)
 CLD_EXITED, CLD_KILLED, CLD_DUMPED, CLD_STOPPED, CLD_CONTINUED = 1, 2, 3, 5, 6  # waitid(2)
 
 
+class Refused(NamedTuple):
+    """A call of ours that the system refuses: with an error, from when and until when.
+
+    And not before it was made so many times.
+    """
+
+    call: str
+    error: int
+    since: float
+    until: float
+    after: int = 0
+
+
 class Info(NamedTuple):
     """What came with a signal (siginfo_t)."""
 
@@ -358,7 +371,8 @@ class Node:
         self.pidfds: dict[int, list[Pidfd]] = {}
         self.network: Network = kernel.network
         self.sockets: set[Any] = set()  # names of those that only hold them
-        self.is_down = False
+        self.is_down, self.is_frozen = False, False
+        self.oom_kills: int | None = None  # None: there are no control groups
         self.all: list[Process] = []  # that there ever were
         self.programs: Callable[[Process], Callable[[Process], int]] | None = None
         kernel.nodes.append(self)
@@ -439,6 +453,16 @@ class Node:
         for connection in list(self.network.connections):
             connection.watch_for_silence()
 
+    def count_memory_kills(self, number: int) -> None:
+        """As the kernel does in the control group of a launch (cgroup-v2.rst, memory.events)."""
+        self.oom_kills = number
+        self.files.write("/sys/fs/cgroup/job/memory.events", f"oom_kill {number}\n".encode())
+
+    def run_out_of_memory(self, process: Process) -> None:
+        """The kernel kills a process, and counts it."""
+        self.count_memory_kills((self.oom_kills or 0) + 1)
+        process.get_signal(signal.SIGKILL, Info(signal.SIGKILL, SI_KERNEL))
+
     def members(self, group: int) -> list[Process]:
         return [p for p in self.processes.values() if p.group == group and p.state != GONE]
 
@@ -472,6 +496,8 @@ class Kernel:
     `restless` is how often a call is where another process goes on, of 1.
     """
 
+    CALL_S = 2e-5  # that a call takes, at most
+
     def __init__(self, seed: int, restless: float = 0.2, trace: bool = False) -> None:
         self.random = random.Random(seed)
         self._chance = self.random.random
@@ -484,8 +510,9 @@ class Kernel:
         self.hub = getcurrent()
         self.is_over = False
         self.calls = 0
-        # A call of ours that is refused: its name, the error, from when and until when.
-        self.refused: tuple[str, int, float, float] | None = None
+        self.refused: Refused | None = None
+        self._made = 0  # how often the call was made that is to be refused
+        self.call_s = self.CALL_S
         self.deaths = Description()  # of which somebody begins to die
         self.spins = False  # there were more calls than a launch can need
         self.tracebacks: list[str] = []
@@ -509,6 +536,22 @@ class Kernel:
             for process in node.processes.values():
                 if not process.stopped:
                     process._lost_s += for_s
+
+    def freeze_node(self, node: Node, for_s: float) -> None:
+        """Nobody runs there for so long: the cgroup of a launch, a paused container."""
+        if node.is_frozen:
+            return
+        node.is_frozen = True
+        self.note(node.name, f"stands still for {for_s:.3f} s")
+        self.later(for_s, lambda: self._thaw(node, for_s))
+
+    def _thaw(self, node: Node, for_s: float) -> None:
+        node.is_frozen = False
+        for process in node.processes.values():
+            if not process.stopped:
+                process._lost_s += for_s
+            if process.state == READY and not process.stopped and process not in self.ready:
+                self.ready.append(process)
 
     def after(self, moment: str, call: Callable[[], Any]) -> None:
         """Do something when this comes to pass for the first time; "": now."""
@@ -539,7 +582,7 @@ class Kernel:
             if self.ready:
                 index = self.random.randrange(len(self.ready)) if len(self.ready) > 1 else 0
                 process = self.ready.pop(index)
-                if process.stopped or process.state != READY:
+                if process.stopped or process.state != READY or process.node.is_frozen:
                     continue
                 self.current = process
                 assert process.greenlet is not None
@@ -570,14 +613,15 @@ class Kernel:
             self.spins = self.is_over = True
             raise GreenletExit
         chance = self._chance()
-        self.now += chance * 2e-5
+        self.now += chance * self.call_s
         if (self._heap and self._heap[0][0] <= self.now) or chance < self.restless:
             self.pause(process)
         process.deliver()
-        if self.refused is not None and call == self.refused[0] and process.is_ours:
-            _, number, since, until = self.refused
-            if since <= self.now < until:
-                raise refused(number)
+        if self.refused is not None and call == self.refused.call and process.is_ours:
+            self._made += 1
+            is_time = self.refused.since <= self.now < self.refused.until
+            if is_time and self._made > self.refused.after:
+                raise refused(self.refused.error)
 
     def look_at_clock(self, process: Process) -> float:
         """As `enter`, but nobody else can do something: of a clock that would show nothing."""
