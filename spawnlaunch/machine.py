@@ -161,17 +161,16 @@ if hasattr(os, "memfd_create"):
 
 def ioctl(fd: int, request: int, argument: bytes) -> bytes:
     """ioctl(2): the argument as it is afterwards. Raises OSError."""
-    import fcntl
+    from fcntl import ioctl
 
-    return fcntl.ioctl(fd, request, argument)
+    return ioctl(fd, request, argument)
 
 
 def size_of(pipe: int) -> int:
     """How many bytes a pipe holds."""
-    import fcntl  # needed when a worker has ended
-    import termios
+    import termios  # needed when a worker has ended
 
-    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+    return int.from_bytes(ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def hands_out_lines(terminal: int) -> bool:
@@ -284,14 +283,14 @@ def content(path: str, most: int = 1 << 30) -> bytes:
         close(fd)
 
 
-def name_of_user(uid: int) -> str | None:
-    """As the machine's list of users has it (getpwuid(3)); None: it does not."""
+def name_of_user(uid: int) -> str:
+    """As the machine's list of users has it (getpwuid(3)), else "user 1000"."""
     import pwd
 
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
-        return None
+        return f"user {uid}"
 
 
 # What others are shown of this process

@@ -47,7 +47,11 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
                 gang = ganged.Gang(supervisor, lambda: end(tree))
                 result = gang.run()
             else:
-                result = _run(supervisor, workers)
+                result = supervisor.run(workers)
+                if result.cause is not None and request.max_restarts:
+                    from spawnlaunch.run import restarts  # most launches have none
+
+                    result = restarts.after(result, supervisor, lambda: end(tree))
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
@@ -110,15 +114,6 @@ def _ended_early(supervisor: Supervisor, status: int, words: str) -> LaunchResul
     signum = -cause.code if cause.kind == "signal" else 0
     unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
     return LaunchResult(status, cause)
-
-
-def _run(supervisor: Supervisor, workers: Sequence[Worker]) -> LaunchResult:
-    result = supervisor.run(workers)
-    if result.cause is not None and supervisor.launch.request.max_restarts:
-        from spawnlaunch.run import restarts  # most launches have none
-
-        return restarts.after(result, supervisor, lambda: end(supervisor.tree))
-    return result
 
 
 def end(tree: Tree) -> bool:

@@ -66,8 +66,7 @@ class Loop:
         self._per_second = 1000
         epoll = None
         try:
-            made = machine.epoll()
-            made.poll(0)
+            (made := machine.epoll()).poll(0)
             epoll = made
             epoll.register(epoll)
         except AttributeError:

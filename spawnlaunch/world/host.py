@@ -118,7 +118,11 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
     """
     if seed is None:
         seed = int.from_bytes(machine.urandom(4), "little")
-    candidates = candidates_outside(*ephemeral_range())
+    try:
+        low, high = map(int, machine.content(EPHEMERAL).split())
+    except OSError:  # it is not known which the kernel gives to outgoing connections
+        low, high = 0, -1
+    candidates = candidates_outside(low, high)
     for i in range(len(candidates)):
         held = hold_port(candidates[(seed + i) % len(candidates)])
         if held is not None:
@@ -136,15 +140,6 @@ def candidates_outside(low: int, high: int) -> Sequence[int]:
         if outside:
             return outside
     return FREE_PORTS
-
-
-def ephemeral_range() -> tuple[int, int]:
-    """First and last port that the kernel gives to outgoing connections; (0, -1) if unknown."""
-    try:
-        low, high = machine.content(EPHEMERAL).split()
-        return int(low), int(high)
-    except OSError:
-        return 0, -1
 
 
 def hold_port(port: int) -> HeldPort | None:

@@ -19,8 +19,8 @@ class Limits(NamedTuple):
 
 
 LIMITS = {
-    "two workers": Limits(211, 45, 50, 57, 580),
-    "one worker": Limits(191, 44, 50, 55, 568),
+    "two workers": Limits(207, 45, 50, 57, 580),
+    "one worker": Limits(187, 44, 50, 55, 568),
     "a task": Limits(149, 35, 43, 36, 474),
 }
 
