@@ -233,7 +233,11 @@ class Process:
                 self.kernel.ready.append(self)
 
     def deliver(self) -> None:
-        """What is pending takes effect: called in the process itself, between two steps of it."""
+        """What is pending takes effect: called in the process itself, between two steps of it.
+
+        Python runs its handlers when all is delivered, by the numbers of their signals.
+        """
+        caught: list[int] = []
         while self.pending or self.stopped:
             if self.stopped:
                 self.kernel.switch_away(self)
@@ -243,20 +247,32 @@ class Process:
                 open_to = (n for n in sorted(self.pending) if n not in self.blocked)
                 signum = next(open_to, None)
             if signum is None:
-                return
-            info = self.pending.pop(signum)
-            self._take(signum, info)
+                break
+            del self.pending[signum]
+            if callable(self.handlers.get(signum)):
+                caught.append(signum)
+                if self.wakeup_fd >= 0 and self.wakeup_fd in self.fds:
+                    with suppress(OSError):  # it is full: warn_on_full_buffer is False
+                        self.fds[self.wakeup_fd][0].write(self, bytes([signum]))
+            else:
+                self._take(signum)
+        self._handle(caught)
 
-    def _take(self, signum: int, info: Info) -> None:
-        handler = signal.SIG_DFL if signum in NEVER else self.handlers.get(signum, signal.SIG_DFL)
-        if callable(handler):
-            if self.wakeup_fd >= 0 and self.wakeup_fd in self.fds:
-                with suppress(OSError):  # it is full: warn_on_full_buffer is False
-                    self.fds[self.wakeup_fd][0].write(self, bytes([signum]))
-            handler(signum, None)
-        elif self.ignores(signum):
+    def _handle(self, caught: list[int]) -> None:
+        """Call the handlers; where one raises, the others are called later."""
+        left = sorted(caught)
+        try:
+            while left:
+                handler = self.handlers.get(signum := left.pop(0))
+                if callable(handler):  # an earlier one may have changed it
+                    handler(signum, None)
+        finally:
+            self.pending |= {each: Info(each) for each in left}
+
+    def _take(self, signum: int) -> None:
+        if self.ignores(signum):
             return
-        elif default_action(signum) == STOP:
+        if default_action(signum) == STOP:
             if signum != signal.SIGSTOP and self.node.is_orphaned(self.group):
                 return  # nobody could continue it (setpgid(2))
             self.stop(signum)

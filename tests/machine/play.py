@@ -268,6 +268,8 @@ def _signalled(played: Played, host: Host, fault: Fault) -> None:
     for target in _targets(host, fault.to):
         if target.is_alive:
             _reaches(played, fault, target)
+    if fault.to == "terminal":  # its shell ends with it
+        host.shell.get_signal(signal.SIGKILL, Info(int(signal.SIGKILL)))
 
 
 def _reaches(played: Played, fault: Fault, target: Process) -> None:
@@ -275,6 +277,9 @@ def _reaches(played: Played, fault: Fault, target: Process) -> None:
     number = fault.number or int(signal.SIGSTOP)
     kernel.note("somebody", f"sends signal {number} to {target}")
     played.happened.append((kernel.now, fault, target))
+    if fault.to == "terminal":  # the kernel tells its foreground
+        target.node.terminals[target.session] = target.group
+        return
     if fault.what == "memory":
         target.node.run_out_of_memory(target)
         return
@@ -285,8 +290,13 @@ def _reaches(played: Played, fault: Fault, target: Process) -> None:
 
 
 def _targets(host: Host, to: str | int) -> list[Process]:
-    """Who is meant, of those of now: "both" of launcher and guard, or the "group" on a terminal."""
+    """Who is meant, of those of now: "both" of launcher and guard, or the "group" on a terminal.
+
+    Or the launcher, whose "terminal" is gone.
+    """
     launcher, guard = host.launchers[-1:], host.guards[-1:]
+    if to == "terminal":
+        return launcher
     if to == "group":
         return host.node.members(launcher[0].group) if launcher else []
     if isinstance(to, str):

@@ -317,10 +317,16 @@ def _disk_is_full(random: Random, made: Scenario) -> Scenario:
 
 
 def _typed(random: Random, made: Scenario) -> Scenario:
-    """Ctrl-C or the like, which all processes get that have the terminal; or Ctrl-Z, and fg."""
+    """Ctrl-C or the like, which all processes get that have the terminal; or Ctrl-Z, and fg.
+
+    Or the terminal is closed.
+    """
     at_s, since = 3.0 * random.random(), random.choice(("", "started", "told"))
     key = Fault(at_s, "signal", "group", int(random.choice(TO_END)), since=since)
-    if random.random() < 0.4:
+    choice = random.random()
+    if choice > 0.7:
+        key = Fault(at_s, "signal", "terminal", int(signal.SIGHUP), since=since)
+    elif choice < 0.4:
         number = int(signal.SIGTSTP)
         key = Fault(at_s, "stop", "group", number, random.choice((0.3, 11.0)), since=since)
     return made._replace(faults=(*made.faults, key))
