@@ -27,8 +27,7 @@ def why_it_stays(pid: int) -> str:
     except PermissionError:
         uid = proc.status(pid, "Uid")
         whom = machine.name_of_user(int(uid.split()[0])) if uid else "another user"
-        us = machine.name_of_user(machine.geteuid())
-        return f"it runs as {whom}, whom {us} may not signal"
+        return f"it runs as {whom}, whom {machine.name_of_user(machine.geteuid())} may not signal"
     return _held(pid)
 
 

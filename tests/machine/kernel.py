@@ -110,6 +110,8 @@ class Process:
         self.code: int | None = None  # as subprocess has it, once it has ended
         self.dumped, self.ended = False, 0.0
         self.dying: float | None = None  # since when it has been about to end
+        self.died_of = 0  # the signal that began it
+        self.is_of_memory = False  # it was killed as memory ran out
         self.player: Any = None  # of a script
         self.is_ours = False  # its program is the launcher
         self.core_until: float | None = None  # it writes its core until then
@@ -289,7 +291,7 @@ class Process:
 
     def die(self, signum: int) -> None:
         """Death by a signal; writing a core takes its time, as long as nobody kills it."""
-        self.dying = self.kernel.now
+        self.dying, self.died_of = self.kernel.now, signum
         self.kernel.deaths.touch()
         takes_s = self.node.core_s if default_action(signum) == CORE else 0.0
         if takes_s:
@@ -475,8 +477,11 @@ class Node:
         self.files.write("/sys/fs/cgroup/job/memory.events", f"oom_kill {number}\n".encode())
 
     def run_out_of_memory(self, process: Process) -> None:
-        """The kernel kills a process, and counts it."""
+        """The kernel kills a process, and counts it; one that gives its memory back is spared."""
+        if process.is_exiting:
+            return
         self.count_memory_kills((self.oom_kills or 0) + 1)
+        process.is_of_memory = True
         process.get_signal(signal.SIGKILL, Info(signal.SIGKILL, SI_KERNEL))
 
     def members(self, group: int) -> list[Process]:

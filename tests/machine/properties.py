@@ -22,6 +22,7 @@ ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 UNSEEN_S = 1.05
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
+ENDS_S = 1.0  # for the kernel to end who is told to die with the guard
 START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
 TIMED_OUT, WRONG_USE, LOST_OUTPUT, REFUSED = 124, 2, 74, 71
 GUARD = "spawnlaunch grd"
@@ -31,6 +32,7 @@ HUNG = "the workers hung"
 NOT_SO = ("could not kill", "did not die of SIGKILL", "cannot be reaped")  # of nobody here
 NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for the link
 CALL_S = 30.0  # for others to come, where enough are there
+ROUNDS = 45  # ways to the hub until a launcher has joined that looks at all of its ports
 TALK_S = 15.0  # for launchers to tell each other
 RETURN_S = 60.0  # for a launcher that was lost, by hand
 NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
@@ -65,13 +67,28 @@ def everything_ends(played: Played) -> Iterator[Verdict]:
 
 
 def nobody_is_left(played: Played) -> Iterator[Verdict]:
+    """No process of a launch goes on for longer than the launch does."""
     if played.kernel.spins:
         return
+    slow_s = ENDS_S + played.scenario.core_s + played.scenario.free_s + _lost_s(played)
     for host in played.hosts:
         if any(p.code is None for p in host.launchers) or host.node.is_down:
             continue
-        for process in host.processes:
-            yield process.is_alive and f"{process} ({' '.join(process.command)}) is left"
+        above = [p for p in (*host.launchers, *host.guards) if p.code is not None]
+        end = max((p.ended for p in above), default=played.kernel.now)
+        for process in _not_admitted(played, host):
+            is_left = process.is_alive or process.ended > end + slow_s
+            yield is_left and f"{process} ({' '.join(process.command)}) is left"
+
+
+def _not_admitted(played: Played, host: Host) -> list[Process]:
+    """Without what goes on as docs/limits.md has it: if launcher and guard are both killed."""
+    killed = {to for n, to in _signalled(played) if n == signal.SIGKILL}
+    killed |= {p for p in host.launchers if p.code == -signal.SIGKILL}  # "return"
+    if killed & {*host.launchers} and killed & {*host.guards}:
+        refused = played.scenario.refused
+        return [] if refused and refused.call == "prctl" else host.workers
+    return host.processes
 
 
 def no_fault_of_ours(played: Played) -> Iterator[Verdict]:
@@ -118,7 +135,8 @@ def _may_be_first(
     """Those of the workers that failed by themselves that may be named.
 
     A crash that was the first is: nobody crashes because another one exits, or aborts. But not of
-    another node while it dumps its core, which nobody looks at there.
+    another node while it dumps its core, which nobody looks at there; nor is it before one that was
+    killed as memory ran out, which is no less of a crash, and is over at once.
     """
     if not failed:
         return []
@@ -126,7 +144,11 @@ def _may_be_first(
     until = first.ended
     if _is_crash(first) and (is_here or first.ended - _began(first) < START_S):
         until = first.dying or 0.0
-    return [p for p in failed if _began(p) <= until + (crash_s if _is_crash(p) else near_s)]
+    return [
+        p for p in failed
+        if _began(p) <= until + (crash_s if _is_crash(p) else near_s)
+        or (_is_of_memory(p) and _began(p) <= first.ended + near_s)
+    ]  # fmt: skip
 
 
 def _began(process: Process) -> float:
@@ -134,8 +156,13 @@ def _began(process: Process) -> float:
 
 
 def _is_crash(process: Process) -> bool:
-    is_of_memory = process.node.oom_kills and process.code == -signal.SIGKILL
-    return is_of_memory or -(process.code or 0) in CRASHES
+    return _is_of_memory(process) or -(process.code or 0) in CRASHES
+
+
+def _is_of_memory(process: Process) -> bool:
+    """Whether the kernel has killed it for that, or somebody has, which nobody can tell."""
+    is_like_one = process.node.oom_kills and process.died_of == signal.SIGKILL
+    return process.is_of_memory or bool(is_like_one)
 
 
 def _sent_by_launch(played: Played, host: Host) -> Iterator[Sent]:
@@ -183,7 +210,8 @@ def _allowed(played: Played) -> set[int]:
     limit = scenario.flag("--timeout")
     if limit and launcher.ended - launcher.start >= float(limit):
         allowed.add(TIMED_OUT)
-    if scenario.flag("--on-hang") and "no output from any rank" in host.err.text:
+    is_said = "no output from any rank" in host.err.text or scenario.pause
+    if scenario.flag("--on-hang") and is_said:
         allowed.add(TIMED_OUT)
     failures = [_number(p.code) for p in _first_failures(played, host)]
     return allowed | {n if n >= 0 else 128 - n for n in failures}
@@ -347,6 +375,7 @@ def who_is_gone_is_not_waited_for(played: Played) -> Iterator[Verdict]:
     ):
         return
     joined = max(host.launcher.start + 0.1, played.hosts[0].launcher.start + 1.2)
+    joined += ROUNDS * max(scenario.latencies, default=0.0)
     if not joined < when < (_first_start(played) or played.kernel.now) or _refused(played):
         return
     for other in played.hosts:
@@ -443,7 +472,7 @@ def the_whole_grace(played: Played) -> Iterator[Verdict]:
     """Who was told to end has its whole grace of time in which it could run."""
     again = sum(f.number == signal.SIGINT for _, f, _ in played.happened) > 1
     is_killed = any(n == signal.SIGKILL for n, _ in _signalled(played))
-    if again or is_killed or _cannot_hear_stops(played):
+    if again or is_killed or _cannot_hear_stops(played) or played.scenario.is_needed_refused:
         return
     for host in played.hosts:
         if all(p.code != -signal.SIGKILL for p in host.launchers):  # "return" kills it
@@ -572,7 +601,7 @@ LINE = re.compile(r"^(?:\[[^]]+\] )?(r\d+'*) ([12]) (\d+)\.*$")
 
 def all_output(played: Played) -> Iterator[Verdict]:
     """What workers wrote is shown whole, once, in its order; or the status says that it was not."""
-    if any(n == signal.SIGKILL for n, _ in _signalled(played)):
+    if _is_any_killed(played):
         return
     for host in played.hosts:
         if host.node.is_down or not host.launchers or host.launcher.code is None:
@@ -628,7 +657,9 @@ def all_of_it_is_kept(played: Played) -> Iterator[Verdict]:
                 numbers = [int(each[3]) for each in found if each and each[1] == own]
                 count = process.player.counts[stream]
                 is_whole = numbers[:count] == [*range(count)]
-                if scenario.disk is not None and f"{place}: No space left" in host.err.text:
+                is_read = not (scenario.pause or _is_told(played))
+                is_said = f"{place}: No space left" in host.err.text or not is_read
+                if scenario.disk is not None and is_said:
                     is_whole = numbers == [*range(len(numbers))]
                 yield not is_whole and f"{place} has {numbers} of {count} lines"
 
@@ -647,7 +678,7 @@ def memory_is_named(played: Played) -> Iterator[Verdict]:
 
 
 def _is_any_killed(played: Played) -> bool:
-    return any(n == signal.SIGKILL for n, _ in _signalled(played))
+    return "memory" in _whats(played) or any(n == signal.SIGKILL for n, _ in _signalled(played))
 
 
 def _kept(host: Host, place: str) -> str:

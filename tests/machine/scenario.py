@@ -8,15 +8,14 @@ from random import Random
 from typing import NamedTuple
 
 from tests.machine import scripts
-from tests.machine.scripts import End, Follow, Say, Script, Work
+from tests.machine.scripts import End, Follow, Ignore, Say, Script, Start, Work
 
 TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 # What calls are refused with (their manual pages) that a launch cannot do without.
 NEEDED = (
     ("fork", errno.EAGAIN), ("fork", errno.ENOMEM), ("pipe2", errno.EMFILE),
     ("pipe2", errno.ENFILE), ("execve", errno.EACCES), ("execve", errno.ENOMEM),
-    ("mkdir", errno.ENOSPC), ("mkdir", errno.EROFS), ("openat", errno.ENFILE),
-    ("epoll_ctl", errno.ENOSPC),
+    ("mkdir", errno.ENOSPC), ("mkdir", errno.EROFS), ("epoll_ctl", errno.ENOSPC),
 )  # fmt: skip
 # Calls that a launch does without (docs/limits.md).
 SPARED = (
@@ -345,6 +344,14 @@ def _memory_runs_out(random: Random, made: Scenario) -> Scenario:
     return made._replace(faults=(*made.faults, kill))
 
 
+def _what_is_left_is_deaf(random: Random, made: Scenario) -> Scenario:
+    """What workers leave does not end when it is told to."""
+    deaf = Script([Ignore(signal.SIGTERM), Ignore(signal.SIGHUP), Work(300.0), End(0)])
+    how = random.choice(("child", "session", "daemon"))
+    leaving = Script([Start(deaf, how), Work(random.random()), End(random.choice((0, 0, 0, 1)))])
+    return made._replace(scripts=(leaving, *made.scripts[1:]))
+
+
 def _refused_later(random: Random, made: Scenario) -> Scenario:
     error = random.choice((errno.EPERM, errno.ENOSYS, errno.ENOMEM, errno.EINVAL))
     refusal = Refusal(random.choice(SPARED), error, after=random.randrange(12))
@@ -378,7 +385,7 @@ def _killed_and_back(random: Random, made: Scenario) -> Scenario:
 SELDOM = {
     True: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _disk_is_full, _typed, _both_are_killed,
-        _memory_runs_out, _refused_later, _needed_is_refused,
+        _memory_runs_out, _refused_later, _needed_is_refused, _what_is_left_is_deaf,
     ),
     False: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _both_are_killed, _refused_later,
