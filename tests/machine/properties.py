@@ -37,6 +37,7 @@ TALK_S = 15.0  # for launchers to tell each other
 RETURN_S = 60.0  # for a launcher that was lost, by hand
 NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
 AWAY = frozenset({"cut", "pause"})  # for the others
+ORDER = frozenset({"pidfd_open", "epoll_create"})  # which tell the order of ends, together
 STILL = frozenset({"stop", "freeze", "pause", "cut"})
 
 
@@ -109,7 +110,9 @@ def _first_failures(played: Played, host: Host) -> list[Process]:
     They were about to end before anybody of the launch told them to, and before any of them had
     ended; or crashed so soon after it that the other may have failed because of that.
     """
-    near_s = START_S * _slowness(played)
+    near_s, refused = START_S * _slowness(played), played.scenario.refused
+    if refused and refused.call in ORDER:  # whoever looks late finds all that have ended
+        near_s += _lost_s(played)
     return _may_be_first(_failed(played, host), near_s, CRASH_S + _lost_s(played))
 
 
@@ -423,7 +426,8 @@ def who_comes_back_is_waited_for(played: Played) -> Iterator[Verdict]:
         is_late = scenario.is_elastic and number == returned[0][1].node  # the others go on at once
         if not is_late:
             code = host.launcher.code
-            yield code != 0 and f"{host.node.name} ended with {code}, though all could go on"
+            is_well = code == 0 or (scenario.pause and code == LOST_OUTPUT)
+            yield not is_well and f"{host.node.name} ended with {code}, though all could go on"
 
 
 def who_is_told_ends(played: Played) -> Iterator[Verdict]:
@@ -454,6 +458,7 @@ def one_world(played: Played) -> Iterator[Verdict]:
     apart = {
         f.node for _, f, _ in played.happened if f.what in ("stop", "freeze", "pause", "power")
     }
+    apart |= {f.node for _, f, _ in played.happened if f.to == "both"}  # see `_not_admitted`
     for number, host in enumerate(played.hosts):
         if number in apart:
             workers = [(other, p) for other, p in workers if other is not host]
@@ -508,7 +513,8 @@ def the_grace_of_what_is_left(played: Played) -> Iterator[Verdict]:
     if _is_told(played) or played.scenario.flag("--timeout"):
         return
     for host in played.hosts:
-        if host.launchers and host.launcher.code == 0 and host.workers:
+        is_killed = any(p.code == -signal.SIGKILL for p in host.launchers)
+        if host.launchers and host.launcher.code == 0 and host.workers and not is_killed:
             yield from _graces_of_what_is_left(played, host)
 
 
