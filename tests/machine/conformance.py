@@ -280,7 +280,7 @@ def _left_alone(signum: int, how: str) -> Program:
             for each in (signal.SIGHUP, signal.SIGCONT):
                 m.signal(each, lambda n, _: caught.append(int(n)))
             m.write(w, b"x")
-            m.sleep(0.5)
+            m.sleep(1.5)
             noted(m, ("caught", caught))
             m.exit_now(0)
 
@@ -314,7 +314,7 @@ def handlers_run_by_number(m: Any) -> None:
         for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             m.signal(signum, lambda n, _: noted(m, ("caught", int(n))))
         m.say_ready()
-        m.sleep(0.3)
+        m.sleep(1.5)
         noted(m, "at the end")
 
     pid = started(m, child)
@@ -361,7 +361,7 @@ def what_is_typed_is_for_a_group(m: Any) -> None:
         m.signal(signal.SIGINT, lambda *_: noted(m, "interrupted"))
         m.setpgid(0, 0)
         m.say_ready()
-        m.sleep(0.3)
+        m.sleep(1.5)
         noted(m, "at the end")
 
     pid = started(m, child)

@@ -115,7 +115,7 @@ class EpollObject:
         self._epoll.add(fd, process.at(fd), events)
 
     def unregister(self, fd: int) -> None:
-        process = self._door.begin("epoll_ctl")
+        process = self._door.begin("epoll_ctl_del")  # which fails for want of nothing
         self._epoll.remove(fd, process.at(fd))
 
     def poll(self, timeout_s: float | None = None, most: int = -1) -> list[tuple[int, int]]:
