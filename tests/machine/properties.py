@@ -113,7 +113,9 @@ def _first_failures(played: Played, host: Host) -> list[Process]:
     near_s, refused = START_S * _slowness(played), played.scenario.refused
     if refused and refused.call in ORDER:  # whoever looks late finds all that have ended
         near_s += _lost_s(played)
-    return _may_be_first(_failed(played, host), near_s, CRASH_S + _lost_s(played))
+    return _may_be_first(
+        _failed(played, host), near_s, CRASH_S * _slowness(played) + _lost_s(played)
+    )
 
 
 def _slowness(played: Played) -> float:
@@ -321,7 +323,7 @@ def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
     failed = [p for host in last for p in _failed(played, host) if p in _last(host, max(counts))]
     if whats & STILL and failed:
         return  # whoever looks at them may look late
-    crash_s = CRASH_S + 2 * max(scenario.latencies, default=0.0)
+    crash_s = CRASH_S * _slowness(played) + 2 * max(scenario.latencies, default=0.0)
     firsts = _may_be_first(failed, NEAR_S * _slowness(played), crash_s, is_here=False)
     allowed = {_status(p.code) for p in firsts} or {0}
     yield not codes <= allowed and f"statuses {codes}, and right is one of {sorted(allowed)}"
@@ -552,7 +554,7 @@ def the_old_limit(played: Played) -> Iterator[Verdict]:
 def silent_in_its_own_time(played: Played) -> Iterator[Verdict]:
     """Nobody is killed for silence in time in which it could not speak."""
     host, limit = played.hosts[0], played.scenario.flag("--hang-timeout")
-    if _cannot_hear_stops(played):
+    if _cannot_hear_stops(played) or played.scenario.flag("--timeout"):
         return
     if limit is None or host.launcher.code != TIMED_OUT or HUNG not in host.err.text:
         return
