@@ -75,7 +75,7 @@ getcwd, sysconf, uname, urandom = os.getcwd, os.sysconf, os.uname, os.urandom
 execvpe, posix_spawn, kill, killpg = os.execvpe, os.posix_spawn, os.kill, os.killpg
 wait4, waitpid = os.wait4, os.waitpid
 if hasattr(os, "sched_getaffinity"):
-    sched_getaffinity = os.sched_getaffinity
+    sched_getaffinity, sched_setaffinity = os.sched_getaffinity, os.sched_setaffinity
 if hasattr(os, "waitid"):  # macOS has it since Python 3.13
     waitid = os.waitid
 
@@ -159,12 +159,18 @@ if hasattr(os, "memfd_create"):
     memfd_create = os.memfd_create
 
 
+def ioctl(fd: int, request: int, argument: bytes) -> bytes:
+    """ioctl(2): the argument as it is afterwards. Raises OSError."""
+    from fcntl import ioctl
+
+    return ioctl(fd, request, argument)
+
+
 def size_of(pipe: int) -> int:
     """How many bytes a pipe holds."""
-    import fcntl  # needed when a worker has ended
-    import termios
+    import termios  # needed when a worker has ended
 
-    return int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
+    return int.from_bytes(ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder)
 
 
 def hands_out_lines(terminal: int) -> bool:
@@ -218,6 +224,13 @@ def accept(listener: Any) -> tuple[Any, Any]:
     return _socket.socket(fileno=fd), address
 
 
+def socket_of(fd: int) -> Any:
+    """The socket behind a descriptor, which it closes at its end. Raises OSError."""
+    import _socket
+
+    return _socket.socket(fileno=fd)
+
+
 def socketpair() -> tuple[Any, Any]:
     """Two sockets that are connected (socketpair(2)). Raises OSError."""
     import socket
@@ -254,6 +267,7 @@ def getaddrinfo(name: str, port: int | None, *how: int) -> Any:
 access, fchmod, fchown, listdir, lstat = os.access, os.fchmod, os.fchown, os.listdir, os.lstat
 makedirs, mkdir, open, readlink, rename = os.makedirs, os.mkdir, os.open, os.readlink, os.rename
 replace, rmdir, stat, symlink, unlink = os.replace, os.rmdir, os.stat, os.symlink, os.unlink
+exists, isdir, isfile, lexists = os.path.exists, os.path.isdir, os.path.isfile, os.path.lexists
 
 
 def content(path: str, most: int = 1 << 30) -> bytes:
@@ -267,6 +281,16 @@ def content(path: str, most: int = 1 << 30) -> bytes:
         return b"".join(parts)
     finally:
         close(fd)
+
+
+def name_of_user(uid: int) -> str:
+    """As the machine's list of users has it (getpwuid(3)), else "user 1000"."""
+    import pwd
+
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"user {uid}"
 
 
 # What others are shown of this process

@@ -90,7 +90,8 @@ def absolute(path: str, flag: str) -> str:
     That is where the working directory has been deleted.
     """
     try:
-        return os.path.abspath(path)
+        here = "" if os.path.isabs(path) else machine.getcwd()
+        return os.path.normpath(os.path.join(here, path))
     except FileNotFoundError:
         raise UsageError(
             f"{flag} {path}: the working directory, where it begins, has been deleted; type cd DIR "

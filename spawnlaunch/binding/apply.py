@@ -49,15 +49,15 @@ class Binding(NamedTuple):
 
 def pin(binding: Binding) -> str | None:
     """Pin this process; the result is what could not be done, if anything."""
-    if not binding.cpus or not hasattr(os, "sched_setaffinity"):
+    if not binding.cpus or not hasattr(machine, "sched_setaffinity"):
         return None
     try:
-        os.sched_setaffinity(0, binding.cpus)
+        machine.sched_setaffinity(0, binding.cpus)
     except OSError as error:
         asked = cpuset.format(binding.cpus)
         return f"CPUs {asked} were refused ({error.strerror}): the mask stays as it was"
     with suppress(OSError):  # it cannot be asked
-        got = frozenset(os.sched_getaffinity(0))
+        got = frozenset(machine.sched_getaffinity(0))
         if got != binding.cpus:  # the kernel leaves out what the cpuset does not hold, silently
             return f"of the CPUs {cpuset.format(binding.cpus)} the system gave {cpuset.format(got)}"
     return None
@@ -92,7 +92,7 @@ def call(which: int, *arguments: int | bytes) -> int:
     """get_mempolicy (0) or set_mempolicy (1); the error number, 0 for success."""
     import errno
 
-    numbers = _CALLS.get(os.uname().machine)
+    numbers = _CALLS.get(machine.uname().machine)
     if numbers is None or not machine.IS_LINUX:
         return errno.ENOSYS
     return -machine.call("syscall", numbers[which], *arguments)

@@ -22,6 +22,7 @@ import os
 import pickle
 from contextlib import suppress
 
+from spawnlaunch import machine
 from spawnlaunch.reading import is_number
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.rollcall.frames import Frame
@@ -90,25 +91,24 @@ class Asked:
         self.rank = rank
         self._path = f"{environ[DUMPS[0]]}{rank}"
         self._before = _changed(self._path)
-        pipe = os.open(f"{environ[PIPE]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
+        pipe = machine.open(f"{environ[PIPE]}{rank}.pipe", os.O_WRONLY | os.O_NONBLOCK)
         try:
-            os.write(pipe, b"1")
+            machine.write(pipe, b"1")
         finally:
-            os.close(pipe)
+            machine.close(pipe)
 
     def answer(self) -> Record | None:
         """What it has recorded; None: no complete dump has come yet."""
         if _changed(self._path) == self._before:
             return None
-        # Whatever a parser may fail of: it is half there, or none.
-        with suppress(Exception), open(self._path, "rb") as file:
-            return read(file.read(MOST_BYTES))
+        with suppress(Exception):  # whatever a parser may fail of: it is half there, or none
+            return read(machine.content(self._path, MOST_BYTES))
         return None
 
 
 def _changed(path: str) -> tuple[int, int]:
     try:
-        found = os.stat(path)
+        found = machine.stat(path)
     except OSError:
         return 0, 0
     return found.st_ino, found.st_mtime_ns

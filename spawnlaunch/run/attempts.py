@@ -47,11 +47,11 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
                 gang = ganged.Gang(supervisor, lambda: end(tree))
                 result = gang.run()
             else:
-                result = _run(supervisor, workers)
-                if result.cause is None and tree.living():
-                    from spawnlaunch.run import leftovers  # most workers leave nothing
+                result = supervisor.run(workers)
+                if result.cause is not None and request.max_restarts:
+                    from spawnlaunch.run import restarts  # most launches have none
 
-                    leftovers.let_end(supervisor, tree, launch.grace_s)
+                    result = restarts.after(result, supervisor, lambda: end(tree))
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
@@ -100,7 +100,7 @@ def remove_scratch(directory: str) -> None:
         from spawnlaunch.run.removal import remove_tree
 
         remove_tree(directory)
-        if os.path.lexists(directory):
+        if machine.lexists(directory):
             say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
 
 
@@ -114,15 +114,6 @@ def _ended_early(supervisor: Supervisor, status: int, words: str) -> LaunchResul
     signum = -cause.code if cause.kind == "signal" else 0
     unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
     return LaunchResult(status, cause)
-
-
-def _run(supervisor: Supervisor, workers: Sequence[Worker]) -> LaunchResult:
-    result = supervisor.run(workers)
-    if result.cause is not None and supervisor.launch.request.max_restarts:
-        from spawnlaunch.run import restarts  # most launches have none
-
-        return restarts.after(result, supervisor, lambda: end(supervisor.tree))
-    return result
 
 
 def end(tree: Tree) -> bool:

@@ -191,9 +191,9 @@ def refusal(path: str) -> str | None:
         target = resolved(path)
     except OSError as error:
         return f"{error.strerror}; name another"
-    if os.path.isdir(path):
+    if machine.isdir(path):
         return "is a directory; name a file"
-    if os.path.exists(path) and not os.path.isfile(path):
+    if machine.exists(path) and not machine.isfile(path):
         return None if machine.access(path, os.W_OK) else "cannot be written to; name another"
     if machine.access(os.path.dirname(target), os.W_OK):
         return None

@@ -101,7 +101,7 @@ def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> i
         # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
         tree = Tree(launch.mark, adopts=False)
         supervisor = Supervisor(launch, tree, SignalPipe(watched))
-        supervisor.watch_signals(is_guard=False)
+        supervisor.listen()
         return attempts.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
@@ -262,8 +262,7 @@ def _become_guard(
     machine.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
     pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
     supervisor = Supervisor(launch, tree, pipe)
-    supervisor.watch_signals(is_guard=True)
-    supervisor.watch_launcher(inlet)
+    supervisor.listen(inlet)
     return supervisor
 
 

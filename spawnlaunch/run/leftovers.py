@@ -14,8 +14,11 @@ from spawnlaunch.run.tree import send
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.run.supervisor import Supervisor
+    from collections.abc import Callable, Iterable
+
     from spawnlaunch.run.tree import Tree
+
+    Look = Callable[[float], bool]  # for so many seconds; False: there is a cause to end the launch
 
 SAID_S = 1.0
 TOLD_S = 5.0
@@ -23,27 +26,27 @@ LOOK_S = 0.05  # until the next look
 MOST_NAMED = 5
 
 
-def let_end(supervisor: Supervisor, tree: Tree, grace_s: float) -> None:
+def let_end(tree: Tree, grace_s: float, look: Look, say: Callable[[Iterable[str]], object]) -> None:
     """Wait for their end; the caller kills what is left. A launch that is to end does not wait."""
-    if not _goes_on(supervisor, tree, min(SAID_S, grace_s)):
+    if not _goes_on(tree, look, min(SAID_S, grace_s)):
         return
-    supervisor.output.say([f"all workers have ended well, and left {_names(tree)}, which has "
-                           f"{grace_s:g} s (--grace) to end by itself"])  # fmt: skip
-    if not _goes_on(supervisor, tree, grace_s - SAID_S):
+    say([f"all workers have ended well, and left {_names(tree)}, which has {grace_s:g} s (--grace) "
+         "to end by itself"])  # fmt: skip
+    if not _goes_on(tree, look, grace_s - SAID_S):
         return
-    supervisor.output.say([f"{_names(tree)} is told to end: {grace_s:g} s are over"])
+    say([f"{_names(tree)} is told to end: {grace_s:g} s are over"])
     send(signal.SIGTERM, tree.living())
-    if _goes_on(supervisor, tree, min(TOLD_S, grace_s)):
-        supervisor.output.say([f"killing {_names(tree)}"])
+    if _goes_on(tree, look, min(TOLD_S, grace_s)):
+        say([f"killing {_names(tree)}"])
 
 
-def _goes_on(supervisor: Supervisor, tree: Tree, for_s: float) -> bool:
-    """Whether one still runs after so many seconds, and nobody wants an end of the launch."""
+def _goes_on(tree: Tree, look: Look, for_s: float) -> bool:
+    """Whether one still runs after so many seconds, and nothing ends the launch."""
     deadline = machine.running_s() + for_s
     while tree.living():
         if machine.running_s() > deadline:
             return True
-        if not supervisor.look(LOOK_S):
+        if not look(LOOK_S):
             return False
     return False
 

@@ -74,7 +74,7 @@ def _is_new(directory: str) -> bool:
         machine.makedirs(os.path.dirname(path), exist_ok=True)
         machine.mkdir(path)
     except FileExistsError:
-        return not os.path.isdir(directory)
+        return not machine.isdir(directory)
     except OSError:
         pass
     return True
@@ -99,7 +99,7 @@ class AgreedPlace:
                 self._run = files.resolved(absolute(run, "--log-dir"))
         if self._run:
             self.first_new = next(
-                n for n in range(1, MOST_RUNS) if not os.path.lexists(_numbered(self._run, n))
+                n for n in range(1, MOST_RUNS) if not machine.lexists(_numbered(self._run, n))
             )
 
     def of(self, launch: Launch, start: Start) -> tuple[Launch, list[str]]:

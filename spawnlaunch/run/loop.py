@@ -64,14 +64,17 @@ class Loop:
         self.stands = False  # nobody's time runs: those who are waited for are kept from running
         self._poller: select.epoll | select.poll = machine.poll()
         self._per_second = 1000
+        epoll = None
         try:
-            epoll = machine.epoll()
-            epoll.poll(0)
+            (made := machine.epoll()).poll(0)
+            epoll = made
             epoll.register(epoll)
         except AttributeError:
             pass
         except OSError as error:
-            if error.errno == errno.EINVAL:  # so it works, but not with itself (epoll_ctl(2))
+            if (
+                epoll and error.errno == errno.EINVAL
+            ):  # so it works, but not with itself (epoll_ctl(2))
                 self._poller, self._per_second = epoll, 1
             else:
                 say([f"warning: the system refuses epoll ({error.strerror}): of workers that fail "

@@ -137,10 +137,10 @@ def _without_waiting(fd: int) -> tuple[int, Callable[[bytearray], int]]:
     """
     kind = machine.fstat(fd).st_mode
     if stat.S_ISSOCK(kind):
-        import socket  # few outputs are one
+        from _socket import MSG_DONTWAIT  # few outputs are one
 
-        connection = socket.socket(fileno=machine.dup(fd))
-        return connection.fileno(), lambda data: connection.send(data, socket.MSG_DONTWAIT)
+        connection = machine.socket_of(machine.dup(fd))
+        return connection.fileno(), lambda data: connection.send(data, MSG_DONTWAIT)
     if stat.S_ISFIFO(kind) or stat.S_ISCHR(kind):
         with suppress(OSError):
             fd = machine.open(f"/dev/fd/{fd}", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)

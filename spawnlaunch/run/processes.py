@@ -22,7 +22,7 @@ from spawnlaunch.run.worker import become_worker, exec_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
     from spawnlaunch.run.loop import Loop
@@ -89,7 +89,9 @@ class Processes:
                 if self.image:
                     self.image.ask(worker, self._output.theirs)
                 else:
-                    self._watch(worker, self._fork(worker), machine.monotonic())
+                    first = partial(self._set_up, machine.getpid(), dict(self._output.theirs))
+                    become = partial(become_worker, worker, self._launch, self.become, first)
+                    self._watch(worker, machine.fork(become), machine.monotonic())
             except OSError as error:
                 failed = error
                 break
@@ -113,18 +115,17 @@ class Processes:
         running = Running(worker, pid, machine.open_pidfd(pid), since)
         self.by_rank[worker.rank] = running
         if running.pidfd is not None:
-            self._loop.watch(running.pidfd, partial(self._has_ended, running))
+            try:
+                self._loop.watch(running.pidfd, partial(self._has_ended, running))
+            except OSError:  # so many cannot be watched (epoll_ctl(2), ENOSPC): SIGCHLD tells
+                machine.close(running.pidfd)
+                self.by_rank[worker.rank] = running._replace(pidfd=None)
 
-    def _fork(self, worker: Worker) -> int:
-        """Fork a process that becomes the worker; the result is its pid. Raises OSError."""
-        guard, ends = machine.getpid(), dict(self._output.theirs)
-
-        def first() -> None:
-            signals.set_default(self._caught)
-            machine.die_with_parent(guard)
-            self._output.take(ends)
-
-        return machine.fork(partial(become_worker, worker, self._launch, self.become, first))
+    def _set_up(self, guard: int, ends: Mapping[int, int]) -> None:
+        """In a fork of the guard, to become a worker: have these pipes, and die with the guard."""
+        signals.set_default(self._caught)
+        machine.die_with_parent(guard)
+        self._output.take(ends)
 
     def finish(self) -> None:
         """Nobody runs any more, and nobody will be waited for."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import cpuset
+from spawnlaunch import cpuset, machine
 from spawnlaunch.errors import UsageError
 from spawnlaunch.reading import absolute
 from spawnlaunch.run.environment import ERROR_FILE
@@ -136,7 +136,7 @@ def own_file(path: str, world: World) -> str:
     """
     if world.is_task:
         return f"{path}.{world.rank}"
-    if not world.has_several_nodes or (os.path.exists(path) and not os.path.isfile(path)):
+    if not world.has_several_nodes or (machine.exists(path) and not machine.isfile(path)):
         return path
     return f"{path}.{world.node_rank}"
 

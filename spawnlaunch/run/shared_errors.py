@@ -91,7 +91,7 @@ def _is_one_program(environ: Environ) -> bool:
 def _say_for_the_node(line: str, daemon: int) -> object:
     """The result is the lock, which is held as long as there is a reference to it."""
     name = f"\0spawnlaunch-error-{daemon}-{crc32(line.encode(errors='backslashreplace'))}"
-    lock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    lock = machine.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with suppress(OSError):  # another task has said it, or is about to
         lock.bind(name)
         write(line)

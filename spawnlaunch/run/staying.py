@@ -26,8 +26,8 @@ def why_it_stays(pid: int) -> str:
         return ""
     except PermissionError:
         uid = proc.status(pid, "Uid")
-        whom = _user(int(uid.split()[0])) if uid else "another user"
-        return f"it runs as {whom}, whom {_user(machine.geteuid())} may not signal"
+        whom = machine.name_of_user(int(uid.split()[0])) if uid else "another user"
+        return f"it runs as {whom}, whom {machine.name_of_user(machine.geteuid())} may not signal"
     return _held(pid)
 
 
@@ -52,12 +52,3 @@ def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
 def _held(pid: int) -> str:
     tracer = proc.tracer(pid)
     return f"it is held by its tracer, {named(tracer)}" if tracer else ""
-
-
-def _user(uid: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return f"user {uid}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 from contextlib import suppress
+from functools import partial
 
 from spawnlaunch import machine
 from spawnlaunch.node.cgroup import memory_kills
@@ -110,6 +111,7 @@ class Supervisor:
 
             say, sinks, debugged = self.output.say, self.output.sinks, request.debug
             self.output.keyboard = Keyboard(self.loop, sinks, say, running, debugged)
+        self.kills_before = memory_kills()
         self._processes.start(workers)
         if self.hang_help:
             self.hang_help.begin(workers, lambda: self._stops.workers() if self._stops else {})
@@ -120,7 +122,6 @@ class Supervisor:
         if not gc.isenabled():  # it is off while a launch starts; one may last for days
             gc.freeze()  # a look at all that there is would copy pages shared with the launcher
             gc.enable()
-        self.kills_before = memory_kills()
         while self.rules.running:
             self.loop.turn()
         for call in (self._time_up, self._settled, self._limit_reached):
@@ -129,6 +130,10 @@ class Supervisor:
             self.hang_help.cancel()
         self._processes.finish()
         result = LaunchResult(0, self.rules.cause, tuple(self.exits))
+        if result.cause is None and self.tree.living():
+            from spawnlaunch.run import leftovers  # most workers leave nothing
+
+            leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
         if not (result.cause and self.rules.status):
             return result
         from spawnlaunch.run import report  # most launches have nothing to report
@@ -194,43 +199,44 @@ class Supervisor:
         self._processes.kill(self.rules.running)
 
     def look(self, for_s: float) -> bool:
-        """Take note of what happens for a moment; False: somebody wants an end of the launch."""
+        """Take note of what happens for a moment; False: there is a cause to end the launch."""
         self.loop.turn(for_s)
-        return not self.rules.was_told_to_end
+        return self.rules.cause is None
 
     # Events
 
-    def watch_signals(self, is_guard: bool) -> None:
-        """Take note of signals to this process; those that mean to end the job are events."""
+    def listen(self, launcher: int | None = None) -> None:
+        """Take note of signals to this process, and of what the launcher passes on by its pipe.
 
-        def read() -> None:
-            for signum in self._pipe.read():
-                if signum != signal.SIGCHLD:
-                    rules = self.rules
-                    self._signalled(rules.guard_signalled if is_guard else rules.signalled, signum)
-                if signum == signal.SIGTSTP:
-                    machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
-            if self._processes.a_child_changed() or self._stops:
-                self._stop_help().hear()
+        Without one we are the launcher ourselves.
+        """
+        self.loop.watch(self._pipe.fd, partial(self._read_signals, launcher is not None))
+        if launcher is not None:
+            self.loop.watch(launcher, partial(self._read_launcher, launcher))
 
-        self.loop.watch(self._pipe.fd, read)
+    def _read_signals(self, is_guard: bool) -> None:
+        """Those that mean to end the job are events."""
+        for signum in self._pipe.read():
+            if signum != signal.SIGCHLD:
+                rules = self.rules
+                self._signalled(rules.guard_signalled if is_guard else rules.signalled, signum)
+            if signum == signal.SIGTSTP:
+                machine.kill(machine.getpid(), signal.SIGSTOP)  # we are the launcher ourselves
+        if self._processes.a_child_changed() or self._stops:
+            self._stop_help().hear()
 
-    def watch_launcher(self, fd: int) -> None:
-        """Take note of what the launcher passes on, and of its end."""
-
-        def read() -> None:
-            numbers = machine.read(fd, 4096)
-            for number in numbers:
-                is_typed, signum = bool(number & TYPED), number & ~TYPED
-                has_prompt = is_typed and signum == signal.SIGINT and self._prompt()
-                self._signalled(self.rules.signalled, signum, is_typed, has_prompt)
-            if not numbers:
-                self.loop.forget(fd)
-                self.rules.gone()
-                if self.gang:
-                    self.gang.launcher_gone()
-
-        self.loop.watch(fd, read)
+    def _read_launcher(self, pipe: int) -> None:
+        """Signals that it has got, and its end."""
+        numbers = machine.read(pipe, 4096)
+        for number in numbers:
+            is_typed, signum = bool(number & TYPED), number & ~TYPED
+            has_prompt = is_typed and signum == signal.SIGINT and self._prompt()
+            self._signalled(self.rules.signalled, signum, is_typed, has_prompt)
+        if not numbers:
+            self.loop.forget(pipe)
+            self.rules.gone()
+            if self.gang:
+                self.gang.launcher_gone()
 
     def _signalled(self, rule: Callable[..., None], signum: int, *more: bool) -> None:
         rule(signum, *more)

@@ -149,11 +149,11 @@ class Tree:
         """
         deadline, began = machine.running_s() + patience_s, machine.monotonic()
         while left := self.living():
+            send(signal.SIGKILL, left)
+            kill_groups(left)
             deadline += max(0.0, machine.monotonic() - began - LATE_S)  # else we did not run
             if machine.running_s() > deadline:
                 return left
-            send(signal.SIGKILL, left)
-            kill_groups(left)
             _await_deaths(left, at_most_s=0.02)
             began = machine.monotonic()
         return []

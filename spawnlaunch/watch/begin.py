@@ -75,8 +75,7 @@ def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Reco
     path = os.path.join(absolute(directory, "--record"), f"{name}.jsonl")
     try:
         machine.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "a", encoding="utf-8"):
-            pass
+        machine.close(machine.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666))
     except OSError as error:
         raise UsageError(
             f"--record {directory}: cannot write {path}: {error.strerror}; name a directory that "

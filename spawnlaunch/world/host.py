@@ -118,7 +118,11 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
     """
     if seed is None:
         seed = int.from_bytes(machine.urandom(4), "little")
-    candidates = candidates_outside(*ephemeral_range())
+    try:
+        low, high = map(int, machine.content(EPHEMERAL).split())
+    except OSError:  # it is not known which the kernel gives to outgoing connections
+        low, high = 0, -1
+    candidates = candidates_outside(low, high)
     for i in range(len(candidates)):
         held = hold_port(candidates[(seed + i) % len(candidates)])
         if held is not None:
@@ -136,15 +140,6 @@ def candidates_outside(low: int, high: int) -> Sequence[int]:
         if outside:
             return outside
     return FREE_PORTS
-
-
-def ephemeral_range() -> tuple[int, int]:
-    """First and last port that the kernel gives to outgoing connections; (0, -1) if unknown."""
-    try:
-        low, high = machine.content(EPHEMERAL).split()
-        return int(low), int(high)
-    except OSError:
-        return 0, -1
 
 
 def hold_port(port: int) -> HeldPort | None:
@@ -282,14 +277,13 @@ def _interface_towards(host: str, here: dict[str, str]) -> str | None:
 def _interfaces() -> dict[str, str]:
     """The interface of every IPv4 address of this machine, loopback aside; "" where two have it."""
     from array import array
-    from fcntl import ioctl
     from struct import pack, unpack
 
     answers = array("B", bytes(MOST_ADDRESSES * IFREQ_BYTES))
     request = pack("iP", len(answers), answers.buffer_info()[0])  # struct ifconf
     any_socket = machine.socket(socket.AF_INET, socket.SOCK_DGRAM)
     try:
-        length, _ = unpack("iP", ioctl(any_socket.fileno(), SIOCGIFCONF, request))
+        length, _ = unpack("iP", machine.ioctl(any_socket.fileno(), SIOCGIFCONF, request))
     except OSError:
         return {}  # no Linux
     finally:

@@ -10,8 +10,7 @@ an interface of this machine.
 
 from __future__ import annotations
 
-import os
-
+from spawnlaunch import machine
 from spawnlaunch.errors import FlagsError
 from spawnlaunch.request import Request
 from spawnlaunch.world import managers, master, ranks
@@ -127,7 +126,7 @@ def _name_run(mode: str, it: Evidence, job: Fact | None) -> Fact:
     if mode != LOCAL:
         return job or Fact("none", "torchrun's default: nothing here names the run")
     # A pid is given anew, and is 1 in every container: files of earlier runs may be there.
-    name = f"local-{os.getpid()}-{os.urandom(4).hex()}"
+    name = f"local-{machine.getpid()}-{machine.urandom(4).hex()}"
     job = it.ask("job") or Fact(name, "pid of the launcher, and chance")
     if it.manager is None or it.manager.kind != TASKS:
         return job
@@ -145,7 +144,7 @@ def refuse_copies(request: Request, resolution: Resolution) -> None:
     then nothing is checked.
     """
     alone = resolution.world.mode == LOCAL and not resolution.managers
-    if alone and not request.standalone and not os.isatty(0):
+    if alone and not request.standalone and not machine.isatty(0):
         from spawnlaunch.node.proc import above
 
         for pid, name in above():

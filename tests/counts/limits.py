@@ -19,13 +19,13 @@ class Limits(NamedTuple):
 
 
 LIMITS = {
-    "two workers": Limits(211, 45, 50, 57, 580),
-    "one worker": Limits(191, 44, 50, 55, 568),
+    "two workers": Limits(207, 45, 50, 57, 580),
+    "one worker": Limits(187, 44, 50, 55, 568),
     "a task": Limits(149, 35, 43, 36, 474),
 }
 
 # The launcher, with all that stands beside it but bench, check and train.
-LINES_OF_CODE = 15_965
+LINES_OF_CODE = 15_973
 FILES = 161
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.

@@ -267,6 +267,129 @@ def an_orphaned_group_does_not_stop_of_sigtstp(m: Any) -> None:
     child_ended(m, pid)
 
 
+def _left_alone(signum: int, how: str) -> Program:
+    """The leader of a session ends, and leaves a group of it with nobody above in the session."""
+
+    def run(m: Any) -> None:
+        m.prctl(36, 1)
+        r, w = m.pipe()
+
+        def grandchild() -> None:
+            m.setpgid(0, 0)
+            caught: list[int] = []
+            for each in (signal.SIGHUP, signal.SIGCONT):
+                m.signal(each, lambda n, _: caught.append(int(n)))
+            m.write(w, b"x")
+            m.sleep(1.5)
+            noted(m, ("caught", caught))
+            m.exit_now(0)
+
+        def child() -> None:
+            m.setsid()
+            pid = m.fork(grandchild)
+            wait_for_byte(m, r)
+            if signum:
+                m.kill(pid, signum)
+                m.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+            if how == "killed":
+                m.kill(m.getpid(), signal.SIGKILL)
+            m.exit_now(0)
+
+        child_ended(m, m.fork(child))
+        child_ended(m, -1)
+
+    return run
+
+
+for _signum in (0, signal.SIGSTOP, signal.SIGTSTP):
+    for _how in ("exits", "is killed"):
+        PROGRAMS[f"group left with {int(_signum)}, its parent {_how}"] = _left_alone(
+            int(_signum), _how.split()[-1]
+        )
+
+
+@program
+def handlers_run_by_number(m: Any) -> None:
+    def child() -> None:
+        for signum in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            m.signal(signum, lambda n, _: noted(m, ("caught", int(n))))
+        m.say_ready()
+        m.sleep(1.5)
+        noted(m, "at the end")
+
+    pid = started(m, child)
+    m.kill(pid, signal.SIGSTOP)
+    m.waitid(os.P_PID, pid, os.WSTOPPED)
+    for signum in (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGTERM):
+        m.kill(pid, signum)
+    m.kill(pid, signal.SIGCONT)
+    child_ended(m, pid)
+
+
+@program
+def who_is_to_die_runs_no_handler(m: Any) -> None:
+    def child() -> None:
+        m.signal(signal.SIGHUP, lambda *_: noted(m, "caught"))
+        m.signal(signal.SIGTERM, signal.SIG_DFL)
+        m.say_ready()
+        m.sleep(5)
+
+    pid = started(m, child)
+    m.kill(pid, signal.SIGSTOP)
+    m.waitid(os.P_PID, pid, os.WSTOPPED)
+    m.kill(pid, signal.SIGHUP)
+    m.kill(pid, signal.SIGTERM)
+    m.kill(pid, signal.SIGCONT)
+    child_ended(m, pid)
+
+
+@program
+def several_children_that_end_may_send_one_sigchld(m: Any) -> None:
+    m.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGCHLD])
+    pids = [m.fork(lambda n=n: m.exit_now(n)) for n in (1, 2, 3)]
+    for pid in pids:
+        m.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    noted(m, m.sigtimedwait([signal.SIGCHLD], 5).si_signo)
+    noted(m, m.sigtimedwait([signal.SIGCHLD], 0.05))
+    for pid in pids:
+        child_ended(m, pid)
+
+
+@program
+def what_is_typed_is_for_a_group(m: Any) -> None:
+    def child() -> None:
+        m.signal(signal.SIGINT, lambda *_: noted(m, "interrupted"))
+        m.setpgid(0, 0)
+        m.say_ready()
+        m.sleep(1.5)
+        noted(m, "at the end")
+
+    pid = started(m, child)
+
+    def member() -> None:
+        m.signal(signal.SIGINT, signal.SIG_DFL)
+        m.setpgid(0, pid)
+        m.say_ready()
+        m.sleep(5)
+
+    other = started(m, member)
+    m.killpg(pid, signal.SIGINT)
+    child_ended(m, other)
+    child_ended(m, pid)
+
+
+@program
+def a_stopped_process_dies_of_sigkill_only(m: Any) -> None:
+    pid = started(m, lambda: (m.say_ready(), m.sleep(5)))
+    m.kill(pid, signal.SIGSTOP)
+    m.waitid(os.P_PID, pid, os.WSTOPPED)
+    m.kill(pid, signal.SIGUSR1)
+    m.sleep(0.1)
+    noted(m, m.waitpid(pid, os.WNOHANG) == (0, 0))
+    m.kill(pid, signal.SIGKILL)
+    child_ended(m, pid)
+
+
 # Ends, orphans, parents
 
 
@@ -781,6 +904,26 @@ def files_are_made_renamed_and_removed(m: Any) -> None:
     noted(m, tried(m, m.unlink, f"{at}/d"))
     m.rmdir(f"{at}/d")
     noted(m, m.listdir(at))
+
+
+@program
+def what_a_path_leads_to(m: Any) -> None:
+    at = m.directory
+    m.makedirs(f"{at}/a/b/c")
+    noted(m, tried(m, m.makedirs, f"{at}/a/b/c"))
+    noted(m, tried(m, lambda: m.makedirs(f"{at}/a/b/c", exist_ok=True)))
+    m.close(m.open(f"{at}/a/f", os.O_WRONLY | os.O_CREAT, 0o600))
+    noted(m, tried(m, m.makedirs, f"{at}/a/f/g"))
+    noted(m, tried(m, lambda: m.makedirs(f"{at}/a/f", exist_ok=True)))
+    for path in (f"{at}/a/b", f"{at}/a/f", f"{at}/none", f"{at}/a/f/none"):
+        noted(m, (m.exists(path), m.lexists(path), m.isdir(path), m.isfile(path)))
+
+
+@program
+def what_no_terminal_tells(m: Any) -> None:
+    r, _ = m.pipe()
+    noted(m, (m.isatty(r), tried(m, m.get_terminal_size, r)))
+    noted(m, tried(m, m.get_terminal_size, 77))
 
 
 # /proc

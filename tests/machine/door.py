@@ -12,6 +12,7 @@ import select
 import signal
 import stat
 from collections.abc import Callable, Iterable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, NoReturn
 
@@ -24,6 +25,19 @@ from tests.machine.kernel import NEVER, SI_KERNEL, Info, Kernel, Process, Sent, 
 from tests.machine.network import Datagram, Socket, Tcp
 
 OWN = frozenset({"install", "begin", "wait"})
+# Names of the door that are made of others of it: they stay as they are.
+MADE_OF_OTHERS = frozenset({"content", "die_with_parent", "show_environment"})
+
+
+def calls() -> frozenset[str]:
+    """All that rooms may call of the door."""
+    return frozenset(
+        name for name, what in vars(machine).items() if callable(what) and not name.startswith("_")
+    )
+
+
+def _not_simulated(name: str, *_: object, **__: object) -> NoReturn:
+    raise AssertionError(f"machine.{name} is not simulated")
 
 
 class ChildStatus(SimpleNamespace):
@@ -101,7 +115,7 @@ class EpollObject:
         self._epoll.add(fd, process.at(fd), events)
 
     def unregister(self, fd: int) -> None:
-        process = self._door.begin("epoll_ctl")
+        process = self._door.begin("epoll_ctl_del")  # which fails for want of nothing
         self._epoll.remove(fd, process.at(fd))
 
     def poll(self, timeout_s: float | None = None, most: int = -1) -> list[tuple[int, int]]:
@@ -122,10 +136,13 @@ class Door:
         self._kernel = kernel
 
     def install(self) -> dict[str, Any]:
-        """Put all calls in the place of the door's; the result is what was there."""
-        names = [name for name in vars(Door) if not name.startswith("_") and name not in OWN]
-        before = {name: getattr(machine, name) for name in (*names, "remembered")}
-        machine.__dict__.update({name: getattr(self, name) for name in names})
+        """Put all calls in the place of the door's; the result is what was there.
+
+        One that is not simulated is an error: it would be made on the machine itself.
+        """
+        before = {name: getattr(machine, name) for name in (*calls(), "remembered")}
+        for name in calls() - MADE_OF_OTHERS:
+            machine.__dict__[name] = getattr(self, name, partial(_not_simulated, name))
         machine.__dict__["remembered"] = Remembered(self._kernel)
         return before
 
@@ -543,6 +560,10 @@ class Door:
     def isatty(self, fd: int) -> bool:
         return fd in self.begin("ioctl").fds and False
 
+    def get_terminal_size(self, fd: int) -> NoReturn:
+        self.begin("ioctl").at(fd)
+        raise refused(errno.ENOTTY)
+
     def size_of(self, pipe: int) -> int:
         what = self.begin("ioctl").at(pipe)
         return int(what.pipe.size)  # type: ignore[attr-defined]
@@ -686,6 +707,25 @@ class Door:
             raise refused(errno.EINVAL, path)
         return found.target
 
+    def exists(self, path: str) -> bool:
+        return self._kind(path, True) != 0
+
+    def lexists(self, path: str) -> bool:
+        return self._kind(path, False) != 0
+
+    def isdir(self, path: str) -> bool:
+        return self._kind(path, True) == stat.S_IFDIR
+
+    def isfile(self, path: str) -> bool:
+        return self._kind(path, True) == stat.S_IFREG
+
+    def _kind(self, path: str, follow: bool) -> int:
+        """What is there; 0: nothing that can be seen."""
+        try:
+            return stat.S_IFMT((self.stat if follow else self.lstat)(path).st_mode)
+        except OSError:
+            return 0
+
     def access(self, path: str, how: int) -> bool:
         process = self.begin("access")
         try:
@@ -709,6 +749,16 @@ class Door:
         process = self.begin("mkdir")
         files = process.node.files
         files.make(self._at(process, path), stat.S_IFDIR, mode & ~process.umask, process.uid)
+
+    def makedirs(self, path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+        above = os.path.dirname(path)
+        if above and not self.exists(above):
+            self.makedirs(above, exist_ok=True)
+        try:
+            self.mkdir(path, mode)
+        except OSError:
+            if not (exist_ok and self.isdir(path)):
+                raise
 
     def rmdir(self, path: str) -> None:
         process = self.begin("rmdir")

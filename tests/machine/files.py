@@ -97,6 +97,15 @@ class Files:
         made = directory.entries[name] = Inode(kind, mode, uid)
         return made
 
+    def write(self, path: str, content: bytes) -> None:
+        """Put a file there, with the directories above it."""
+        names = path.strip("/").split("/")
+        here = self.root
+        for name in names[:-1]:
+            here = here.entries.setdefault(name, Inode(stat.S_IFDIR, 0o755))
+        file = here.entries.setdefault(names[-1], Inode(stat.S_IFREG, 0o644))
+        file.content[:] = content
+
     def unlink(self, path: str, directory: bool = False) -> None:
         parent, name = self.parent(path)
         found = parent.entries.get(name)

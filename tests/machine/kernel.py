@@ -38,6 +38,19 @@ SI_USER, SI_KERNEL = 0, 0x80  # si_code, sigaction(2)
 CLD_EXITED, CLD_KILLED, CLD_DUMPED, CLD_STOPPED, CLD_CONTINUED = 1, 2, 3, 5, 6  # waitid(2)
 
 
+class Refused(NamedTuple):
+    """A call of ours that the system refuses: with an error, from when and until when.
+
+    And not before it was made so many times.
+    """
+
+    call: str
+    error: int
+    since: float
+    until: float
+    after: int = 0
+
+
 class Info(NamedTuple):
     """What came with a signal (siginfo_t)."""
 
@@ -97,6 +110,8 @@ class Process:
         self.code: int | None = None  # as subprocess has it, once it has ended
         self.dumped, self.ended = False, 0.0
         self.dying: float | None = None  # since when it has been about to end
+        self.died_of = 0  # the signal that began it
+        self.is_of_memory = False  # it was killed as memory ran out
         self.player: Any = None  # of a script
         self.is_ours = False  # its program is the launcher
         self.core_until: float | None = None  # it writes its core until then
@@ -220,7 +235,11 @@ class Process:
                 self.kernel.ready.append(self)
 
     def deliver(self) -> None:
-        """What is pending takes effect: called in the process itself, between two steps of it."""
+        """What is pending takes effect: called in the process itself, between two steps of it.
+
+        Python runs its handlers when all is delivered, by the numbers of their signals.
+        """
+        caught: list[int] = []
         while self.pending or self.stopped:
             if self.stopped:
                 self.kernel.switch_away(self)
@@ -230,20 +249,32 @@ class Process:
                 open_to = (n for n in sorted(self.pending) if n not in self.blocked)
                 signum = next(open_to, None)
             if signum is None:
-                return
-            info = self.pending.pop(signum)
-            self._take(signum, info)
+                break
+            del self.pending[signum]
+            if callable(self.handlers.get(signum)):
+                caught.append(signum)
+                if self.wakeup_fd >= 0 and self.wakeup_fd in self.fds:
+                    with suppress(OSError):  # it is full: warn_on_full_buffer is False
+                        self.fds[self.wakeup_fd][0].write(self, bytes([signum]))
+            else:
+                self._take(signum)
+        self._handle(caught)
 
-    def _take(self, signum: int, info: Info) -> None:
-        handler = signal.SIG_DFL if signum in NEVER else self.handlers.get(signum, signal.SIG_DFL)
-        if callable(handler):
-            if self.wakeup_fd >= 0 and self.wakeup_fd in self.fds:
-                with suppress(OSError):  # it is full: warn_on_full_buffer is False
-                    self.fds[self.wakeup_fd][0].write(self, bytes([signum]))
-            handler(signum, None)
-        elif self.ignores(signum):
+    def _handle(self, caught: list[int]) -> None:
+        """Call the handlers; where one raises, the others are called later."""
+        left = sorted(caught)
+        try:
+            while left:
+                handler = self.handlers.get(signum := left.pop(0))
+                if callable(handler):  # an earlier one may have changed it
+                    handler(signum, None)
+        finally:
+            self.pending |= {each: Info(each) for each in left}
+
+    def _take(self, signum: int) -> None:
+        if self.ignores(signum):
             return
-        elif default_action(signum) == STOP:
+        if default_action(signum) == STOP:
             if signum != signal.SIGSTOP and self.node.is_orphaned(self.group):
                 return  # nobody could continue it (setpgid(2))
             self.stop(signum)
@@ -260,7 +291,7 @@ class Process:
 
     def die(self, signum: int) -> None:
         """Death by a signal; writing a core takes its time, as long as nobody kills it."""
-        self.dying = self.kernel.now
+        self.dying, self.died_of = self.kernel.now, signum
         self.kernel.deaths.touch()
         takes_s = self.node.core_s if default_action(signum) == CORE else 0.0
         if takes_s:
@@ -358,7 +389,8 @@ class Node:
         self.pidfds: dict[int, list[Pidfd]] = {}
         self.network: Network = kernel.network
         self.sockets: set[Any] = set()  # names of those that only hold them
-        self.is_down = False
+        self.is_down, self.is_frozen = False, False
+        self.oom_kills: int | None = None  # None: there are no control groups
         self.all: list[Process] = []  # that there ever were
         self.programs: Callable[[Process], Callable[[Process], int]] | None = None
         kernel.nodes.append(self)
@@ -439,6 +471,19 @@ class Node:
         for connection in list(self.network.connections):
             connection.watch_for_silence()
 
+    def count_memory_kills(self, number: int) -> None:
+        """As the kernel does in the control group of a launch (cgroup-v2.rst, memory.events)."""
+        self.oom_kills = number
+        self.files.write("/sys/fs/cgroup/job/memory.events", f"oom_kill {number}\n".encode())
+
+    def run_out_of_memory(self, process: Process) -> None:
+        """The kernel kills a process, and counts it; one that gives its memory back is spared."""
+        if process.is_exiting:
+            return
+        self.count_memory_kills((self.oom_kills or 0) + 1)
+        process.is_of_memory = True
+        process.get_signal(signal.SIGKILL, Info(signal.SIGKILL, SI_KERNEL))
+
     def members(self, group: int) -> list[Process]:
         return [p for p in self.processes.values() if p.group == group and p.state != GONE]
 
@@ -472,6 +517,8 @@ class Kernel:
     `restless` is how often a call is where another process goes on, of 1.
     """
 
+    CALL_S = 2e-5  # that a call takes, at most
+
     def __init__(self, seed: int, restless: float = 0.2, trace: bool = False) -> None:
         self.random = random.Random(seed)
         self._chance = self.random.random
@@ -484,8 +531,9 @@ class Kernel:
         self.hub = getcurrent()
         self.is_over = False
         self.calls = 0
-        # A call of ours that is refused: its name, the error, from when and until when.
-        self.refused: tuple[str, int, float, float] | None = None
+        self.refused: Refused | None = None
+        self._made = 0  # how often the call was made that is to be refused
+        self.call_s = self.CALL_S
         self.deaths = Description()  # of which somebody begins to die
         self.spins = False  # there were more calls than a launch can need
         self.tracebacks: list[str] = []
@@ -509,6 +557,22 @@ class Kernel:
             for process in node.processes.values():
                 if not process.stopped:
                     process._lost_s += for_s
+
+    def freeze_node(self, node: Node, for_s: float) -> None:
+        """Nobody runs there for so long: the cgroup of a launch, a paused container."""
+        if node.is_frozen:
+            return
+        node.is_frozen = True
+        self.note(node.name, f"stands still for {for_s:.3f} s")
+        self.later(for_s, lambda: self._thaw(node, for_s))
+
+    def _thaw(self, node: Node, for_s: float) -> None:
+        node.is_frozen = False
+        for process in node.processes.values():
+            if not process.stopped:
+                process._lost_s += for_s
+            if process.state == READY and not process.stopped and process not in self.ready:
+                self.ready.append(process)
 
     def after(self, moment: str, call: Callable[[], Any]) -> None:
         """Do something when this comes to pass for the first time; "": now."""
@@ -539,7 +603,7 @@ class Kernel:
             if self.ready:
                 index = self.random.randrange(len(self.ready)) if len(self.ready) > 1 else 0
                 process = self.ready.pop(index)
-                if process.stopped or process.state != READY:
+                if process.stopped or process.state != READY or process.node.is_frozen:
                     continue
                 self.current = process
                 assert process.greenlet is not None
@@ -570,14 +634,15 @@ class Kernel:
             self.spins = self.is_over = True
             raise GreenletExit
         chance = self._chance()
-        self.now += chance * 2e-5
+        self.now += chance * self.call_s
         if (self._heap and self._heap[0][0] <= self.now) or chance < self.restless:
             self.pause(process)
         process.deliver()
-        if self.refused is not None and call == self.refused[0] and process.is_ours:
-            _, number, since, until = self.refused
-            if since <= self.now < until:
-                raise refused(number)
+        if self.refused is not None and call == self.refused.call and process.is_ours:
+            self._made += 1
+            is_time = self.refused.since <= self.now < self.refused.until
+            if is_time and self._made > self.refused.after:
+                raise refused(self.refused.error)
 
     def look_at_clock(self, process: Process) -> float:
         """As `enter`, but nobody else can do something: of a clock that would show nothing."""

@@ -18,7 +18,7 @@ from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.errors import WRONG_USE, UsageError
 from spawnlaunch.node.visible import visible
 from spawnlaunch.request import Request
-from spawnlaunch.run import launcher, refused, unable, worker
+from spawnlaunch.run import launcher, log_place, refused, unable, worker
 from spawnlaunch.run.model import Launch
 from spawnlaunch.run.say import say
 from spawnlaunch.world.model import Capacity
@@ -26,7 +26,7 @@ from spawnlaunch.world.resolve import prepare_host, resolve_world
 from tests.machine import strangers
 from tests.machine.descriptors import Null, Pipe
 from tests.machine.door import Door
-from tests.machine.kernel import Info, Kernel, Node, Process
+from tests.machine.kernel import Info, Kernel, Node, Process, Refused
 from tests.machine.scenario import Fault, Scenario
 from tests.machine.scripts import Player
 
@@ -132,10 +132,10 @@ def play(scenario: Scenario, trace: bool = False) -> Played:
     _this_machine()  # read before there is another
     kernel = Kernel(scenario.seed, scenario.restless, trace)
     if scenario.refused:
-        call, number, since_s, for_s = scenario.refused
+        call, number, since_s, for_s, after = scenario.refused
         since = kernel.now + since_s
-        kernel.refused = call, number, since, since + for_s
-    kernel.network.mute = scenario.mute
+        kernel.refused = Refused(call, number, since, since + for_s, after)
+    kernel.network.mute, kernel.call_s = scenario.mute, scenario.call_s
     door = Door(kernel)
     before = door.install()
     try:
@@ -176,6 +176,11 @@ def _prepare(played: Played, number: int, request: Request) -> None:
     """The node's launcher, its user, and its workers' program."""
     host, scenario, kernel = played.hosts[number], played.scenario, played.kernel
     host.node.core_s, host.node.free_s = scenario.core_s, scenario.free_s
+    host.node.most_pids = scenario.pids
+    if scenario.disk is not None:
+        host.node.files.room = [scenario.disk]
+    if any(fault.what == "memory" for fault in scenario.faults):
+        host.node.count_memory_kills(0)
     is_unable = scenario.unable == number
 
     def program(process: Process) -> Any:
@@ -217,6 +222,10 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
         plan = bind_ranks(request, here, seen, resolution.world, ENVIRON)
         scratch = worker.scratch_path(ENVIRON)
         launch = Launch(request, resolution, plan, ENVIRON, name, scratch, held)
+        if request.log_dir is not None:
+            logs, said = log_place.choose_log_directories(request, resolution, scratch)
+            say(f"warning: {line}" for line in said)
+            launch = launch._replace(logs=logs)
         return launcher.run(launch, worker.make_workers(launch), blocked)
     except UsageError as error:
         say([f"error: {error}"])
@@ -232,6 +241,11 @@ def _happens(played: Played, fault: Fault) -> None:
     kernel, host = played.kernel, played.hosts[fault.node]
     if fault.what == "freeze":
         kernel.freeze(fault.for_s)
+    elif fault.what == "pause":
+        kernel.freeze_node(host.node, fault.for_s)
+    elif fault.what == "clock":
+        kernel.note("machine", f"sets its clock by {fault.number} s")
+        kernel.wall += fault.number
     elif fault.what == "cut":
         kernel.network.cut(host.node)
         kernel.at(kernel.now + fault.for_s, lambda: kernel.network.mend(host.node))
@@ -251,23 +265,41 @@ def _happens(played: Played, fault: Fault) -> None:
 
 
 def _signalled(played: Played, host: Host, fault: Fault) -> None:
-    target = _target(host, fault.to)
-    if target is None or not target.is_alive:
-        return
+    for target in _targets(host, fault.to):
+        if target.is_alive:
+            _reaches(played, fault, target)
+    if fault.to == "terminal":  # its shell ends with it
+        host.shell.get_signal(signal.SIGKILL, Info(int(signal.SIGKILL)))
+
+
+def _reaches(played: Played, fault: Fault, target: Process) -> None:
     kernel = played.kernel
     number = fault.number or int(signal.SIGSTOP)
     kernel.note("somebody", f"sends signal {number} to {target}")
     played.happened.append((kernel.now, fault, target))
+    if fault.to == "terminal":  # the kernel tells its foreground
+        target.node.terminals[target.session] = target.group
+        return
+    if fault.what == "memory":
+        target.node.run_out_of_memory(target)
+        return
     target.get_signal(number, Info(number))
     if fault.what == "stop":
         again = Info(int(signal.SIGCONT))
         kernel.at(kernel.now + fault.for_s, lambda: target.get_signal(again.si_signo, again))
 
 
-def _target(host: Host, to: str | int) -> Process | None:
-    if to == "launcher":
-        return host.launchers[-1] if host.launchers else None
-    if to == "guard":
-        return host.guards[-1] if host.guards else None
+def _targets(host: Host, to: str | int) -> list[Process]:
+    """Who is meant, of those of now: "both" of launcher and guard, or the "group" on a terminal.
+
+    Or the launcher, whose "terminal" is gone.
+    """
+    launcher, guard = host.launchers[-1:], host.guards[-1:]
+    if to == "terminal":
+        return launcher
+    if to == "group":
+        return host.node.members(launcher[0].group) if launcher else []
+    if isinstance(to, str):
+        return {"launcher": launcher, "guard": guard, "both": launcher + guard}[to]
     running = [p for p in host.workers if p.is_alive]
-    return running[int(to) % len(running)] if running else None
+    return [running[to % len(running)]] if running else []

@@ -14,6 +14,13 @@ TICKS_PER_S = 100
 PF_EXITING, PF_SIGNALED = 0x4, 0x400  # include/linux/sched.h
 
 
+# Of a node with control groups: where they are mounted, and which is the launch's.
+GROUPS = {
+    "/proc/mounts": b"cgroup2 /sys/fs/cgroup cgroup2 rw 0 0\n",
+    "/proc/self/cgroup": b"0::/job\n",
+}
+
+
 def _error(number: int, path: str) -> OSError:
     return OSError(number, os.strerror(number), path)
 
@@ -72,6 +79,8 @@ def status(process: Process) -> bytes:
 def read(who: Process, path: str) -> bytes:
     """The content of a file below /proc. Raises OSError."""
     name, _, file = path.removeprefix("/proc/").partition("/")
+    if who.node.oom_kills is not None and path in GROUPS:
+        return GROUPS[path]
     process = _process(who, name, path)
     parts = file.split("/")
     if parts[0] == "task" and len(parts) == 3 and parts[1] == str(process.pid):

@@ -1,69 +1,102 @@
-"""What must hold in every schedule. Each function yields what does not, in words."""
+"""What must hold in every schedule.
+
+Each function yields a verdict for each thing that it judges: False where it holds, else words.
+"""
 
 from __future__ import annotations
 
 import re
 import signal
 from collections.abc import Iterator
+from typing import TypeAlias
 
-from tests.machine.kernel import MOST_CALLS, Process, Sent
+from spawnlaunch.request import FAILURE_GRACE_S
+from tests.machine.kernel import MOST_CALLS, Kernel, Process, Sent
 from tests.machine.play import Host, Played
 from tests.machine.scripts import COUNT, End
+
+Verdict: TypeAlias = str | bool
 
 ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 # Of time in which a process could not run, what a launch cannot know of: gaps below a second.
 UNSEEN_S = 1.05
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
+ENDS_S = 1.0  # for the kernel to end who is told to die with the guard
 START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
-TIMED_OUT, WRONG_USE, LOST_OUTPUT = 124, 2, 74
+TIMED_OUT, WRONG_USE, LOST_OUTPUT, REFUSED = 124, 2, 74, 71
 GUARD = "spawnlaunch grd"
 MARGIN_S = 25.0  # for what cannot be killed, stacks, readers
 OF_OURS = ("internal error", "Traceback (most recent call last)", "fault of spawnlaunch")
+HUNG = "the workers hung"
 NOT_SO = ("could not kill", "did not die of SIGKILL", "cannot be reaped")  # of nobody here
 NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for the link
 CALL_S = 30.0  # for others to come, where enough are there
+ROUNDS = 45  # ways to the hub until a launcher has joined that looks at all of its ports
 TALK_S = 15.0  # for launchers to tell each other
 RETURN_S = 60.0  # for a launcher that was lost, by hand
 NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
-STILL = frozenset({"stop", "freeze", "cut"})
+AWAY = frozenset({"cut", "pause"})  # for the others
+ORDER = frozenset({"pidfd_open", "epoll_create"})  # which tell the order of ends, together
+STILL = frozenset({"stop", "freeze", "pause", "cut"})
 
 
 def broken(played: Played) -> list[str]:
     """All that does not hold."""
+    return [
+        f"{name}: {words}" for name, found in verdicts(played).items() for words in found if words
+    ]
+
+
+def verdicts(played: Played) -> dict[str, list[Verdict]]:
+    """By property, what it has judged; nothing where such a launch is not its subject."""
     checks = [everything_ends, nobody_is_left, no_fault_of_ours, the_whole_grace, all_output]
     checks += [silent_in_its_own_time, it_ends_in_time, the_grace_of_what_is_left, the_old_limit]
-    checks += [the_first_is_named]
+    checks += [the_first_is_named, all_of_it_is_kept, memory_is_named]
     checks += [the_right_status] if played.scenario.is_alone else OF_SEVERAL
-    return [f"{check.__name__}: {words}" for check in checks for words in check(played)]
+    return {check.__name__: [*check(played)] for check in checks}
 
 
-def everything_ends(played: Played) -> Iterator[str]:
+def everything_ends(played: Played) -> Iterator[Verdict]:
     if played.kernel.spins:
         yield f"there were more than {MOST_CALLS} calls"
         return
     for host in played.hosts:
-        if any(p.code is None for p in host.launchers) and not host.node.is_down:
-            yield f"the launch on {host.node.name} has not ended"
+        if not host.node.is_down:
+            is_running = any(p.code is None for p in host.launchers)
+            yield is_running and f"the launch on {host.node.name} has not ended"
 
 
-def nobody_is_left(played: Played) -> Iterator[str]:
+def nobody_is_left(played: Played) -> Iterator[Verdict]:
+    """No process of a launch goes on for longer than the launch does."""
     if played.kernel.spins:
         return
+    slow_s = ENDS_S + played.scenario.core_s + played.scenario.free_s + _lost_s(played)
     for host in played.hosts:
         if any(p.code is None for p in host.launchers) or host.node.is_down:
             continue
-        for process in host.processes:
-            if process.is_alive:
-                yield f"{process} ({' '.join(process.command)}) is left"
+        above = [p for p in (*host.launchers, *host.guards) if p.code is not None]
+        end = max((p.ended for p in above), default=played.kernel.now)
+        for process in _not_admitted(played, host):
+            is_left = process.is_alive or process.ended > end + slow_s
+            yield is_left and f"{process} ({' '.join(process.command)}) is left"
 
 
-def no_fault_of_ours(played: Played) -> Iterator[str]:
+def _not_admitted(played: Played, host: Host) -> list[Process]:
+    """Without what goes on as docs/limits.md has it: if launcher and guard are both killed."""
+    killed = {to for n, to in _signalled(played) if n == signal.SIGKILL}
+    killed |= {p for p in host.launchers if p.code == -signal.SIGKILL}  # "return"
+    if killed & {*host.launchers} and killed & {*host.guards}:
+        refused = played.scenario.refused
+        return [] if refused and refused.call == "prctl" else host.workers
+    return host.processes
+
+
+def no_fault_of_ours(played: Played) -> Iterator[Verdict]:
     yield from played.kernel.tracebacks
     for host in played.hosts:
-        yield from (words for words in (*OF_OURS, *NOT_SO) if words in host.err.text)
-        if any(p.code == 70 for p in host.launchers):
-            yield "status 70"
+        yield from (words in host.err.text and words for words in (*OF_OURS, *NOT_SO))
+        yield any(p.code == 70 for p in host.launchers) and "status 70"
 
 
 def _last_attempt(host: Host) -> list[Process]:
@@ -77,7 +110,17 @@ def _first_failures(played: Played, host: Host) -> list[Process]:
     They were about to end before anybody of the launch told them to, and before any of them had
     ended; or crashed so soon after it that the other may have failed because of that.
     """
-    return _may_be_first(_failed(played, host), crash_s=CRASH_S + _lost_s(played))
+    near_s, refused = START_S * _slowness(played), played.scenario.refused
+    if refused and refused.call in ORDER:  # whoever looks late finds all that have ended
+        near_s += _lost_s(played)
+    return _may_be_first(
+        _failed(played, host), near_s, CRASH_S * _slowness(played) + _lost_s(played)
+    )
+
+
+def _slowness(played: Played) -> float:
+    """How much slower calls are than usual."""
+    return played.scenario.call_s / Kernel.CALL_S
 
 
 def _failed(played: Played, host: Host) -> list[Process]:
@@ -92,12 +135,13 @@ def _failed(played: Played, host: Host) -> list[Process]:
 
 
 def _may_be_first(
-    failed: list[Process], near_s: float = START_S, crash_s: float = CRASH_S, is_here: bool = True
+    failed: list[Process], near_s: float, crash_s: float, is_here: bool = True
 ) -> list[Process]:
     """Those of the workers that failed by themselves that may be named.
 
     A crash that was the first is: nobody crashes because another one exits, or aborts. But not of
-    another node while it dumps its core, which nobody looks at there.
+    another node while it dumps its core, which nobody looks at there; nor is it before one that was
+    killed as memory ran out, which is no less of a crash, and is over at once.
     """
     if not failed:
         return []
@@ -105,7 +149,11 @@ def _may_be_first(
     until = first.ended
     if _is_crash(first) and (is_here or first.ended - _began(first) < START_S):
         until = first.dying or 0.0
-    return [p for p in failed if _began(p) <= until + (crash_s if _is_crash(p) else near_s)]
+    return [
+        p for p in failed
+        if _began(p) <= until + (crash_s if _is_crash(p) else near_s)
+        or (_is_of_memory(p) and _began(p) <= first.ended + near_s)
+    ]  # fmt: skip
 
 
 def _began(process: Process) -> float:
@@ -113,7 +161,13 @@ def _began(process: Process) -> float:
 
 
 def _is_crash(process: Process) -> bool:
-    return -(process.code or 0) in CRASHES
+    return _is_of_memory(process) or -(process.code or 0) in CRASHES
+
+
+def _is_of_memory(process: Process) -> bool:
+    """Whether the kernel has killed it for that, or somebody has, which nobody can tell."""
+    is_like_one = process.node.oom_kills and process.died_of == signal.SIGKILL
+    return process.is_of_memory or bool(is_like_one)
 
 
 def _sent_by_launch(played: Played, host: Host) -> Iterator[Sent]:
@@ -129,19 +183,17 @@ def _signalled(played: Played) -> list[tuple[int, Process]]:
     return [(f.number, to) for _, f, to in played.happened if to is not None and f.what == "signal"]
 
 
-def the_right_status(played: Played) -> Iterator[str]:
+def the_right_status(played: Played) -> Iterator[Verdict]:
     """Of one node: the first failure's, or the signal's that somebody has sent."""
     launcher, signalled = played.hosts[0].launcher, _signalled(played)
     code = launcher.code
     if code is None:
         return
     if (signal.SIGKILL, launcher) in signalled:
-        if code != -signal.SIGKILL:
-            yield f"the launcher was killed, and has the code {code}"
+        yield code != -signal.SIGKILL and f"the launcher was killed, and has the code {code}"
         return
     allowed = _allowed(played)
-    if code not in allowed:
-        yield f"status {code}, and right is one of {sorted(allowed)}"
+    yield code not in allowed and f"status {code}, and right is one of {sorted(allowed)}"
 
 
 def _allowed(played: Played) -> set[int]:
@@ -156,18 +208,21 @@ def _allowed(played: Played) -> set[int]:
     codes = {p.code for p in _last_attempt(host)}
     if codes <= {0} or (told and len(codes) == 1 and min(codes, key=_number) >= 0):
         allowed |= {_number(code) for code in codes} or {0}
-    if scenario.pause:
+    if scenario.pause or scenario.disk is not None:
         allowed.add(LOST_OUTPUT)
+    if scenario.is_needed_refused:
+        allowed |= {REFUSED, WRONG_USE, LOST_OUTPUT}
     limit = scenario.flag("--timeout")
     if limit and launcher.ended - launcher.start >= float(limit):
         allowed.add(TIMED_OUT)
-    if scenario.flag("--on-hang") and "no output from any rank" in host.err.text:
+    is_said = "no output from any rank" in host.err.text or scenario.pause
+    if scenario.flag("--on-hang") and is_said:
         allowed.add(TIMED_OUT)
     failures = [_number(p.code) for p in _first_failures(played, host)]
     return allowed | {n if n >= 0 else 128 - n for n in failures}
 
 
-def the_first_is_named(played: Played) -> Iterator[str]:
+def the_first_is_named(played: Played) -> Iterator[Verdict]:
     """Where somebody reads, a launch that ends with a failure says which was the first."""
     host, scenario = played.hosts[0], played.scenario
     if not scenario.is_alone or scenario.pause or _is_told(played) or scenario.refused:
@@ -176,8 +231,9 @@ def the_first_is_named(played: Played) -> Iterator[str]:
     if not failed or host.launcher.code not in {_status(p.code) for p in failed}:
         return
     named = NAMED.search(host.err.text)
-    if named is None or named[1] not in {p.environ["RANK"] for p in failed}:
-        yield f"not named: rank {' or '.join(p.environ['RANK'] for p in failed)}"
+    ranks = [p.environ["RANK"] for p in failed]
+    is_named = named is not None and named[1] in ranks
+    yield not is_named and f"not named: rank {' or '.join(ranks)}"
 
 
 def _status(code: int | None) -> int:
@@ -191,7 +247,7 @@ def _number(code: int | None) -> int:
 
 def _who_is_apart(played: Played) -> set[int]:
     """Nodes that somebody has cut off, killed, or told to end alone."""
-    apart = {f.node for _, f, _ in played.happened if f.what in ("cut", "power", "return")}
+    apart = {f.node for _, f, _ in played.happened if f.what in (*AWAY, "power", "return")}
     for number, host in enumerate(played.hosts):
         if any((p.code or 0) < 0 for p in host.launchers):
             apart.add(number)  # it had not come so far that it could tell anybody
@@ -212,7 +268,7 @@ def _whats(played: Played) -> set[str]:
     return {f.what for _, f, _ in played.happened}
 
 
-def one_status(played: Played) -> Iterator[str]:
+def one_status(played: Played) -> Iterator[Verdict]:
     """Of several nodes: all end alike that nobody has cut off, killed, or told to end."""
     apart = _who_is_apart(played)
     if played.scenario.unable is not None:
@@ -228,8 +284,7 @@ def one_status(played: Played) -> Iterator[str]:
         return  # the hub is lost, and each ends as it hears of it
     hosts = [host for number, host in enumerate(played.hosts) if number not in apart]
     codes = {host.node.name: host.launcher.code for host in hosts if host.launchers}
-    if len(set(codes.values())) > 1:
-        yield f"they end unlike each other: {codes}"
+    yield len(set(codes.values())) > 1 and f"they end unlike each other: {codes}"
 
 
 def _is_told(played: Played) -> bool:
@@ -245,10 +300,10 @@ def _first_start(played: Played) -> float | None:
 def _cuts_are_early(played: Played) -> bool:
     """Whether all cuts were mended before the first start."""
     begun = _first_start(played) or played.kernel.now
-    return all(when + f.for_s < begun for when, f, _ in played.happened if f.what == "cut")
+    return all(when + f.for_s < begun for when, f, _ in played.happened if f.what in AWAY)
 
 
-def the_right_status_of_all(played: Played) -> Iterator[str]:
+def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
     """Where no node is lost, and nobody is told to end: the first failure's, of all nodes."""
     scenario, whats = played.scenario, _whats(played)
     if whats & {"freeze", "power", "return", "digits"} or _is_told(played):
@@ -268,15 +323,17 @@ def the_right_status_of_all(played: Played) -> Iterator[str]:
     failed = [p for host in last for p in _failed(played, host) if p in _last(host, max(counts))]
     if whats & STILL and failed:
         return  # whoever looks at them may look late
-    crash_s = CRASH_S + 2 * max(scenario.latencies, default=0.0)
-    firsts = _may_be_first(failed, NEAR_S, crash_s, is_here=False)
+    crash_s = CRASH_S * _slowness(played) + 2 * max(scenario.latencies, default=0.0)
+    firsts = _may_be_first(failed, NEAR_S * _slowness(played), crash_s, is_here=False)
     allowed = {_status(p.code) for p in firsts} or {0}
-    if not codes <= allowed:
-        yield f"statuses {codes}, and right is one of {sorted(allowed)}"
+    yield not codes <= allowed and f"statuses {codes}, and right is one of {sorted(allowed)}"
     named = NAMED.search(played.hosts[0].err.text)
     ranks = {p.environ["RANK"] for p in firsts}
-    if named and named[1] not in ranks:
-        yield f"rank {named[1]} is named, and first was one of {sorted(ranks)}"
+    if named:
+        yield (
+            named[1] not in ranks
+            and f"rank {named[1]} is named, and first was one of {sorted(ranks)}"
+        )
 
 
 def _last(host: Host, count: int) -> list[Process]:
@@ -290,7 +347,7 @@ def _refused(played: Played) -> set[int]:
     return {i for i, argv in enumerate(argvs) if argv.count("--max-restarts") != count}
 
 
-def who_will_not_come_is_not_waited_for(played: Played) -> Iterator[str]:
+def who_will_not_come_is_not_waited_for(played: Played) -> Iterator[Verdict]:
     """All end soon where there are too few, and with the status of whoever cannot come."""
     scenario = played.scenario
     is_one_missing = scenario.unable is not None or _refused(played)
@@ -302,11 +359,13 @@ def who_will_not_come_is_not_waited_for(played: Played) -> Iterator[str]:
     for host in played.hosts:
         code, ended = host.launcher.code, host.launcher.ended
         late_s = ended - last - _lost_s(played)
-        if code is not None and (late_s > TALK_S or code != WRONG_USE):
-            yield f"{host.node.name} ended with {code}, {late_s:.1f} s after all had begun"
+        if code is not None:
+            is_wrong = late_s > TALK_S or code != WRONG_USE
+            words = f"{host.node.name} ended with {code}, {late_s:.1f} s after all had begun"
+            yield is_wrong and words
 
 
-def who_is_gone_is_not_waited_for(played: Played) -> Iterator[str]:
+def who_is_gone_is_not_waited_for(played: Played) -> Iterator[Verdict]:
     """Nor a launcher that somebody has killed after it had joined, before the first start."""
     scenario, happened = played.scenario, played.happened
     if len(happened) != 1 or scenario.is_elastic or scenario.refused or scenario.mute:
@@ -321,15 +380,17 @@ def who_is_gone_is_not_waited_for(played: Played) -> Iterator[str]:
     ):
         return
     joined = max(host.launcher.start + 0.1, played.hosts[0].launcher.start + 1.2)
+    joined += ROUNDS * max(scenario.latencies, default=0.0)
     if not joined < when < (_first_start(played) or played.kernel.now) or _refused(played):
         return
     for other in played.hosts:
         late_s = other.launcher.ended - max(when, *began)
-        if other is not host and late_s > TALK_S:
-            yield f"{other.node.name} ended {late_s:.1f} s after nobody could come any more"
+        if other is not host:
+            words = f"{other.node.name} ended {late_s:.1f} s after nobody could come any more"
+            yield late_s > TALK_S and words
 
 
-def they_meet(played: Played) -> Iterator[str]:
+def they_meet(played: Played) -> Iterator[Verdict]:
     """Whatever comes between, nodes that live find each other as soon as they can."""
     scenario = played.scenario
     if _is_told(played) or _refused(played) or scenario.unable is not None or _is_mute(played):
@@ -344,11 +405,10 @@ def they_meet(played: Played) -> Iterator[str]:
     if scenario.refused and scenario.refused.call == "accept4":
         can = max(can, 1000.0 + scenario.refused.since_s + scenario.refused.for_s)
     late_s = (_first_start(played) or played.kernel.now) - can
-    if late_s > CALL_S + TALK_S:
-        yield f"the first workers began {late_s:.1f} s after they could"
+    yield late_s > CALL_S + TALK_S and f"the first workers began {late_s:.1f} s after they could"
 
 
-def who_comes_back_is_waited_for(played: Played) -> Iterator[str]:
+def who_comes_back_is_waited_for(played: Played) -> Iterator[Verdict]:
     """A launcher that is killed, and started again soon, takes part in another start."""
     scenario, returned = played.scenario, [(when, f) for when, f, _ in played.happened]
     if len(returned) != 1 or returned[0][1].what != "return" or not scenario.restarts:
@@ -366,11 +426,13 @@ def who_comes_back_is_waited_for(played: Played) -> Iterator[str]:
         return
     for number, host in enumerate(played.hosts):
         is_late = scenario.is_elastic and number == returned[0][1].node  # the others go on at once
-        if host.launcher.code != 0 and not is_late:
-            yield f"{host.node.name} ended with {host.launcher.code}, though all could go on"
+        if not is_late:
+            code = host.launcher.code
+            is_well = code == 0 or (scenario.pause and code == LOST_OUTPUT)
+            yield not is_well and f"{host.node.name} ended with {code}, though all could go on"
 
 
-def who_is_told_ends(played: Played) -> Iterator[str]:
+def who_is_told_ends(played: Played) -> Iterator[Verdict]:
     """A launcher that gets a signal to end does, whatever is slow elsewhere."""
     scenario = played.scenario
     for when, f, to in played.happened:
@@ -383,20 +445,22 @@ def who_is_told_ends(played: Played) -> Iterator[str]:
         ):
             continue
         late_s = to.ended - when - _lost_s(played)
-        if late_s > 2 * scenario.grace_s + scenario.core_s + MARGIN_S:
-            yield f"{to} ended {late_s:.1f} s after it was told to"
+        most_s = 2 * scenario.grace_s + scenario.core_s + MARGIN_S
+        yield late_s > most_s and f"{to} ended {late_s:.1f} s after it was told to"
 
 
 def _lost_s(played: Played) -> float:
-    lost = ("stop", "freeze", "cut")
-    times = sum(f.for_s for _, f, _ in played.happened if f.what in lost)
+    times = sum(f.for_s for _, f, _ in played.happened if f.what in STILL)
     return times + sum(played.scenario.pause or (0, 0))
 
 
-def one_world(played: Played) -> Iterator[str]:
+def one_world(played: Played) -> Iterator[Verdict]:
     """Workers of two epochs do not run at the same time, on nodes that could be told."""
     workers = [(host, p) for host in played.hosts for p in host.workers]
-    apart = {f.node for _, f, _ in played.happened if f.what in ("stop", "freeze", "power")}
+    apart = {
+        f.node for _, f, _ in played.happened if f.what in ("stop", "freeze", "pause", "power")
+    }
+    apart |= {f.node for _, f, _ in played.happened if f.to == "both"}  # see `_not_admitted`
     for number, host in enumerate(played.hosts):
         if number in apart:
             workers = [(other, p) for other, p in workers if other is not host]
@@ -406,20 +470,29 @@ def one_world(played: Played) -> Iterator[str]:
         began, ended = spans.get(count, (p.start, 0.0))
         spans[count] = min(began, p.start), max(ended, p.ended or played.kernel.now)
     for count, (began, _) in spans.items():
-        if count - 1 in spans and spans[count - 1][1] > began + 1e-6:
-            yield f"workers of start {count} began before those of the one before had ended"
+        if count - 1 in spans:
+            is_early = spans[count - 1][1] > began + 1e-6
+            yield is_early and f"workers of start {count} began before those before had ended"
 
 
-def the_whole_grace(played: Played) -> Iterator[str]:
+def the_whole_grace(played: Played) -> Iterator[Verdict]:
     """Who was told to end has its whole grace of time in which it could run."""
     again = sum(f.number == signal.SIGINT for _, f, _ in played.happened) > 1
     is_killed = any(n == signal.SIGKILL for n, _ in _signalled(played))
-    if again or is_killed or not played.scenario.is_alone or _cannot_hear_stops(played):
+    if again or is_killed or _cannot_hear_stops(played) or played.scenario.is_needed_refused:
         return
-    host, grace_s = played.hosts[0], played.scenario.grace_s
-    if _first_failures(played, host):
-        grace_s = min(grace_s, float(played.scenario.flag("--failure-grace") or grace_s))
-    stops = _stops(played)
+    for host in played.hosts:
+        if all(p.code != -signal.SIGKILL for p in host.launchers):  # "return" kills it
+            yield from _graces(played, host)
+
+
+def _graces(played: Played, host: Host) -> Iterator[Verdict]:
+    scenario, stops = played.scenario, _stops(played)
+    grace_s = scenario.grace_s
+    if not scenario.is_alone:  # a worker may have failed on another node
+        grace_s = min(grace_s, FAILURE_GRACE_S)
+    elif _first_failures(played, host):
+        grace_s = min(grace_s, float(scenario.flag("--failure-grace") or grace_s))
     for worker in host.workers:
         sent = [each for each in _sent_by_launch(played, host) if each.to is worker]
         told = next((each for each in sent if each.signum == signal.SIGTERM), None)
@@ -427,8 +500,8 @@ def the_whole_grace(played: Played) -> Iterator[str]:
         if told is None or killed is None:
             continue
         had_s = killed.when - told.when - (killed.lost_s - told.lost_s)
-        if had_s < grace_s * 0.99 - UNSEEN_S * stops:
-            yield f"{worker} had {had_s:.3f} s of {grace_s:g}"
+        is_short = had_s < grace_s * 0.99 - UNSEEN_S * stops
+        yield is_short and f"{worker} had {had_s:.3f} s of {grace_s:g}"
 
 
 def _cannot_hear_stops(played: Played) -> bool:
@@ -437,47 +510,59 @@ def _cannot_hear_stops(played: Played) -> bool:
     return refused is not None and refused.call == "waitid" and "stop" in _whats(played)
 
 
-def the_grace_of_what_is_left(played: Played) -> Iterator[str]:
+def the_grace_of_what_is_left(played: Played) -> Iterator[Verdict]:
     """What workers that have ended well leave has the grace in which it could run."""
-    host, grace_s = played.hosts[0], played.scenario.grace_s
-    if not played.scenario.is_alone or host.launcher.code != 0 or not host.workers:
-        return
     if _is_told(played) or played.scenario.flag("--timeout"):
         return
+    for host in played.hosts:
+        is_killed = any(p.code == -signal.SIGKILL for p in host.launchers)
+        if host.launchers and host.launcher.code == 0 and host.workers and not is_killed:
+            yield from _graces_of_what_is_left(played, host)
+
+
+def _graces_of_what_is_left(played: Played, host: Host) -> Iterator[Verdict]:
+    grace_s = played.scenario.grace_s
     ended = max(p.ended for p in host.workers)
     workers, stops = {id(p) for p in host.workers}, _stops(played)
     for sent in _sent_by_launch(played, host):
         if id(sent.to) in workers or sent.when < ended:
             continue
-        lost_s = sent.lost_s - _lost_until(played, ended)
-        if sent.when - ended - lost_s < grace_s * 0.99 - UNSEEN_S * stops:
-            yield f"{sent.to} had {sent.when - ended - lost_s:.3f} s of {grace_s:g}"
+        lost_s = sent.lost_s - _lost_until(played, host, ended)
+        had_s = sent.when - ended - lost_s
+        is_short = had_s < grace_s * 0.99 - UNSEEN_S * stops
+        yield is_short and f"{sent.to} had {had_s:.3f} s of {grace_s:g}"
 
 
-def _lost_until(played: Played, when: float) -> float:
-    """How long all stood still before then."""
-    return sum(f.for_s for at, f, _ in played.happened if f.what == "freeze" and at <= when)
+def _lost_until(played: Played, host: Host, when: float) -> float:
+    """How long all stood still there before then."""
+    freezes = [(at, f) for at, f, _ in played.happened if f.what in ("freeze", "pause")]
+    here = [(at, f) for at, f in freezes if f.what == "freeze" or played.hosts[f.node] is host]
+    return sum(f.for_s for at, f in here if at <= when)
 
 
 def _stops(played: Played) -> int:
-    return sum(f.what in ("stop", "freeze") for _, f, _ in played.happened)
+    return sum(f.what in ("stop", "freeze", "pause") for _, f, _ in played.happened)
 
 
-def the_old_limit(played: Played) -> Iterator[str]:
+def the_old_limit(played: Played) -> Iterator[Verdict]:
     """Workers have the limit of open files that the launcher was started with."""
     for process in (p for host in played.hosts for p in host.workers):
-        if process.files_most != played.scenario.files_most:
-            yield f"{process} may have {process.files_most} open files"
+        most = process.files_most
+        yield most != played.scenario.files_most and f"{process} may have {most} open files"
 
 
-def silent_in_its_own_time(played: Played) -> Iterator[str]:
+def silent_in_its_own_time(played: Played) -> Iterator[Verdict]:
     """Nobody is killed for silence in time in which it could not speak."""
     host, limit = played.hosts[0], played.scenario.flag("--hang-timeout")
-    if _cannot_hear_stops(played):
+    if _cannot_hear_stops(played) or played.scenario.flag("--timeout"):
         return
-    if limit is None or host.launcher.code != TIMED_OUT or "--on-hang kill:" not in host.err.text:
+    if limit is None or host.launcher.code != TIMED_OUT or HUNG not in host.err.text:
         return
-    told = [each for each in _sent_by_launch(played, host) if each.signum == signal.SIGTERM]
+    last = _last_attempt(host)
+    told = [
+        each for each in _sent_by_launch(played, host)
+        if each.signum == signal.SIGTERM and each.to in last
+    ]  # fmt: skip
     if not told:
         return
     stops = _stops(played)
@@ -486,22 +571,35 @@ def silent_in_its_own_time(played: Played) -> Iterator[str]:
         for first in told
         for when, lost_s in [first.to.player.said[-1] if first.to.player else (first.to.start, 0.0)]
     ]
-    if min(spoke) < float(limit) * 0.99 - UNSEEN_S * stops:
-        yield f"ended for silence after {min(spoke):.3f} s of {limit} in which a rank could speak"
+    is_short = min(spoke) < float(limit) * 0.99 - UNSEEN_S * stops
+    words = f"ended for silence after {min(spoke):.3f} s of {limit} in which a rank could speak"
+    yield is_short and words
 
 
-def it_ends_in_time(played: Played) -> Iterator[str]:
+def it_ends_in_time(played: Played) -> Iterator[Verdict]:
     """Once a launch is to end it does, within the grace, and what its parts wait for each other."""
-    host, scenario = played.hosts[0], played.scenario
-    if not scenario.is_alone or host.launcher.code is None:
-        return
-    causes = [when for when, f, to in played.happened if f.number in ENDS and to is host.launcher]
-    causes += [failure.ended for failure in _first_failures(played, host)[:1]]
+    scenario = played.scenario
+    if not scenario.is_alone and (scenario.restarts or not _first_start(played)):
+        return  # others may come, or come back
     lost_s = sum(f.for_s for _, f, _ in played.happened) + sum(scenario.pause or (0, 0))
-    late_s = host.launcher.ended - min(causes, default=host.launcher.ended)
     slow_s = scenario.core_s + scenario.free_s
-    if late_s > 2 * scenario.grace_s + slow_s + lost_s + MARGIN_S:
-        yield f"it ended {late_s:.1f} s after it was to"
+    most_s = 2 * scenario.grace_s + slow_s + lost_s + MARGIN_S
+    counts = [int(p.environ[COUNT]) for host in played.hosts for p in host.workers]
+    failures = [
+        p.ended for host in played.hosts for p in _first_failures(played, host)[:1]
+        if int(p.environ[COUNT]) == max(counts)
+    ]  # fmt: skip
+    for host in played.hosts:
+        if not host.launchers or host.launcher.code is None:
+            continue
+        if not (scenario.is_alone or host.workers) or len(host.launchers) > 1:
+            continue  # it may have found nobody, or come back as all had ended
+        told = [when for when, f, to in played.happened if f.number in ENDS and to is host.launcher]
+        causes = [*told, *failures]
+        if not causes:
+            continue
+        late_s = host.launcher.ended - min(causes)
+        yield late_s > most_s and f"{host.node.name} ended {late_s:.1f} s after it was to"
 
 
 # Our words may come between the parts of another's line that no pipe takes at once.
@@ -509,9 +607,9 @@ OURS = re.compile(r"spawnlaunch: [^\n]*\n")
 LINE = re.compile(r"^(?:\[[^]]+\] )?(r\d+'*) ([12]) (\d+)\.*$")
 
 
-def all_output(played: Played) -> Iterator[str]:
+def all_output(played: Played) -> Iterator[Verdict]:
     """What workers wrote is shown whole, once, in its order; or the status says that it was not."""
-    if any(n == signal.SIGKILL for n, _ in _signalled(played)):
+    if _is_any_killed(played):
         return
     for host in played.hosts:
         if host.node.is_down or not host.launchers or host.launcher.code is None:
@@ -522,15 +620,18 @@ def all_output(played: Played) -> Iterator[str]:
                 found = LINE.match(line)
                 if found:
                     shown.setdefault((found[1], stream), []).append(int(found[3]))
-                elif stream == 1:
+                elif stream == 1:  # which the launcher does not write to
                     yield f"a line that nobody wrote: {line!r}"
         if len(host.workers) == len({p.environ["RANK"] for p in host.workers}):
             is_limited = played.scenario.flag("--timeout") is not None
             is_hasty = bool(played.scenario.pause) or is_limited or _is_told(played)
+            is_hasty |= played.scenario.is_needed_refused
             yield from _compared(host, shown, is_hasty)
 
 
-def _compared(host: Host, shown: dict[tuple[str, int], list[int]], is_hasty: bool) -> Iterator[str]:
+def _compared(
+    host: Host, shown: dict[tuple[str, int], list[int]], is_hasty: bool
+) -> Iterator[Verdict]:
     for process in host.workers:
         player = process.player
         for stream in (1, 2):
@@ -542,8 +643,56 @@ def _compared(host: Host, shown: dict[tuple[str, int], list[int]], is_hasty: boo
             if stream == 2:
                 numbers = numbers[: len(wanted)]  # the report shows the last ones again
             is_said = "nobody read our" in host.err.text or host.launcher.code
-            if numbers != wanted and not (is_hasty and is_said):
-                yield f"{player.name} wrote {wanted} to {stream}, and shown are {numbers}"
+            if not (is_hasty and is_said):
+                words = f"{player.name} wrote {wanted} to {stream}, and shown are {numbers}"
+                yield numbers != wanted and words
+
+
+def all_of_it_is_kept(played: Played) -> Iterator[Verdict]:
+    """With --log-dir a file has what a worker wrote, whole, whoever reads; or it is said."""
+    scenario = played.scenario
+    if scenario.flag("--log-dir") is None or _is_any_killed(played) or scenario.is_needed_refused:
+        return
+    for host in played.hosts:
+        if not host.launchers or host.launcher.code is None:
+            continue
+        for process in host.workers:
+            for stream, name in ((1, "stdout.log"), (2, "stderr.log")):
+                place = f"attempt_{process.environ[COUNT]}/{process.environ['RANK']}/{name}"
+                text = _kept(host, place)
+                found = [LINE.match(line) for line in text.splitlines()]
+                own = process.player.name
+                numbers = [int(each[3]) for each in found if each and each[1] == own]
+                count = process.player.counts[stream]
+                is_whole = numbers[:count] == [*range(count)]
+                is_read = not (scenario.pause or _is_told(played))
+                is_said = f"{place}: No space left" in host.err.text or not is_read
+                if scenario.disk is not None and is_said:
+                    is_whole = numbers == [*range(len(numbers))]
+                yield not is_whole and f"{place} has {numbers} of {count} lines"
+
+
+def memory_is_named(played: Played) -> Iterator[Verdict]:
+    """That a worker was killed as memory ran out is said of it, and of no other launch."""
+    for host in played.hosts:
+        is_said = "out of memory" in host.err.text
+        if not host.node.oom_kills:
+            yield is_said and "memory has not run out"
+            continue
+        killed = {to for _, f, to in played.happened if f.what == "memory" and to in host.workers}
+        named = NAMED.search(host.err.text)
+        if named and any(p.environ["RANK"] == named[1] for p in _last_attempt(host) if p in killed):
+            yield not is_said and f"rank {named[1]} was killed as memory ran out"
+
+
+def _is_any_killed(played: Played) -> bool:
+    return "memory" in _whats(played) or any(n == signal.SIGKILL for n, _ in _signalled(played))
+
+
+def _kept(host: Host, place: str) -> str:
+    """The file of that place below the directory of this run."""
+    runs = host.node.files.find("/work/logs").entries
+    return host.node.files.find(f"/work/logs/{next(iter(runs))}/{place}").content.decode()
 
 
 OF_SEVERAL = [

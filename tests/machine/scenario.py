@@ -8,9 +8,15 @@ from random import Random
 from typing import NamedTuple
 
 from tests.machine import scripts
-from tests.machine.scripts import End, Follow, Say, Script, Work
+from tests.machine.scripts import End, Follow, Ignore, Say, Script, Start, Work
 
 TO_END = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
+# What calls are refused with (their manual pages) that a launch cannot do without.
+NEEDED = (
+    ("fork", errno.EAGAIN), ("fork", errno.ENOMEM), ("pipe2", errno.EMFILE),
+    ("pipe2", errno.ENFILE), ("execve", errno.EACCES), ("execve", errno.ENOMEM),
+    ("mkdir", errno.ENOSPC), ("mkdir", errno.EROFS), ("epoll_ctl", errno.ENOSPC),
+)  # fmt: skip
 # Calls that a launch does without (docs/limits.md).
 SPARED = (
     "memfd_create", "prctl", "pidfd_open", "pidfd_send_signal", "setsid", "epoll_create", "waitid",
@@ -20,19 +26,20 @@ SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 PORT = 29400  # of the first node, where launchers meet
 HUB = "10.0.0.1"
 RUN = "simulated"
-ALWAYS = (0.0, 1e9)
+SALT = "what is seldom"
 
 
 class Fault(NamedTuple):
     """Something that somebody else does at this time, or so long after a moment of the launch."""
 
     at_s: float
-    # "signal", "stop" (and continue); "freeze" of all; of a node "cut", "power", "return" (its
+    # "signal", "stop" (and continue); "freeze" of all; the wall "clock" jumps by so many seconds; a
+    # worker is killed as "memory" runs out; of a node "pause", "cut", "power", "return" (its
     # launcher is killed, and somebody starts it again after that time); "silent" (strangers who
     # say nothing) and "digits" (one whose name has thousands of them) where the launchers meet
     what: str
     to: str | int = ""  # "launcher", "guard", or a worker: one of those that run
-    number: int = 0  # the signal
+    number: int = 0  # the signal, or by how many seconds the clock jumps
     for_s: float = 0.0
     node: int = 0
     # "started": a worker has; "ended": one has; "told": one was told to end; "": the beginning
@@ -40,12 +47,16 @@ class Fault(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A call that the system refuses, with an error, from a time on for so many seconds."""
+    """A call that the system refuses, with an error, from a time on for so many seconds.
+
+    And not before it was made so many times.
+    """
 
     call: str
     error: int
     since_s: float = 0.0
     for_s: float = 1e9
+    after: int = 0
 
 
 class Scenario(NamedTuple):
@@ -65,6 +76,9 @@ class Scenario(NamedTuple):
     latencies: tuple[float, ...] = ()  # of each node's link
     mute: tuple[int, float] | None = None  # a name server: after so many answers, for so long
     free_s: float = 0.0  # for the memory of a worker, or of what it has started, to be given back
+    call_s: float = 2e-5  # that a call takes, at most
+    pids: int = 32768  # numbers of processes that there are
+    disk: int | None = None  # bytes that it has left; None: enough
 
     def flag(self, name: str) -> str | None:
         """The value of a flag of all nodes."""
@@ -82,6 +96,11 @@ class Scenario(NamedTuple):
         return found.issuperset(what.split())
 
     @property
+    def is_needed_refused(self) -> bool:
+        """Whether a call is refused that a launch cannot do without."""
+        return self.refused is not None and self.refused[:2] in NEEDED
+
+    @property
     def is_alone(self) -> bool:
         return len(self.argvs) == 1
 
@@ -95,7 +114,12 @@ class Scenario(NamedTuple):
 
 
 def generated(seed: int, nodes: int | None = None) -> Scenario:
-    """Any launch; `nodes` None: of one node."""
+    """Any launch; `nodes` None: of one node. To one of four something seldom happens."""
+    made, random = _usual(seed, nodes), Random(f"{SALT} {seed} {nodes}")
+    return random.choice(SELDOM[made.is_alone])(random, made) if random.random() < 0.25 else made
+
+
+def _usual(seed: int, nodes: int | None) -> Scenario:
     random = Random(seed)
     n_nodes = nodes or 1
     n = random.choice((1, 2, 2, 3, 4)) if n_nodes == 1 else random.choice((1, 1, 2))
@@ -256,3 +280,115 @@ def _fault_of_several(random: Random, at_s: float, node: int) -> Fault:
     if choice < 0.95:
         return Fault(at_s / 10, "silent", for_s=60.0)
     return Fault(at_s / 10, "digits")
+
+
+# What is seldom
+
+
+def _clock_jumps(random: Random, made: Scenario) -> Scenario:
+    jump = Fault(3.0 * random.random(), "clock", number=random.choice((-86400, -5, 5, 86400)))
+    return made._replace(faults=(*made.faults, jump))
+
+
+def _few_numbers(_: Random, made: Scenario) -> Scenario:
+    """Numbers of processes are soon used again."""
+    return made._replace(pids=40)
+
+
+def _slow_calls(random: Random, made: Scenario) -> Scenario:
+    return made._replace(call_s=random.choice((2e-4, 1e-3)))
+
+
+def _pause(random: Random, made: Scenario) -> Scenario:
+    """One node stands still, as its container or cgroup does."""
+    since = random.choice(("", "started", "ended", "told"))
+    for_s = random.choice((0.5, 3.0, 11.0, 100.0))
+    node = random.randrange(len(made.argvs))
+    pause = Fault(3.0 * random.random(), "pause", for_s=for_s, node=node, since=since)
+    return made._replace(faults=(*made.faults, pause))
+
+
+def _disk_is_full(random: Random, made: Scenario) -> Scenario:
+    argv = made.argvs[0]
+    if "--log-dir" not in argv:
+        argv += ("--log-dir", "/work/logs", "--tee", "3")
+    return made._replace(argvs=(argv,), disk=random.choice((0, 30, 1000)))
+
+
+def _typed(random: Random, made: Scenario) -> Scenario:
+    """Ctrl-C or the like, which all processes get that have the terminal; or Ctrl-Z, and fg.
+
+    Or the terminal is closed.
+    """
+    at_s, since = 3.0 * random.random(), random.choice(("", "started", "told"))
+    key = Fault(at_s, "signal", "group", int(random.choice(TO_END)), since=since)
+    choice = random.random()
+    if choice > 0.7:
+        key = Fault(at_s, "signal", "terminal", int(signal.SIGHUP), since=since)
+    elif choice < 0.4:
+        number = int(signal.SIGTSTP)
+        key = Fault(at_s, "stop", "group", number, random.choice((0.3, 11.0)), since=since)
+    return made._replace(faults=(*made.faults, key))
+
+
+def _both_are_killed(random: Random, made: Scenario) -> Scenario:
+    """Launcher and guard, at the same time; what workers have started would run on."""
+    calm = tuple(scripts.lasting(Script([Say(1, 3), Work(1.0)])) for _ in made.scripts)
+    node = random.randrange(len(made.argvs))
+    kill = Fault(3.0 * random.random(), "signal", "both", int(signal.SIGKILL), node=node)
+    return made._replace(scripts=calm, faults=(*made.faults, kill))
+
+
+def _memory_runs_out(random: Random, made: Scenario) -> Scenario:
+    kill = Fault(3.0 * random.random(), "memory", random.randrange(4), 9, since="started")
+    return made._replace(faults=(*made.faults, kill))
+
+
+def _what_is_left_is_deaf(random: Random, made: Scenario) -> Scenario:
+    """What workers leave does not end when it is told to."""
+    deaf = Script([Ignore(signal.SIGTERM), Ignore(signal.SIGHUP), Work(300.0), End(0)])
+    how = random.choice(("child", "session", "daemon"))
+    leaving = Script([Start(deaf, how), Work(random.random()), End(random.choice((0, 0, 0, 1)))])
+    return made._replace(scripts=(leaving, *made.scripts[1:]))
+
+
+def _refused_later(random: Random, made: Scenario) -> Scenario:
+    error = random.choice((errno.EPERM, errno.ENOSYS, errno.ENOMEM, errno.EINVAL))
+    refusal = Refusal(random.choice(SPARED), error, after=random.randrange(12))
+    return made._replace(refused=refusal)
+
+
+def _needed_is_refused(random: Random, made: Scenario) -> Scenario:
+    call, error = random.choice(NEEDED)
+    return made._replace(refused=Refusal(call, error, after=random.choice((0, 1, 2, 5, 20))))
+
+
+def _killed_before_the_start(random: Random, made: Scenario) -> Scenario:
+    """A launcher is, while one that begins late is waited for."""
+    last = len(made.argvs) - 1
+    starts = (*made.starts[:-1], 8.0)
+    to, node = random.choice(("launcher", "guard")), random.randrange(1, last) if last > 1 else last
+    kill = Fault(3.5 + 3.0 * random.random(), "signal", to, int(signal.SIGKILL), node=node)
+    return made._replace(starts=starts, faults=(kill,))
+
+
+def _killed_and_back(random: Random, made: Scenario) -> Scenario:
+    argvs = tuple((*argv, "--max-restarts", "3") for argv in made.argvs)
+    calm = tuple(map(scripts.lasting, made.scripts))
+    back = Fault(
+        1.0 + 3.0 * random.random(), "return", for_s=random.choice((0.1, 3.0, 20.0)),
+        node=random.randrange(len(made.argvs)), since="started",
+    )  # fmt: skip
+    return made._replace(argvs=argvs, scripts=calm, faults=(back,))
+
+
+SELDOM = {
+    True: (
+        _clock_jumps, _few_numbers, _slow_calls, _pause, _disk_is_full, _typed, _both_are_killed,
+        _memory_runs_out, _refused_later, _needed_is_refused, _what_is_left_is_deaf,
+    ),
+    False: (
+        _clock_jumps, _few_numbers, _slow_calls, _pause, _both_are_killed, _refused_later,
+        *[_killed_before_the_start] * 3, _killed_and_back,
+    ),
+}  # fmt: skip

@@ -72,20 +72,23 @@ class Player:
         self.process, self.name = process, name
         self.counts = {1: 0, 2: 0}
         self.said = [(process.kernel.now, process.lost_s)]  # when it said something last
+        self._is_told = False
         process.player = self
 
     def play(self, script: Script) -> int:
         machine.signal(signal.SIGPIPE, 1)  # ignored, as Python does
-        if script.told is not None:
-            machine.signal(signal.SIGTERM, self._told)
         try:
+            if script.told is not None:
+                machine.signal(signal.SIGTERM, self._told)
             return self._steps(script.steps)
         except _Told:
             machine.signal(signal.SIGTERM, signal.SIG_IGN)
             return self._steps(script.told or ())
 
     def _told(self, *_: Any) -> None:
-        raise _Told
+        if not self._is_told:  # it may be told again before it ignores that
+            self._is_told = True
+            raise _Told
 
     def _steps(self, steps: Sequence[Step]) -> int:
         for step in steps:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 
 import pytest
 
-from spawnlaunch import machine
 from tests.machine import conformance, reversions
-from tests.machine.door import OWN, Door
+from tests.machine.door import MADE_OF_OTHERS, OWN, Door, calls
 from tests.machine.play import play
-from tests.machine.properties import broken
+from tests.machine.properties import broken, verdicts
 from tests.machine.scenario import generated
 from tests.support import edits
 
@@ -23,9 +23,11 @@ ONCE_BROKEN = {
     (389, 6): "others waited for one who was told to end: he looked a name up for each port",
     (6988, 1): "who exited while the launcher stood was named before the abort that he died of",
     (3905, 1): "likewise of who was killed",
+    (221, 1): "an error of ours where the last worker's end cannot be watched (epoll_ctl, ENOSPC)",
+    (20766, 1): "what did not die at once was said to be left, as all stood still after the kill",
+    (871, 1): "an error of ours where epoll is refused with EINVAL",
+    (62, 6): "of several nodes, what workers had left was killed as soon as they had ended well",
 }
-# Names of the door that are made of others, or that are no effects.
-MADE_OF_OTHERS = frozenset({"call", "content", "die_with_parent", "show_environment"})
 
 
 def test_linux_and_the_simulation_show_the_same_to_small_programs():
@@ -40,29 +42,37 @@ def test_each_repair_of_the_table_is_where_it_says():
 
 
 def test_each_call_of_the_door_has_its_counterpart():
-    calls = {
-        name for name, what in vars(machine).items() if callable(what) and not name.startswith("_")
-    }
     simulated = {name for name in vars(Door) if not name.startswith("_")} - OWN
-    assert simulated <= calls
-    assert calls - simulated - MADE_OF_OTHERS - NOT_SIMULATED == set()
+    assert simulated <= calls()
+    assert calls() - simulated - MADE_OF_OTHERS == NOT_SIMULATED
 
 
-# What a simulated launch has not come to yet: there it would be an error, and so be seen.
+# What a simulated launch has not come to yet: there it is an error, and so is seen.
 NOT_SIMULATED = frozenset({
-    "fchmod", "fchown", "get_terminal_size", "hands_out_lines", "makedirs", "posix_spawn",
-    "recv_fds", "sched_getaffinity", "send_fds", "socketpair", "symlink",
+    "call", "fchmod", "fchown", "hands_out_lines", "ioctl", "name_of_user",
+    "posix_spawn", "recv_fds", "sched_getaffinity", "sched_setaffinity", "send_fds", "socket_of",
+    "socketpair", "symlink",
 })  # fmt: skip
+
+
+# How often each property has something to judge there, at least: else it would hold of nothing.
+LEAST = 2
+NOT_OF_ONE: frozenset[str] = frozenset()
+NOT_OF_SEVERAL = frozenset({"silent_in_its_own_time", "the_first_is_named", "all_of_it_is_kept"})
 
 
 @pytest.mark.parametrize(("first", "nodes"), [(0, 1), (0, 3)], ids=["one node", "several"])
 def test_no_launch_is_broken_in_generated_schedules(first, nodes):
-    wrong = {}
+    wrong, judged = {}, Counter[str]()
     for seed in range(first, first + (2000 if nodes == 1 else 200)):
-        found = broken(play(generated(seed, None if nodes == 1 else 2 + seed % (nodes - 1))))
-        if found:
-            wrong[seed] = found
+        played = play(generated(seed, None if nodes == 1 else 2 + seed % (nodes - 1)))
+        for name, found in verdicts(played).items():
+            judged[name] += bool(found)
+            if any(found):
+                wrong[seed, name] = found
     assert not wrong
+    idle = {name for name, times in judged.items() if times < LEAST}
+    assert idle == (NOT_OF_ONE if nodes == 1 else NOT_OF_SEVERAL)
 
 
 @pytest.mark.parametrize(("seed", "nodes"), ONCE_BROKEN, ids=str)
