@@ -880,6 +880,16 @@ def a_poll_of_nothing_waits(m: Any) -> None:
 
 
 @program
+def a_file_is_given_another_mode_and_owner(m: Any) -> None:
+    fd = m.open(f"{m.directory}/file", os.O_WRONLY | os.O_CREAT, 0o600)
+    m.fchmod(fd, 0o640)
+    m.fchown(fd, m.geteuid(), 0)
+    found = m.fstat(fd)
+    noted(m, (oct(found.st_mode), found.st_uid == m.geteuid()))
+    m.close(fd)
+
+
+@program
 def files_are_made_renamed_and_removed(m: Any) -> None:
     at = m.directory
     noted(m, tried(m, m.mkdir, f"{at}/d", 0o700))

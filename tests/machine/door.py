@@ -609,6 +609,16 @@ class Door:
         assert isinstance(what, Regular)
         return bytes(what.inode.content[offset : offset + most])
 
+    def fchmod(self, fd: int, mode: int) -> None:
+        what = self.begin("fchmod").at(fd)
+        assert isinstance(what, Regular)
+        what.inode.mode = mode
+
+    def fchown(self, fd: int, uid: int, _gid: int) -> None:
+        what = self.begin("fchown").at(fd)
+        assert isinstance(what, Regular)
+        what.inode.uid = uid
+
     def fsync(self, fd: int) -> None:
         self.begin("fsync").at(fd)
 
