@@ -484,6 +484,12 @@ class Node:
         process.is_of_memory = True
         process.get_signal(signal.SIGKILL, Info(signal.SIGKILL, SI_KERNEL))
 
+    def lose(self, for_s: float) -> None:
+        """Its processes could not run for so long; what is stopped is counted by itself."""
+        for process in self.processes.values():
+            if not process.stopped:
+                process._lost_s += for_s
+
     def members(self, group: int) -> list[Process]:
         return [p for p in self.processes.values() if p.group == group and p.state != GONE]
 
@@ -554,9 +560,8 @@ class Kernel:
         self.note("machine", f"stands still for {for_s:.3f} s")
         self.now += for_s
         for node in self.nodes:
-            for process in node.processes.values():
-                if not process.stopped:
-                    process._lost_s += for_s
+            if not node.is_frozen:  # else it is counted as that ends
+                node.lose(for_s)
 
     def freeze_node(self, node: Node, for_s: float) -> None:
         """Nobody runs there for so long: the cgroup of a launch, a paused container."""
@@ -564,13 +569,13 @@ class Kernel:
             return
         node.is_frozen = True
         self.note(node.name, f"stands still for {for_s:.3f} s")
-        self.later(for_s, lambda: self._thaw(node, for_s))
+        began = self.now
+        self.later(for_s, lambda: self._thaw(node, began))
 
-    def _thaw(self, node: Node, for_s: float) -> None:
+    def _thaw(self, node: Node, began: float) -> None:
         node.is_frozen = False
+        node.lose(self.now - began)
         for process in node.processes.values():
-            if not process.stopped:
-                process._lost_s += for_s
             if process.state == READY and not process.stopped and process not in self.ready:
                 self.ready.append(process)
 
