@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 from spawnlaunch.request import FAILURE_GRACE_S
-from tests.machine.kernel import MOST_CALLS, Kernel, Process, Sent
+from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Process, Sent
 from tests.machine.play import Host, Played
 from tests.machine.scripts import COUNT, End
 
@@ -141,7 +141,8 @@ def _may_be_first(
 
     A crash that was the first is: nobody crashes because another one exits, or aborts. But not of
     another node while it dumps its core, which nobody looks at there; nor is it before one that was
-    killed as memory ran out, which is no less of a crash, and is over at once.
+    killed as memory ran out, which is no less of a crash, and is over at once. An abort gives way
+    to who dumps its core as somebody looks next: it may have begun before.
     """
     if not failed:
         return []
@@ -149,9 +150,10 @@ def _may_be_first(
     until = first.ended
     if _is_crash(first) and (is_here or first.ended - _began(first) < START_S):
         until = first.dying or 0.0
+    gives_way = -(first.code or 0) == signal.SIGABRT
     return [
         p for p in failed
-        if _began(p) <= until + (crash_s if _is_crash(p) else near_s)
+        if _began(p) <= until + (crash_s if _is_crash(p) or (gives_way and _dumps(p)) else near_s)
         or (_is_of_memory(p) and _began(p) <= first.ended + near_s)
     ]  # fmt: skip
 
@@ -162,6 +164,10 @@ def _began(process: Process) -> float:
 
 def _is_crash(process: Process) -> bool:
     return _is_of_memory(process) or -(process.code or 0) in CRASHES
+
+
+def _dumps(process: Process) -> bool:
+    return process.died_of in CORES
 
 
 def _is_of_memory(process: Process) -> bool:
