@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from spawnlaunch import machine
 from spawnlaunch.binding import apply
 from spawnlaunch.binding.apply import Binding
 from spawnlaunch.check import facts
@@ -163,7 +164,7 @@ def test_a_refusal_is_a_line_and_not_an_error() -> None:
 
 
 def test_an_unknown_machine_cannot_be_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "uname", lambda: SimpleNamespace(machine="pdp11"))
+    monkeypatch.setattr(machine, "uname", lambda: SimpleNamespace(machine="pdp11"))
     assert facts.memory_policy() is None
     binding = Binding(0, None, frozenset({0}), frozenset({0}), 1, "local", "")
     assert "Function not implemented" in (apply.place_memory(binding) or "")
