@@ -55,7 +55,7 @@ def test_every_flag_with_a_number_is_among_them():
         for flag in request.FLAGS
         if callable(flag.read) and flag.read is not str
     }
-    texts = {"preload", "log-dir", "master-addr"}
+    texts = {"preload", "log-dir", "master-addr", "local-addr"}
     texts |= {"rdzv-id", "rdzv-endpoint", "rdzv-backend", "rdzv-conf"}
     assert of_numbers - set(NUMBERS.split()) == texts
 
