@@ -620,13 +620,14 @@ def all_output(played: Played) -> Iterator[Verdict]:
     for host in played.hosts:
         if host.node.is_down or not host.launchers or host.launcher.code is None:
             continue
+        torn = any(to in host.workers for _, to in _signalled(played))  # one died as it wrote
         shown: dict[tuple[str, int], list[int]] = {}
         for stream, text in ((1, host.out.text), (2, host.err.text)):
             for line in OURS.sub("", text).splitlines():
                 found = LINE.match(line)
                 if found:
                     shown.setdefault((found[1], stream), []).append(int(found[3]))
-                elif stream == 1:  # which the launcher does not write to
+                elif stream == 1 and not torn:  # which the launcher does not write to
                     yield f"a line that nobody wrote: {line!r}"
         if len(host.workers) == len({p.environ["RANK"] for p in host.workers}):
             is_limited = played.scenario.flag("--timeout") is not None
@@ -672,6 +673,7 @@ def all_of_it_is_kept(played: Played) -> Iterator[Verdict]:
                 count = process.player.counts[stream]
                 is_whole = numbers[:count] == [*range(count)]
                 is_read = not (scenario.pause or _is_told(played))
+                is_read &= "nobody read our" not in host.err.text
                 is_said = f"{place}: No space left" in host.err.text or not is_read
                 if scenario.disk is not None and is_said:
                     is_whole = numbers == [*range(len(numbers))]
