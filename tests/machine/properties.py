@@ -140,21 +140,23 @@ def _may_be_first(
     """Those of the workers that failed by themselves that may be named.
 
     A crash that was the first is: nobody crashes because another one exits, or aborts. But not of
-    another node while it dumps its core, which nobody looks at there; nor is it before one that was
-    killed as memory ran out, which is no less of a crash, and is over at once. An abort gives way
-    to who dumps its core as somebody looks next: it may have begun before.
+    another node while it dumps its core, which nobody looks at there; nor is it before another
+    crash, if both are seen as somebody else ends (docs/limits.md), or that one has ended. An abort
+    gives way to who dumps its core as somebody looks next: it may have begun before.
     """
     if not failed:
         return []
     first = min(failed, key=_began)
-    until = first.ended
-    if _is_crash(first) and (is_here or first.ended - _began(first) < START_S):
-        until = first.dying or 0.0
+    until, seen = first.ended, first.ended
+    if _is_crash(first):
+        seen = min(p.ended for p in failed)
+        if is_here or first.ended - _began(first) < START_S:
+            until = first.dying or 0.0
     gives_way = -(first.code or 0) == signal.SIGABRT
     return [
         p for p in failed
         if _began(p) <= until + (crash_s if _is_crash(p) or (gives_way and _dumps(p)) else near_s)
-        or (_is_of_memory(p) and _began(p) <= first.ended + near_s)
+        or (_is_crash(p) and seen < first.ended and _began(p) <= seen + near_s)
     ]  # fmt: skip
 
 
