@@ -280,7 +280,7 @@ class Decisions:
     def _kill(self, said: Cause | str | None = None) -> None:
         self.stage = KILLING
         self._workers.kill(self.running)
-        self._guard.set_deadline(STUCK_S)
+        self._guard.set_deadline(STUCK_S if self.running else None)
         if said:
             self._guard.announce(said)
 

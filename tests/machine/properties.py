@@ -140,21 +140,23 @@ def _may_be_first(
     """Those of the workers that failed by themselves that may be named.
 
     A crash that was the first is: nobody crashes because another one exits, or aborts. But not of
-    another node while it dumps its core, which nobody looks at there; nor is it before one that was
-    killed as memory ran out, which is no less of a crash, and is over at once. An abort gives way
-    to who dumps its core as somebody looks next: it may have begun before.
+    another node while it dumps its core, which nobody looks at there; nor is it before another
+    crash, if both are seen as somebody else ends (docs/limits.md), or that one has ended. An abort
+    gives way to who dumps its core as somebody looks next: it may have begun before.
     """
     if not failed:
         return []
     first = min(failed, key=_began)
-    until = first.ended
-    if _is_crash(first) and (is_here or first.ended - _began(first) < START_S):
-        until = first.dying or 0.0
+    until, seen = first.ended, first.ended
+    if _is_crash(first):
+        seen = min(p.ended for p in failed)
+        if is_here or first.ended - _began(first) < START_S:
+            until = first.dying or 0.0
     gives_way = -(first.code or 0) == signal.SIGABRT
     return [
         p for p in failed
         if _began(p) <= until + (crash_s if _is_crash(p) or (gives_way and _dumps(p)) else near_s)
-        or (_is_of_memory(p) and _began(p) <= first.ended + near_s)
+        or (_is_crash(p) and seen < first.ended and _began(p) <= seen + near_s)
     ]  # fmt: skip
 
 
@@ -620,13 +622,14 @@ def all_output(played: Played) -> Iterator[Verdict]:
     for host in played.hosts:
         if host.node.is_down or not host.launchers or host.launcher.code is None:
             continue
+        torn = any(to in host.workers for _, to in _signalled(played))  # one died as it wrote
         shown: dict[tuple[str, int], list[int]] = {}
         for stream, text in ((1, host.out.text), (2, host.err.text)):
             for line in OURS.sub("", text).splitlines():
                 found = LINE.match(line)
                 if found:
                     shown.setdefault((found[1], stream), []).append(int(found[3]))
-                elif stream == 1:  # which the launcher does not write to
+                elif stream == 1 and not torn:  # which the launcher does not write to
                     yield f"a line that nobody wrote: {line!r}"
         if len(host.workers) == len({p.environ["RANK"] for p in host.workers}):
             is_limited = played.scenario.flag("--timeout") is not None
@@ -672,6 +675,7 @@ def all_of_it_is_kept(played: Played) -> Iterator[Verdict]:
                 count = process.player.counts[stream]
                 is_whole = numbers[:count] == [*range(count)]
                 is_read = not (scenario.pause or _is_told(played))
+                is_read &= "nobody read our" not in host.err.text
                 is_said = f"{place}: No space left" in host.err.text or not is_read
                 if scenario.disk is not None and is_said:
                     is_whole = numbers == [*range(len(numbers))]

@@ -24,6 +24,7 @@ ONCE_BROKEN = {
     (6988, 1): "who exited while the launcher stood was named before the abort that he died of",
     (3905, 1): "likewise of who was killed",
     (221, 1): "an error of ours where the last worker's end cannot be watched (epoll_ctl, ENOSPC)",
+    (83090, 1): "of nobody it was said that he did not die, as the launcher was killed at the end",
     (20766, 1): "what did not die at once was said to be left, as all stood still after the kill",
     (871, 1): "an error of ours where epoll is refused with EINVAL",
     (62, 6): "of several nodes, what workers had left was killed as soon as they had ended well",
