@@ -43,6 +43,7 @@ from spawnlaunch import finder
 sys.meta_path.insert(0, finder.Finder)  # before Python's own
 
 STREAMS = ("stdin", "stdout", "stderr")
+TELL_S = 5.0  # at most, to tell other launchers that this one was told to end
 
 
 def main(*before: str) -> int:
@@ -75,6 +76,9 @@ def main(*before: str) -> int:
         from spawnlaunch.run import unable
 
         (signum,) = stopped.args
+        # Who they are may be asked of a name server that says nothing.
+        signal.signal(signal.SIGALRM, lambda *_: os._exit(128 + signum))
+        signal.setitimer(signal.ITIMER_REAL, TELL_S)
         unable.tell(argv, os.environ, 128 + signum, "", signum)
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
