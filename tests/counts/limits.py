@@ -25,7 +25,7 @@ LIMITS = {
 }
 
 # The launcher, with all that stands beside it but bench, check and train.
-LINES_OF_CODE = 15_973
+LINES_OF_CODE = 15_976
 FILES = 161
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
