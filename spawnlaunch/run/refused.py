@@ -31,7 +31,7 @@ HINTS = {
         (errno.EAGAIN, errno.ENOMEM), "see ulimit -u, and the pids limit of the cgroup"
     ),
 }
-NO_HINT = "set SPAWNLAUNCH_DEBUG=1 to see where"
+SEE_WHERE = "set SPAWNLAUNCH_DEBUG=1 to see where"
 
 
 def end(error: BaseException, where: str = "", who: str = "", tell: Tell | None = None) -> int:
@@ -56,7 +56,7 @@ def fault(error: BaseException, where: str = "") -> tuple[str, int]:
         return words(error), os.EX_OSERR
     return (
         f"internal error{where}: {type(error).__name__}: {error}; this is a fault of spawnlaunch, "
-        "set SPAWNLAUNCH_DEBUG=1 to see where"
+        f"{SEE_WHERE}"
     ), os.EX_SOFTWARE
 
 
@@ -66,7 +66,7 @@ def words(error: OSError) -> str:
         return str(error)
     call, file = _call(error), str(error.filename or "")
     what = f"{error.strerror or error}{call and file and f': {file}'}"
-    hint = HINTS.get(error.errno, NO_HINT)
+    hint = HINTS.get(error.errno, SEE_WHERE)
     return f"the system refuses {call or file or 'a call'}: {what}; {hint}"
 
 
