@@ -30,7 +30,7 @@ def job(slurm: Slurm, tmp_path: Path, request: pytest.FixtureRequest) -> Iterato
     script = tmp_path / "sleeps.py"
     script.write_text(SLEEP)
     of_tasks = request.param == "tasks"
-    size = ("--nodes=2", f"--ntasks-per-node={2 if of_tasks else 1}", "--cpu-bind=none")
+    size = ("--nodelist=node[0-1]", f"--ntasks-per-node={2 if of_tasks else 1}", "--cpu-bind=none")
     words = (*LAUNCHER, "--quiet", *(() if of_tasks else ("--nproc", "2")), script)
     running = slurm.popen(
         ["srun", *size, *words], env=environ(THERE=str(tmp_path)), stdout=DEVNULL, stderr=DEVNULL

@@ -56,5 +56,6 @@ class Asker:
 
 def line_behind(words: str, error: str) -> str:
     """The line that stands there, up to what comes behind it."""
-    (found,) = set(re.findall(rf"{re.escape(words)} (.*?)(?:; or|\r?$)", error, re.MULTILINE))
+    ended = r"(?: \(where|; or|\r?$)"
+    (found,) = set(re.findall(rf"{re.escape(words)} (.*?){ended}", error, re.MULTILINE))
     return found
