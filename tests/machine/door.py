@@ -325,7 +325,7 @@ class Door:
             raise refused(errno.EPERM)
         if signum:
             me.kernel.note(me, f"sends signal {signum} to {process.pid}")
-            me.kernel.signals.append(Sent(me.kernel.now, me, process, signum, process.lost_s))
+            me.kernel.signals.append(Sent(me.kernel.now, me, process, signum))
             if signum == signal.SIGTERM and me.is_ours:
                 me.kernel.passes("told")
             process.get_signal(signum, Info(signum, 0, me.pid))
@@ -339,7 +339,7 @@ class Door:
         me.kernel.note(me, f"sends signal {signum} to group {group}")
         for process in members:
             if signum:
-                me.kernel.signals.append(Sent(me.kernel.now, me, process, signum, process.lost_s))
+                me.kernel.signals.append(Sent(me.kernel.now, me, process, signum))
                 process.get_signal(signum, Info(signum, 0, me.pid))
         me.deliver()
 
@@ -485,11 +485,12 @@ class Door:
 
     def sigtimedwait(self, signums: Iterable[int], timeout_s: float) -> Info | None:
         """As in CPython 3.10 to 3.13: what is interrupted as its time ends returns rubbish."""
-        lost_s = self._kernel.current.lost_s if self._kernel.current else 0.0
+        began = self._kernel.now
         found = self._signal_waited_for(signums, timeout_s)
         process = self._kernel.current
         assert process is not None
-        if found is None and process.lost_s > lost_s:
+        took_s = process.kernel.now - began
+        if found is None and process.could_run_s(began, process.kernel.now) < took_s:
             return Info(process.kernel.random.randrange(1 << 31), 0, 0)
         return found
 

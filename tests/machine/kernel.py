@@ -66,7 +66,6 @@ class Sent(NamedTuple):
     sender: Process
     to: Process
     signum: int
-    lost_s: float  # in which the receiver could not run until then
 
 
 def default_action(signum: int) -> str:
@@ -116,7 +115,8 @@ class Process:
         self.is_ours = False  # its program is the launcher
         self.core_until: float | None = None  # it writes its core until then
         self.is_exiting = False  # it will not be waited for before it has given its memory back
-        self._lost_s, self.stopped_at = 0.0, 0.0
+        self._lost: list[tuple[float, float]] = []  # from when to when it could not run
+        self.stopped_at = 0.0
         self.uncounted_s, self.alarms = 0.0, 0  # as it was told by `lose`; setitimer(2)
         self.remembered: dict[object, bool] = dict(parent.remembered) if parent else {}
         self.told_stop: int | None = None  # a stop that its parent has not waited for yet
@@ -139,10 +139,15 @@ class Process:
     def __repr__(self) -> str:
         return f"{self.node.name}:{self.pid}"
 
-    @property
-    def lost_s(self) -> float:
-        """In which it could not run so far: it was stopped, or all was."""
-        return self._lost_s + (self.kernel.now - self.stopped_at if self.stopped else 0.0)
+    def lose(self, since: float) -> None:
+        """It could not run from then on until now: it was stopped, or all was."""
+        self._lost.append((since, self.kernel.now))
+
+    def could_run_s(self, since: float, until: float) -> float:
+        """Of this time, as far as it is over: in which it was not stopped, nor was all."""
+        stopped = [(self.stopped_at, self.kernel.now)] * self.stopped
+        lost = (min(end, until) - max(began, since) for began, end in (*self._lost, *stopped))
+        return until - since - sum(each for each in lost if each > 0)
 
     @property
     def is_alive(self) -> bool:
@@ -219,7 +224,7 @@ class Process:
     def _go_on(self) -> None:
         if self.stopped:
             self.stopped = False
-            self._lost_s += self.kernel.now - self.stopped_at
+            self.lose(self.stopped_at)
             self.kernel.note(self, "goes on")
             self.told_stop, self.told_cont = None, True
             self._tell_parent(CLD_CONTINUED)
@@ -484,11 +489,11 @@ class Node:
         process.is_of_memory = True
         process.get_signal(signal.SIGKILL, Info(signal.SIGKILL, SI_KERNEL))
 
-    def lose(self, for_s: float) -> None:
-        """Its processes could not run for so long; what is stopped is counted by itself."""
+    def lose(self, since: float) -> None:
+        """Its processes could not run since then; what is stopped is counted by itself."""
         for process in self.processes.values():
             if not process.stopped:
-                process._lost_s += for_s
+                process.lose(since)
 
     def members(self, group: int) -> list[Process]:
         return [p for p in self.processes.values() if p.group == group and p.state != GONE]
@@ -561,7 +566,7 @@ class Kernel:
         self.now += for_s
         for node in self.nodes:
             if not node.is_frozen:  # else it is counted as that ends
-                node.lose(for_s)
+                node.lose(self.now - for_s)
 
     def freeze_node(self, node: Node, for_s: float) -> None:
         """Nobody runs there for so long: the cgroup of a launch, a paused container."""
@@ -574,7 +579,7 @@ class Kernel:
 
     def _thaw(self, node: Node, began: float) -> None:
         node.is_frozen = False
-        node.lose(self.now - began)
+        node.lose(began)
         for process in node.processes.values():
             if process.state == READY and not process.stopped and process not in self.ready:
                 self.ready.append(process)

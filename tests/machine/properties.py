@@ -285,7 +285,8 @@ def one_status(played: Played) -> Iterator[Verdict]:
     ends = [id(to) for n, to in _signalled(played) if n in ENDS]
     if len(set(ends)) < len(ends):
         return  # who is told twice does not wait until somebody knows
-    is_unheard = bool(played.scenario.mute) and _is_told(played)  # before there was a hub
+    is_deaf = bool(played.scenario.mute) or played.scenario.is_refused("accept4")
+    is_unheard = is_deaf and _is_told(played)  # who does not wait for a hub that hears
     if _is_mute(played) or is_unheard:
         return  # those who come late find nobody
     if 0 in apart or _whats(played) & {"freeze", "digits"}:
@@ -410,7 +411,7 @@ def they_meet(played: Played) -> Iterator[Verdict]:
     can = max(p.start for host in played.hosts for p in host.launchers)
     for when, f, _ in played.happened:
         can = max(can, when + f.for_s) if f.what in STILL else can
-    if scenario.refused and scenario.refused.call == "accept4":
+    if scenario.refused and scenario.is_refused("accept4"):
         can = max(can, 1000.0 + scenario.refused.since_s + scenario.refused.for_s)
     late_s = (_first_start(played) or played.kernel.now) - can
     yield late_s > CALL_S + TALK_S and f"the first workers began {late_s:.1f} s after they could"
@@ -507,15 +508,14 @@ def _graces(played: Played, host: Host) -> Iterator[Verdict]:
         killed = next((each for each in sent if each.signum == signal.SIGKILL), None)
         if told is None or killed is None:
             continue
-        had_s = killed.when - told.when - (killed.lost_s - told.lost_s)
+        had_s = worker.could_run_s(told.when, killed.when)
         is_short = had_s < grace_s * 0.99 - UNSEEN_S * stops
         yield is_short and f"{worker} had {had_s:.3f} s of {grace_s:g}"
 
 
 def _cannot_hear_stops(played: Played) -> bool:
     """Only waitid tells that a worker was stopped."""
-    refused = played.scenario.refused
-    return refused is not None and refused.call == "waitid" and "stop" in _whats(played)
+    return played.scenario.is_refused("waitid") and "stop" in _whats(played)
 
 
 def the_grace_of_what_is_left(played: Played) -> Iterator[Verdict]:
@@ -535,17 +535,9 @@ def _graces_of_what_is_left(played: Played, host: Host) -> Iterator[Verdict]:
     for sent in _sent_by_launch(played, host):
         if id(sent.to) in workers or sent.when < ended:
             continue
-        lost_s = sent.lost_s - _lost_until(played, host, ended)
-        had_s = sent.when - ended - lost_s
+        had_s = sent.to.could_run_s(ended, sent.when)
         is_short = had_s < grace_s * 0.99 - UNSEEN_S * stops
         yield is_short and f"{sent.to} had {had_s:.3f} s of {grace_s:g}"
-
-
-def _lost_until(played: Played, host: Host, when: float) -> float:
-    """How long all stood still there before then."""
-    freezes = [(at, f) for at, f, _ in played.happened if f.what in ("freeze", "pause")]
-    here = [(at, f) for at, f in freezes if f.what == "freeze" or played.hosts[f.node] is host]
-    return sum(f.for_s for at, f in here if at <= when)
 
 
 def _stops(played: Played) -> int:
@@ -575,9 +567,9 @@ def silent_in_its_own_time(played: Played) -> Iterator[Verdict]:
         return
     stops = _stops(played)
     spoke = [
-        first.when - when - (first.lost_s - lost_s)
+        first.to.could_run_s(last_said, first.when)
         for first in told
-        for when, lost_s in [first.to.player.said[-1] if first.to.player else (first.to.start, 0.0)]
+        for last_said in [first.to.player.said[-1] if first.to.player else first.to.start]
     ]
     is_short = min(spoke) < float(limit) * 0.99 - UNSEEN_S * stops
     words = f"ended for silence after {min(spoke):.3f} s of {limit} in which a rank could speak"

@@ -100,6 +100,9 @@ class Scenario(NamedTuple):
         """Whether a call is refused that a launch cannot do without."""
         return self.refused is not None and self.refused[:2] in NEEDED
 
+    def is_refused(self, call: str) -> bool:
+        return self.refused is not None and self.refused.call == call
+
     @property
     def is_alone(self) -> bool:
         return len(self.argvs) == 1

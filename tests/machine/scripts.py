@@ -71,7 +71,7 @@ class Player:
     def __init__(self, process: Process, name: str) -> None:
         self.process, self.name = process, name
         self.counts = {1: 0, 2: 0}
-        self.said = [(process.kernel.now, process.lost_s)]  # when it said something last
+        self.said = [process.kernel.now]  # when it said something last
         self._is_told = False
         process.player = self
 
@@ -121,7 +121,7 @@ class Player:
             except OSError:
                 return  # nobody reads; SIGPIPE is ignored, as by Python
             self.counts[say.stream] += 1
-            self.said.append((self.process.kernel.now, self.process.lost_s))
+            self.said.append(self.process.kernel.now)
 
     def _follow(self, rank: int) -> None:
         """Wait until another worker of the same start is about to end, if there is any."""
