@@ -39,6 +39,7 @@ class Network:
         self.cuts: dict[Node, float] = {}  # nodes without a link, and since when
         self.listeners: dict[tuple[Node, int], Tcp] = {}
         self.connections: list[Tcp] = []
+        self.held_back: list[Tcp] = []  # with something that could not be sent; also closed ones
         self.names: dict[str, str] = {}  # the address of each
         self.mute: tuple[int, float] | None = None  # its server is, after so many answers
         self._next_port = FIRST_PORT
@@ -77,7 +78,8 @@ class Network:
     def mend(self, node: Node) -> None:
         self.cuts.pop(node, None)
         self.kernel.note(node.name, "is reachable again")
-        for connection in list(self.connections):
+        held_back, self.held_back = self.held_back, []
+        for connection in held_back:
             connection.flush()
 
 
@@ -99,7 +101,8 @@ class Tcp(Description):
         self.has_end = False  # the other end will send no more
         self.is_reset = False
         self.sent_end = False
-        self.outbox: list[tuple[str, bytes]] = []  # under way: "data", "end", "reset"
+        self.outbox: list[tuple[str, bytes]] = []  # not there yet: "data", "end", "reset"
+        self.unsent = 0  # of these are not under way: the link is cut
         self.under_way = 0
         self.arrives = 0.0  # when what was sent last comes there
         self.user_timeout_s: float | None = None
@@ -196,30 +199,39 @@ class Tcp(Description):
 
     def _post(self, kind: str, data: bytes = b"") -> None:
         self.outbox.append((kind, data))
+        self.unsent += 1
         self.flush()
-        if self.outbox:
+        if self.unsent:
             self.watch_for_silence()
 
     def flush(self) -> None:
         """Send what waits, if the link is there."""
         peer = self.peer
         if peer is None:
-            self.outbox.clear()
+            self.drop_unsent()
             return
         if self.network.is_cut(self.node, peer.node) or peer.node.is_down:
+            self.network.held_back.append(self)
             return
-        for kind, data in self.outbox:
+        for _ in range(self.unsent):
             delay_s = self.network.delay_s(self.node, peer.node)
             self.arrives = max(self.arrives, self.kernel.now + delay_s) + 1e-9
-            self.kernel.at(self.arrives, lambda kind=kind, data=data: self._arrives(kind, data))
-        self.outbox.clear()
+            self.kernel.at(self.arrives, self._arrives)
+        self.unsent = 0
 
-    def _arrives(self, kind: str, data: bytes) -> None:
+    def drop_unsent(self) -> None:
+        del self.outbox[len(self.outbox) - self.unsent :]
+        self.unsent = 0
+
+    def _arrives(self) -> None:
+        """The next is there, in the order in which all was sent."""
         peer = self.peer
         assert peer is not None
         if self.network.is_cut(self.node, peer.node):  # it was cut meanwhile: it is sent again
-            self.outbox.insert(0, (kind, data))
+            self.unsent += 1
+            self.network.held_back.append(self)
             return
+        kind, data = self.outbox.pop(0)
         if kind == "data":
             self.under_way -= len(data)
             self.touch()
@@ -233,7 +245,7 @@ class Tcp(Description):
             peer.is_reset, peer.is_connected = True, False
             is_half = peer.has_end  # CLOSE_WAIT (tcp_reset in the kernel's net/ipv4/tcp_input.c)
             peer.failure = peer.failure or (errno.EPIPE if is_half else errno.ECONNRESET)
-            peer.outbox.clear()
+            peer.drop_unsent()
         peer.touch()
 
     def is_gone(self, sender: Tcp) -> None:
@@ -255,7 +267,7 @@ class Tcp(Description):
             since = max((self.network.cuts.get(each, 0.0) for each in nodes), default=0.0)
             is_still = self.network.is_cut(*nodes) and since <= began
             if self.count > 0 and (is_still or peer.node.is_down) and not self.failure:
-                self.outbox.clear()
+                self.drop_unsent()
                 self.is_reset = True
                 self._fails(errno.ETIMEDOUT)
 

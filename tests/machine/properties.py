@@ -34,6 +34,7 @@ NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for t
 CALL_S = 30.0  # for others to come, where enough are there
 ROUNDS = 45  # ways to the hub until a launcher has joined that looks at all of its ports
 TALK_S = 15.0  # for launchers to tell each other
+LOST_S = 60.0  # after which a node that does not answer counts as lost
 RETURN_S = 60.0  # for a launcher that was lost, by hand
 NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
 AWAY = frozenset({"cut", "pause"})  # for the others
@@ -264,6 +265,9 @@ def _who_is_apart(played: Played) -> set[int]:
             is_elastic = played.scenario.is_elastic
             if to in above and (n == signal.SIGKILL or (is_elastic and n in ENDS)):
                 apart.add(number)
+    if played.scenario.is_elastic:  # the others may have begun without it, and have ended
+        stopped = {f.node for _, f, _ in played.happened if f.what == "stop"}
+        apart |= {number for number in stopped if not played.hosts[number].workers}
     return apart
 
 
@@ -323,6 +327,8 @@ def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
         return
     codes = {host.launcher.code for host in played.hosts if host.launchers}
     if not any(host.workers for host in played.hosts):
+        if any(f.for_s > LOST_S for _, f, _ in played.happened if f.what in AWAY):
+            return
         yield f"there were no workers, and the launchers have ended with {codes}"
         return
     counts = [int(p.environ[COUNT]) for host in played.hosts for p in host.workers]
