@@ -18,7 +18,7 @@ from spawnlaunch.gang.messages import VERSION, Failed, Hello, Start
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import secret_of
-from spawnlaunch.run.loop import Loop
+from spawnlaunch.run.events import Loop
 
 MEMBERS = 256
 RUN = "benchmark"

@@ -15,8 +15,8 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from spawnlaunch.flags import FLAGS, Flag
 from spawnlaunch.manual import EXAMPLES, SECTIONS
-from spawnlaunch.request import FLAGS, Flag
 from spawnlaunch.torchrun import names, variables
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row

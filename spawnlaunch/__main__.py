@@ -60,14 +60,14 @@ def main(*before: str) -> int:
             for each in before_us:
                 signal.signal(each, _stop)
             try:  # not above: these are so many that a signal may come meanwhile
-                from spawnlaunch.walk import walk
+                from spawnlaunch import walk
             except Exception as error:
                 if finder.tell_change(error):
                     return os.EX_OSERR
                 raise
             if None in (sys.stdin, sys.stdout, sys.stderr):
                 closed = _hold_closed()
-            status = walk(argv, dict(os.environ), closed, BLOCKED)
+            status = walk.walk(argv, dict(os.environ), closed, BLOCKED)
             os._exit(status)  # Python would spend milliseconds on freeing what ends with us anyway
         finally:
             for each, how in before_us.items():
@@ -89,23 +89,22 @@ def main(*before: str) -> int:
 
 def _instead(why: Exception, argv: tuple[str, ...], closed: tuple[str, ...]) -> int:
     """Do or say what is to be done or said in place of a launch; the result is the exit status."""
-    from spawnlaunch.errors import WRONG_USE, UsageError
-    from spawnlaunch.request import Instead, Page
+    from spawnlaunch import errors, flags
 
-    if isinstance(why, UsageError):
+    if isinstance(why, errors.UsageError):
         from spawnlaunch.run import shared_errors
 
         shared_errors.refuse(why, os.environ, "spawnlaunch", *argv)
-        return WRONG_USE
-    if isinstance(why, Instead):
+        return errors.WRONG_USE
+    if isinstance(why, flags.Instead):
         signal.pthread_sigmask(signal.SIG_SETMASK, BLOCKED)
         os.execv(sys.executable, (sys.executable, "-m", *why.args))
-    if isinstance(why, Page):
-        from spawnlaunch.printing import print_error, print_page
+    if isinstance(why, flags.Page):
+        from spawnlaunch import printing
 
         if "stdout" not in closed:
-            return print_page(str(why), "spawnlaunch")
-        print_error("cannot write to stdout: it is closed", "spawnlaunch")
+            return printing.print_page(str(why), "spawnlaunch")
+        printing.print_error("cannot write to stdout: it is closed", "spawnlaunch")
         return os.EX_IOERR
     if finder.tell_change():
         return os.EX_OSERR
@@ -125,7 +124,7 @@ def _hold_closed() -> tuple[str, ...]:
     The next descriptor that anybody opens would take their number, and what is written to "stdout"
     would end in a pipe of ours. Python has None in place of such a stream.
     """
-    from spawnlaunch.errors import UsageError
+    from spawnlaunch import errors
 
     closed = tuple(name for name in STREAMS if getattr(sys, name) is None)
     for name in closed:
@@ -135,7 +134,7 @@ def _hold_closed() -> tuple[str, ...]:
         except OSError as error:
             if fd:
                 why = f"{name} is closed, and there is no {os.devnull} to have instead"
-                raise UsageError(f"{why}: {error.strerror}; type {fd}>FILE") from None
+                raise errors.UsageError(f"{why}: {error.strerror}; type {fd}>FILE") from None
             null, other = os.pipe()  # which has come to its end
             os.close(other)
         if null != fd:

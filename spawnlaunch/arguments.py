@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, NoReturn
 
-from spawnlaunch.printing import print_page
+from spawnlaunch import printing
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,4 +20,4 @@ class Parser(argparse.ArgumentParser):
 
     def print_help(self, _: object = None) -> NoReturn:
         """As any page: with status 74 where it cannot be written."""
-        raise SystemExit(print_page(self.format_help(), self.name))
+        raise SystemExit(printing.print_page(self.format_help(), self.name))

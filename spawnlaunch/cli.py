@@ -10,19 +10,15 @@ from __future__ import annotations
 import os
 import sys
 
-from spawnlaunch.errors import FlagsError, UsageError
-from spawnlaunch.reading import absolute, excerpt
-from spawnlaunch.request import HERE, KILL, PROGRAMS, Flag, Page, Program, Request, spelt
+from spawnlaunch import errors, flags, reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-    from spawnlaunch.request import Given
 
-
-def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Request:
+def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags.Request:
     """Read the command line (without the program's name) into a Request.
 
     `python` is the interpreter that workers use where the environment variable PYTHON_EXEC
@@ -54,7 +50,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
             notes.append(f"--log-dir {os.devnull}: nothing is kept in files, and all is shown")
     module, no_python = said.pop("m", False), said.pop("no_python", False)
     extra["notes"] = (*notes, *extra.get("notes", ()))
-    request = Request(
+    request = flags.Request(
         program=_program(
             words, module=module, no_python=no_python, is_bare=len(words) == len(argv)
         ),
@@ -62,7 +58,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
         flags=tuple(
             flag.name if text is None else f"{flag.name}={text}"
             for flag, text, typed in given
-            if flag.field in Request._fields
+            if flag.field in flags.Request._fields
         ),
         sources=sources,
         **said,
@@ -72,13 +68,13 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> Reque
     return request
 
 
-def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
+def _cut(argv: Sequence[str]) -> tuple[list[flags.Given], Sequence[str]]:
     """Split argv where the worker's command begins.
 
     Left: our flags, each with its text, None where it has none. Right: the worker's command; after
     "--" it may begin with a hyphen, and is then the flags of the bundled loop.
     """
-    given: list[Given] = []
+    given: list[flags.Given] = []
     at = 0
     while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
         word = argv[at]
@@ -86,7 +82,7 @@ def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
         if word == "--":
             break
         typed, equals, text = word.partition("=")
-        flag = spelt(typed)
+        flag = flags.spelt(typed)
         if flag is None:
             from spawnlaunch.torchrun import names  # most users type names of ours
 
@@ -95,22 +91,24 @@ def _cut(argv: Sequence[str]) -> tuple[list[Given], Sequence[str]]:
         if flag is None:
             from spawnlaunch.torchrun import strange_flags  # slow to import, and only needed here
 
-            raise FlagsError(strange_flags.advice(word, argv))
+            raise errors.FlagsError(strange_flags.advice(word, argv))
         if equals and not flag.read:
             alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
-            raise FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
+            raise errors.FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
         if not equals and flag.alone is None:
             if at == len(argv):
-                raise FlagsError(f"{typed} needs a value; {HERE} --help shows which")
+                raise errors.FlagsError(f"{typed} needs a value; {flags.HERE} --help shows which")
             equals, text = "=", argv[at]
             at += 1
         if equals and text == "--":
-            raise FlagsError(f"{typed} needs a value, and -- is none; {HERE} --help shows which")
+            raise errors.FlagsError(
+                f"{typed} needs a value, and -- is none; {flags.HERE} --help shows which"
+            )
         given.append((flag, text if equals else None, typed))
     return given, argv[at:]
 
 
-def _value(flag: Flag, text: str | None, typed: str) -> Any:
+def _value(flag: flags.Flag, text: str | None, typed: str) -> Any:
     """The value of a flag; `typed` is its spelling, or the variable it is from.
 
     Raises UsageError, or Page.
@@ -122,28 +120,30 @@ def _value(flag: Flag, text: str | None, typed: str) -> Any:
         try:
             found = read(text)
         except ValueError as error:
-            raise UsageError(f"{typed}: {error}") from None
+            raise errors.UsageError(f"{typed}: {error}") from None
     elif text in read:
         found = read[text]
     else:
         words = ", ".join(map(repr, read))
-        raise UsageError(f"{typed}: invalid choice: {excerpt(text)}; type one of {words}")
+        raise errors.UsageError(
+            f"{typed}: invalid choice: {reading.excerpt(text)}; type one of {words}"
+        )
     if flag.name in ("--help", "--version", "--completion"):
         from spawnlaunch import manual
 
-        raise Page(manual.asked(flag.name, found))
+        raise flags.Page(manual.asked(flag.name, found))
     return found
 
 
-def warnings(request: Request, several_nodes: bool) -> list[str]:
+def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
     """Lines about flags that do less than their user may expect."""
     found = [*request.notes]
     if request.program == ("bundled", "", ()):
         found.append(
             "no script is named, so the bundled training loop runs and writes to runs/; for a "
-            f"script of yours type its path behind the flags, as in {HERE} --nproc 2 train.py"
+            f"script of yours type its path behind the flags, as in {flags.HERE} --nproc 2 train.py"
         )
-    if request.program.kind == "script" and (word := request.program.target) in PROGRAMS:
+    if request.program.kind == "script" and (word := request.program.target) in flags.PROGRAMS:
         found.append(f"the file {word} here is run; for ours type python -m spawnlaunch.{word}")
     if request.rdzv_conf:
         from spawnlaunch.torchrun import readers
@@ -151,7 +151,7 @@ def warnings(request: Request, several_nodes: bool) -> list[str]:
         found += readers.strange(request.rdzv_conf)
     if any(request.tee or ()) and request.log_dir is None:
         found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
-    if request.on_hang == KILL and not request.hang_timeout_s:
+    if request.on_hang == flags.KILL and not request.hang_timeout_s:
         found.append("--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang")
     for flag in ("--restart-window", "--no-restart-status"):
         if flag in request.need_parent and not request.max_restarts:
@@ -164,20 +164,22 @@ def warnings(request: Request, several_nodes: bool) -> list[str]:
     return found
 
 
-def _check_together(request: Request) -> None:
+def _check_together(request: flags.Request) -> None:
     """Raise UsageError for flags that exclude each other, or need what is not there."""
     if request.preload and request.program.kind == "program":
-        raise FlagsError("--preload is for Python, and --no-python is not; leave one of them out")
+        raise errors.FlagsError(
+            "--preload is for Python, and --no-python is not; leave one of them out"
+        )
     if request.preload and request.python != sys.executable:
-        raise UsageError(
+        raise errors.UsageError(
             f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
             "leave one of them out"
         )
     if request.program.kind == "bundled" and request.local_rank_arg:
-        raise FlagsError(
+        raise errors.FlagsError(
             "no script is named, and --local-rank-arg (distributed_launch sets it) is for one; the "
             "bundled training loop reads LOCAL_RANK; name a script, or for the loop type "
-            f"{HERE} --nproc 2"
+            f"{flags.HERE} --nproc 2"
         )
     of_ours = request.program.kind == "bundled" or request.program.target == "spawnlaunch.check"
     if of_ours and not request.explain:
@@ -185,48 +187,54 @@ def _check_together(request: Request) -> None:
 
         programs.need_torch(request.program, request.python)
     if (request.sysfs_root != "/" or request.allowed_cpus is not None) and not request.explain:
-        raise FlagsError("--sysfs-root and --allowed-cpus need --explain; type --explain as well")
+        raise errors.FlagsError(
+            "--sysfs-root and --allowed-cpus need --explain; type --explain as well"
+        )
     if not os.path.isdir(request.sysfs_root):
-        raise UsageError(
+        raise errors.UsageError(
             f"--sysfs-root {request.sysfs_root!r} is no directory; type one that has sys and proc"
         )
 
 
-def _program(words: Sequence[str], *, module: bool, no_python: bool, is_bare: bool) -> Program:
+def _program(
+    words: Sequence[str], *, module: bool, no_python: bool, is_bare: bool
+) -> flags.Program:
     """What the workers run.
 
     Raises UsageError, and Instead for a program that starts no workers, or starts its own.
     """
     if module and no_python:
-        raise FlagsError("-m and --no-python exclude each other; leave one out")
+        raise errors.FlagsError("-m and --no-python exclude each other; leave one out")
     if not words or (words[0].startswith("-") and words[0] != "-"):
         if module:
-            raise FlagsError(f"-m needs a module; type {HERE} -m package.module")
+            raise errors.FlagsError(f"-m needs a module; type {flags.HERE} -m package.module")
         if no_python:
-            raise FlagsError(f"--no-python needs a program; type {HERE} --no-python ./program")
-        absolute("runs", "the bundled training loop writes to")
-        return Program("bundled", "", tuple(words))
+            raise errors.FlagsError(
+                f"--no-python needs a program; type {flags.HERE} --no-python ./program"
+            )
+        reading.absolute("runs", "the bundled training loop writes to")
+        return flags.Program("bundled", "", tuple(words))
     target, args = words[0], tuple(words[1:])
     if not target:
-        raise UsageError(
+        raise errors.UsageError(
             "the script is an empty word, as an unset variable gives; type its path, or "
-            f"leave it out for the bundled training loop: {HERE}"
+            f"leave it out for the bundled training loop: {flags.HERE}"
         )
     if module:
-        return Program("module", target, args)
+        return flags.Program("module", target, args)
     if no_python:
         _check_program(target)
-        return Program("program", target, args)
-    if target in PROGRAMS:
+        return flags.Program("program", target, args)
+    if target in flags.PROGRAMS:
         from spawnlaunch import programs
 
         return programs.named(target, args, is_bare)
     if target != "-" and not os.path.exists(target):
-        raise UsageError(
-            f"script {target!r} not found: there is no {absolute(target, 'script')}; "
+        raise errors.UsageError(
+            f"script {target!r} not found: there is no {reading.absolute(target, 'script')}; "
             f"check the path, or type -m {target} for a module, --no-python {target} for a program"
         )
-    return Program("script", target, args)
+    return flags.Program("script", target, args)
 
 
 def _check_program(target: str) -> None:
@@ -234,10 +242,11 @@ def _check_program(target: str) -> None:
     places = [""] if os.sep in target else os.get_exec_path()
     if not any(os.access(os.path.join(place, target), os.X_OK) for place in places):
         if os.sep in target:
-            raise UsageError(
+            raise errors.UsageError(
                 f"program {target!r} is not an executable file; type chmod +x where it is one, or "
                 "leave --no-python out for a script of Python's"
             )
-        raise UsageError(
-            f"program {target!r} is not on PATH; type its path, as in {HERE} --no-python ./program"
+        raise errors.UsageError(
+            f"program {target!r} is not on PATH; type its path, as in {flags.HERE} --no-python "
+            "./program"
         )

@@ -12,15 +12,19 @@ from __future__ import annotations
 
 from shlex import quote
 
-from spawnlaunch.request import FLAGS, PROGRAMS, Flag
-from spawnlaunch.values import NAMES
+from spawnlaunch import values
+from spawnlaunch.flags import FLAGS, PROGRAMS, Flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 # Of flags whose readers take more than a few words: those that they take.
-WORDS = {"--nproc": ("auto", "gpu", "cpu"), "--bind": NAMES, "--rdzv-backend": ("static", "c10d")}
+WORDS = {
+    "--nproc": ("auto", "gpu", "cpu"),
+    "--bind": values.NAMES,
+    "--rdzv-backend": ("static", "c10d"),
+}
 LONGEST = 72  # characters of what a flag does, in a list of flags
 
 BASH = """\

@@ -12,7 +12,7 @@ kernel; "--cpu-bind" in srun(1). NUMA nodes are written in the same way and read
 
 from __future__ import annotations
 
-from spawnlaunch.reading import excerpt
+from spawnlaunch import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,8 +39,8 @@ def parse(text: str) -> CpuSet:
             cpus.update(_range(item))
         except ValueError:
             raise CpuSetError(
-                f"{excerpt(item)} in {excerpt(text.strip())} is not a CPU or a range of CPUs; "
-                "a list looks like 0-3,8 or 0-31:2/8"
+                f"{reading.excerpt(item)} in {reading.excerpt(text.strip())} is not a CPU or a "
+                "range of CPUs; a list looks like 0-3,8 or 0-31:2/8"
             ) from None
     return frozenset(cpus)
 
@@ -71,7 +71,7 @@ def parse_mask(text: str) -> CpuSet:
         bits = -1
     if bits < 0 or bits >> LARGEST or "_" in text:
         raise CpuSetError(
-            f"{excerpt(text.strip())} is not a CPU mask; a mask looks like 0xff00 or "
+            f"{reading.excerpt(text.strip())} is not a CPU mask; a mask looks like 0xff00 or "
             "00000000,0000ff00"
         )
     return frozenset(i for i, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")

@@ -5,32 +5,26 @@ from __future__ import annotations
 import sys
 from shlex import join
 
-from spawnlaunch import cpuset
-from spawnlaunch.binding.picture import picture
-from spawnlaunch.binding.report import srun_line
-from spawnlaunch.errors import one_line
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import shared_errors
-from spawnlaunch.run.environment import changes
-from spawnlaunch.run.worker import worker_line
+from spawnlaunch import cpuset, errors, records
+from spawnlaunch.binding import picture, report
+from spawnlaunch.run import environment, shared_errors, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
-    from spawnlaunch.cpuset import CpuSet
-    from spawnlaunch.node import Node
-    from spawnlaunch.run.model import Launch, Worker
-    from spawnlaunch.world.model import Fact
+    from spawnlaunch.node import hardware
+    from spawnlaunch.run import launches
+    from spawnlaunch.world import identity
 
 
-class Explanation(NamedTuple):
+class Explanation(records.NamedTuple):
     """What --explain tells of a launch."""
 
-    launch: Launch
-    node: Node
-    workers: Sequence[Worker]
+    launch: launches.Launch
+    node: hardware.Node
+    workers: Sequence[launches.Worker]
     warnings: Sequence[str]
 
 
@@ -47,10 +41,10 @@ def explained(it: Explanation) -> str:
 
         return json.dumps(as_json(it))
     if how == "svg":
-        from spawnlaunch.watch.drawing import picture as drawing
+        from spawnlaunch.watch import drawing
 
         told = as_json(it)
-        return drawing(told["node"], told["workers"], launch.host)
+        return drawing.picture(told["node"], told["workers"], launch.host)
     if launch.resolution.world.rank > 0 and shared_errors.daemon_of_many(environ):
         return "\n".join(_lines_of_other_ranks(it))
     return "\n".join(_text(it, colour=sys.stdout.isatty() and not environ.get("NO_COLOR")))
@@ -76,7 +70,7 @@ def as_json(it: Explanation) -> dict[str, Any]:
     }
 
 
-def _source(fact: Fact) -> dict[str, Any]:
+def _source(fact: identity.Fact) -> dict[str, Any]:
     return {
         "value": fact.value,
         "source": fact.source,
@@ -84,7 +78,7 @@ def _source(fact: Fact) -> dict[str, Any]:
     }
 
 
-def _node(node: Node, allowed: CpuSet) -> dict[str, Any]:
+def _node(node: hardware.Node, allowed: cpuset.CpuSet) -> dict[str, Any]:
     return {
         "cpus_allowed": cpuset.format(allowed),
         "cpus_online": cpuset.format(node.cpus_online),
@@ -111,17 +105,17 @@ def _node(node: Node, allowed: CpuSet) -> dict[str, Any]:
     }
 
 
-def _cpus(cpus: CpuSet | None) -> str | None:
+def _cpus(cpus: cpuset.CpuSet | None) -> str | None:
     return None if cpus is None else cpuset.format(cpus)
 
 
-def _worker(worker: Worker, it: Explanation) -> dict[str, Any]:
+def _worker(worker: launches.Worker, it: Explanation) -> dict[str, Any]:
     binding = worker.binding
     device = None if binding.device is None else it.node.devices[binding.device]
     return {
         "rank": worker.rank,
         "local_rank": worker.local_rank,
-        "env": changes(worker.environ, it.launch.environ),  # what it does not inherit
+        "env": environment.changes(worker.environ, it.launch.environ),  # what it does not inherit
         "command": list(worker.command),
         "device": device and {"index": device.number, "address": device.address},
         "cpus": cpuset.format(binding.cpus),
@@ -144,21 +138,21 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
         for each in fact.rejected:
             yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
     if resolution.gathering:
-        from spawnlaunch.world.meeting import described
+        from spawnlaunch.world import meeting
 
-        yield described(resolution.gathering)
+        yield meeting.described(resolution.gathering)
     yield ""
-    yield picture(it.node, plan.bindings, plan.allowed, colour)
+    yield picture.picture(it.node, plan.bindings, plan.allowed, colour)
     # A task does not know the other ranks of the node.
-    srun = None if world.is_task else srun_line(plan.bindings, world.nnodes or 1)
+    srun = None if world.is_task else report.srun_line(plan.bindings, world.nnodes or 1)
     if srun:
         yield ""
         yield f"the same with srun: {srun}"
     for worker in it.workers:
         yield ""
-        yield worker_line(worker, it.node)
+        yield starting.worker_line(worker, it.node)
         yield f"    {join(worker.command)}"
-        for name, value in changes(worker.environ, it.launch.environ).items():
+        for name, value in environment.changes(worker.environ, it.launch.environ).items():
             yield f"    {name}={value}"
     if len(it.workers) < world.world_size:
         yield ""
@@ -166,13 +160,13 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
     if it.warnings:
         yield ""
     for warning in it.warnings:
-        yield f"warning: {one_line(warning)}"
+        yield f"warning: {errors.one_line(warning)}"
 
 
 def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:
     resolution, host = it.launch.resolution, it.launch.host
     for worker in it.workers:
-        yield worker_line(worker, it.node, host)
+        yield starting.worker_line(worker, it.node, host)
     if resolution.world.local_rank == 0:
         for warning in (*resolution.node_warnings, *it.launch.plan.warnings):
             yield f"warning: {host}: {warning}"

@@ -10,7 +10,7 @@ first.
 
 from __future__ import annotations
 
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ MOST_NAMES = 8
 CRASH, OWN, ABORT, VICTIM = range(4)
 
 
-class Cause(NamedTuple):
+class Cause(records.NamedTuple):
     """Why workers were ended: the first thing that went wrong, or that was asked for."""
 
     kind: Kind
@@ -116,7 +116,7 @@ class Cause(NamedTuple):
                 return exit_status(self.code or -SIGKILL)
 
 
-class Failure(NamedTuple):
+class Failure(records.NamedTuple):
     """One worker's failure. Times are in seconds, by one clock for all that are compared."""
 
     cause: Cause

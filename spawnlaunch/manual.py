@@ -6,8 +6,7 @@ import os
 import sys
 from textwrap import fill
 
-from spawnlaunch import __version__
-from spawnlaunch.request import BINDING, ENDING, FLAGS, NODES, OUTPUT, WORKERS, Flag
+from spawnlaunch import __version__, flags
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,15 +29,17 @@ SECTIONS = {
         "after the script or module goes to it verbatim. With neither, the bundled training loop "
         "runs. In names of flags _ is as good as -."
     ),
-    WORKERS: "",
-    BINDING: "",
-    NODES: (
+    flags.WORKERS: "",
+    flags.BINDING: "",
+    flags.NODES: (
         "Under Slurm, Open MPI, MPICH, Intel MPI, PALS, Flux, jsrun and Kubeflow rank, sizes, "
         "address and port are derived. If one of them hides a value (most MPI launchers hide where "
         "rank 0 runs), an error says what to type."
     ),
-    ENDING: "Most of these need a launcher that stays above its workers; under srun, type --nproc.",
-    OUTPUT: "",
+    flags.ENDING: (
+        "Most of these need a launcher that stays above its workers; under srun, type --nproc."
+    ),
+    flags.OUTPUT: "",
 }
 
 EXAMPLES = """\
@@ -134,7 +135,7 @@ def _lines(width: int) -> Iterator[str]:
             yield ""
         if not section:
             yield "options:"
-        for flag in FLAGS:
+        for flag in flags.FLAGS:
             if flag.section == section:
                 yield _row(flag, width)
     yield ""
@@ -142,7 +143,7 @@ def _lines(width: int) -> Iterator[str]:
     yield _wrapped(STATUS, width)
 
 
-def _row(flag: Flag, width: int) -> str:
+def _row(flag: flags.Flag, width: int) -> str:
     """A flag, and what it does: on the same line where there is room, else below."""
     between = "" if flag.shown.startswith("[=") else " "
     words = "" if callable(flag.read) or not flag.read else f"{{{','.join(flag.read)}}}"

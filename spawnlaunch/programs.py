@@ -14,34 +14,35 @@ import os
 import sys
 from importlib.util import find_spec
 
-from spawnlaunch.errors import FlagsError, UsageError
-from spawnlaunch.request import HERE, Instead, Program
+from spawnlaunch import errors, flags
 
 CHECK = "spawnlaunch.check"
 
 
-def named(word: str, args: tuple[str, ...], is_bare: bool) -> Program:
+def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
     """What the workers run: the user's script of that name, if there is one, or a program of ours.
 
     `is_bare` says that no flag stands before it; those of a launcher would mean nothing to what is
     no program of workers. Raises FlagsError then, and else Instead.
     """
     if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
-        return Program("script", word, args)
+        return flags.Program("script", word, args)
     if word == "train":
-        return Program("bundled", word, args)
+        return flags.Program("bundled", word, args)
     if word == "check":
-        return Program("module", CHECK, args)
+        return flags.Program("module", CHECK, args)
     if not is_bare:
-        raise FlagsError(
+        raise errors.FlagsError(
             f"{word} does not run in workers, so the launcher's flags do nothing there; its "
-            f"own go behind it: type {HERE} {word} --help"
+            f"own go behind it: type {flags.HERE} {word} --help"
         )
-    raise Instead(f"spawnlaunch.{word}", *args)
+    raise flags.Instead(f"spawnlaunch.{word}", *args)
 
 
-def need_torch(program: Program, python: str) -> None:
+def need_torch(program: flags.Program, python: str) -> None:
     """Raise UsageError where a program of ours needs torch, and there is none."""
     if python == sys.executable and find_spec("torch") is None:
         what = "the check" if program.target == CHECK else "the bundled training loop"
-        raise UsageError(f"{what} needs torch, which is not installed; type pip install torch")
+        raise errors.UsageError(
+            f"{what} needs torch, which is not installed; type pip install torch"
+        )

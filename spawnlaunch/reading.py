@@ -7,8 +7,7 @@ file may be that of a pipe that never ends.
 import os
 from stat import S_ISREG
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
+from spawnlaunch import errors, machine
 
 MAX_DIGITS = 18  # a number of so many digits still fits 64 bits
 EXCERPT_CHARS = 60  # shown of a value that cannot be read
@@ -93,7 +92,7 @@ def absolute(path: str, flag: str) -> str:
         here = "" if os.path.isabs(path) else machine.getcwd()
         return os.path.normpath(os.path.join(here, path))
     except FileNotFoundError:
-        raise UsageError(
+        raise errors.UsageError(
             f"{flag} {path}: the working directory, where it begins, has been deleted; type cd DIR "
             "first, or name it from the root: /..."
         ) from None

@@ -15,35 +15,35 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from spawnlaunch.arguments import Parser
-from spawnlaunch.printing import print_error, print_page
-from spawnlaunch.watch import story
-from spawnlaunch.watch.page import page
+from spawnlaunch import arguments, printing
+from spawnlaunch.watch import page, story
 
 NAME = "spawnlaunch.report"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
-    parser = Parser(NAME, __doc__)
+    parser = arguments.Parser(NAME, __doc__)
     parser.add_argument("directory", metavar="DIR", help="what --record was given")
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
     options = parser.parse_args(argv)
     told = story.read(options.directory)
     if told is None:
         words = "has no record of a launch (node0.jsonl); name the directory of --record"
-        print_error(f"{options.directory} {words}", NAME)
+        printing.print_error(f"{options.directory} {words}", NAME)
         return 2
-    drawn = page(told)
+    drawn = page.page(told)
     if options.html == "-":
-        return print_page(drawn, NAME)
+        return printing.print_page(drawn, NAME)
     path = options.html or os.path.join(options.directory, "report.html")
     try:
         Path(path).write_text(drawn, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        print_error(f"cannot write {path}: {error.strerror}; name another file with --html", NAME)
+        printing.print_error(
+            f"cannot write {path}: {error.strerror}; name another file with --html", NAME
+        )
         return 2
-    return print_page(path, NAME)
+    return printing.print_page(path, NAME)
 
 
 if __name__ == "__main__":

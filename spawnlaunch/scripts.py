@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from spawnlaunch.printing import print_error, print_page
+from spawnlaunch import printing
 
 NAME = "spawnlaunch.scripts"
 HERE = Path(__file__).parent
@@ -31,14 +31,16 @@ def main(argv: Sequence[str]) -> int:
     """The exit status."""
     if not argv:
         rows = (f"{name:20}{_purpose(path)}\n" for name, path in FILES.items())
-        return print_page("".join(rows).rstrip("\n"), NAME)
+        return printing.print_page("".join(rows).rstrip("\n"), NAME)
     if argv[0] in ("-h", "--help"):
-        return print_page((__doc__ or "").rstrip("\n"), NAME)
+        return printing.print_page((__doc__ or "").rstrip("\n"), NAME)
     if len(argv) > 1 or argv[0] not in FILES:
         there = ", ".join(FILES)
-        print_error(f"{' '.join(argv)!r} is none of the scripts; type one of {there}", NAME)
+        printing.print_error(
+            f"{' '.join(argv)!r} is none of the scripts; type one of {there}", NAME
+        )
         return 2
-    return print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
+    return printing.print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
 
 
 def _purpose(path: Path) -> str:

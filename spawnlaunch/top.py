@@ -22,13 +22,8 @@ import sys
 import time
 from collections.abc import Sequence
 
-from spawnlaunch.arguments import Parser
-from spawnlaunch.errors import UsageError
-from spawnlaunch.printing import print_error, print_page
-from spawnlaunch.watch import step, table
-from spawnlaunch.watch.devices import Meter
-from spawnlaunch.watch.history import Histories
-from spawnlaunch.watch.sample import Sample, Sampler
+from spawnlaunch import arguments, errors, printing
+from spawnlaunch.watch import devices, history, sample, step, table
 
 NAME = "spawnlaunch.top"
 BETWEEN_S = 0.5  # the two looks of --once
@@ -37,7 +32,7 @@ WIDTH = 160  # of --once where stdout is no terminal
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
-    parser = Parser(NAME, __doc__)
+    parser = arguments.Parser(NAME, __doc__)
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
     parser.add_argument(
@@ -58,49 +53,49 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if options.once or options.json:
             return _once(options.json, options.sort)
-        return _live(Sampler(Meter()), options.every, options.sort)
+        return _live(sample.Sampler(devices.Meter()), options.every, options.sort)
     except OSError as error:
         from spawnlaunch.run import refused
 
         line, status = refused.fault(error)
-        print_error(line, NAME)
+        printing.print_error(line, NAME)
         return status
 
 
 def _once(as_json: bool, sort: str) -> int:
     try:
         mine = step.of(os.environ)
-    except UsageError as error:
-        print_error(str(error), NAME)
+    except errors.UsageError as error:
+        printing.print_error(str(error), NAME)
         return 2
     if mine is None:
-        return _print(_looked(Sampler(Meter())), as_json, sort)
+        return _print(_looked(sample.Sampler(devices.Meter())), as_json, sort)
     if not mine.is_first_here:
         return 0  # that one looks for all tasks of this node
-    found = step.gather(mine, _looked(Sampler(Meter(), mine.has)))
+    found = step.gather(mine, _looked(sample.Sampler(devices.Meter(), mine.has)))
     status = 0 if found.samples is None else _print(found.samples, as_json, sort)
     if found.complaint:
-        print_error(found.complaint, NAME, "warning")
+        printing.print_error(found.complaint, NAME, "warning")
         return status or 1
     return status
 
 
-def _looked(sampler: Sampler) -> list[Sample]:
+def _looked(sampler: sample.Sampler) -> list[sample.Sample]:
     """A sample. It takes two looks, as use is the difference between them."""
     sampler.sample()
     time.sleep(BETWEEN_S)
     return sampler.sample()
 
 
-def _print(samples: Sequence[Sample], as_json: bool, sort: str) -> int:
+def _print(samples: Sequence[sample.Sample], as_json: bool, sort: str) -> int:
     if as_json:
-        return print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
-    histories = Histories()
+        return printing.print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
+    histories = history.Histories()
     histories.add(samples)
-    return print_page("\n".join(_page(samples, histories, sort)), NAME)
+    return printing.print_page("\n".join(_page(samples, histories, sort)), NAME)
 
 
-def _page(samples: Sequence[Sample], histories: Histories, sort: str) -> list[str]:
+def _page(samples: Sequence[sample.Sample], histories: history.Histories, sort: str) -> list[str]:
     try:
         width = os.get_terminal_size(1).columns
     except OSError:
@@ -108,14 +103,14 @@ def _page(samples: Sequence[Sample], histories: Histories, sort: str) -> list[st
     return table.table(samples, histories.notes(), max(width, 40), sort)
 
 
-def _live(sampler: Sampler, every_s: float, sort: str) -> int:
+def _live(sampler: sample.Sampler, every_s: float, sort: str) -> int:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
-        print_error("this is no terminal; type --once", NAME)
+        printing.print_error("this is no terminal; type --once", NAME)
         return 2
     try:
         from spawnlaunch.watch import screen
     except ImportError as error:
-        print_error(
+        printing.print_error(
             f"{error.name} is not installed; type pip install 'spawnlaunch[top]', or --once", NAME
         )
         return 2

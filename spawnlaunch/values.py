@@ -22,10 +22,7 @@ The same as torchrun's value of --redirects and --tee, without its limits.
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset
-from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.reading import MAX_DIGITS, excerpt, is_number
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import cpuset, reading, records
 
 ENDPOINT_PORT = 29400  # torchrun's, of a --rdzv-endpoint that names none
 MAX_PORT = 65535
@@ -47,26 +44,28 @@ STDOUT, STDERR = 1, 2
 KINDS = {"xpu": "intel", "hpu": "habana", "npu": "huawei"}
 
 
-class Endpoint(NamedTuple):
+class Endpoint(records.NamedTuple):
     """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
 
     host: str
     port: int
 
 
-class NodeCount(NamedTuple):
+class NodeCount(records.NamedTuple):
     """How many nodes work: N, or as many as come, from MIN to MAX."""
 
     least: int
     most: int
 
 
-class Policy(NamedTuple):
+class Policy(records.NamedTuple):
     """How to bind."""
 
     name: str = AUTO
-    lists: tuple[CpuSet, ...] = ()  # with the name "list": the CPUs of each local rank
-    reserve: CpuSet | str = EMPTY  # CPUs that no rank gets; FIRST_PER_L3: a core of each L3 group
+    lists: tuple[cpuset.CpuSet, ...] = ()  # with the name "list": the CPUs of each local rank
+    reserve: cpuset.CpuSet | str = (
+        cpuset.EMPTY
+    )  # CPUs that no rank gets; FIRST_PER_L3: a core of each L3 group
     smt: bool = True  # False: one hardware thread of each core
     threads: int | None = None  # physical cores for each rank; None: as many as there are
 
@@ -74,7 +73,7 @@ class Policy(NamedTuple):
 DEFAULT = Policy()
 
 
-class StreamsByRank(NamedTuple):
+class StreamsByRank(records.NamedTuple):
     """A set of streams (0 none, 1 stdout, 2 stderr, 3 both) for all local ranks, or for each.
 
     any() of it tells whether any stream of any rank is meant.
@@ -99,10 +98,10 @@ def nproc(text: str) -> int | str:
     text = text.strip()  # as `wc -l` writes a number
     if text in ("auto", "gpu", "cpu") or text in KINDS:
         return text
-    number = int(text) if is_number(text) else 0
+    number = int(text) if reading.is_number(text) else 0
     if 0 < number <= MOST_LOCAL:
         return number
-    wrong = f"{excerpt(text)} is not a number of workers"
+    wrong = f"{reading.excerpt(text)} is not a number of workers"
     if number:
         most = f"the {MOST_LOCAL} processes that a machine has by default"
         wrong = f"{text} workers are more than {most}"
@@ -126,11 +125,11 @@ def port(text: str) -> int:
     return _number(text, 0, "a port; type a number from 1 to 65535", most=MAX_PORT)
 
 
-def _number(text: str, least: int, what: str, most: int = 10**MAX_DIGITS) -> int:
+def _number(text: str, least: int, what: str, most: int = 10**reading.MAX_DIGITS) -> int:
     number = text.strip()
-    if is_number(number) and least <= int(number) <= most:
+    if reading.is_number(number) and least <= int(number) <= most:
         return int(number)
-    raise ValueError(f"{excerpt(text)} is not {what}")
+    raise ValueError(f"{reading.excerpt(text)} is not {what}")
 
 
 def nnodes(text: str) -> NodeCount:
@@ -142,7 +141,7 @@ def nnodes(text: str) -> NodeCount:
     least, colon, most = text.partition(":")
     found = NodeCount(positive(least), positive(most if colon else least))
     if found.least > found.most:
-        raise ValueError(f"{excerpt(text)} runs backwards; type {most}:{least}")
+        raise ValueError(f"{reading.excerpt(text)} runs backwards; type {most}:{least}")
     return found
 
 
@@ -163,7 +162,7 @@ def endpoint(text: str) -> Endpoint:
     if not colon or number.endswith("]"):
         host, number = text, str(ENDPOINT_PORT)
     if not host.strip("[]"):
-        raise ValueError(f"{excerpt(text)} names no host; type HOST:PORT")
+        raise ValueError(f"{reading.excerpt(text)} names no host; type HOST:PORT")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ValueError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
     return Endpoint(host.strip("[]"), port(number))
@@ -172,14 +171,18 @@ def endpoint(text: str) -> Endpoint:
 def backend(text: str) -> str:
     if text in ("static", "c10d"):
         return text
-    raise ValueError(f"{excerpt(text)} is not served; leave the flag out, or type static or c10d")
+    raise ValueError(
+        f"{reading.excerpt(text)} is not served; leave the flag out, or type static or c10d"
+    )
 
 
 def seconds(text: str) -> float:
     """A time in seconds, with or without a fraction."""
-    if is_number(text.replace(".", "", 1), MAX_DIGITS_OF_TIME):
+    if reading.is_number(text.replace(".", "", 1), MAX_DIGITS_OF_TIME):
         return float(text)
-    raise ValueError(f"{excerpt(text)} is not a time in seconds; type a number, as 30 or 2.5")
+    raise ValueError(
+        f"{reading.excerpt(text)} is not a time in seconds; type a number, as 30 or 2.5"
+    )
 
 
 def streams(text: str) -> StreamsByRank:
@@ -189,10 +192,10 @@ def streams(text: str) -> StreamsByRank:
     for entry in text.split(","):
         rank, _, which = entry.partition(":")
         number = rank.removeprefix("r")
-        if not (is_number(number) and which in ("0", "1", "2", "3")):
+        if not (reading.is_number(number) and which in ("0", "1", "2", "3")):
             raise ValueError(
-                f"{excerpt(text)} is not a choice of streams; type 1 for stdout, 2 for stderr, "
-                "3 for both, or by local rank: 0:3,1:1, or by global rank: r9:3"
+                f"{reading.excerpt(text)} is not a choice of streams; type 1 for stdout, 2 for "
+                "stderr, 3 for both, or by local rank: 0:3,1:1, or by global rank: r9:3"
             )
         if which != "0":
             by_rank.append((rank[: -len(number)] + str(int(number)), int(which)))
@@ -224,7 +227,7 @@ def _lists(text: str) -> list[str]:
     return lists
 
 
-def reserve(text: str) -> CpuSet | str:
+def reserve(text: str) -> cpuset.CpuSet | str:
     """The CPUs of a list, or FIRST_PER_L3 as it is."""
     try:
         return text if text == FIRST_PER_L3 else cpuset.parse(text)
@@ -240,7 +243,9 @@ def ranks(text: str) -> frozenset[int]:
     try:
         return cpuset.parse(text)  # the same notation
     except ValueError:
-        raise ValueError(f"{excerpt(text)} is no list of ranks; type numbers: 0,4-7") from None
+        raise ValueError(
+            f"{reading.excerpt(text)} is no list of ranks; type numbers: 0,4-7"
+        ) from None
 
 
 def statuses(text: str) -> frozenset[int]:
@@ -249,14 +254,18 @@ def statuses(text: str) -> frozenset[int]:
     [2, 75]
     """
     numbers = [number for number in text.split(",") if number]
-    if all(is_number(number) and int(number) < 256 for number in numbers):
+    if all(reading.is_number(number) and int(number) < 256 for number in numbers):
         return frozenset(map(int, numbers))
-    raise ValueError(f"{excerpt(text)} is no list of exit statuses; type numbers to 255: 2,75")
+    raise ValueError(
+        f"{reading.excerpt(text)} is no list of exit statuses; type numbers to 255: 2,75"
+    )
 
 
 def modules(text: str) -> tuple[str, ...]:
     names = tuple(text.split(","))
     for name in names:
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(f"{excerpt(name)} is no module; type names such as torch,numpy")
+            raise ValueError(
+                f"{reading.excerpt(name)} is no module; type names such as torch,numpy"
+            )
     return names

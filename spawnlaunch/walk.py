@@ -10,25 +10,15 @@ from __future__ import annotations
 import os
 import sys
 
-from spawnlaunch import cli, node
+from spawnlaunch import cli, errors, flags, node, values
 from spawnlaunch.binding.plan import bind_ranks
-from spawnlaunch.errors import FlagsError
-from spawnlaunch.node import Node
-from spawnlaunch.node.visible import count_named, visible
-from spawnlaunch.request import Page, Request
-from spawnlaunch.run import worker
-from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.model import Launch
-from spawnlaunch.run.say import say
-from spawnlaunch.values import SOCKET
-from spawnlaunch.world.model import Capacity, Resolution
-from spawnlaunch.world.resolve import prepare_host, refuse_copies, resolve_world
+from spawnlaunch.node import hardware, visible
+from spawnlaunch.run import environment, launches, say, starting
+from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-
-    from spawnlaunch.run.model import Worker
 
 
 def walk(
@@ -36,7 +26,7 @@ def walk(
     environ: Mapping[str, str],
     closed: Sequence[str],
     blocked: frozenset[int],
-    owes: Callable[[Worker], bool] | None = None,
+    owes: Callable[[launches.Worker], bool] | None = None,
 ) -> int:
     """Launch what a command line asks for; the result is the exit status.
 
@@ -49,35 +39,35 @@ def walk(
 
     # What is this machine?
     # Only --explain and --bind socket use packages and network adapters.
-    needs_all = bool(request.explain) or request.bind.name == SOCKET
+    needs_all = bool(request.explain) or request.bind.name == values.SOCKET
     machine = node.read(request.sysfs_root, request.allowed_cpus, needs_all)
-    seen = visible(machine, environ)
+    seen = visible.visible(machine, environ)
 
     # Who am I among how many?
     hostname = os.uname().nodename
-    devices = len(seen.devices) or (0 if machine.devices else count_named(environ))
+    devices = len(seen.devices) or (0 if machine.devices else visible.count_named(environ))
     first = seen.devices[0] if seen.devices else None
     vendor = "" if first is None else machine.devices[first].vendor
     cpus = len(machine.cpus_allowed or machine.cpus_online)
-    capacity = Capacity(devices, cpus, seen.source, vendor)
-    resolution = resolve_world(request, environ, hostname, capacity)
-    refuse_copies(request, resolution)
+    capacity = identity.Capacity(devices, cpus, seen.source, vendor)
+    resolution = resolve.resolve_world(request, environ, hostname, capacity)
+    resolve.refuse_copies(request, resolution)
     _refuse_what_this_mode_cannot(request, resolution, environ)
-    resolution, held_port = prepare_host(resolution, environ, hostname)
+    resolution, held_port = resolve.prepare_host(resolution, environ, hostname)
 
     # Where do I sit?
     plan = bind_ranks(request, machine, seen, resolution.world, resolution.environ)
 
-    launch = Launch(
+    launch = launches.Launch(
         request=request, resolution=resolution, plan=plan, environ=environ, hostname=hostname,
-        scratch=worker.scratch_path(environ), held_port=held_port, owes=owes,
+        scratch=starting.scratch_path(environ), held_port=held_port, owes=owes,
     )  # fmt: skip
     return _go(launch, machine, argv, closed, blocked)
 
 
 def _go(
-    launch: Launch,
-    machine: Node,
+    launch: launches.Launch,
+    machine: hardware.Node,
     argv: Sequence[str],
     closed: Sequence[str],
     blocked: frozenset[int],
@@ -89,44 +79,46 @@ def _go(
 
         logs, said = log_place.choose_log_directories(request, resolution, launch.scratch)
         launch, plan_warnings = launch._replace(logs=logs), (*plan_warnings, *said)
-    workers = worker.make_workers(launch)
+    workers = starting.make_workers(launch)
     host = launch.host if resolution.world.has_several_nodes else ""
     warnings = _warnings(launch, plan_warnings, closed, host)
     if request.explain:
-        from spawnlaunch.explaining import Explanation, explained
+        from spawnlaunch import explaining
 
-        raise Page(explained(Explanation(launch, machine, workers, warnings)))
-    say(f"warning: {line}" for line in warnings)
+        raise flags.Page(
+            explaining.explained(explaining.Explanation(launch, machine, workers, warnings))
+        )
+    say.say(f"warning: {line}" for line in warnings)
     if not request.quiet:
-        lines = [worker.worker_line(each, machine, host) for each in workers]
+        lines = [starting.worker_line(each, machine, host) for each in workers]
         if resolution.gathering:  # their ranks are not known yet
             launch = launch._replace(lines=tuple(line.partition("  ")[2] for line in lines))
         else:
-            say(lines)
+            say.say(lines)
     if resolution.world.is_task:
-        worker.prepare_files(workers)
-        worker.exec_worker(workers[0], blocked)  # signals and status are the manager's business
+        starting.prepare_files(workers)
+        starting.exec_worker(workers[0], blocked)  # signals and status are the manager's business
     from spawnlaunch.run import launcher  # no task needs it
 
     if not request.record:
         return launcher.run(launch, workers, blocked)
-    from spawnlaunch.explaining import Explanation, as_json
+    from spawnlaunch import explaining
     from spawnlaunch.watch import begin
 
-    told = as_json(Explanation(launch, machine, workers, warnings))
+    told = explaining.as_json(explaining.Explanation(launch, machine, workers, warnings))
     with begin.recorded(launch, argv, told, blocked) as pipe:
         return launcher.run(launch._replace(journal=pipe), workers, blocked)
 
 
 def _refuse_what_this_mode_cannot(
-    request: Request, resolution: Resolution, environ: Mapping[str, str]
+    request: flags.Request, resolution: identity.Resolution, environ: Mapping[str, str]
 ) -> None:
     """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
     if request.max_restarts and me.has_several_nodes and resolution.gathering is None:
         from spawnlaunch.world import advice
 
-        raise FlagsError(
+        raise errors.FlagsError(
             "--max-restarts restarts the workers of one machine, and this job has "
             f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave "
             "--no-gang out where there is a launcher on each node, or have Slurm start the whole "
@@ -138,20 +130,20 @@ def _refuse_what_this_mode_cannot(
         from spawnlaunch.world import advice
 
         manager, n = resolution.managers[0], me.local_world_size
-        raise FlagsError(
+        raise errors.FlagsError(
             f"{request.need_parent[0]} needs a launcher that stays above its workers, and in task "
             "mode there is none; type (all other options as they were) one launcher per node: "
             + advice.launcher_per_node(request, manager, environ, n)
         )
     if request.log_dir and request.redirects is None:
-        raise FlagsError(
+        raise errors.FlagsError(
             "--log-dir shows the output too, which needs a launcher that stays above its workers, "
             "and in task mode there is none; type --redirects 3 as well, for files alone"
         )
 
 
 def _warnings(
-    launch: Launch, plan_warnings: Sequence[str], closed: Sequence[str], host: str
+    launch: launches.Launch, plan_warnings: Sequence[str], closed: Sequence[str], host: str
 ) -> list[str]:
     """Warnings about the job by rank 0, about the node by its first rank: each is printed once.
 
@@ -162,7 +154,9 @@ def _warnings(
     said: list[str] = []
     if resolution.world.rank == 0 or request.explain:
         said += cli.warnings(request, resolution.world.has_several_nodes)
-        if (request.result or launch.environ.get(ERROR_FILE)) and not resolution.gathering:
+        if (
+            request.result or launch.environ.get(environment.ERROR_FILE)
+        ) and not resolution.gathering:
             from spawnlaunch.run import routes
 
             said += routes.own_files(request, resolution.world, launch.environ)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch import cli, request
+from spawnlaunch import cli, flags
 from spawnlaunch.errors import UsageError
 from tests.support.launching import (
     LAUNCHER,
@@ -52,7 +52,7 @@ def test_a_flag_of_5000_digits_is_refused_in_a_line_that_can_be_read(flag: str):
 def test_every_flag_with_a_number_is_among_them():
     of_numbers = {
         flag.name.removeprefix("--")
-        for flag in request.FLAGS
+        for flag in flags.FLAGS
         if callable(flag.read) and flag.read is not str
     }
     texts = {"preload", "log-dir", "master-addr", "local-addr"}

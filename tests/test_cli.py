@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch import cli, request
-from spawnlaunch.cli import Program
+from spawnlaunch import cli, flags
 from spawnlaunch.errors import UsageError
+from spawnlaunch.flags import Program
 from tests.support.launching import AS_ROOT, WORKERS, clean_environ, launch, run
 from tests.support.processes import until
 from tests.support.required import require_programs
@@ -21,7 +21,7 @@ from tests.support.watching import launched
 SCRIPT = str(WORKERS / "report.py")
 
 
-def parse(*argv: str) -> cli.Request:
+def parse(*argv: str) -> flags.Request:
     return cli.parse(argv, {}, "python")
 
 
@@ -288,8 +288,8 @@ def test_help_is_a_page_on_stdout_as_wide_as_the_terminal(columns: str, widest: 
 def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
     said = launch("--help").stdout
     words = set(re.findall(r"-[-\w]+", said))
-    assert set(request.SPELLINGS) <= words
-    for program in request.PROGRAMS:
+    assert set(flags.SPELLINGS) <= words
+    for program in flags.PROGRAMS:
         assert re.search(rf"^  spawnlaunch .*{program}\b", said, re.M), program
 
 
@@ -311,14 +311,14 @@ FLAGS = """
 
 
 def test_no_flag_appears_unnoticed():
-    assert sorted(request.SPELLINGS) == sorted(FLAGS.split())
+    assert sorted(flags.SPELLINGS) == sorted(FLAGS.split())
 
 
 def test_each_row_of_the_table_is_a_field_of_the_request():
     no_field = {"help", "version", "completion", "m", "no_python"}
     not_typed = {"flags", "sources", "notes", "prefix_template"}
-    fields = {*cli.Request._field_defaults} - not_typed
-    assert {flag.field for flag in request.FLAGS} - no_field == fields
+    fields = {*flags.Request._field_defaults} - not_typed
+    assert {flag.field for flag in flags.FLAGS} - no_field == fields
 
 
 def test_no_library_for_command_lines_or_patterns_is_loaded_to_read_one():

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch import completion
-from spawnlaunch.request import PROGRAMS, SPELLINGS
+from spawnlaunch.flags import PROGRAMS, SPELLINGS
 from tests.support.launching import clean_environ, launch, run
 from tests.support.patience import PATIENCE_S
 from tests.support.required import skip_or_fail

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch import cli
-from spawnlaunch.cli import Program
 from spawnlaunch.errors import FlagsError
-from spawnlaunch.request import PROGRAMS, Instead
+from spawnlaunch.flags import PROGRAMS, Instead, Program
 from tests.support.launching import ROOT, clean_environ, launch, run
 from tests.support.matrix import mostly_full
 

@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
-from spawnlaunch.bench.command_line import NAME
-from spawnlaunch.bench.flags import BenchRequest, parse
+from spawnlaunch import errors, printing
+from spawnlaunch.bench import command_line, flags
 from spawnlaunch.binding import report
-from spawnlaunch.errors import UsageError
-from spawnlaunch.printing import print_error, print_page
 from spawnlaunch.world import managers
 
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
@@ -24,31 +22,33 @@ def main() -> int:
     """Run the command line of this process; the result is its exit status."""
     argv = sys.argv[1:]
     if sys.stdout is None:
-        print_error("stdout is closed; type --json FILE >/dev/null to keep a file alone", NAME)
+        printing.print_error(
+            "stdout is closed; type --json FILE >/dev/null to keep a file alone", command_line.NAME
+        )
         return os.EX_IOERR
     try:
-        options = parse(argv, os.environ)
+        options = flags.parse(argv, os.environ)
         if not (options.compare or options.show):
             _refuse_hazards()
         if options.plot:
-            from spawnlaunch.bench.plot import need_matplotlib
+            from spawnlaunch.bench import plot
 
-            need_matplotlib()
+            plot.need_matplotlib()
         if options.compare or options.show:
             return _look_back(options)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
-            from spawnlaunch.bench.run import run
+            from spawnlaunch.bench import run
 
-            return run(options, os.environ)
-    except UsageError as error:
+            return run.run(options, os.environ)
+    except errors.UsageError as error:
         from spawnlaunch.run import shared_errors
 
-        shared_errors.refuse(error, os.environ, NAME)
+        shared_errors.refuse(error, os.environ, command_line.NAME)
         return 2
     return _launch(options, argv)
 
 
-def _launch(options: BenchRequest, argv: Sequence[str]) -> NoReturn:
+def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
     """Become the launcher, which starts this again in every rank, not pinned.
 
     So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
@@ -75,29 +75,31 @@ def _launch(options: BenchRequest, argv: Sequence[str]) -> NoReturn:
 def _refuse_hazards() -> None:
     """Raises UsageError without torch, and where OpenMP has taken the CPUs from every arm."""
     if find_spec("torch") is None:
-        raise UsageError("torch is not installed; type pip install torch")
+        raise errors.UsageError("torch is not installed; type pip install torch")
     if hazards := report.openmp_hazards(os.environ):
-        raise UsageError(f"{hazards[0]}; so all arms would sit there")
+        raise errors.UsageError(f"{hazards[0]}; so all arms would sit there")
 
 
-def _look_back(options: BenchRequest) -> int:
+def _look_back(options: flags.BenchRequest) -> int:
     """--compare and --show."""
-    from spawnlaunch.bench import compare, result, table
+    from spawnlaunch.bench import compare, results, table
 
     if options.compare:
-        old, new = ([result.read(path) for path in side] for side in options.compare)
-        return print_page("\n".join(compare.page(old, new)), NAME)
+        old, new = ([results.read(path) for path in side] for side in options.compare)
+        return printing.print_page("\n".join(compare.page(old, new)), command_line.NAME)
     assert options.show is not None
-    shown = result.read(options.show)
+    shown = results.read(options.show)
     if options.plot:
-        from spawnlaunch.bench.plot import draw
+        from spawnlaunch.bench import plot
 
-        draw(shown, options.plot)
+        plot.draw(shown, options.plot)
     if options.pick:
-        from spawnlaunch.bench.advice import advise, print_pick
+        from spawnlaunch.bench import advice
 
-        return print_pick(advise(shown, options.chosen))
-    return print_page("\n".join(table.page(shown, options.chosen, with_costs=options.why)), NAME)
+        return advice.print_pick(advice.advise(shown, options.chosen))
+    return printing.print_page(
+        "\n".join(table.page(shown, options.chosen, with_costs=options.why)), command_line.NAME
+    )
 
 
 if __name__ == "__main__":

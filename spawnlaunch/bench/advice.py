@@ -16,12 +16,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from spawnlaunch.bench.arms import AUTO, CONTROLS
-from spawnlaunch.bench.command_line import NAME
-from spawnlaunch.bench.result import Result, Row, headline, rows
-from spawnlaunch.bench.stats import BETTER, DELTA, EQUAL, UNDECIDED, WORSE, Comparison, turned
-from spawnlaunch.bench.workloads import WEIGHTS
-from spawnlaunch.printing import print_error, print_page
+from spawnlaunch import printing
+from spawnlaunch.bench import arms, command_line, results, stats, workloads
 
 MARGIN = 0.03
 STATUS_UNDECIDED = 3  # of --pick
@@ -55,12 +51,12 @@ class Candidate(NamedTuple):
     @property
     def is_out(self) -> bool:
         """Whether it is for sure not what to advise."""
-        return self.high < 1 + DELTA or self.is_harm_sure
+        return self.high < 1 + stats.DELTA or self.is_harm_sure
 
 
 def weights(measured: Sequence[str], chosen: Sequence[str]) -> dict[str, float]:
     """What each workload counts: all of the chosen ones alike, or else WEIGHTS; together 1."""
-    counts = {name: 1 if chosen else WEIGHTS.get(name, 0) for name in chosen or measured}
+    counts = {name: 1 if chosen else workloads.WEIGHTS.get(name, 0) for name in chosen or measured}
     if not any(counts.values()):  # a command, or nothing but what has no weight
         counts = dict.fromkeys(counts, 1)
     total = sum(counts.values())
@@ -68,7 +64,7 @@ def weights(measured: Sequence[str], chosen: Sequence[str]) -> dict[str, float]:
 
 
 def candidate(
-    arm: str, compared: Mapping[str, Comparison], weight: Mapping[str, float]
+    arm: str, compared: Mapping[str, stats.Comparison], weight: Mapping[str, float]
 ) -> Candidate:
     """An arm, from its comparisons with the default by workload."""
     mean = sum(share * math.log(compared[name].ratio) for name, share in weight.items())
@@ -80,7 +76,7 @@ def candidate(
     sure = [name for name, its in compared.items() if its.high < 1 - MARGIN] + [
         name
         for name, its in compared.items()
-        if name not in weight and its.verdict == WORSE and its.ratio < 1 - MARGIN
+        if name not in weight and its.verdict == stats.WORSE and its.ratio < 1 - MARGIN
     ]
     possible = [name for name in weight if compared[name].low < 1 - MARGIN]
     return Candidate(
@@ -99,18 +95,20 @@ def choose(candidates: Sequence[Candidate]) -> Candidate | None:
     return max(better, key=lambda each: each.ratio, default=None)
 
 
-def advise(result: Result, chosen: Sequence[str] = ()) -> Advice:
+def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
     """What these measurements say is to be typed for the chosen workloads, and its worth."""
-    compared = headline(rows(result))
+    compared = results.headline(results.rows(result))
     names = [arm.name for arm in result.arms]
     measured = [each.workload.name for each in result.measured]
     counts = weights(measured, chosen)
     if refusal := _refusal(result, compared, _missing(result, counts)):
         is_sure = len(names) == 1 and bool(result.left_out)  # all arms are one on this machine
         return Advice("", "", is_sure, counts, refusal)
-    default = AUTO if AUTO in names else names[0]  # by which auto was left out as the same
+    default = (
+        arms.AUTO if arms.AUTO in names else names[0]
+    )  # by which auto was left out as the same
     its = {name: _by_workload(compared, name, default) for name in names}
-    by_flags = [arm.name for arm in result.arms if not arm.beside and arm.name not in CONTROLS]
+    by_flags = [arm.name for arm in result.arms if not arm.beside and arm.name not in arms.CONTROLS]
     whole = [n for n in by_flags if n != default and its[n].keys() >= counts.keys()]
     candidates = [candidate(name, its[name], counts) for name in whole]
     best = choose(candidates)
@@ -129,12 +127,14 @@ def advise(result: Result, chosen: Sequence[str] = ()) -> Advice:
 
 def print_pick(found: Advice) -> int:
     """--pick: the flags alone; the result is the exit status."""
-    print_error(found.text, NAME, "advice")
-    status = print_page(found.flags, NAME) if found.flags else 0
+    printing.print_error(found.text, command_line.NAME, "advice")
+    status = printing.print_page(found.flags, command_line.NAME) if found.flags else 0
     return status or (0 if found.is_sure else STATUS_UNDECIDED)
 
 
-def _refusal(result: Result, compared: Sequence[Row], missing: Sequence[str]) -> str:
+def _refusal(
+    result: results.Result, compared: Sequence[results.Row], missing: Sequence[str]
+) -> str:
     names = [arm.name for arm in result.arms]
     if result.about.get("counts"):
         return "none: numbers of workers were compared, and no bindings"
@@ -144,34 +144,38 @@ def _refusal(result: Result, compared: Sequence[Row], missing: Sequence[str]) ->
         return f"no advice: {', '.join(missing)} was not measured"
     if not compared:
         return "no advice: nothing was measured"
-    if AUTO not in names and AUTO not in result.left_out:
-        return f"no advice: {AUTO}, the default, was not measured; add it to --arms"
+    if arms.AUTO not in names and arms.AUTO not in result.left_out:
+        return f"no advice: {arms.AUTO}, the default, was not measured; add it to --arms"
     return ""
 
 
-def _missing(result: Result, counts: Mapping[str, float]) -> list[str]:
+def _missing(result: results.Result, counts: Mapping[str, float]) -> list[str]:
     """Workloads that count, of which there is no round of the default."""
-    default = AUTO if AUTO in (arm.name for arm in result.arms) else result.against
+    default = arms.AUTO if arms.AUTO in (arm.name for arm in result.arms) else result.against
     there = [m.workload.name for m in result.measured if m.rounds and default in m.there]
     return [name for name in counts if name not in there]
 
 
-def _by_workload(compared: Sequence[Row], arm: str, default: str) -> dict[str, Comparison]:
+def _by_workload(
+    compared: Sequence[results.Row], arm: str, default: str
+) -> dict[str, stats.Comparison]:
     """The comparisons of an arm with the default, also where they were made the other way."""
     found = {}
     for row in compared:
         its = row.comparison
         if (row.arm, row.against) == (default, arm):
-            its = turned(its)
+            its = stats.turned(its)
         if {row.arm, row.against} == {arm, default}:
             found[row.workload] = its
     return found
 
 
-def _kept(result: Result, compared: Sequence[Row], default: str) -> str:
+def _kept(result: results.Result, compared: Sequence[results.Row], default: str) -> str:
     """That the flags stay as they are, and what the default is worth."""
-    if AUTO in result.left_out:
-        return f"leave the flags as they are: {AUTO}, the default: {result.left_out[AUTO]}"
+    if arms.AUTO in result.left_out:
+        return (
+            f"leave the flags as they are: {arms.AUTO}, the default: {result.left_out[arms.AUTO]}"
+        )
     kept = "leave the flags as they are, --bind auto (the default)"
     other = result.against
     return f"{kept}: {_worth(compared, default, other)}" if other != default else kept
@@ -198,15 +202,19 @@ def _open(found: Candidate) -> str:
     return f"{found.arm} is {found.low:.2f} to {found.high:.2f} times as good"
 
 
-def _worth(compared: Sequence[Row], arm: str, other: str) -> str:
+def _worth(compared: Sequence[results.Row], arm: str, other: str) -> str:
     """`compute 1.98 times as good as unpinned; equal within 2% in triad; undecided: loader`."""
     found = _by_workload(compared, arm, other)
-    clear = [f"{n} {its.ratio:.2f}" for n, its in found.items() if its.verdict in (BETTER, WORSE)]
+    clear = [
+        f"{n} {its.ratio:.2f}"
+        for n, its in found.items()
+        if its.verdict in (stats.BETTER, stats.WORSE)
+    ]
     parts = [f"{', '.join(clear)} times as good as {other}"] if clear else []
-    equal = [name for name, its in found.items() if its.verdict == EQUAL]
+    equal = [name for name, its in found.items() if its.verdict == stats.EQUAL]
     if equal:
-        parts.append(f"equal to {other} within {DELTA:.0%} in {', '.join(equal)}")
-    unknown = [name for name, its in found.items() if its.verdict == UNDECIDED]
+        parts.append(f"equal to {other} within {stats.DELTA:.0%} in {', '.join(equal)}")
+    unknown = [name for name, its in found.items() if its.verdict == stats.UNDECIDED]
     if unknown:
         parts.append(f"undecided against {other} in {', '.join(unknown)}")
     return "; ".join(parts)

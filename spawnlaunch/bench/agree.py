@@ -10,26 +10,20 @@ from typing import NamedTuple
 
 import torch
 
-from spawnlaunch import cli
-from spawnlaunch.bench import arms, sample, workloads
-from spawnlaunch.bench.arms import ArmRequest, Planned
-from spawnlaunch.bench.describe import about_run, bound_rank, node_facts
-from spawnlaunch.bench.flags import BenchRequest
+from spawnlaunch import cli, errors, nodewide
+from spawnlaunch.bench import arms, describe, flags, rank_group, results, sample, workloads
 from spawnlaunch.bench.here import Part, RankOnNode, RankView
-from spawnlaunch.bench.rank_group import RankGroup
-from spawnlaunch.bench.result import Arm, Result, check_writable
-from spawnlaunch.bench.sample import FailedError, Sample
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.plan import bind_ranks
-from spawnlaunch.errors import UsageError
-from spawnlaunch.nodewide import NODE_CPUS
-from spawnlaunch.run.environment import MARK
-from spawnlaunch.world.model import World
+from spawnlaunch.binding import apply, plan
+from spawnlaunch.run import environment
+from spawnlaunch.world import identity
 
 
 def plan_arms(
-    here: RankOnNode, everyone: Sequence[RankView], asked: Sequence[ArmRequest], threads: int | None
-) -> dict[str, Planned]:
+    here: RankOnNode,
+    everyone: Sequence[RankView],
+    asked: Sequence[arms.ArmRequest],
+    threads: int | None,
+) -> dict[str, arms.Planned]:
     """The bindings of this node's ranks under each arm, by local rank.
 
     Where ranks see different CPUs or devices, as tasks that a resource manager has bound do, each
@@ -39,7 +33,7 @@ def plan_arms(
     alike = _is_alike(here, everyone)
     _refuse_pinned(here, everyone)
 
-    def planned(arm: ArmRequest) -> tuple[Binding, ...]:
+    def planned(arm: arms.ArmRequest) -> tuple[apply.Binding, ...]:
         bindings = _plan(here, arm, "local" if alike else "task")
         return tuple(b._replace(threads=threads or b.threads) for b in bindings)
 
@@ -49,7 +43,7 @@ def plan_arms(
     why = own_cpus(here.environ) if len(masks) > 1 else own_devices(here.environ)
     alone = [arm for arm in asked if arm.name not in arms.TOGETHER and arm.local_size is None]
     made = arms.on_node(here.node, here.node.cpus_allowed, alone, planned)
-    return {arm.name: made.get(arm.name, Planned((), why)) for arm in asked}
+    return {arm.name: made.get(arm.name, arms.Planned((), why)) for arm in asked}
 
 
 def own_cpus(environ: Mapping[str, str]) -> str:
@@ -63,7 +57,7 @@ def own_cpus(environ: Mapping[str, str]) -> str:
 def own_devices(environ: Mapping[str, str]) -> str:
     """That each rank sees devices of its own, and how to have them see all."""
     seen = "each rank sees other devices"
-    if MARK in environ:
+    if environment.MARK in environ:
         return f"{seen}; leave --virtual-local-rank out, and what sets their lists of devices"
     if "SLURM_JOB_ID" in environ:
         return (
@@ -83,18 +77,21 @@ def _is_alike(here: RankOnNode, everyone: Sequence[RankView]) -> bool:
 
 
 def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
-    if NODE_CPUS in here.environ and len({view.allowed for view in _peers(here, everyone)}) > 1:
-        raise UsageError(
+    if (
+        nodewide.NODE_CPUS in here.environ
+        and len({view.allowed for view in _peers(here, everyone)}) > 1
+    ):
+        raise errors.UsageError(
             "the launcher has pinned the ranks before the bench could; type python -m spawnlaunch "
             "--bind none -m spawnlaunch.bench, or leave the launcher out"
         )
 
 
-def _plan(here: RankOnNode, arm: ArmRequest, mode: str) -> tuple[Binding, ...]:
+def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Binding, ...]:
     """As the launcher plans in this mode. Raises UsageError."""
     request = cli.parse([*arm.flags, "-m", "a.worker"], {}, sys.executable)
     rank, local_rank = (here.view.rank, here.view.local_rank) if mode == "task" else (0, 0)
-    world = World(
+    world = identity.World(
         mode=mode,
         rank=rank,
         world_size=here.size,
@@ -106,7 +103,7 @@ def _plan(here: RankOnNode, arm: ArmRequest, mode: str) -> tuple[Binding, ...]:
         master_port=0,
         run_id="",
     )
-    return bind_ranks(request, here.node, here.seen, world, here.environ).bindings
+    return plan.bind_ranks(request, here.node, here.seen, world, here.environ).bindings
 
 
 class Agreed(NamedTuple):
@@ -115,19 +112,19 @@ class Agreed(NamedTuple):
     names: tuple[str, ...]  # the arms that are measured
     parts: Mapping[str, Part]  # of this rank, by arm; where it takes none, there is none
     device: int | None  # of this rank, for PyTorch; None: the workloads run on the CPU
-    result: Result  # with nothing measured yet
+    result: results.Result  # with nothing measured yet
 
 
-def agree(options: BenchRequest, here: RankOnNode, group: RankGroup) -> Agreed:
+def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankGroup) -> Agreed:
     """The arms that make a difference on some node, and what can be run. Raises UsageError."""
     everyone = group.exchange(here.view)
     refusal, planned = "", {}
     try:
         if group.rank == 0:  # which writes the files, on its node
             for path in filter(None, (options.json, options.plot)):
-                check_writable(path)
+                results.check_writable(path)
         planned = plan_arms(here, everyone, options.arms, options.omp_threads)
-    except UsageError as error:
+    except errors.UsageError as error:
         refusal = str(error)
     _refuse_together(group, refusal)
     asked = {arm.name: arm for arm in options.arms}
@@ -138,7 +135,7 @@ def agree(options: BenchRequest, here: RankOnNode, group: RankGroup) -> Agreed:
     left_out = arms.left_out({name: [each[name] for each in effects] for name in asked})
     if options.against in left_out:
         why = left_out[options.against]
-        raise UsageError(f"--against {options.against}: {why}; choose another arm")
+        raise errors.UsageError(f"--against {options.against}: {why}; choose another arm")
     names = tuple(name for name in asked if name not in left_out)
     hosts = list(dict.fromkeys(view.host for view in everyone))
     parts = {
@@ -147,17 +144,21 @@ def agree(options: BenchRequest, here: RankOnNode, group: RankGroup) -> Agreed:
         if (binding := mine[name]) is not None
     }
     typed = {name: asked[name].typed(planned[name].bindings) for name in names}
-    records = group.exchange({name: bound_rank(here, part) for name, part in parts.items()})
-    drawn = group.gather(node_facts(here, records, {n: its.binding for n, its in parts.items()}))
+    records = group.exchange(
+        {name: describe.bound_rank(here, part) for name, part in parts.items()}
+    )
+    drawn = group.gather(
+        describe.node_facts(here, records, {n: its.binding for n, its in parts.items()})
+    )
     widest = max(parts.values(), key=lambda part: part.size).binding
     device = _device(here, everyone, group, widest) if options.workloads else None
     not_run = _not_run(options, here.size, device is not None)
-    result = Result(
-        about=about_run(options, device, not_run),
+    result = results.Result(
+        about=describe.about_run(options, device, not_run),
         nodes=[each for each in drawn if each is not None],
         against=options.against,
         arms=[
-            Arm(
+            results.Arm(
                 name,
                 typed[name],
                 tuple(each[name] for each in records if name in each),
@@ -172,7 +173,9 @@ def agree(options: BenchRequest, here: RankOnNode, group: RankGroup) -> Agreed:
     return Agreed(names, parts, device, result)
 
 
-def _part(here: RankOnNode, arm: ArmRequest, binding: Binding, hosts: Sequence[str]) -> Part:
+def _part(
+    here: RankOnNode, arm: arms.ArmRequest, binding: apply.Binding, hosts: Sequence[str]
+) -> Part:
     """Ranks are counted over the nodes anew where not all of a node take part."""
     rank, size, local_size = here.view.rank, here.size, here.local_size
     if arm.local_size is not None:
@@ -183,20 +186,20 @@ def _part(here: RankOnNode, arm: ArmRequest, binding: Binding, hosts: Sequence[s
     return Part(arm, binding, rank, size, local_size, its.loader_workers, its.environ)
 
 
-def _refuse_together(group: RankGroup, refusal: str) -> None:
+def _refuse_together(group: rank_group.RankGroup, refusal: str) -> None:
     refusals = [each for each in group.exchange(refusal) if each]
     if refusals:
-        raise UsageError(refusals[0])
+        raise errors.UsageError(refusals[0])
 
 
-def _own(here: RankOnNode, planned: Planned) -> Binding | None:
+def _own(here: RankOnNode, planned: arms.Planned) -> apply.Binding | None:
     """This rank's binding; those planned are of all local ranks, or of this one alone."""
     found = [each for each in planned.bindings if each.local_rank == here.view.local_rank]
     return found[0] if found else None
 
 
 def _effect(
-    here: RankOnNode, planned: Planned, binding: Binding | None, arm: ArmRequest
+    here: RankOnNode, planned: arms.Planned, binding: apply.Binding | None, arm: arms.ArmRequest
 ) -> arms.Effect | str | None:
     """None: the arm is there, and this rank takes no part in it."""
     if binding is None:
@@ -205,7 +208,10 @@ def _effect(
 
 
 def _device(
-    here: RankOnNode, everyone: Sequence[RankView], group: RankGroup, binding: Binding
+    here: RankOnNode,
+    everyone: Sequence[RankView],
+    group: rank_group.RankGroup,
+    binding: apply.Binding,
 ) -> int | None:
     """The number of this rank's device; None, for all ranks, where one has none of its own."""
     is_own = [view.devices for view in _peers(here, everyone)].count(here.view.devices) == 1
@@ -215,11 +221,11 @@ def _device(
     answers = group.exchange(asked)
     for each in answers:
         if each.error:
-            raise FailedError(each.error)
+            raise sample.FailedError(each.error)
     return asked.values["device"] if all(_has(each) for each in answers) else None
 
 
-def _has(asked: Sample) -> bool:
+def _has(asked: sample.Sample) -> bool:
     return asked.values["device"] is not None
 
 
@@ -235,7 +241,7 @@ def _device_index(here: RankOnNode, is_own: bool) -> int | None:
     return here.view.local_rank if devices >= here.local_size else None
 
 
-def _not_run(options: BenchRequest, ranks: int, has_devices: bool) -> dict[str, str]:
+def _not_run(options: flags.BenchRequest, ranks: int, has_devices: bool) -> dict[str, str]:
     """The bundled workloads that cannot run, and why; the same on all ranks."""
     fewest = min(options.counts, default=ranks)
     reasons = {name: workloads.missing(name, fewest, has_devices) for name in options.workloads}

@@ -19,10 +19,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from spawnlaunch import cpuset, values
-from spawnlaunch.binding import plan
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import Device, Nic, Node
+from spawnlaunch.binding import apply, plan
+from spawnlaunch.node import hardware
 
 UNPINNED, CONTROL, FAR, PACKED, AUTO = "unpinned", "control", "far", "packed", values.AUTO
 AS_MANY, NIC_NEAR, NIC_FAR = "as-many", "nic-near", "nic-far"
@@ -53,7 +51,7 @@ class ArmRequest(NamedTuple):
         """Whether it is planned here, and not by flags."""
         return self.name in NAMES and self.name not in POLICIES
 
-    def typed(self, bindings: Sequence[Binding]) -> str:
+    def typed(self, bindings: Sequence[apply.Binding]) -> str:
         """The launcher's flags for it; for `far` and `packed`, the CPUs of each rank."""
         if self.name in (FAR, PACKED):
             cpus = ":".join(cpuset.format(binding.cpus) for binding in bindings)
@@ -84,11 +82,11 @@ def of_size(local_size: int) -> ArmRequest:
 class Planned(NamedTuple):
     """An arm on one node, or why there is no such arm there."""
 
-    bindings: tuple[Binding, ...]  # of the local ranks that are planned, in their order
+    bindings: tuple[apply.Binding, ...]  # of the local ranks that are planned, in their order
     missing: str = ""  # why there are none
 
 
-def far(node: Node, best: Sequence[Binding]) -> Planned:
+def far(node: hardware.Node, best: Sequence[apply.Binding]) -> Planned:
     """The bindings of `auto`, moved on so far that the most ranks are away from their devices."""
     if all(binding.device is None for binding in best):
         return Planned((), "no rank has a device here that it could be far from")
@@ -99,7 +97,9 @@ def far(node: Node, best: Sequence[Binding]) -> Planned:
     return Planned(max(moved, key=lambda bindings: (_remote(bindings), _way(node, bindings))))
 
 
-def _moved(node: Node, best: Sequence[Binding], by: int) -> tuple[Binding, ...]:
+def _moved(
+    node: hardware.Node, best: Sequence[apply.Binding], by: int
+) -> tuple[apply.Binding, ...]:
     """Rank r with the CPUs of rank r + by and its own device."""
     bindings = []
     for r, own in enumerate(best):
@@ -109,16 +109,16 @@ def _moved(node: Node, best: Sequence[Binding], by: int) -> tuple[Binding, ...]:
     return tuple(bindings)
 
 
-def _locality(node: Node, own: Binding, cpus: CpuSet) -> str:
+def _locality(node: hardware.Node, own: apply.Binding, cpus: cpuset.CpuSet) -> str:
     """Of these CPUs to the rank's device."""
     return plan.locality(node, own.device, own.locality != plan.UNTOLD, cpus)
 
 
-def _remote(bindings: Iterable[Binding]) -> int:
+def _remote(bindings: Iterable[apply.Binding]) -> int:
     return sum(1 for binding in bindings if binding.locality == plan.FAR)
 
 
-def _way(node: Node, bindings: Sequence[Binding]) -> int:
+def _way(node: hardware.Node, bindings: Sequence[apply.Binding]) -> int:
     """The sum of the NUMA distances from the ranks to their devices, where they are known."""
     ways = {(each.id, other): way for each in node.numa for other, way in each.distances}
     total = 0
@@ -129,7 +129,7 @@ def _way(node: Node, bindings: Sequence[Binding]) -> int:
     return total
 
 
-def packed(node: Node, best: Sequence[Binding], allowed: CpuSet) -> Planned:
+def packed(node: hardware.Node, best: Sequence[apply.Binding], allowed: cpuset.CpuSet) -> Planned:
     """All ranks in one domain, with as many threads each as `auto` gives them."""
     if not allowed:
         return Planned((), "this system has no CPU masks")
@@ -150,7 +150,7 @@ def packed(node: Node, best: Sequence[Binding], allowed: CpuSet) -> Planned:
     )
 
 
-def _first_domain(node: Node, allowed: CpuSet) -> CpuSet | None:
+def _first_domain(node: hardware.Node, allowed: cpuset.CpuSet) -> cpuset.CpuSet | None:
     """The first NUMA node of several; else L3 group, else core; None: there is one core."""
     for level in ([each.cpus for each in node.numa], node.l3, node.cores):
         groups = [group & allowed for group in level if group & allowed]
@@ -159,17 +159,19 @@ def _first_domain(node: Node, allowed: CpuSet) -> CpuSet | None:
     return None
 
 
-Plan = Callable[[ArmRequest], tuple[Binding, ...]]
+Plan = Callable[[ArmRequest], tuple[apply.Binding, ...]]
 
 
 def on_node(
-    node: Node, allowed: CpuSet, asked: Sequence[ArmRequest], planned: Plan
+    node: hardware.Node, allowed: cpuset.CpuSet, asked: Sequence[ArmRequest], planned: Plan
 ) -> dict[str, Planned]:
     """The bindings of all ranks of a node under each arm; `planned` goes by the flags of one."""
     return {arm.name: _on_node(node, allowed, arm, planned) for arm in asked}
 
 
-def _on_node(node: Node, allowed: CpuSet, arm: ArmRequest, planned: Plan) -> Planned:
+def _on_node(
+    node: hardware.Node, allowed: cpuset.CpuSet, arm: ArmRequest, planned: Plan
+) -> Planned:
     best = planned(arm)
     if arm.name == FAR:
         return far(node, best)
@@ -182,13 +184,15 @@ def _on_node(node: Node, allowed: CpuSet, arm: ArmRequest, planned: Plan) -> Pla
     return Planned(best)
 
 
-def as_many(best: Sequence[Binding], unpinned: Sequence[Binding]) -> tuple[Binding, ...]:
+def as_many(
+    best: Sequence[apply.Binding], unpinned: Sequence[apply.Binding]
+) -> tuple[apply.Binding, ...]:
     """The bindings of `auto` with the threads of `unpinned`."""
     pairs = zip(best, unpinned, strict=True)
     return tuple(own._replace(threads=other.threads) for own, other in pairs)
 
 
-def nic_of(node: Node, name: str, binding: Binding) -> str:
+def nic_of(node: hardware.Node, name: str, binding: apply.Binding) -> str:
     """The adapter of `nic-near` or `nic-far` for a rank, as NCCL_IB_HCA names it; "" for none.
 
     Names such as mlx5_0 are those of the kernel's InfiniBand devices; an adapter that has another
@@ -202,13 +206,13 @@ def nic_of(node: Node, name: str, binding: Binding) -> str:
     return (by_way[0] if name == NIC_NEAR else by_way[-1]).name if by_way else ""
 
 
-def nearest_nic(node: Node, number: int) -> str:
+def nearest_nic(node: hardware.Node, number: int) -> str:
     """The network adapter next to a device; "" where none is known."""
     home = node.devices[number]
     return min(node.nics, key=lambda nic: _way_to(node, home, nic)).name if node.nics else ""
 
 
-def _way_to(node: Node, device: Device, nic: Nic) -> tuple[bool, int]:
+def _way_to(node: hardware.Node, device: hardware.Device, nic: hardware.Nic) -> tuple[bool, int]:
     """Whether they hang on other CPUs, and the distance of their NUMA nodes."""
     apart = device.local_cpus is None or device.local_cpus != nic.local_cpus
     ways = {(each.id, other): way for each in node.numa for other, way in each.distances}
@@ -228,7 +232,9 @@ class Effect(NamedTuple):
     environ: tuple[tuple[str, str], ...]
 
 
-def effect(node: Node, binding: Binding, allowed: CpuSet, arm: ArmRequest) -> Effect:
+def effect(
+    node: hardware.Node, binding: apply.Binding, allowed: cpuset.CpuSet, arm: ArmRequest
+) -> Effect:
     """Not bound is the same as bound to all that is allowed."""
     nodes = binding.memory_nodes
     choice = len(node.memory_nodes) > 1 and binding.mem_bind != values.NO_MEM

@@ -5,10 +5,8 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from spawnlaunch import values
-from spawnlaunch.arguments import Parser
+from spawnlaunch import arguments, errors, values
 from spawnlaunch.bench import arms, own_arms, workloads
-from spawnlaunch.errors import FlagsError
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
@@ -48,9 +46,9 @@ exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this com
 --pick is undecided; 74 when nothing can be printed."""
 
 
-class _Parser(Parser):
+class _Parser(arguments.Parser):
     def error(self, message: str) -> NoReturn:
-        raise FlagsError(message.removeprefix("argument "))
+        raise errors.FlagsError(message.removeprefix("argument "))
 
 
 def parser() -> argparse.ArgumentParser:

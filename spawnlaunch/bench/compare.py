@@ -7,10 +7,7 @@ median of its rounds, and one bench a side cannot tell.
 
 from collections.abc import Iterator, Sequence
 
-from spawnlaunch.bench import stats
-from spawnlaunch.bench.result import Arm, Measured, Result, summed_up
-from spawnlaunch.bench.table import aligned, interval, short, title, verdict
-from spawnlaunch.bench.workloads import Workload
+from spawnlaunch.bench import results, stats, table, workloads
 
 COLUMNS = ("arm", "old", "new", "ratio", "interval", "verdict")
 ONE_RUN = "one bench a side cannot tell"
@@ -18,7 +15,7 @@ ONE_RUN = "one bench a side cannot tell"
 Medians = dict[str, dict[str, float]]  # by series and arm, of one bench
 
 
-def page(old: Sequence[Result], new: Sequence[Result]) -> Iterator[str]:
+def page(old: Sequence[results.Result], new: Sequence[results.Result]) -> Iterator[str]:
     """For each workload and arm that all of them have, the new against the old."""
     yield from dict.fromkeys(
         line for one in (*old, *new[:-1]) for line in _differences(one, new[-1])
@@ -39,10 +36,10 @@ def page(old: Sequence[Result], new: Sequence[Result]) -> Iterator[str]:
 
 
 def _shared(
-    old: Sequence[Result], new: Sequence[Result]
-) -> tuple[dict[Workload, list[Medians]], list[str]]:
+    old: Sequence[results.Result], new: Sequence[results.Result]
+) -> tuple[dict[workloads.Workload, list[Medians]], list[str]]:
     """By workload what each bench measured, old ones first; and what is not in all of them."""
-    shared: dict[Workload, list[Medians]] = {}
+    shared: dict[workloads.Workload, list[Medians]] = {}
     absent = []
     sides = [[{m.workload.name: m for m in one.measured} for one in side] for side in (old, new)]
     for name in dict.fromkeys(name for side in sides for one in side for name in one):
@@ -59,10 +56,10 @@ def _shared(
     return shared, absent
 
 
-def _medians(measured: Measured) -> Medians:
+def _medians(measured: results.Measured) -> Medians:
     return {
         series: {arm: stats.middle(values) for arm, values in arms.items()}
-        for series, arms in summed_up(measured).items()
+        for series, arms in results.summed_up(measured).items()
     }
 
 
@@ -72,29 +69,29 @@ def _headline(medians: Medians) -> dict[str, float]:
 
 
 def _block(
-    workload: Workload, old: Sequence[Medians], new: Sequence[Medians], level: float
+    workload: workloads.Workload, old: Sequence[Medians], new: Sequence[Medians], level: float
 ) -> Iterator[str]:
     yield ""
-    yield title(workload)
+    yield table.title(workload)
     for series in (name for name in new[-1] if all(name in one for one in (*old, *new))):
         cells: list[tuple[str, ...]] = [COLUMNS]
         for arm in new[-1][series]:
             if all(arm in one[series] for one in (*old, *new)):
                 before, after = ([one[series][arm] for one in side] for side in (old, new))
                 found = stats.unpaired(after, before, workload.higher_is_better, level)
-                said = verdict(found) if found.rounds > 1 else "-"
-                middles = (short(stats.middle(before)), short(stats.middle(after)))
-                cells.append((arm, *middles, f"{found.ratio:.3f}", interval(found), said))
+                said = table.verdict(found) if found.rounds > 1 else "-"
+                middles = (table.short(stats.middle(before)), table.short(stats.middle(after)))
+                cells.append((arm, *middles, f"{found.ratio:.3f}", table.interval(found), said))
         if series:
             yield f"  {series}"
-        yield from aligned(cells)
+        yield from table.aligned(cells)
 
 
-def _what(workload: Workload) -> str:
+def _what(workload: workloads.Workload) -> str:
     return f"{workload.about} in {workload.unit}"
 
 
-def _differences(old: Result, new: Result) -> Iterator[str]:
+def _differences(old: results.Result, new: results.Result) -> Iterator[str]:
     """What else is different: then a change may be due to it."""
     pairs = [
         (name, old.about["versions"].get(name), version)
@@ -110,15 +107,15 @@ def _differences(old: Result, new: Result) -> Iterator[str]:
             yield f"{arm.name}: the ranks are bound otherwise than before"
 
 
-def _bindings(arm: Arm) -> list[tuple[str, str, int]]:
+def _bindings(arm: results.Arm) -> list[tuple[str, str, int]]:
     return [(rank.cpus, rank.memory_nodes, rank.threads) for rank in arm.ranks]
 
 
-def _nodes(result: Result) -> str:
+def _nodes(result: results.Result) -> str:
     return ", ".join(
         f"{node['host']} ({node['processor']}, Linux {node['kernel']})" for node in result.nodes
     )
 
 
-def _ranks(result: Result) -> int:
+def _ranks(result: results.Result) -> int:
     return len(result.arms[0].ranks) if result.arms else 0

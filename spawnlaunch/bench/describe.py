@@ -13,25 +13,19 @@ import numpy
 import torch
 
 from spawnlaunch import __version__, cpuset
-from spawnlaunch.bench import arms, workloads
-from spawnlaunch.bench.command_line import PROG
-from spawnlaunch.bench.flags import BenchRequest
+from spawnlaunch.bench import arms, command_line, flags, results, workloads
 from spawnlaunch.bench.here import Part, RankOnNode
-from spawnlaunch.bench.result import BoundRank
-from spawnlaunch.bench.workloads import COMMAND, Workload
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.picture import picture
-from spawnlaunch.binding.report import device_name
+from spawnlaunch.binding import apply, picture, report
 
 
 def about_run(
-    options: BenchRequest, device: int | None, not_run: Mapping[str, str]
+    options: flags.BenchRequest, device: int | None, not_run: Mapping[str, str]
 ) -> dict[str, Any]:
     """The run: when, with what, how, and on what; `device` is the number of this rank's."""
     will_run = [each for each in workloads_of(options) if each.name not in not_run]
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-        "command": f"{PROG} {shlex.join(sys.argv[1:])}".strip(),
+        "command": f"{command_line.PROG} {shlex.join(sys.argv[1:])}".strip(),
         "versions": {
             "spawnlaunch": __version__,
             "python": platform.python_version(),
@@ -50,31 +44,33 @@ def about_run(
     }
 
 
-def workloads_of(options: BenchRequest) -> list[Workload]:
+def workloads_of(options: flags.BenchRequest) -> list[workloads.Workload]:
     """What is to be run, if it can be."""
     if not options.command:
         return [workloads.NAMES[name] for name in options.workloads]
     about = " ".join(options.command)
     if options.metric is None:
-        return [Workload(COMMAND, "s", False, about)]
-    return [Workload(COMMAND, options.metric, not options.lower_is_better, about)]
+        return [workloads.Workload(workloads.COMMAND, "s", False, about)]
+    return [
+        workloads.Workload(workloads.COMMAND, options.metric, not options.lower_is_better, about)
+    ]
 
 
-def _kind(options: BenchRequest, device: int | None) -> str:
+def _kind(options: flags.BenchRequest, device: int | None) -> str:
     """What the bundled workloads compute on; "" where a command does what it likes."""
     if options.command:
         return ""
     return "CPU" if device is None else "CUDA or ROCm"
 
 
-def bound_rank(here: RankOnNode, part: Part) -> BoundRank:
+def bound_rank(here: RankOnNode, part: Part) -> results.BoundRank:
     """This rank and its binding as they are kept."""
     binding = part.binding
-    return BoundRank(
+    return results.BoundRank(
         part.rank,
         here.view.host,
         binding.local_rank,
-        device_name(here.node, binding.device),
+        report.device_name(here.node, binding.device),
         cpuset.format(binding.cpus),
         cpuset.format(binding.memory_nodes),
         binding.threads,
@@ -83,7 +79,9 @@ def bound_rank(here: RankOnNode, part: Part) -> BoundRank:
 
 
 def node_facts(
-    here: RankOnNode, records: Sequence[Mapping[str, BoundRank]], mine: Mapping[str, Binding]
+    here: RankOnNode,
+    records: Sequence[Mapping[str, results.BoundRank]],
+    mine: Mapping[str, apply.Binding],
 ) -> dict[str, Any] | None:
     """This node, from its first rank; None from the others. `records` are all ranks' bindings."""
     if here.view.local_rank != 0:
@@ -92,7 +90,7 @@ def node_facts(
     for name, own in mine.items():
         each = [its[name] for its in records if name in its and its[name].host == here.view.host]
         cpus = here.node.cpus_allowed.union(*(cpuset.parse(rank.cpus) for rank in each))
-        pictures[name] = picture(here.node, [_binding(rank, own) for rank in each], cpus)
+        pictures[name] = picture.picture(here.node, [_binding(rank, own) for rank in each], cpus)
     return {
         "host": here.view.host,
         "kernel": platform.release(),
@@ -102,9 +100,9 @@ def node_facts(
         "cores": len(here.node.cores),
         "l3": [cpuset.format(group) for group in here.node.l3],
         "numa": {str(each.id): cpuset.format(each.cpus) for each in here.node.numa},
-        "devices": [device_name(here.node, device.number) for device in here.node.devices],
+        "devices": [report.device_name(here.node, device.number) for device in here.node.devices],
         "nics": {
-            device_name(here.node, device.number): arms.nearest_nic(here.node, device.number)
+            report.device_name(here.node, device.number): arms.nearest_nic(here.node, device.number)
             for device in here.node.devices
         },
         "load": os.getloadavg()[0],
@@ -112,7 +110,7 @@ def node_facts(
     }
 
 
-def _binding(rank: BoundRank, like: Binding) -> Binding:
+def _binding(rank: results.BoundRank, like: apply.Binding) -> apply.Binding:
     """Enough of a neighbour's binding to draw it."""
     return like._replace(local_rank=rank.local_rank, cpus=cpuset.parse(rank.cpus))
 

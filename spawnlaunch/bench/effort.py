@@ -14,7 +14,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from spawnlaunch import cpuset
-from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import cgroup, sysfs
 from spawnlaunch.node.cpus import read_numa
 
@@ -66,7 +65,7 @@ class _Counts(NamedTuple):
 class Watch:
     """Measures the effort of this process between `start` and `stop`; several times are added."""
 
-    def __init__(self, cpus: CpuSet, node_cpus: CpuSet) -> None:
+    def __init__(self, cpus: cpuset.CpuSet, node_cpus: cpuset.CpuSet) -> None:
         self._cpus = cpus  # of this rank
         self._node_cpus = node_cpus  # that ranks of this node may use
         self._began: _Counts | None = None
@@ -161,7 +160,7 @@ def disturbed(ranks: Sequence[tuple[str, Effort | None]]) -> str:
     return ""
 
 
-def cpu_ticks(stat: str, cpus: CpuSet) -> Ticks:
+def cpu_ticks(stat: str, cpus: cpuset.CpuSet) -> Ticks:
     """Ticks that these CPUs ran somebody, and that were stolen, since the start of the machine.
 
     Lines read `cpu0 user nice system idle iowait irq softirq steal guest guest_nice` (proc(5)).
@@ -224,19 +223,19 @@ def _less(now: int | None, before: int | None) -> int | None:
 
 
 @lru_cache
-def _nodes_of(cpus: CpuSet) -> frozenset[int]:
+def _nodes_of(cpus: cpuset.CpuSet) -> frozenset[int]:
     warnings: list[str] = []
     return frozenset(each.id for each in read_numa("", cpus, warnings) if each.cpus & cpus)
 
 
-def _mhz(cpus: CpuSet) -> float | None:
+def _mhz(cpus: cpuset.CpuSet) -> float | None:
     """The mean of scaling_cur_freq, in kHz there."""
     found = [sysfs.number(f"{CPU}{cpu}/cpufreq/scaling_cur_freq") for cpu in cpus]
     known = [each / 1e3 for each in found if each]
     return sum(known) / len(known) if known else None
 
 
-def _throttled(cpus: CpuSet) -> int | None:
+def _throttled(cpus: cpuset.CpuSet) -> int | None:
     paths = [f"{CPU}{cpu}/thermal_throttle/core_throttle_count" for cpu in cpus]
     counts = [count for path in paths if (count := sysfs.number(path)) is not None]
     quota = _quota_file()
@@ -251,7 +250,7 @@ def _quota_file() -> str:
     return next((file for file in files if os.path.exists(file)), "")
 
 
-def _strayed(cpus: CpuSet) -> str:
+def _strayed(cpus: cpuset.CpuSet) -> str:
     """The mask of a thread that may run outside these CPUs; a library has moved it."""
     for task in sysfs.names("/proc/self/task"):
         said = sysfs.fields(f"/proc/self/task/{task}/status", ":").get("Cpus_allowed_list")

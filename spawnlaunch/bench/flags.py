@@ -5,10 +5,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spawnlaunch.bench import arms, own_arms, record, workloads
+from spawnlaunch import errors
+from spawnlaunch.bench import arms, command_line, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
-from spawnlaunch.bench.command_line import parser
-from spawnlaunch.errors import FlagsError, UsageError
 
 
 class BenchRequest(NamedTuple):
@@ -44,7 +43,7 @@ class BenchRequest(NamedTuple):
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
     """Read the command line; raises UsageError, and SystemExit for --help."""
     ours, command = _cut(argv)
-    given = vars(parser().parse_args(ours))
+    given = vars(command_line.parser().parse_args(ours))
     if given["resume"]:
         return _resumed(given["resume"], ours, command, environ)
     return _read(given, argv, command, environ)
@@ -62,7 +61,7 @@ def _read(
     names = given.pop("workloads")
     picked, cared_for = given.pop("pick"), given.pop("for")
     if picked and cared_for:
-        raise FlagsError("--pick names workloads and so does --for; leave one out")
+        raise errors.FlagsError("--pick names workloads and so does --for; leave one out")
     options = BenchRequest(
         **{name: given[name] for name in BenchRequest._fields if name in given and name != "arms"},
         nproc=nproc,
@@ -84,7 +83,7 @@ def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, .
     own, chosen = given.pop("arm"), given.pop("set")
     if counts:
         if given["arms"] or own or chosen or given["against"]:
-            raise FlagsError(
+            raise errors.FlagsError(
                 "--nproc with several numbers compares these, bound as by default; leave --arms, "
                 "--arm, --set and --against out"
             )
@@ -95,7 +94,7 @@ def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, .
     every = (*named, *own, *own_arms.sets(chosen))
     twice = [arm.name for arm in own if [each.name for each in every].count(arm.name) > 1]
     if twice:
-        raise FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
+        raise errors.FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
     return tuple({arm.name: arm for arm in every}.values())
 
 
@@ -104,18 +103,22 @@ def _resumed(
 ) -> BenchRequest:
     """What was typed for this file's bench, and behind it what is typed now."""
     if command:
-        raise FlagsError("--resume goes on with the command that its file names; leave -- out")
+        raise errors.FlagsError(
+            "--resume goes on with the command that its file names; leave -- out"
+        )
     if not os.path.isfile(path):
-        raise UsageError(f"there is no file {path!r}; type the name of one that --json wrote")
+        raise errors.UsageError(
+            f"there is no file {path!r}; type the name of one that --json wrote"
+        )
     try:
         _, first = next(record.lines(path))
         words, command = _cut(first["about"]["argv"])
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
-        raise UsageError(
+        raise errors.UsageError(
             f"--resume {path}: it is not what --json of this version writes ({error!r}); type the "
             "name of a file of a bench that did not end"
         ) from None
-    given = vars(parser().parse_args([*words, *ours]))
+    given = vars(command_line.parser().parse_args([*words, *ours]))
     stored = ("--", *command) if command else ()
     given["json"] = given["resume"] = path
     return _read(given, (*words, *stored), command, environ)
@@ -132,39 +135,45 @@ def _cut(argv: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> None:
     names = [arm.name for arm in options.arms]
     if options.against not in names:
-        raise FlagsError(
+        raise errors.FlagsError(
             f"--against {options.against} is not among the arms {','.join(names)}; add it to --arms"
         )
     if options.command and workloads_given:
-        raise FlagsError(
+        raise errors.FlagsError(
             "--workloads names bundled work and -- begins a command; leave one of them out"
         )
     if not options.command and (options.metric or options.lower_is_better):
-        raise FlagsError("--metric needs a command of yours; type the command behind a --")
+        raise errors.FlagsError("--metric needs a command of yours; type the command behind a --")
     if options.lower_is_better and not options.metric:
-        raise FlagsError("--lower-is-better needs a --metric; lower wall time is better anyway")
+        raise errors.FlagsError(
+            "--lower-is-better needs a --metric; lower wall time is better anyway"
+        )
     if options.command and shutil.which(options.command[0]) is None:
-        raise UsageError(
+        raise errors.UsageError(
             f"program {options.command[0]!r} behind the -- is not found; type -- python train.py "
             "for a script"
         )
     if options.plot and os.path.splitext(options.plot)[1] not in (".png", ".svg"):
-        raise FlagsError(f"--plot {options.plot} ends in neither .png nor .svg; type one of them")
+        raise errors.FlagsError(
+            f"--plot {options.plot} ends in neither .png nor .svg; type one of them"
+        )
     old, new = options.compare or ((), ())
     for file in (*old, *new, *([options.show] if options.show else [])):
         if not os.path.isfile(file):
-            raise UsageError(f"there is no file {file!r}; type the name of one that --json wrote")
+            raise errors.UsageError(
+                f"there is no file {file!r}; type the name of one that --json wrote"
+            )
 
 
 def _check_advice(options: BenchRequest) -> None:
     if options.pick and options.compare:
-        raise FlagsError("--pick reads one bench, and --compare several; leave one out")
+        raise errors.FlagsError("--pick reads one bench, and --compare several; leave one out")
     if options.chosen and options.command:
-        raise FlagsError(
+        raise errors.FlagsError(
             "--for and --pick choose among bundled workloads, and -- begins a command of yours"
         )
     absent = [name for name in options.chosen if name not in options.workloads]
     if absent and not options.show:
-        raise FlagsError(
+        raise errors.FlagsError(
             f"{absent[0]} is advised for but not measured; add it to --workloads, or leave that out"
         )

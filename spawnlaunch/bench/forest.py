@@ -6,11 +6,9 @@ It reads in black and white: a verdict has a mark of its own, and stands there i
 from collections.abc import Sequence
 from typing import Any
 
-from spawnlaunch.bench.result import Result, Row, headline, rows
-from spawnlaunch.bench.stats import BETTER, DELTA, EQUAL, UNDECIDED, WORSE, Comparison
-from spawnlaunch.bench.table import interval, verdict
+from spawnlaunch.bench import results, stats, table
 
-MARKS = {BETTER: ("s", "black"), WORSE: ("s", "black"), EQUAL: ("o", "white")}
+MARKS = {stats.BETTER: ("s", "black"), stats.WORSE: ("s", "black"), stats.EQUAL: ("o", "white")}
 OPEN = ("D", "white")  # undecided
 ROW_INCHES = 0.2
 HEAD_INCHES = 0.9
@@ -20,29 +18,29 @@ KEY = "ratio above 1: better. Square: differs, circle: equal, diamond: undecided
 {delta:.0%} to either side, arrow: the interval goes on"
 
 
-def to_draw(result: Result) -> list[Row]:
+def to_draw(result: results.Result) -> list[results.Row]:
     """The rows with a verdict."""
-    return headline(rows(result))
+    return results.headline(results.rows(result))
 
 
-def inches(drawn: Sequence[Row]) -> float:
+def inches(drawn: Sequence[results.Row]) -> float:
     """The height of the plot; 0 where nothing was compared."""
     return HEAD_INCHES + ROW_INCHES * _lines(drawn) if drawn else 0.0
 
 
-def _lines(drawn: Sequence[Row]) -> int:
+def _lines(drawn: Sequence[results.Row]) -> int:
     """A row each, and one above those of a workload for its name."""
     return len(drawn) + len({row.workload for row in drawn})
 
 
-def draw(axes: Any, drawn: Sequence[Row]) -> None:
+def draw(axes: Any, drawn: Sequence[results.Row]) -> None:
     """All rows, workload by workload, from the top."""
     span = _span([row.comparison for row in drawn])
     axes.set_xscale("log")
     axes.set_xlim(1 / span, span)
     axes.set_ylim(_lines(drawn), -1)
     axes.axvline(1, color="black", linewidth=0.8)
-    for side in (1 + DELTA, 1 / (1 + DELTA)):
+    for side in (1 + stats.DELTA, 1 / (1 + stats.DELTA)):
         axes.axvline(side, color="0.5", linewidth=0.6, linestyle="--")
     at, workload = -1, ""
     for row in drawn:
@@ -59,10 +57,10 @@ def draw(axes: Any, drawn: Sequence[Row]) -> None:
     axes.set_xticks([], minor=True)
     axes.set_yticks([])
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.set_title(KEY.format(delta=DELTA), fontsize=8, loc="left")
+    axes.set_title(KEY.format(delta=stats.DELTA), fontsize=8, loc="left")
 
 
-def _row(axes: Any, at: int, row: Row, span: float) -> None:
+def _row(axes: Any, at: int, row: results.Row, span: float) -> None:
     found = row.comparison
     low, high = max(found.low, 1 / span), min(found.high, span)
     axes.hlines(at, low, high, color="black", linewidth=1.2)
@@ -75,14 +73,16 @@ def _row(axes: Any, at: int, row: Row, span: float) -> None:
     across = axes.get_yaxis_transform()
     axes.text(-0.01, at, f"{row.arm} to {row.against}", ha="right", va="center", fontsize=7,
               transform=across)  # fmt: skip
-    said = f"{found.ratio:.3f} ({interval(found)}) {verdict(found)}"
+    said = f"{found.ratio:.3f} ({table.interval(found)}) {table.verdict(found)}"
     axes.text(1.01, at, said, ha="left", va="center", fontsize=7, transform=across)
 
 
-def _span(drawn: Sequence[Comparison]) -> float:
+def _span(drawn: Sequence[stats.Comparison]) -> float:
     """How far to either side of 1: all estimates, and all intervals that are not undecided."""
     ends = [max(each.ratio, 1 / each.ratio) for each in drawn]
     ends += [
-        max(each.high, 1 / each.low) for each in drawn if each.low and each.verdict != UNDECIDED
+        max(each.high, 1 / each.low)
+        for each in drawn
+        if each.low and each.verdict != stats.UNDECIDED
     ]
     return min(MOST_SPAN, max([LEAST_SPAN, *(1.1 * end for end in ends)]))

@@ -4,12 +4,11 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from spawnlaunch import cpuset
 from spawnlaunch import node as nodes
-from spawnlaunch.bench.arms import ArmRequest
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import Node
-from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.bench import arms
+from spawnlaunch.binding import apply
+from spawnlaunch.node import hardware, visible
 
 
 class RankView(NamedTuple):
@@ -18,7 +17,7 @@ class RankView(NamedTuple):
     host: str
     rank: int
     local_rank: int
-    allowed: CpuSet
+    allowed: cpuset.CpuSet
     devices: tuple[int | None, ...]
 
 
@@ -28,15 +27,15 @@ class RankOnNode(NamedTuple):
     view: RankView
     size: int
     local_size: int
-    node: Node
-    seen: Visible
+    node: hardware.Node
+    seen: visible.Visible
     environ: Mapping[str, str]
 
 
 def look(environ: Mapping[str, str]) -> RankOnNode:
     """This rank, by its launcher's variables and this machine's files."""
     node = nodes.read()
-    seen = visible(node, environ)
+    seen = visible.visible(node, environ)
     rank, size, local_rank = (int(environ[n]) for n in ("RANK", "WORLD_SIZE", "LOCAL_RANK"))
     view = RankView(os.uname().nodename, rank, local_rank, node.cpus_allowed, seen.devices)
     return RankOnNode(view, size, int(environ["LOCAL_WORLD_SIZE"]), node, seen, environ)
@@ -45,8 +44,8 @@ def look(environ: Mapping[str, str]) -> RankOnNode:
 class Part(NamedTuple):
     """What an arm is to this rank."""
 
-    request: ArmRequest
-    binding: Binding
+    request: arms.ArmRequest
+    binding: apply.Binding
     rank: int  # among those that take part
     size: int
     local_size: int

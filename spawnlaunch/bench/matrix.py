@@ -8,21 +8,17 @@ from collections.abc import Iterator
 
 import torch
 
-from spawnlaunch.bench import sample
-from spawnlaunch.bench.effort import Watch
-from spawnlaunch.bench.sample import FailedError
-from spawnlaunch.bench.take import Participant
+from spawnlaunch import values
+from spawnlaunch.bench import effort, sample, take
+from spawnlaunch.bench.workloads import timing
 from spawnlaunch.bench.workloads.device import copied
-from spawnlaunch.bench.workloads.timing import Rank
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.report import device_name
-from spawnlaunch.node import Node
-from spawnlaunch.values import BIND_MEM
+from spawnlaunch.binding import apply, report
+from spawnlaunch.node import hardware
 
 Rates = dict[str, tuple[float, float]]  # by NUMA node, GB/s to the device and from it
 
 
-def measure(me: Participant) -> dict[str, Rates]:
+def measure(me: take.Participant) -> dict[str, Rates]:
     """By device, on rank 0; nothing where ranks have no devices. Raises FailedError on all."""
     if me.agreed.device is None:
         return {}
@@ -38,19 +34,19 @@ def measure(me: Participant) -> dict[str, Rates]:
             if each is not None:
                 found[each[0]], refusal = each[1], each[2]
         if refusal := me.group.tell(refusal):
-            raise FailedError(refusal)
+            raise sample.FailedError(refusal)
     return found
 
 
-def _of_rank(me: Participant, device: torch.device) -> tuple[str, Rates, str]:
+def _of_rank(me: take.Participant, device: torch.device) -> tuple[str, Rates, str]:
     """This rank's device, its rates, and what went wrong."""
     node, view = me.here.node, me.here.view
     own = next(iter(me.agreed.parts.values())).binding
-    name = f"{view.host}: {device_name(node, own.device) or f'rank {view.rank}'}"
+    name = f"{view.host}: {report.device_name(node, own.device) or f'rank {view.rank}'}"
     rates: Rates = {}
     for binding in bindings(node, own):
-        rank = Rank(0, 1, view.local_rank, 1, binding.threads, device, me.options.seconds,
-                    Watch(binding.cpus, view.allowed), 0)  # fmt: skip
+        rank = timing.Rank(0, 1, view.local_rank, 1, binding.threads, device, me.options.seconds,
+                           effort.Watch(binding.cpus, view.allowed), 0)  # fmt: skip
         taken = sample.of_workload(binding, lambda _, rank=rank: _rates(rank), lambda: False)  # type: ignore[misc]
         if taken.error:
             return name, rates, f"copies of {name}: {taken.error}"
@@ -59,15 +55,17 @@ def _of_rank(me: Participant, device: torch.device) -> tuple[str, Rates, str]:
     return name, rates, ""
 
 
-def bindings(node: Node, own: Binding) -> Iterator[Binding]:
+def bindings(node: hardware.Node, own: apply.Binding) -> Iterator[apply.Binding]:
     """A binding to each NUMA node that has CPUs and memory for us."""
     for each in node.numa:
         cpus = each.cpus & node.cpus_allowed
         if cpus and each.id in node.memory_nodes:
-            yield own._replace(cpus=cpus, memory_nodes=frozenset({each.id}), mem_bind=BIND_MEM)
+            yield own._replace(
+                cpus=cpus, memory_nodes=frozenset({each.id}), mem_bind=values.BIND_MEM
+            )
 
 
-def _rates(rank: Rank) -> dict[str, float]:
+def _rates(rank: timing.Rank) -> dict[str, float]:
     is_cuda = rank.device.type == "cuda"
     if is_cuda:
         torch.cuda.set_device(rank.device)

@@ -10,12 +10,9 @@ import shlex
 import sys
 from argparse import ArgumentTypeError
 
-from spawnlaunch import cli
+from spawnlaunch import cli, errors, reading
 from spawnlaunch.bench import arms
-from spawnlaunch.bench.arms import ArmRequest
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import is_number
-from spawnlaunch.request import BINDING, Request, spelt
+from spawnlaunch.flags import BINDING, Request, spelt
 
 WORKERS = "--loader-workers"
 POWERS = (1, 2, 4, 8, 16)
@@ -38,7 +35,7 @@ HELP = {
 }
 
 
-def arm(text: str) -> ArmRequest:
+def arm(text: str) -> arms.ArmRequest:
     """`NAME=FLAGS`; raises ArgumentTypeError."""
     name, equals, flags = text.partition("=")
     if not (equals and name and flags.strip()) or not name.replace("-", "").isalnum():
@@ -50,7 +47,7 @@ def arm(text: str) -> ArmRequest:
     return of_flags(name, flags)
 
 
-def of_flags(name: str, text: str) -> ArmRequest:
+def of_flags(name: str, text: str) -> arms.ArmRequest:
     """An arm from its flags; raises ArgumentTypeError."""
     try:
         words = shlex.split(text)
@@ -64,7 +61,7 @@ def of_flags(name: str, text: str) -> ArmRequest:
     if WORKERS in words:
         at = words.index(WORKERS)
         number = "".join(words[at + 1 : at + 2])
-        if not is_number(number) or int(number) < 1:
+        if not reading.is_number(number) or int(number) < 1:
             raise ArgumentTypeError(f"{name}: {WORKERS} needs a number; type {WORKERS} 4")
         workers = int(number)
         del words[at : at + 2]
@@ -72,13 +69,13 @@ def of_flags(name: str, text: str) -> ArmRequest:
     for flag in request.flags:
         if spelt(flag.partition("=")[0]).section != BINDING:  # type: ignore[union-attr]
             raise ArgumentTypeError(f"{name}: {flag} does not bind; an arm has flags of binding")
-    return ArmRequest(name, tuple(words), tuple(environ), workers)
+    return arms.ArmRequest(name, tuple(words), tuple(environ), workers)
 
 
 def _request(name: str, words: list[str]) -> Request:
     try:
         request = cli.parse(["-m", *words, "--", "a.worker"], {}, sys.executable)
-    except UsageError as error:
+    except errors.UsageError as error:
         raise ArgumentTypeError(f"{name}: {error}") from None
     if request.program.target != "a.worker":
         raise ArgumentTypeError(
@@ -87,7 +84,7 @@ def _request(name: str, words: list[str]) -> Request:
     return request
 
 
-def sets(names: tuple[str, ...]) -> tuple[ArmRequest, ...]:
+def sets(names: tuple[str, ...]) -> tuple[arms.ArmRequest, ...]:
     """The arms of ready-made sets."""
     return tuple(
         of_flags(name, flags) if flags else arms.request_of(name)

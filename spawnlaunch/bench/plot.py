@@ -11,10 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from spawnlaunch.bench import forest
-from spawnlaunch.bench.result import Measured, Result
-from spawnlaunch.binding.picture import LEGEND
-from spawnlaunch.errors import UsageError
+from spawnlaunch import errors
+from spawnlaunch.bench import forest, results
+from spawnlaunch.binding import picture
 
 COLUMNS = 2  # panels side by side
 PANEL_INCHES = (6.5, 2.8)
@@ -33,10 +32,12 @@ def need_matplotlib() -> None:
     try:
         importlib.import_module("matplotlib")
     except ImportError:
-        raise UsageError("--plot needs matplotlib; type pip install 'spawnlaunch[plots]'") from None
+        raise errors.UsageError(
+            "--plot needs matplotlib; type pip install 'spawnlaunch[plots]'"
+        ) from None
 
 
-def draw(result: Result, path: str) -> None:
+def draw(result: results.Result, path: str) -> None:
     """Write the picture; the end of the name says of which kind. Raises UsageError."""
     panels = [(each, series) for each in result.measured for series in each.series]
     drawings = _drawings(result)
@@ -58,14 +59,16 @@ def draw(result: Result, path: str) -> None:
     if ratios:
         forest.draw(figure.add_subplot(grid[len(heights) - 1, :]), ratios)
     figure.suptitle(_heading(result), fontsize=9)
-    figure.supxlabel("\n".join((KEY, *LEGEND)), fontsize=8, x=0.02, ha="left")
+    figure.supxlabel("\n".join((KEY, *picture.LEGEND)), fontsize=8, x=0.02, ha="left")
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
-        raise UsageError(f"cannot write {path}: {error.strerror}; type another name") from None
+        raise errors.UsageError(
+            f"cannot write {path}: {error.strerror}; type another name"
+        ) from None
 
 
-def _heading(result: Result) -> str:
+def _heading(result: results.Result) -> str:
     hosts = ", ".join(f"{node['host']}: {node['processor']}" for node in result.nodes[:2])
     more = f" and {len(result.nodes) - 2} more nodes" if len(result.nodes) > 2 else ""
     counts = sorted({measured.rounds for measured in result.measured})
@@ -73,7 +76,7 @@ def _heading(result: Result) -> str:
     return f"{hosts}{more}; {rounds} rounds, {result.about['date']}"
 
 
-def _panel(axes: Any, result: Result, measured: Measured, series: str) -> None:
+def _panel(axes: Any, result: results.Result, measured: results.Measured, series: str) -> None:
     """The samples of one series, a group for each arm and a place in it for each rank."""
     workload, samples = measured.workload, measured.series[series]
     names = measured.there
@@ -119,10 +122,10 @@ def _spread(axes: Any, at: float, values: Any) -> None:
     axes.plot(at, middle, "o", markersize=4, markerfacecolor="white", markeredgecolor="black")
 
 
-def _drawings(result: Result) -> list[list[tuple[str, str]]]:
+def _drawings(result: results.Result) -> list[list[tuple[str, str]]]:
     """The drawings of the first node, arm by arm, in rows; of the other nodes there is the JSON."""
     pictures = result.nodes[0]["pictures"] if result.nodes else {}
-    legend = "\n".join(("", *LEGEND))  # once is enough
+    legend = "\n".join(("", *picture.LEGEND))  # once is enough
     host = result.nodes[0]["host"] if result.nodes else ""
     each = [
         (f"{name} on {host}", text.removesuffix(legend).rstrip()) for name, text in pictures.items()

@@ -23,7 +23,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
 )
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
-from spawnlaunch.bench.sample import ENDING, FailedError
+from spawnlaunch.bench import sample
 
 FAILED, DIED, JOINED = "failed", "died", "joined"
 MOST_TO_JOIN = timedelta(minutes=30)  # as long as torch.distributed waits, by default
@@ -126,7 +126,7 @@ def join(environ: Mapping[str, str]) -> RankGroup:
     try:
         return joined(TCPStore(address, port, timeout=MOST_TO_JOIN), rank, size)
     except DistError as error:
-        raise FailedError(f"cannot join the other ranks: {error}") from None
+        raise sample.FailedError(f"cannot join the other ranks: {error}") from None
 
 
 def joined(store: Store, rank: int, size: int) -> RankGroup:
@@ -137,7 +137,7 @@ def joined(store: Store, rank: int, size: int) -> RankGroup:
         store.wait(everyone, MOST_TO_JOIN)
     except DistStoreError:
         late = [other for other in range(size) if not store.check([everyone[other]])]
-        raise FailedError(
+        raise sample.FailedError(
             f"of {size} ranks {', '.join(map(str, late))} have not come in {MOST_TO_JOIN}"
         ) from None
     return RankGroup(store, rank, size)
@@ -155,13 +155,13 @@ def _start_store(address: str, port: int) -> None:
     atexit.register(_end_store, pid, ends)
     with open(told) as pipe:
         if problem := pipe.read():
-            raise FailedError(f"cannot listen for the other ranks: {problem}")
+            raise sample.FailedError(f"cannot listen for the other ranks: {problem}")
 
 
 def _keep_store(address: str, port: int, tells: int, end: int, ends: int) -> NoReturn:
     """In the child, which is to outlive what rank 0 has to tell when a signal comes to both."""
     try:
-        for signum in ENDING:
+        for signum in sample.ENDING:
             signal.signal(signum, signal.SIG_IGN)
         os.close(ends)
         _store = TCPStore(address, port, is_master=True, wait_for_workers=False)

@@ -16,9 +16,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from spawnlaunch import errors
 from spawnlaunch.bench import effort
-from spawnlaunch.bench.effort import Effort
-from spawnlaunch.errors import UsageError
 
 FORMAT = 4
 BENCH, SAMPLE, ENDED, RESUMED, FOUND = "bench", "sample", "ended", "resumed", "found"
@@ -33,7 +32,7 @@ class Taken(NamedTuple):
     round: int  # from 0
     arm: str
     values: tuple[dict[str, float], ...]  # of each rank, by series; empty: it printed no metric
-    efforts: tuple[Effort | None, ...] = ()  # of each rank
+    efforts: tuple[effort.Effort | None, ...] = ()  # of each rank
     error: str = ""  # why there is none; then the arm is out of this workload
     mark: str = ""  # what disturbed it
     counts: bool = True  # False: it was disturbed, and taken again
@@ -70,8 +69,8 @@ class Recorder:
         self.write(SAMPLE, as_line(taken))
 
 
-def _unwritable(path: str, error: OSError) -> UsageError:
-    return UsageError(f"cannot write {path}: {error.strerror}; type another name")
+def _unwritable(path: str, error: OSError) -> errors.UsageError:
+    return errors.UsageError(f"cannot write {path}: {error.strerror}; type another name")
 
 
 def _whole_bytes(path: str) -> int:

@@ -15,11 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from spawnlaunch.bench import effort, record, stats, table, workloads
-from spawnlaunch.bench.record import Recorder, Taken
-from spawnlaunch.bench.result import Measured, Result, end_of, headline, rows_of
-from spawnlaunch.bench.sample import STOPPED, Sample
-from spawnlaunch.bench.take import Participant, take
+from spawnlaunch.bench import effort, record, results, sample, stats, table, take, workloads
 from spawnlaunch.bench.workloads import COMMAND, Workload
 
 PROGRESS_CHARS = 60
@@ -40,7 +36,9 @@ class Share(NamedTuple):
 class Bench:
     """A bench on this rank. On rank 0 it has the file, and what was measured so far."""
 
-    def __init__(self, me: Participant, file: Recorder | None, before: Result | None) -> None:
+    def __init__(
+        self, me: take.Participant, file: record.Recorder | None, before: results.Result | None
+    ) -> None:
         self.me = me
         self.file = file
         self.result = me.agreed.result
@@ -66,11 +64,11 @@ class Bench:
             if self.me.group.rank == 0:
                 tell(table.block(measured, self.result, with_costs=self.me.options.why))
 
-    def _measure(self, workload: Workload, share: Share) -> Measured:
+    def _measure(self, workload: Workload, share: Share) -> results.Measured:
         """The rounds of a workload; those that a file has already are not taken."""
-        found: Measured
+        found: results.Measured
         names = self.me.agreed.names
-        known = self.before.get(workload.name) or Measured(workload, names, [], 0.0, False)
+        known = self.before.get(workload.name) or results.Measured(workload, names, [], 0.0, False)
         error = known.error if known.is_ended else 0.0
         found, ended = self.me.group.tell(
             (known._replace(taken=[*known.taken], error=error), known.is_ended)
@@ -97,11 +95,11 @@ class Bench:
         found = found._replace(is_ended=True, error=found.error or stats.ERROR / share.workloads)
         self.result = self.result._replace(measured=[*self.result.measured[:-1], found])
         if self.file:
-            self.file.write(record.ENDED, end_of(found))
+            self.file.write(record.ENDED, results.end_of(found))
         self._progress(workload, "")
         return found
 
-    def _round(self, measured: Measured, share: Share, number: int) -> None:
+    def _round(self, measured: results.Measured, share: Share, number: int) -> None:
         """Every arm that has not failed once, unless a file has it."""
         options, workload = self.me.options, measured.workload
         for name in order(self.me.agreed.names, options.seed, workload.name, number):
@@ -123,12 +121,12 @@ class Bench:
                 if counts:
                     break
 
-    def _take(self, workload: Workload, name: str, number: int) -> Taken | None:
+    def _take(self, workload: Workload, name: str, number: int) -> record.Taken | None:
         """A sample of all ranks, on rank 0."""
-        mine = take(workload, self.me, name)
+        mine = take.take(workload, self.me, name)
         if mine is not None and mine.error:
             self.me.group.report_failure()
-        everyone: list[Sample | None] = self.me.group.gather(mine)
+        everyone: list[sample.Sample | None] = self.me.group.gather(mine)
         if not everyone:
             return None
         there = [(rank, each) for rank, each in enumerate(everyone) if each is not None]
@@ -136,7 +134,7 @@ class Bench:
         efforts = tuple(each.effort for _, each in there)
         hosts = [rank.host for rank in arm.ranks]
         error = failure(workload, self.me.options.metric, there)
-        return Taken(
+        return record.Taken(
             workload.name,
             number,
             name,
@@ -147,14 +145,14 @@ class Bench:
             at_s=round(self.now, 3),
         )
 
-    def _keep(self, measured: Measured, taken: Taken) -> None:
+    def _keep(self, measured: results.Measured, taken: record.Taken) -> None:
         assert isinstance(measured.taken, list)
         measured.taken.append(taken)
         if self.file:
             self.file.take(taken)
 
     def _error_of_end(
-        self, measured: Measured, share: Share, round_s: float, has_more: bool
+        self, measured: results.Measured, share: Share, round_s: float, has_more: bool
     ) -> float:
         """With which error to judge these rounds as the last ones; 0: go on.
 
@@ -172,7 +170,7 @@ class Bench:
         if not is_last and measured.rounds not in stats.LOOKS:
             return 0.0
         error = stats.error_of_look(measured.rounds, is_last) / share.workloads
-        found = headline(rows_of(measured._replace(error=error), self.result))
+        found = results.headline(results.rows_of(measured._replace(error=error), self.result))
         is_decided = all(row.comparison.verdict != stats.UNDECIDED for row in found)
         return error if is_last or is_decided else 0.0
 
@@ -192,22 +190,24 @@ def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[s
     return shuffled
 
 
-def _is_known(measured: Measured, name: str, number: int) -> bool:
+def _is_known(measured: results.Measured, name: str, number: int) -> bool:
     """Whether nothing is to be taken: there is a sample, or the arm has failed."""
     cells = {(each.round, each.arm) for each in measured.taken if each.counts}
     return name in measured.failed or (number, name) in cells
 
 
-def _again(taken: Sequence[Taken], times: int) -> bool:
+def _again(taken: Sequence[record.Taken], times: int) -> bool:
     """Whether a disturbed sample is taken again, after so many times that it was."""
     so_far = sum(1 for each in taken if not each.counts)
     return times < TIMES_AGAIN and so_far < WITHOUT_COUNT + len(taken) // SHARE_AGAIN
 
 
-def failure(workload: Workload, metric: str | None, everyone: Sequence[tuple[int, Sample]]) -> str:
+def failure(
+    workload: Workload, metric: str | None, everyone: Sequence[tuple[int, sample.Sample]]
+) -> str:
     """What is wrong with the samples of the ranks; "" for nothing."""
     for rank, each in everyone:
-        if each.error and each.error != STOPPED:
+        if each.error and each.error != sample.STOPPED:
             return f"{workload.name} on rank {rank}: {each.error.rstrip()}"
     for rank, each in everyone:
         for value in each.values.values():

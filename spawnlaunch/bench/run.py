@@ -8,20 +8,22 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from spawnlaunch.bench import matrix, record, result, table
-from spawnlaunch.bench.advice import advise, print_pick
-from spawnlaunch.bench.agree import agree
-from spawnlaunch.bench.command_line import NAME
-from spawnlaunch.bench.flags import BenchRequest
+from spawnlaunch import errors, printing
+from spawnlaunch.bench import (
+    advice,
+    agree,
+    command_line,
+    flags,
+    matrix,
+    rank_group,
+    record,
+    results,
+    rounds,
+    sample,
+    table,
+    take,
+)
 from spawnlaunch.bench.here import RankOnNode, look
-from spawnlaunch.bench.rank_group import RankGoneError, RankGroup, join
-from spawnlaunch.bench.record import Recorder
-from spawnlaunch.bench.result import Result
-from spawnlaunch.bench.rounds import Bench
-from spawnlaunch.bench.sample import ENDING, FailedError
-from spawnlaunch.bench.take import Participant
-from spawnlaunch.errors import UsageError
-from spawnlaunch.printing import print_error, print_page
 
 
 class OutputError(Exception):
@@ -32,30 +34,30 @@ class Interruption(BaseException):
     """A signal asks rank 0 to end with what it knows; the message is its number."""
 
 
-def run(options: BenchRequest, environ: Mapping[str, str]) -> int:
+def run(options: flags.BenchRequest, environ: Mapping[str, str]) -> int:
     """Take part; the result is the exit status of every rank."""
     for signum in (signal.SIGINT, signal.SIGPIPE):  # Ctrl-C, `| head`: no traceback of every rank
         signal.signal(signum, signal.SIG_DFL)
     here = look(environ)
     try:
-        group = join(environ)
-    except FailedError as failure:
-        print_error(str(failure), NAME)
+        group = rank_group.join(environ)
+    except sample.FailedError as failure:
+        printing.print_error(str(failure), command_line.NAME)
         return 1
     return _as_member(options, here, group)
 
 
-def _as_member(options: BenchRequest, here: RankOnNode, group: RankGroup) -> int:
+def _as_member(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankGroup) -> int:
     error = ""
     try:
-        agreed = agree(options, here, group)
-        me = Participant(options, here, group, agreed)
+        agreed = agree.agree(options, here, group)
+        me = take.Participant(options, here, group, agreed)
         status = _take_part(me)
-    except UsageError as refusal:
+    except errors.UsageError as refusal:
         status, error = 2, str(refusal)
-    except FailedError as failure:
+    except sample.FailedError as failure:
         status, error = 1, str(failure)
-    except RankGoneError:
+    except rank_group.RankGoneError:
         return 1
     except OutputError:
         group.report_death()
@@ -67,69 +69,70 @@ def _as_member(options: BenchRequest, here: RankOnNode, group: RankGroup) -> int
         group.report_death()
         if here.environ.get("SPAWNLAUNCH_DEBUG"):
             raise
-        print_error(
+        printing.print_error(
             f"on rank {group.rank}: {type(fault).__name__}: {fault}; this is a fault of "
             "spawnlaunch, set SPAWNLAUNCH_DEBUG=1 to see where",
-            NAME,
+            command_line.NAME,
             "internal error",
         )
         return os.EX_SOFTWARE
     if error and group.rank == 0:
-        print_error(error, NAME)
-    with contextlib.suppress(RankGoneError):  # who is gone need not be waited for
+        printing.print_error(error, command_line.NAME)
+    with contextlib.suppress(rank_group.RankGoneError):  # who is gone need not be waited for
         group.leave()
     return status
 
 
-def _take_part(me: Participant) -> int:
+def _take_part(me: take.Participant) -> int:
     if me.options.matrix and not me.options.resume:
         me.agreed.result.about["matrix"] = matrix.measure(me)
     return _as_first(me) if me.group.rank == 0 else _as_other(me)
 
 
-def _as_other(me: Participant) -> int:
+def _as_other(me: take.Participant) -> int:
     """A rank that only measures."""
     refusal = me.group.tell(None)
     if refusal:
-        raise UsageError(refusal)
-    Bench(me, None, None).measure_all(lambda _: None)
+        raise errors.UsageError(refusal)
+    rounds.Bench(me, None, None).measure_all(lambda _: None)
     return int(me.group.tell(0))
 
 
-def _as_first(me: Participant) -> int:
+def _as_first(me: take.Participant) -> int:
     """Rank 0, which keeps the file and prints the page."""
     group, options = me.group, me.options
     try:
-        before = result.read(options.resume) if options.resume else None
+        before = results.read(options.resume) if options.resume else None
         file = _open(options, me.agreed.result, before)
-    except UsageError as refusal:
+    except errors.UsageError as refusal:
         group.tell(str(refusal))
         raise
     group.tell("")
-    for signum in ENDING:
+    for signum in sample.ENDING:
         signal.signal(signum, _interrupt)
-    bench = Bench(me, file, before)
+    bench = rounds.Bench(me, file, before)
     if before:
-        bench.result = bench.result._replace(about=result.read(file.path).about)
+        bench.result = bench.result._replace(about=results.read(file.path).about)
     page = Page(options)
     try:
         page.add(table.header(bench.result))
         bench.measure_all(page.add)
-    except (Interruption, RankGoneError) as early:  # a signal to all may reach another rank first
-        for signum in ENDING:
+    # A signal to all may reach another rank first.
+    except (Interruption, rank_group.RankGoneError) as early:
+        for signum in sample.ENDING:
             signal.signal(signum, signal.SIG_IGN)
         why = "the end of another rank"
         if isinstance(early, Interruption):
             why = signal.Signals(int(str(early))).name
         _finish_early(options, file, page, why)
         raise
-    except UsageError as unwritable:  # the disk is full, and the others know nothing of it
-        print_error(str(unwritable), NAME)
+    except errors.UsageError as unwritable:  # the disk is full, and the others know nothing of it
+        printing.print_error(str(unwritable), command_line.NAME)
         raise OutputError from None
     status = _finish(options, file, bench.result, page)
     if not options.json:
         Path(file.path).unlink(missing_ok=True)
-    for signum in ENDING:
+    for signum in sample.ENDING:
         signal.signal(signum, signal.SIG_DFL)
     group.tell(status)
     return status
@@ -139,30 +142,32 @@ def _interrupt(signum: int, _frame: Any) -> None:
     raise Interruption(str(signum))
 
 
-def _open(options: BenchRequest, planned: Result, before: Result | None) -> Recorder:
+def _open(
+    options: flags.BenchRequest, planned: results.Result, before: results.Result | None
+) -> record.Recorder:
     """The file of this bench. Raises UsageError, also where a file is of another bench."""
     if before is None or options.resume is None:
         path = options.json
         if path is None:
             descriptor, path = tempfile.mkstemp(prefix="spawnlaunch-bench-", suffix=".jsonl")
             os.close(descriptor)
-        file = Recorder(path)
-        file.write(record.BENCH, result.head(planned))
+        file = record.Recorder(path)
+        file.write(record.BENCH, results.head(planned))
         return file
     if [arm._replace(ranks=_places(arm)) for arm in before.arms] != [
         arm._replace(ranks=_places(arm)) for arm in planned.arms
     ]:
-        raise UsageError(
+        raise errors.UsageError(
             f"--resume {options.resume}: the arms are not bound here as they were there; measure "
             "anew, with --json and another name"
         )
-    file = Recorder(options.resume, resumed=True)
+    file = record.Recorder(options.resume, resumed=True)
     where = {"date": planned.about["date"], "hosts": [node["host"] for node in planned.nodes]}
     file.write(record.RESUMED, where)
     return file
 
 
-def _places(arm: result.Arm) -> tuple[result.BoundRank, ...]:
+def _places(arm: results.Arm) -> tuple[results.BoundRank, ...]:
     """Other nodes of the same kind may go on with a bench."""
     return tuple(rank._replace(host="") for rank in arm.ranks)
 
@@ -170,7 +175,7 @@ def _places(arm: result.Arm) -> tuple[result.BoundRank, ...]:
 class Page:
     """What is printed while it is measured."""
 
-    def __init__(self, options: BenchRequest) -> None:
+    def __init__(self, options: flags.BenchRequest) -> None:
         self._to_stderr = options.pick  # then flags alone may be on stdout
 
     def add(self, lines: Iterable[str]) -> None:
@@ -179,45 +184,47 @@ class Page:
         if self._to_stderr:
             with contextlib.suppress(OSError):
                 os.write(2, f"{text}\n".encode())
-        elif print_page(text, NAME):
+        elif printing.print_page(text, command_line.NAME):
             raise OutputError
 
 
-def _finish_early(options: BenchRequest, file: Recorder, page: Page, why: str) -> None:
+def _finish_early(options: flags.BenchRequest, file: record.Recorder, page: Page, why: str) -> None:
     """The tables of what there is, of which the workload that was interrupted has not been seen."""
-    found = result.read(file.path)
+    found = results.read(file.path)
     for measured in found.measured:
         if not measured.is_ended:
             page.add(table.block(measured, found, with_costs=options.why))
     if not options.pick:
         page.add(table.end(found, options.chosen))
-    print_error(
-        f"{why} ended it early; to go on, type python -m {NAME} --resume {file.path}",
-        NAME,
+    printing.print_error(
+        f"{why} ended it early; to go on, type python -m {command_line.NAME} --resume {file.path}",
+        command_line.NAME,
         "interrupted",
     )
 
 
-def _finish(options: BenchRequest, file: Recorder, done: Result, page: Page) -> int:
+def _finish(
+    options: flags.BenchRequest, file: record.Recorder, done: results.Result, page: Page
+) -> int:
     """The files first: whoever reads the page may stop before its end. The exit status."""
-    found, refusal = advise(done, options.chosen), ""
+    found, refusal = advice.advise(done, options.chosen), ""
     try:
-        file.write(record.FOUND, result.found(done, found._asdict()))
+        file.write(record.FOUND, results.found(done, found._asdict()))
         if options.plot:
-            from spawnlaunch.bench.plot import draw
+            from spawnlaunch.bench import plot
 
-            draw(done, options.plot)
-    except UsageError as unwritable:
+            plot.draw(done, options.plot)
+    except errors.UsageError as unwritable:
         refusal = str(unwritable)
     if not options.pick:
         page.add(table.end(done, options.chosen))
     if refusal:
-        print_error(refusal, NAME)
+        printing.print_error(refusal, command_line.NAME)
         return 2
     failures = {why: None for each in done.measured for why in each.failed.values()}
     for why in failures:
-        print_error(why, NAME)
+        printing.print_error(why, command_line.NAME)
     if options.pick and any(not each.failed for each in done.measured):
-        status = print_pick(found)
+        status = advice.print_pick(found)
         return 1 if failures and not status else status
     return 1 if failures else 0

@@ -27,13 +27,10 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, Any, NamedTuple, NoReturn
 
-from spawnlaunch import cpuset, machine
+from spawnlaunch import cpuset, failures, machine
 from spawnlaunch.bench import effort
 from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.binding import apply
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.failures import how_it_ended
 from spawnlaunch.node import sysfs
 from spawnlaunch.run.preload import libraries
 
@@ -67,7 +64,7 @@ class Ended(NamedTuple):
     used: resource.struct_rusage  # of all of its threads, and of its children
 
 
-def fork(binding: Binding, run: Callable[[], NoReturn]) -> int:
+def fork(binding: apply.Binding, run: Callable[[], NoReturn]) -> int:
     """A child with this binding that does `run`; the result is its pid."""
     parent = os.getpid()
     # os.fork swallows what a handler raises while it calls the hooks of logging and others
@@ -90,7 +87,7 @@ def fork(binding: Binding, run: Callable[[], NoReturn]) -> int:
     return pid
 
 
-def _bind(binding: Binding) -> None:
+def _bind(binding: apply.Binding) -> None:
     refusal = apply.pin(binding)
     if refusal:
         raise OSError(refusal)  # a sample that is bound otherwise would be a lie
@@ -98,10 +95,10 @@ def _bind(binding: Binding) -> None:
 
 
 def of_workload(
-    binding: Binding,
+    binding: apply.Binding,
     measure: Callable[[Watch], dict[str, Any]],
     stopped: Stopped,
-    allowed: CpuSet = cpuset.EMPTY,
+    allowed: cpuset.CpuSet = cpuset.EMPTY,
 ) -> Sample:
     """What a child with this binding measures, or finds out; it goes through JSON.
 
@@ -129,7 +126,7 @@ def of_workload(
     with open(reading, "rb") as pipe:
         said = pipe.read()
     if not said:
-        return Sample({}, f"the process of the sample {how_it_ended(ended.status)}")
+        return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
     found = json.loads(said)
     if "error" in found:
         return Sample({}, found["error"])
@@ -138,11 +135,11 @@ def of_workload(
 
 def of_command(
     words: Sequence[str],
-    binding: Binding,
+    binding: apply.Binding,
     environ: Environ,
     metric: str | None,
     stopped: Stopped,
-    allowed: CpuSet = cpuset.EMPTY,
+    allowed: cpuset.CpuSet = cpuset.EMPTY,
 ) -> Sample:
     """Run the command to its end. A rank that prints no metric has no value."""
     before = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
@@ -156,7 +153,7 @@ def of_command(
     if ended is None:
         return Sample({}, STOPPED)
     if ended.status != 0:
-        how = how_it_ended(ended.status)
+        how = failures.how_it_ended(ended.status)
         return Sample({}, f"{words[0]} {how}:\n{said[-TAIL_CHARS:]}")
     after = effort.cpu_ticks(sysfs.text("/proc/stat") or "", allowed)
     cost = effort.of_command(took_s, ended.schedstat, ended.used, before, after)

@@ -7,23 +7,24 @@ command's wall time, or its number, is of the whole job: its ratio is the speed.
 
 from collections.abc import Iterator, Sequence
 
-from spawnlaunch.bench.result import Measured, Result, Row, headline
-from spawnlaunch.bench.workloads import COMMAND
+from spawnlaunch.bench import results, workloads
 
 UNSCALED = ("jitter",)  # a time that more work does not make
 
 
-def lines(measured: Measured, rows: Sequence[Row], result: Result) -> Iterator[str]:
+def lines(
+    measured: results.Measured, rows: Sequence[results.Row], result: results.Result
+) -> Iterator[str]:
     """A line for each number of workers, where numbers were compared."""
     counts = result.about.get("counts")
     if not counts or measured.workload.name in UNSCALED:
         return
     nodes = len(result.nodes)
-    for row in headline(rows):
+    for row in results.headline(rows):
         if row.against == str(counts[0]):
             workers, fewest = int(row.arm) * nodes, int(row.against) * nodes
             found = row.comparison
-            per_rank = measured.workload.name != COMMAND
+            per_rank = measured.workload.name != workloads.COMMAND
             speed, efficiency = speeds(found.ratio, workers / fewest, per_rank=per_rank)
             ends = (found.low, found.high)
             low, high = (speeds(end, workers / fewest, per_rank=per_rank)[1] for end in ends)

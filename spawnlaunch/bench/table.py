@@ -4,31 +4,9 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from spawnlaunch import cpuset
-from spawnlaunch.bench import scaling
-from spawnlaunch.bench.advice import advise, weighted
+from spawnlaunch.bench import advice, results, scaling, stats, workloads
 from spawnlaunch.bench.arms import CONTROLS
-from spawnlaunch.bench.result import (
-    Arm,
-    Measured,
-    Result,
-    Row,
-    headline,
-    pairs,
-    rows_of,
-    summed_up,
-)
-from spawnlaunch.bench.stats import (
-    BETTER,
-    DELTA,
-    EQUAL,
-    UNDECIDED,
-    WORSE,
-    Comparison,
-    fewest_rounds,
-    middle,
-)
 from spawnlaunch.bench.why import cause, costs
-from spawnlaunch.bench.workloads import Workload
 
 CPUS_CHARS = 60
 PAGE_CHARS = 98
@@ -38,7 +16,7 @@ COSTS = ("arm", "rank", "waited", "local memory", "migrations/s", "switched away
 TOGETHER = "in 19 of 20 benches no verdict of the page is wrong; an interval is what it goes by"
 
 
-def header(result: Result) -> Iterator[str]:
+def header(result: results.Result) -> Iterator[str]:
     """What is compared, where, and what is left out."""
     about = result.about
     hosts = ", ".join(node["host"] for node in result.nodes)
@@ -66,7 +44,7 @@ def header(result: Result) -> Iterator[str]:
         yield f"{name} left out: {why}"
 
 
-def _busy(result: Result) -> Iterator[str]:
+def _busy(result: results.Result) -> Iterator[str]:
     """The node with most to do for each of its CPUs, if that is much, and how many others."""
     loads = [each["load"] / max(1, len(cpuset.parse(each["allowed"]))) for each in result.nodes]
     busy = [load for load in loads if load > BUSY]
@@ -76,7 +54,7 @@ def _busy(result: Result) -> Iterator[str]:
         yield f"{most['host']} is busy: load {most['load']:.1f} before the first sample{more}"
 
 
-def _cpus(arm: Arm) -> str:
+def _cpus(arm: results.Arm) -> str:
     """The CPUs of the ranks of the first node, as `0-7 | 8-15`."""
     first = [rank for rank in arm.ranks if rank.host == arm.ranks[0].host]
     cpus = [rank.cpus or "any" for rank in first]
@@ -94,20 +72,22 @@ def matrix_lines(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Iterator
         yield (name, *cells)
 
 
-def title(workload: Workload) -> str:
+def title(workload: workloads.Workload) -> str:
     """The name, and what the numbers are."""
     better = "more" if workload.higher_is_better else "less"
     return f"{workload.name} ({workload.unit} of the slowest rank, {better} is better)"
 
 
-def block(measured: Measured, result: Result, *, with_costs: bool = False) -> Iterator[str]:
+def block(
+    measured: results.Measured, result: results.Result, *, with_costs: bool = False
+) -> Iterator[str]:
     """The table of one workload; `with_costs` what its samples cost each rank, too."""
     workload = measured.workload
     yield ""
     yield title(workload)
     yield f"  {workload.about}"
-    compared = rows_of(measured, result)
-    for series, arms in summed_up(measured).items():
+    compared = results.rows_of(measured, result)
+    for series, arms in results.summed_up(measured).items():
         mine = [row for row in compared if row.series == series]
         there = [arm for arm in result.arms if arm.name in arms]
         lines = (_lines(arm, arms[arm.name], mine) for arm in there)
@@ -125,40 +105,44 @@ def block(measured: Measured, result: Result, *, with_costs: bool = False) -> It
     if with_costs:
         yield from aligned([COSTS, *_costs(measured)])
     if compared:
-        fewest = fewest_rounds(measured.error / len(pairs(measured.there, result.against)))
+        fewest = stats.fewest_rounds(
+            measured.error / len(results.pairs(measured.there, result.against))
+        )
         if measured.rounds < fewest:
             yield f"  {fewest} are needed to tell; type --rounds {fewest}, or a larger --budget"
 
 
-def verdict(found: Comparison) -> str:
+def verdict(found: stats.Comparison) -> str:
     """The verdict as a cell of a table; of an undecided one, which difference would be seen."""
-    if found.verdict == EQUAL:
-        return f"equal within {DELTA:.0%}"
-    if found.verdict == UNDECIDED:
+    if found.verdict == stats.EQUAL:
+        return f"equal within {stats.DELTA:.0%}"
+    if found.verdict == stats.UNDECIDED:
         seen = f"{found.seen:.1%} would be seen" if found.low else "too few to tell"
         return f"undecided: {seen}"
     return found.verdict
 
 
-def interval(found: Comparison) -> str:
+def interval(found: stats.Comparison) -> str:
     """The interval as a cell of a table."""
     return f"{found.low:.3f} to {found.high:.3f}" if found.low else "any"
 
 
-def _explained(measured: Measured, compared: Sequence[Row], result: Result) -> Iterator[str]:
+def _explained(
+    measured: results.Measured, compared: Sequence[results.Row], result: results.Result
+) -> Iterator[str]:
     """Threads outside their bindings, and the cause that each difference fits."""
     for arm in result.arms:
         strayed = [e.strayed for its in measured.efforts(arm.name) for e in its if e.strayed]
         if strayed:
             yield f"  {arm.name}: a library moved a thread to CPUs {strayed[0]}, out of its binding"
-    for row in headline(compared):
-        if row.comparison.verdict in (BETTER, WORSE):
+    for row in results.headline(compared):
+        if row.comparison.verdict in (stats.BETTER, stats.WORSE):
             yield f"  why {row.arm} is {row.comparison.verdict} than {row.against}: " + cause(
                 row, measured, result
             )
 
 
-def _disturbances(measured: Measured) -> Iterator[str]:
+def _disturbances(measured: results.Measured) -> Iterator[str]:
     """How many samples the machine disturbed."""
     for what, count in measured.taken_again.items():
         yield f"  {_samples(count)} {what}, and {'was' if count == 1 else 'were'} taken again"
@@ -166,7 +150,7 @@ def _disturbances(measured: Measured) -> Iterator[str]:
         yield f"  {_samples(count)} {what}, and count: this machine is busy"
 
 
-def _costs(measured: Measured) -> Iterator[tuple[str, ...]]:
+def _costs(measured: results.Measured) -> Iterator[tuple[str, ...]]:
     """A line for each arm and rank."""
     for arm in measured.there:
         for rank, efforts in enumerate(measured.efforts(arm)):
@@ -181,23 +165,25 @@ def _samples(count: int) -> str:
     return "1 sample" if count == 1 else f"{count} samples"
 
 
-def threads(arm: Arm) -> str:
+def threads(arm: results.Arm) -> str:
     """Of each rank, `4`, or `2 to 4`."""
     counts = sorted({rank.threads for rank in arm.ranks})
     return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
 
 
-def _lines(arm: Arm, values: Sequence[float], rows: Sequence[Row]) -> Iterator[tuple[str, ...]]:
+def _lines(
+    arm: results.Arm, values: Sequence[float], rows: Sequence[results.Row]
+) -> Iterator[tuple[str, ...]]:
     """An arm's values, and a line for each comparison; the first is on the same line."""
     if not values:
         return
     spread = f"{short(min(values))} to {short(max(values))}"
     compared = [_cells(row) for row in rows if row.arm == arm.name] or [("",) * 4]
-    yield (arm.name, threads(arm), short(middle(values)), spread, *compared[0])
+    yield (arm.name, threads(arm), short(stats.middle(values)), spread, *compared[0])
     yield from (("", "", "", "", *more) for more in compared[1:])
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: results.Row) -> tuple[str, ...]:
     found = row.comparison
     return (
         row.against,
@@ -230,19 +216,21 @@ def lasting(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def end(result: Result, chosen: Sequence[str]) -> Iterator[str]:
+def end(result: results.Result, chosen: Sequence[str]) -> Iterator[str]:
     """What the page says, and what is advised by it."""
-    found = advise(result, chosen)
+    found = advice.advise(result, chosen)
     yield ""
     if found.arm:
         yield TOGETHER
-        yield f"advice for {weighted(found.weights)}:"
+        yield f"advice for {advice.weighted(found.weights)}:"
         yield textwrap.fill(found.text, PAGE_CHARS, initial_indent="  ", subsequent_indent="  ")
     else:
         yield f"advice: {found.text}"
 
 
-def page(result: Result, chosen: Sequence[str] = (), *, with_costs: bool = False) -> Iterator[str]:
+def page(
+    result: results.Result, chosen: Sequence[str] = (), *, with_costs: bool = False
+) -> Iterator[str]:
     """All of it."""
     yield from header(result)
     for measured in result.measured:

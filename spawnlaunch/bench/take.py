@@ -6,31 +6,25 @@ from typing import NamedTuple
 import torch
 import torch.distributed as dist
 
-from spawnlaunch.bench import sample, workloads
-from spawnlaunch.bench.agree import Agreed
-from spawnlaunch.bench.effort import Watch
-from spawnlaunch.bench.flags import BenchRequest
+from spawnlaunch.bench import agree, effort, flags, rank_group, sample, workloads
 from spawnlaunch.bench.here import Part, RankOnNode
-from spawnlaunch.bench.rank_group import RankGroup, connect
-from spawnlaunch.bench.sample import Sample
-from spawnlaunch.bench.workloads import COMMAND, Workload
-from spawnlaunch.bench.workloads.timing import Rank
-from spawnlaunch.world.host import hold_free_port
+from spawnlaunch.bench.workloads import timing
+from spawnlaunch.world import host
 
 
 class Participant(NamedTuple):
     """What this rank takes part with."""
 
-    options: BenchRequest
+    options: flags.BenchRequest
     here: RankOnNode
-    group: RankGroup
-    agreed: Agreed
+    group: rank_group.RankGroup
+    agreed: agree.Agreed
 
 
-def take(workload: Workload, me: Participant, arm: str) -> Sample | None:
+def take(workload: workloads.Workload, me: Participant, arm: str) -> sample.Sample | None:
     """A sample of an arm; None: this rank takes no part in it."""
     group, part = me.group, me.agreed.parts.get(arm)
-    if workload.name == COMMAND:
+    if workload.name == workloads.COMMAND:
         return _of_command(me, part)
     key = f"sample {group.count}"
     group.tell(None)
@@ -44,9 +38,9 @@ def take(workload: Workload, me: Participant, arm: str) -> Sample | None:
     )
 
 
-def _of_command(me: Participant, part: Part | None) -> Sample | None:
+def _of_command(me: Participant, part: Part | None) -> sample.Sample | None:
     """Rank 0 holds a port that the ranks of the command can meet at."""
-    held = hold_free_port() if me.group.rank == 0 else None
+    held = host.hold_free_port() if me.group.rank == 0 else None
     port = me.group.tell(held.port if held else 0)
     try:
         if part is None:
@@ -74,14 +68,14 @@ def command_environment(part: Part, port: int, environ: sample.Environ) -> dict[
 
 
 def _bundled(
-    workload: Workload, me: Participant, part: Part, key: str, watch: Watch
+    workload: workloads.Workload, me: Participant, part: Part, key: str, watch: effort.Watch
 ) -> dict[str, float]:
     """In the process of the sample: meet the other ranks' for this sample alone, and measure."""
     environ = me.here.environ
     os.environ.update(dict(part.environ))
     device = me.agreed.device if workload.name in workloads.ON_DEVICES else None
     threads = part.binding.threads
-    rank = Rank(
+    rank = timing.Rank(
         rank=part.rank,
         size=part.size,
         local_rank=me.here.view.local_rank,
@@ -98,7 +92,7 @@ def _bundled(
     if rank.size > 1:
         dist.init_process_group(
             "nccl" if on_device else "gloo",
-            store=connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key),
+            store=rank_group.connect(environ["MASTER_ADDR"], int(environ["MASTER_PORT"]), key),
             rank=rank.rank,
             world_size=rank.size,
             device_id=rank.device if on_device else None,

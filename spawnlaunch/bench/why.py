@@ -7,9 +7,7 @@ a proof. Looked at are the ranks of an arm together, except for what only the wo
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from spawnlaunch.bench.effort import Effort
-from spawnlaunch.bench.result import Arm, Measured, Result, Row
-from spawnlaunch.bench.stats import BETTER
+from spawnlaunch.bench import effort, results, stats
 
 WAITED = 0.05  # of the time, more than under the other arm
 REMOTE = 0.1  # of the memory
@@ -30,7 +28,7 @@ class Costs(NamedTuple):
     strayed: str
 
 
-def costs(efforts: Sequence[Effort]) -> Costs:
+def costs(efforts: Sequence[effort.Effort]) -> Costs:
     """Of one rank under one arm."""
     took_s = sum(each.took_s for each in efforts) or 1.0
     ran = sum(each.ran_s or 0.0 for each in efforts)
@@ -56,10 +54,10 @@ def _rate(counts: Sequence[int | None], took_s: float) -> float | None:
     return sum(known) / took_s if known else None
 
 
-def cause(row: Row, measured: Measured, result: Result) -> str:
+def cause(row: results.Row, measured: results.Measured, result: results.Result) -> str:
     """The causes that fit a verdict, the first ones that were found."""
     arms = {arm.name: arm for arm in result.arms}
-    is_better = row.comparison.verdict == BETTER
+    is_better = row.comparison.verdict == stats.BETTER
     good, bad = (row.arm, row.against) if is_better else (row.against, row.arm)
     ranks = {name: [costs(its) for its in measured.efforts(name) if its] for name in (good, bad)}
     found = list(_threads(arms[good], arms[bad]))
@@ -68,7 +66,7 @@ def cause(row: Row, measured: Measured, result: Result) -> str:
     return "; ".join(found) or NONE
 
 
-def _threads(good: Arm, bad: Arm) -> Iterator[str]:
+def _threads(good: results.Arm, bad: results.Arm) -> Iterator[str]:
     ours, theirs = ([rank.threads for rank in arm.ranks] for arm in (good, bad))
     if ours != theirs and len(ours) == len(theirs):
         threads = "1 thread" if max(ours) == 1 else f"{max(ours)} threads"

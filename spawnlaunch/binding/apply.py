@@ -15,10 +15,7 @@ import os
 import sys
 from contextlib import suppress
 
-from spawnlaunch import cpuset, machine
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import BIND_MEM, NO_MEM, PREFERRED_MEM
+from spawnlaunch import cpuset, machine, records, values
 
 _PREFERRED, _BIND, _PREFERRED_MANY = 1, 2, 5
 
@@ -34,17 +31,17 @@ MAX_NODES = 1024  # the kernel's largest MAX_NUMNODES
 WORD = 64
 
 
-class Binding(NamedTuple):
+class Binding(records.NamedTuple):
     """Where one rank sits."""
 
     local_rank: int
     device: int | None  # Device.number; None: no device, or it cannot be told which
-    cpus: CpuSet  # empty: not pinned
+    cpus: cpuset.CpuSet  # empty: not pinned
     memory_nodes: frozenset[int]  # NUMA nodes beside these CPUs; empty: leave the policy alone
     threads: int  # physical cores for this rank alone: what OMP_NUM_THREADS should be
     locality: str  # of the CPUs to the device: "local", "remote" (not all are) or "unknown"
     note: str  # what is unusual about it; empty: nothing
-    mem_bind: str = PREFERRED_MEM  # how memory comes from these nodes, as --mem-bind says
+    mem_bind: str = values.PREFERRED_MEM  # how memory comes from these nodes, as --mem-bind says
 
 
 def pin(binding: Binding) -> str | None:
@@ -66,9 +63,9 @@ def pin(binding: Binding) -> str | None:
 def place_memory(binding: Binding) -> str | None:
     """Set the memory policy that the binding names; the result is a refusal, if any."""
     nodes = sorted(binding.memory_nodes)
-    if binding.mem_bind == NO_MEM or not binding.cpus:
+    if binding.mem_bind == values.NO_MEM or not binding.cpus:
         return None
-    if binding.mem_bind == BIND_MEM:
+    if binding.mem_bind == values.BIND_MEM:
         if not nodes:
             return "no NUMA node is known for these CPUs: memory is not bound"
         error, outcome = _set(_BIND, nodes), "memory is not bound"

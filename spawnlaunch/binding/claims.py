@@ -8,24 +8,22 @@ shows: every task computes the same claims without a word to the others.
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset
-from spawnlaunch.binding.cores import count_cores
+from spawnlaunch import cpuset, records
+from spawnlaunch.binding import cores
 from spawnlaunch.node.devices import VENDORS
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from spawnlaunch.cpuset import CpuSet
-    from spawnlaunch.node import Node
+    from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
 
 SLURM_STEP_DEVICES = "SLURM_STEP_GPUS"
 SLURM_MASKS = "SLURM_CPU_BIND_LIST"  # of all tasks of the step on this node, in order
 
 
-class TaskView(NamedTuple):
+class TaskView(records.NamedTuple):
     """What one task, which a resource manager started, knows of the others on this node."""
 
     local_rank: int
@@ -33,7 +31,7 @@ class TaskView(NamedTuple):
     own_mask: bool = False  # the allowed CPUs are this task's alone: nobody else divides them
 
 
-class Claimant(NamedTuple):
+class Claimant(records.NamedTuple):
     """A rank that is planned, its device and its claim."""
 
     local_rank: int
@@ -42,21 +40,23 @@ class Claimant(NamedTuple):
     claim: int | None  # position among all claims; None: nothing next to the device is allowed
 
 
-class Claims(NamedTuple):
+class Claims(records.NamedTuple):
     """The claims of everyone on the node, and the ranks that are planned.
 
     They are collected in the order of the devices, which is the same for every task.
     """
 
-    cpus: list[CpuSet]  # of each claim
+    cpus: list[cpuset.CpuSet]  # of each claim
     ranks: list[Claimant]
     warnings: list[str]
 
 
-def of_node(node: Node, usable: CpuSet, visible: Visible, local_size: int) -> Claims:
+def of_node(
+    node: hardware.Node, usable: cpuset.CpuSet, visible: Visible, local_size: int
+) -> Claims:
     """The claims of all ranks to the CPUs that may be used."""
     device_of = [visible.device_of(rank) for rank in range(local_size)]
-    cpus: list[CpuSet] = []
+    cpus: list[cpuset.CpuSet] = []
     ranks: list[Claimant] = []
     unknown_last = sorted(
         range(local_size), key=lambda rank: (device_of[rank] is None, device_of[rank] or 0)
@@ -74,7 +74,7 @@ def of_node(node: Node, usable: CpuSet, visible: Visible, local_size: int) -> Cl
 
 
 def of_task(
-    node: Node, usable: CpuSet, visible: Visible, local_size: int, task: TaskView
+    node: hardware.Node, usable: cpuset.CpuSet, visible: Visible, local_size: int, task: TaskView
 ) -> Claims:
     """The claims of one task, and of its peers among the `local_size` tasks on this node."""
     rank, warnings = task.local_rank, list[str]()
@@ -93,7 +93,7 @@ def of_task(
         for other in range(local_size):
             if (device := visible.device_of(other)) in ranks_on:
                 ranks_on[device].append(other)
-    cpus: list[CpuSet] = []
+    cpus: list[cpuset.CpuSet] = []
     claim = None
     for peer in peers:
         near, who = _next_to(node, usable, peer), ranks_on[peer] or [rank]
@@ -107,13 +107,13 @@ def of_task(
     return Claims(cpus, [Claimant(rank, own, True, claim)], warnings)
 
 
-def _next_to(node: Node, usable: CpuSet, device: int | None) -> CpuSet:
+def _next_to(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> cpuset.CpuSet:
     """The CPUs next to the device; all where that is unknown or there is none."""
     local = None if device is None else node.devices[device].local_cpus
     return usable if local is None else local & usable
 
 
-def _peers(node: Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:
+def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -> Sequence[int]:
     """The devices that the tasks on this node divide the cores among."""
     if task.step_devices is not None and own in task.step_devices:
         return sorted(set(task.step_devices))
@@ -135,7 +135,7 @@ def _crowded(ranks: int, devices: int, outcome: str) -> str:
 
 
 def step_devices(
-    node: Node, environ: Mapping[str, str], local_tasks: int
+    node: hardware.Node, environ: Mapping[str, str], local_tasks: int
 ) -> tuple[int, ...] | None:
     """The devices that Slurm gave to the whole step on this node; None where it does not say.
 
@@ -154,7 +154,9 @@ def step_devices(
     return tuple(devices[number] for number in numbers)
 
 
-def is_own_mask(node: Node, environ: Mapping[str, str], local_rank: int, local_size: int) -> bool:
+def is_own_mask(
+    node: hardware.Node, environ: Mapping[str, str], local_rank: int, local_size: int
+) -> bool:
     """Whether the allowed CPUs are this task's alone, so that no other task divides them.
 
     Slurm's task/affinity says so in the list of masks that it set, which is used again from its
@@ -167,13 +169,13 @@ def is_own_mask(node: Node, environ: Mapping[str, str], local_rank: int, local_s
     listed = slurm_masks(environ)
     if not listed:
         is_all = local_size > 1 and allowed >= (node.cpus_cgroup or node.cpus_online)
-        return count_cores(node, allowed) == 1 and not is_all
+        return cores.count_cores(node, allowed) == 1 and not is_all
     masks = [listed[i % len(listed)] for i in range(local_size)]
     mine, others = masks[local_rank], masks[:local_rank] + masks[local_rank + 1 :]
     return bool(allowed) and allowed <= mine and all(mine.isdisjoint(other) for other in others)
 
 
-def slurm_masks(environ: Mapping[str, str]) -> list[CpuSet]:
+def slurm_masks(environ: Mapping[str, str]) -> list[cpuset.CpuSet]:
     """That Slurm gave to the tasks on this node, in their order; none where it does not say."""
     try:
         return [cpuset.parse_mask(word) for word in environ.get(SLURM_MASKS, "").split(",") if word]

@@ -15,29 +15,27 @@ for two ranks are cut after the 7th, and never through the middle of a group.
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset
-from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import cpuset, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from spawnlaunch.node import Node
-    from spawnlaunch.values import Policy
+    from spawnlaunch import values
+    from spawnlaunch.node import hardware
 
 APART = -1  # the NUMA node or L3 group of a core for which none is known
 
 
-class Core(NamedTuple):
+class Core(records.NamedTuple):
     """A physical core, as far as ranks may use it."""
 
-    cpus: CpuSet  # its hardware threads that may be used, never none
+    cpus: cpuset.CpuSet  # its hardware threads that may be used, never none
     numa: int  # NUMA node, or APART
     l3: int  # position in Node.l3, or APART
 
 
-def widened(node: Node) -> tuple[Node, list[str]]:
+def widened(node: hardware.Node) -> tuple[hardware.Node, list[str]]:
     """The node with the mask left for its control group's cpuset, and why that cannot be.
 
     Only where that cpuset is smaller than the machine. Without one, nothing tells our CPUs from
@@ -52,12 +50,14 @@ def widened(node: Node) -> tuple[Node, list[str]]:
     ]
 
 
-def usable_cores(node: Node, policy: Policy, by_l3: bool, warnings: list[str]) -> tuple[Core, ...]:
+def usable_cores(
+    node: hardware.Node, policy: values.Policy, by_l3: bool, warnings: list[str]
+) -> tuple[Core, ...]:
     """What the allowed CPUs leave after reserved CPUs, and with SMT off after second threads.
 
     With `by_l3` the cores know their L3 groups.
     """
-    reserved = _reserved(node, policy.reserve, warnings) if policy.reserve else EMPTY
+    reserved = _reserved(node, policy.reserve, warnings) if policy.reserve else cpuset.EMPTY
     usable = node.cpus_allowed - reserved
     numa = {cpu: each.id for each in node.numa for cpu in each.cpus}
     l3 = {cpu: i for i, group in enumerate(node.l3) for cpu in group} if by_l3 else {}
@@ -73,33 +73,35 @@ def usable_cores(node: Node, policy: Policy, by_l3: bool, warnings: list[str]) -
     return tuple(Core(cpus, home, group) for home, group, _, cpus in sorted(found))
 
 
-def _reserved(node: Node, asked: CpuSet | str, warnings: list[str]) -> CpuSet:
+def _reserved(
+    node: hardware.Node, asked: cpuset.CpuSet | str, warnings: list[str]
+) -> cpuset.CpuSet:
     """The CPUs that no rank gets; `asked` is as in Policy."""
     reserved = asked
     if isinstance(reserved, str):
         if not node.l3:
             warnings.append("L3 groups are not known here: no core is reserved for them")
-        reserved = EMPTY.union(*(_first_core(node, group) for group in node.l3))
+        reserved = cpuset.EMPTY.union(*(_first_core(node, group) for group in node.l3))
     if node.cpus_allowed and node.cpus_allowed <= reserved:
         warnings.append(
             f"the reserved CPUs {cpuset.format(reserved & node.cpus_allowed)} are all that is "
             "allowed: none is kept free"
         )
-        return EMPTY
+        return cpuset.EMPTY
     return reserved
 
 
-def _first_core(node: Node, group: CpuSet) -> CpuSet:
+def _first_core(node: hardware.Node, group: cpuset.CpuSet) -> cpuset.CpuSet:
     """The first core of an L3 group by the hardware, whether or not it is allowed.
 
     So where a site keeps that core for the system already, no second one is lost. A group of one
     core keeps it.
     """
     cores = [core for core in node.cores if core & group]
-    return cores[0] if len(cores) > 1 else EMPTY
+    return cores[0] if len(cores) > 1 else cpuset.EMPTY
 
 
-def count_cores(node: Node, cpus: Iterable[int]) -> int:
+def count_cores(node: hardware.Node, cpus: Iterable[int]) -> int:
     """How many physical cores have a hardware thread among these CPUs."""
     return sum(1 for core in node.cores if not core.isdisjoint(cpus))
 
@@ -110,14 +112,14 @@ def count_cores(node: Node, cpus: Iterable[int]) -> int:
 _BETWEEN_NUMA, _BETWEEN_L3, _WITHIN_L3 = 0, 1, 3
 
 
-class Share(NamedTuple):
+class Share(records.NamedTuple):
     """What a claim got."""
 
     cores: tuple[Core, ...]
     alone: bool  # False: there are fewer cores than claims, and some have the same
 
 
-class _Atom(NamedTuple):
+class _Atom(records.NamedTuple):
     """Cores that the same groups claim; `given[g]` of them go to group g."""
 
     cores: list[int]  # positions among all cores
@@ -129,13 +131,13 @@ class _Atom(NamedTuple):
 
 
 def share_out(
-    claims: Sequence[CpuSet], cores: Sequence[Core], cap: int | None = None
+    claims: Sequence[cpuset.CpuSet], cores: Sequence[Core], cap: int | None = None
 ) -> list[Share]:
     """The share of each claim, in the order of the claims. A claim has a CPU of some core.
 
     `cap` is the largest number of cores for a share.
     """
-    groups: dict[CpuSet, list[int]] = {}
+    groups: dict[cpuset.CpuSet, list[int]] = {}
     for i, claim in enumerate(claims):
         groups.setdefault(claim, []).append(i)
     owned = _owned(list(groups), [len(members) for members in groups.values()], cores)
@@ -149,7 +151,9 @@ def share_out(
     return [result[i] for i in range(len(claims))]
 
 
-def _owned(groups: Sequence[CpuSet], need: Sequence[int], cores: Sequence[Core]) -> list[list[int]]:
+def _owned(
+    groups: Sequence[cpuset.CpuSet], need: Sequence[int], cores: Sequence[Core]
+) -> list[list[int]]:
     """The positions of the cores of each group, in order."""
     by_groups: dict[tuple[int, ...], list[int]] = {}
     for i, core in enumerate(cores):

@@ -6,53 +6,54 @@ domain without allowed CPUs, the rank keeps the domain of its own share.
 
 from __future__ import annotations
 
-from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.values import CORE_COMPLEX, SOCKET
+from spawnlaunch import cpuset, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.node import Node
+    from spawnlaunch.node import hardware
 
 
 def domains_around(
     policy: str,
-    node: Node,
+    node: hardware.Node,
     devices: Sequence[int | None],
-    shares: Sequence[CpuSet],
-    usable: CpuSet,
+    shares: Sequence[cpuset.CpuSet],
+    usable: cpuset.CpuSet,
     warnings: list[str],
-) -> list[CpuSet]:
+) -> list[cpuset.CpuSet]:
     """The domains of ranks with these devices and exclusive shares, within the usable CPUs."""
-    if policy == CORE_COMPLEX:
+    if policy == values.CORE_COMPLEX:
         if not node.l3:
             warnings.append(
-                f"L3 groups are not known here: {CORE_COMPLEX} binds to exclusive shares"
+                f"L3 groups are not known here: {values.CORE_COMPLEX} binds to exclusive shares"
             )
         return _core_complexes(node, shares, usable)
     domains = [_numa(node, device, share) for device, share in zip(devices, shares, strict=True)]
-    if policy == SOCKET:
+    if policy == values.SOCKET:
         if not node.packages:
-            warnings.append(f"packages are not known here: {SOCKET} binds to NUMA nodes")
+            warnings.append(f"packages are not known here: {values.SOCKET} binds to NUMA nodes")
         domains = [_touched(node.packages, domain) or domain for domain in domains]
     return [domain & usable or share for domain, share in zip(domains, shares, strict=True)]
 
 
-def _numa(node: Node, device: int | None, share: CpuSet) -> CpuSet:
+def _numa(node: hardware.Node, device: int | None, share: cpuset.CpuSet) -> cpuset.CpuSet:
     """The CPUs of the device's NUMA node; of the share's NUMA nodes where that is unknown."""
     home = None if device is None else node.devices[device].numa
-    at_home = EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
+    at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
     return at_home or _touched([each.cpus for each in node.numa], share) or share
 
 
-def _touched(groups: Sequence[CpuSet], cpus: CpuSet) -> CpuSet:
-    return EMPTY.union(*(group for group in groups if group & cpus))
+def _touched(groups: Sequence[cpuset.CpuSet], cpus: cpuset.CpuSet) -> cpuset.CpuSet:
+    return cpuset.EMPTY.union(*(group for group in groups if group & cpus))
 
 
-def _core_complexes(node: Node, shares: Sequence[CpuSet], usable: CpuSet) -> list[CpuSet]:
+def _core_complexes(
+    node: hardware.Node, shares: Sequence[cpuset.CpuSet], usable: cpuset.CpuSet
+) -> list[cpuset.CpuSet]:
     """For each rank the L3 group that most of its share is in, if possible one of its own."""
-    taken: set[CpuSet] = set()
+    taken: set[cpuset.CpuSet] = set()
     chosen = []
     for share in shares:
         near = [group for group in node.l3 if group & share]

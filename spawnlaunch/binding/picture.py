@@ -14,10 +14,8 @@ from __future__ import annotations
 from itertools import groupby, zip_longest
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.report import device_name
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import Node
+from spawnlaunch.binding import apply, report
+from spawnlaunch.node import hardware
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +38,12 @@ _CORES = len("    l3 ") + _LIST + 1  # the column in which cores begin,
 _BESIDE = _CORES + _RUN + 3  # and that of what is next to them
 
 
-def picture(node: Node, bindings: Sequence[Binding], allowed: CpuSet, colour: bool = False) -> str:
+def picture(
+    node: hardware.Node,
+    bindings: Sequence[apply.Binding],
+    allowed: cpuset.CpuSet,
+    colour: bool = False,
+) -> str:
     """The drawing, at most 80 columns wide."""
     letters = _letters(node, bindings, allowed)
     return "\n".join([*_Drawing(node, letters, colour).lines(), "", *LEGEND])
@@ -51,7 +54,9 @@ def letter(local_rank: int) -> str:
     return LETTERS[local_rank] if local_rank < len(LETTERS) else MANY
 
 
-def _letters(node: Node, bindings: Sequence[Binding], allowed: CpuSet) -> dict[int, str]:
+def _letters(
+    node: hardware.Node, bindings: Sequence[apply.Binding], allowed: cpuset.CpuSet
+) -> dict[int, str]:
     """The character for each CPU."""
     letters = {cpu: FREE if cpu in allowed else FORBIDDEN for cpu in node.cpus_online}
     for binding in bindings:
@@ -76,12 +81,15 @@ def _coloured(cores: str) -> str:
 class _Drawing:
     """Draws from the inside out, so that each device is beside the first domain that holds it."""
 
-    def __init__(self, node: Node, letters: dict[int, str], colour: bool) -> None:
+    def __init__(self, node: hardware.Node, letters: dict[int, str], colour: bool) -> None:
         self._node = node
         self._letters = letters
         self._colour = colour
-        self._waiting: list[tuple[str, CpuSet | None]] = [
-            *((device_name(node, device.number), device.local_cpus) for device in node.devices),
+        self._waiting: list[tuple[str, cpuset.CpuSet | None]] = [
+            *(
+                (report.device_name(node, device.number), device.local_cpus)
+                for device in node.devices
+            ),
             *((f"nic {nic.name}", nic.local_cpus) for nic in node.nics),
         ]
 
@@ -102,7 +110,7 @@ class _Drawing:
             title = f"package {number}" if packages else "packages not known"
             yield from self._domain(title, package, self._numa(package))
 
-    def _numa(self, package: CpuSet) -> Iterator[str]:
+    def _numa(self, package: cpuset.CpuSet) -> Iterator[str]:
         for numa in self._node.numa:
             if cpus := numa.cpus & package:
                 size = "" if numa.memory is None else f"  {numa.memory / 2**30:.0f} GiB"
@@ -111,12 +119,12 @@ class _Drawing:
         if rest:
             yield from self._domain("  numa not known", rest, self._groups(rest))
 
-    def _domain(self, title: str, cpus: CpuSet, inside: Iterator[str]) -> Iterator[str]:
+    def _domain(self, title: str, cpus: cpuset.CpuSet, inside: Iterator[str]) -> Iterator[str]:
         parts = list(inside)
         yield from _headed(title, self._beside(cpus))
         yield from parts
 
-    def _groups(self, cpus: CpuSet) -> Iterator[str]:
+    def _groups(self, cpus: cpuset.CpuSet) -> Iterator[str]:
         groups = [group & cpus for group in self._node.l3 if group & cpus]
         for group in groups:
             yield from self._group("l3", group)
@@ -124,7 +132,7 @@ class _Drawing:
         if rest:
             yield from self._group("  ", rest)
 
-    def _group(self, name: str, cpus: CpuSet) -> Iterator[str]:
+    def _group(self, name: str, cpus: cpuset.CpuSet) -> Iterator[str]:
         """A group's cores, a run of them on each line, and what is next to it on the right."""
         drawn = "".join(self._core(core & cpus) for core in self._node.cores if core & cpus)
         runs = [drawn[i : i + _RUN] for i in range(0, len(drawn), _RUN)]
@@ -136,14 +144,14 @@ class _Drawing:
             yield f"{label:{_CORES}}{cores}{beside}".rstrip()
             label = ""
 
-    def _core(self, threads: CpuSet) -> str:
+    def _core(self, threads: cpuset.CpuSet) -> str:
         """The character of a core: its rank's, though some of its threads be free."""
         seen = {self._letters[cpu] for cpu in threads} - {FREE, FORBIDDEN}
         if len(seen) > 1:
             return SHARED
         return seen.pop() if seen else min(self._letters[cpu] for cpu in threads)
 
-    def _beside(self, domain: CpuSet) -> list[str]:
+    def _beside(self, domain: cpuset.CpuSet) -> list[str]:
         """What is next to the domain and not drawn yet."""
         here = [(name, cpus) for name, cpus in self._waiting if cpus and cpus <= domain]
         self._waiting = [each for each in self._waiting if each not in here]

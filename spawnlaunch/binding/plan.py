@@ -2,39 +2,36 @@
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, values
-from spawnlaunch.binding import claims, report
-from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.claims import TaskView
+from spawnlaunch import cpuset, errors, records, values
+from spawnlaunch.binding import apply, claims, report
 from spawnlaunch.binding.cores import count_cores, share_out, usable_cores, widened
-from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.errors import UsageError
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spawnlaunch.binding.claims import Claimant
-    from spawnlaunch.node import Node
+    from spawnlaunch import flags
+    from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
-    from spawnlaunch.request import Request
-    from spawnlaunch.values import Policy
-    from spawnlaunch.world.model import World
+    from spawnlaunch.world import identity
 
 NEAR, FAR, UNTOLD = "local", "remote", "unknown"  # what Binding.locality may say
 
 
-class Plan(NamedTuple):
+class Plan(records.NamedTuple):
     """The bindings that were asked for, in the order of local ranks."""
 
-    bindings: tuple[Binding, ...]
-    allowed: CpuSet  # what was divided
+    bindings: tuple[apply.Binding, ...]
+    allowed: cpuset.CpuSet  # what was divided
     warnings: tuple[str, ...]
 
 
 def bind_ranks(
-    request: Request, node: Node, seen: Visible, world: World, environ: Mapping[str, str]
+    request: flags.Request,
+    node: hardware.Node,
+    seen: Visible,
+    world: identity.World,
+    environ: Mapping[str, str],
 ) -> Plan:
     """The bindings of the ranks that this launcher starts, and all warnings about this node.
 
@@ -47,7 +44,7 @@ def bind_ranks(
     task, rank, size = None, world.local_rank, world.local_world_size
     if world.is_task:
         own_mask = claims.is_own_mask(node, environ, rank, size)
-        task = TaskView(rank, claims.step_devices(node, environ, size), own_mask)
+        task = claims.TaskView(rank, claims.step_devices(node, environ, size), own_mask)
     planned = plan(node, seen, size, request.policy, task=task)
     warnings += [*planned.warnings, *report.of_mask(node, planned.bindings, size, environ)]
     # Where there is one node to allocate from, the kernel prefers it without being asked.
@@ -60,12 +57,12 @@ def bind_ranks(
 
 
 def plan(
-    node: Node,
+    node: hardware.Node,
     visible: Visible,
     local_size: int,
-    policy: Policy = values.DEFAULT,
+    policy: values.Policy = values.DEFAULT,
     *,
-    task: TaskView | None = None,
+    task: claims.TaskView | None = None,
 ) -> Plan:
     """Bind the `local_size` ranks of this node, or with `task` that one of them.
 
@@ -74,7 +71,7 @@ def plan(
     """
     warnings: list[str] = []
     cores = usable_cores(node, policy, policy.name == values.AUTO, warnings)
-    usable = EMPTY.union(*(core.cpus for core in cores))
+    usable = cpuset.EMPTY.union(*(core.cpus for core in cores))
     if task is None:
         made = claims.of_node(node, usable, visible, local_size)
     else:
@@ -97,13 +94,13 @@ def plan(
         bindings = [_listed(node, rank, policy, warnings) for rank in made.ranks]
     else:
         shares = share_out(made.cpus, cores, policy.threads)
-        cpus = [EMPTY.union(*(core.cpus for core in share.cores)) for share in shares]
+        cpus = [cpuset.EMPTY.union(*(core.cpus for core in share.cores)) for share in shares]
         if policy.name in (values.NUMA_NODE, values.SOCKET, values.CORE_COMPLEX):
-            from spawnlaunch.binding.domains import domains_around
+            from spawnlaunch.binding import domains
 
             device_of = {rank.claim: rank.device for rank in made.ranks}
             devices = [device_of.get(i) for i in range(len(cpus))]
-            cpus = domains_around(policy.name, node, devices, cpus, usable, warnings)
+            cpus = domains.domains_around(policy.name, node, devices, cpus, usable, warnings)
         bindings = []
         for rank in made.ranks:
             if rank.claim is None:
@@ -118,25 +115,29 @@ def plan(
     return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 
 
-def _unbound(node: Node, rank: Claimant, policy: Policy, sharers: int) -> Binding:
+def _unbound(
+    node: hardware.Node, rank: claims.Claimant, policy: values.Policy, sharers: int
+) -> apply.Binding:
     allowed = node.cpus_allowed
     cores = count_cores(node, allowed or node.cpus_online)
     how = locality(node, rank.device, rank.known, allowed) if allowed else UNTOLD
     threads = policy.threads or max(1, cores // sharers)
-    return Binding(rank.local_rank, rank.device, EMPTY, EMPTY, threads, how, "")
+    return apply.Binding(rank.local_rank, rank.device, cpuset.EMPTY, cpuset.EMPTY, threads, how, "")
 
 
-def _listed(node: Node, rank: Claimant, policy: Policy, warnings: list[str]) -> Binding:
+def _listed(
+    node: hardware.Node, rank: claims.Claimant, policy: values.Policy, warnings: list[str]
+) -> apply.Binding:
     number, allowed = rank.local_rank, node.cpus_allowed
     if number >= len(policy.lists):
-        raise UsageError(
+        raise errors.UsageError(
             f"--bind lists CPUs for {len(policy.lists)} local ranks and there is a rank "
             f"{number}; give one list for each, separated by colons"
         )
     asked = policy.lists[number]
     cpus = asked & allowed
     if not cpus:
-        raise UsageError(
+        raise errors.UsageError(
             f"--bind gives local rank {number} the CPUs {cpuset.format(asked)!r} and "
             f"allowed are {cpuset.format(allowed)}; choose among these"
         )
@@ -148,16 +149,18 @@ def _listed(node: Node, rank: Claimant, policy: Policy, warnings: list[str]) -> 
     return _binding(node, rank, cpus, policy.threads or count_cores(node, cpus), "")
 
 
-def _binding(node: Node, rank: Claimant, cpus: CpuSet, threads: int, note: str) -> Binding:
+def _binding(
+    node: hardware.Node, rank: claims.Claimant, cpus: cpuset.CpuSet, threads: int, note: str
+) -> apply.Binding:
     how = locality(node, rank.device, rank.known, cpus)
-    return Binding(
+    return apply.Binding(
         local_rank=rank.local_rank, device=rank.device, cpus=cpus,
         memory_nodes=memory_beside(node, cpus), threads=threads, locality=how,
         note=note or ("it is not known where its device is" if how == UNTOLD else ""),
     )  # fmt: skip
 
 
-def locality(node: Node, number: int | None, known: bool, cpus: CpuSet) -> str:
+def locality(node: hardware.Node, number: int | None, known: bool, cpus: cpuset.CpuSet) -> str:
     """Whether all CPUs are next to the device or on its NUMA node; a rank without one is local.
 
     `known` is False for a rank that has a device while it cannot be told which.
@@ -167,11 +170,11 @@ def locality(node: Node, number: int | None, known: bool, cpus: CpuSet) -> str:
     device = node.devices[number]
     if device.local_cpus is None:
         return UNTOLD
-    at_home = EMPTY.union(*(each.cpus for each in node.numa if each.id == device.numa))
+    at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == device.numa))
     return NEAR if cpus <= device.local_cpus or cpus <= at_home else FAR
 
 
-def memory_beside(node: Node, cpus: CpuSet) -> frozenset[int]:
+def memory_beside(node: hardware.Node, cpus: cpuset.CpuSet) -> frozenset[int]:
     """The NUMA nodes to allocate from: those of the CPUs, where they have memory that is allowed.
 
     Else the nearest that have. A node without CPUs is never among them: it may be the memory of a

@@ -5,27 +5,25 @@ Masks and variables that somebody set before us are respected, and named where t
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset
-from spawnlaunch.binding import claims
-from spawnlaunch.binding.apply import Binding
+from spawnlaunch import cpuset, reading
+from spawnlaunch.binding import apply, claims
 from spawnlaunch.binding.cores import count_cores
-from spawnlaunch.node import Node
-from spawnlaunch.reading import is_number
+from spawnlaunch.node import hardware
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from spawnlaunch.binding.claims import Claimant
+    from spawnlaunch import values
     from spawnlaunch.binding.cores import Share
-    from spawnlaunch.cpuset import CpuSet
-    from spawnlaunch.values import Policy
 
 PROC_BIND, PLACES, GOMP = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
 _BINDS = frozenset({"true", "close", "spread", "master", "primary"})
 
 
-def report_line(rank: int, binding: Binding, node: Node, omp: int | str, host: str = "") -> str:
+def report_line(
+    rank: int, binding: apply.Binding, node: hardware.Node, omp: int | str, host: str = ""
+) -> str:
     """The line about a rank, for people; `omp` is the OMP_NUM_THREADS that it gets.
 
     `host` is named where the lines of several come together.
@@ -47,7 +45,7 @@ def report_line(rank: int, binding: Binding, node: Node, omp: int | str, host: s
     return "  ".join(part for part in parts if part)
 
 
-def device_name(node: Node, number: int | None) -> str:
+def device_name(node: hardware.Node, number: int | None) -> str:
     """`gpu 3 0000:ce:00.0`, with the tile or partition where its address has several."""
     if number is None:
         return ""
@@ -56,7 +54,7 @@ def device_name(node: Node, number: int | None) -> str:
     return f"gpu {number} {device.address}{part}"
 
 
-def srun_line(bindings: Sequence[Binding], nodes: int) -> str | None:
+def srun_line(bindings: Sequence[apply.Binding], nodes: int) -> str | None:
     """The options that make srun bind tasks in the same way; None where ranks are not pinned.
 
     --ntasks-per-node alone would give way to the --ntasks of the job (srun(1)).
@@ -103,7 +101,10 @@ def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
 
 
 def of_mask(
-    node: Node, bindings: Sequence[Binding], local_size: int, environ: Mapping[str, str]
+    node: hardware.Node,
+    bindings: Sequence[apply.Binding],
+    local_size: int,
+    environ: Mapping[str, str],
 ) -> list[str]:
     """One line where the allowed CPUs are the wrong ones or too few, with the cure."""
     allowed = node.cpus_allowed
@@ -128,7 +129,9 @@ def of_mask(
     ]
 
 
-def wider(node: Node, environ: Mapping[str, str], tasks: int, near: CpuSet = cpuset.EMPTY) -> str:
+def wider(
+    node: hardware.Node, environ: Mapping[str, str], tasks: int, near: cpuset.CpuSet = cpuset.EMPTY
+) -> str:
     """How to start with another mask, by who has set this one; not with what was typed already.
 
     `tasks` are on this node; `near` are the CPUs of which none is allowed. A step that has a part
@@ -140,7 +143,7 @@ def wider(node: Node, environ: Mapping[str, str], tasks: int, near: CpuSet = cpu
     if "SLURM_JOB_ID" not in environ:
         return UNMASKED if is_free else CONTAINED
     counts = [environ.get(name, "").partition("(")[0] for name in CPUS_OF_SLURM]
-    asked, step, job = (int(count) if is_number(count) else 0 for count in counts)
+    asked, step, job = (int(count) if reading.is_number(count) else 0 for count in counts)
     masks, has_more = claims.slurm_masks(environ), not step or step > len(allowed)
     can_unbind = is_free and has_more and environ.get("SLURM_CPU_BIND_TYPE", "none") != "none"
     narrowed = not any(mask <= allowed for mask in masks) if masks else step and not can_unbind
@@ -163,7 +166,10 @@ def wider(node: Node, environ: Mapping[str, str], tasks: int, near: CpuSet = cpu
 
 
 def of_shares(
-    ranks: Sequence[Claimant], usable: CpuSet, shares: Sequence[Share], policy: Policy
+    ranks: Sequence[claims.Claimant],
+    usable: cpuset.CpuSet,
+    shares: Sequence[Share],
+    policy: values.Policy,
 ) -> Iterator[str]:
     """Lines where shares are not what ranks should have."""
     away = [rank.local_rank for rank in ranks if rank.claim is None]

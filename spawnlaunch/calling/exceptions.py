@@ -14,18 +14,18 @@ import sys
 from importlib import import_module
 from typing import Any
 
-from spawnlaunch.calling.shipping import Sent, pickler
+from spawnlaunch.calling import shipping
 
 GROUPS = getattr(builtins, "BaseExceptionGroup", ())  # Python 3.11
 MOST = 50  # exceptions that hang on one
 
 
-def sent(error: BaseException, seen: set[int] | None = None) -> Sent:
+def sent(error: BaseException, seen: set[int] | None = None) -> shipping.Sent:
     """What is left of an exception for the caller: each cause once, of many those nearest."""
     seen = set() if seen is None else seen
     seen.add(id(error))
 
-    def below(one: BaseException | None) -> Sent | None:
+    def below(one: BaseException | None) -> shipping.Sent | None:
         new = one is not None and id(one) not in seen and len(seen) < MOST
         return sent(one, seen) if one is not None and new else None
 
@@ -33,12 +33,12 @@ def sent(error: BaseException, seen: set[int] | None = None) -> Sent:
     data = None if members else _pickled_whole(error)
     args = error.args[:1] if members else error.args
     can = {name: one for name, one in vars(error).items() if _pickled(one) is not None}
-    return Sent(
+    return shipping.Sent(
         words=words(error),
         data=data,
         kind=_kind(type(error)),
-        args=pickler().dumps(tuple(arg if _pickled(arg) else repr(arg) for arg in args)),
-        attributes=pickler().dumps(can),
+        args=shipping.pickler().dumps(tuple(arg if _pickled(arg) else repr(arg) for arg in args)),
+        attributes=shipping.pickler().dumps(can),
         members=tuple(sent(one, seen) for one in members),
         cause=below(error.__cause__),
         context=below(error.__context__),
@@ -46,7 +46,7 @@ def sent(error: BaseException, seen: set[int] | None = None) -> Sent:
     )
 
 
-def arrived(it: Sent) -> BaseException:
+def arrived(it: shipping.Sent) -> BaseException:
     """The exception; one of Exception with the same words where it cannot be made here."""
     error = _made(it)
     error.__cause__ = arrived(it.cause) if it.cause else None
@@ -71,7 +71,7 @@ def _text(error: BaseException) -> str:
         return "<cannot be shown>"
 
 
-def _made(it: Sent) -> BaseException:
+def _made(it: shipping.Sent) -> BaseException:
     try:
         if it.data is not None:
             error = pickle.loads(it.data)
@@ -88,7 +88,7 @@ def _made(it: Sent) -> BaseException:
 
 def _pickled(value: object) -> bytes | None:
     try:
-        data: bytes = pickler().dumps(value)
+        data: bytes = shipping.pickler().dumps(value)
         pickle.loads(data)
     except Exception:
         return None

@@ -17,9 +17,8 @@ from collections.abc import Mapping, Set
 from difflib import get_close_matches
 from operator import index
 
-from spawnlaunch import cli
-from spawnlaunch.errors import UsageError
-from spawnlaunch.request import FLAGS, SPELLINGS, Flag, spelt
+from spawnlaunch import cli, errors
+from spawnlaunch.flags import FLAGS, SPELLINGS, Flag, spelt
 
 # Flags of a command line that mean nothing to a function, and what to do instead.
 NOT_HERE = {
@@ -57,12 +56,12 @@ def _flag(name: str) -> Flag:
         near = get_close_matches("--" + name.replace("_", "-"), spellings, n=1)
         meant = "".join(near).strip("-").replace("-", "_")
         said = f"did you mean {meant}?" if meant else "spawnlaunch --help lists the flags"
-        raise UsageError(
+        raise errors.UsageError(
             f"{name}= is no flag of the launcher; {said} (keyword arguments of a function go into "
             "it with functools.partial)"
         )
     if flag.name in NOT_HERE:
-        raise UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
+        raise errors.UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
     return flag
 
 
@@ -72,14 +71,14 @@ def _word(flag: Flag, name: str, value: object) -> str | None:
         return None
     if not flag.read:
         if not isinstance(value, bool):
-            raise UsageError(f"{name}={value!r} is neither True nor False; type one of them")
+            raise errors.UsageError(f"{name}={value!r} is neither True nor False; type one of them")
         return flag.name if value else None
     if not callable(flag.read) and isinstance(value, bool):
         value = next((text for text, meant in flag.read.items() if meant is value), value)
     text = _text(value)
     if text is None:
         kind = type(value).__name__
-        raise UsageError(
+        raise errors.UsageError(
             f"{name}={value!r}: a {kind} cannot be a flag's value; type it as on the command line, "
             f"{name}='...' (spawnlaunch --help)"
         )

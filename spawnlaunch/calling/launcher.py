@@ -19,15 +19,12 @@ if __name__ == "__main__":  # started by path: the package is the one that this 
 
     del sys.path[0]
 
-from spawnlaunch import finder, machine
+from spawnlaunch import errors, finder, machine, walk
 from spawnlaunch.__main__ import BLOCKED  # first of all: it makes this process a launcher
-from spawnlaunch.calling.shipping import PAGE, REFUSED, SAID, UNFINISHED
-from spawnlaunch.errors import WRONG_USE, UsageError
-from spawnlaunch.request import Page
-from spawnlaunch.run import removal, say, signals
-from spawnlaunch.run.model import Worker
+from spawnlaunch.calling import shipping
+from spawnlaunch.flags import Page
+from spawnlaunch.run import launches, removal, say, signals
 from spawnlaunch.run.signals import signal
-from spawnlaunch.walk import walk
 
 
 def main() -> int:
@@ -39,23 +36,23 @@ def main() -> int:
     try:
         if "--quiet" in sys.argv:
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-            say.stream[0] = os.open(os.path.join(directory, SAID), flags, 0o600)
-        return walk(sys.argv[3:], dict(os.environ), (), BLOCKED, owes)
+            say.stream[0] = os.open(os.path.join(directory, shipping.SAID), flags, 0o600)
+        return walk.walk(sys.argv[3:], dict(os.environ), (), BLOCKED, owes)
     except Page as page:
-        _leave(directory, PAGE, str(page))
+        _leave(directory, shipping.PAGE, str(page))
         return 0
     except Exception as error:
         if finder.has_changed():
-            _leave(directory, REFUSED, finder.CHANGED)
+            _leave(directory, shipping.REFUSED, finder.CHANGED)
             return os.EX_OSERR
         from spawnlaunch.run import refused, unable
 
-        line, status = str(error), WRONG_USE
-        if not isinstance(error, UsageError):
+        line, status = str(error), errors.WRONG_USE
+        if not isinstance(error, errors.UsageError):
             if os.environ.get("SPAWNLAUNCH_DEBUG"):
                 raise
             line, status = refused.fault(error)
-        _leave(directory, REFUSED, line)
+        _leave(directory, shipping.REFUSED, line)
         unable.tell(sys.argv[3:], os.environ, status, line)
         return status
     finally:
@@ -63,14 +60,14 @@ def main() -> int:
             removal.remove_tree(directory)
 
 
-def _owes(directory: str, worker: Worker) -> bool:
+def _owes(directory: str, worker: launches.Worker) -> bool:
     """Whether a worker has left no outcome: which is said, and left for the caller to see."""
     name = f"{worker.environ['TORCHELASTIC_RESTART_COUNT']}.{worker.rank}"
     if os.path.exists(os.path.join(directory, name)):
         return False
     how = "exited with status 0 before its function returned"
     say.say([f"{worker.name} {how}, which counts as status 1"])
-    _leave(directory, name + UNFINISHED, f"{worker.name} {how}")
+    _leave(directory, name + shipping.UNFINISHED, f"{worker.name} {how}")
     return True
 
 

@@ -9,10 +9,8 @@ from contextlib import suppress
 from typing import Any
 from unittest import SkipTest
 
-from spawnlaunch.calling import exceptions
-from spawnlaunch.calling.shipping import REFUSED, SAID, UNFINISHED, Raised, Returned, get
-from spawnlaunch.errors import UsageError
-from spawnlaunch.failures import how_it_ended
+from spawnlaunch import errors, failures
+from spawnlaunch.calling import exceptions, shipping
 
 SEEN = "its output has what it said"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
@@ -47,10 +45,10 @@ class WorkerError(LaunchError):
         self.traceback = traceback
 
 
-def refusal(directory: str) -> UsageError | None:
+def refusal(directory: str) -> errors.UsageError | None:
     """Why the launcher has started nothing; None: it has."""
-    with suppress(FileNotFoundError), open(os.path.join(directory, REFUSED)) as file:
-        return UsageError(file.read())
+    with suppress(FileNotFoundError), open(os.path.join(directory, shipping.REFUSED)) as file:
+        return errors.UsageError(file.read())
     return None
 
 
@@ -70,7 +68,7 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
     found = []
     for rank in _ranks(directory, attempt, told):
         outcome = _outcome(directory, attempt, rank)
-        if not isinstance(outcome, Returned):
+        if not isinstance(outcome, shipping.Returned):
             raise WorkerError(f"rank {rank} ended before its function returned; {SEEN}", 0, rank)
         found.append(outcome.value)
     return found
@@ -87,7 +85,7 @@ def _told(ended: str) -> Any:
 
 def _left(directory: str) -> list[tuple[int, int]]:
     """Attempt and rank of each outcome that is there, or is owed."""
-    names = [name.removesuffix(UNFINISHED).split(".") for name in os.listdir(directory)]
+    names = [name.removesuffix(shipping.UNFINISHED).split(".") for name in os.listdir(directory)]
     return [
         (int(name[0]), int(name[1])) for name in names if name[0].isdecimal() and len(name) == 2
     ]
@@ -103,7 +101,7 @@ def _ranks(directory: str, attempt: int, told: Any) -> list[int]:
 def _outcome(directory: str, attempt: int, rank: int) -> object:
     """What a rank has left; None: nothing. Raises LaunchError where it cannot be read here."""
     try:
-        return get(os.path.join(directory, f"{attempt}.{rank}"))
+        return shipping.get(os.path.join(directory, f"{attempt}.{rank}"))
     except FileNotFoundError:
         return None
     except Exception as error:
@@ -126,20 +124,23 @@ def _failure(directory: str, attempt: int, told: Any, status: int) -> BaseExcept
         # A handler of SIGTERM may call sys.exit: it was told to end.
         if error and SystemExit not in (type(error), type(error.__cause__)):
             return error
-    return LaunchError(f"the launcher {how_it_ended(status)}; {SEEN}", status)
+    return LaunchError(f"the launcher {failures.how_it_ended(status)}; {SEEN}", status)
 
 
 def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseException | None:
     """The exception for a rank that has raised one, or has ended with 0 and left nothing."""
     outcome = _outcome(directory, attempt, rank)
-    if isinstance(outcome, Raised):
+    if isinstance(outcome, shipping.Raised):
         return _raised(outcome, rank, status)
-    with suppress(OSError), open(os.path.join(directory, f"{attempt}.{rank}{UNFINISHED}")) as file:
+    with (
+        suppress(OSError),
+        open(os.path.join(directory, f"{attempt}.{rank}{shipping.UNFINISHED}")) as file,
+    ):
         return WorkerError(f"{file.read()}: {LOOK}; {SEEN}", status, rank)
     return None
 
 
-def _raised(outcome: Raised, rank: int, status: int) -> BaseException:
+def _raised(outcome: shipping.Raised, rank: int, status: int) -> BaseException:
     """The failure of a rank; what is raised to end or to skip, and no error, comes by itself."""
     error = exceptions.arrived(outcome.error)
     words = outcome.error.words
@@ -158,7 +159,7 @@ def _raised(outcome: Raised, rank: int, status: int) -> BaseException:
 
 def _noted(error: BaseException, directory: str) -> BaseException:
     """With what the launcher has not said itself, being quiet."""
-    with suppress(OSError), open(os.path.join(directory, SAID)) as file:
+    with suppress(OSError), open(os.path.join(directory, shipping.SAID)) as file:
         said = file.read().rstrip()
         if said and sys.version_info >= (3, 11):
             error.add_note(said)

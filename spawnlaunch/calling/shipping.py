@@ -21,7 +21,7 @@ import pickle
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from spawnlaunch.errors import UsageError
+from spawnlaunch import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -81,7 +81,7 @@ def pickler() -> ModuleType:
 def send(function: Callable[..., Any], args: tuple[Any, ...], directory: str) -> None:
     """Leave the function for the ranks. Raises UsageError where it cannot be."""
     if not callable(function):
-        raise UsageError(
+        raise errors.UsageError(
             f"{function!r} cannot be called; type launch(function, *args), not function(...)"
         )
     call = Call(list(sys.path), _sources(function), _pickled(function, args))
@@ -117,7 +117,7 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     by_value = pickler()
     is_strange = module is not None and not _is_importable(module)
     if by_value is pickle and (is_strange or "<" in getattr(function, "__qualname__", "")):
-        raise UsageError(
+        raise errors.UsageError(
             f"{_named(function)} cannot be imported by name, as it is part of a notebook, a script "
             f"or another function; type {EXTRA}, or put it into a module"
         )
@@ -128,7 +128,7 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     try:
         data: bytes = by_value.dumps((function, args))
     except Exception as error:
-        raise UsageError(
+        raise errors.UsageError(
             f"{_named(function)} and its arguments cannot be sent to the workers: {error}; make "
             "what cannot be pickled (files, locks, connections) in the function"
         ) from error

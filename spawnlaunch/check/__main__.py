@@ -12,15 +12,11 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from spawnlaunch import arguments, check, errors, printing
 from spawnlaunch import node as nodes
-from spawnlaunch.arguments import Parser
-from spawnlaunch.check import __doc__ as ABOUT
+from spawnlaunch.check import findings, verdicts
 from spawnlaunch.check.facts import Facts, look, mask
-from spawnlaunch.check.findings import Finding, findings
-from spawnlaunch.check.verdicts import FAIL, Verdict, verdicts
-from spawnlaunch.errors import UsageError
-from spawnlaunch.node import Node
-from spawnlaunch.printing import print_page
+from spawnlaunch.node import hardware
 
 NAME = "spawnlaunch.check"
 COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory", "omp", "loader")
@@ -29,7 +25,7 @@ COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory",
 def main() -> int:
     """The exit status: 1 where something is wrong, on every rank."""
     at_start = mask()
-    parser = Parser(NAME, ABOUT)
+    parser = arguments.Parser(NAME, check.__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     parser.add_argument(
         "--all", action="store_true", help="measure too: devices, memory, all-reduce, disks, clocks"
@@ -37,9 +33,9 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if find_spec("torch") is None:
-            raise UsageError("torch is not installed; type pip install torch")
+            raise errors.UsageError("torch is not installed; type pip install torch")
         _derive_world()
-    except UsageError as error:
+    except errors.UsageError as error:
         from spawnlaunch.run import shared_errors
 
         shared_errors.refuse(error, os.environ, NAME)
@@ -47,28 +43,27 @@ def main() -> int:
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     node = nodes.read()
     everyone, measured = _gather(node, look(node, rank, local_rank, at_start, os.environ), options)
-    found, judged = findings(everyone), verdicts(measured) if measured else []
+    found, judged = findings.findings(everyone), verdicts.verdicts(measured) if measured else []
     if rank == 0:
         lines = [*_page(everyone, found), *_lines(judged)]
         said = _as_json(everyone, found, measured, judged) if options.json else "\n".join(lines)
-        if status := print_page(said, NAME):
+        if status := printing.print_page(said, NAME):
             return status
-    return 1 if found or any(verdict.status == FAIL for verdict in judged) else 0
+    return 1 if found or any(verdict.status == verdicts.FAIL for verdict in judged) else 0
 
 
 def _derive_world() -> None:
     """Without a launcher of workers, under srun or mpirun alone, find out who we are ourselves."""
     if all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
         return
-    from spawnlaunch.request import Program, Request
-    from spawnlaunch.world.model import Capacity
-    from spawnlaunch.world.resolve import prepare_host, resolve_world
+    from spawnlaunch import flags
+    from spawnlaunch.world import identity, resolve
 
-    request = Request(program=Program("bundled", "", ()), python=sys.executable)
+    request = flags.Request(program=flags.Program("bundled", "", ()), python=sys.executable)
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
-    one = Capacity(devices=0, cpus=1)  # who is no launcher is one rank
-    resolution = resolve_world(request, told, os.uname().nodename, one)
-    resolution, _ = prepare_host(resolution, os.environ, os.uname().nodename)
+    one = identity.Capacity(devices=0, cpus=1)  # who is no launcher is one rank
+    resolution = resolve.resolve_world(request, told, os.uname().nodename, one)
+    resolution, _ = resolve.prepare_host(resolution, os.environ, os.uname().nodename)
     me = resolution.world
     os.environ.update(
         RANK=str(me.rank),
@@ -82,7 +77,7 @@ def _derive_world() -> None:
 
 
 def _gather(
-    node: Node, mine: Facts, options: argparse.Namespace
+    node: hardware.Node, mine: Facts, options: argparse.Namespace
 ) -> tuple[list[Facts], list[dict[str, Any]]]:
     """The facts of all ranks, in their order, and what they have measured with --all."""
     import torch.distributed as dist
@@ -92,10 +87,10 @@ def _gather(
     dist.all_gather_object(everyone, mine)
     measured: list[dict[str, Any]] = []
     if options.all:
-        from spawnlaunch.check.measures import measure
+        from spawnlaunch.check import measures
 
         measured = [{}] * dist.get_world_size()
-        own = measure(node, mine.rank, mine.local_rank, mine.device)
+        own = measures.measure(node, mine.rank, mine.local_rank, mine.device)
         dist.all_gather_object(measured, own)
     dist.destroy_process_group()
     return everyone, measured
@@ -103,9 +98,9 @@ def _gather(
 
 def _as_json(
     everyone: Sequence[Facts],
-    found: Sequence[Finding],
+    found: Sequence[findings.Finding],
     measured: Sequence[dict[str, Any]],
-    judged: Sequence[Verdict],
+    judged: Sequence[verdicts.Verdict],
 ) -> str:
     said: dict[str, Any] = {
         "ranks": [facts._asdict() for facts in everyone],
@@ -116,7 +111,7 @@ def _as_json(
     return json.dumps(said)
 
 
-def _lines(judged: Sequence[Verdict]) -> Iterator[str]:
+def _lines(judged: Sequence[verdicts.Verdict]) -> Iterator[str]:
     """A line for each verdict, its remedy below it."""
     if judged:
         yield ""
@@ -127,7 +122,7 @@ def _lines(judged: Sequence[Verdict]) -> Iterator[str]:
             yield f"{'':{width + 8}}{verdict.remedy}"
 
 
-def _page(everyone: Sequence[Facts], found: Sequence[Finding]) -> Iterator[str]:
+def _page(everyone: Sequence[Facts], found: Sequence[findings.Finding]) -> Iterator[str]:
     rows = [COLUMNS, *map(_row, everyone)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     for row in rows:

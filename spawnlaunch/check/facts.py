@@ -4,14 +4,10 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spawnlaunch import cpuset
-from spawnlaunch.binding import apply
+from spawnlaunch import cpuset, nodewide, reading
+from spawnlaunch.binding import apply, report
 from spawnlaunch.binding.cores import count_cores
-from spawnlaunch.binding.report import openmp_hazards, wider
-from spawnlaunch.node import Node, sysfs
-from spawnlaunch.node.visible import visible
-from spawnlaunch.nodewide import NODE_CPUS
-from spawnlaunch.reading import is_number
+from spawnlaunch.node import hardware, sysfs, visible
 
 # Of linux/mempolicy.h, by their numbers.
 MODES = ("default", "preferred", "bind", "interleave", "local", "preferred-many")
@@ -58,17 +54,25 @@ def mask() -> frozenset[int]:
 
 
 def look(
-    node: Node, rank: int, local_rank: int, at_start: frozenset[int], environ: Mapping[str, str]
+    node: hardware.Node,
+    rank: int,
+    local_rank: int,
+    at_start: frozenset[int],
+    environ: Mapping[str, str],
 ) -> Facts:
     """Put torch to work, then look at this process."""
     loader = _loader_mask()
     omp_threads = _compute()
     now = mask()
-    device = visible(node, environ).device_of(local_rank)
+    device = visible.visible(node, environ).device_of(local_rank)
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     launched = _is_launched(environ)
-    given = cpuset.parse(environ[NODE_CPUS]) if launched and NODE_CPUS in environ else at_start
+    given = (
+        cpuset.parse(environ[nodewide.NODE_CPUS])
+        if launched and nodewide.NODE_CPUS in environ
+        else at_start
+    )
     near = given & local if local else given
     there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
     return Facts(
@@ -92,9 +96,9 @@ def look(
         launched=launched,
         given=cpuset.format(given),
         given_cores=count_cores(node, near or given),
-        wider="" if given >= node.cpus_online else wider(there, environ, tasks),
-        nearer=wider(there, environ, tasks, local) if local and given and not near else "",
-        openmp=tuple(line.partition("=")[0] for line in openmp_hazards(environ)),
+        wider="" if given >= node.cpus_online else report.wider(there, environ, tasks),
+        nearer=report.wider(there, environ, tasks, local) if local and given and not near else "",
+        openmp=tuple(line.partition("=")[0] for line in report.openmp_hazards(environ)),
     )
 
 
@@ -107,7 +111,7 @@ def _is_launched(environ: Mapping[str, str]) -> bool:
 def _tasks(environ: Mapping[str, str]) -> int:
     """Of Slurm's step, on a node; `2(x3)` is of nodes that are alike."""
     tasks = environ.get("SLURM_STEP_TASKS_PER_NODE", "").partition("(")[0]
-    return int(tasks) or 1 if is_number(tasks) else 1
+    return int(tasks) or 1 if reading.is_number(tasks) else 1
 
 
 class _Mask:

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from spawnlaunch import cpuset
 from spawnlaunch.check import remedies
 from spawnlaunch.check.facts import Facts
-from spawnlaunch.cpuset import CpuSet
 
 
 class Finding(NamedTuple):
@@ -33,13 +32,13 @@ def findings(everyone: Sequence[Facts]) -> list[Finding]:
     return found
 
 
-def _cpus(text: str) -> CpuSet:
+def _cpus(text: str) -> cpuset.CpuSet:
     return cpuset.parse(text) if text else cpuset.EMPTY
 
 
 def _shared(host: str, ranks: Sequence[Facts]) -> Iterator[Finding]:
     """Ranks whose masks overlap, each group of them once."""
-    groups: list[tuple[list[int], CpuSet]] = []
+    groups: list[tuple[list[int], cpuset.CpuSet]] = []
     for facts in ranks:
         mine = _cpus(facts.cpus)
         touching = [group for group in groups if group[1] & mine]

@@ -16,9 +16,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from spawnlaunch import __version__
-from spawnlaunch.node import Node
-from spawnlaunch.reading import file_text
+from spawnlaunch import __version__, reading
+from spawnlaunch.node import hardware
 
 MIB = 1 << 20
 FOR_S = 1.0  # of each measurement
@@ -41,7 +40,7 @@ def device_of(local_rank: int) -> torch.device:
     return torch.device(kind.type, local_rank % torch.accelerator.device_count())
 
 
-def measure(node: Node, rank: int, local_rank: int, address: int | None) -> dict[str, Any]:
+def measure(node: hardware.Node, rank: int, local_rank: int, address: int | None) -> dict[str, Any]:
     """Measure all; `address` is the number of this rank's device in the node, where it is known."""
     host, device = os.uname().nodename, device_of(local_rank)
     everyone = _each({"host": host, "local_rank": local_rank})
@@ -94,7 +93,7 @@ def _nccl() -> str:
 def _drivers() -> Iterator[str]:
     """The kernel's modules for devices and adapters that tell a version: sysfs(5), module."""
     for name in DRIVERS:
-        said = file_text(f"/sys/module/{name}/version")
+        said = reading.file_text(f"/sys/module/{name}/version")
         if said:
             yield f"{name} {said.strip()}"
 
@@ -235,13 +234,13 @@ def _container() -> str:
 def _clock_daemon() -> str:
     """One that sets the clock and can be seen from here."""
     for pid in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else ()):
-        name = (file_text(f"/proc/{pid}/comm") or "").strip()
+        name = (reading.file_text(f"/proc/{pid}/comm") or "").strip()
         if name in CLOCK_DAEMONS:
             return name
     return ""
 
 
-def nics_of(node: Node, number: int | None) -> dict[str, Any]:
+def nics_of(node: hardware.Node, number: int | None) -> dict[str, Any]:
     """The adapters, those next to the device first, and what NCCL is told to use."""
     home = node.devices[number].numa if number is not None else None
     near = [nic.name for nic in node.nics if home is not None and nic.numa == home]
@@ -260,7 +259,7 @@ def _links() -> list[str]:
         names = os.listdir("/sys/class/net")
     except OSError:
         return []
-    states = {name: file_text(f"/sys/class/net/{name}/operstate") or "" for name in names}
+    states = {name: reading.file_text(f"/sys/class/net/{name}/operstate") or "" for name in names}
     return [name for name, state in states.items() if name != "lo" and state.strip() == "up"]
 
 

@@ -5,7 +5,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from spawnlaunch.check import remedies
-from spawnlaunch.rollcall.groups import ranks_of
+from spawnlaunch.rollcall import groups
 
 OK, WARN, FAIL = "ok", "warn", "fail"
 
@@ -57,7 +57,7 @@ def _versions(ranks: Sequence[Rank]) -> Verdict:
     for what in ranks[0]["versions"]:
         found = _by(ranks, lambda one, what=what: one["versions"][what])  # type: ignore[misc]
         if len(found) > 1:
-            said = ", ".join(f"{ranks_of(who)} {version}" for version, who in found.items())
+            said = ", ".join(f"{groups.ranks_of(who)} {version}" for version, who in found.items())
             differ.append(f"{what}: {said}")
     if differ:
         return Verdict("versions", FAIL, "; ".join(differ), remedies.of_versions(ranks))
@@ -95,7 +95,9 @@ def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """By host, as it is seen from its first rank."""
     for (said, wrong, remedy), who in _by(ranks, _nics_of).items():
-        yield Verdict("network", WARN if wrong else OK, f"{ranks_of(who)}: {said}{wrong}", remedy)
+        yield Verdict(
+            "network", WARN if wrong else OK, f"{groups.ranks_of(who)}: {said}{wrong}", remedy
+        )
 
 
 def _nics_of(rank: Rank) -> tuple[str, str, str]:
@@ -204,5 +206,5 @@ def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:
             continue
         who = [one for one in ranks if one["limits"][key] == low]
         status = FAIL if low < least else WARN
-        said = f"{said}, of {ranks_of([one['rank'] for one in who])}"
+        said = f"{said}, of {groups.ranks_of([one['rank'] for one in who])}"
         yield Verdict("limits", status, said, remedies.of_limits(who[0], key, enough))

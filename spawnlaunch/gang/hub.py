@@ -6,25 +6,20 @@
 from __future__ import annotations
 
 from spawnlaunch import failures
-from spawnlaunch.failures import Cause
-from spawnlaunch.gang import messages, phases, roster, verdict
-from spawnlaunch.gang.phases import ENDED, JOINING, RUNNING, STOPPING, Fence, Missing, Phases
-from spawnlaunch.gang.roster import BUSY, DONE, IDLE, Node
+from spawnlaunch.gang import messages, phases, roster, verdict, words
 from spawnlaunch.gang.rules import event
-from spawnlaunch.gang.words import differing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.gang.messages import Hello, ToHub
 
 CERTAIN_S = 0.5  # the kernel closes a guard's connection before it kills its workers
 RETURN_S = 3.0  # for a launcher that has closed its connection to come again, if it lives
 USAGE = 2
 
 
-class Hub(Phases):
+class Hub(phases.Phases):
     """One per gang, on the endpoint's node."""
 
     def _follow(self, rule: Callable[[], None]) -> None:
@@ -40,15 +35,15 @@ class Hub(Phases):
         self._conclude()
 
     @event
-    def end_unmet(self, cause: Cause) -> None:
+    def end_unmet(self, cause: failures.Cause) -> None:
         """The launcher of this hub cannot take part: tell all who come."""
-        self.phase, self.cause, self.status = ENDED, cause, cause.status()
+        self.phase, self.cause, self.status = phases.ENDED, cause, cause.status()
         self.late, self._until = self.settings.total - 1, self.now + phases.NEAR_S
 
     # Launchers come and go
 
     @event
-    def came(self, conn: int, hello: Hello, addr: str, is_local: bool = False) -> None:
+    def came(self, conn: int, hello: messages.Hello, addr: str, is_local: bool = False) -> None:
         """Somebody has said hello, on a new connection, from this address."""
         addr = hello.addr or addr
         for other, node in list(self.nodes.items()):
@@ -56,29 +51,33 @@ class Hub(Phases):
                 self.net.dismiss(other)
                 self._lose(other, is_certain=True)
         # who comes after the end hears of it, whatever it is
-        cause = None if self.phase == ENDED else self._unfit(hello, addr)
+        cause = None if self.phase == phases.ENDED else self._unfit(hello, addr)
         if cause:
             self.net.say(conn, messages.Refused(cause.words))
             self.net.dismiss(conn)
             self._count_out(hello, cause)
         else:
-            self._let_in(conn, Node(hello, addr, is_local, self.now, self._arrivals))
+            self._let_in(conn, roster.Node(hello, addr, is_local, self.now, self._arrivals))
 
-    def _unfit(self, hello: Hello, addr: str) -> Cause | None:
+    def _unfit(self, hello: messages.Hello, addr: str) -> failures.Cause | None:
         """Why a launcher is none of these, as it says itself, or as its flags do."""
         if hello.status:
-            return Cause("unable", hello.host, code=hello.status, words=hello.words)
+            return failures.Cause("unable", hello.host, code=hello.status, words=hello.words)
         settings = self.settings
         others = [o for o in self.nodes.values() if not self._is_replaced(hello, addr, o)]
         why = roster.refusal(hello, others, settings.total, dict(settings.told))
-        return Cause("refused", hello.host, code=USAGE, words=why) if why else None
+        return failures.Cause("refused", hello.host, code=USAGE, words=why) if why else None
 
-    def _is_replaced(self, hello: Hello, addr: str, node: Node) -> bool:
+    def _is_replaced(self, hello: messages.Hello, addr: str, node: roster.Node) -> bool:
         """Whether this may be a launcher whose end is still to be heard, as workers die slowly."""
         is_there = (node.hello.host, node.addr) == (hello.host, addr)
-        return is_there and self.phase in (RUNNING, STOPPING) and self.settings.return_s > 0
+        return (
+            is_there
+            and self.phase in (phases.RUNNING, phases.STOPPING)
+            and self.settings.return_s > 0
+        )
 
-    def _count_out(self, hello: Hello, cause: Cause) -> None:
+    def _count_out(self, hello: messages.Hello, cause: failures.Cause) -> None:
         """Wait no longer for a launcher that is waited for, unless something starts it again.
 
         One whose place is taken may have been started twice; it ends nothing.
@@ -86,7 +85,7 @@ class Hub(Phases):
         settings = self.settings
         is_awaited = roster.is_awaited(hello, self.nodes, settings.expected, settings.total)
         is_final = is_awaited and not (hello.again or self._may_return())
-        if is_final and self.phase != RUNNING:
+        if is_final and self.phase != phases.RUNNING:
             self._miss(hello, cause, self.now)
             if self._is_impossible():
                 return  # the end tells it
@@ -98,14 +97,14 @@ class Hub(Phases):
         said = f"{cause.in_words}; {then}" if cause.kind == "unable" else f"refused: {cause.words}"
         self.net.tell_once(said)
 
-    def _miss(self, hello: Hello, cause: Cause, since: float) -> None:
+    def _miss(self, hello: messages.Hello, cause: failures.Cause, since: float) -> None:
         self._not_missing(hello)
-        self.missing.append(Missing(hello, cause, since))
+        self.missing.append(phases.Missing(hello, cause, since))
 
-    def _not_missing(self, hello: Hello) -> None:
+    def _not_missing(self, hello: messages.Hello) -> None:
         self.missing = [one for one in self.missing if not roster.is_same(one.hello, hello)]
 
-    def _let_in(self, conn: int, node: Node) -> None:
+    def _let_in(self, conn: int, node: roster.Node) -> None:
         hello, settings = node.hello, self.settings
         self._arrivals += 1
         self.fences = [fence for fence in self.fences if not _ends(hello, fence)]
@@ -113,12 +112,12 @@ class Hub(Phases):
         self._learn(conn, node)
         differs = roster.differences(hello, dict(settings.told))
         if differs:
-            self.net.tell_once(differing(hello.host, differs))
+            self.net.tell_once(words.differing(hello.host, differs))
         rules = settings.for_members()
         self.net.say(conn, messages.Welcome(self._absent(), differs=differs, **rules))
-        if self.phase in (RUNNING, STOPPING):
+        if self.phase in (phases.RUNNING, phases.STOPPING):
             self.net.say(conn, self._begun)
-        if self.phase == ENDED:
+        if self.phase == phases.ENDED:
             self.net.say(conn, messages.End(self.status, self.cause, self.total))
             self.late -= 1
             if self.late >= 0:
@@ -126,7 +125,7 @@ class Hub(Phases):
         if hello.leaving:
             self._signalled(conn, messages.Signalled(hello.leaving))
 
-    def _learn(self, conn: int, node: Node) -> None:
+    def _learn(self, conn: int, node: roster.Node) -> None:
         """What a newcomer knows of epochs that a hub before this one has begun.
 
         One that has lost another hub may not know all that this has begun.
@@ -152,24 +151,24 @@ class Hub(Phases):
         """A member is lost, and with it its workers; but not those that had ended well."""
         node = self.nodes.pop(conn)
         self._holes.append(node)
-        hello, cause = node.hello, Cause("lost", node.hello.host)
-        if node.state != BUSY or self.phase == ENDED:
+        hello, cause = node.hello, failures.Cause("lost", node.hello.host)
+        if node.state != roster.BUSY or self.phase == phases.ENDED:
             is_final = is_certain and not (hello.again or self._may_return() or node.leaving)
-            if self.phase == JOINING and is_final:
+            if self.phase == phases.JOINING and is_final:
                 self._miss(hello, cause, self.now + RETURN_S)
-            if self.phase == JOINING and node.rank >= 0:  # it is waited for as well
+            if self.phase == phases.JOINING and node.rank >= 0:  # it is waited for as well
                 self._told = 0.0
             return
         wait_s = CERTAIN_S if is_certain else phases.NOTICE_S + self.settings.longest_grace_s
-        self.fences.append(Fence(hello.who, hello.host, hello.boot, self.now + wait_s))
+        self.fences.append(phases.Fence(hello.who, hello.host, hello.boot, self.now + wait_s))
         self.lost = (*self.lost, hello.host)
-        if self.phase == RUNNING:
+        if self.phase == phases.RUNNING:
             self._stop(cause)
 
     # What members say
 
     @event
-    def heard(self, conn: int, message: ToHub) -> None:
+    def heard(self, conn: int, message: messages.ToHub) -> None:
         """A member has said something."""
         node = self.nodes.get(conn)
         if node is None:
@@ -186,25 +185,27 @@ class Hub(Phases):
                 pass
             case _:
                 # What is said of workers counts for those that run, or stop.
-                if message.epoch == self.epoch and node.state != IDLE:
+                if message.epoch == self.epoch and node.state != roster.IDLE:
                     self._of_workers(node, message)
 
     def _signalled(self, conn: int, signalled: messages.Signalled) -> None:
         """A launcher was told to end; a second time it does not want to wait, nor do the others."""
         node, number = self.nodes[conn], signalled.number
         node.leaving = node.leaving or number
-        cause = Cause("signal", node.hello.host, code=-number)
-        if self.phase == RUNNING and (node.state != IDLE or node.local):  # else a spare leaves
+        cause = failures.Cause("signal", node.hello.host, code=-number)
+        if self.phase == phases.RUNNING and (
+            node.state != roster.IDLE or node.local
+        ):  # else a spare leaves
             self._stop(cause)
-        if signalled.again and self.phase == STOPPING:
+        if signalled.again and self.phase == phases.STOPPING:
             self._say_busy(messages.Stop(self.epoch, self.cause or cause, 0.0))
 
-    def _of_workers(self, node: Node, message: ToHub) -> None:
+    def _of_workers(self, node: roster.Node, message: messages.ToHub) -> None:
         match message:
             case messages.Idle():
                 self._idle(node, message)
             case messages.Done():
-                node.state = DONE
+                node.state = roster.DONE
             case messages.Failed():
                 self._failed(node, message)
             case messages.Silent():
@@ -216,20 +217,20 @@ class Hub(Phases):
             case messages.Stacked():
                 node.stacked = True
 
-    def _idle(self, node: Node, idle: messages.Idle) -> None:
-        node.state, node.hello = IDLE, node.hello._replace(port=idle.port)
+    def _idle(self, node: roster.Node, idle: messages.Idle) -> None:
+        node.state, node.hello = roster.IDLE, node.hello._replace(port=idle.port)
         self.outcomes += idle.outcomes
-        if self.phase == RUNNING:  # nobody has told it to
-            self._stop(Cause("lost", node.hello.host))
+        if self.phase == phases.RUNNING:  # nobody has told it to
+            self._stop(failures.Cause("lost", node.hello.host))
 
-    def _failed(self, node: Node, failed: messages.Failed) -> None:
+    def _failed(self, node: roster.Node, failed: messages.Failed) -> None:
         failure = verdict.failure(failed, node.hello.host, self.now)
         self.failures = failures.kept(self.failures, failure)
-        if self.phase == RUNNING:
+        if self.phase == phases.RUNNING:
             self._stop(failure.cause)
 
 
-def _is_later_self(hello: Hello, addr: str, node: Node) -> bool:
+def _is_later_self(hello: messages.Hello, addr: str, node: roster.Node) -> bool:
     """Whether this is a launcher that we know, or one of the same machine, started again."""
     old = node.hello
     if old.who == hello.who:
@@ -238,6 +239,6 @@ def _is_later_self(hello: Hello, addr: str, node: Node) -> bool:
     return old.boot != hello.boot and its == (hello.host, hello.rank, addr)
 
 
-def _ends(hello: Hello, fence: Fence) -> bool:
+def _ends(hello: messages.Hello, fence: phases.Fence) -> bool:
     """A hello says that nothing of before runs: of this launcher, or on this machine."""
     return hello.who == fence.who or (hello.host == fence.host and hello.boot != fence.boot)

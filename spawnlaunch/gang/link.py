@@ -8,33 +8,29 @@ import os
 import select
 from functools import partial
 
-from spawnlaunch import machine
+from spawnlaunch import machine, reading, records
 from spawnlaunch.gang import token
 from spawnlaunch.gang.member import Member
 from spawnlaunch.gang.stream import End, Stream, tune
 from spawnlaunch.gang.wire import OTHER_RUN, OTHER_TOKEN, Wire, secret_of
-from spawnlaunch.reading import file_text
-from spawnlaunch.records import NamedTuple
 from spawnlaunch.world import lookup
-from spawnlaunch.world.lookup import Lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
     from typing import Any
 
+    from spawnlaunch import flags
     from spawnlaunch.gang.member import Launcher
     from spawnlaunch.gang.messages import Hello, ToHub
     from spawnlaunch.gang.stream import Loop
-    from spawnlaunch.request import Request
     from spawnlaunch.world.gathering import Gathering
-    from spawnlaunch.world.lookup import Found
 
 CONNECT_S = 5.0  # for a connection to be there, and for the handshake
 HURRY_S = 4.5  # for name servers to answer, once the launcher was told to end
 
 
-class Endpoint(NamedTuple):
+class Endpoint(records.NamedTuple):
     """Where the hub listens, and the secret that both ends must know.
 
     A port that was computed may be in use by another program. So the hub takes the first free one
@@ -52,7 +48,7 @@ class Endpoint(NamedTuple):
 def endpoint_of(
     gathering: Gathering,
     run: str,
-    request: Request,
+    request: flags.Request,
     environ: Mapping[str, str],
     lost_after_s: float,
 ) -> Endpoint:
@@ -62,24 +58,25 @@ def endpoint_of(
 
 
 def take_part(
-    loop: Loop, endpoint: Endpoint, hello: Hello, join_s: float, launcher: Launcher
+    loop: Loop,
+    endpoint: Endpoint,
+    hello: Hello,
+    join_s: float,
+    launcher: Launcher,
+    clock: Callable[[], float] | None = None,
 ) -> Member:
     """A launcher's part in a gang, in its event loop; `begin` it when workers can be started.
 
     The launcher does what it is told to, and tells the member what becomes of its workers and of
-    itself. So the gang knows nothing of processes.
+    itself. So the gang knows nothing of processes. `join_s` is of this clock.
     """
-    boot = hello.boot or (file_text("/proc/sys/kernel/random/boot_id") or "").strip()
+    boot = hello.boot or (reading.file_text("/proc/sys/kernel/random/boot_id") or "").strip()
     link = Link(loop, endpoint)
     link.member = Member(
-        hello._replace(boot=boot),
-        join_s,
-        link,
-        launcher,
-        machine.monotonic,
+        hello._replace(boot=boot), join_s, link, launcher, clock or machine.monotonic,
         lambda after_s: loop.alarm(link.member.tick, after_s, always=True),
         place=f" at {endpoint.host}",
-    )
+    )  # fmt: skip
     return link.member
 
 
@@ -92,12 +89,12 @@ class Link:
         self._loop, self._endpoint = loop, endpoint
         self._stream: Stream | None = None
         self._connecting: list[socket.socket] = []  # one, while it lasts
-        self._lookup: Lookup | None = None  # while it lasts
+        self._lookup: lookup.Lookup | None = None  # while it lasts
         self._until: float | None = None  # name servers are waited for
         self._is_linked = False
         self._code, self._why = 0, ""  # of the last attempt's failure
         self._port = 0  # which one is tried
-        self._found: Found | None = None  # where, by its first port
+        self._found: lookup.Found | None = None  # where, by its first port
 
     def connect(self) -> None:
         """Look up the endpoint, whose address may be another one now, and connect to it."""
@@ -121,7 +118,7 @@ class Link:
             if found is None and not lookup.HAS_CHILDREN:
                 found = lookup.first((endpoint.host,), port)
             elif found is None:
-                self._lookup = Lookup(partial(lookup.first, (endpoint.host,), port))
+                self._lookup = lookup.Lookup(partial(lookup.first, (endpoint.host,), port))
                 self._loop.watch(self._lookup.fd, self._looked_up)
                 self._loop.alarm(self._too_late, self._left_s())
         except OSError as error:

@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from math import inf
 
-from spawnlaunch.failures import CRASHES, LOST, Cause, names
-from spawnlaunch.gang import messages
-from spawnlaunch.gang.rules import Rules, event
+from spawnlaunch import failures
+from spawnlaunch.gang import messages, rules
 from spawnlaunch.gang.words import differing, returns
 
 TYPE_CHECKING = False
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
         def launch(self, start: messages.Start) -> None:
             """Start the workers."""
 
-        def halt(self, cause: Cause, grace_s: float) -> None:
+        def halt(self, cause: failures.Cause, grace_s: float) -> None:
             """End them: SIGTERM, and SIGKILL after the grace. It ends with `workers_ended`."""
 
         def show_stacks(self) -> None:
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
         def await_hub(self, limit_s: float) -> None:
             """The hub is lost, and has so many seconds to come back."""
 
-        def exit(self, status: int, cause: Cause | None) -> None:
+        def exit(self, status: int, cause: failures.Cause | None) -> None:
             """End."""
 
 
@@ -65,7 +64,7 @@ WORD_S = 5.0  # for a hub to hear from a launcher that it was told to end
 SOON_S, RARELY_S = 0.05, 1.0  # until the next attempt to connect: first, at most
 
 
-class Member(Rules):
+class Member(rules.Rules):
     """A launcher, as far as decisions go."""
 
     def __init__(
@@ -92,7 +91,7 @@ class Member(Rules):
         self._trip_s = 0.0  # the least round trip
         self.leaving = 0  # the signal that it got
         self._left = 0.0  # when, or when it had a hub to tell
-        self.cause: Cause | None = None
+        self.cause: failures.Cause | None = None
         self._end: messages.End | None = None  # told while workers ran
         self._is_silent = False
         self._outcomes: tuple[tuple[int, int], ...] = ()  # of workers that have ended with 0
@@ -118,34 +117,36 @@ class Member(Rules):
             yield self._beat + self._rules.beat_s
             yield self.heard_at + self._rules.dead_s
 
-    def _exit(self, status: int, cause: Cause | None) -> None:
+    def _exit(self, status: int, cause: failures.Cause | None) -> None:
         self.link.close()
         self.state, self.cause = ENDED, cause
         self.launcher.exit(status, cause)
 
     def _leave(self) -> None:
         """End by the signal that this launcher got."""
-        self._exit(128 + self.leaving, Cause("signal", self.hello.host, code=-self.leaving))
+        self._exit(
+            128 + self.leaving, failures.Cause("signal", self.hello.host, code=-self.leaving)
+        )
 
-    def _stop(self, cause: Cause, grace_s: float) -> None:
+    def _stop(self, cause: failures.Cause, grace_s: float) -> None:
         self.state, self.cause = STOPPING, cause
         self.launcher.halt(cause, grace_s)
 
     # The link
 
-    @event
+    @rules.event
     def begin(self) -> None:
         """The launcher is ready for workers."""
         self._seek()
 
-    @event
+    @rules.event
     def linked(self) -> None:
         """The connection to the hub is there, and both ends have proved what they are."""
         self.link.say(self.hello)
         self.state = GREETING
         self.heard_at = self._beat = self._left = self.now
 
-    @event
+    @rules.event
     def unlinked(self, why: str = "", is_final: bool = False, is_nobody: bool = False) -> None:
         """There is no connection, or it has ended.
 
@@ -153,7 +154,7 @@ class Member(Rules):
         machine answers, and no hub is there.
         """
         if is_final:
-            self._exit(USAGE, Cause("refused", words=why))
+            self._exit(USAGE, failures.Cause("refused", words=why))
         elif self.state == SEEKING:
             self._not_found(is_nobody)
         elif self.state == GREETING:  # a hub that goes as it is reached, or that has refused us
@@ -166,7 +167,7 @@ class Member(Rules):
         if self.leaving and self.now >= self._left + WORD_S:  # there is nobody to tell
             self._leave()
         elif is_nobody and self.cause and not may_return:  # it has ended
-            self._exit(LOST, self.cause)
+            self._exit(failures.LOST, self.cause)
         else:
             self._retry = self.now + self._wait_s
             self._wait_s = min(2 * self._wait_s, RARELY_S)
@@ -187,17 +188,17 @@ class Member(Rules):
     def _seek_on(self) -> None:
         """Give up, or connect, if it is time to."""
         if self.now >= self.since + self._seeks_s:  # one that is frozen takes connections as well
-            self._exit(LOST, self._why_no_hub())
+            self._exit(failures.LOST, self._why_no_hub())
         elif self.leaving and self.state == GREETING and self.now >= self._left + WORD_S:
             self._leave()
         elif self.now >= self._retry:
             self._connect()
 
-    def _why_no_hub(self) -> Cause:
+    def _why_no_hub(self) -> failures.Cause:
         if not self.hello.epoch:
-            return self.cause or Cause("absent", words="the hub")
+            return self.cause or failures.Cause("absent", words="the hub")
         words = f"the hub{self._place}; it has not come back within {self._seeks_s:g} s"
-        return Cause("absent", words=words)
+        return failures.Cause("absent", words=words)
 
     def _keep_in_touch(self) -> None:
         if self.now >= self.heard_at + self._rules.dead_s:
@@ -209,7 +210,7 @@ class Member(Rules):
     def _fence(self) -> None:
         """The hub is lost: end the workers, for it may begin an epoch without this node."""
         before, self.state = self.state, FENCED
-        self.cause = Cause("lost", words="the hub")
+        self.cause = failures.Cause("lost", words="the hub")
         if before == RUNNING:
             self.launcher.halt(self.cause, self._rules.failure_grace_s)
         if before in (RUNNING, STOPPING):
@@ -224,7 +225,7 @@ class Member(Rules):
         Before the first epoch a hub that is out of reach may wait for this launcher.
         """
         if self.hello.epoch and not self._rules.return_s:
-            self._exit(LOST, self.cause)
+            self._exit(failures.LOST, self.cause)
         elif self.hello.epoch and self.leaving:
             self._leave()
         else:
@@ -237,7 +238,7 @@ class Member(Rules):
 
     # What the hub says
 
-    @event
+    @rules.event
     def heard(self, message: messages.ToMember) -> None:
         """The hub has said something."""
         self.heard_at = self.now
@@ -257,13 +258,13 @@ class Member(Rules):
             self._rules, self._join_s = welcome, welcome.join_s
 
     def _of_waiting(self, waiting: messages.Waiting) -> None:
-        who = names(waiting.absent)
+        who = failures.names(waiting.absent)
         limit_s = waiting.return_s
         self.launcher.tell(returns(limit_s, who) if limit_s else f"waiting for {who}")
 
     def _of_refused(self, refused: messages.Refused) -> None:
         if self.state == GREETING:
-            self._exit(USAGE, Cause("refused", words=refused.why))
+            self._exit(USAGE, failures.Cause("refused", words=refused.why))
 
     def _of_start(self, start: messages.Start) -> None:
         """An epoch is begun once, and only if it is later than all that were seen."""
@@ -294,7 +295,7 @@ class Member(Rules):
 
     def _of_end(self, end: messages.End) -> None:
         if self.state == RUNNING:
-            self._stop(end.cause or Cause("lost"), self._rules.failure_grace_s)
+            self._stop(end.cause or failures.Cause("lost"), self._rules.failure_grace_s)
         if self.state == STOPPING:
             self._end = end
         else:
@@ -314,12 +315,12 @@ class Member(Rules):
 
     # What happens on this node
 
-    @event
+    @rules.event
     def told(self, number: int) -> None:
         """This launcher has got a signal that means to end the job. The hub decides for all."""
         self.link.hurry()
         is_again, self.leaving = self.leaving > 0, self.leaving or number
-        cause = Cause("signal", self.hello.host, code=-number)
+        cause = failures.Cause("signal", self.hello.host, code=-number)
         if self.state in (SEEKING, GREETING):
             self._told_early(is_again)
             return
@@ -339,18 +340,19 @@ class Member(Rules):
         elif self._retry < inf:
             self._connect()
 
-    @event
+    @rules.event
     def worker_failed(self, failed: messages.Failed) -> None:
         """A worker of the epoch has failed by itself; the others are being ended."""
         if self.state not in (RUNNING, STOPPING):
             return
         way_s, early_s = self._trip_s / 2, failed.early_s
-        if failed.cause.code in CRASHES:  # it dies slowly, and who has stopped it is a way off
+        if failed.cause.code in failures.CRASHES:
+            # It dies slowly, and who has stopped it is a way off.
             early_s += way_s
         self.link.say(failed._replace(age_s=failed.age_s + way_s, early_s=early_s))
         self.state, self.cause = STOPPING, self.cause or failed.cause
 
-    @event
+    @rules.event
     def workers_ended(
         self, is_well: bool, port: int = 0, outcomes: tuple[tuple[int, int], ...] = ()
     ) -> None:
@@ -370,7 +372,7 @@ class Member(Rules):
             self.state = JOINED
             self.link.say(messages.Idle(epoch, port, outcomes))
 
-    @event
+    @rules.event
     def quiet(self, is_so: bool) -> None:
         """No worker has said anything for long; or one has again."""
         if self.state == RUNNING and is_so != self._is_silent:
@@ -378,7 +380,7 @@ class Member(Rules):
             epoch = self.hello.epoch
             self.link.say(messages.Silent(epoch) if is_so else messages.Talking(epoch))
 
-    @event
+    @rules.event
     def stacks_shown(self) -> None:
         """The stacks of all workers were shown."""
         if self.state == RUNNING:

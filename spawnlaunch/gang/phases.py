@@ -8,27 +8,21 @@ ENDED     everybody was told the status
 
 from __future__ import annotations
 
-from spawnlaunch.failures import FAULTS, MOST_NAMES, Cause, names
-from spawnlaunch.gang import messages, roster, verdict
-from spawnlaunch.gang.roster import BUSY, DONE, IDLE
-from spawnlaunch.gang.rules import Rules
+from spawnlaunch import failures, records
+from spawnlaunch.gang import messages, roster, rules, verdict
 from spawnlaunch.gang.words import STOPS, returns
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Protocol
 
-    from spawnlaunch.failures import Failure
-    from spawnlaunch.gang.messages import Hello, ToMember
-    from spawnlaunch.gang.roster import Node
     from spawnlaunch.gang.settings import Settings
 
     class Net(Protocol):
         """What is done for a hub: its connections, by number, and the lines of its node."""
 
-        def say(self, conn: int, message: ToMember) -> None: ...
+        def say(self, conn: int, message: messages.ToMember) -> None: ...
 
         def dismiss(self, conn: int) -> None:
             """End a connection, once what was said on it is sent."""
@@ -59,7 +53,7 @@ YOUNG_S = 30.0  # from the hub's beginning: other launchers were started with it
 NEAR_S = 10.0  # for these to come, and to hear that it has ended
 
 
-class Fence(NamedTuple):
+class Fence(records.NamedTuple):
     """A launcher that was lost, whose workers may run until then."""
 
     who: str
@@ -68,15 +62,15 @@ class Fence(NamedTuple):
     until: float
 
 
-class Missing(NamedTuple):
+class Missing(records.NamedTuple):
     """A launcher that will not come, from a time on; until then the same one may come again."""
 
-    hello: Hello
-    cause: Cause
+    hello: messages.Hello
+    cause: failures.Cause
     since: float
 
 
-class Phases(Rules):
+class Phases(rules.Rules):
     """The gang, as far as decisions go."""
 
     def __init__(
@@ -89,7 +83,7 @@ class Phases(Rules):
         super().__init__(clock, wake)
         self.settings, self.net = settings, net
         self.phase, self.since = JOINING, self.now  # when it began
-        self.nodes: dict[int, Node] = {}
+        self.nodes: dict[int, roster.Node] = {}
         self._arrivals = 0
         self.epoch = 0  # the last that began here
         self.floor = 0  # the highest that anybody has seen
@@ -101,14 +95,14 @@ class Phases(Rules):
         self.fences: list[Fence] = []
         self.missing: list[Missing] = []  # since the last epoch began
         self.began: float | None = None  # the first epoch, by the clock that never stands
-        self.cause: Cause | None = None  # of the epoch that ends
-        self.failures: tuple[Failure, ...] = ()  # that may be the first
+        self.cause: failures.Cause | None = None  # of the epoch that ends
+        self.failures: tuple[failures.Failure, ...] = ()  # that may be the first
         self.lost: tuple[str, ...] = ()  # hosts, since the epoch began
-        self._holes: list[Node] = []  # launchers that are gone since then
+        self._holes: list[roster.Node] = []  # launchers that are gone since then
         self._place: tuple[int, str] | None = None  # for files; and the launch
         self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
         self.asked: float | None = None  # since when stacks are being shown
-        self.again: list[Cause] = []  # of epochs that were followed by another
+        self.again: list[failures.Cause] = []  # of epochs that were followed by another
         self.status = 0
         self.late = 0  # launchers that are on their way, and shall hear how it ended
         self._until = 0.0  # how long they are waited for
@@ -145,12 +139,14 @@ class Phases(Rules):
                 self._join()
             elif phase == RUNNING:
                 self._run()
-            elif phase == STOPPING and all(node.state == IDLE for node in self.nodes.values()):
+            elif phase == STOPPING and all(
+                node.state == roster.IDLE for node in self.nodes.values()
+            ):
                 self._go_on_or_end()
 
-    def _stop(self, cause: Cause) -> None:
+    def _stop(self, cause: failures.Cause) -> None:
         """Tell all workers to end."""
-        settings, is_fault = self.settings, cause.kind in FAULTS
+        settings, is_fault = self.settings, cause.kind in failures.FAULTS
         grace_s = settings.failure_grace_s if is_fault else settings.grace_s
         self.phase, self.cause = STOPPING, cause._replace(after_s=self.now - self.since)
         self.since = self.now
@@ -158,13 +154,13 @@ class Phases(Rules):
         if cause.kind in STOPS:
             self.net.tell(f"{cause.host} {STOPS[cause.kind]}")
 
-    def _say_busy(self, message: ToMember) -> None:
+    def _say_busy(self, message: messages.ToMember) -> None:
         """To those whose workers run, or have ended by themselves."""
         for conn, node in self.nodes.items():
-            if node.state != IDLE:
+            if node.state != roster.IDLE:
                 self.net.say(conn, message)
 
-    def _end(self, cause: Cause | None) -> None:
+    def _end(self, cause: failures.Cause | None) -> None:
         """Tell everybody the status. Nobody has workers now."""
         self.status = cause.status(code for _, code in self.outcomes) if cause else 0
         for conn in self.nodes:
@@ -190,7 +186,7 @@ class Phases(Rules):
         here = {node.hello.host for node in nodes} | {one.hello.host for one in missing}
         who = [host for host in settings.expected if host not in here]
         who = who or [f"{late} of {settings.total} nodes"]
-        self.net.tell(f"the launch has ended: waiting some seconds to tell {names(who)}")
+        self.net.tell(f"the launch has ended: waiting some seconds to tell {failures.names(who)}")
 
     def _is_out_of_time(self) -> bool:
         """Time in which the hub slept counts for --timeout, as it does for a resource manager."""
@@ -213,12 +209,12 @@ class Phases(Rules):
         first = min(leaving, key=lambda node: not node.local, default=None)
         if first and (first.local or not self.settings.is_elastic):
             self.outcomes = []
-            self._end(Cause("signal", first.hello.host, code=-first.leaving))
+            self._end(failures.Cause("signal", first.hello.host, code=-first.leaving))
             return
         self._let_go()
         self.fences = [fence for fence in self.fences if fence.until > self.now]
         if self._is_out_of_time():
-            self._end(Cause("timeout"))
+            self._end(failures.Cause("timeout"))
         elif self._is_impossible():
             self.outcomes = []
             self._end(self._missing()[0].cause)
@@ -243,15 +239,15 @@ class Phases(Rules):
         """Say every TELL_S who is missing. After a time the launch ends."""
         who, limit_s = self._absent(), self._limit_s
         if self.now >= self.since + limit_s:
-            words = names(who)
+            words = failures.names(who)
             if self.floor:
                 words += f"; nobody has come back within {limit_s:g} s"
-            self._end(Cause("absent", words=words))
+            self._end(failures.Cause("absent", words=words))
             return
         if self.epoch and self._told < self.since:  # the first time since somebody was lost
             message, said = messages.Waiting(who, limit_s), self._returns(who, limit_s)
         elif self.now >= max(self._told, self.since) + TELL_S:
-            message, said = messages.Waiting(who), [f"waiting for {names(who)}"]
+            message, said = messages.Waiting(who), [f"waiting for {failures.names(who)}"]
         else:
             return
         self._told = self.now
@@ -263,12 +259,12 @@ class Phases(Rules):
     def _returns(self, who: tuple[str, ...], limit_s: float) -> list[str]:
         """That those who were lost are waited for, and what the user types to have each again."""
         if self.settings.returns:  # whatever has made the pod starts it
-            return [returns(limit_s, names(who))]
+            return [returns(limit_s, failures.names(who))]
         holes = sorted(roster.not_back(self.nodes, self._holes), key=lambda node: node.rank)
         lost = [(node.hello.host, node.hello.rank, node.hello.nproc) for node in holes]
         return [
             returns(limit_s, host, self.net.line_again(rank, nproc))
-            for host, rank, nproc in lost[:MOST_NAMES] or [(names(who), -1, 0)]
+            for host, rank, nproc in lost[: failures.MOST_NAMES] or [(failures.names(who), -1, 0)]
         ]
 
     def _absent(self) -> tuple[str, ...]:
@@ -332,14 +328,14 @@ class Phases(Rules):
         nodes = roster.ready(self.nodes).values()
         return any(self.is_mute(node) or self.now < node.unsure for node in nodes)
 
-    def is_mute(self, node: Node) -> bool:
+    def is_mute(self, node: roster.Node) -> bool:
         return self.now - node.heard > MISSED * self.settings.beat_s
 
     def _begin_if_allowed(self) -> None:
         if self.epoch == 0 and self.floor:  # the hub before this one was lost, as any node may be
-            used = verdict.used_after(Cause("lost"), self.used, self.settings)
+            used = verdict.used_after(failures.Cause("lost"), self.used, self.settings)
             if used is None:
-                self._end(Cause("lost", words="the hub before"))
+                self._end(failures.Cause("lost", words="the hub before"))
                 return
             self.used = used
         self._begin_epoch()
@@ -373,7 +369,7 @@ class Phases(Rules):
         ranks = {conn: node_rank for node_rank, conn in enumerate(order)}
         for conn, node in nodes.items():
             node.begin(ranks.get(conn, -1))
-            if node.state == IDLE:
+            if node.state == roster.IDLE:
                 self.net.say(conn, self._begun)
         if self.epoch > 1:
             self.net.tell(f"start {self.epoch}: {self.size} nodes, {firsts[-1]} workers")
@@ -394,22 +390,22 @@ class Phases(Rules):
     def _run(self) -> None:
         nodes = self.nodes.values()
         if self._is_out_of_time():
-            self._stop(Cause("timeout"))
+            self._stop(failures.Cause("timeout"))
             return
-        if not any(node.state == BUSY for node in nodes):
+        if not any(node.state == roster.BUSY for node in nodes):
             self._end(None)
             return
         self._let_go()  # spares: others' signals stop all
-        is_ending = any(node.state == DONE for node in nodes)
+        is_ending = any(node.state == roster.DONE for node in nodes)
         newcomers = list(roster.ready(self.nodes).values())
         if newcomers and self.size < self.settings.most and not is_ending:
-            self._stop(Cause("join", newcomers[0].hello.host))
+            self._stop(failures.Cause("join", newcomers[0].hello.host))
         else:
             self._look_for_hang()
 
     def _look_for_hang(self) -> None:
         """Ask for the stacks once all nodes are silent. One alone may wait for another's ranks."""
-        busy = {conn: node for conn, node in self.nodes.items() if node.state == BUSY}
+        busy = {conn: node for conn, node in self.nodes.items() if node.state == roster.BUSY}
         if not all(node.silent for node in busy.values()):
             return
         if self.asked is None:
@@ -419,12 +415,12 @@ class Phases(Rules):
         elif self.settings.ends_hung and (
             all(node.stacked for node in busy.values()) or self.now >= self.asked + STACKS_S
         ):
-            self._stop(Cause("hang"))
+            self._stop(failures.Cause("hang"))
 
     def _go_on_or_end(self) -> None:
         """Nobody runs: end the launch, or let launchers join for another epoch."""
         settings, nodes = self.settings, self.nodes.values()
-        cause = verdict.cause(self.cause or Cause("lost"), self.failures, self.lost)
+        cause = verdict.cause(self.cause or failures.Cause("lost"), self.failures, self.lost)
         can_go_on = not any(node.leaving and node.local for node in nodes)
         used: int | None = self.used
         if cause.kind == "timeout":
@@ -442,7 +438,7 @@ class Phases(Rules):
             self._end(cause)
             return
         self._let_go()
-        if cause.kind in FAULTS:
+        if cause.kind in failures.FAULTS:
             self.net.tell(f"{cause.in_words}: restart {used} of {settings.max_restarts}")
         self.again.append(cause)
         self.phase, self.cause, self.used, self.since = JOINING, cause, used, self.now
@@ -452,6 +448,6 @@ class Phases(Rules):
         """Send an End to launchers that were told to end; the others go on."""
         for conn, node in list(self.nodes.items()):
             if node.leaving:
-                signal = Cause("signal", node.hello.host, code=-node.leaving)
+                signal = failures.Cause("signal", node.hello.host, code=-node.leaving)
                 self.net.say(conn, messages.End(128 + node.leaving, signal, self.total))
                 del self.nodes[conn]

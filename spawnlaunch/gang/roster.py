@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from spawnlaunch.gang.messages import VERSION, Hello
+from spawnlaunch.gang import messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ MUST_AGREE = frozenset({"--nnodes", "--spares", "--max-restarts"})
 class Node:
     """A launcher that has said hello."""
 
-    def __init__(self, hello: Hello, addr: str, local: bool, heard: float, came: int) -> None:
+    def __init__(
+        self, hello: messages.Hello, addr: str, local: bool, heard: float, came: int
+    ) -> None:
         self.hello = hello
         self.addr = addr  # of this node for others
         self.local = local  # it is the hub's own
@@ -111,7 +113,7 @@ def roles(nodes: Mapping[int, Node], order: Iterable[int]) -> dict[int, tuple[in
 
 
 def is_awaited(
-    hello: Hello, nodes: Mapping[int, Node], expected: tuple[str, ...], total: int
+    hello: messages.Hello, nodes: Mapping[int, Node], expected: tuple[str, ...], total: int
 ) -> bool:
     """Whether a launcher's place is free: its host's, where all are known, or its node rank."""
     here = [node.hello for node in nodes.values()]
@@ -122,19 +124,19 @@ def is_awaited(
     return len(here) < total
 
 
-def is_same(one: Hello, other: Hello) -> bool:
+def is_same(one: messages.Hello, other: messages.Hello) -> bool:
     """Whether these are of one launcher, or of two with the same place."""
     return one.who == other.who or one.rank == other.rank >= 0
 
 
 def refusal(
-    hello: Hello, others: Iterable[Node], total: int, told: Mapping[str, str]
+    hello: messages.Hello, others: Iterable[Node], total: int, told: Mapping[str, str]
 ) -> str | None:
     """Why a launcher cannot be part of the gang; None: it can."""
-    if hello.version != VERSION:
+    if hello.version != messages.VERSION:
         return (
             f"{hello.host} speaks version {hello.version} of the launchers' protocol, the hub "
-            f"{VERSION}; install the same spawnlaunch on all nodes"
+            f"{messages.VERSION}; install the same spawnlaunch on all nodes"
         )
     if not 1 <= hello.nproc <= MOST_WORKERS:
         return f"{hello.host} has {hello.nproc} workers; type --nproc N, from 1 to {MOST_WORKERS}"
@@ -155,7 +157,7 @@ def refusal(
     return None
 
 
-def differences(hello: Hello, told: Mapping[str, str]) -> tuple[str, ...]:
+def differences(hello: messages.Hello, told: Mapping[str, str]) -> tuple[str, ...]:
     """What a launcher was told otherwise than the hub, whose word counts."""
     return tuple(
         f"{flag} {value}, the hub {told[flag]}"

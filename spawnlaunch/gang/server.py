@@ -7,9 +7,8 @@ import errno
 from functools import partial
 
 from spawnlaunch import machine
-from spawnlaunch.gang.hub import Hub
+from spawnlaunch.gang import hub, phases
 from spawnlaunch.gang.messages import Hello
-from spawnlaunch.gang.phases import ENDED
 from spawnlaunch.gang.stream import End, Stream, tune
 from spawnlaunch.gang.wire import Wire
 from spawnlaunch.world import lookup
@@ -19,11 +18,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from typing import Any
 
-    from spawnlaunch.gang.link import Endpoint
+    from spawnlaunch.gang import link
     from spawnlaunch.gang.messages import ToMember
     from spawnlaunch.gang.settings import Settings
     from spawnlaunch.gang.stream import Loop
-    from spawnlaunch.world.lookup import Found
 
 MOST_STRANGERS = 64  # at a time, beside those that are expected
 MOST_MEMBERS = 64  # beside twice as many as are expected: who comes again may be there still
@@ -47,13 +45,14 @@ class Server:
     def __init__(
         self,
         loop: Loop,
-        endpoint: Endpoint,
+        endpoint: link.Endpoint,
         settings: Settings,
         who: str,
         tell: Callable[[str], None],
         room: int = 2**20,
-        found: Found | None = None,
+        found: lookup.Found | None = None,
         line_again: Callable[[int, int], str] = lambda *_: "",
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Listen; `who` is the launcher that has this hub. Raises OSError.
 
@@ -63,7 +62,7 @@ class Server:
         """
         self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
         self._room, self.line_again = room, line_again
-        self.hub = Hub(settings, self, machine.monotonic, self._wake)
+        self.hub = hub.Hub(settings, self, clock or machine.monotonic, self._wake)
         self.streams: dict[int, Stream] = {}
         self._addresses: dict[int, str] = {}
         self._strangers: dict[int, Callable[[], None]] = {}  # and what their time's end calls
@@ -82,7 +81,7 @@ class Server:
     @property
     def is_over(self) -> bool:
         """Whether all members have heard how it ended, and those that were near, too."""
-        if self.hub.phase != ENDED or self.members:
+        if self.hub.phase != phases.ENDED or self.members:
             return False
         return self._listener is None or self.hub.is_over
 
@@ -273,7 +272,7 @@ class Server:
             self._forget(conn).drop()
 
 
-def look_up(endpoint: Endpoint) -> Found:
+def look_up(endpoint: link.Endpoint) -> lookup.Found:
     """Where a hub listens. Raises OSError.
 
     The name of a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts
@@ -282,7 +281,7 @@ def look_up(endpoint: Endpoint) -> Found:
     return lookup.first((endpoint.host, machine.uname().nodename), endpoint.port)
 
 
-def _listen(endpoint: Endpoint, found: Found | None) -> socket.socket:
+def _listen(endpoint: link.Endpoint, found: lookup.Found | None) -> socket.socket:
     """A socket at the endpoint's address, and not at all of this machine's; on its first free port.
 
     A name may stand for loopback here, as Debian's /etc/hosts has it; then others need all.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from spawnlaunch.gang.messages import Welcome
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import LOST_AFTER_S
+from spawnlaunch import flags, records
+from spawnlaunch.gang import messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from spawnlaunch.request import Request
     from spawnlaunch.world.gathering import Gathering
 
 # What all launchers should have been told alike, by the names of Request's fields.
@@ -21,7 +19,7 @@ ALIKE = (
 )
 
 
-class Settings(NamedTuple):
+class Settings(records.NamedTuple):
     """How many nodes, how often again, and how long for what. Times are in seconds."""
 
     least: int  # nodes that an epoch needs
@@ -64,11 +62,11 @@ class Settings(NamedTuple):
     def for_members(self) -> dict[str, Any]:
         """The fields of a Welcome that every member takes over."""
         its = self._asdict()
-        return {name: its[name] for name in Welcome._fields if name in its}
+        return {name: its[name] for name in messages.Welcome._fields if name in its}
 
 
 def settings_of(
-    request: Request, gathering: Gathering, grace_s: float, failure_grace_s: float | None
+    request: flags.Request, gathering: Gathering, grace_s: float, failure_grace_s: float | None
 ) -> Settings:
     """The settings of a launch; `failure_grace_s` None: the same as `grace_s`."""
     conf, lost_after_s = request.rdzv_conf or {}, _lost_after_s(request)
@@ -99,7 +97,7 @@ def settings_of(
     )  # fmt: skip
 
 
-def _plain(request: Request, name: str) -> str:
+def _plain(request: flags.Request, name: str) -> str:
     value = getattr(request, name)
     if value is None:
         return "as by default"
@@ -110,7 +108,7 @@ def _plain(request: Request, name: str) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _lost_after_s(request: Request) -> float:
+def _lost_after_s(request: flags.Request) -> float:
     """torchrun's way to say it is an interval, and how many may pass."""
     conf = request.rdzv_conf or {}
     if request.lost_after_s is not None:
@@ -118,4 +116,4 @@ def _lost_after_s(request: Request) -> float:
     interval, attempts = "keep_alive_interval", "keep_alive_max_attempt"
     if interval in conf or attempts in conf:
         return max(float(conf.get(interval, 5)) * float(conf.get(attempts, 3)), 1.0)
-    return LOST_AFTER_S
+    return flags.LOST_AFTER_S

@@ -6,9 +6,7 @@ SPAWNLAUNCH_TOKEN, which srun hands on; an environment is readable by its user o
 
 from __future__ import annotations
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import errors, machine, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -20,7 +18,7 @@ MOST = 4096
 MAKE = "head -c 32 /dev/urandom | base64"
 
 
-class Token(NamedTuple):
+class Token(records.NamedTuple):
     """The secret; None where there is none."""
 
     secret: bytes | None
@@ -36,7 +34,7 @@ def find(path: str | None, environ: Mapping[str, str]) -> Token:
             text = machine.content(path, MOST + 1).strip()
             return Token(_checked(text, f"{source} {path}"), source)
         except OSError as error:
-            raise UsageError(
+            raise errors.UsageError(
                 f"{source} {path}: {error.strerror}; {MAKE} > {path} makes one, "
                 "and all nodes need the same"
             ) from error
@@ -47,7 +45,7 @@ def find(path: str | None, environ: Mapping[str, str]) -> Token:
 
 def _checked(secret: bytes, what: str) -> bytes:
     if not LEAST <= len(secret) <= MOST:
-        raise UsageError(
+        raise errors.UsageError(
             f"{what} has {len(secret)} bytes, and must have {LEAST} to {MOST}; {MAKE} makes one"
         )
     return secret

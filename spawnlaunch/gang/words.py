@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 
-from spawnlaunch.errors import one_line
-from spawnlaunch.failures import names
+from spawnlaunch import errors, failures
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.failures import Cause
 
 STOPS = {
     "join": "has joined: restarting all workers with it",
@@ -28,10 +26,10 @@ def of_worker(words: str) -> str:
     '\x1b[31mbad\x1b[0m\n\\x1b[2J\\x07'
     """
     pieces = re.findall(r"\x1b\[[\d;:]*m|.", words, re.DOTALL)
-    return "".join(p if len(p) > 1 or p in "\n\r\t" else one_line(p) for p in pieces)
+    return "".join(p if len(p) > 1 or p in "\n\r\t" else errors.one_line(p) for p in pieces)
 
 
-def ended(host: str, status: int, cause: Cause | None, has_hub: bool) -> str | None:
+def ended(host: str, status: int, cause: failures.Cause | None, has_hub: bool) -> str | None:
     """The one line that a node says at the end; the hub's node has the whole report."""
     if cause is None or (has_hub and cause.kind == "failure"):
         return None
@@ -40,7 +38,7 @@ def ended(host: str, status: int, cause: Cause | None, has_hub: bool) -> str | N
 
 def differing(who: str, what: Sequence[str]) -> str:
     """What one was told otherwise than the hub."""
-    return f"{who} has {names(what)}; the hub's value counts"
+    return f"{who} has {failures.names(what)}; the hub's value counts"
 
 
 def returns(limit_s: float, who: str, line: str = "") -> str:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.cpuset import EMPTY, CpuSet
+from spawnlaunch import cpuset
 from spawnlaunch.node import cgroup, cpus, devices, pci
-from spawnlaunch.node.model import Device, Nic, Node, Numa
+from spawnlaunch.node.hardware import Device, Nic, Node, Numa
 
 __all__ = ["Device", "Nic", "Node", "Numa", "read"]
 
 
-def read(root: str = "/", allowed: CpuSet | None = None, everything: bool = True) -> Node:
+def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool = True) -> Node:
     """Read this machine, or a snapshot of another one below the directory `root`.
 
     `allowed` narrows the CPUs that the process may use. Without it they are the process's mask;
@@ -50,17 +50,17 @@ def read(root: str = "/", allowed: CpuSet | None = None, everything: bool = True
 
 def _allowed(
     root: str,
-    asked: CpuSet | None,
+    asked: cpuset.CpuSet | None,
     limits: cgroup.Limits,
-    online: CpuSet,
+    online: cpuset.CpuSet,
     warnings: list[str],
-) -> CpuSet:
+) -> cpuset.CpuSet:
     """The CPUs that may be used: the mask, else the cpuset, else all online; of these, `asked`.
 
     Of a snapshot `asked` may be any CPUs that are online.
     """
     known = [each & online for each in (limits.mask, limits.cgroup) if each is not None]
-    given = EMPTY.union(*known[:1]) or online
+    given = cpuset.EMPTY.union(*known[:1]) or online
     if root and len(known) > 1:  # the mask in a snapshot may be older than the cpuset
         given = given & known[1] or given
     if asked is None:
@@ -71,9 +71,9 @@ def _allowed(
     return within or given
 
 
-def _without_sysfs(root: str, allowed: CpuSet | None, limits: cgroup.Limits) -> Node:
+def _without_sysfs(root: str, allowed: cpuset.CpuSet | None, limits: cgroup.Limits) -> Node:
     """macOS, or a container without /sys: the mask if there is one, else the number of CPUs."""
-    there = limits.mask or allowed or EMPTY
+    there = limits.mask or allowed or cpuset.EMPTY
     count = os.cpu_count() or 1 if root == "" else 0
     online = there or frozenset(range(count))
     missing = (

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.node import pci, sysfs
-from spawnlaunch.node.model import Device
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import records
+from spawnlaunch.node import hardware, pci, sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class Accelerator(NamedTuple):
+class Accelerator(records.NamedTuple):
     """A vendor's accelerators."""
 
     vendor: str
@@ -45,7 +44,7 @@ TABLE = (
 BY_VENDOR = {each.vendor: each for each in TABLE}
 
 
-def read(bus: pci.Bus, dev: str | None) -> Iterator[Device]:
+def read(bus: pci.Bus, dev: str | None) -> Iterator[hardware.Device]:
     """The accelerators in the order of their addresses, one vendor's after the other's.
 
     `dev` is /dev, None for a snapshot. The N-th of a vendor is taken to be the N-th device file.
@@ -57,7 +56,7 @@ def read(bus: pci.Bus, dev: str | None) -> Iterator[Device]:
         for position, function in enumerate(mine):
             minor = numbers[position] if numbers and position < len(numbers) else None
             usable = None if not numbers else minor is not None and _may_open(dev, kind, minor)
-            yield Device(0, function.address, kind.vendor, minor=minor, usable=usable)
+            yield hardware.Device(0, function.address, kind.vendor, minor=minor, usable=usable)
 
 
 def _numbers(dev: str | None, kind: Accelerator) -> list[int]:

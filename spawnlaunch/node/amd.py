@@ -18,25 +18,23 @@ bus are taken; a display adapter of class 0300 is not, for KFD alone knows wheth
 
 from __future__ import annotations
 
-from spawnlaunch.node import pci, sysfs
-from spawnlaunch.node.model import Device
-from spawnlaunch.node.sysfs import KFD_NODES, may_open
-from spawnlaunch.reading import is_number
+from spawnlaunch import reading
+from spawnlaunch.node import hardware, pci, sysfs
 
 VENDOR = "amd"
 
 
-def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[Device]:
+def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[hardware.Device]:
     """The AMD devices that ROCm can see, in ROCm's order; then those that it cannot.
 
     `dev` is /dev, None for a snapshot.
     """
     on_bus = [f for f in bus.graphics if f.vendor in (pci.AMD, None)]
-    nodes = sysfs.numbers(bus.root + KFD_NODES, "")
+    nodes = sysfs.numbers(bus.root + sysfs.KFD_NODES, "")
     driven = _driven(bus.root, nodes, {f.address for f in on_bus}, dev)
     seen = {device.address for device in driven}
     apart = [
-        Device(0, f.address, VENDOR, usable=False if nodes else None)
+        hardware.Device(0, f.address, VENDOR, usable=False if nodes else None)
         for f in on_bus
         if f.vendor == pci.AMD and f.pci_class != pci.VGA and f.address not in seen
     ]
@@ -46,24 +44,26 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[Device]:
     return driven + apart
 
 
-def _driven(root: str, nodes: list[int], addresses: set[str], dev: str | None) -> list[Device]:
+def _driven(
+    root: str, nodes: list[int], addresses: set[str], dev: str | None
+) -> list[hardware.Device]:
     """What KFD shows; several devices on one address are its partitions."""
-    found: list[Device] = []
+    found: list[hardware.Device] = []
     for node in nodes:
-        properties = _properties(f"{root}{KFD_NODES}/{node}/properties")
+        properties = _properties(f"{root}{sysfs.KFD_NODES}/{node}/properties")
         if not properties.get("simd_count"):
             continue
         minor, unique = properties.get("drm_render_minor") or None, properties.get("unique_id")
         address = _address(properties, addresses)
         found.append(
-            Device(
+            hardware.Device(
                 number=0,
                 address=address,
                 vendor=VENDOR,
                 uuid=f"GPU-{unique:016x}" if unique else None,
                 minor=minor,
                 partition=sum(1 for other in found if other.address == address),
-                usable=may_open(dev, minor),
+                usable=sysfs.may_open(dev, minor),
             )
         )
     several = {device.address for device in found if device.partition}
@@ -77,7 +77,11 @@ def _driven(root: str, nodes: list[int], addresses: set[str], dev: str | None) -
 
 def _properties(path: str) -> dict[str, int]:
     """The properties that are numbers of at most 64 bits, without a sign."""
-    return {name: int(value) for name, value in sysfs.fields(path).items() if is_number(value, 20)}
+    return {
+        name: int(value)
+        for name, value in sysfs.fields(path).items()
+        if reading.is_number(value, 20)
+    }
 
 
 def _address(properties: dict[str, int], addresses: set[str]) -> str:

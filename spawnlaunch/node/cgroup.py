@@ -14,11 +14,8 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spawnlaunch import cpuset, machine
-from spawnlaunch.cpuset import CpuSet
+from spawnlaunch import cpuset, machine, reading, records
 from spawnlaunch.node import sysfs
-from spawnlaunch.reading import is_number
-from spawnlaunch.records import NamedTuple
 
 # Version 2, version 1, and the file system that cpusets had before control groups. Version 1 has
 # cpuset.effective_cpus too, which can lag behind CPUs that came back online: hwloc passes it by.
@@ -27,15 +24,15 @@ MEMS = ("cpuset.mems.effective", "cpuset.mems", "mems")
 MEMORY = (("memory.events", "memory.max"), ("memory.oom_control", "memory.limit_in_bytes"))
 
 
-class Limits(NamedTuple):
+class Limits(records.NamedTuple):
     """CPUs and NUMA nodes that a process may use; None: not known."""
 
-    mask: CpuSet | None
-    cgroup: CpuSet | None
+    mask: cpuset.CpuSet | None
+    cgroup: cpuset.CpuSet | None
     memory_nodes: frozenset[int] | None
 
 
-class MemoryKills(NamedTuple):
+class MemoryKills(records.NamedTuple):
     """How many processes of this control group the kernel has killed for lack of memory."""
 
     killed: int
@@ -43,7 +40,7 @@ class MemoryKills(NamedTuple):
     limit: int | None  # bytes
 
 
-def read(root: str, online: CpuSet) -> Limits:
+def read(root: str, online: cpuset.CpuSet) -> Limits:
     """The limits of this process, or of the one that took the snapshot below `root`.
 
     The cpuset is not looked for where the mask shows that it takes no CPU away.
@@ -67,7 +64,7 @@ def _listed(status: dict[str, str], name: str) -> frozenset[int] | None:
         return None
 
 
-def _first(places: list[str], names: tuple[str, ...]) -> CpuSet | None:
+def _first(places: list[str], names: tuple[str, ...]) -> cpuset.CpuSet | None:
     """The first that is not empty: version 2 leaves a file empty where the parent decides."""
     return sysfs.cpus(*[f"{place}/{name}" for place in places for name in names])
 
@@ -123,7 +120,7 @@ def memory_kills() -> MemoryKills | None:
     for place in (f"{mount}{at}" for mount in _mounts("", "memory") for at in (group, "")):
         for events, limit in MEMORY:
             count = sysfs.fields(f"{place}/{events}").get("oom_kill", "")
-            if is_number(count):
+            if reading.is_number(count):
                 path = f"{place}/{events}"
                 return MemoryKills(int(count), path, sysfs.number(f"{place}/{limit}"))
     return None

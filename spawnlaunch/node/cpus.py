@@ -12,10 +12,8 @@ driver names.
 
 from __future__ import annotations
 
-from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.node import sysfs
-from spawnlaunch.node.model import Numa
-from spawnlaunch.reading import is_number
+from spawnlaunch import cpuset, reading
+from spawnlaunch.node import hardware, sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ L3_LEVEL = 3
 NR_CPUS = 8192  # the most that a kernel is built for (arch/x86/Kconfig); each costs several files
 
 
-def read_online(root: str) -> CpuSet:
+def read_online(root: str) -> cpuset.CpuSet:
     """The CPUs that are online; none where there is no sysfs."""
     base = root + CPU_DIR
     listed = sysfs.cpus(f"{base}/online")
@@ -41,7 +39,7 @@ def read_online(root: str) -> CpuSet:
     return listed
 
 
-def read_cores(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, ...]:
+def read_cores(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
     """The hardware threads of each core; a CPU that no file names is a core."""
     base = f"{root}{CPU_DIR}/cpu"
     cores = _groups(online, lambda cpu: [f"{base}{cpu}/topology/{name}" for name in CORE])
@@ -51,13 +49,13 @@ def read_cores(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, 
     return tuple(sorted((*cores, *singles), key=min))
 
 
-def read_packages(root: str, online: CpuSet) -> tuple[CpuSet, ...]:
+def read_packages(root: str, online: cpuset.CpuSet) -> tuple[cpuset.CpuSet, ...]:
     """The CPUs of each package."""
     base = f"{root}{CPU_DIR}/cpu"
     return _groups(online, lambda cpu: [f"{base}{cpu}/topology/{name}" for name in PACKAGE])
 
 
-def read_l3(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, ...]:
+def read_l3(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[cpuset.CpuSet, ...]:
     """CPUs that share a cache of level 3. Some CPUs of hybrid parts have none, and no group."""
     l3 = _groups(online, lambda cpu: _l3_lists(f"{root}{CPU_DIR}/cpu{cpu}/cache"))
     if not l3 and not sysfs.names(f"{root}{CPU_DIR}/cpu{min(online)}/cache"):
@@ -67,9 +65,11 @@ def read_l3(root: str, online: CpuSet, warnings: list[str]) -> tuple[CpuSet, ...
     return l3
 
 
-def _groups(online: CpuSet, lists_of: Callable[[int], Sequence[str]]) -> tuple[CpuSet, ...]:
+def _groups(
+    online: cpuset.CpuSet, lists_of: Callable[[int], Sequence[str]]
+) -> tuple[cpuset.CpuSet, ...]:
     """Groups of CPUs, each as the first of the CPU's files that names any lists them."""
-    groups: list[CpuSet] = []
+    groups: list[cpuset.CpuSet] = []
     seen: set[int] = set()
     for cpu in sorted(online):
         if cpu not in seen and (members := sysfs.cpus(*lists_of(cpu))) is not None:
@@ -95,28 +95,28 @@ def _l3_lists(cache: str) -> list[str]:
 # NUMA nodes
 
 
-def read_numa(root: str, online: CpuSet, warnings: list[str]) -> tuple[Numa, ...]:
+def read_numa(root: str, online: cpuset.CpuSet, warnings: list[str]) -> tuple[hardware.Numa, ...]:
     """The NUMA nodes below `root` in the order of their ids; CPUs that are offline are left out."""
     base = root + NODE_DIR
     ids = sysfs.numbers(base, "node")
     if not ids:
         warnings.append(f"{NODE_DIR} is missing: NUMA nodes are not known")
     paths = [f"{base}/node{id}" for id in ids]
-    cpus = [online & (sysfs.cpus(f"{p}/cpulist", f"{p}/cpumap") or EMPTY) for p in paths]
-    gpu_memory = EMPTY if all(cpus) else _gpu_memory_nodes(root)
+    cpus = [online & (sysfs.cpus(f"{p}/cpulist", f"{p}/cpumap") or cpuset.EMPTY) for p in paths]
+    gpu_memory = cpuset.EMPTY if all(cpus) else _gpu_memory_nodes(root)
     nodes = []
     for id, path, own in zip(ids, paths, cpus, strict=True):
         memory = _memory(path, id)
         without_cpus = "gpu" if id in gpu_memory else "memory" if memory else "empty"
         distances = _distances(base, path, ids) if len(ids) > 1 else ((id, 10),)
-        nodes.append(Numa(id, own, memory, distances, "cpu" if own else without_cpus))
+        nodes.append(hardware.Numa(id, own, memory, distances, "cpu" if own else without_cpus))
     return tuple(nodes)
 
 
 def _distances(base: str, path: str, ids: list[int]) -> tuple[tuple[int, int], ...]:
     """A row has a column for each online node, also for one that has no directory."""
     words = (sysfs.text(f"{path}/distance") or "").split()
-    row = [int(word) for word in words if is_number(word)]
+    row = [int(word) for word in words if reading.is_number(word)]
     columns = ids if len(row) == len(ids) else sorted(sysfs.cpus(f"{base}/online") or ids)
     return tuple(zip(columns, row, strict=True)) if len(row) == len(columns) else ()
 
@@ -125,11 +125,11 @@ def _memory(path: str, id: int) -> int | None:
     """MemTotal in bytes; the line reads `Node 0 MemTotal:  131573308 kB`."""
     content = sysfs.text(f"{path}/meminfo") or ""
     words = content.partition(f"Node {id} MemTotal:")[2].split(None, 1)
-    return int(words[0]) * 1024 if words and is_number(words[0]) else None
+    return int(words[0]) * 1024 if words and reading.is_number(words[0]) else None
 
 
 def _gpu_memory_nodes(root: str) -> frozenset[int]:
     """NUMA nodes that are the memory of an NVIDIA GPU; the line reads `Node:  255`."""
     base = root + NVIDIA_GPUS
     said = [sysfs.fields(f"{base}/{g}/numa_status", ":").get("Node", "") for g in sysfs.names(base)]
-    return frozenset(int(node) for node in said if is_number(node))
+    return frozenset(int(node) for node in said if reading.is_number(node))

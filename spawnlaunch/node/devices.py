@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.node import pci, sysfs
-from spawnlaunch.node.model import Device, Nic
+from spawnlaunch.node import hardware, pci, sysfs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -21,13 +20,13 @@ VENDORS = ("nvidia", "amd", "intel", "habana", "huawei", "google")
 _NIC_CLASSES = ("/sys/class/infiniband", "/sys/class/cxi")
 
 
-def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[Device, ...]:
+def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.Device, ...]:
     """The devices with their places; partitions of one address keep their runtime's order.
 
     `dev` is the directory of device files, None for a snapshot. The runtime's numbers count the
     devices of its vendor that it may open.
     """
-    found: list[Device] = []
+    found: list[hardware.Device] = []
     counts = dict.fromkeys(VENDORS, 0)
     for device in _of_all_vendors(bus, dev, warnings):
         can_be_seen = device.usable is not False
@@ -51,7 +50,9 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[Device, ..
     return tuple(found)
 
 
-def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Iterator[Device]:
+def _of_all_vendors(
+    bus: pci.Bus, dev: str | None, warnings: list[str]
+) -> Iterator[hardware.Device]:
     """Each vendor's devices in its runtime's order. A snapshot may lack a function's vendor."""
     vendors = {function.vendor for function in bus.graphics}
     if vendors & {pci.NVIDIA, None}:
@@ -72,7 +73,7 @@ def _of_all_vendors(bus: pci.Bus, dev: str | None, warnings: list[str]) -> Itera
         yield from accelerators.read(bus, dev)
 
 
-def read_nics(bus: pci.Bus) -> tuple[Nic, ...]:
+def read_nics(bus: pci.Bus) -> tuple[hardware.Nic, ...]:
     """The high-speed network adapters in the order of their addresses.
 
     Those that no driver has named yet (or whose class directory a snapshot lacks) are taken from
@@ -89,6 +90,6 @@ def read_nics(bus: pci.Bus) -> tuple[Nic, ...]:
         if slingshot or each.pci_class == pci.INFINIBAND:
             fast.add(each.address)
     return tuple(
-        Nic(named.get(address, address), address, *bus.place(address))
+        hardware.Nic(named.get(address, address), address, *bus.place(address))
         for address in sorted(fast, key=pci.order)
     )

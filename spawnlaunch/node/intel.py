@@ -13,14 +13,12 @@ drivers show tiles as
 
 from __future__ import annotations
 
-from spawnlaunch.node import pci, sysfs
-from spawnlaunch.node.model import Device
-from spawnlaunch.node.sysfs import may_open
+from spawnlaunch.node import hardware, pci, sysfs
 
 PROCESSOR_GRAPHICS = "0000:00:02."
 
 
-def read(bus: pci.Bus, dev: str | None) -> list[Device]:
+def read(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
     """The Intel devices in the order of their addresses, each tile a device.
 
     `dev` is /dev, None for a snapshot.
@@ -34,7 +32,7 @@ def read(bus: pci.Bus, dev: str | None) -> list[Device]:
             continue
         directory = f"{bus.root}{pci.DEVICES}/{address}"
         minor = next(iter(sysfs.numbers(f"{directory}/drm", "renderD")), None)
-        whole = Device(0, address, "intel", minor=minor, usable=may_open(dev, minor))
+        whole = hardware.Device(0, address, "intel", minor=minor, usable=sysfs.may_open(dev, minor))
         tiles = _tiles(directory)
         found += [whole._replace(kind="tile", partition=i) for i in range(tiles)] or [whole]
     return found

@@ -15,17 +15,15 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.node import pci, sysfs
-from spawnlaunch.node.cpus import NVIDIA_GPUS
-from spawnlaunch.node.model import Device
-from spawnlaunch.reading import is_number
+from spawnlaunch import reading
+from spawnlaunch.node import cpus, hardware, pci, sysfs
 
 NVIDIA_DRIVER = "/proc/driver/nvidia"
 
 
-def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[Device]:
+def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[hardware.Device]:
     """The NVIDIA devices in the order of their addresses; `dev` is /dev, None for a snapshot."""
-    base = bus.root + NVIDIA_GPUS
+    base = bus.root + cpus.NVIDIA_GPUS
     # The driver may write an address in capitals, and sysfs never does.
     driven = {name.lower(): f"{base}/{name}/information" for name in sysfs.names(base)}
     nodes = None if dev is None else _device_nodes(bus.root, dev)
@@ -42,12 +40,12 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> list[Device]:
     return found
 
 
-def _device(address: str, driven: dict[str, str], nodes: dict[int, str] | None) -> Device:
+def _device(address: str, driven: dict[str, str], nodes: dict[int, str] | None) -> hardware.Device:
     lines = sysfs.fields(driven[address], ":") if address in driven else {}
     minor = lines.get("Device Minor", "")
-    known = int(minor) if is_number(minor) else None
+    known = int(minor) if reading.is_number(minor) else None
     uuid = lines.get("GPU UUID", "")
-    return Device(
+    return hardware.Device(
         number=0,
         address=address,
         vendor="nvidia",

@@ -6,10 +6,8 @@ Code and ID Assignment Specification.
 
 from __future__ import annotations
 
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.node import sysfs
-from spawnlaunch.node.model import Numa
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import cpuset, records
+from spawnlaunch.node import hardware, sysfs
 
 DEVICES = "/sys/bus/pci/devices"
 
@@ -24,7 +22,7 @@ _DEVICES = GRAPHICS | {UNASSIGNED}
 _NETWORK = frozenset({INFINIBAND, ETHERNET})
 
 
-class Function(NamedTuple):
+class Function(records.NamedTuple):
     """A PCI function of a class that matters here."""
 
     address: str
@@ -32,20 +30,20 @@ class Function(NamedTuple):
     vendor: int | None
 
 
-class Bus(NamedTuple):
+class Bus(records.NamedTuple):
     """The PCI bus, and what is needed to find the place of a function."""
 
     root: str
     functions: list[Function]  # in the order of their addresses
-    online: CpuSet
-    numa: tuple[Numa, ...]
+    online: cpuset.CpuSet
+    numa: tuple[hardware.Numa, ...]
 
     @property
     def graphics(self) -> list[Function]:
         """Display controllers and accelerators."""
         return [each for each in self.functions if each.pci_class in GRAPHICS]
 
-    def place(self, address: str) -> tuple[int | None, CpuSet | None]:
+    def place(self, address: str) -> tuple[int | None, cpuset.CpuSet | None]:
         """NUMA node and CPUs next to a function; see `Device` for the meaning of None.
 
         local_cpulist, else local_cpus, else the CPUs of the NUMA node. local_cpulist can be finer

@@ -13,9 +13,8 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import machine
+from spawnlaunch import machine, records
 from spawnlaunch.node import sysfs
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ MOST_PIDS = 1 << 22  # PID_MAX_LIMIT of the kernel's include/linux/threads.h
 PF_EXITING, PF_SIGNALED = 0x4, 0x400
 
 
-class Process(NamedTuple):
+class Process(records.NamedTuple):
     """What /proc/PID/stat says that does not change, or tells whose process it is."""
 
     pid: int

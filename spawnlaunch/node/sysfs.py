@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import cpuset, machine
-from spawnlaunch.cpuset import CpuSet
-from spawnlaunch.reading import is_number
+from spawnlaunch import cpuset, machine, reading
 
 KFD_NODES = "/sys/class/kfd/kfd/topology/nodes"  # devices of AMD that the kernel can compute on
 
@@ -49,7 +47,7 @@ def number(path: str) -> int | None:
         return None
 
 
-def cpus(*paths: str) -> CpuSet | None:
+def cpus(*paths: str) -> cpuset.CpuSet | None:
     """The CPUs, or NUMA nodes, of the first file that names any, in a list or a mask."""
     for path in paths:
         content = text(path)
@@ -84,7 +82,7 @@ def numbers(path: str, prefix: str) -> list[int]:
     """The numbers behind the prefix in the entries of a directory, ascending: 0, 1 for gt0, gt1."""
     start = len(prefix)
     ends = (name[start:] for name in names(path) if name.startswith(prefix))
-    return sorted(int(end) for end in ends if is_number(end))
+    return sorted(int(end) for end in ends if reading.is_number(end))
 
 
 def may_open(dev: str | None, minor: int | None) -> bool | None:

@@ -17,16 +17,15 @@ CUDA takes the whole list for empty; the Level Zero specification.
 
 from __future__ import annotations
 
+from spawnlaunch import reading, records
+from spawnlaunch.node import hardware
 from spawnlaunch.node.devices import VENDORS
-from spawnlaunch.node.model import Device, Node
-from spawnlaunch.reading import is_number
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-Slot = Device | None  # None: a device is there, but it is not known which
+Slot = hardware.Device | None  # None: a device is there, but it is not known which
 
 CUDA = "CUDA_VISIBLE_DEVICES"
 CUDA_ORDER = "CUDA_DEVICE_ORDER"
@@ -39,7 +38,7 @@ ZE_MASK = "ZE_AFFINITY_MASK"  # a set: the order stays the driver's
 ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a device
 
 
-class Visible(NamedTuple):
+class Visible(records.NamedTuple):
     """The devices that a worker sees, in the order in which it counts them."""
 
     devices: tuple[int | None, ...]  # numbers of Node.devices; None: one that cannot be told
@@ -54,7 +53,7 @@ class Visible(NamedTuple):
         return self.devices[local_rank % len(self.devices)] if self.devices else None
 
 
-def visible(node: Node, environ: Mapping[str, str]) -> Visible:
+def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
     """The devices that a worker with this environment sees on this node."""
     usable = [device for device in node.devices if device.usable is not False]
     vendors = [vendor for vendor in VENDORS if any(d.vendor == vendor for d in usable)]
@@ -76,7 +75,7 @@ def visible(node: Node, environ: Mapping[str, str]) -> Visible:
 
 
 def _by_cuda(
-    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+    base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
 ) -> tuple[Sequence[Slot], list[str]]:
     slots = _in_cuda_order(base, environ.get(CUDA_ORDER), warnings)
     if CUDA not in environ:
@@ -92,7 +91,7 @@ def _by_cuda(
 
 
 def _in_cuda_order(
-    base: Sequence[Device], order: str | None, warnings: list[str]
+    base: Sequence[hardware.Device], order: str | None, warnings: list[str]
 ) -> Sequence[Slot]:
     """The devices as CUDA numbers them: by address, as workers are told, unless the user differs.
 
@@ -114,7 +113,7 @@ def _in_cuda_order(
 
 
 def _by_rocm(
-    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+    base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
 ) -> tuple[Sequence[Slot], list[str]]:
     outer = [ROCR] if ROCR in environ else []
     slots = _listed(ROCR, environ[ROCR], base, warnings) if outer else base
@@ -133,14 +132,14 @@ def _by_rocm(
 
 
 def _by_level_zero(
-    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+    base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
 ) -> tuple[Sequence[Slot], list[str]]:
     composite = environ.get(ZE_HIERARCHY, "FLAT").upper() == "COMPOSITE"
     cards = list({device.address: device for device in reversed(base)}.values())[::-1]
     whole = cards if composite else list(base)
     if not environ.get(ZE_MASK):
         return whole, []
-    chosen: set[Device] = set()
+    chosen: set[hardware.Device] = set()
     bad: list[str] = []
     for token in (entry.strip() for entry in environ[ZE_MASK].split(",")):
         number, dot, tile = token.partition(".")
@@ -160,19 +159,19 @@ def _by_level_zero(
 
 
 def _by_accelerator(
-    base: Sequence[Device], environ: Mapping[str, str], warnings: list[str]
+    base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
 ) -> tuple[Sequence[Slot], list[str]]:
-    from spawnlaunch.node.accelerators import BY_VENDOR
+    from spawnlaunch.node import accelerators
 
-    kind = BY_VENDOR[base[0].vendor]
+    kind = accelerators.BY_VENDOR[base[0].vendor]
     if kind.variable not in environ:
         return base, []
     slots: Sequence[Slot] = base if kind.by_position else [None] * len(base)
     return _listed(kind.variable, environ[kind.variable], slots, warnings), [kind.variable]
 
 
-def _nth(token: str, devices: Sequence[Device]) -> Device | None:
-    return devices[int(token)] if is_number(token) and int(token) < len(devices) else None
+def _nth(token: str, devices: Sequence[hardware.Device]) -> hardware.Device | None:
+    return devices[int(token)] if reading.is_number(token) and int(token) < len(devices) else None
 
 
 def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]) -> Sequence[Slot]:
@@ -223,7 +222,7 @@ def _leading_number(token: str) -> int | None:
     sign = -1 if token.startswith("-") else 1
     rest = token[1:] if token[:1] in ("-", "+") else token
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    return sign * int(digits) if is_number(digits) else None
+    return sign * int(digits) if reading.is_number(digits) else None
 
 
 def count_named(environ: Mapping[str, str]) -> int:

@@ -22,8 +22,7 @@ import os
 import pickle
 from contextlib import suppress
 
-from spawnlaunch import machine
-from spawnlaunch.reading import is_number
+from spawnlaunch import machine, reading
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.rollcall.frames import Frame
 from spawnlaunch.rollcall.groups import is_own, place_of, ranks_of
@@ -68,7 +67,7 @@ class Record(NamedTuple):
 def is_on(environ: Mapping[str, str]) -> bool:
     """Whether the user has asked for records."""
     values = (environ.get(name, "") for name in SIZES)
-    return any(is_number(value) and int(value) > 0 for value in values)
+    return any(reading.is_number(value) and int(value) > 0 for value in values)
 
 
 def variables(environ: Mapping[str, str], scratch: str) -> dict[str, str]:

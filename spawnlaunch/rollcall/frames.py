@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import records
 
 _THREAD = re.compile(r"(?:Current thread|Thread) 0x[0-9a-f]+ .*\(most recent call first\):")
 _FRAME = re.compile(r'  File "(?P<file>.*)", line (?P<line>\d+|\?+) in (?P<function>.*)')
@@ -33,7 +33,7 @@ _OF_A_THREAD = ("_bootstrap", "Thread._bootstrap")  # the outermost frame of all
 MOST_BYTES = 1 << 20  # kept of the stacks of one process
 
 
-class Frame(NamedTuple):
+class Frame(records.NamedTuple):
     """A call that has not returned."""
 
     function: str

@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import cpuset
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.rollcall.frames import Frame, Stack, main_stack
+from spawnlaunch import cpuset, records
+from spawnlaunch.rollcall import frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -34,7 +33,7 @@ WAITING = frozenset({
 COLLECTIVES = "/torch/distributed/"
 
 
-class Answer(NamedTuple):
+class Answer(records.NamedTuple):
     """What one process has told, or what was told of it."""
 
     rank: int
@@ -43,9 +42,9 @@ class Answer(NamedTuple):
     text: str
 
     @property
-    def place(self) -> tuple[str, Stack]:
+    def place(self) -> tuple[str, frames.Stack]:
         """What makes two processes' places equal: the kernel's words, or the stack."""
-        stack = main_stack(self.text)
+        stack = frames.main_stack(self.text)
         return ("" if stack else kernels_words(self), stack)
 
 
@@ -55,7 +54,7 @@ def kernels_words(answer: Answer) -> str:
     return f"{first.partition('(')[1]}{first.partition('(')[2]}, {answer.how}"
 
 
-class Group(NamedTuple):
+class Group(records.NamedTuple):
     """Processes that are in the same place."""
 
     ranks: list[int]  # one for each process
@@ -72,7 +71,7 @@ class Group(NamedTuple):
 
 def groups(answers: Iterable[Answer]) -> list[Group]:
     """The groups of processes that are in the same place, the smallest first."""
-    found: dict[tuple[bool, str, Stack], list[int]] = {}
+    found: dict[tuple[bool, str, frames.Stack], list[int]] = {}
     for one in answers:
         found.setdefault((one.is_worker, *one.place), []).append(one.rank)
     ordered = sorted(found.items(), key=lambda group: (len(group[1]), min(group[1])))
@@ -98,7 +97,7 @@ def ranks_of(ranks: Iterable[int]) -> str:
     return f"rank{'s' * (len(several) > 1)} {cpuset.format(several)}"
 
 
-def _where(words: str, stack: Stack, several: bool) -> str:
+def _where(words: str, stack: frames.Stack, several: bool) -> str:
     """The place in words, which follow the names of one or several processes."""
     be = "are" if several else "is"
     if not stack:
@@ -111,17 +110,17 @@ def _where(words: str, stack: Stack, several: bool) -> str:
     return _said(called[-1] if called else stack[own], stack[own], several)
 
 
-def _said(called: Frame, at: Frame, several: bool) -> str:
+def _said(called: frames.Frame, at: frames.Frame, several: bool) -> str:
     waits = called.function.rpartition(".")[2] in WAITING or COLLECTIVES in called.file
     do = ("wait" if several else "waits") if waits else ("are" if several else "is")
     return f"{do} in {called.function} ({place_of(at)})"
 
 
-def place_of(frame: Frame) -> str:
+def place_of(frame: frames.Frame) -> str:
     """`train.py:88`"""
     return f"{os.path.basename(frame.file)}:{frame.line or '?'}"
 
 
-def is_own(frame: Frame) -> bool:
+def is_own(frame: frames.Frame) -> bool:
     """Whether it is of the user's program, and not of a library."""
     return LOOP in frame.file or not any(part in frame.file for part in LIBRARIES)

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.failures import Cause
-from spawnlaunch.run.loop import LONGEST_S
-from spawnlaunch.run.model import LaunchResult
-from spawnlaunch.run.say import PATIENCE_S, say, write
-from spawnlaunch.run.worker import prepare_files
+from spawnlaunch import errors, failures, machine
+from spawnlaunch.run import events, launches, say, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.run.model import Launch, Worker
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.run.tree import Tree
 
 
-def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
+def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int:
     """Run the workers to their end, see that nothing is left, and say how it went.
 
     The result is the exit status.
@@ -36,7 +30,7 @@ def carry_out(supervisor: Supervisor, workers: Sequence[Worker]) -> int:
                 lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
             )
         if not has_gang:  # else they are others' ranks
-            prepare_files(workers, scratch)
+            starting.prepare_files(workers, scratch)
         try:
             early = supervisor.preload() if request.preload else None
             if early:
@@ -80,7 +74,7 @@ def make_scratch(directory: str) -> None:
     try:
         machine.mkdir(directory, mode=0o700)  # refuses whatever is there, a link too (mkdir(2))
     except OSError as error:
-        raise UsageError(
+        raise errors.UsageError(
             f"cannot make the directory {directory}: {error.strerror}; set TMPDIR to a place that "
             "can be written"
         ) from None
@@ -97,49 +91,50 @@ def remove_scratch(directory: str) -> None:
     except FileNotFoundError:
         return
     except OSError as error:  # most are empty
-        from spawnlaunch.run.removal import remove_tree
+        from spawnlaunch.run import removal
 
-        remove_tree(directory)
+        removal.remove_tree(directory)
         if machine.lexists(directory):
-            say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
+            say.say([f"cannot remove {directory}: {error.strerror}; type rm -r {directory}"])
 
 
-def _ended_early(supervisor: Supervisor, status: int, words: str) -> LaunchResult:
+def _ended_early(supervisor: Supervisor, status: int, words: str) -> launches.LaunchResult:
     """How a launch ended that had no workers yet."""
     from spawnlaunch.run import report, unable
 
-    cause = supervisor.rules.cause or Cause("preload", code=status, words=words)
+    cause = supervisor.rules.cause or failures.Cause("preload", code=status, words=words)
     words = words or report.ended_early(cause, supervisor.launch.request)
-    say([words])
+    say.say([words])
     signum = -cause.code if cause.kind == "signal" else 0
     unable.tell_of(supervisor.launch, status, words.removeprefix("error: "), signum)
-    return LaunchResult(status, cause)
+    return launches.LaunchResult(status, cause)
 
 
 def end(tree: Tree) -> bool:
     """Kill everything of the run that is left, and name what does not die; True: all is gone."""
     left = [process.pid for process in tree.end(tree.patience_s)]
     if left:
-        from spawnlaunch.run.staying import named, why_it_stays
+        from spawnlaunch.run import staying
 
-        say(f"could not kill {named(pid)}, which is left: "
-            f"{why_it_stays(pid) or 'it must be stuck in the kernel'}" for pid in left)  # fmt: skip
+        stuck = "it must be stuck in the kernel"
+        say.say(f"could not kill {staying.named(pid)}, which is left: "
+                f"{staying.why_it_stays(pid) or stuck}" for pid in left)  # fmt: skip
     return not left
 
 
-def _leave_word(result: LaunchResult, launch: Launch) -> int:
+def _leave_word(result: launches.LaunchResult, launch: launches.Launch) -> int:
     """The report on stderr, and the files that were asked for; the result is the exit status."""
-    from spawnlaunch.run import report  # at the end, when no worker waits for it
+    from spawnlaunch.run import report  # at the end, when no starting waits for it
 
     failure, status, hostname = result.first_failure, result.status, launch.hostname
     if launch.result and not report.write_result(result, launch):
         status = status or os.EX_IOERR
     if result.cause and failure and launch.error_file:
         report.copy_error_file(result.cause, failure, launch.error_file)
-    patience_s = min(max(launch.grace_s, PATIENCE_S), LONGEST_S)  # only this is left
-    say(report.summary(result, hostname), patience_s)
+    patience_s = min(max(launch.grace_s, say.PATIENCE_S), events.LONGEST_S)  # only this is left
+    say.say(report.summary(result, hostname), patience_s)
     words = report.last_words(failure) if failure else None
     if failure and words:
-        say([f"rank {failure.rank} on {hostname} said last:"], patience_s)
-        write(words.rstrip("\n") + "\n", patience_s)
+        say.say([f"rank {failure.rank} on {hostname} said last:"], patience_s)
+        say.write(words.rstrip("\n") + "\n", patience_s)
     return status

@@ -18,7 +18,6 @@ When all have ended, `restarts` decides whether they are started once more.
 from __future__ import annotations
 
 from spawnlaunch import failures
-from spawnlaunch.failures import Cause
 from spawnlaunch.run import signals
 from spawnlaunch.run.signals import signal
 
@@ -26,8 +25,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Concatenate, ParamSpec, Protocol
-
-    from spawnlaunch.failures import Failure
 
     P = ParamSpec("P")
     Ranks = frozenset[int]
@@ -53,7 +50,7 @@ if TYPE_CHECKING:
         def set_deadline(self, after_s: float | None) -> None:
             """Call `time_up` after so many seconds; any earlier deadline is void."""
 
-        def announce(self, what: Cause | str) -> None:
+        def announce(self, what: failures.Cause | str) -> None:
             """Tell the user: a cause, "interrupt", "again", "silent", "overdue" or "stuck"."""
 
         def tell_stacks(self, ranks: Ranks) -> None:
@@ -114,9 +111,9 @@ class Decisions:
         self._foreground, self._stack_signal = foreground, stack_signal
         self._ends_hung, self._is_hung = ends_hung, False  # and will be ended
         self.stage = RUNNING
-        self.cause: Cause | None = None
+        self.cause: failures.Cause | None = None
         self._codes: set[int] = set()  # of those that have ended
-        self._failures: tuple[Failure, ...] = ()  # that may be the first
+        self._failures: tuple[failures.Failure, ...] = ()  # that may be the first
         self.interrupts = 0  # SIGINTs that the launcher has got
         self._patience_s = 0.0  # for a worker that was interrupted to end, or to open a prompt
         self.is_suspended = False
@@ -141,11 +138,11 @@ class Decisions:
         self.running -= {rank}
         self._codes.add(code)
         if code and self.stage == RUNNING:
-            cause = Cause("failure", self._host, rank, code, pid=pid or 0)
+            cause = failures.Cause("failure", self._host, rank, code, pid=pid or 0)
             self._stop(cause, self._failure_grace_s)
 
     @event
-    def failed(self, failure: Failure) -> None:
+    def failed(self, failure: failures.Failure) -> None:
         """The end of a worker was a failure of its own; the others have been told to end.
 
         Of several failures the first is the cause, and not the one that was seen first.
@@ -167,7 +164,7 @@ class Decisions:
         """What `tell_stacks` has asked for is done."""
         is_hung, self._is_hung = self._is_hung, False
         if is_hung and self.running and self.stage == RUNNING:
-            self._stop(Cause("hang"))
+            self._stop(failures.Cause("hang"))
 
     # Those who want an end
 
@@ -185,7 +182,7 @@ class Decisions:
         at_worker_too = there and is_typed and signum == signal.SIGINT
         if at_worker_too and (has_prompt or not self.is_lone):  # one of several is debugged
             return
-        cause = Cause("signal", self._host, code=-signum)
+        cause = failures.Cause("signal", self._host, code=-signum)
         self.interrupts += signum == signal.SIGINT
         if signum == signal.SIGINT and self.interrupts > 1:
             self._kill("again")
@@ -199,15 +196,15 @@ class Decisions:
     @event
     def guard_signalled(self, signum: int) -> None:
         """The guard got a signal that means to end the job; the launcher may have got it too."""
-        self._end(Cause("signal", self._host, code=-signum))
+        self._end(failures.Cause("signal", self._host, code=-signum))
 
     @event
     def timed_out(self) -> None:
         """The launch has had all the time that it was given."""
-        self._end(Cause("timeout"))
+        self._end(failures.Cause("timeout"))
 
     @event
-    def halt(self, cause: Cause, grace_s: float) -> None:
+    def halt(self, cause: failures.Cause, grace_s: float) -> None:
         """The launchers of several nodes have agreed to end all workers; no grace: at once.
 
         Who stops already has its grace, unless all are to end at once.
@@ -221,7 +218,7 @@ class Decisions:
     @event
     def gone(self) -> None:
         """The launcher has died, and nobody is there to watch for."""
-        cause = Cause("gone")
+        cause = failures.Cause("gone")
         self.cause, self.is_told_later = self.cause or cause, True
         self._kill(cause)
 
@@ -258,14 +255,16 @@ class Decisions:
 
     # What follows
 
-    def _end(self, cause: Cause) -> None:
+    def _end(self, cause: failures.Cause) -> None:
         """The launch is to end, which may be on its way already."""
         if self.stage in (RUNNING, INTERRUPTED):
             self._stop(cause)
         else:
             self.is_told_later = True
 
-    def _stop(self, cause: Cause, grace_s: float | None = None, is_said: bool = True) -> None:
+    def _stop(
+        self, cause: failures.Cause, grace_s: float | None = None, is_said: bool = True
+    ) -> None:
         """Tell the workers to end. The cause that was there first stays."""
         was_suspended, self.is_suspended = self.is_suspended, False
         self.stage, self.cause = STOPPING, self.cause or cause
@@ -277,7 +276,7 @@ class Decisions:
             if is_said:
                 self._guard.announce(cause)
 
-    def _kill(self, said: Cause | str | None = None) -> None:
+    def _kill(self, said: failures.Cause | str | None = None) -> None:
         self.stage = KILLING
         self._workers.kill(self.running)
         self._guard.set_deadline(STUCK_S if self.running else None)

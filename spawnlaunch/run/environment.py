@@ -6,16 +6,15 @@ what Composer and Lightning read.
 
 from __future__ import annotations
 
-from spawnlaunch.node.visible import DEVICE_LISTS
-from spawnlaunch.reading import is_number
-from spawnlaunch.world.model import LOCAL
+from spawnlaunch import reading
+from spawnlaunch.node import visible
+from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spawnlaunch.run.model import Launch
-    from spawnlaunch.world.model import World
+    from spawnlaunch.run import launches
 
 MARK = "SPAWNLAUNCH_WORKER"  # the run's unique id, a dot, and the rank: whose child a process is
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"  # where stdout reaches a terminal through the launcher
@@ -33,7 +32,7 @@ SHARED = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK")
 SHARED_IN_WORDS = ("SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")
 
 
-def of_worker(launch: Launch, i: int, own: Mapping[str, object]) -> dict[str, str]:
+def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dict[str, str]:
     """The complete environment of worker `i` of this launcher, with `own` for it alone.
 
     The user's own variables win, except the rank variables of an outer launcher. What is not known
@@ -79,7 +78,7 @@ def changes(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[
     return {name: value for name, value in environment.items() if environ.get(name) != value}
 
 
-def _virtual_local_rank(launch: Launch, i: int) -> dict[str, object]:
+def _virtual_local_rank(launch: launches.Launch, i: int) -> dict[str, object]:
     """torchrun's meaning: LOCAL_RANK=0, and this worker's entry of the parent's visible devices.
 
     Rank r uses the r-th device and around again, as its CPUs do (`Visible.device_of`). Where the
@@ -87,18 +86,20 @@ def _virtual_local_rank(launch: Launch, i: int) -> dict[str, object]:
     """
     world, environ = launch.resolution.world, launch.environ
     index = world.local_rank + i
-    mask = next((name for name in DEVICE_LISTS if environ.get(name)), None)
+    mask = next((name for name in visible.DEVICE_LISTS if environ.get(name)), None)
     if mask is None:
         used = {binding.device for binding in launch.plan.bindings} - {None}
         shared = not world.is_task and len(used)  # a task's plan is of its own device only
-        return {"LOCAL_RANK": 0, DEVICE_LISTS[0]: index % shared if shared else index}
+        return {"LOCAL_RANK": 0, visible.DEVICE_LISTS[0]: index % shared if shared else index}
     entries = environ[mask].split(",")
     if len(entries) == 1:
         return {"LOCAL_RANK": 0}
     return {"LOCAL_RANK": 0, mask: entries[index % len(entries)].strip()}
 
 
-def _as_task_of_slurm(world: World, i: int, environ: Mapping[str, str]) -> dict[str, object]:
+def _as_task_of_slurm(
+    world: identity.World, i: int, environ: Mapping[str, str]
+) -> dict[str, object]:
     """--rewrite-slurm-env: Slurm's variables as worker `i` would have them as a task of srun.
 
     They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's one
@@ -123,14 +124,14 @@ def _as_task_of_slurm(world: World, i: int, environ: Mapping[str, str]) -> dict[
         **dict.fromkeys((*OF_THE_MASK, *SHARED_IN_WORDS)),
         **{name: _share(environ.get(name, ""), n) for name in SHARED},
     }
-    if world.mode == LOCAL:
+    if world.mode == identity.LOCAL:
         others |= _one_node(environ)
     return ours | {name: value for name, value in others.items() if name in environ}
 
 
 def _share(count: str, n: int) -> int | None:
     """What each of `n` tasks would be given; None where that is no whole number."""
-    return int(count) // n if is_number(count) and int(count) >= n else None
+    return int(count) // n if reading.is_number(count) and int(count) >= n else None
 
 
 def _one_node(environ: Mapping[str, str]) -> dict[str, object]:

@@ -7,16 +7,14 @@ clock. The file is written at once, so its own time is finer; but it may be anot
 from __future__ import annotations
 
 from spawnlaunch import failures, machine
-from spawnlaunch.failures import SIGABRT, Cause, Failure
-from spawnlaunch.node.cgroup import memory_kills
+from spawnlaunch.node import cgroup
 from spawnlaunch.run import report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from spawnlaunch.node.cgroup import MemoryKills
-    from spawnlaunch.run.model import WorkerExit
+    from spawnlaunch.run import launches
 
 # What is said before a process aborts itself: by libstdc++ and libc++ (std::terminate), assert(3),
 # glibc (mallopt(3), M_CHECK_ACTION; gcc's -fstack-protector) and Python's faulthandler.
@@ -31,8 +29,8 @@ WHOLE_S = 1.0  # likewise of a time in whole seconds
 
 
 def judged(
-    one: WorkerExit, host: str, ended: float, kills_before: MemoryKills | None
-) -> tuple[WorkerExit, Failure | None]:
+    one: launches.WorkerExit, host: str, ended: float, kills_before: cgroup.MemoryKills | None
+) -> tuple[launches.WorkerExit, failures.Failure | None]:
     """A worker that has ended badly, with when that began; and its failure, if it was its own.
 
     Times, as `ended`, are those of this machine's monotonic clock.
@@ -41,16 +39,16 @@ def judged(
     words = report.last_words(one) or ""
     written_s = _written_s(one, machine.monotonic() - ended)
     is_said = any(each in words for each in ABORTS_WORDS)
-    if one.code == -SIGABRT and is_said:  # its core may have been dumped since
+    if one.code == -failures.SIGABRT and is_said:  # its core may have been dumped since
         written_s = max(written_s, one.said_s - failures.LATE_S)
     if written_s > one.failed_s:
         one, early_s = one._replace(failed_s=written_s), 0.0
     if one.sent and one.failed_s <= one.told_s + failures.LATE_S:  # ticks may be late as well
         return one, None
-    oom = report.out_of_memory(kills_before, memory_kills())
+    oom = report.out_of_memory(kills_before, cgroup.memory_kills())
     code = UNCAUGHT if one.code == -one.sent else one.code
-    cause = Cause("failure", host, one.rank, code, words, one.pid or 0, oom)
-    return one, Failure(cause, ended - one.failed_s, early_s)
+    cause = failures.Cause("failure", host, one.rank, code, words, one.pid or 0, oom)
+    return one, failures.Failure(cause, ended - one.failed_s, early_s)
 
 
 def _time_in(record: Any) -> float | None:
@@ -65,7 +63,7 @@ def _time_in(record: Any) -> float | None:
     return found if found == found else None  # not nan
 
 
-def _written_s(one: WorkerExit, since_s: float) -> float:
+def _written_s(one: launches.WorkerExit, since_s: float) -> float:
     """How long before its end a worker has written what torch writes of a failure; 0: it has not.
 
     The end was `since_s` ago. It has lived no longer than since its start, whatever a clock says.

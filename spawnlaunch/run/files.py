@@ -15,14 +15,12 @@ import select
 import stat
 from contextlib import suppress
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.loop import patient_poll, patient_sleep
+from spawnlaunch import errors, machine
+from spawnlaunch.run import environment, events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.run.model import Route, Routes
+    from spawnlaunch.run import launches
 
 MOST_LINKS = 40  # on one way: MAXSYMLINKS of the kernel (path_resolution(7))
 PATIENCE_S = 5.0  # for the reader of a FIFO: to come, and then to take something
@@ -82,7 +80,7 @@ def _target(path: str, directory: str) -> str | None:
     return target
 
 
-def open_log(route: Route) -> int:
+def open_log(route: launches.Route) -> int:
     """The file of a worker's stream, to add to it. Raises OSError.
 
     Others may be able to write to the directory: a link of theirs is not followed, and a FIFO not
@@ -109,7 +107,9 @@ def open_log(route: Route) -> int:
 # be written to is said once and costs nothing.
 
 
-def prepare_files(rank: int, routes: Routes, error_file: str | None, scratch: str | None) -> None:
+def prepare_files(
+    rank: int, routes: launches.Routes, error_file: str | None, scratch: str | None
+) -> None:
     """Make directories and files of one worker, and remove an old error file.
 
     Raises UsageError where that cannot be done.
@@ -119,7 +119,7 @@ def prepare_files(rank: int, routes: Routes, error_file: str | None, scratch: st
             machine.makedirs(resolved(directory), exist_ok=True)
             resolved(directory)  # nor has somebody been quicker
         except OSError as error:
-            raise UsageError(
+            raise errors.UsageError(
                 f"cannot make the directory {directory}: {error.strerror}; {elsewhere}"
             ) from None
     for route in routes:
@@ -127,7 +127,7 @@ def prepare_files(rank: int, routes: Routes, error_file: str | None, scratch: st
             if route.file:
                 machine.close(open_log(route))
         except OSError as error:
-            raise UsageError(
+            raise errors.UsageError(
                 f"cannot write to {route.file}: {error.strerror}; remove it, or {ELSEWHERE}"
             ) from None
     try:
@@ -136,18 +136,20 @@ def prepare_files(rank: int, routes: Routes, error_file: str | None, scratch: st
     except FileNotFoundError:
         pass
     except OSError as error:  # it may be a link of somebody else's, which the worker would follow
-        raise UsageError(
+        raise errors.UsageError(
             f"cannot remove {error_file}, where rank {rank} would report a failure: "
             f"{error.strerror}; remove it yourself, or {ELSEWHERE}"
         ) from None
 
 
-def _directories(routes: Routes, error_file: str | None, scratch: str | None) -> dict[str, str]:
+def _directories(
+    routes: launches.Routes, error_file: str | None, scratch: str | None
+) -> dict[str, str]:
     """Those to be made, each with what to type where it cannot be."""
     files = [route.file for route in routes if route.file != os.devnull]
     found = {os.path.dirname(path): ELSEWHERE for path in files if path}
     if error_file and os.path.dirname(error_file) != scratch:
-        elsewhere = ELSEWHERE if scratch else f"name another file in {ERROR_FILE}"
+        elsewhere = ELSEWHERE if scratch else f"name another file in {environment.ERROR_FILE}"
         found.setdefault(os.path.dirname(error_file), elsewhere)
     return found
 
@@ -247,7 +249,7 @@ def _write_into(path: str, data: bytes, flags: int) -> None:
         poller = machine.poll()
         poller.register(fd, select.POLLOUT)
         while data:
-            if not patient_poll(poller, PATIENCE_S):
+            if not events.patient_poll(poller, PATIENCE_S):
                 raise OSError(errno.ETIMEDOUT, "nobody reads it to the end")
             data = data[machine.write(fd, data[: select.PIPE_BUF]) :]
     finally:
@@ -264,4 +266,4 @@ def _open_for(path: str, flags: int, until: float) -> int:
                 raise
         if machine.running_s() > until:
             raise OSError(errno.ENXIO, "nobody reads it")
-        patient_sleep(LOOK_AGAIN_S)
+        events.patient_sleep(LOOK_AGAIN_S)

@@ -17,35 +17,20 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import machine
-from spawnlaunch.errors import WRONG_USE, UsageError
-from spawnlaunch.failures import Cause
-from spawnlaunch.gang import server, words
-from spawnlaunch.gang.link import Endpoint, endpoint_of, take_part
-from spawnlaunch.gang.messages import VERSION, Failed, Hello
-from spawnlaunch.gang.server import Server
+from spawnlaunch import errors, failures, machine
+from spawnlaunch.gang import link, messages, server, words
 from spawnlaunch.gang.settings import Settings, settings_of
-from spawnlaunch.run import report, signals
-from spawnlaunch.run.decisions import INTERRUPTED, RUNNING
-from spawnlaunch.run.model import LaunchResult
-from spawnlaunch.run.output import MOST_OF_A_WORKER, OF_THE_GUARD
-from spawnlaunch.run.say import PATIENCE_S, say, write
-from spawnlaunch.run.worker import make_workers, prepare_files
-from spawnlaunch.world import lookup
-from spawnlaunch.world.host import HeldPort, hold_free_port
+from spawnlaunch.run import decisions, launches, output, report, say, signals, starting
+from spawnlaunch.world import host, lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.failures import Failure
-    from spawnlaunch.gang.messages import Start
-    from spawnlaunch.run.hang.together import HangOfAll
-    from spawnlaunch.run.log_place import AgreedPlace
-    from spawnlaunch.run.model import Launch
+    from spawnlaunch.run import log_place
+    from spawnlaunch.run.hang import together
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.world.gathering import Gathering
-    from spawnlaunch.world.lookup import Found
 
 TURN_S = 5.0
 FEW_STRANGERS = 8  # that the hub has room for, though open files are few
@@ -64,14 +49,14 @@ class Gang:
         gathering = launch.resolution.gathering
         assert gathering is not None
         self._name, self._gathering = gathering.name, gathering
-        self._start: Start | None = None
+        self._start: messages.Start | None = None
         self._is_over = False
         self._is_alone = False  # the launcher above us is gone
         self._status = 0
         self._world_size = 0
-        self._cause: Cause | None = None
-        self._port: HeldPort | None = hold_free_port()
-        self._result = LaunchResult(0, None)
+        self._cause: failures.Cause | None = None
+        self._port: host.HeldPort | None = host.hold_free_port()
+        self._result = launches.LaunchResult(0, None)
         self._say = supervisor.output.say
         request, environ = launch.request, launch.environ
         run_id = launch.resolution.world.run_id
@@ -79,20 +64,20 @@ class Gang:
         settings = settings_of(request, gathering, launch.grace_s, launch.failure_grace_s)._replace(
             launch=who
         )
-        endpoint = endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
-        self._place: AgreedPlace | None = None
+        endpoint = link.endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
+        self._place: log_place.AgreedPlace | None = None
         if launch.logs:
             from spawnlaunch.run import log_place  # few launches keep files
 
             self._place = log_place.AgreedPlace(launch)
-        self._serve: Callable[[], Server] | None = None  # the hub, where it may be here
+        self._serve: Callable[[], server.Server] | None = None  # the hub, where it may be here
         self._server = self._served(endpoint, settings, who, gathering)
         if self._server:
             endpoint = endpoint._replace(
                 host=self._server.own_address, port=self._server.port, ports=1
             )
-        hello = Hello(
-            VERSION,
+        hello = messages.Hello(
+            messages.VERSION,
             self._name,
             who,
             len(launch.plan.bindings),
@@ -104,18 +89,18 @@ class Gang:
             place=self._place.first_new if self._place else 0,
             again=gathering.again,
         )
-        self._member = take_part(supervisor.loop, endpoint, hello, settings.join_s, self)
+        self._member = link.take_part(supervisor.loop, endpoint, hello, settings.join_s, self)
         supervisor.gang = self
-        self._hang_help: HangOfAll | None = None
+        self._hang_help: together.HangOfAll | None = None
         if supervisor.hang_help:
-            from spawnlaunch.run.hang.together import HangOfAll
+            from spawnlaunch.run.hang import together
 
-            self._hang_help = HangOfAll(supervisor, self._member.quiet)
+            self._hang_help = together.HangOfAll(supervisor, self._member.quiet)
             supervisor.hang_help = self._hang_help
 
     def _served(
-        self, endpoint: Endpoint, settings: Settings, who: str, gathering: Gathering
-    ) -> Server | None:
+        self, endpoint: link.Endpoint, settings: Settings, who: str, gathering: Gathering
+    ) -> server.Server | None:
         """The hub, if it is here."""
         if gathering.is_hub is False:
             return None
@@ -128,7 +113,7 @@ class Gang:
                 return None
             again = partial(line_again, self._launch)
             self._serve = partial(
-                Server, loop, endpoint, settings, who, self._say_line, room, found, again
+                server.Server, loop, endpoint, settings, who, self._say_line, room, found, again
             )
             return self._serve()
         except OSError as error:
@@ -137,12 +122,12 @@ class Gang:
             why = "end what uses the port, or"
             if error.errno == errno.EADDRNOTAVAIL:
                 why = "this machine is to have the hub, and has no such address;"
-            raise UsageError(
+            raise errors.UsageError(
                 f"the launchers cannot meet at {endpoint.host}:{endpoint.port}: {error.strerror}; "
                 f"{why} type --rdzv-endpoint HOST:PORT, the same everywhere"
             ) from None
 
-    def _found(self, endpoint: Endpoint) -> Found | None:
+    def _found(self, endpoint: link.Endpoint) -> lookup.Found | None:
         """The endpoint's address; None where the launch is to end before it is known.
 
         Raises OSError.
@@ -162,18 +147,18 @@ class Gang:
 
     def _room(self, settings: Settings) -> int:
         """How many connections the hub may have. Raises UsageError where nodes need more."""
-        own = len(self._launch.plan.bindings) * MOST_OF_A_WORKER + OF_THE_GUARD
+        own = len(self._launch.plan.bindings) * output.MOST_OF_A_WORKER + output.OF_THE_GUARD
         needed = own + settings.total + FEW_STRANGERS
         _, most = machine.getrlimit()
         if needed > most != machine.UNLIMITED:
-            raise UsageError(
+            raise errors.UsageError(
                 f"the launcher at which {settings.total} nodes meet needs {needed} open files, and "
                 f"{most} are allowed; type fewer --nnodes, or raise the limit: ulimit -n {needed}"
             )
         self._supervisor.output.make_room(own + server.most_connections(settings))
         return machine.sysconf("SC_OPEN_MAX") - own
 
-    def run(self) -> LaunchResult:
+    def run(self) -> launches.LaunchResult:
         """Take part until the end; the result has the exit status of all launchers."""
         loop, cause = self._supervisor.loop, self._supervisor.rules.cause
         if cause is not None:  # told to end before there was a hub: there is none to be told of it
@@ -194,7 +179,7 @@ class Gang:
         again = tuple(self._server.hub.again) if self._server else ()
         return self._result._replace(status=self._status, cause=self._cause, restarted=again)
 
-    def _run_workers(self, start: Start) -> bool:
+    def _run_workers(self, start: messages.Start) -> bool:
         """An epoch's workers, from their start to their end; False: something of them is left."""
         self._world_size = start.world_size
         launch = told(self._launch, start, self._port)
@@ -202,11 +187,13 @@ class Gang:
             launch, said = self._place.of(launch, start)
             self._say(said)
         try:
-            workers = make_workers(launch, start.total)
-            prepare_files(workers, launch.scratch, restart=start.total)
-        except UsageError as error:
-            cause = Cause("failure", self._name, start.first_rank, WRONG_USE, f"error: {error}")
-            self._member.worker_failed(Failed(start.epoch, cause))
+            workers = starting.make_workers(launch, start.total)
+            starting.prepare_files(workers, launch.scratch, restart=start.total)
+        except errors.UsageError as error:
+            cause = failures.Cause(
+                "failure", self._name, start.first_rank, errors.WRONG_USE, f"error: {error}"
+            )
+            self._member.worker_failed(messages.Failed(start.epoch, cause))
             self._member.workers_ended(False, self._next_port())
             return True
         self._say(
@@ -223,15 +210,15 @@ class Gang:
 
     def _next_port(self) -> int:
         """Another port than before: what listened there may not be quite gone."""
-        self._port = hold_free_port()
+        self._port = host.hold_free_port()
         return self._port.port
 
     # What the member wants
 
-    def launch(self, start: Start) -> None:
+    def launch(self, start: messages.Start) -> None:
         self._start = start
 
-    def halt(self, cause: Cause, grace_s: float) -> None:
+    def halt(self, cause: failures.Cause, grace_s: float) -> None:
         if self._start:  # both heard in one turn: these workers are never started
             self._start = None
             self._member.workers_ended(False, self._next_port())
@@ -239,7 +226,7 @@ class Gang:
             self._supervisor.rules.halt(cause, grace_s)
 
     def show_stacks(self) -> None:
-        if self._hang_help and self._supervisor.rules.stage == RUNNING:
+        if self._hang_help and self._supervisor.rules.stage == decisions.RUNNING:
             self._supervisor.rules.silent()
         else:
             self._member.stacks_shown()
@@ -261,7 +248,7 @@ class Gang:
             line = line_again(self._launch, 0 if has_rank else -1, is_hub=True)
         self._say_line(words.returns(limit_s, f"the hub at {gathering.host}", line))
 
-    def exit(self, status: int, cause: Cause | None) -> None:
+    def exit(self, status: int, cause: failures.Cause | None) -> None:
         self._is_over, self._status, self._cause = True, status, cause
 
     def _say_line(self, line: str) -> None:
@@ -272,7 +259,10 @@ class Gang:
     def told_to_end(self, signum: int) -> None:
         """Tell the others, once; and again where somebody does not want to wait."""
         rules = self._supervisor.rules
-        if rules.stage in (RUNNING, INTERRUPTED):  # the worker may answer with a prompt
+        if rules.stage in (
+            decisions.RUNNING,
+            decisions.INTERRUPTED,
+        ):  # the worker may answer with a prompt
             return
         is_again = rules.interrupts > 1 and signum == signals.signal.SIGINT
         if is_again or not self._member.leaving:
@@ -280,10 +270,10 @@ class Gang:
         if is_again and self._is_over and self._server:
             self._server.close()  # those that have not heard the end will not
 
-    def failed(self, failure: Failure) -> None:
+    def failed(self, failure: failures.Failure) -> None:
         """Tell of the worker that has just ended by itself, badly."""
         epoch, age_s = self._member.hello.epoch, machine.monotonic() - failure.when
-        self._member.worker_failed(Failed(epoch, failure.cause, age_s, failure.early_s))
+        self._member.worker_failed(messages.Failed(epoch, failure.cause, age_s, failure.early_s))
 
     def stacks_told(self) -> None:
         if self._hang_help:
@@ -297,7 +287,7 @@ class Gang:
 
     # The end
 
-    def leave_word(self, result: LaunchResult) -> int:
+    def leave_word(self, result: launches.LaunchResult) -> int:
         """The report of the hub's node, one line of any other; the result is the exit status."""
         status, cause, launch = result.status, result.cause, self._launch
         failure = result.first_failure
@@ -307,22 +297,24 @@ class Gang:
             report.copy_error_file(cause, failure, launch.error_file)
         line = words.ended(self._name, status, cause, self._server is not None)
         if line:
-            say([line], PATIENCE_S)
+            say.say([line], say.PATIENCE_S)
         elif cause is not None:
             self._say_report(cause, result)
         return status
 
-    def _say_report(self, cause: Cause, result: LaunchResult) -> None:
+    def _say_report(self, cause: failures.Cause, result: launches.LaunchResult) -> None:
         """The first failure, how this node's ranks ended, and the last words of the first."""
         again = report.after_restarts(len(result.restarted))
-        say([f"failed first{again}: {cause.in_words}"], PATIENCE_S)
+        say.say([f"failed first{again}: {cause.in_words}"], say.PATIENCE_S)
         others = tuple(one for one in result.exits if one != result.first_failure)
-        say(report.summary(result._replace(cause=None, exits=others), self._name), PATIENCE_S)
+        say.say(
+            report.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
+        )
         if cause.words:
-            say([f"rank {cause.rank} on {cause.host} said last:"], PATIENCE_S)
-            write(words.of_worker(cause.words.rstrip("\n") + "\n"), PATIENCE_S)
+            say.say([f"rank {cause.rank} on {cause.host} said last:"], say.PATIENCE_S)
+            say.write(words.of_worker(cause.words.rstrip("\n") + "\n"), say.PATIENCE_S)
 
-    def _write_result(self, result: LaunchResult) -> bool:
+    def _write_result(self, result: launches.LaunchResult) -> bool:
         """The ends of all nodes' ranks."""
         assert self._server is not None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)
@@ -331,7 +323,9 @@ class Gang:
         return report.write_result(result, self._launch, elsewhere)
 
 
-def told(launch: Launch, start: Start, held_port: HeldPort | None) -> Launch:
+def told(
+    launch: launches.Launch, start: messages.Start, held_port: host.HeldPort | None
+) -> launches.Launch:
     """The launch, with the world that the launchers of all nodes have agreed on."""
     resolution = launch.resolution
     world = resolution.world._replace(
@@ -348,7 +342,9 @@ def told(launch: Launch, start: Start, held_port: HeldPort | None) -> Launch:
     return launch._replace(resolution=resolution, held_port=held_port)
 
 
-def line_again(launch: Launch, node_rank: int, nproc: int = 0, is_hub: bool = False) -> str:
+def line_again(
+    launch: launches.Launch, node_rank: int, nproc: int = 0, is_hub: bool = False
+) -> str:
     """As this launcher was started, but for what is another node's; -1, 0: that is not known."""
     from spawnlaunch.world import advice  # where a launcher was lost
 

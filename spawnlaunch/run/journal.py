@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
-    from spawnlaunch.run.model import LaunchResult, Worker, WorkerExit
+    from spawnlaunch.run import launches
 
 
 # What may be known only when the launchers of several nodes have met, but for ranks.
@@ -38,7 +38,7 @@ class Journal:
         with suppress(OSError):
             machine.write(self._pipe, json.dumps({"kind": kind, **values}).encode() + b"\n")
 
-    def began(self, workers: Sequence[Worker], running: Iterable[Any]) -> None:
+    def began(self, workers: Sequence[launches.Worker], running: Iterable[Any]) -> None:
         """The workers of an attempt were started; `running` has those that could be."""
         told = workers[0].environ
         restart = int(told["TORCHELASTIC_RESTART_COUNT"])
@@ -48,11 +48,11 @@ class Journal:
         since = {rank: one.since for rank, one in started.items()}
         self.tell("attempt", restart=restart, pids=pids, since=since, world=world)
 
-    def ended(self, one: WorkerExit) -> None:
+    def ended(self, one: launches.WorkerExit) -> None:
         """A rank has ended."""
         self.tell("ended", **report.as_json(one))
 
-    def end(self, result: LaunchResult) -> None:
+    def end(self, result: launches.LaunchResult) -> None:
         """The launch has ended; what failed first may have done so on another node."""
         cause, failure = result.cause, result.first_failure
         elsewhere = cause and cause.kind == "failure" and not failure

@@ -20,20 +20,9 @@ import os
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import finder, machine
-from spawnlaunch.errors import WRONG_USE, UsageError
-from spawnlaunch.failures import Cause, how_it_ended
+from spawnlaunch import errors, failures, finder, flags, machine, reading, records
 from spawnlaunch.node import proc
-from spawnlaunch.reading import absolute
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import FAILURE_GRACE_S
-from spawnlaunch.run import attempts, signals
-from spawnlaunch.run.decisions import LAST_S, STOPPED_S
-from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.loop import LATE_S, SignalPipe
-from spawnlaunch.run.model import LaunchResult
-from spawnlaunch.run.output import OF_THE_GUARD
-from spawnlaunch.run.say import say
+from spawnlaunch.run import attempts, decisions, environment, events, launches, output, say, signals
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.supervisor import SETTLED_S, TYPED, Supervisor, import_the_rest
 from spawnlaunch.run.tree import Tree, reap
@@ -42,8 +31,6 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from spawnlaunch.request import Request
-    from spawnlaunch.run.model import Launch, Worker
 
 # Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
 # of each stream. A launch is refused for want of what it needs; the soft limit is raised where the
@@ -73,14 +60,16 @@ FAULTS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
 
 
-class Guard(NamedTuple):
+class Guard(records.NamedTuple):
     """What the launcher knows of its guard."""
 
     pid: int
     channel: int  # descriptor to write signals to
 
 
-def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> int:
+def run(
+    launch: launches.Launch, workers: Sequence[launches.Worker], blocked: frozenset[int]
+) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
     `workers` are those of the first attempt, `blocked` is the signals that all are started with
@@ -100,7 +89,7 @@ def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> i
     if not machine.IS_LINUX:
         # Without subreapers: nobody ends the workers if this process is killed with SIGKILL.
         tree = Tree(launch.mark, adopts=False)
-        supervisor = Supervisor(launch, tree, SignalPipe(watched))
+        supervisor = Supervisor(launch, tree, events.SignalPipe(watched))
         supervisor.listen()
         return attempts.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
@@ -119,24 +108,24 @@ def run(launch: Launch, workers: Sequence[Worker], blocked: frozenset[int]) -> i
         raise
 
 
-def _with_endings(launch: Launch) -> Launch:
+def _with_endings(launch: launches.Launch) -> launches.Launch:
     """The launch with how it ends, as flags and environment say. Raises UsageError."""
     request, world, environ = launch.request, launch.resolution.world, launch.environ
-    result, error_file = request.result, environ.get(ERROR_FILE)
+    result, error_file = request.result, environ.get(environment.ERROR_FILE)
     if result or error_file:
         if not launch.resolution.gathering:  # of which one launcher writes for all
-            from spawnlaunch.run.routes import own_file
+            from spawnlaunch.run import routes
 
-            result = own_file(result, world) if result else None
-            error_file = own_file(error_file, world) if error_file else None
-        result = absolute(result, "--result") if result else None
+            result = routes.own_file(result, world) if result else None
+            error_file = routes.own_file(error_file, world) if error_file else None
+        result = reading.absolute(result, "--result") if result else None
         _check_files(request.result, result, error_file)
     grace_s, why, limit_s = request.grace_s, "", None
     if launch.resolution.environ.get("SLURM_JOB_ID"):
         grace_s, why, limit_s = _grace(request, launch.resolution.environ)
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
-        failure_s = min(grace_s, FAILURE_GRACE_S)
+        failure_s = min(grace_s, flags.FAILURE_GRACE_S)
     return launch._replace(
         grace_s=grace_s, grace_why=why, limit_s=limit_s, failure_grace_s=failure_s,
         result=result, error_file=error_file,
@@ -149,14 +138,16 @@ def _check_files(named: str | None, result: str | None, error_file: str | None) 
 
     why = result and files.refusal(result)
     if why:
-        raise UsageError(f"--result {named}: {why}")
+        raise errors.UsageError(f"--result {named}: {why}")
     try:
         files.resolved(error_file or "/")
     except OSError as error:
-        raise UsageError(f"{ERROR_FILE}={error_file}: {error.strerror}; name another") from None
+        raise errors.UsageError(
+            f"{environment.ERROR_FILE}={error_file}: {error.strerror}; name another"
+        ) from None
 
 
-def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str, float | None]:
+def _grace(request: flags.Request, environ: Mapping[str, str]) -> tuple[float, str, float | None]:
     """The grace, cut where Slurm kills us before it is over, and why; and where that would be."""
     from spawnlaunch.world import slurm_site
 
@@ -166,7 +157,7 @@ def _grace(request: Request, environ: Mapping[str, str]) -> tuple[float, str, fl
     return most_s, f" (Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s)", most_s
 
 
-def _check_system(workers: Sequence[Worker]) -> None:
+def _check_system(workers: Sequence[launches.Worker]) -> None:
     """Ask for what a launch cannot do without while nobody has to be ended.
 
     Raises OSError where it is refused, and UsageError where the guard would run out of open files:
@@ -183,7 +174,7 @@ def _check_system(workers: Sequence[Worker]) -> None:
         machine.sigtimedwait((), 0)
     kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
     several_workers = len(workers) > 1
-    own = OF_THE_GUARD if several_workers else OF_THE_GUARD_OF_ONE
+    own = output.OF_THE_GUARD if several_workers else OF_THE_GUARD_OF_ONE
     needed = len(workers) * LEAST_OF_A_WORKER + kept + own
     if needed <= machine.sysconf("SC_OPEN_MAX"):
         return
@@ -192,12 +183,12 @@ def _check_system(workers: Sequence[Worker]) -> None:
         fits = max(1, (most - own) * len(workers) // (needed - own))
         fewer = f"--nproc {fits}, or raise the limit: " if several_workers else ""
         who = f"{len(workers)} workers need" if several_workers else "one worker needs"
-        raise UsageError(
+        raise errors.UsageError(
             f"{who} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
         )
 
 
-def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
+def _start_guard(workers: Sequence[launches.Worker], launch: launches.Launch) -> Guard:
     """Fork the guard; the signals that the launcher watches are blocked by now.
 
     Raises OSError where there can be no other process.
@@ -212,11 +203,11 @@ def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
             machine.close(outlet)
             supervisor = _become_guard(workers, launch, launcher, inlet)
             status, fault = attempts.carry_out(supervisor, workers), 0
-        except UsageError as error:
+        except errors.UsageError as error:
             from spawnlaunch.run import unable
 
-            status, fault = WRONG_USE, 0
-            say([f"error: {error}"])
+            status, fault = errors.WRONG_USE, 0
+            say.say([f"error: {error}"])
             unable.tell_of(launch, status, str(error))
         except Exception as error:
             first: BaseException = error  # what came of it while we tidied up is no cause
@@ -245,7 +236,7 @@ def _start_guard(workers: Sequence[Worker], launch: Launch) -> Guard:
 
 
 def _become_guard(
-    workers: Sequence[Worker], launch: Launch, launcher: int, inlet: int
+    workers: Sequence[launches.Worker], launch: launches.Launch, launcher: int, inlet: int
 ) -> Supervisor:
     """Become the guard; the result is what supervises the workers, which are still to be started.
 
@@ -254,19 +245,19 @@ def _become_guard(
     """
     machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
     if refused := signals.leave(session=all(worker.own_session for worker in workers)):
-        say([WITH_US.format(refused.strerror)])
+        say.say([WITH_US.format(refused.strerror)])
     machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
     tree = Tree(launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1))
     if not proc.is_proc_ours():
-        say([BLIND])
+        say.say([BLIND])
     machine.pthread_sigmask(signal.SIG_BLOCK, signals.TERMINAL)
-    pipe = SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
+    pipe = events.SignalPipe((signals.watched() & signals.STOP) | {signal.SIGCHLD})
     supervisor = Supervisor(launch, tree, pipe)
     supervisor.listen(inlet)
     return supervisor
 
 
-def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: Launch) -> int:
+def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: launches.Launch) -> int:
     """Pass on signals until the guard has ended, and look after it at times.
 
     SIGALRM tells the time: where sigtimedwait is interrupted, as by SIGCONT, and its time is over
@@ -278,7 +269,8 @@ def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: Launch) ->
     while status is None:
         info = machine.sigwaitinfo(watched | {signal.SIGALRM})
         if info.si_signo == signal.SIGALRM:
-            if machine.monotonic() > look_at + LATE_S:  # we could not run, nor may the guard have
+            if machine.monotonic() > look_at + events.LATE_S:
+                # We could not run, nor may the guard have.
                 look_at = _alarm(DEAF_S)
                 continue
             look_at = NEVER
@@ -289,17 +281,17 @@ def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: Launch) ->
             if info.si_signo in signals.STOP and look_at > machine.monotonic() + DEAF_S:
                 look_at = _alarm(DEAF_S)
             elif info.si_signo == signal.SIGCONT:  # the guard may be next
-                look_at = _alarm(STOPPED_S)
+                look_at = _alarm(decisions.STOPPED_S)
         else:
             status = _reap(guard.pid)
             is_stopped = status is None and proc.is_stopped(guard.pid)
-            if is_stopped and look_at > machine.monotonic() + STOPPED_S:
-                look_at = _alarm(STOPPED_S)
+            if is_stopped and look_at > machine.monotonic() + decisions.STOPPED_S:
+                look_at = _alarm(decisions.STOPPED_S)
     code = os.waitstatus_to_exitcode(status)
     if code < 0:
         return _take_over(code, guard, tree, launch)
     if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
-        tree.end(LAST_S)  # the guard has named what it could not kill
+        tree.end(decisions.LAST_S)  # the guard has named what it could not kill
     return code
 
 
@@ -343,27 +335,27 @@ def _set_going(guard: Guard) -> int | None:
     ask for it.
     """
     if proc.is_stopped(guard.pid):
-        say([f"the guard (pid {guard.pid}) was stopped: continued it"])
+        say.say([f"the guard (pid {guard.pid}) was stopped: continued it"])
         machine.kill(guard.pid, signal.SIGCONT)
     elif machine.size_of(guard.channel) and proc.is_held(guard.pid):
-        say([f"a debugger holds the guard (pid {guard.pid}), which cannot end the workers: "
-             "killing it"])  # fmt: skip
+        say.say([f"a debugger holds the guard (pid {guard.pid}), which cannot end the workers: "
+                 "killing it"])  # fmt: skip
         machine.kill(guard.pid, signal.SIGKILL)
         return int(signal.SIGKILL)
     return None
 
 
-def _take_over(code: int, guard: Guard, tree: Tree, launch: Launch) -> int:
+def _take_over(code: int, guard: Guard, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed, or had a fault."""
     attempts.end(tree)
     attempts.remove_scratch(launch.scratch)
-    cause = Cause("guard", code=code, words=how_it_ended(code), pid=guard.pid)
+    cause = failures.Cause("guard", code=code, words=failures.how_it_ended(code), pid=guard.pid)
     for status, signum in FAULTS.items():
         if signum == -code:
             cause = cause._replace(code=status, words="could not go on")
     if launch.result:
         from spawnlaunch.run import report
 
-        report.write_result(LaunchResult(cause.status(), cause), launch)
-    say([f"{cause.in_words}: ended the workers"])
+        report.write_result(launches.LaunchResult(cause.status(), cause), launch)
+    say.say([f"{cause.in_words}: ended the workers"])
     return cause.status()

@@ -8,8 +8,8 @@ TOLD_S later        they are killed, as what a failed worker leaves is at once
 from __future__ import annotations
 
 from spawnlaunch import machine
+from spawnlaunch.run import staying
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.staying import named
 from spawnlaunch.run.tree import send
 
 TYPE_CHECKING = False
@@ -53,4 +53,4 @@ def _goes_on(tree: Tree, look: Look, for_s: float) -> bool:
 
 def _names(tree: Tree) -> str:
     pids = sorted({process.pid for process in tree.living()})
-    return ", ".join(map(named, pids[:MOST_NAMED])) + ", ..." * (len(pids) > MOST_NAMED)
+    return ", ".join(map(staying.named, pids[:MOST_NAMED])) + ", ..." * (len(pids) > MOST_NAMED)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import absolute
+from spawnlaunch import errors, machine, reading
 from spawnlaunch.run import files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.gang.messages import Start
-    from spawnlaunch.request import Request
-    from spawnlaunch.run.model import Launch
-    from spawnlaunch.world.model import Resolution
+    from spawnlaunch import flags
+    from spawnlaunch.gang import messages
+    from spawnlaunch.run import launches
+    from spawnlaunch.world import identity
 
 DIRECTORY = "attempt_{restart}/{rank}"  # torchrun's, but by the global rank
 MOST_RUNS = 10_000  # of one name; the last one takes what is there
@@ -23,7 +21,7 @@ MARK = ".launch"  # a link in the directory of a run on several nodes: whose it 
 
 
 def choose_log_directories(
-    request: Request, resolution: Resolution, scratch: str
+    request: flags.Request, resolution: identity.Resolution, scratch: str
 ) -> tuple[str, list[str]]:
     """The template of the directories of ranks, and what is to be said of it.
 
@@ -38,7 +36,7 @@ def choose_log_directories(
         return base, []
     if base is None:
         if world.is_task:
-            raise UsageError(
+            raise errors.UsageError(
                 "--redirects needs a place for the files of all tasks; type --log-dir DIR as well"
             )
         base = os.path.join(os.path.dirname(scratch), f"logs-of-{os.path.basename(scratch)}")
@@ -70,7 +68,7 @@ def _moved(run: str, place: str) -> str:
 def _is_new(directory: str) -> bool:
     """Make it; False where somebody has. What cannot be made is said when all are."""
     try:
-        path = files.resolved(absolute(directory, "--log-dir"))
+        path = files.resolved(reading.absolute(directory, "--log-dir"))
         machine.makedirs(os.path.dirname(path), exist_ok=True)
         machine.mkdir(path)
     except FileExistsError:
@@ -89,20 +87,22 @@ class AgreedPlace:
     it takes the next one, and says so.
     """
 
-    def __init__(self, launch: Launch) -> None:
+    def __init__(self, launch: launches.Launch) -> None:
         self.first_new = 0  # the number that the hub is told
         self._run = ""
         self._is_said = False
         if launch.logs and "{" not in (launch.request.log_dir or ""):
             run = os.path.dirname(os.path.dirname(launch.logs)).format()
             with suppress(OSError):  # which is said when all directories are made
-                self._run = files.resolved(absolute(run, "--log-dir"))
+                self._run = files.resolved(reading.absolute(run, "--log-dir"))
         if self._run:
             self.first_new = next(
                 n for n in range(1, MOST_RUNS) if not machine.lexists(_numbered(self._run, n))
             )
 
-    def of(self, launch: Launch, start: Start) -> tuple[Launch, list[str]]:
+    def of(
+        self, launch: launches.Launch, start: messages.Start
+    ) -> tuple[launches.Launch, list[str]]:
         """The launch with its place in an epoch, and what is to be said of it."""
         if not self._run:
             return launch, []

@@ -10,17 +10,15 @@ from __future__ import annotations
 import os
 
 from spawnlaunch import machine
-from spawnlaunch.node.proc import open_fds
-from spawnlaunch.run.loop import Loop
-from spawnlaunch.run.model import Worker
-from spawnlaunch.run.pipes import UNREAD_S, Sink, Source
+from spawnlaunch.node import proc
+from spawnlaunch.run import events, launches, pipes
 from spawnlaunch.run.say import PATIENCE_S, UNWRITTEN, say, stream, worded, write
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from spawnlaunch.run.keyboard import Keyboard
+    from spawnlaunch.run import keyboard
 
 PAUSE_S = 5.0  # that a reader may make at the end, whatever the grace
 NAMES = {1: "stdout", 2: "stderr"}
@@ -34,17 +32,19 @@ MOST_OF_A_WORKER, OF_THE_GUARD = 5, 32
 class Output:
     """The streams of all workers of a launch."""
 
-    def __init__(self, loop: Loop, hears_all: bool = False) -> None:
+    def __init__(self, loop: events.Loop, hears_all: bool = False) -> None:
         self._has_failed = False  # something could not be written, here or in a file
         self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
         self._loop = loop
-        self.sinks: dict[int, Sink] = {}  # by our descriptor
-        self._sources: list[tuple[int, Source]] = []  # with the descriptor that each is shown on
-        self._stderr: dict[int, Source] = {}  # by rank
+        self.sinks: dict[int, pipes.Sink] = {}  # by our descriptor
+        self._sources: list[
+            tuple[int, pipes.Source]
+        ] = []  # with the descriptor that each is shown on
+        self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
         self._told: int | None = None  # see run/published.py
-        self.keyboard: Keyboard | None = None  # of a terminal that several workers share
+        self.keyboard: keyboard.Keyboard | None = None  # of a terminal that several workers share
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
     def begin(self, workers: int) -> None:
@@ -63,7 +63,7 @@ class Output:
             self._limits = self._limits or machine.getrlimit()
             machine.setrlimit((self._limits[1], self._limits[1]))
 
-    def connect(self, worker: Worker) -> None:
+    def connect(self, worker: launches.Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
         if self.keyboard and worker.own_session:
             self.theirs[0] = self.keyboard.connect(worker.rank)
@@ -81,13 +81,13 @@ class Output:
             if prefix and sink and sink.is_terminal and not os.environ.get("NO_COLOR"):
                 colour = COLOURS[worker.rank % len(COLOURS)]
                 prefix = f"\x1b[{colour}m{prefix.rstrip()}\x1b[0m "
-            source = Source(ours, self._loop, sink, prefix.encode(), route, self._lost)
+            source = pipes.Source(ours, self._loop, sink, prefix.encode(), route, self._lost)
             source.rank = worker.rank
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
 
-    def _sink(self, fd: int) -> Sink:
+    def _sink(self, fd: int) -> pipes.Sink:
         """Ours; one for both streams where both are the same file or terminal."""
 
         def failed(error: OSError) -> None:
@@ -96,12 +96,14 @@ class Output:
 
         def unread() -> None:
             if self.is_held_up:
-                self.say([f"nobody has read our {NAMES[fd]} for {UNREAD_S:g} s; workers wait"])
+                self.say(
+                    [f"nobody has read our {NAMES[fd]} for {pipes.UNREAD_S:g} s; workers wait"]
+                )
 
         if fd not in self.sinks:
             other = self.sinks.get(3 - fd)
             same = other and machine.sameopenfile(1, 2)
-            sink = other if other and same else Sink(fd, self._loop, failed, unread)
+            sink = other if other and same else pipes.Sink(fd, self._loop, failed, unread)
             self.sinks[fd] = sink
         return self.sinks[fd]
 
@@ -155,7 +157,7 @@ class Output:
         else:
             sink.put(sink.screen.leave_bar() + text.encode(errors="backslashreplace"))
 
-    def stderr_of(self, rank: int) -> Source | None:
+    def stderr_of(self, rank: int) -> pipes.Source | None:
         """The stderr of a worker, where it comes through here."""
         return self._stderr.get(rank)
 
@@ -196,7 +198,7 @@ class Output:
                 self._give_up(fd, sink)
         return not (self._has_failed or UNWRITTEN in machine.remembered)
 
-    def _give_up(self, fd: int, sink: Sink) -> None:
+    def _give_up(self, fd: int, sink: pipes.Sink) -> None:
         """Drop what nobody has read in time, or what could not be written, and tell what it was."""
         left = self._unshown[fd] + sink.give_up()
         if not left or sink.reader_gone:
@@ -211,6 +213,6 @@ class Output:
 
 def _close_on_exec() -> None:
     """Close what exec would close: beside all that its guard has a worker could open nothing."""
-    for fd in open_fds():
+    for fd in proc.open_fds():
         if fd > 2 and not machine.get_inheritable(fd):
             machine.close(fd)

@@ -15,15 +15,14 @@ import stat
 from contextlib import suppress
 
 from spawnlaunch import machine
-from spawnlaunch.run.lines import Screen, Stream
+from spawnlaunch.run import lines
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.rollcall.frames import Sieve
-    from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.model import Route
+    from spawnlaunch.rollcall import frames
+    from spawnlaunch.run import events, launches
 
 UNREAD_S = 30.0  # with too much waiting: a reader that takes nothing for so long is told of
 HIGH_BYTES, LOW_BYTES = 1 << 20, 1 << 18  # waiting to be written: stop reading, and go on
@@ -37,9 +36,13 @@ class Sink:
     """A descriptor to write to, and the queue before it."""
 
     def __init__(
-        self, fd: int, loop: Loop, failed: Callable[[OSError], None], unread: Callable[[], None]
+        self,
+        fd: int,
+        loop: events.Loop,
+        failed: Callable[[OSError], None],
+        unread: Callable[[], None],
     ) -> None:
-        self.screen = Screen()
+        self.screen = lines.Screen()
         self.reader_gone = False  # nobody will ever read again
         self.error: OSError | None = None  # why nothing can be written any more
         self.lost = 0  # bytes that an error has cost
@@ -158,7 +161,7 @@ class Source:
     """
 
     def __init__(
-        self, fd: int, loop: Loop, sink: Sink | None, prefix: bytes, route: Route,
+        self, fd: int, loop: events.Loop, sink: Sink | None, prefix: bytes, route: launches.Route,
         lost: Callable[[str], None],
     ) -> None:  # fmt: skip
         self.tail = b""
@@ -167,18 +170,18 @@ class Source:
         self._fd: int | None = fd
         self._loop = loop
         self._sink = sink
-        self._stream = Stream(prefix, sink.screen if sink else Screen())
+        self._stream = lines.Stream(prefix, sink.screen if sink else lines.Screen())
         self._path = route.file
         self._file: int | None = None
         if route.file is not None:
-            from spawnlaunch.run.files import open_log  # few launches keep files
+            from spawnlaunch.run import files  # few launches keep files
 
-            self._file = open_log(route)
+            self._file = files.open_log(route)
         self._lost = lost
         self.rank = 0  # of whose it is
         self.note: Callable[[float], None] | None = None  # is told when something is read
         self._unshown: int | None = None  # bytes for the file alone; None: all is shown
-        self.sieve: Sieve | None = None  # takes out what is not for the reader
+        self.sieve: frames.Sieve | None = None  # takes out what is not for the reader
         self._watched = False
         if sink:
             sink.sources.append(self)

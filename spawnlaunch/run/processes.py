@@ -9,37 +9,29 @@ from __future__ import annotations
 import os
 from functools import partial
 
-from spawnlaunch import machine
+from spawnlaunch import machine, records
 from spawnlaunch.node import proc
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.run import signals
-from spawnlaunch.run.decisions import LAST_S
-from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.model import WorkerExit
+from spawnlaunch.run import decisions, environment, launches, signals, starting
 from spawnlaunch.run.signals import signal
 from spawnlaunch.run.tree import exit_code
-from spawnlaunch.run.worker import become_worker, exec_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import Any
 
-    from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.model import Launch, Worker
+    from spawnlaunch.run import events, preload
     from spawnlaunch.run.output import Output
-    from spawnlaunch.run.preload import Image
     from spawnlaunch.run.tree import Tree
-    from spawnlaunch.run.worker import BecomeWorker
 
 REAP_S = 0.02  # until orphans that have ended are reaped: a worker may be ending, which looks too
 AGAIN_S, RARELY_S = 0.05, 60.0  # until the next look at orphans that are nobody's: first, at most
 
 
-class Running(NamedTuple):
+class Running(records.NamedTuple):
     """A worker that was started and has not been reaped, so that its pid is its own."""
 
-    worker: Worker
+    worker: launches.Worker
     pid: int
     pidfd: int | None
     since: float  # monotonic clock, seconds
@@ -56,14 +48,15 @@ class Processes:
     """
 
     def __init__(
-        self, launch: Launch, loop: Loop, output: Output, tree: Tree, caught: frozenset[int],
-        is_well: Callable[[], bool], on_exit: Callable[[WorkerExit], None],
+        self, launch: launches.Launch, loop: events.Loop, output: Output, tree: Tree,
+        caught: frozenset[int], is_well: Callable[[], bool],
+        on_exit: Callable[[launches.WorkerExit], None],
     ) -> None:  # fmt: skip
         self._loop, self._output, self._tree = loop, output, tree
         self._launch, self._caught = launch, caught
         self._is_well, self._on_exit = is_well, on_exit
-        self.become: BecomeWorker = exec_worker
-        self.image: Image | None = None  # of --preload
+        self.become: starting.BecomeWorker = starting.exec_worker
+        self.image: preload.Image | None = None  # of --preload
         self.by_rank: dict[int, Running] = {}
         self._former_sessions: set[int] = set()  # by the pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: what they have left may go on
@@ -76,7 +69,7 @@ class Processes:
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
         self._again_s = AGAIN_S
 
-    def start(self, workers: Sequence[Worker]) -> None:
+    def start(self, workers: Sequence[launches.Worker]) -> None:
         """Fork the workers. Caught signals wait until all are there."""
         self._former_sessions, self._well, self._zombies = set(), set(), []
         self._sent, self._told = {}, {}
@@ -90,7 +83,9 @@ class Processes:
                     self.image.ask(worker, self._output.theirs)
                 else:
                     first = partial(self._set_up, machine.getpid(), dict(self._output.theirs))
-                    become = partial(become_worker, worker, self._launch, self.become, first)
+                    become = partial(
+                        starting.become_worker, worker, self._launch, self.become, first
+                    )
                     self._watch(worker, machine.fork(become), machine.monotonic())
             except OSError as error:
                 failed = error
@@ -110,7 +105,7 @@ class Processes:
                 self._note(Running(each, 0, None, machine.monotonic()), os.EX_OSERR)
         machine.pthread_sigmask(signal.SIG_UNBLOCK, self._caught)
 
-    def _watch(self, worker: Worker, pid: int, since: float) -> None:
+    def _watch(self, worker: launches.Worker, pid: int, since: float) -> None:
         """Wait for its end, at once: epoll tells the order of the ends that come after this."""
         running = Running(worker, pid, machine.open_pidfd(pid), since)
         self.by_rank[worker.rank] = running
@@ -132,9 +127,9 @@ class Processes:
         self._loop.alarm(self._reap_dead, None)
         self._loop.alarm(self._look_again, None)
         if self._zombies:
-            from spawnlaunch.run.staying import not_reaped
+            from spawnlaunch.run import staying
 
-            self._output.say(not_reaped(self._zombies, LAST_S))
+            self._output.say(staying.not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
         """Those of these ranks that run, in their order."""
@@ -173,7 +168,7 @@ class Processes:
 
     def leave(self, ranks: frozenset[int]) -> None:
         """Wait no longer for workers that SIGKILL does not end; they are named when all is over."""
-        self._tree.patience_s = LAST_S
+        self._tree.patience_s = decisions.LAST_S
         for running in self.of(ranks):
             del self.by_rank[running.worker.rank]
             self._former_sessions.add(running.pid)
@@ -272,11 +267,11 @@ class Processes:
         # Ends are seen in their order, and who exits or is killed dies quickly: it dumps no core.
         began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
         self._on_exit(
-            WorkerExit(
+            launches.WorkerExit(
                 worker.rank, worker.local_rank, running.pid or None, code,
                 after_s=now - running.since,
                 sent=0 if was_dying else sent,
-                error_file=worker.environ.get(ERROR_FILE),
+                error_file=worker.environ.get(environment.ERROR_FILE),
                 stderr=worker.routes.stderr.file,
                 tail=self._output.tail(worker.rank) if code else None,
                 used=used, left=left, told_s=now - told,

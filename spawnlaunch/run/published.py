@@ -10,18 +10,20 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import machine
-from spawnlaunch.run.say import say
+from spawnlaunch.run import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from spawnlaunch.run.pipes import Source
+    from spawnlaunch.run import pipes
 
 TOLD, SLOT_BYTES = "spawnlaunch-said", 64
 
 
-def publish(file: int | None, sources: Sequence[Source], pids: Mapping[int, int]) -> int | None:
+def publish(
+    file: int | None, sources: Sequence[pipes.Source], pids: Mapping[int, int]
+) -> int | None:
     """Have these sources tell of the workers with these pids, by rank; the result is the file.
 
     `file` is that of an earlier attempt. None: there can be none, and only `top` shows less.
@@ -32,8 +34,8 @@ def publish(file: int | None, sources: Sequence[Source], pids: Mapping[int, int]
         file = machine.memfd_create(TOLD) if file is None else file
         machine.ftruncate(file, 0)
     except OSError as error:
-        say([f"the system refuses files in memory ({error.strerror}): spawnlaunch.top cannot show "
-             "when ranks said something last"])  # fmt: skip
+        say.say([f"the system refuses files in memory ({error.strerror}): spawnlaunch.top cannot "
+                 "show when ranks said something last"])  # fmt: skip
         return None
     sources = sorted(sources, key=lambda each: each.last_read)
     for slot, (rank, pid) in enumerate(pids.items()):

@@ -12,7 +12,7 @@ import errno
 import os
 
 from spawnlaunch import machine
-from spawnlaunch.run.say import say
+from spawnlaunch.run import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def end(error: BaseException, where: str = "", who: str = "", tell: Tell | None 
 
         traceback.print_exception(error)
     line, status = fault(error, where)
-    say([who + line])
+    say.say([who + line])
     if tell:
         tell(status, line)
     return status

@@ -33,11 +33,7 @@ from __future__ import annotations
 import sys
 
 from spawnlaunch import failures, machine, reading
-from spawnlaunch.failures import exit_status, how_it_ended, signal_name
-from spawnlaunch.run import files
-from spawnlaunch.run.decisions import STUCK_S
-from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.say import say
+from spawnlaunch.run import decisions, environment, files, say
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
@@ -45,10 +41,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Any
 
-    from spawnlaunch.failures import Cause
-    from spawnlaunch.node.cgroup import MemoryKills
-    from spawnlaunch.request import Request
-    from spawnlaunch.run.model import Launch, LaunchResult, WorkerExit
+    from spawnlaunch import flags
+    from spawnlaunch.node import cgroup
+    from spawnlaunch.run import launches
 
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # units of ru_maxrss (getrusage(2))
 TELLING = 0.1  # share of the memory from which on it may explain a SIGKILL
@@ -56,7 +51,7 @@ TAIL_BYTES = 16384
 TAIL_LINES = 60
 
 
-def announced(what: Cause | str, ranks: Sequence[int], launch: Launch) -> str:
+def announced(what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch) -> str:
     """The line for a decision's Announce; `ranks` still run."""
     grace, host = f"{launch.grace_s:g} s", launch.hostname
     match what:
@@ -71,8 +66,9 @@ def announced(what: Cause | str, ranks: Sequence[int], launch: Launch) -> str:
             return f"{_ranks(ranks)} on {host} still ran after {grace}: killed"
         case "stuck":
             return (
-                f"{_ranks(ranks)} on {host} did not die of SIGKILL within {STUCK_S:g} s and must "
-                "be stuck in the kernel (a lost file system, a wedged driver); waiting for it"
+                f"{_ranks(ranks)} on {host} did not die of SIGKILL within {decisions.STUCK_S:g} s "
+                "and must be stuck in the kernel (a lost file system, a wedged driver); waiting "
+                "for it"
             )
     assert not isinstance(what, str)
     if what.kind == "failure":
@@ -82,12 +78,12 @@ def announced(what: Cause | str, ranks: Sequence[int], launch: Launch) -> str:
     return f"{what.in_words}: stopping the workers, which have {grace}{launch.grace_why}"
 
 
-def ended_early(cause: Cause, request: Request) -> str:
+def ended_early(cause: failures.Cause, request: flags.Request) -> str:
     """Said when the launch is to end while modules are imported for workers to come."""
     return f"{cause.in_words}: --preload {','.join(request.preload)} was still being imported"
 
 
-def summary(result: LaunchResult, hostname: str) -> Iterator[str]:
+def summary(result: launches.LaunchResult, hostname: str) -> Iterator[str]:
     """How a launch ended that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
     listed = [one for one in result.exits if one != first]
@@ -112,11 +108,11 @@ def after_restarts(n: int) -> str:
     return f", after {n} restart{'s' if n > 1 else ''}" if n else ""
 
 
-def _memory_of(killed: WorkerExit) -> Iterator[str]:
+def _memory_of(killed: launches.WorkerExit) -> Iterator[str]:
     """How much memory a rank had used that somebody has killed, where that may be the reason."""
-    from spawnlaunch.node.cgroup import memory_kills
+    from spawnlaunch.node import cgroup
 
-    counted = memory_kills()
+    counted = cgroup.memory_kills()
     limit = machine.sysconf("SC_PHYS_PAGES") * machine.sysconf("SC_PAGE_SIZE")
     if counted and counted.limit:
         limit = min(limit, counted.limit)
@@ -126,7 +122,7 @@ def _memory_of(killed: WorkerExit) -> Iterator[str]:
         yield f"rank {killed.rank} had used {peak >> 20} MiB, {share}"
 
 
-def out_of_memory(before: MemoryKills | None, after: MemoryKills | None) -> str:
+def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills | None) -> str:
     """The reason of a SIGKILL that nobody sent, from two counts of the kernel's; "": another."""
     if before is None or after is None or after.killed <= before.killed:
         return ""
@@ -138,14 +134,14 @@ def out_of_memory(before: MemoryKills | None, after: MemoryKills | None) -> str:
     )
 
 
-def _how(one: WorkerExit) -> str:
+def _how(one: launches.WorkerExit) -> str:
     """How another rank ended: by itself, or because it was told to."""
     if one.left:
         return "could not be killed"
-    told = f" after {signal_name(one.sent)} from the launcher" if one.sent else ""
+    told = f" after {failures.signal_name(one.sent)} from the launcher" if one.sent else ""
     if one.sent and one.code == -one.sent:
         told = " from the launcher"
-    return how_it_ended(one.code) + told
+    return failures.how_it_ended(one.code) + told
 
 
 def _ranks(ranks: Sequence[int]) -> str:
@@ -156,7 +152,7 @@ def _ranks(ranks: Sequence[int]) -> str:
 # What a worker left about its failure
 
 
-def last_words(failure: WorkerExit) -> str | None:
+def last_words(failure: launches.WorkerExit) -> str | None:
     """The traceback of a failed worker, or what it wrote last; None where nothing is kept."""
     words = traceback_in(read(failure.error_file))
     return words[-TAIL_BYTES:] if words else _said_last(failure)
@@ -191,7 +187,7 @@ def read(path: str | None) -> Any:
         return None
 
 
-def _said_last(failure: WorkerExit) -> str | None:
+def _said_last(failure: launches.WorkerExit) -> str | None:
     """The last lines that a worker wrote to its stderr, wherever that went."""
     if failure.tail:
         lines = failure.tail.splitlines()
@@ -205,7 +201,7 @@ def _said_last(failure: WorkerExit) -> str | None:
 # Files for programs
 
 
-def copy_error_file(cause: Cause, failure: WorkerExit, path: str) -> None:
+def copy_error_file(cause: failures.Cause, failure: launches.WorkerExit, path: str) -> None:
     """Leave the first failure in the error file that the user named, or say why not."""
     record = read(failure.error_file)
     if not isinstance(record, dict):
@@ -214,12 +210,14 @@ def copy_error_file(cause: Cause, failure: WorkerExit, path: str) -> None:
         extra = {"py_callstack": stack, "timestamp": now}
         record = {"message": {"message": words, "extraInfo": extra}}
     if isinstance(record.get("message"), dict):
-        record["message"].setdefault("errorCode", exit_status(failure.code))
-    _write(record, path, ERROR_FILE)
+        record["message"].setdefault("errorCode", failures.exit_status(failure.code))
+    _write(record, path, environment.ERROR_FILE)
 
 
 def write_result(
-    result: LaunchResult, launch: Launch, elsewhere: Iterable[tuple[int, int | None]] = ()
+    result: launches.LaunchResult,
+    launch: launches.Launch,
+    elsewhere: Iterable[tuple[int, int | None]] = (),
 ) -> bool:
     """Write the file of --result, ranks in their order, or say why not.
 
@@ -248,20 +246,20 @@ def write_result(
         "ranks": [as_json(one) for one in sorted(result.exits)],
     }
     for rank, code in elsewhere:
-        status = None if code is None else exit_status(code)
+        status = None if code is None else failures.exit_status(code)
         record["ranks"].append({"rank": rank, "status": status, "signal": _signal(code or 0)})
     record["ranks"].sort(key=lambda one: one["rank"])
     return _write(record, launch.result or "", "--result", indent=1)
 
 
-def as_json(one: WorkerExit) -> dict[str, Any]:
+def as_json(one: launches.WorkerExit) -> dict[str, Any]:
     """How a rank ended, and what it used; null where that is not known."""
     used = one.used
     return {
         "rank": one.rank,
         "local_rank": one.local_rank,
         "pid": one.pid,
-        "status": exit_status(one.code),
+        "status": failures.exit_status(one.code),
         "signal": _signal(one.code),
         "told": _signal(-one.sent),
         "seconds": round(one.after_s, 3),
@@ -274,7 +272,7 @@ def as_json(one: WorkerExit) -> dict[str, Any]:
 
 
 def _signal(code: int) -> str | None:
-    return signal_name(-code) if code < 0 else None
+    return failures.signal_name(-code) if code < 0 else None
 
 
 def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
@@ -284,6 +282,6 @@ def _write(record: dict[str, Any], path: str, what: str, indent: int | None = No
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:
-        say([f"cannot write {what} {path}: {error.strerror}"])
+        say.say([f"cannot write {what} {path}: {error.strerror}"])
         return False
     return True

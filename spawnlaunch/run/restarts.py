@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.failures import FAULTS
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.run.say import say
-from spawnlaunch.run.worker import make_workers, prepare_files
-from spawnlaunch.world.host import renew_port
+from spawnlaunch import errors, failures, records
+from spawnlaunch.run import say, starting
+from spawnlaunch.world import host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.failures import Cause
-    from spawnlaunch.run.model import LaunchResult
+    from spawnlaunch.run import launches
     from spawnlaunch.run.supervisor import Supervisor
 
 
-class Budget(NamedTuple):
+class Budget(records.NamedTuple):
     """The restarts that the user allows; after `window_s` of health all of them are left again."""
 
     most: int = 0
@@ -26,24 +22,24 @@ class Budget(NamedTuple):
     final: frozenset[int] = frozenset()  # exit statuses of a first failure that end the launch
 
 
-class Tally(NamedTuple):
+class Tally(records.NamedTuple):
     """The restarts so far."""
 
     total: int = 0  # TORCHELASTIC_RESTART_COUNT
     used: int = 0  # of the budget
 
 
-def restarted(tally: Tally, budget: Budget, cause: Cause) -> Tally | None:
+def restarted(tally: Tally, budget: Budget, cause: failures.Cause) -> Tally | None:
     """The tally with one more restart; None: the launch ends with what it has."""
-    if cause.kind not in FAULTS or cause.status() in budget.final:
+    if cause.kind not in failures.FAULTS or cause.status() in budget.final:
         return None
     used = 0 if 0 < budget.window_s <= cause.after_s else tally.used
     return Tally(tally.total + 1, used + 1) if used < budget.most else None
 
 
 def after(
-    result: LaunchResult, supervisor: Supervisor, end_all: Callable[[], bool]
-) -> LaunchResult:
+    result: launches.LaunchResult, supervisor: Supervisor, end_all: Callable[[], bool]
+) -> launches.LaunchResult:
     """Run the workers again after a first attempt, as long as the budget of restarts allows it.
 
     `end_all` kills what workers have left; False: something of it stays.
@@ -64,12 +60,12 @@ def after(
         if more is None or not end_all() or supervisor.listen_for_end():
             break
         try:
-            resolution, held_port = renew_port(launch.resolution, launch.environ)
+            resolution, held_port = host.renew_port(launch.resolution, launch.environ)
             launch = launch._replace(resolution=resolution, held_port=held_port)
-            workers = make_workers(launch, more.total)
-            prepare_files(workers, launch.scratch, restart=more.total)
-        except UsageError as error:
-            say([f"cannot restart: {error}"])
+            workers = starting.make_workers(launch, more.total)
+            starting.prepare_files(workers, launch.scratch, restart=more.total)
+        except errors.UsageError as error:
+            say.say([f"cannot restart: {error}"])
             break
         in_all = "" if more.total == more.used else f" (in all {more.total})"
         words = f"{result.cause.in_words}: restart {more.used} of {budget.most}{in_all}"

@@ -15,27 +15,22 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import cpuset, machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import absolute
-from spawnlaunch.run.environment import ERROR_FILE
-from spawnlaunch.run.model import Route, Routes
-from spawnlaunch.values import STDERR, STDOUT
+from spawnlaunch import cpuset, errors, machine, reading, values
+from spawnlaunch.run import environment, launches
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from typing import Any
 
-    from spawnlaunch.request import Request
-    from spawnlaunch.run.model import Launch
-    from spawnlaunch.world.model import World
+    from spawnlaunch import flags
+    from spawnlaunch.world import identity
 
-FILES = {STDOUT: "stdout.log", STDERR: "stderr.log"}  # torchrun's names
+FILES = {values.STDOUT: "stdout.log", values.STDERR: "stderr.log"}  # torchrun's names
 PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
 
 
-def chosen(launch: Launch, restart: int) -> list[tuple[str | None, Routes]]:
+def chosen(launch: launches.Launch, restart: int) -> list[tuple[str | None, launches.Routes]]:
     """By the order of local ranks: the directory of each one's files, if there are any, and routes.
 
     Raises UsageError for flags that do not fit the ranks that there are.
@@ -47,7 +42,9 @@ def chosen(launch: Launch, restart: int) -> list[tuple[str | None, Routes]]:
     return [(files, _routes(request, world, i, files)) for i, files in enumerate(directories)]
 
 
-def _routes(request: Request, world: World, i: int, directory: str | None) -> Routes:
+def _routes(
+    request: flags.Request, world: identity.World, i: int, directory: str | None
+) -> launches.Routes:
     """The routes of worker `i` of this launcher, whose files are in `directory`, if it has any."""
     rank, local_rank = world.rank + i, world.local_rank + i
     shown = rank in request.ranks_filter or local_rank in request.local_ranks_filter
@@ -58,35 +55,37 @@ def _routes(request: Request, world: World, i: int, directory: str | None) -> Ro
     for stream, name in FILES.items():
         kept = directory is not None and (redirected | teed) & stream
         file = os.path.join(directory, name) if directory and kept else None
-        found.append(Route(file, shown and not (redirected & ~teed & stream)))
-    if found[0] == Route(None, False) and not request.hang_timeout_s:
-        found[0] = Route(os.devnull, False)  # of stderr the last lines are needed if it fails
-    return Routes(*found)
+        found.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
+    if found[0] == launches.Route(None, False) and not request.hang_timeout_s:
+        found[0] = launches.Route(
+            os.devnull, False
+        )  # of stderr the last lines are needed if it fails
+    return launches.Routes(*found)
 
 
-def _tee(request: Request, rank: int, local_rank: int) -> int:
+def _tee(request: flags.Request, rank: int, local_rank: int) -> int:
     """Which streams are kept and shown too: with --log-dir alone both, as no task has it."""
     if request.tee is not None:
         return request.tee.of(rank, local_rank)
     alone = request.log_dir is not None and request.redirects is None
-    return STDOUT | STDERR if alone else 0
+    return values.STDOUT | values.STDERR if alone else 0
 
 
-def _check_filters(request: Request, world: World) -> None:
+def _check_filters(request: flags.Request, world: identity.World) -> None:
     """Raises UsageError for a choice of ranks that shows nobody."""
     for flag, chosen, size in (
         ("--local-ranks-filter", request.local_ranks_filter, world.local_world_size),
         ("--ranks-filter", request.ranks_filter, world.world_size),
     ):
         if chosen and min(chosen) >= size:
-            raise UsageError(
+            raise errors.UsageError(
                 f"{flag} {cpuset.format(chosen)}: there is no such rank; type some of "
                 f"{cpuset.format(range(size))}"
             )
 
 
 def _directories(
-    template: str | None, world: World, nproc: int, host: str, restart: int
+    template: str | None, world: identity.World, nproc: int, host: str, restart: int
 ) -> list[str | None]:
     """The directories of the local ranks' files, in their order; None: there are no files.
 
@@ -104,20 +103,20 @@ def _directories(
     try:
         paths = [template.format(**words) for words in (*ours, *_others(ours[-1], nproc, world))]
     except (KeyError, ValueError, IndexError, AttributeError):
-        raise UsageError(
+        raise errors.UsageError(
             f"--log-dir {template}: not a template of {PLACEHOLDERS}; correct it, or write {{{{ "
             "for a {"
         ) from None
-    found = [absolute(path, "--log-dir") for path in paths]
+    found = [reading.absolute(path, "--log-dir") for path in paths]
     if len(set(found)) < len(found):
-        raise UsageError(
+        raise errors.UsageError(
             f"--log-dir {template}: gives several ranks the same directory, {found[0]}; "
             "put {rank} into it"
         )
     return [*found[:nproc]]
 
 
-def _others(last: dict[str, Any], nproc: int, world: World) -> Iterator[dict[str, Any]]:
+def _others(last: dict[str, Any], nproc: int, world: identity.World) -> Iterator[dict[str, Any]]:
     """A rank of another launcher on this node, and one on another node, where there are any."""
     rank, local_rank = last["rank"], last["local_rank"]
     if world.local_world_size > nproc:
@@ -129,7 +128,7 @@ def _others(last: dict[str, Any], nproc: int, world: World) -> Iterator[dict[str
         yield {**last, **elsewhere, "rank": rank, "local_rank": local_rank - nproc + 1}
 
 
-def own_file(path: str, world: World) -> str:
+def own_file(path: str, world: identity.World) -> str:
     """The name of a file of this launcher's, for which the user has named one for all of a job.
 
     A device or a FIFO is what it is: several may write to it.
@@ -141,9 +140,14 @@ def own_file(path: str, world: World) -> str:
     return f"{path}.{world.node_rank}"
 
 
-def own_files(request: Request, world: World, environ: Mapping[str, str]) -> Iterator[str]:
+def own_files(
+    request: flags.Request, world: identity.World, environ: Mapping[str, str]
+) -> Iterator[str]:
     """What is to be said of these files: said by rank 0, whose launcher is the first."""
-    given = (("--result", request.result), (ERROR_FILE, environ.get(ERROR_FILE)))
+    given = (
+        ("--result", request.result),
+        (environment.ERROR_FILE, environ.get(environment.ERROR_FILE)),
+    )
     for name, path in given:
         if path and path != (own := own_file(path, world)):
             each = "rank" if world.is_task else "node"

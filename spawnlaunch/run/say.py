@@ -9,8 +9,7 @@ import errno
 import select
 from contextlib import suppress
 
-from spawnlaunch import machine
-from spawnlaunch.errors import one_line
+from spawnlaunch import errors, machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ def say(lines: Iterable[str], patience_s: float = PATIENCE_S) -> bool:
 
 def worded(lines: Iterable[str]) -> str:
     """Lines of our own, as they are written."""
-    return "".join(f"spawnlaunch: {one_line(line)}\n" for line in lines)
+    return "".join(f"spawnlaunch: {errors.one_line(line)}\n" for line in lines)
 
 
 def write(text: str, patience_s: float = PATIENCE_S) -> bool:

@@ -19,17 +19,11 @@ import _socket as socket  # its module socket is slow to import: see ports
 from contextlib import suppress
 from zlib import crc32
 
-from spawnlaunch import machine
-from spawnlaunch.errors import WRONG_USE, FlagsError, UsageError
-from spawnlaunch.node.proc import nearest
-from spawnlaunch.run import unable
-from spawnlaunch.run.loop import patient_sleep
-from spawnlaunch.run.say import write
+from spawnlaunch import errors, machine
+from spawnlaunch.node import proc
+from spawnlaunch.run import events, say, unable
 from spawnlaunch.run.signals import signal
-from spawnlaunch.world import managers
-from spawnlaunch.world.managers import STARTERS
-from spawnlaunch.world.model import TASKS, Environ
-from spawnlaunch.world.roles import PROGRAMS
+from spawnlaunch.world import identity, managers, roles
 
 WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
 NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
@@ -37,17 +31,21 @@ TOLD_S = 1.0  # for launchers that wait for this one no longer, and end by thems
 COMPONENTS = "SLURM_HET_SIZE"  # of `srun a : b` and of heterogeneous jobs
 
 
-def daemon_of_many(environ: Environ) -> int | None:
+def daemon_of_many(environ: identity.Environ) -> int | None:
     """The daemon above this task, which brings together what all of them write.
 
     None where nothing has started tasks, for the only task, and in a batch script or a shell.
     """
     found = managers.detect(environ)
-    is_alone = bool(found) and (found[0].kind != TASKS or _answer("world_size", environ) == 1)
-    return None if is_alone else nearest(STARTERS)
+    is_alone = bool(found) and (
+        found[0].kind != identity.TASKS or _answer("world_size", environ) == 1
+    )
+    return None if is_alone else proc.nearest(managers.STARTERS)
 
 
-def refuse(error: UsageError, environ: Environ, program: str = "spawnlaunch", *argv: str) -> None:
+def refuse(
+    error: errors.UsageError, environ: identity.Environ, program: str = "spawnlaunch", *argv: str
+) -> None:
     """Say the error, or leave it to another task; among several tasks this is the process's end.
 
     The launchers of other nodes, where `argv` has any, are told, and wait for this one no longer.
@@ -55,37 +53,39 @@ def refuse(error: UsageError, environ: Environ, program: str = "spawnlaunch", *a
     line = f"{program}: error: {error}\n"
     daemon = None if machine.isatty(2) else daemon_of_many(environ)
     if daemon is None:
-        write(line)
-        unable.tell(argv, environ, WRONG_USE, str(error))
+        say.write(line)
+        unable.tell(argv, environ, errors.WRONG_USE, str(error))
         return
-    machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(WRONG_USE))
+    machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(errors.WRONG_USE))
     rank = _answer("rank", environ)
-    if rank is None or not (isinstance(error, FlagsError) and _is_one_program(environ)):
+    if rank is None or not (isinstance(error, errors.FlagsError) and _is_one_program(environ)):
         _held = _say_for_the_node(
             f"{program}: error: {machine.uname().nodename}: {error}\n", daemon
         )
     elif rank == 0:
-        write(line)
-    wait_s = WAIT_S if rank and isinstance(error, FlagsError) else NEIGHBOURS_S
-    patient_sleep(TOLD_S if unable.tell(argv, environ, WRONG_USE, str(error)) else wait_s)
+        say.write(line)
+    wait_s = WAIT_S if rank and isinstance(error, errors.FlagsError) else NEIGHBOURS_S
+    events.patient_sleep(
+        TOLD_S if unable.tell(argv, environ, errors.WRONG_USE, str(error)) else wait_s
+    )
     machine.exit_now(
-        WRONG_USE
+        errors.WRONG_USE
     )  # an interpreter that ends has given up its handlers, and dies of SIGTERM
 
 
-def _answer(question: str, environ: Environ) -> int | None:
+def _answer(question: str, environ: identity.Environ) -> int | None:
     """The rank of this task, or the number of tasks; None where it cannot be read."""
     try:
         found = managers.detect(environ)
         fact = found[0].answer(question, environ) if found else None
-    except UsageError:
+    except errors.UsageError:
         return None
     return fact.value if fact else None
 
 
-def _is_one_program(environ: Environ) -> bool:
+def _is_one_program(environ: identity.Environ) -> bool:
     """Whether all tasks have the same command line."""
-    return environ.get(PROGRAMS, "1") == "1" and not environ.get(COMPONENTS)
+    return environ.get(roles.PROGRAMS, "1") == "1" and not environ.get(COMPONENTS)
 
 
 def _say_for_the_node(line: str, daemon: int) -> object:
@@ -94,5 +94,5 @@ def _say_for_the_node(line: str, daemon: int) -> object:
     lock = machine.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     with suppress(OSError):  # another task has said it, or is about to
         lock.bind(name)
-        write(line)
+        say.write(line)
     return lock

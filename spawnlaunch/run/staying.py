@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from spawnlaunch import machine
 from spawnlaunch.node import proc
-from spawnlaunch.run.loop import patient_sleep
+from spawnlaunch.run import events
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
                 if machine.running_s() > deadline:
                     yield f"{named(pid)} has ended, but {_held(pid) or 'cannot be reaped'}"
                     break
-                patient_sleep(0.01)
+                events.patient_sleep(0.01)
 
 
 def _held(pid: int) -> str:

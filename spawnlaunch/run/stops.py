@@ -14,16 +14,14 @@ import os
 from contextlib import suppress
 
 from spawnlaunch import machine
-from spawnlaunch.run.decisions import KILLING, STOPPED_S, STOPPING
+from spawnlaunch.run import decisions
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.run.decisions import Decisions
-    from spawnlaunch.run.hang import HangHelp
-    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run import events, hang
     from spawnlaunch.run.processes import Processes
 
 
@@ -32,10 +30,10 @@ class Stops:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: events.Loop,
         processes: Processes,
-        rules: Callable[[], Decisions],
-        hang_help: HangHelp | None,
+        rules: Callable[[], decisions.Decisions],
+        hang_help: hang.HangHelp | None,
     ) -> None:
         self._loop, self._processes, self._rules = loop, processes, rules
         self._hang_help = hang_help
@@ -60,10 +58,12 @@ class Stops:
     def heed(self) -> None:
         """Do what follows from who is stopped, and from the state of the launch."""
         rules, loop = self._rules(), self._loop
-        is_one_told = rules.stage == STOPPING and not rules.is_suspended and bool(self.workers())
+        is_one_told = (
+            rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
+        )
         if is_one_told and not loop.stands:
-            loop.alarm(self._continue, STOPPED_S, always=True)
-        loop.stands = is_one_told or (rules.is_suspended and rules.stage != KILLING)
+            loop.alarm(self._continue, decisions.STOPPED_S, always=True)
+        loop.stands = is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)
 
     def _continue(self) -> None:
         stopped = frozenset(self.workers())

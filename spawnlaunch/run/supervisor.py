@@ -10,15 +10,9 @@ import gc
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch import machine
-from spawnlaunch.node.cgroup import memory_kills
-from spawnlaunch.reading import file_text
-from spawnlaunch.run import signals
-from spawnlaunch.run.decisions import KILLING, STOPPING, Decisions
-from spawnlaunch.run.loop import Loop
-from spawnlaunch.run.model import LaunchResult
-from spawnlaunch.run.output import Output
-from spawnlaunch.run.processes import Processes
+from spawnlaunch import machine, reading
+from spawnlaunch.node import cgroup
+from spawnlaunch.run import decisions, events, launches, output, processes, signals
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
@@ -26,19 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Protocol
 
-    from spawnlaunch.failures import Cause, Failure
-    from spawnlaunch.node.cgroup import MemoryKills
-    from spawnlaunch.run.hang import HangHelp
-    from spawnlaunch.run.journal import Journal
-    from spawnlaunch.run.loop import SignalPipe
-    from spawnlaunch.run.model import Launch, Worker, WorkerExit
-    from spawnlaunch.run.stops import Stops
+    from spawnlaunch import failures
+    from spawnlaunch.run import hang, journal, stops
     from spawnlaunch.run.tree import Tree
 
     class Gang(Protocol):
         """Hears what happens here, where there are several nodes."""
 
-        def failed(self, failure: Failure) -> None: ...
+        def failed(self, failure: failures.Failure) -> None: ...
         def told_to_end(self, signum: int) -> None: ...
         def stacks_told(self) -> None: ...
         def launcher_gone(self) -> None: ...
@@ -57,44 +46,44 @@ spawnlaunch.run.report spawnlaunch.run.staying spawnlaunch.run.keyboard
 class Supervisor:
     """The workers of one launch on this machine, and the decisions about them."""
 
-    rules: Decisions  # of this attempt
+    rules: decisions.Decisions  # of this attempt
 
-    def __init__(self, launch: Launch, tree: Tree, pipe: SignalPipe) -> None:
+    def __init__(self, launch: launches.Launch, tree: Tree, pipe: events.SignalPipe) -> None:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
-        self.loop = Loop()
+        self.loop = events.Loop()
         # The hub tells what a worker alone on another node said last.
         is_told = launch.resolution.gathering is not None and not machine.isatty(2)
-        self.output = Output(self.loop, hears_all=request.hang_timeout_s > 0 or is_told)
-        self.journal: Journal | None = None  # of --record
+        self.output = output.Output(self.loop, hears_all=request.hang_timeout_s > 0 or is_told)
+        self.journal: journal.Journal | None = None  # of --record
         if launch.journal is not None:
-            from spawnlaunch.run.journal import Journal
+            from spawnlaunch.run import journal
 
-            self.journal = Journal(launch.journal, launch.hostname)
-        self.hang_help: HangHelp | None = None
+            self.journal = journal.Journal(launch.journal, launch.hostname)
+        self.hang_help: hang.HangHelp | None = None
         if request.hang_timeout_s or request.stack_on_usr2:
             from spawnlaunch.run import hang
 
             self.hang_help = hang.HangHelp(self)
-        self._processes = Processes(
+        self._processes = processes.Processes(
             launch, self.loop, self.output, tree, pipe.caught,
             is_well=lambda: self.rules.cause is None, on_exit=self._on_exit,
         )  # fmt: skip
-        self.exits: list[WorkerExit] = []
-        self.kills_before: MemoryKills | None = None
-        self._stops: Stops | None = None
+        self.exits: list[launches.WorkerExit] = []
+        self.kills_before: cgroup.MemoryKills | None = None
+        self._stops: stops.Stops | None = None
         self.has_begun = False  # some workers
         self._is_looked_at = False  # the script
         self._was_told = False  # to end, by somebody
-        self.rules = Decisions(self._processes, self)
+        self.rules = decisions.Decisions(self._processes, self)
         self.gang: Gang | None = None
 
-    def run(self, workers: Sequence[Worker]) -> LaunchResult:
+    def run(self, workers: Sequence[launches.Worker]) -> launches.LaunchResult:
         """Start the workers and see them to their end; then others may be run."""
         self.exits, self.loop.stands, self.has_begun = [], False, True
         request, running = self.launch.request, self._processes.by_rank
         foreground = frozenset(worker.rank for worker in workers if not worker.own_session)
-        self.rules = Decisions(
+        self.rules = decisions.Decisions(
             self._processes,
             self,
             frozenset(worker.rank for worker in workers),
@@ -107,11 +96,11 @@ class Supervisor:
             ends_hung=request.on_hang == "kill" and not self.gang,  # else all nodes' say
         )
         if len(workers) > 1 and machine.IS_LINUX and machine.isatty(0) and not self.output.keyboard:
-            from spawnlaunch.run.keyboard import Keyboard
+            from spawnlaunch.run import keyboard
 
             say, sinks, debugged = self.output.say, self.output.sinks, request.debug
-            self.output.keyboard = Keyboard(self.loop, sinks, say, running, debugged)
-        self.kills_before = memory_kills()
+            self.output.keyboard = keyboard.Keyboard(self.loop, sinks, say, running, debugged)
+        self.kills_before = cgroup.memory_kills()
         self._processes.start(workers)
         if self.hang_help:
             self.hang_help.begin(workers, lambda: self._stops.workers() if self._stops else {})
@@ -129,7 +118,7 @@ class Supervisor:
         if self.hang_help:
             self.hang_help.cancel()
         self._processes.finish()
-        result = LaunchResult(0, self.rules.cause, tuple(self.exits))
+        result = launches.LaunchResult(0, self.rules.cause, tuple(self.exits))
         if result.cause is None and self.tree.living():
             from spawnlaunch.run import leftovers  # most workers leave nothing
 
@@ -138,7 +127,7 @@ class Supervisor:
             return result
         from spawnlaunch.run import report  # most launches have nothing to report
 
-        why = report.out_of_memory(self.kills_before, memory_kills())
+        why = report.out_of_memory(self.kills_before, cgroup.memory_kills())
         cause = result.cause._replace(oom=why, after_s=result.healthy_s)
         return result._replace(status=self.rules.status, cause=cause)
 
@@ -159,7 +148,7 @@ class Supervisor:
         if len(self._processes.by_rank) < 2 or program.kind != "script" or self._is_looked_at:
             return
         self._is_looked_at = True
-        text = file_text(program.target) or ""
+        text = reading.file_text(program.target) or ""
         if "local_rank" in text or "local-rank" in text:
             from spawnlaunch.torchrun import local_rank
 
@@ -249,22 +238,24 @@ class Supervisor:
         if self.gang:
             self.gang.stacks_told()
 
-    def _stop_help(self) -> Stops:
+    def _stop_help(self) -> stops.Stops:
         if self._stops is None:
-            from spawnlaunch.run.stops import Stops  # few launches are stopped
+            from spawnlaunch.run import stops  # few launches are stopped
 
-            self._stops = Stops(self.loop, self._processes, lambda: self.rules, self.hang_help)
+            self._stops = stops.Stops(
+                self.loop, self._processes, lambda: self.rules, self.hang_help
+            )
         return self._stops
 
     def _limit_reached(self) -> None:
-        if self.rules.stage == STOPPING:
+        if self.rules.stage == decisions.STOPPING:
             self._time_up()
 
     def _time_up(self) -> None:
-        from spawnlaunch.run.staying import why_it_stays
+        from spawnlaunch.run import staying
 
-        running = self._processes.by_rank.items() if self.rules.stage == KILLING else ()
-        stay = frozenset(rank for rank, one in running if why_it_stays(one.pid))
+        running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
+        stay = frozenset(rank for rank, one in running if staying.why_it_stays(one.pid))
         self.rules.time_up(self._prompt(), stay)
         cause = self.rules.cause
         if self.gang and cause and cause.kind == "signal":  # Ctrl-C, which a worker has had as well
@@ -273,11 +264,11 @@ class Supervisor:
     def _prompt(self) -> bool:
         if not self.rules.is_lone:
             return False
-        from spawnlaunch.run.keyboard import prompt_is_open
+        from spawnlaunch.run import keyboard
 
-        return prompt_is_open()
+        return keyboard.prompt_is_open()
 
-    def _on_exit(self, one: WorkerExit) -> None:
+    def _on_exit(self, one: launches.WorkerExit) -> None:
         ended = machine.monotonic()
         self.exits.append(one)
         if self.journal:
@@ -298,7 +289,7 @@ class Supervisor:
     def set_deadline(self, after_s: float | None) -> None:
         self.loop.alarm(self._time_up, after_s)
 
-    def announce(self, what: Cause | str) -> None:
+    def announce(self, what: failures.Cause | str) -> None:
         from spawnlaunch.run import report  # most launches have nothing to report
 
         words = report.announced(what, sorted(self.rules.running), self.launch)

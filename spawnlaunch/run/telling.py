@@ -10,34 +10,28 @@ from __future__ import annotations
 import select
 from functools import partial
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.failures import Cause
-from spawnlaunch.gang.link import Endpoint, endpoint_of, take_part
-from spawnlaunch.gang.messages import VERSION, Hello
-from spawnlaunch.gang.phases import NEAR_S
+from spawnlaunch import errors, failures, machine
+from spawnlaunch.gang import link, messages, phases
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import settings_of
-from spawnlaunch.run.loop import Loop
-from spawnlaunch.run.say import say
+from spawnlaunch.run import events, say
 from spawnlaunch.world import lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from spawnlaunch.request import Request
-    from spawnlaunch.world.lookup import Found
-    from spawnlaunch.world.model import Resolution
+    from spawnlaunch import flags
+    from spawnlaunch.world import identity
 
 SAID_S = 1.0  # what takes longer is said
 TURN_S = 0.25
-MOST_S = 2 * NEAR_S
+MOST_S = 2 * phases.NEAR_S  # in which it runs: who was stopped has still to tell it
 
 
 def tell(
-    request: Request,
-    resolution: Resolution,
+    request: flags.Request,
+    resolution: identity.Resolution,
     environ: Mapping[str, str],
     status: int,
     words: str,
@@ -54,31 +48,31 @@ def tell(
     settings = settings_of(request, gathering, request.grace_s, request.failure_grace_s)
     who = machine.urandom(8).hex()
     try:
-        endpoint = endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
+        endpoint = link.endpoint_of(gathering, run_id, request, environ, settings.lost_after_s)
         found = _found(endpoint)
-    except (UsageError, OSError):  # nobody would believe it, or the others cannot find it either
-        return False
-    loop = Loop()
+    except (errors.UsageError, OSError):
+        return False  # nobody would believe it, or the others cannot find it either
+    loop = events.Loop()
     where = f"{gathering.host}:{gathering.port}"
-    loop.alarm(
-        lambda: say([f"telling the other launchers, which meet at {where}: up to {NEAR_S:g} s"]),
-        SAID_S,
-    )
+    telling = f"telling the other launchers, which meet at {where}: up to {phases.NEAR_S:g} s"
+    loop.alarm(lambda: say.say([telling]), SAID_S)
     if gathering.is_hub is not False:
         if gathering.again:  # they wait for the one that is started next
             return False
         here = endpoint._replace(ports=1) if gathering.is_hub is None else endpoint
         try:
-            server = Server(loop, here, settings, who, lambda _: None, found=found)
+            server = Server(
+                loop, here, settings, who, lambda _: None, found=found, clock=machine.running_s
+            )
         except OSError:  # another launcher of this machine has it, or nobody can
             pass
         else:
-            cause = Cause("unable", gathering.name, code=status, words=words)
+            cause = failures.Cause("unable", gathering.name, code=status, words=words)
             if signum:
-                cause = Cause("signal", gathering.name, code=-signum)
+                cause = failures.Cause("signal", gathering.name, code=-signum)
             return _listen(loop, server, cause)
-    hello = Hello(
-        VERSION,
+    hello = messages.Hello(
+        messages.VERSION,
         gathering.name,
         who,
         nproc=1,
@@ -92,23 +86,23 @@ def tell(
     return Speaker(loop, endpoint, hello).speak()
 
 
-def _found(endpoint: Endpoint) -> Found | None:
+def _found(endpoint: link.Endpoint) -> lookup.Found | None:
     """The endpoint's address, if it is known soon. Raises OSError."""
     if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
         return None
     ask = partial(lookup.first, (endpoint.host,), endpoint.port)
     asked, poller = lookup.Lookup(ask), machine.poll()
     poller.register(asked.fd, select.POLLIN)
-    if not poller.poll(NEAR_S * 1000):
+    if not poller.poll(phases.NEAR_S * 1000):
         asked.end()
         raise OSError("nobody says where it is")
     return asked.found()
 
 
-def _listen(loop: Loop, server: Server, cause: Cause) -> bool:
+def _listen(loop: events.Loop, server: Server, cause: failures.Cause) -> bool:
     server.hub.end_unmet(cause)
-    end = machine.monotonic() + MOST_S
-    while not server.is_over and machine.monotonic() < end:
+    end = machine.running_s() + MOST_S
+    while not server.is_over and machine.running_s() < end:
         loop.turn(TURN_S)
     server.close()
     return server.hub.late <= 0
@@ -117,25 +111,25 @@ def _listen(loop: Loop, server: Server, cause: Cause) -> bool:
 class Speaker:
     """A member that has no workers, and ends as soon as the hub has heard that."""
 
-    def __init__(self, loop: Loop, endpoint: Endpoint, hello: Hello) -> None:
+    def __init__(self, loop: events.Loop, endpoint: link.Endpoint, hello: messages.Hello) -> None:
         self._loop = loop
         self._is_over = False
-        self._cause: Cause | None = None
-        self._member = take_part(loop, endpoint, hello, NEAR_S, self)
+        self._cause: failures.Cause | None = None
+        self._member = link.take_part(loop, endpoint, hello, phases.NEAR_S, self, machine.running_s)
 
     def speak(self) -> bool:
         """Whether the hub has heard it."""
         self._member.begin()
-        end = machine.monotonic() + MOST_S
-        while not self._is_over and machine.monotonic() < end:
+        end = machine.running_s() + MOST_S
+        while not self._is_over and machine.running_s() < end:
             self._loop.turn(TURN_S)
-        return self._is_over and self._cause != Cause("absent", words="the hub")
+        return self._is_over and self._cause != failures.Cause("absent", words="the hub")
 
-    def exit(self, _: int, cause: Cause | None) -> None:
+    def exit(self, _: int, cause: failures.Cause | None) -> None:
         self._is_over, self._cause = True, cause
 
     def launch(self, start: object) -> None: ...
-    def halt(self, _: Cause, grace_s: float) -> None: ...
+    def halt(self, _: failures.Cause, grace_s: float) -> None: ...
     def show_stacks(self) -> None: ...
     def tell(self, line: str) -> None: ...
     def await_hub(self, limit_s: float) -> None: ...

@@ -17,11 +17,7 @@ from contextlib import suppress
 
 from spawnlaunch import machine
 from spawnlaunch.node import proc
-from spawnlaunch.node.proc import Process, below, look
-from spawnlaunch.run import signals
-from spawnlaunch.run.decisions import STUCK_S
-from spawnlaunch.run.environment import MARK
-from spawnlaunch.run.loop import LATE_S, patient_poll, patient_sleep
+from spawnlaunch.run import decisions, environment, events, signals
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
@@ -31,7 +27,7 @@ if TYPE_CHECKING:
 EXEC_S = 0.5  # in which a process that begins another program has its environment
 
 
-def kill_groups(processes: Iterable[Process]) -> None:
+def kill_groups(processes: Iterable[proc.Process]) -> None:
     """SIGKILL for the process groups of these processes, which are in sessions of ours.
 
     Where each process starts another and ends, all may be gone when they have been looked at one
@@ -46,13 +42,13 @@ def kill_groups(processes: Iterable[Process]) -> None:
         signals.send_group(group, signal.SIGKILL)
 
 
-def send(signum: int, processes: Iterable[Process]) -> None:
+def send(signum: int, processes: Iterable[proc.Process]) -> None:
     """Signal each process that is still the one that was looked at."""
     for process in processes:
         if process.dead:
             continue
         fd = machine.open_pidfd(process.pid)
-        now = look(process.pid)
+        now = proc.look(process.pid)
         is_same = now and now.start == process.start
         if is_same and (fd is None or not machine.signal_pidfd(fd, signum)):
             signals.send(process.pid, signum)
@@ -78,10 +74,10 @@ def reap_all_but(kept: Container[int]) -> None:
 
 def mark_of(pid: int) -> str:
     """The mark in the environment that a process was started with; "": none, or not ours to see."""
-    return (proc.environ(pid) or {}).get(MARK, "")
+    return (proc.environ(pid) or {}).get(environment.MARK, "")
 
 
-def marked(run: str) -> list[Process]:
+def marked(run: str) -> list[proc.Process]:
     """All living processes that bear the mark of the run."""
     living = (process for process in proc.everything() if not process.dead)
     return [process for process in living if mark_of(process.pid).startswith(f"{run}.")]
@@ -94,9 +90,9 @@ class Tree:
     left alone.
     """
 
-    def __init__(self, run: str, adopts: bool, foreign: Iterable[Process] = ()) -> None:
+    def __init__(self, run: str, adopts: bool, foreign: Iterable[proc.Process] = ()) -> None:
         self.kept: set[int] = set()  # children that are not ended, nor what they start
-        self.patience_s = STUCK_S  # with what the workers have left
+        self.patience_s = decisions.STUCK_S  # with what the workers have left
         self._run = run
         self.adopts = adopts
         self._foreign = frozenset((process.pid, process.start) for process in foreign)
@@ -114,10 +110,10 @@ class Tree:
             return False
         adopted = [pid for pid in proc.child_pids(machine.getpid()) if pid not in kept]
         running = set(map(str, ranks))
-        orphans = [orphan for orphan in map(look, adopted) if orphan and not orphan.dead]
+        orphans = [orphan for orphan in map(proc.look, adopted) if orphan and not orphan.dead]
         left = [orphan for orphan in orphans if self._is_left(orphan, running, ended)]
         if left:
-            send(signal.SIGKILL, below(left))
+            send(signal.SIGKILL, proc.below(left))
         reap(adopted)
         is_nobodys = len(orphans) > len(left)
         if not self.adopts:
@@ -129,9 +125,9 @@ class Tree:
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """SIGKILL for children of this process, and for all that is below them."""
-        send(signal.SIGKILL, below(filter(None, map(look, pids))))
+        send(signal.SIGKILL, proc.below(filter(None, map(proc.look, pids))))
 
-    def _is_left(self, process: Process, running: set[str], ended: Container[int]) -> bool:
+    def _is_left(self, process: proc.Process, running: set[str], ended: Container[int]) -> bool:
         """Whether a process belongs to a worker that has ended.
 
         One that has given up session, environment and parents alike cannot be told from the
@@ -142,7 +138,7 @@ class Tree:
         run, _, rank = mark_of(process.pid).rpartition(".")
         return rank not in running if run == self._run else process.session in ended
 
-    def end(self, patience_s: float) -> list[Process]:
+    def end(self, patience_s: float) -> list[proc.Process]:
         """Kill everything of the run that is left; the result is what did not die in that time.
 
         What is killed may just have started something, so this looks again until nothing is found.
@@ -151,25 +147,25 @@ class Tree:
         while left := self.living():
             send(signal.SIGKILL, left)
             kill_groups(left)
-            deadline += max(0.0, machine.monotonic() - began - LATE_S)  # else we did not run
+            deadline += max(0.0, machine.monotonic() - began - events.LATE_S)  # else we did not run
             if machine.running_s() > deadline:
                 return left
             _await_deaths(left, at_most_s=0.02)
             began = machine.monotonic()
         return []
 
-    def living(self) -> list[Process]:
+    def living(self) -> list[proc.Process]:
         """All of the run that is left."""
         orphans = self._orphans()
         if self._foreign:
             # Orphans of the children that were there before come to us too.
             orphans = [orphan for orphan in orphans if self._is_ours(orphan)]
-        found = below(orphans) if orphans else []
+        found = proc.below(orphans) if orphans else []
         if not self.adopts:
             found += marked(self._run)
         return [process for process in found if not process.dead]
 
-    def _orphans(self) -> list[Process]:
+    def _orphans(self) -> list[proc.Process]:
         """Our children that live.
 
         Whoever ends hands on its children to us, perhaps after the list was read: a look at which
@@ -179,32 +175,32 @@ class Tree:
         while proc.has_children():
             pids = [pid for pid in proc.child_pids(machine.getpid()) if pid not in self.kept]
             reap(pids)
-            living = [process for process in map(look, pids) if process and not process.dead]
+            living = [process for process in map(proc.look, pids) if process and not process.dead]
             before, ended = ended, set(pids).difference(process.pid for process in living)
             if ended <= before:
                 return living
         return []
 
-    def _is_ours(self, process: Process) -> bool:
+    def _is_ours(self, process: proc.Process) -> bool:
         if (process.pid, process.start) in self._foreign:
             return False
-        family = below([process])
+        family = proc.below([process])
         deadline = machine.running_s() + EXEC_S
         # For a moment in execve(2) a process has no environment.
         while any(not one.dead and proc.read(one.pid, "environ") == "" for one in family):
             if machine.running_s() > deadline:
                 break
-            patient_sleep(EXEC_S / 10)
+            events.patient_sleep(EXEC_S / 10)
         return any(mark_of(one.pid).startswith(f"{self._run}.") for one in family)
 
 
-def _await_deaths(processes: Iterable[Process], at_most_s: float) -> None:
+def _await_deaths(processes: Iterable[proc.Process], at_most_s: float) -> None:
     """Wait until one of the processes has ended."""
     fds = [fd for one in processes if (fd := machine.open_pidfd(one.pid)) is not None]
     poller = machine.poll()
     for fd in fds:
         poller.register(fd, select.POLLIN)
-    patient_poll(poller, at_most_s)
+    events.patient_poll(poller, at_most_s)
     for fd in fds:
         machine.close(fd)
 

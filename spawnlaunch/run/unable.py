@@ -9,21 +9,17 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from spawnlaunch import cli, machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Program, Request, spelt
-from spawnlaunch.values import nnodes
-from spawnlaunch.world.model import Capacity
-from spawnlaunch.world.resolve import resolve_world
+from spawnlaunch import cli, errors, machine, values
+from spawnlaunch.flags import Program, Request, spelt
+from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from spawnlaunch.request import Given
-    from spawnlaunch.run.model import Launch
-    from spawnlaunch.world.model import Resolution
+    from spawnlaunch.flags import Given
+    from spawnlaunch.run import launches
 
 # Fields of Request that say where launchers meet. Without any of the first their place is unknown.
 NAMING = ("rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "master_suffix", "token_file")
@@ -50,7 +46,7 @@ def tell(argv: Sequence[str], environ: Mapping[str, str], *how: Any) -> bool:
     return False
 
 
-def tell_of(launch: Launch, *how: Any) -> None:
+def tell_of(launch: launches.Launch, *how: Any) -> None:
     """The same for a launch that has had no workers."""
     with suppress(OSError):
         if launch.resolution.gathering:
@@ -69,11 +65,11 @@ def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None
         elif flag.field in FIELDS:
             try:
                 said[flag.field] = cli._value(flag, text, typed)
-            except UsageError:
+            except errors.UsageError:
                 if flag.field in NAMING:
                     return None
                 if flag.field == "nnodes":
-                    said["nnodes"] = nnodes("2")
+                    said["nnodes"] = values.nnodes("2")
             if flag.field == "node_rank":  # whatever it is, the backend follows from it
                 said.setdefault("rdzv_backend", "static")
     if said.get("explain"):
@@ -85,7 +81,7 @@ def _exported(environ: Mapping[str, str], typed: Sequence[Given]) -> list[Given]
     from spawnlaunch.torchrun import variables
 
     given: list[Given] = []
-    with suppress(UsageError):
+    with suppress(errors.UsageError):
         given.extend(variables.given(environ, typed))
     return given
 
@@ -117,13 +113,15 @@ def _typed(argv: Sequence[str]) -> Iterator[Given]:
         yield flag, text if equals else None, typed
 
 
-def _resolved(request: Request, environ: Mapping[str, str]) -> Resolution | None:
+def _resolved(request: Request, environ: Mapping[str, str]) -> identity.Resolution | None:
     """What follows from that; where it contradicts itself, from less and less of the sizes."""
     alone = request._replace(node_rank=None)
     fewer = alone._replace(nnodes=None, spares=0)
-    for each in (request, alone, fewer, fewer._replace(nnodes=nnodes("2"))):
-        with suppress(UsageError):
-            found = resolve_world(each, environ, machine.uname().nodename, Capacity(0, 1))
+    for each in (request, alone, fewer, fewer._replace(nnodes=values.nnodes("2"))):
+        with suppress(errors.UsageError):
+            found = resolve.resolve_world(
+                each, environ, machine.uname().nodename, identity.Capacity(0, 1)
+            )
             if found.gathering or each is request:
                 return found
     return None

@@ -8,7 +8,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spawnlaunch.request import Request
+    from spawnlaunch import flags
 
 # add_argument("--local_rank", ...), also as the second of two names; tyro, click and absl apart.
 DECLARED = re.compile(r"""(?:add_argument|option)\([^()]{0,80}?["'](--local[-_]rank)["']""")
@@ -16,7 +16,7 @@ MEANT = ("--local-rank", "--use-env")  # flags: whoever types one needs no warni
 FROM_ENVIRONMENT = "LOCAL_RANK"  # a script that reads this needs no argument
 
 
-def advice(request: Request, text: str) -> Iterator[str]:
+def advice(request: flags.Request, text: str) -> Iterator[str]:
     """A line for a script of this text, where it declares such an argument and is given none.
 
     Or one of another spelling, which argparse takes for an unknown one.

@@ -9,7 +9,7 @@ Source: torch/distributed/run.py (get_args_parser) and torch/distributed/launch.
 
 from __future__ import annotations
 
-from spawnlaunch.request import SPELLINGS, Flag, spelt
+from spawnlaunch import flags
 from spawnlaunch.torchrun import readers
 
 TYPE_CHECKING = False
@@ -38,8 +38,8 @@ def _row(
     *,
     alone: str | None = None,
     field: str = "",
-) -> Flag:
-    return Flag("", name, "", read, None, alone, "", (), False, field)
+) -> flags.Flag:
+    return flags.Flag("", name, "", read, None, alone, "", (), False, field)
 
 
 _METHODS = dict.fromkeys(("spawn", "fork", "forkserver"))
@@ -57,9 +57,9 @@ _ROWS = [
 FLAGS = {row.name: row for row in _ROWS}
 
 
-def flag(name: str) -> Flag | None:
+def flag(name: str) -> flags.Flag | None:
     """The flag that is called so: one of ours, or else one of torchrun's."""
-    return spelt(name) or FLAGS.get(name.replace("_", "-"))
+    return flags.spelt(name) or FLAGS.get(name.replace("_", "-"))
 
 
 def split(word: str) -> tuple[str, str, str]:
@@ -87,5 +87,5 @@ def beginning(name: str) -> list[str]:
 
 def _whole(name: str) -> str:
     """The only name of torchrun's that begins so; else the name itself."""
-    found = [] if name in SPELLINGS or name in FLAGS else beginning(name)
+    found = [] if name in flags.SPELLINGS or name in FLAGS else beginning(name)
     return found[0] if len(found) == 1 else name

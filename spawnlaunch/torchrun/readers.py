@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from shlex import quote
 
-from spawnlaunch import values
-from spawnlaunch.reading import excerpt
+from spawnlaunch import reading, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,8 +70,8 @@ def no_plugin(text: str) -> None:
     if text == "default":
         return
     raise ValueError(
-        f"{excerpt(text)} is a plug-in of torchrun's, which is not loaded; leave it out, and name "
-        "the files with --log-dir, a template as in --log-dir logs/{host}/{rank}"
+        f"{reading.excerpt(text)} is a plug-in of torchrun's, which is not loaded; leave it out, "
+        "and name the files with --log-dir, a template as in --log-dir logs/{host}/{rank}"
     )
 
 
@@ -87,11 +86,11 @@ def rendezvous(text: str) -> dict[str, str]:
         name, _, value = (part.strip(" '\"") for part in entry.partition("="))
         if not name or not value:
             known = ", ".join(RENDEZVOUS)
-            raise ValueError(f"{excerpt(entry)} is not NAME=VALUE; type some of {known}, as in "
-                             "join_timeout=900")  # fmt: skip
+            raise ValueError(f"{reading.excerpt(entry)} is not NAME=VALUE; type some of {known}, "
+                             "as in join_timeout=900")  # fmt: skip
         if name == "is_host":
             if value.lower() not in (*YES, *NO):
-                raise ValueError(f"is_host={excerpt(value)} is not 1 or 0; type is_host=1")
+                raise ValueError(f"is_host={reading.excerpt(value)} is not 1 or 0; type is_host=1")
             found[name] = "1" if value.lower() in YES else ""
         else:
             if name in TIMES:

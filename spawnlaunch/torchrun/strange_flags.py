@@ -11,8 +11,7 @@ from difflib import get_close_matches
 from itertools import chain
 from shlex import join, quote
 
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import FLAGS, HERE, SPELLINGS, spelt
+from spawnlaunch import flags, records
 from spawnlaunch.torchrun import names
 
 TYPE_CHECKING = False
@@ -48,7 +47,7 @@ NEEDLESS = {
 KNOWN = {*OF_OTHERS, *HOSTS, *ENVIRON, *NEEDLESS}
 
 
-class Sorted(NamedTuple):
+class Sorted(records.NamedTuple):
     """The words of a command line, in the order in which they can be typed."""
 
     ours: list[list[str]]  # our flags, and what others' are called here, each with its value
@@ -76,8 +75,8 @@ def advice(word: str, argv: Sequence[str]) -> str:
     if found.names_hosts and name in FOR_MPIRUN:
         return (
             f"unknown flag {word}: workers are started on this machine only, and mpirun starts "
-            f"one process per rank on all; {line}, or on each host {HERE} --nnodes N --node-rank N "
-            f"--master-addr HOST {join(found.command)}"
+            f"one process per rank on all; {line}, or on each host {flags.HERE} --nnodes N "
+            f"--node-rank N --master-addr HOST {join(found.command)}"
         )
     if name in OF_OTHERS:
         return f"unknown flag {word}, which is {OF_OTHERS[name]} here; {line}"
@@ -91,16 +90,16 @@ def advice(word: str, argv: Sequence[str]) -> str:
         return f"unknown flag {word}; those of the bundled training loop go after the --: {line}"
     return (
         f"unknown flag {word}; those of a script go behind it, those of the bundled training loop "
-        f"behind a --, and for ours type {HERE} --help"
+        f"behind a --, and for ours type {flags.HERE} --help"
     )
 
 
 def _near(name: str) -> list[str]:
     """The flag of ours that was meant, if any; the script's --model is not our --module."""
-    other = [each for flag in FLAGS for each in flag.also]
-    ours = [flag.name for flag in FLAGS]
+    other = [each for flag in flags.FLAGS for each in flag.also]
+    ours = [flag.name for flag in flags.FLAGS]
     near = get_close_matches(name, other, n=1, cutoff=0.9)
-    return [SPELLINGS[each].name for each in near] or get_close_matches(name, ours, 1, 0.75)
+    return [flags.SPELLINGS[each].name for each in near] or get_close_matches(name, ours, 1, 0.75)
 
 
 def _split(word: str) -> tuple[str, str, str]:
@@ -115,7 +114,7 @@ def _split(word: str) -> tuple[str, str, str]:
         name, between, value = word.partition("=")
         if name.replace("_", "-") not in KNOWN:
             name, between, value = names.split(word)
-    flag = spelt(name)
+    flag = flags.spelt(name)
     name = flag.name if flag else name.replace("_", "-")
     is_long = len(name) > 2 and not name.startswith("--")
     return (f"-{name}" if is_long else name), between, value
@@ -187,4 +186,6 @@ def _line(found: Sorted) -> str:
     alone = [flag for flag in found.ours if flag[0].partition("=")[0] not in sizes]
     told = ["mpirun", join(chain.from_iterable(found.mpirun))]
     before = told if found.names_hosts else found.environ
-    return " ".join(filter(None, [*before, HERE, join([*chain.from_iterable(alone), *command])]))
+    return " ".join(
+        filter(None, [*before, flags.HERE, join([*chain.from_iterable(alone), *command])])
+    )

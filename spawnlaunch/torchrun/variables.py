@@ -9,8 +9,7 @@ Source: torch/distributed/argparse_util.py, torch/distributed/elastic/agent/serv
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import excerpt, is_number
+from spawnlaunch import errors, reading
 from spawnlaunch.torchrun import names
 
 TYPE_CHECKING = False
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from typing import Any
 
-    from spawnlaunch.request import Given, Request
+    from spawnlaunch import flags
 
 PREFIX = "PET_"
 # A pod of Kubeflow's has these four (world/managers/tables.py), and the number of workers.
@@ -35,7 +34,7 @@ FILE_TIMER, HEALTH = "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_HEALTH_CHEC
 UNINTERRUPTIBLE = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"  # seconds
 
 
-def given(environ: Mapping[str, str], typed: Iterable[Given]) -> Iterator[Given]:
+def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[flags.Given]:
     """The flags that variables stand for and nobody has typed, with values and variables' names.
 
     Raises UsageError for one that does not say yes or no where it should.
@@ -44,7 +43,7 @@ def given(environ: Mapping[str, str], typed: Iterable[Given]) -> Iterator[Given]
     return (each for each in _exported(environ) if each[0].name not in names_typed)
 
 
-def _exported(environ: Mapping[str, str]) -> Iterator[Given]:
+def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
     if value := environ.get(SHUTDOWN):
         flag = names.flag("--shutdown-timeout")
         assert flag is not None
@@ -59,9 +58,9 @@ def _exported(environ: Mapping[str, str]) -> Iterator[Given]:
             continue
         if flag.read:
             yield flag, value, name
-        elif not is_number(value):
-            raise UsageError(f"{name}={excerpt(value)} is neither 1 nor 0; type unset {name}, or "
-                             f"export {name}=1")  # fmt: skip
+        elif not reading.is_number(value):
+            raise errors.UsageError(f"{name}={reading.excerpt(value)} is neither 1 nor 0; type "
+                                    f"unset {name}, or export {name}=1")  # fmt: skip
         elif int(value):
             yield flag, None, name
 
@@ -75,7 +74,7 @@ def variable(long_name: str) -> str:
     return PREFIX + long_name.strip("-").replace("-", "_").upper()
 
 
-def fields(environ: Mapping[str, str], exported: Iterable[Given]) -> dict[str, Any]:
+def fields(environ: Mapping[str, str], exported: Iterable[flags.Given]) -> dict[str, Any]:
     """What else a Request has of these variables, which stand for flags."""
     return {
         "sources": {flag.name: name for flag, _, name in exported},
@@ -119,7 +118,7 @@ def substituted(args: Iterable[str], local_rank: str) -> tuple[str, ...]:
     )
 
 
-def filled(template: str, rank: int, local_rank: int, request: Request) -> str:
+def filled(template: str, rank: int, local_rank: int, request: flags.Request) -> str:
     """The prefix of a worker's lines, by torchrun's template."""
     from string import Template
 

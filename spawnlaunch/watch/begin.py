@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import absolute
-from spawnlaunch.run.model import Launch
+from spawnlaunch import errors, machine, reading
+from spawnlaunch.run import launches
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE = (
@@ -26,7 +24,7 @@ CODE = (
 
 @contextmanager
 def recorded(
-    launch: Launch, argv: Sequence[str], told: Mapping[str, Any], blocked: Iterable[int]
+    launch: launches.Launch, argv: Sequence[str], told: Mapping[str, Any], blocked: Iterable[int]
 ) -> Iterator[int]:
     """Record the launch; the value of the context is a pipe for its events.
 
@@ -72,12 +70,12 @@ def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Reco
     It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
     """
     name = f"node-{machine.uname().nodename}" if node_rank is None else f"node{node_rank}"
-    path = os.path.join(absolute(directory, "--record"), f"{name}.jsonl")
+    path = os.path.join(reading.absolute(directory, "--record"), f"{name}.jsonl")
     try:
         machine.makedirs(os.path.dirname(path), exist_ok=True)
         machine.close(machine.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666))
     except OSError as error:
-        raise UsageError(
+        raise errors.UsageError(
             f"--record {directory}: cannot write {path}: {error.strerror}; name a directory that "
             "can be written"
         ) from None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from html import escape
 
-from spawnlaunch.watch.story import Curve
+from spawnlaunch.watch import story
 
 # Okabe and Ito's colours, which most people can tell apart, darkened for thin lines on white.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#8a6d00", "#56b4e9", "#333333", "#7b3294")
@@ -20,7 +20,7 @@ FEW = 12  # ranks, each with its number at the end of its line
 
 
 def lines(
-    curves: Mapping[int, Curve], unit: str, until_s: float, marked: Collection[int] = ()
+    curves: Mapping[int, story.Curve], unit: str, until_s: float, marked: Collection[int] = ()
 ) -> str:
     """A chart of a figure of all ranks; "" where nothing is known of it."""
     points = {rank: parts for rank, curve in curves.items() if (parts := _parts(curve))}
@@ -35,7 +35,7 @@ def lines(
     return svg(WIDTH, HEIGHT, drawn, f"{unit} of {len(points)} ranks over time")
 
 
-def _parts(curve: Curve) -> list[list[tuple[float, float]]]:
+def _parts(curve: story.Curve) -> list[list[tuple[float, float]]]:
     """The parts of a curve between places where nothing is known."""
     parts: list[list[tuple[float, float]]] = [[]]
     for x, y in curve:

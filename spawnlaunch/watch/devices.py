@@ -21,9 +21,8 @@ from glob import glob
 from typing import Any, NamedTuple
 
 from spawnlaunch import node as nodes
-from spawnlaunch.node import Node, pci, sysfs
-from spawnlaunch.node.visible import visible
-from spawnlaunch.watch.find import Rank
+from spawnlaunch.node import hardware, pci, sysfs, visible
+from spawnlaunch.watch import find
 
 
 class Device(NamedTuple):
@@ -42,7 +41,7 @@ class Device(NamedTuple):
 class Meter:
     """Looks at a device once per sample, however many ranks share it; `root` is of a snapshot."""
 
-    def __init__(self, node: Node | None = None, root: str = "") -> None:
+    def __init__(self, node: hardware.Node | None = None, root: str = "") -> None:
         self._node = nodes.read(everything=False) if node is None else node
         self._root = root.rstrip("/")
         self._nvml = _nvml() if any(d.vendor == "nvidia" for d in self._node.devices) else None
@@ -53,13 +52,13 @@ class Meter:
         """Begin a sample: the figures of the one before are forgotten."""
         self._seen.clear()
 
-    def of(self, rank: Rank) -> Device | None:
+    def of(self, rank: find.Rank) -> Device | None:
         """The device of a rank; None: it has none, or it is not known which."""
         if not self._node.devices:
             return None
         key = (rank.pid, rank.start)
         if key not in self._of:
-            self._of[key] = visible(self._node, rank.environ).device_of(rank.local_rank)
+            self._of[key] = visible.visible(self._node, rank.environ).device_of(rank.local_rank)
         number = self._of[key]
         if number is None:
             return None

@@ -12,7 +12,7 @@ from html import escape
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset
-from spawnlaunch.watch.charts import colour, svg, text
+from spawnlaunch.watch import charts
 
 CORE, GAP, PAD, TITLE = 22, 3, 6, 15
 IN_A_ROW = 16
@@ -33,7 +33,10 @@ class _Core(NamedTuple):
 def picture(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], host: str) -> str:
     """The drawing; `node` and `workers` as --explain=json has them."""
     cores = _cores(node, workers)
-    drawn, y = [STYLE, text(PAD, 14, f"{host}: a square is a core with its local rank")], 22.0
+    drawn, y = (
+        [STYLE, charts.text(PAD, 14, f"{host}: a square is a core with its local rank")],
+        22.0,
+    )
     taken = {w["device"]["index"]: w["local_rank"] for w in workers if w["device"]}
     waiting = list(node["devices"])
     for title, cpus in _domains(node):
@@ -44,9 +47,9 @@ def picture(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], host:
         drawn += part
         y += height + GAP
     for device in waiting:
-        drawn.append(text(PAD, y + 12, f"{_named(device, taken)}: place not known"))
+        drawn.append(charts.text(PAD, y + 12, f"{_named(device, taken)}: place not known"))
         y += TITLE
-    return svg(WIDE, y + PAD, drawn, f"the cores and devices of {host}, and who has them")
+    return charts.svg(WIDE, y + PAD, drawn, f"the cores and devices of {host}, and who has them")
 
 
 def _cores(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]]) -> list[_Core]:
@@ -94,7 +97,7 @@ def _domain(
     top: float,
 ) -> tuple[list[str], float]:
     """A NUMA node's box, and its height."""
-    drawn = [text(PAD * 2, top + 12, title)]
+    drawn = [charts.text(PAD * 2, top + 12, title)]
     y = top + TITLE + GAP
     for group in groups:
         rows = [group[i : i + IN_A_ROW] for i in range(0, len(group), IN_A_ROW)]
@@ -109,10 +112,10 @@ def _domain(
     at = top + TITLE + GAP
     for device in devices:
         rank = taken.get(device["index"])
-        fill = "#eee" if rank is None else colour(rank)
+        fill = "#eee" if rank is None else charts.colour(rank)
         x = WIDE - DEVICE_WIDTH - PAD
         drawn.append(f'<rect class="core" x="{x}" y="{at}" width="12" height="12" fill="{fill}"/>')
-        drawn.append(text(x + 18, at + 10, _named(device, taken)))
+        drawn.append(charts.text(x + 18, at + 10, _named(device, taken)))
         at += TITLE + GAP
     y = max(y, at)
     return [_box(PAD, top, WIDE - 2 * PAD, y - top + GAP), *drawn], y - top + GAP
@@ -130,13 +133,13 @@ def _box(x: float, y: float, width: float, height: float) -> str:
 
 def _core(core: _Core, x: float, y: float) -> str:
     letter = ",".join(map(str, core.ranks)) if len(core.ranks) < 3 else f"{len(core.ranks)}x"
-    fill = colour(core.ranks[0]) if core.ranks else "#ddd" if core.allowed else "#fff"
+    fill = charts.colour(core.ranks[0]) if core.ranks else "#ddd" if core.allowed else "#fff"
     words = f"CPUs {cpuset.format(core.cpus)}: " + (
         f"local rank {letter}" if core.ranks else "no rank" if core.allowed else "not allowed"
     )
     size = f' textLength="{CORE - 6}"' if len(letter) > 2 else ""
-    inside = text(x + CORE / 2, y + 15, letter or ("" if core.allowed else "x"), "middle",
-                  f' class="{"letter" if letter else ""}"{size}')  # fmt: skip
+    inside = charts.text(x + CORE / 2, y + 15, letter or ("" if core.allowed else "x"), "middle",
+                         f' class="{"letter" if letter else ""}"{size}')  # fmt: skip
     return (
         f'<g><title>{escape(words)}</title><rect class="core" x="{x}" y="{y:.1f}" width="{CORE}" '
         f'height="{CORE}" fill="{fill}" rx="2"/>{inside}</g>'

@@ -16,10 +16,9 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from spawnlaunch import reading
 from spawnlaunch.node import proc
-from spawnlaunch.node.proc import Process
-from spawnlaunch.reading import is_number
-from spawnlaunch.run.environment import MARK
+from spawnlaunch.run import environment
 
 CONTRACT = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 YOUNG_S = 60  # a process may call exec, as a worker does, and have another environment then
@@ -82,7 +81,7 @@ def _environ(pid: int) -> Mapping[str, str] | None:
     except OSError:
         return None
     environ = proc.environ(pid) or {}
-    return environ if all(is_number(environ.get(name, "")) for name in CONTRACT) else None
+    return environ if all(reading.is_number(environ.get(name, "")) for name in CONTRACT) else None
 
 
 def _is_same_rank(environ: Mapping[str, str], parent: Mapping[str, str] | None) -> bool:
@@ -95,14 +94,14 @@ def _identity(environ: Mapping[str, str]) -> tuple[str, str]:
 
 def launch_of(environ: Mapping[str, str]) -> str:
     """Which launch a rank is of, by its environment: the same text in all its ranks here."""
-    return environ.get(MARK, "").rpartition(".")[0] or _job_of(environ)
+    return environ.get(environment.MARK, "").rpartition(".")[0] or _job_of(environ)
 
 
 def _job_of(environ: Mapping[str, str]) -> str:
     return " ".join(filter(None, (environ.get(name) for name in NAMED))) or "unnamed"
 
 
-def _rank(process: Process, environ: Mapping[str, str], below: tuple[int, ...]) -> Rank:
+def _rank(process: proc.Process, environ: Mapping[str, str], below: tuple[int, ...]) -> Rank:
     rank, local_rank, world_size = (int(environ[name]) for name in CONTRACT)
     return Rank(
         launch=launch_of(environ),

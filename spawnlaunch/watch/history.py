@@ -6,8 +6,8 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
+from spawnlaunch.watch import sample
 from spawnlaunch.watch.notes import Note, notes
-from spawnlaunch.watch.sample import Sample, by_launch
 
 KEPT = 240  # samples of each rank
 
@@ -16,12 +16,12 @@ class Histories:
     """The last samples of all launches that live."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[int, deque[Sample]]] = {}
+        self._of: dict[str, dict[int, deque[sample.Sample]]] = {}
 
-    def add(self, samples: Sequence[Sample]) -> None:
+    def add(self, samples: Sequence[sample.Sample]) -> None:
         """Add the samples of one look; a rank that has none has ended."""
         before, self._of = self._of, {}
-        for launch, ranks in by_launch(samples).items():
+        for launch, ranks in sample.by_launch(samples).items():
             old = before.get(launch, {})
             self._of[launch] = {one.rank: old.get(one.rank, deque(maxlen=KEPT)) for one in ranks}
             for one in ranks:

@@ -17,7 +17,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from spawnlaunch.watch.sample import Sample
+from spawnlaunch.watch import sample
 
 STUCK_S = 10.0  # without a step, and ten times as long as a step takes
 STUCK_STEPS = 10
@@ -30,7 +30,7 @@ UNEVEN = 2.0
 UNEVEN_CORES = 0.3
 LOOKS = 6  # before anything is said of what changes with time
 
-History = Mapping[int, Sequence[Sample]]  # by rank, the oldest first
+History = Mapping[int, Sequence[sample.Sample]]  # by rank, the oldest first
 
 
 class Note(NamedTuple):
@@ -50,7 +50,7 @@ def notes(history: History, now: float) -> list[Note]:
     return found
 
 
-def _stuck(last: Mapping[int, Sample], now: float) -> Iterable[Note]:
+def _stuck(last: Mapping[int, sample.Sample], now: float) -> Iterable[Note]:
     told = {rank: one.progress for rank, one in last.items() if one.progress}
     ages = [now - each.at for each in told.values() if each.at is not None]
     if not ages or len(ages) < len(told):
@@ -68,7 +68,7 @@ def _stuck(last: Mapping[int, Sample], now: float) -> Iterable[Note]:
             yield Note(rank, "stuck", f"no step for {age:.0f} s: in {phase}{waiting}")
 
 
-def _slow(last: Mapping[int, Sample]) -> list[Note]:
+def _slow(last: Mapping[int, sample.Sample]) -> list[Note]:
     own = {
         rank: (one.progress.data_s or 0.0) + one.progress.compute_s
         for rank, one in last.items()
@@ -100,7 +100,7 @@ def _uneven(history: History) -> list[Note]:
     return found
 
 
-def _cores_used(samples: Sequence[Sample]) -> float | None:
+def _cores_used(samples: Sequence[sample.Sample]) -> float | None:
     """The mean number of cores in use, of this process; None: there are too few samples."""
     mine = [one for one in samples if one.pid == samples[-1].pid]
     if len(mine) < LOOKS:
@@ -121,7 +121,7 @@ def _grows(history: History) -> Iterable[Note]:
             )
 
 
-def _growth(samples: Sequence[Sample]) -> tuple[int, int, float, bool]:
+def _growth(samples: Sequence[sample.Sample]) -> tuple[int, int, float, bool]:
     """Bytes more in the later samples, what there was before, seconds, and if it rose steadily.
 
     A process takes much at its start, and at once.
@@ -136,7 +136,7 @@ def _growth(samples: Sequence[Sample]) -> tuple[int, int, float, bool]:
     return more, sizes[0], seconds, rises >= RISING * (len(sizes) - 1)
 
 
-def _elsewhere(last: Mapping[int, Sample]) -> Iterable[Note]:
+def _elsewhere(last: Mapping[int, sample.Sample]) -> Iterable[Note]:
     for rank, one in sorted(last.items()):
         if one.elsewhere:
             yield Note(rank, "elsewhere", f"ran on CPUs {one.elsewhere}, bound to {one.cpus}")
@@ -157,7 +157,7 @@ def _idle_device(history: History) -> Iterable[Note]:
             )
 
 
-def _device(last: Mapping[int, Sample]) -> Iterable[Note]:
+def _device(last: Mapping[int, sample.Sample]) -> Iterable[Note]:
     clocks = {rank: one.device.clock for rank, one in last.items() if one.device}
     known = {rank: clock for rank, clock in clocks.items() if clock}
     usual = median(known.values()) if len(known) > 1 else 0

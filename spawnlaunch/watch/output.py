@@ -13,11 +13,10 @@ import time
 from collections.abc import Iterable
 from stat import S_ISCHR, S_ISFIFO, S_ISREG
 
-from spawnlaunch.run.published import SLOT_BYTES, TOLD
-from spawnlaunch.watch.find import Rank
-from spawnlaunch.watch.progress import find_open
+from spawnlaunch.run import published
+from spawnlaunch.watch import find, progress
 
-NAME = f"/memfd:{TOLD} (deleted)"  # of a guard, as readlink(2) has it
+NAME = f"/memfd:{published.TOLD} (deleted)"  # of a guard, as readlink(2) has it
 
 
 class OutputTimes:
@@ -27,12 +26,12 @@ class OutputTimes:
         self._told: dict[int, str | None] = {}  # by a guard's pid, the file in which it tells
         self._pipes_tell = _pipes_tell()
 
-    def set_ranks(self, ranks: Iterable[Rank]) -> None:
+    def set_ranks(self, ranks: Iterable[find.Rank]) -> None:
         """Look for the guards of these ranks, which are all that live."""
         guards = {rank.parent for rank in ranks}
-        self._told = {pid: self._told.get(pid) or find_open(pid, NAME) for pid in guards}
+        self._told = {pid: self._told.get(pid) or progress.find_open(pid, NAME) for pid in guards}
 
-    def said_at(self, rank: Rank) -> float | None:
+    def said_at(self, rank: find.Rank) -> float | None:
         """When it wrote last: monotonic clock, seconds; None: not known."""
         path = self._told.get(rank.parent)
         last = _said(path, rank.pid) if path else None
@@ -75,8 +74,8 @@ def _said(path: str, pid: int) -> float | None:
             content = file.read()
     except OSError:
         return None
-    for at in range(0, len(content), SLOT_BYTES):
-        words = content[at : at + SLOT_BYTES].split()
+    for at in range(0, len(content), published.SLOT_BYTES):
+        words = content[at : at + published.SLOT_BYTES].split()
         if len(words) == 3 and words[0] == str(pid).encode():
             return float(words[1])
     return None

@@ -8,10 +8,9 @@ from html import escape
 from shlex import join
 from typing import Any
 
-from spawnlaunch.rollcall.groups import Group
-from spawnlaunch.watch import charts, drawing
+from spawnlaunch.rollcall import groups
+from spawnlaunch.watch import charts, drawing, table
 from spawnlaunch.watch.story import Curve, Story
-from spawnlaunch.watch.table import size
 
 STYLE = """
 :root { color-scheme: light; }
@@ -100,7 +99,7 @@ def _roll(story: Story) -> Iterable[str]:
     places: dict[tuple[str, str], list[int]] = {}
     for rank, group in sorted(last.items()):
         places.setdefault((group["one"], group["several"]), []).append(rank)
-    found = [Group(ranks, True, *where) for where, ranks in places.items()]
+    found = [groups.Group(ranks, True, *where) for where, ranks in places.items()]
     if found:
         said = "; ".join(
             group.line for group in sorted(found, key=lambda each: len(each.ranks))[:3]
@@ -230,7 +229,7 @@ def _ranks(story: Story) -> str:
             ""
             if one["user_seconds"] is None
             else f"{one['user_seconds'] + one['system_seconds']:.1f}",
-            size(one["peak_bytes"]),
+            table.size(one["peak_bytes"]),
             *(one["involuntary_switches"], one["major_faults"]),
         )
         for one in sorted(story.of_kind("ended"), key=lambda one: (one["time"], one["rank"]))

@@ -37,9 +37,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from spawnlaunch import machine
-from spawnlaunch.watch.devices import Meter
-from spawnlaunch.watch.history import Histories
-from spawnlaunch.watch.sample import Sample, Sampler
+from spawnlaunch.watch import devices, history, sample
 
 SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.01
 OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",
@@ -69,8 +67,8 @@ class _Recording:
         self._began = self._due = machine.monotonic()
         self._since: dict[str, float] = {}  # by rank, when a worker was started
         self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
-        self._sampler = Sampler(Meter(), lambda rank: rank.launch == self._mark)
-        self._histories = Histories()
+        self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
+        self._histories = history.Histories()
 
     def run(self) -> None:
         """Record until the pipe ends."""
@@ -112,7 +110,7 @@ class _Recording:
         for note in self._histories.notes().get(self._mark or "", ()):
             self._once("note", note.rank, note=note.kind, words=note.words)
 
-    def _first(self, one: Sample) -> None:
+    def _first(self, one: sample.Sample) -> None:
         since = self._since.get(str(one.rank))
         if one.said_at is not None and since is not None and one.said_at > since:
             self._once("output", one.rank)
@@ -126,7 +124,7 @@ class _Recording:
             self._write({"kind": kind, "time": round(machine.time(), 3), "rank": rank, **values})
 
 
-def columns(samples: list[Sample]) -> dict[str, Any]:
+def columns(samples: list[sample.Sample]) -> dict[str, Any]:
     """A sample of all ranks as one line: a list for each figure."""
     figures: dict[str, list[Any]] = {
         name: [getattr(s, name) for s in samples] for name in OF_A_RANK

@@ -16,9 +16,7 @@ from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
 
-from spawnlaunch.watch import table
-from spawnlaunch.watch.history import Histories
-from spawnlaunch.watch.sample import Sample, Sampler, by_launch
+from spawnlaunch.watch import history, sample, table
 
 SORTS = {"r": "rank", "c": "cpu%", "m": "mem", "g": "gpu%", "a": "said", "p": "pid"}
 HELP = "q quit  s stacks now  sort by: r rank  c cpu  m memory  g gpu  a age of last line  p pid"
@@ -56,9 +54,9 @@ class Page:
         return TITLE if line and not line[0].isspace() and ": " in line else None
 
 
-def show(sampler: Sampler, every_s: float, sort: str) -> int:
+def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
     """Draw until q is typed; the result is the exit status."""
-    console, page, histories = Console(highlight=False), Page(), Histories()
+    console, page, histories = Console(highlight=False), Page(), history.Histories()
     shown = _Shown(sort)
     with _keys() as keys, Live(page, console=console, screen=True, auto_refresh=False) as live:
         due = 0.0
@@ -82,7 +80,7 @@ def show(sampler: Sampler, every_s: float, sort: str) -> int:
 class _Shown:
     def __init__(self, sort: str) -> None:
         self.sort = sort
-        self.samples: Sequence[Sample] = ()
+        self.samples: Sequence[sample.Sample] = ()
 
 
 def _typed(key: str, page: Page, shown: _Shown, live: Live) -> None:
@@ -100,11 +98,11 @@ def _typed(key: str, page: Page, shown: _Shown, live: Live) -> None:
         shown.sort = SORTS.get(key, shown.sort)
 
 
-def _stacks(samples: Sequence[Sample]) -> list[str]:
+def _stacks(samples: Sequence[sample.Sample]) -> list[str]:
     from spawnlaunch.watch import stacks
 
     lines: list[str] = []
-    for ranks in by_launch(samples).values():
+    for ranks in sample.by_launch(samples).values():
         lines += [table.title(ranks), *stacks.told(ranks), ""]
     return lines
 

@@ -10,15 +10,15 @@ import subprocess
 from collections.abc import Sequence
 
 from spawnlaunch.rollcall import groups
-from spawnlaunch.run.hang.sources import find_py_spy
-from spawnlaunch.watch.sample import Sample
+from spawnlaunch.run.hang import sources
+from spawnlaunch.watch import sample
 
 PATIENCE_S = 10.0
 
 
-def told(ranks: Sequence[Sample]) -> list[str]:
+def told(ranks: Sequence[sample.Sample]) -> list[str]:
     """The roll call of the ranks of a launch, a line for each group, the smallest first."""
-    program = find_py_spy()
+    program = sources.find_py_spy()
     if program is None:
         return ["  py-spy is not installed; type pip install py-spy"]
     asked = [(one.rank, _asked(program, one.pid)) for one in ranks]

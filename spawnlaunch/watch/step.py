@@ -18,12 +18,10 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from spawnlaunch import machine
-from spawnlaunch.run.loop import patient_poll, patient_sleep
-from spawnlaunch.watch.find import Rank
-from spawnlaunch.watch.sample import Sample, from_dict
-from spawnlaunch.world import master
+from spawnlaunch.run import events
+from spawnlaunch.watch import find, sample
+from spawnlaunch.world import identity, master
 from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.model import Environ
 
 PATIENCE_S = 20.0  # for tasks that have not begun yet
 STALLED_S = 5.0  # of a connection on which nothing comes
@@ -42,20 +40,20 @@ class Step(NamedTuple):
     here: str  # this node, and all of them, by Slurm's names
     nodes: Sequence[str]
     hub: str  # the node where all come together
-    environ: Environ
+    environ: identity.Environ
 
     @property
     def port(self) -> int:
         """The port at which the hub listens; other steps have other ports."""
         return master.port_of(self.job)
 
-    def has(self, rank: Rank) -> bool:
+    def has(self, rank: find.Rank) -> bool:
         """Whether a rank is of this job, on this node; True for one without Slurm's variables."""
         names = (slurm.JOB_ID, slurm.NODENAME)
         return all(rank.environ.get(name) in (None, self.environ.get(name)) for name in names)
 
 
-def of(environ: Environ) -> Step | None:
+def of(environ: identity.Environ) -> Step | None:
     """The step; None where this is no task of a step with several. Raises UsageError."""
     if not slurm.STEP.is_present(environ):
         return None
@@ -77,11 +75,11 @@ def of(environ: Environ) -> Step | None:
 class Gathered(NamedTuple):
     """What this task prints: samples (None: another task prints), and a complaint about others."""
 
-    samples: list[Sample] | None
+    samples: list[sample.Sample] | None
     complaint: str = ""
 
 
-def gather(step: Step, samples: Sequence[Sample]) -> Gathered:
+def gather(step: Step, samples: Sequence[sample.Sample]) -> Gathered:
     """Bring together what the nodes have seen; ranks of one job are one launch then."""
     mine = [one._replace(launch=one.job) for one in samples]
     if len(step.nodes) == 1:
@@ -102,13 +100,13 @@ def gather(step: Step, samples: Sequence[Sample]) -> Gathered:
     return Gathered(sorted(all_of_them, key=lambda one: (one.launch, one.rank)), said)
 
 
-def receive(step: Step, listening: socket.socket, found: dict[str, list[Sample]]) -> None:
+def receive(step: Step, listening: socket.socket, found: dict[str, list[sample.Sample]]) -> None:
     """Receive the samples of other nodes, until all have come or PATIENCE_S is over."""
     deadline, poller = machine.running_s() + PATIENCE_S, machine.poll()
     poller.register(listening, select.POLLIN)
     listening.settimeout(STALLED_S)  # whoever was there may have gone
     while len(found) < len(step.nodes) and (left_s := deadline - machine.running_s()) > 0:
-        if not patient_poll(poller, left_s):
+        if not events.patient_poll(poller, left_s):
             break
         with suppress(OSError, *STRANGE):  # a stranger, or one that has gone
             connection, _ = listening.accept()
@@ -129,7 +127,7 @@ def _read(connection: socket.socket) -> bytes:
     return content
 
 
-def _hand_over(step: Step, samples: Sequence[Sample]) -> str:
+def _hand_over(step: Step, samples: Sequence[sample.Sample]) -> str:
     """Send the samples to the hub; the result is why that failed, "" where it did not."""
     deadline = machine.running_s() + PATIENCE_S
     why = "it did not answer"
@@ -143,16 +141,16 @@ def _hand_over(step: Step, samples: Sequence[Sample]) -> str:
                     return ""
         except OSError as error:
             why = error.strerror or str(error)
-        patient_sleep(RETRY_S)
+        events.patient_sleep(RETRY_S)
     return f"cannot reach {step.hub} on port {step.port}: {why}; this is {step.here} alone"
 
 
-def _as_told(step: Step, samples: Sequence[Sample]) -> dict[str, Any]:
+def _as_told(step: Step, samples: Sequence[sample.Sample]) -> dict[str, Any]:
     seen = [one.as_dict() for one in samples]
     return {"job": step.job, "node": step.here, "now": machine.monotonic(), "samples": seen}
 
 
-def _as_seen_here(told: Mapping[str, Any]) -> list[Sample]:
+def _as_seen_here(told: Mapping[str, Any]) -> list[sample.Sample]:
     """The samples of another node, with the times of its monotonic clock as times of ours."""
     later_s = machine.monotonic() - float(told["now"])
-    return [from_dict(one, later_s) for one in told["samples"]]
+    return [sample.from_dict(one, later_s) for one in told["samples"]]

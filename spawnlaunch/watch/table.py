@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from spawnlaunch import cpuset
-from spawnlaunch.errors import one_line
+from spawnlaunch import cpuset, errors
+from spawnlaunch.watch import sample
 from spawnlaunch.watch.notes import Note
-from spawnlaunch.watch.sample import Sample, by_launch
 
 ELSEWHERE = "!"
 TEMPERATURE = "temperature"
@@ -26,8 +25,8 @@ class Column(NamedTuple):
     """A column: what stands above it, how a cell is worded, and by what it is sorted."""
 
     name: str
-    cell: Callable[[Sample], str]
-    key: Callable[[Sample], Any]
+    cell: Callable[[sample.Sample], str]
+    key: Callable[[sample.Sample], Any]
     rank: int  # the lower, the sooner it is shown where there is little room
     left: bool = False
 
@@ -61,13 +60,16 @@ ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", 
 
 
 def table(
-    samples: Sequence[Sample], notes: Mapping[str, Sequence[Note]], width: int, sort: str = "rank"
+    samples: Sequence[sample.Sample],
+    notes: Mapping[str, Sequence[Note]],
+    width: int,
+    sort: str = "rank",
 ) -> list[str]:
     """All launches, each with a title, its ranks, and what stands out."""
     if not samples:
         return ["no launch of yours runs here"]
     lines: list[str] = []
-    for launch, ranks in by_launch(samples).items():
+    for launch, ranks in sample.by_launch(samples).items():
         lines += [*([""] if lines else []), title(ranks)[:width]]
         lines += rows(ranks, width, sort)
         for note in notes.get(launch, ()):
@@ -75,11 +77,11 @@ def table(
     return lines
 
 
-def title(ranks: Sequence[Sample]) -> str:
+def title(ranks: Sequence[sample.Sample]) -> str:
     """One line on a launch: how many of its ranks are here, and what runs."""
     here, size_ = len(ranks), ranks[0].world_size
     count = f"{size_} rank{'s' * (size_ != 1)}" if here == size_ else f"{here} of {size_} ranks"
-    return one_line(f"{ranks[0].launch}: {count}  {_command(ranks[0].command)}")
+    return errors.one_line(f"{ranks[0].launch}: {count}  {_command(ranks[0].command)}")
 
 
 def _command(words: str) -> str:
@@ -91,7 +93,7 @@ def _command(words: str) -> str:
     return f"spawnlaunch.train {arguments}" if script.endswith(BUNDLED) else words
 
 
-def rows(ranks: Sequence[Sample], width: int, sort: str) -> list[str]:
+def rows(ranks: Sequence[sample.Sample], width: int, sort: str) -> list[str]:
     """The heading and a line for each rank, as many columns as fit."""
     several_hosts = len({one.host for one in ranks}) > 1
     by_name = {column.name: column for column in COLUMNS}
@@ -117,7 +119,7 @@ def _fitted(text: str, wide: int, column: Column) -> str:
     return text.ljust(wide) if column.left else text.rjust(wide)
 
 
-def _cpu(one: Sample) -> str:
+def _cpu(one: sample.Sample) -> str:
     """Percent of the cores that it is bound to; of one where it is bound to none."""
     if one.cpu is None:
         return ""
@@ -125,26 +127,26 @@ def _cpu(one: Sample) -> str:
     return f"{100 * one.cpu / bound:.0f}{ELSEWHERE if one.elsewhere else ''}"
 
 
-def _raw(one: Sample, name: str) -> float | None:
+def _raw(one: sample.Sample, name: str) -> float | None:
     return getattr(one.device, name) if one.device else None
 
 
-def _of(one: Sample, name: str) -> float:
+def _of(one: sample.Sample, name: str) -> float:
     return _number(_raw(one, name))
 
 
-def _device(one: Sample, name: str, how: str) -> str:
+def _device(one: sample.Sample, name: str, how: str) -> str:
     value = _raw(one, name)
     return "" if value is None else how.format(value)
 
 
-def _step(one: Sample) -> str:
+def _step(one: sample.Sample) -> str:
     if one.progress is None or one.progress.steps is None:
         return ""
     return f"{one.progress.step}/{one.progress.steps}"
 
 
-def _rate(one: Sample) -> str:
+def _rate(one: sample.Sample) -> str:
     rate = one.progress.rate if one.progress else None
     return "" if rate is None else f"{rate:.3g}" if rate < 100 else f"{rate:.0f}"
 

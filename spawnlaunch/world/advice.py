@@ -14,14 +14,11 @@ import os
 import sys
 from shlex import join, quote
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.node.proc import environ_below, read
-from spawnlaunch.reading import is_number
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.request import Request, words_of
-from spawnlaunch.world import lists
-from spawnlaunch.world.managers import STARTERS, slurm
-from spawnlaunch.world.model import Environ, Evidence, Fact, Manager
+from spawnlaunch import errors, reading, records
+from spawnlaunch.flags import Request, words_of
+from spawnlaunch.node import proc
+from spawnlaunch.world import identity, lists, managers
+from spawnlaunch.world.managers import slurm
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,7 +42,7 @@ def typed(request: Request, *more: str, without: Collection[str] = ()) -> str:
 
 def _called(flags: list[str], caller: str, directory: str) -> str:
     """The command line of the process that called spawnlaunch.launch, and what to call it with."""
-    words = (read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
+    words = (proc.read(caller, "cmdline") or "python\0script.py\0").split("\0")[:-1]
     # Not the file of --result, which spawnlaunch.launch itself has named.
     pairs = (flag.strip("-").partition("=") for flag in flags if directory not in flag)
     keywords = [f"{name.replace('-', '_')}={value or True!r}" for name, _, value in pairs]
@@ -67,14 +64,16 @@ def can_be_tasks(request: Request) -> bool:
     return not request.need_parent and (request.log_dir is None or request.redirects is not None)
 
 
-def started(manager: Manager, n: int, environ: Environ, command: str) -> str:
+def started(manager: identity.Manager, n: int, environ: identity.Environ, command: str) -> str:
     """The line by which a manager starts a command `n` times on each node."""
     if manager in (slurm.STEP, slurm.SHELL):
         return _srun_per_node(environ, command) if n == 1 else _srun_per_rank(environ, command)
     return manager.starter.format(n=n, command=command)
 
 
-def launcher_per_node(request: Request, manager: Manager, environ: Environ, n: int) -> str:
+def launcher_per_node(
+    request: Request, manager: identity.Manager, environ: identity.Environ, n: int
+) -> str:
     """For one launcher on each node, with `n` workers unless the user said how many."""
     nproc = () if request.nproc is not None else (f"--nproc={n}",)
     return started(manager, 1, environ, typed(request, *nproc, without=PLACES))
@@ -93,7 +92,7 @@ def requeue(most: int) -> str:
     )
 
 
-class Part(NamedTuple):
+class Part(records.NamedTuple):
     """A component of the job, as far as it is to run the command."""
 
     group: str  # the option that names it, and a space, where not all take part
@@ -101,20 +100,20 @@ class Part(NamedTuple):
     tasks: int
 
 
-def srun_as_the_job(environ: Environ, command: str) -> str:
+def srun_as_the_job(environ: identity.Environ, command: str) -> str:
     """The line for as many tasks as the job was asked for, in all its components."""
     last = len(slurm.of_components(slurm.JOB_ID, environ)) - 1
     groups = [f"--het-group=0-{last}"] if slurm.is_heterogeneous(environ) else []
     return " ".join([*_srun(environ), *groups, command])
 
 
-def _srun_per_rank(environ: Environ, command: str) -> str:
+def _srun_per_rank(environ: identity.Environ, command: str) -> str:
     """The line for as many tasks as this step has."""
     sizes = [f"{p.group}--nodes={p.nodes} --ntasks={p.tasks}" for p in _parts(environ)]
     return _line(environ, sizes, command)
 
 
-def _srun_per_node(environ: Environ, command: str) -> str:
+def _srun_per_node(environ: identity.Environ, command: str) -> str:
     """The line for one launcher on each node, with all CPUs and devices that it has here."""
     sizes = [
         f"{part.group}--nodes={part.nodes} --ntasks={part.nodes} --ntasks-per-node=1"
@@ -125,31 +124,31 @@ def _srun_per_node(environ: Environ, command: str) -> str:
     return _line(environ, sizes or ["--ntasks-per-node=1"], command)
 
 
-def _line(environ: Environ, sizes: list[str], command: str) -> str:
+def _line(environ: identity.Environ, sizes: list[str], command: str) -> str:
     steps = " : ".join(f"{size} {command}" for size in sizes)
     return " ".join([*_srun(environ), steps or command])
 
 
-def _srun(environ: Environ) -> list[str]:
+def _srun(environ: identity.Environ) -> list[str]:
     """In the shell of a step, which holds all that the job has, another step has to share it."""
     return ["srun", "--overlap"] if slurm.PTY_PORT in environ else ["srun"]
 
 
-def _all_of_a_node(environ: Environ) -> list[str]:
+def _all_of_a_node(environ: identity.Environ) -> list[str]:
     words = []
     cpus, gpus = environ.get("SLURM_CPUS_ON_NODE", ""), environ.get("SLURM_GPUS_ON_NODE", "")
     # With one of these a task may not ask for all the CPUs that Slurm counts.
     is_hinted = environ.get("SLURM_HINT") or environ.get("SLURM_THREADS_PER_CORE")
     is_everywhere = "," not in environ.get(slurm.JOB_CPUS_PER_NODE, ",")
-    if is_everywhere and not is_hinted and is_number(cpus):
+    if is_everywhere and not is_hinted and reading.is_number(cpus):
         words.append(f"--cpus-per-task={cpus}")
     # Of --gpus, in all, one node may have more than another.
-    if is_number(gpus) and int(gpus) and not environ.get("SLURM_GPUS"):
+    if reading.is_number(gpus) and int(gpus) and not environ.get("SLURM_GPUS"):
         words.append(f"--gpus-per-node={gpus}")
     return words
 
 
-def _parts(environ: Environ) -> list[Part]:
+def _parts(environ: identity.Environ) -> list[Part]:
     """In the order of the components; none where Slurm does not say."""
     if slurm.is_heterogeneous(environ):
         try:
@@ -160,7 +159,7 @@ def _parts(environ: Environ) -> list[Part]:
     return [Part("", nodes.value, tasks.value if tasks else nodes.value)] if nodes else []
 
 
-def _of_job(environ: Environ) -> list[Part]:
+def _of_job(environ: identity.Environ) -> list[Part]:
     nodes = slurm.of_components(slurm.JOB_NODES, environ)
     tasks = slurm.of_components(slurm.JOB_TASKS, environ)
     return [
@@ -168,7 +167,7 @@ def _of_job(environ: Environ) -> list[Part]:
     ]
 
 
-def _of_step(environ: Environ) -> list[Part]:
+def _of_step(environ: identity.Environ) -> list[Part]:
     """The tasks of a step's nodes, which are listed without regard to the components."""
     names = lists.expand(environ[slurm.STEP_NODELIST])
     counts = environ[slurm.STEP_TASKS_PER_NODE]
@@ -184,14 +183,16 @@ def _of_step(environ: Environ) -> list[Part]:
     return [part._replace(group=f"--het-group={group} ") for group, part in found.items()]
 
 
-def refuse_several_launchers(it: Evidence, manager: Manager, several: Fact) -> None:
+def refuse_several_launchers(
+    it: identity.Evidence, manager: identity.Manager, several: identity.Fact
+) -> None:
     """A launcher in each of several tasks on a node would start too many workers."""
     request, environ, n = it.request, it.environ, several.value
     lines = [f"one launcher per node: {launcher_per_node(request, manager, environ, n)}"]
     if can_be_tasks(request):
         line = started(manager, n, environ, as_tasks(request))
         lines.append(f"one task per rank: {line}")
-    raise UsageError(
+    raise errors.UsageError(
         f"{manager.name} has started {n} tasks on a node already ({several.source}), so a launcher "
         f"in each of them cannot start workers too; type (all other options as they were) "
         + "; or ".join(lines)
@@ -199,7 +200,10 @@ def refuse_several_launchers(it: Evidence, manager: Manager, several: Fact) -> N
 
 
 def refuse_idle_shell(
-    it: Evidence, manager: Manager, nodes: Fact | None, tasks: Fact | None
+    it: identity.Evidence,
+    manager: identity.Manager,
+    nodes: identity.Fact | None,
+    tasks: identity.Fact | None,
 ) -> None:
     """The shell of a job would leave the job's other nodes or tasks unused: srun was forgotten."""
     request, environ = it.request, it.environ
@@ -210,13 +214,13 @@ def refuse_idle_shell(
     else:
         n = -(-tasks.value // nodes.value) if tasks and nodes else 1
         line = launcher_per_node(request, manager, environ, n)
-    raise UsageError(
+    raise errors.UsageError(
         f"this is a shell of a Slurm job with {' and '.join(has)}, not a step of it: srun is "
         f"missing; type {line}; or, for this machine alone: {alone(request)}"
     )
 
 
-def refuse_uneven(it: Evidence, nproc: Fact, nnodes: Fact) -> None:
+def refuse_uneven(it: identity.Evidence, nproc: identity.Fact, nnodes: identity.Fact) -> None:
     """Raise UsageError where nothing shows that the other nodes count `nproc` workers too.
 
     For --nproc gpu, auto or cpu each launcher counts what it has. With 5 devices here and 1 there
@@ -235,7 +239,7 @@ def refuse_uneven(it: Evidence, nproc: Fact, nnodes: Fact) -> None:
     line = typed(request, f"--nproc={nproc.value}", without=("--nproc",))
     if it.manager:
         line = started(it.manager, 1, it.environ, line)
-    raise UsageError(
+    raise errors.UsageError(
         f"--nproc {request.nproc} is {nproc.value} on this node, and {shown}, so the ranks of all "
         f"nodes might not fit together; if each has {nproc.value}, type {line}; if not, start one "
         "task per rank, without --nproc"
@@ -249,8 +253,8 @@ def refuse_task_without_variables(request: Request, pid: int, starter: str) -> N
     environment. Without them four tasks are four jobs of one rank, which all end well and have
     computed the same.
     """
-    manager, prefixes, size = STARTERS[starter]
-    given = environ_below((starter,)) or {}
+    manager, prefixes, size = managers.STARTERS[starter]
+    given = proc.environ_below((starter,)) or {}
     if starter == slurm.DAEMON and slurm.started_by().partition(".")[2] in slurm.NO_STEPS:
         _refuse_the_first(request, given)
         return
@@ -258,7 +262,7 @@ def refuse_task_without_variables(request: Request, pid: int, starter: str) -> N
         return
     variables = f'$(env | grep -E "^({prefixes})" | grep -v " ")'
     kept = quote(f'exec env -i PATH="$PATH" {variables} {typed(request)}')
-    raise UsageError(
+    raise errors.UsageError(
         f"{starter} (pid {pid}) is above this process, and none of {manager}'s variables is here, "
         "as behind env -i or in a container with --cleanenv, so each task would be a job of its "
         f"own; to hand them on, have {manager} start sh -c {kept}; if each task is to be a job of "
@@ -266,12 +270,12 @@ def refuse_task_without_variables(request: Request, pid: int, starter: str) -> N
     )
 
 
-def _refuse_the_first(request: Request, given: Environ) -> None:
+def _refuse_the_first(request: Request, given: identity.Environ) -> None:
     """Raise UsageError in a batch script or a shell, of which there is one, for several tasks."""
     tasks, nodes = (given.get(name, "1") for name in (slurm.JOB_TASKS, slurm.JOB_NODES))
     if (tasks, nodes) == ("1", "1") or (request.nproc is not None and nodes == "1"):
         return
-    raise UsageError(
+    raise errors.UsageError(
         f"this Slurm job has {tasks} tasks ({slurm.JOB_TASKS}) on {nodes} nodes "
         f"({slurm.JOB_NODES}), and the launcher has lost Slurm's variables, as behind env -i, so "
         f"it would use this node alone; type srun {typed(request)}, with nothing between "

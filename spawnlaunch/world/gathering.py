@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import records
 
 
-class Gathering(NamedTuple):
+class Gathering(records.NamedTuple):
     """How the launchers of several nodes meet, to be told their ranks by one of them."""
 
     host: str  # where they meet

@@ -17,11 +17,8 @@ import _socket as socket  # the module socket adds enums and selectors, 5 ms of 
 import errno
 import sys
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.world.master import FREE, FREE_PORTS, LOOPBACK
-from spawnlaunch.world.model import LOCAL, Environ, Fact, Rejected, Resolution, World, is_named
+from spawnlaunch import errors, machine, records
+from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,19 +35,19 @@ MOST_FOUND = 64  # addresses of a name
 IFREQ_BYTES = 40  # sizeof(struct ifreq)
 
 
-class HeldPort(NamedTuple):
+class HeldPort(records.NamedTuple):
     """A port that no other launch on this machine chooses while `lock` is open."""
 
     port: int
     lock: socket.socket
 
 
-def listen(resolution: Resolution) -> tuple[Resolution, HeldPort]:
+def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPort]:
     """Rank 0 listens here: hold its port, or a free one. Raises UsageError where it is in use."""
     if resolution.sources["master_addr"].source == "MASTER_ADDR":
         resolution = _check_address(resolution)
     port = resolution.world.master_port
-    if port == FREE:
+    if port == master.FREE:
         return _with_free_port(resolution, "local mode")
     held = hold_port(port)
     if held is None:
@@ -60,32 +57,38 @@ def listen(resolution: Resolution) -> tuple[Resolution, HeldPort]:
             said = f"{source} {port} is in use on this machine: another port is taken"
             resolution = resolution._replace(warnings=(*resolution.warnings, said))
             return _with_free_port(resolution, f"{source} {port} is in use")
-        raise UsageError(
+        raise errors.UsageError(
             f"port {port} ({resolution.sources['master_port'].source}) is in use on this machine, "
             "so rank 0 cannot listen there; end what uses it, or type --master-port N"
         )
     return resolution, held
 
 
-def renew_port(resolution: Resolution, environ: Environ) -> tuple[Resolution, HeldPort | None]:
+def renew_port(
+    resolution: identity.Resolution, environ: identity.Environ
+) -> tuple[identity.Resolution, HeldPort | None]:
     """For workers of one machine that start once more: another port, unless somebody named this.
 
     What listened on the old one may not be quite gone. Hold the old port until this has returned,
     and the new one differs from it. Raises UsageError where no port is free.
     """
-    if is_named(resolution.sources["master_port"], environ):
+    if identity.is_named(resolution.sources["master_port"], environ):
         return resolution, None
     return _with_free_port(resolution, "restart")
 
 
-def _with_free_port(resolution: Resolution, why: str) -> tuple[Resolution, HeldPort]:
+def _with_free_port(
+    resolution: identity.Resolution, why: str
+) -> tuple[identity.Resolution, HeldPort]:
     held = hold_free_port()
     why = f"free port outside the ephemeral range ({why})"
     fact = resolution.sources["master_port"]._replace(value=held.port, source=why)
     return _replace(resolution, "master_port", fact), held
 
 
-def _replace(resolution: Resolution, field: str, fact: Fact) -> Resolution:
+def _replace(
+    resolution: identity.Resolution, field: str, fact: identity.Fact
+) -> identity.Resolution:
     """The same, but for a field of the world."""
     return resolution._replace(
         world=resolution.world._replace(**{field: fact.value}),
@@ -93,14 +96,16 @@ def _replace(resolution: Resolution, field: str, fact: Fact) -> Resolution:
     )
 
 
-def _check_address(resolution: Resolution) -> Resolution:
+def _check_address(resolution: identity.Resolution) -> identity.Resolution:
     """An inherited MASTER_ADDR of elsewhere was not meant in local mode; else it is said."""
     world, fact = resolution.world, resolution.sources["master_addr"]
     if any(each.startswith("127.") or _is_ours(each) for each in addresses(fact.value)):
         return resolution
-    if world.mode == LOCAL:
+    if world.mode == identity.LOCAL:
         why = "is another machine's, and all workers are on this one"
-        fact = Fact(LOOPBACK, "local mode", (Rejected(fact.value, fact.source, why),))
+        fact = identity.Fact(
+            master.LOOPBACK, "local mode", (identity.Rejected(fact.value, fact.source, why),)
+        )
         said = f"replaced MASTER_ADDR={world.master_addr}, which {why}"
         resolution = _replace(resolution, "master_addr", fact)
     else:
@@ -127,7 +132,7 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
         held = hold_port(candidates[(seed + i) % len(candidates)])
         if held is not None:
             return held
-    raise UsageError("found no free port for MASTER_PORT; end what listens on this machine")
+    raise errors.UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
 def candidates_outside(low: int, high: int) -> Sequence[int]:
@@ -135,11 +140,11 @@ def candidates_outside(low: int, high: int) -> Sequence[int]:
 
     Where a site made the ephemeral range that wide that nothing is left, FREE_PORTS itself.
     """
-    for ports in (FREE_PORTS, range(1024, 65536)):
+    for ports in (master.FREE_PORTS, range(1024, 65536)):
         outside = [port for port in ports if not low <= port <= high]
         if outside:
             return outside
-    return FREE_PORTS
+    return master.FREE_PORTS
 
 
 def hold_port(port: int) -> HeldPort | None:
@@ -169,7 +174,7 @@ def hold_port(port: int) -> HeldPort | None:
 
 
 def find_interface(
-    world: World, environ: Environ, hostname: str
+    world: identity.World, environ: identity.Environ, hostname: str
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """What is to be exported to this node's workers and said, where others cannot reach its name.
 
@@ -212,10 +217,10 @@ def addresses(name: str, family: int = socket.AF_INET) -> list[str]:
     """
     if machine.getpid() != 1:
         return _addresses(name, family)
-    from spawnlaunch.world.lookup import Lookup
+    from spawnlaunch.world import lookup
 
     try:
-        return list(Lookup(lambda: _addresses(name, family)[:MOST_FOUND]).answer())
+        return list(lookup.Lookup(lambda: _addresses(name, family)[:MOST_FOUND]).answer())
     except OSError:
         return []
 

@@ -13,9 +13,8 @@ below it is one task's own, and is not taken.
 
 from __future__ import annotations
 
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import MAX_PORT
-from spawnlaunch.world import model
+from spawnlaunch import records, values
+from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,17 +27,17 @@ BELOW = (
 )
 
 
-class Inherited(NamedTuple):
+class Inherited(records.NamedTuple):
     """What is taken of MASTER_ADDR and MASTER_PORT, and what is not."""
 
-    kept: Mapping[str, model.Fact] = {}  # by variable
+    kept: Mapping[str, identity.Fact] = {}  # by variable
     stale: tuple[str, ...] = ()  # variables that an outer launcher left, as NAME=value
     rejected: Mapping[str, str] = {}  # why the master's other variables are not taken
     own: tuple[str, ...] = ()  # those of them that this task may have and no other
 
 
 def read_inherited(
-    mode: str, it: model.Evidence, facts: model.Facts, host: model.Fact | None
+    mode: str, it: identity.Evidence, facts: identity.Facts, host: identity.Fact | None
 ) -> Inherited:
     """What is taken, and what is not.
 
@@ -52,20 +51,23 @@ def read_inherited(
     stale, common, certain = _find_stale(environ, facts, mode), environ, None
     if manager is not None and manager.given:
         certain = host.value if host else None
-        if any(environ.get(name) for name in model.MASTER):
+        if any(environ.get(name) for name in identity.MASTER):
             seen = manager.given()
             common = environ if seen is None else seen
-    if stale if mode == model.LOCAL else common.get(model.RUN_ID):
-        return Inherited({}, stale, {name: LEFT for name in model.MASTER if environ.get(name)})
-    addr, port = model.text("MASTER_ADDR", common), model.number("MASTER_PORT", common, MAX_PORT)
+    if stale if mode == identity.LOCAL else common.get(identity.RUN_ID):
+        return Inherited({}, stale, {name: LEFT for name in identity.MASTER if environ.get(name)})
+    addr, port = (
+        identity.text("MASTER_ADDR", common),
+        identity.number("MASTER_PORT", common, values.MAX_PORT),
+    )
     rejected = {}
-    if addr is not None and mode != model.LOCAL:
+    if addr is not None and mode != identity.LOCAL:
         alone = facts["world_size"].value == facts["local_world_size"].value
         if why := _why_useless(addr.value, certain, alone):
             rejected["MASTER_ADDR"] = why
             addr = None
     own = []
-    for name, question in model.MASTER.items():
+    for name, question in identity.MASTER.items():
         value = environ.get(name)
         if value and value != common.get(name):
             flag = f"--{question.replace('_', '-')}"
@@ -76,19 +78,19 @@ def read_inherited(
     return Inherited(kept, stale, rejected, tuple(own))
 
 
-def _find_stale(environ: model.Environ, facts: model.Facts, mode: str) -> tuple[str, ...]:
+def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> tuple[str, ...]:
     """The inherited variables, as NAME=value, that contradict what was derived."""
     names = [
         name
-        for name, question in model.RANKS.items()
+        for name, question in identity.RANKS.items()
         if environ.get(name) and str(facts[question].value) not in ("None", environ[name])
     ]
     is_alone = (environ.get("RANK"), environ.get("WORLD_SIZE")) == ("0", "1")
-    if is_alone and mode == model.LOCAL and names == ["WORLD_SIZE"]:
+    if is_alone and mode == identity.LOCAL and names == ["WORLD_SIZE"]:
         names = []  # the only pod of a job, in which torchrun's users start several workers
-    names += [name for name in model.OUTER if environ.get(name)]
-    if environ.get(model.AGENT_STORE) == "False":
-        names.remove(model.AGENT_STORE)
+    names += [name for name in identity.OUTER if environ.get(name)]
+    if environ.get(identity.AGENT_STORE) == "False":
+        names.remove(identity.AGENT_STORE)
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
@@ -127,27 +129,27 @@ def _names(addr: str, host: str) -> bool:
     return found == short and not before[-1:].isalnum() and not after[:1].isdigit()
 
 
-def add_rejected(facts: model.Facts, it: Inherited, environ: model.Environ) -> model.Facts:
+def add_rejected(facts: identity.Facts, it: Inherited, environ: identity.Environ) -> identity.Facts:
     """The facts, with what was replaced among their rejected candidates."""
     result = dict(facts)
-    ranks = {name: LEFT for name in model.RANKS if it.stale and name in environ}
+    ranks = {name: LEFT for name in identity.RANKS if it.stale and name in environ}
     for name, why in {**ranks, **it.rejected}.items():
-        question = model.RANKS.get(name) or model.MASTER[name]
+        question = identity.RANKS.get(name) or identity.MASTER[name]
         fact = result[question]
-        rejected = (*fact.rejected, model.Rejected(environ[name], name, why))
+        rejected = (*fact.rejected, identity.Rejected(environ[name], name, why))
         result[question] = fact._replace(rejected=rejected)
     return result
 
 
 def find_warnings(
-    facts: model.Facts, it: Inherited, environ: model.Environ
+    facts: identity.Facts, it: Inherited, environ: identity.Environ
 ) -> tuple[list[str], tuple[str, ...]]:
     """The warnings about what all launchers have, and about what this task may have alone."""
     stale = list(it.stale)
     of_all: list[str] = []
     own: list[str] = []
     for name, why in it.rejected.items():
-        fact = facts[model.MASTER[name]]
+        fact = facts[identity.MASTER[name]]
         if fact.source.startswith(("--", "PET_")) or str(fact.value) == environ[name]:
             continue  # a flag has replaced it, or nothing
         if why == LEFT:
@@ -158,7 +160,7 @@ def find_warnings(
     if stale:
         said_of_all = f"replaced what an outer launcher or a profile left: {' '.join(stale)}"
         mode = facts["mode"].value
-        if model.RUN_ID not in environ and "WORLD_SIZE" in environ and mode == model.LOCAL:
+        if identity.RUN_ID not in environ and "WORLD_SIZE" in environ and mode == identity.LOCAL:
             said_of_all += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
         of_all.insert(0, said_of_all)
     return of_all, tuple(own)

@@ -31,7 +31,7 @@ SLURM_STEP_TASKS_PER_NODE; Slurm's src/common/proc_args.c and its 23.11 changelo
 
 from __future__ import annotations
 
-from spawnlaunch.reading import excerpt, file_text, is_number
+from spawnlaunch import reading
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -60,8 +60,8 @@ def expand(text: str) -> list[str]:
     """Every host in order, repetitions kept. Raises ListError, also above MAX_HOSTS."""
     if (total := count(text)) > MAX_HOSTS:
         raise ListError(
-            f"host list {excerpt(text)} names {total} hosts, more than {MAX_HOSTS}; look for a "
-            "range with a digit too many"
+            f"host list {reading.excerpt(text)} names {total} hosts, more than {MAX_HOSTS}; look "
+            "for a range with a digit too many"
         )
     return list(hosts(text))
 
@@ -115,7 +115,8 @@ def _entries(text: str) -> Iterator[Entry]:
             yield entry
     if is_empty:
         raise ListError(
-            f"host list {excerpt(text)} names no host; a host list reads like gpu7 or gpu[1-3,5]"
+            f"host list {reading.excerpt(text)} names no host; a host list reads like gpu7 or "
+            "gpu[1-3,5]"
         )
 
 
@@ -148,12 +149,12 @@ def _ranges(text: str, bracket: Bracket) -> Iterator[tuple[range, int]]:
         ends, colon, step = item.partition(":")
         first, dash, last = ends.partition("-")
         digits = (first, last if dash else first, step if colon else "1")
-        if not all(map(is_number, digits)) or not int(digits[2]) or (colon and not dash):
+        if not all(map(reading.is_number, digits)) or not int(digits[2]) or (colon and not dash):
             raise _error(
                 text,
                 position,
-                f"{excerpt(item)} is no number, of at most 18 digits, and no range of numbers; "
-                "write gpu[1-3,5], or gpu[0-8:4] for every fourth",
+                f"{reading.excerpt(item)} is no number, of at most 18 digits, and no range of "
+                "numbers; write gpu[1-3,5], or gpu[0-8:4] for every fourth",
             )
         low, high, stride = map(int, digits)
         if high < low:
@@ -170,7 +171,8 @@ def tasks_on(counts: str, node: int) -> int:
             return tasks
         first += nodes
     raise ListError(
-        f"tasks per node {excerpt(counts)}: there is no node number {node}, only 0 to {first - 1}"
+        f"tasks per node {reading.excerpt(counts)}: there is no node number {node}, only 0 to "
+        f"{first - 1}"
     )
 
 
@@ -180,9 +182,9 @@ def runs(counts: str) -> Iterator[tuple[int, int]]:
     for entry in counts.split(","):
         tasks, bracket, nodes = entry.partition("(x")
         nodes = (nodes[:-1] if nodes.endswith(")") else "") if bracket else "1"
-        if not (is_number(tasks) and is_number(nodes) and int(nodes)):
-            why = f"{excerpt(entry)} is neither a count nor a repeated count; write 2(x3),1 for "
-            why += "2 tasks on each of three nodes, then 1"
+        if not (reading.is_number(tasks) and reading.is_number(nodes) and int(nodes)):
+            why = f"{reading.excerpt(entry)} is neither a count nor a repeated count; write "
+            why += "2(x3),1 for 2 tasks on each of three nodes, then 1"
             raise _error(counts, position, why, "tasks per node")
         yield int(tasks), int(nodes)
         position += len(entry) + 1
@@ -190,7 +192,7 @@ def runs(counts: str) -> Iterator[tuple[int, int]]:
 
 def _error(text: str, position: int, why: str, what: str = "host list") -> ListError:
     """`position` counts from 0; people count characters from 1."""
-    return ListError(f"{what} {excerpt(text, position)}, character {position + 1}: {why}")
+    return ListError(f"{what} {reading.excerpt(text, position)}, character {position + 1}: {why}")
 
 
 def hosts_of_tasks(path: str, tasks: int) -> list[str]:
@@ -201,12 +203,12 @@ def hosts_of_tasks(path: str, tasks: int) -> list[str]:
     """
     found: list[str] = []
     try:
-        for line in (file_text(path) or "").splitlines():
+        for line in (reading.file_text(path) or "").splitlines():
             text = line.partition("#")[0]
             for outside, brackets in _entries(text) if text.strip() else ():
                 outside[-1], _, times = outside[-1].partition("*")
                 for host in _hosts_of(text, (outside, brackets)):
-                    found += [host] * min(int(times) if is_number(times) else 1, tasks)
+                    found += [host] * min(int(times) if reading.is_number(times) else 1, tasks)
                     if len(found) >= min(tasks, MAX_HOSTS):
                         return found[:tasks]
     except ListError:

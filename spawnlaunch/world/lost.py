@@ -14,11 +14,9 @@ import re
 from contextlib import suppress
 from functools import partial
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Request
-from spawnlaunch.world import lists, managers
+from spawnlaunch import errors, flags
+from spawnlaunch.world import identity, lists, managers
 from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.model import Environ, number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -26,7 +24,7 @@ if TYPE_CHECKING:
     from typing import TypeAlias
 
     # A variable, what reads it from others, and which these are.
-    Row: TypeAlias = tuple[str, Callable[[Environ], str | int | None], str]
+    Row: TypeAlias = tuple[str, Callable[[identity.Environ], str | int | None], str]
 
 # What each process of a job has by an older name too.
 OLD_NAMES = {slurm.JOB_ID: "SLURM_JOBID", slurm.STEP_ID: "SLURM_STEPID"}
@@ -44,7 +42,9 @@ SIGNS_OF_A_SHELL = {
 GROUP = re.compile(r"SLURM_JOB_(?:ID|NODELIST)_(?:HET|PACK)_GROUP_(\d{1,3})")
 
 
-def restored(request: Request, environ: Environ) -> tuple[Environ, list[str]]:
+def restored(
+    request: flags.Request, environ: identity.Environ
+) -> tuple[identity.Environ, list[str]]:
     """The environment with what is missing, and a line about that.
 
     Raises UsageError where a variable is missing that nothing tells, unless the flags say who this
@@ -75,7 +75,7 @@ def restored(request: Request, environ: Environ) -> tuple[Environ, list[str]]:
     return found, [f"some of Slurm's variables are missing here; {said}"] if said else []
 
 
-def _has_inner_manager(environ: Environ, *, is_step: bool) -> bool:
+def _has_inner_manager(environ: identity.Environ, *, is_step: bool) -> bool:
     """Whether one that counts before Slurm has started this process."""
     rows = [row[1:] for row in managers.ORDER]
     until = rows.index(("slurm", "STEP" if is_step else "SHELL"))
@@ -108,56 +108,59 @@ def _take(found: dict[str, str], rows: Iterable[Row]) -> Iterator[tuple[str, str
             yield name, source
 
 
-def _tasks(environ: Environ) -> int | None:
+def _tasks(environ: identity.Environ) -> int | None:
     counts = slurm.read_runs(slurm.STEP_TASKS_PER_NODE, environ)
     return sum(tasks * nodes for tasks, nodes in counts) or None
 
 
-def _nodes(environ: Environ) -> int | None:
+def _nodes(environ: identity.Environ) -> int | None:
     return sum(nodes for _, nodes in slurm.read_runs(slurm.STEP_TASKS_PER_NODE, environ)) or None
 
 
-def _nodelist(environ: Environ) -> str | None:
+def _nodelist(environ: identity.Environ) -> str | None:
     """The job's, where the step has as many nodes."""
-    nodes = number(slurm.STEP_NODES, environ)
+    nodes = identity.number(slurm.STEP_NODES, environ)
     if nodes is None or not environ.get(slurm.JOB_NODELIST) or environ.get(slurm.HET_SIZE):
         return None
     return environ[slurm.JOB_NODELIST] if _nodes_of_job(environ) == nodes.value else None
 
 
-def _nodes_of_job(environ: Environ) -> int | None:
+def _nodes_of_job(environ: identity.Environ) -> int | None:
     return _count(slurm.JOB_NODELIST, environ)
 
 
-def _count(name: str, environ: Environ) -> int | None:
+def _count(name: str, environ: identity.Environ) -> int | None:
     """The hosts in a list; what cannot be read is refused where it is needed."""
     with suppress(lists.ListError):
         return lists.count(environ.get(name, ""))
     return None
 
 
-def _rank(environ: Environ) -> str | None:
+def _rank(environ: identity.Environ) -> str | None:
     """The ranks of a node's tasks are listed in the order of their local ranks."""
-    ranks, local_rank = environ.get(slurm.GLOBAL_IDS, "").split(","), number(slurm.LOCALID, environ)
+    ranks, local_rank = (
+        environ.get(slurm.GLOBAL_IDS, "").split(","),
+        identity.number(slurm.LOCALID, environ),
+    )
     return ranks[local_rank.value] if local_rank and local_rank.value < len(ranks) else None
 
 
-def _local_rank(environ: Environ) -> int | None:
+def _local_rank(environ: identity.Environ) -> int | None:
     ranks, rank = environ.get(slurm.GLOBAL_IDS, "").split(","), environ.get(slurm.PROCID)
     return ranks.index(rank) if rank in ranks else None
 
 
-def _node_rank(environ: Environ) -> int | None:
+def _node_rank(environ: identity.Environ) -> int | None:
     nodes, name = _nodes_in_order(environ), environ.get(slurm.NODENAME)
     return nodes.index(name) if name in nodes else None
 
 
-def _node_name(environ: Environ) -> str | None:
-    nodes, node = _nodes_in_order(environ), number(slurm.NODEID, environ)
+def _node_name(environ: identity.Environ) -> str | None:
+    nodes, node = _nodes_in_order(environ), identity.number(slurm.NODEID, environ)
     return nodes[node.value] if node and node.value < len(nodes) else None
 
 
-def _nodes_in_order(environ: Environ) -> list[str]:
+def _nodes_in_order(environ: identity.Environ) -> list[str]:
     """The step's nodes by SLURM_NODEID: those of a heterogeneous step one component after another.
 
     None where the list is not there.
@@ -170,7 +173,7 @@ def _nodes_in_order(environ: Environ) -> list[str]:
     return of_groups or nodes
 
 
-def _size(environ: Environ) -> int | None:
+def _size(environ: identity.Environ) -> int | None:
     """The number of components, by the last that any variable is about."""
     numbers = [int(match[1]) for name in environ if (match := GROUP.fullmatch(name))]
     return 1 + max(numbers) if numbers else None
@@ -189,7 +192,7 @@ LISTS = (
 )
 
 
-def _missing_in_step(request: Request, environ: Environ) -> Iterator[str]:
+def _missing_in_step(request: flags.Request, environ: identity.Environ) -> Iterator[str]:
     """A flag says what some of them say."""
     finds_host = request.master_addr is None and request.rdzv_endpoint is None
     counts = request.local_world_size is None and not environ.get(slurm.GLOBAL_IDS)
@@ -201,9 +204,9 @@ def _missing_in_step(request: Request, environ: Environ) -> Iterator[str]:
     yield from (name for name in needed if not environ.get(name))
 
 
-def _missing_groups(environ: Environ) -> Iterator[str]:
+def _missing_groups(environ: identity.Environ) -> Iterator[str]:
     """What is said of some components of a heterogeneous job has to be said of all."""
-    size = number(slurm.HET_SIZE, environ)
+    size = identity.number(slurm.HET_SIZE, environ)
     numbers = range(min(size.value, slurm.MOST_GROUPS) if size else 0)
     word = "PACK" if "SLURM_JOB_ID_PACK_" in " ".join(environ) else "HET"
     for name in (slurm.JOB_NODELIST, slurm.JOB_ID, slurm.JOB_NODES):
@@ -212,12 +215,12 @@ def _missing_groups(environ: Environ) -> Iterator[str]:
             yield from (f"{name}_{word}_GROUP_{i}" for i in numbers if i not in groups)
 
 
-def _refuse(request: Request, missing: list[str], starter: str) -> None:
+def _refuse(request: flags.Request, missing: list[str], starter: str) -> None:
     from spawnlaunch.world import advice
 
     names = " and ".join(missing)
     without, env = (" ".join(f"{flag} {name}" for name in missing) for flag in ("-u", "--env"))
-    raise UsageError(
+    raise errors.UsageError(
         f"{names} {'is' if len(missing) == 1 else 'are'} missing here, which {starter} sets beside "
         "the other variables of Slurm that are here: a wrapper script, env, sudo or a container "
         f"has taken it away; let it pass: env without -i and without {without}, "

@@ -6,12 +6,15 @@ evidence is here the authority: the one whose word counts for that.
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import is_number
-from spawnlaunch.world.model import LOCAL, NODE, TASK, Evidence, Fact, Facts, first
+from spawnlaunch import errors, reading
+from spawnlaunch.world import identity
 
 LOOPBACK = "127.0.0.1"
-HOST_QUESTION = {TASK: "rank_0_host", NODE: "node_0_host", LOCAL: "node_0_host"}
+HOST_QUESTION = {
+    identity.TASK: "rank_0_host",
+    identity.NODE: "node_0_host",
+    identity.LOCAL: "node_0_host",
+}
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
 FREE = 0  # "any free port"; only possible where one launcher starts all workers
 FREE_PORTS = range(20_000, 29_000)  # below the kernel's default ephemeral range, 32768-60999
@@ -23,48 +26,52 @@ PORTS = 8999
 STRIDE = 101
 
 
-def find_host(mode: str, it: Evidence, facts: Facts) -> Fact | None:
+def find_host(mode: str, it: identity.Evidence, facts: identity.Facts) -> identity.Fact | None:
     """The host of rank 0, as far as it is known without a flag."""
-    if mode == LOCAL:
-        return Fact(LOOPBACK, "local mode")
+    if mode == identity.LOCAL:
+        return identity.Fact(LOOPBACK, "local mode")
     hosts = it.ask("hosts")
     alone = facts["world_size"].value == facts["local_world_size"].value
-    return first(
+    return identity.first(
         [
             it.ask(HOST_QUESTION[mode]),
-            Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None,
-            Fact(it.hostname, "this host: all ranks are on it") if alone else None,
+            identity.Fact(hosts.value[0], f"first host of {hosts.source}") if hosts else None,
+            identity.Fact(it.hostname, "this host: all ranks are on it") if alone else None,
         ]
     )
 
 
 def choose_address(
-    mode: str, it: Evidence, facts: Facts, host: Fact | None, kept: Fact | None
-) -> Fact:
+    mode: str,
+    it: identity.Evidence,
+    facts: identity.Facts,
+    host: identity.Fact | None,
+    kept: identity.Fact | None,
+) -> identity.Fact:
     """MASTER_ADDR, of which `kept` is the inherited one.
 
     Raises UsageError where nothing names the host of rank 0, or rank 0 knows that it is elsewhere.
     """
     suffix, endpoint, derived = it.request.master_suffix, it.request.rdzv_endpoint, host
-    if host is not None and suffix and mode != LOCAL:
-        derived = Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
+    if host is not None and suffix and mode != identity.LOCAL:
+        derived = identity.Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
     by_flag = _read_flags(it, "--master-addr", it.request.master_addr, endpoint and endpoint.host)
-    alone = mode != TASK and facts["world_size"].value == facts["local_world_size"].value
+    alone = mode != identity.TASK and facts["world_size"].value == facts["local_world_size"].value
     # Of several nodes, the hub hears each one's.
     by_flags = [by_flag, it.typed("--local-addr", it.request.local_addr) if alone else None]
     if it.request.rdzv_backend == "c10d" and it.request.master_addr is None:
         by_flags.reverse()  # the endpoint is where launchers meet, who are on one node
-    fact = first([*by_flags, it.ask("master_addr"), kept, derived])
+    fact = identity.first([*by_flags, it.ask("master_addr"), kept, derived])
     if fact is None:
         why = "nothing here names the host of node rank 0"
         if it.manager is not None:
             default = f"{it.manager.name} does not export the host of rank 0"
             why = it.manager.silent.get(HOST_QUESTION[mode], default)
-        raise UsageError(f"{why}; type --master-addr HOST, the same everywhere")
+        raise errors.UsageError(f"{why}; type --master-addr HOST, the same everywhere")
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
         mine = it.ask("own_host")
         if mine is not None and mine.value.partition(".")[0] != host.value.partition(".")[0]:
-            raise UsageError(
+            raise errors.UsageError(
                 f"rank 0 is on {mine.value} ({mine.source}), and the others look for it on "
                 f"{host.value} ({host.source}); type --master-addr {mine.value}"
             )
@@ -83,32 +90,36 @@ def with_suffix(host: str, suffix: str) -> str:
     return name + suffix if suffix.startswith(".") else name + suffix + dot + domain
 
 
-def choose_port(mode: str, it: Evidence, job: Fact | None, kept: Fact | None) -> Fact:
+def choose_port(
+    mode: str, it: identity.Evidence, job: identity.Fact | None, kept: identity.Fact | None
+) -> identity.Fact:
     """MASTER_PORT, or FREE. Raises UsageError where nothing makes it the same on all nodes.
 
     `job` is the authority's name of this launch.
     """
     endpoint = it.request.rdzv_endpoint
-    fact = first(
+    fact = identity.first(
         [
             _read_flags(it, "--master-port", it.request.master_port, endpoint and endpoint.port),
             it.ask("master_port"),
             kept,
             it.ask("reserved_port"),
-            Fact(FREE, "local mode") if mode == LOCAL else None,
-            Fact(port_of(job.value), f"computed from {job.source}={job.value}") if job else None,
+            identity.Fact(FREE, "local mode") if mode == identity.LOCAL else None,
+            identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
+            if job
+            else None,
         ]
     )
     if fact is None:
-        if mode == TASK and it.manager is not None and it.request.master_addr is None:
-            raise UsageError(
+        if mode == identity.TASK and it.manager is not None and it.request.master_addr is None:
+            raise errors.UsageError(
                 f"{it.manager.name} exports nothing that tells this launch from another; "
                 "type --master-port N, the same for all ranks"
             )
-        fact = Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
-    is_told = mode == NODE and not it.request.no_gang and fact.source == "--master-port"
-    if fact.value == FREE and mode != LOCAL and not is_told:
-        raise UsageError(
+        fact = identity.Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
+    is_told = mode == identity.NODE and not it.request.no_gang and fact.source == "--master-port"
+    if fact.value == FREE and mode != identity.LOCAL and not is_told:
+        raise errors.UsageError(
             f"{fact.source} asks for any free port, but no node can tell the others which; "
             "type --master-port N, the same everywhere"
         )
@@ -125,9 +136,9 @@ def port_of(job: str) -> int:
     (22011, 22012, 22112)
     """
     number, _, step = job.partition(".")
-    if not is_number(number):
+    if not reading.is_number(number):
         return FREE_PORTS.start + _hash(job) % PORTS
-    step_number = int(step) if is_number(step) else _hash(step)
+    step_number = int(step) if reading.is_number(step) else _hash(step)
     return FREE_PORTS.start + (int(number) * STRIDE + step_number) % PORTS
 
 
@@ -138,11 +149,13 @@ def _hash(text: str) -> int:
     return crc32(text.encode(errors="surrogateescape"))
 
 
-def _read_flags(it: Evidence, flag: str, value: object, of_endpoint: object) -> Fact | None:
+def _read_flags(
+    it: identity.Evidence, flag: str, value: object, of_endpoint: object
+) -> identity.Fact | None:
     """One of two flags that say the same. Raises UsageError where they do not."""
     by_flag, by_endpoint = it.typed(flag, value), it.typed("--rdzv-endpoint", of_endpoint)
     if by_flag and by_endpoint and by_flag.value != by_endpoint.value:
-        raise UsageError(
+        raise errors.UsageError(
             f"{by_flag.source} {value}, but {by_endpoint.source} says {of_endpoint}; leave one of "
             "the two out"
         )

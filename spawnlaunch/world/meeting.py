@@ -7,26 +7,15 @@ node rank 0's launcher where node ranks are known, else the one that has the end
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.world import host
+from spawnlaunch import errors
+from spawnlaunch.world import host, identity, master, ranks
 from spawnlaunch.world.gathering import Gathering
-from spawnlaunch.world.master import FREE, STATIC_PORT, port_of
-from spawnlaunch.world.model import (
-    NODES,
-    TASKS,
-    Evidence,
-    Fact,
-    Facts,
-    is_named,
-)
-from spawnlaunch.world.ranks import is_overruled, known_node_rank
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from spawnlaunch.request import Request
-    from spawnlaunch.world.model import Manager
+    from spawnlaunch import flags
 
 PORTS_TRIED = 8
 RETURN_TIMEOUT_S = 60.0  # for somebody to see that a launcher is lost, and to type a line
@@ -34,24 +23,31 @@ POD = "KUBERNETES_SERVICE_HOST"  # of every pod (kubernetes.io, "Service", envir
 TOLD = "told by the hub, once all have come"
 
 
-def find(it: Evidence, facts: Facts, job: Fact | None, starter: Manager | None) -> Gathering:
+def find(
+    it: identity.Evidence,
+    facts: identity.Facts,
+    job: identity.Fact | None,
+    starter: identity.Manager | None,
+) -> Gathering:
     """How the launchers of this job meet; `job` is the authority's name of it.
 
     `starter` is what has started this launcher, also where flags overrule all that it says.
     """
     request, address, port = it.request, facts["master_addr"], facts["master_port"]
-    if request.master_port == FREE and request.rdzv_endpoint is None:
-        port = Fact(port_of(job.value) if job else STATIC_PORT, "where the launchers meet")
+    if request.master_port == master.FREE and request.rdzv_endpoint is None:
+        port = identity.Fact(
+            master.port_of(job.value) if job else master.STATIC_PORT, "where the launchers meet"
+        )
     is_static = request.rdzv_endpoint is not None and _is_static(request)
     is_hubs = port.source == "--rdzv-endpoint" and not is_static
-    is_kept = is_named(port, it.environ) and not is_hubs and port.value
+    is_kept = identity.is_named(port, it.environ) and not is_hubs and port.value
     at = port.value
     if is_kept:  # it is the workers'
         # Launchers may know the host by several names; another of its launches has another port.
-        at = port_of(job.value if job else str(port.value))
+        at = master.port_of(job.value if job else str(port.value))
         at += at == port.value
     is_told = address.source == "--master-addr" or is_static
-    most, known = facts["nnodes"].value, known_node_rank(it)
+    most, known = facts["nnodes"].value, ranks.known_node_rank(it)
     least = it.typed("--nnodes", request.nnodes and request.nnodes.least) or it.ask("least_nodes")
     node_rank = None if known is None else known.value
     return_s = _return_s(request, starter)
@@ -67,14 +63,14 @@ def find(it: Evidence, facts: Facts, job: Fact | None, starter: Manager | None) 
         expected=_expected(it),
         returns=return_s is None,
         return_s=request.return_timeout_s if return_s is None else return_s,
-        again=POD in it.environ or (it.manager is not None and it.manager.kind == NODES),
+        again=POD in it.environ or (it.manager is not None and it.manager.kind == identity.NODES),
         name=_own_name(it),
         master_addr=address.value if is_told and node_rank == 0 else "",
-        master_port=port.value if is_kept else FREE,
+        master_port=port.value if is_kept else master.FREE,
     )
 
 
-def _is_static(request: Request) -> bool:
+def _is_static(request: flags.Request) -> bool:
     """Whether --rdzv-endpoint is where rank 0 listens, and not where the launchers meet.
 
     torchrun's backend is static if none is typed; and then node ranks are.
@@ -83,7 +79,7 @@ def _is_static(request: Request) -> bool:
     return is_default or request.rdzv_backend == "static"
 
 
-def _is_hub(it: Evidence, facts: Facts, node_rank: int | None) -> bool | None:
+def _is_hub(it: identity.Evidence, facts: identity.Facts, node_rank: int | None) -> bool | None:
     """Whether the launchers meet at this one; None: at the first of those here that listens."""
     request = it.request
     word = (request.rdzv_conf or {}).get("is_host")
@@ -98,7 +94,7 @@ def _is_hub(it: Evidence, facts: Facts, node_rank: int | None) -> bool | None:
     return False
 
 
-def _return_s(request: Request, starter: Manager | None) -> float | None:
+def _return_s(request: flags.Request, starter: identity.Manager | None) -> float | None:
     """How long a lost launcher is waited for; 0: not at all; None: what made its pod starts it.
 
     Tasks of srun or mpirun are started once, and whoever waits there burns an allocation.
@@ -106,28 +102,28 @@ def _return_s(request: Request, starter: Manager | None) -> float | None:
     said_s, why = request.return_timeout_s, ""
     if not request.max_restarts:
         why = "without restarts none may; type --max-restarts N as well"
-    elif starter and starter.kind == TASKS and not starter.gives_ranks:
+    elif starter and starter.kind == identity.TASKS and not starter.gives_ranks:
         why = f"{starter.name} starts its tasks once; leave --return-timeout out"
     if why and said_s:
         what = "is the time for a lost launcher to come back, and"
-        raise UsageError(f"--return-timeout {said_s:g} {what} {why}")
+        raise errors.UsageError(f"--return-timeout {said_s:g} {what} {why}")
     if why:
         return 0.0
-    if starter and starter.kind == NODES and said_s != 0:
+    if starter and starter.kind == identity.NODES and said_s != 0:
         return None
     return RETURN_TIMEOUT_S if said_s is None else said_s
 
 
-def _own_name(it: Evidence) -> str:
+def _own_name(it: identity.Evidence) -> str:
     """This node, as the manager's list of nodes has it."""
     name = it.ask("own_host")
     return _short([name.value if name else it.hostname])[0]
 
 
-def _expected(it: Evidence) -> tuple[str, ...]:
+def _expected(it: identity.Evidence) -> tuple[str, ...]:
     """The nodes by name, where the manager lists them and all of them are meant."""
     hosts = it.ask("hosts") or it.ask("node_names")
-    if hosts is None or is_overruled(it):
+    if hosts is None or ranks.is_overruled(it):
         return ()
     return tuple(_short(hosts.value))
 
@@ -137,7 +133,7 @@ def _short(names: Iterable[str]) -> list[str]:
     return [n if n[:1].isdigit() else n.partition(".")[0] for n in names]
 
 
-def told_later(facts: Facts, gathering: Gathering) -> Facts:
+def told_later(facts: identity.Facts, gathering: Gathering) -> identity.Facts:
     """The facts as far as they are known before the launchers have met."""
     found = dict(facts)
     if gathering.is_elastic:
@@ -146,13 +142,13 @@ def told_later(facts: Facts, gathering: Gathering) -> Facts:
     if facts["node_rank"].value is None:
         # What rank 0 says for all is said by a launcher that may be the hub, and by no other.
         rank = 0 if gathering.is_hub is not False else facts["local_world_size"].value
-        found["rank"] = Fact(rank, f"not known yet; {TOLD}")
+        found["rank"] = identity.Fact(rank, f"not known yet; {TOLD}")
         address = found["master_addr"]
         found["master_addr"] = address._replace(source=f"{address.source}, unless {TOLD}")
-        found["node_rank"] = Fact(None, f"{facts['node_rank'].source}; {TOLD}")
+        found["node_rank"] = identity.Fact(None, f"{facts['node_rank'].source}; {TOLD}")
     if not gathering.master_port:
         why = f"a free port of node rank 0; {TOLD}"
-        found["master_port"] = facts["master_port"]._replace(value=FREE, source=why)
+        found["master_port"] = facts["master_port"]._replace(value=master.FREE, source=why)
     return found
 
 

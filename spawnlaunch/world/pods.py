@@ -6,19 +6,17 @@ or a shell in which somebody tried something has them too, and then no other pod
 
 from __future__ import annotations
 
-from spawnlaunch.world.inherited import is_loopback
-from spawnlaunch.world.managers.tables import PLATFORM
-from spawnlaunch.world.model import NODE
+from spawnlaunch.world import identity, inherited
+from spawnlaunch.world.managers import tables
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from spawnlaunch.request import Request
-    from spawnlaunch.world.model import Environ, World
+    from spawnlaunch import flags
 
 KUBERNETES = "KUBERNETES_SERVICE_HOST"  # in every pod (kubernetes.io, "Service", "Discovery")
 
 
-def why_none(request: Request, environ: Environ) -> str:
+def why_none(request: flags.Request, environ: identity.Environ) -> str:
     """Why the four are no pod's where a launcher is to start workers; "" where they may be.
 
     MASTER_ADDR is this machine, where other pods find nobody. Only Kubeflow's PyTorchJob sets it so
@@ -29,7 +27,7 @@ def why_none(request: Request, environ: Environ) -> str:
     by_hand = request.nproc is None or request.standalone or any(t is not None for t in typed)
     may_be_master = environ.get(KUBERNETES) and environ["RANK"] == "0"
     alone = environ["WORLD_SIZE"] == "1"
-    if by_hand or may_be_master or alone or not is_loopback(environ["MASTER_ADDR"]):
+    if by_hand or may_be_master or alone or not inherited.is_loopback(environ["MASTER_ADDR"]):
         return ""
     return (
         f"{_four(environ)} are taken for what a profile or another launcher left, because "
@@ -38,9 +36,9 @@ def why_none(request: Request, environ: Environ) -> str:
     )
 
 
-def taken(world: World, environ: Environ) -> tuple[str, ...]:
+def taken(world: identity.World, environ: identity.Environ) -> tuple[str, ...]:
     """What the launcher of each pod says before it waits: nobody else may be there to say it."""
-    if world.mode != NODE or world.nnodes == 1:
+    if world.mode != identity.NODE or world.nnodes == 1:
         return ()
     return (
         f"{_four(environ)} are taken for a pod's: this is node {world.node_rank} of {world.nnodes},"
@@ -49,5 +47,5 @@ def taken(world: World, environ: Environ) -> tuple[str, ...]:
     )
 
 
-def _four(environ: Environ) -> str:
-    return " ".join(f"{name}={environ[name]}" for name in PLATFORM.needs)
+def _four(environ: identity.Environ) -> str:
+    return " ".join(f"{name}={environ[name]}" for name in tables.PLATFORM.needs)

@@ -6,26 +6,14 @@ command to type. Nothing else is looked at.
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.values import KINDS, MOST_LOCAL
-from spawnlaunch.world.model import (
-    HOSTS,
-    LOCAL,
-    NODE,
-    TASK,
-    TASKS,
-    UNKNOWN,
-    Evidence,
-    Fact,
-    Facts,
-    first,
-)
+from spawnlaunch import errors, values
+from spawnlaunch.world import identity
 
 
-def choose_mode(it: Evidence) -> Fact:
+def choose_mode(it: identity.Evidence) -> identity.Fact:
     """Which of the three modes this launch is in, and why. Raises UsageError on a contradiction."""
     request, manager = it.request, it.manager
-    among_tasks = manager is not None and manager.kind == TASKS
+    among_tasks = manager is not None and manager.kind == identity.TASKS
     if manager and among_tasks and request.wants_launcher and not request.standalone:
         several = several_tasks(it)
         if several is not None:
@@ -35,23 +23,25 @@ def choose_mode(it: Evidence) -> Fact:
     if request.standalone or (request.nnodes == (1, 1) and not request.node_rank):
         return _standalone(it)
     if manager is None and request.nnodes is not None:
-        return Fact(NODE, "--nnodes")
+        return identity.Fact(identity.NODE, "--nnodes")
     if manager is None and request.node_rank:
-        raise UsageError("--node-rank without --nnodes says nothing; type --nnodes N as well")
+        raise errors.UsageError(
+            "--node-rank without --nnodes says nothing; type --nnodes N as well"
+        )
     if manager is None:
-        return Fact(LOCAL, "no resource manager found")
-    if manager.kind == HOSTS:
+        return identity.Fact(identity.LOCAL, "no resource manager found")
+    if manager.kind == identity.HOSTS:
         return _mode_among_hosts(it)
     if among_tasks and not request.wants_launcher:
         if request.role != "default":
             from spawnlaunch.world import roles
 
             roles.check(request.role, it.environ)
-        return Fact(TASK, f"{manager.name} started one process per rank")
-    return Fact(NODE, f"{manager.name} started one launcher per node")
+        return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
+    return identity.Fact(identity.NODE, f"{manager.name} started one launcher per node")
 
 
-def _standalone(it: Evidence) -> Fact:
+def _standalone(it: identity.Evidence) -> identity.Fact:
     """This machine alone; --nnodes 1 in each of several nodes would make as many jobs of one."""
     request = it.request
     if request.standalone:
@@ -61,41 +51,41 @@ def _standalone(it: Evidence) -> Fact:
         )
         for flag, value, of_one_node in said:
             if value is not None and value > of_one_node:
-                raise UsageError(
+                raise errors.UsageError(
                     f"--standalone is one machine, and {flag} {value} says that there are several; "
                     "leave one of the two out"
                 )
-        return Fact(LOCAL, "--standalone")
-    nnodes = _nodes_of_the_manager(it) if it.manager and it.manager.kind != HOSTS else None
+        return identity.Fact(identity.LOCAL, "--standalone")
+    nnodes = _nodes_of_the_manager(it) if it.manager and it.manager.kind != identity.HOSTS else None
     if nnodes is not None and nnodes.value > 1:
-        raise UsageError(
+        raise errors.UsageError(
             f"--nnodes 1, but {nnodes.source} says {nnodes.value} nodes, each with a launcher; "
             "leave --nnodes out, or type --standalone for a job of its own on each node"
         )
-    return Fact(LOCAL, "--nnodes 1")
+    return identity.Fact(identity.LOCAL, "--nnodes 1")
 
 
-def several_tasks(it: Evidence) -> Fact | None:
+def several_tasks(it: identity.Evidence) -> identity.Fact | None:
     """The tasks on a node, this one or another, where there are several."""
     here, local_rank = it.ask("local_world_size"), it.ask("local_rank")
     if here is not None and here.value > 1:
         return here
     if local_rank is not None and local_rank.value > 0:
-        return Fact(local_rank.value + 1, f"{local_rank.source} is {local_rank.value}")
+        return identity.Fact(local_rank.value + 1, f"{local_rank.source} is {local_rank.value}")
     tasks, nodes = it.ask("world_size"), it.ask("nnodes")
     if tasks is not None and nodes is not None and tasks.value > nodes.value > 0:
         source = f"{tasks.value} tasks ({tasks.source}) on {nodes.value} nodes ({nodes.source})"
-        return Fact(-(-tasks.value // nodes.value), source)
+        return identity.Fact(-(-tasks.value // nodes.value), source)
     return None
 
 
-def _mode_among_hosts(it: Evidence) -> Fact:
+def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
     """Inside a job that gives hosts only: one host is local mode, several need a launcher each."""
     request, manager = it.request, it.manager
     assert manager is not None
     nnodes, tasks = _nodes_of_the_manager(it), it.ask("world_size")
     if request.is_by_hand:
-        return Fact(NODE, "--nnodes and --node-rank")
+        return identity.Fact(identity.NODE, "--nnodes and --node-rank")
     has_several = nnodes is not None and nnodes.value > 1
     if manager.has_steps:
         if has_several or (tasks is not None and tasks.value > 1 and not request.wants_launcher):
@@ -103,28 +93,30 @@ def _mode_among_hosts(it: Evidence) -> Fact:
 
             advice.refuse_idle_shell(it, manager, nnodes, tasks)
     elif nnodes is None:
-        raise UsageError(
+        raise errors.UsageError(
             f"{manager.why_silent('nnodes')}, so {manager.name} may have given this job several "
             "hosts; type --standalone if it is this one alone, else --nnodes N --node-rank N "
             "--master-addr HOST"
         )
     elif has_several:
-        return Fact(NODE, f"{manager.name} lists {nnodes.value} hosts ({nnodes.source})")
-    return Fact(LOCAL, f"{manager.name}, on one node")
+        return identity.Fact(
+            identity.NODE, f"{manager.name} lists {nnodes.value} hosts ({nnodes.source})"
+        )
+    return identity.Fact(identity.LOCAL, f"{manager.name}, on one node")
 
 
-def find_ranks(mode: str, it: Evidence) -> Facts:
+def find_ranks(mode: str, it: identity.Evidence) -> identity.Facts:
     """Rank, sizes and node rank in this mode. Raises UsageError."""
-    if mode == TASK:
+    if mode == identity.TASK:
         return _ranks_of_a_task(it)
-    if mode == NODE:
+    if mode == identity.NODE:
         return _ranks_of_a_node(it)
     nproc, alone = _count_workers(it), "local mode"
-    rank = Fact(0, "first worker of this launcher")
-    return _of_a_launcher(it, rank, nproc, nproc, Fact(0, alone), Fact(1, alone))
+    rank = identity.Fact(0, "first worker of this launcher")
+    return _of_a_launcher(it, rank, nproc, nproc, identity.Fact(0, alone), identity.Fact(1, alone))
 
 
-def _ranks_of_a_task(it: Evidence) -> Facts:
+def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
     """One process per rank: everything is the manager's answer, or asked for by a flag."""
     facts = {
         "rank": _ask("rank", it),
@@ -134,41 +126,42 @@ def _ranks_of_a_task(it: Evidence) -> Facts:
     }
     one_node = facts["world_size"].value == facts["local_world_size"].value
     for question, alone in (("node_rank", 0), ("nnodes", 1)):
-        derived = Fact(alone, "all ranks are on this node") if one_node else None
-        facts[question] = first([it.ask(question), derived]) or UNKNOWN
+        derived = identity.Fact(alone, "all ranks are on this node") if one_node else None
+        facts[question] = identity.first([it.ask(question), derived]) or identity.UNKNOWN
     _check_ranks(facts)
     return facts
 
 
-def _ask(question: str, it: Evidence, given: int | None = None) -> Fact:
+def _ask(question: str, it: identity.Evidence, given: int | None = None) -> identity.Fact:
     flag = f"--{question.replace('_', '-')}"
     by_flag, by_manager = it.typed(flag, given), it.ask(question)
     _check_same(by_flag, by_manager)
-    fact = first([by_flag, by_manager])
+    fact = identity.first([by_flag, by_manager])
     if fact is None:
         assert it.manager is not None
         has_flag = question in ("world_size", "local_world_size")
         what = f"type {flag} N" if has_flag else f"type export {question.upper()}=N for each"
-        raise UsageError(f"{it.manager.why_silent(question)}; {what}")
+        raise errors.UsageError(f"{it.manager.why_silent(question)}; {what}")
     return fact
 
 
-def _check_same(by_flag: Fact | None, derived: Fact | None) -> None:
+def _check_same(by_flag: identity.Fact | None, derived: identity.Fact | None) -> None:
     """Raises UsageError where a flag gives another size than what is known without it."""
     if by_flag and derived and by_flag.value != derived.value:
-        raise UsageError(
+        raise errors.UsageError(
             f"{by_flag.source} {by_flag.value}, but it is {derived.value} ({derived.source}); "
             f"leave {by_flag.source} out"
         )
 
 
-def _check_ranks(facts: Facts) -> None:
+def _check_ranks(facts: identity.Facts) -> None:
     """What is counted from 0 lies below its number, and a part is not larger than the whole."""
     here = facts["local_world_size"]
-    if here.value > MOST_LOCAL:
-        raise UsageError(
-            f"{here.source} says {here.value} ranks on this node, more than the {MOST_LOCAL} "
-            "processes that a machine has by default; unset what an outer launcher left"
+    if here.value > values.MOST_LOCAL:
+        raise errors.UsageError(
+            f"{here.source} says {here.value} ranks on this node, more than the "
+            f"{values.MOST_LOCAL} processes that a machine has by default; unset what an outer "
+            "launcher left"
         )
     for part, whole, least in (
         ("rank", "world_size", 1),
@@ -179,20 +172,20 @@ def _check_ranks(facts: Facts) -> None:
     ):
         one, other = facts[part], facts[whole]
         if None not in (one.value, other.value) and one.value + least > other.value:
-            raise UsageError(
+            raise errors.UsageError(
                 f"{one.source} says {part.replace('_', ' ')} {one.value} and {other.source} says "
                 f"{whole.replace('_', ' ')} {other.value}, which cannot both be; unset what an "
                 "outer launcher left"
             )
 
 
-def _ranks_of_a_node(it: Evidence) -> Facts:
+def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
     """One launcher per node: its node rank and the number of nodes make its workers' ranks."""
     request, nnodes = it.request, _count_nodes(it)
     node_rank = _find_node_rank(it, nnodes)
     nproc = _count_workers(it)
     if node_rank.value is not None and node_rank.value >= nnodes.value + request.spares:
-        raise UsageError(
+        raise errors.UsageError(
             f"node rank {node_rank.value} ({node_rank.source}) cannot be with {nnodes.value} nodes "
             f"({nnodes.source}); type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
@@ -200,16 +193,24 @@ def _ranks_of_a_node(it: Evidence) -> Facts:
         from spawnlaunch.world import advice
 
         advice.refuse_uneven(it, nproc, nnodes)
-    rank = Fact((node_rank.value or 0) * nproc.value, f"node rank x {nproc.source}")
+    rank = identity.Fact((node_rank.value or 0) * nproc.value, f"node rank x {nproc.source}")
     if node_rank.value is not None and node_rank.value >= nnodes.value:
-        node_rank, rank = Fact(None, "a spare, which has none"), rank._replace(value=nproc.value)
-    world_size = Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
+        node_rank, rank = (
+            identity.Fact(None, "a spare, which has none"),
+            rank._replace(value=nproc.value),
+        )
+    world_size = identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
     return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
 
 
 def _of_a_launcher(
-    it: Evidence, rank: Fact, world_size: Fact, nproc: Fact, node_rank: Fact, nnodes: Fact
-) -> Facts:
+    it: identity.Evidence,
+    rank: identity.Fact,
+    world_size: identity.Fact,
+    nproc: identity.Fact,
+    node_rank: identity.Fact,
+    nnodes: identity.Fact,
+) -> identity.Facts:
     """--world-size and --local-world-size may be typed, where --nproc has said both already."""
     for flag, given, derived in (
         ("--world-size", it.request.world_size, world_size),
@@ -220,24 +221,26 @@ def _of_a_launcher(
     return {
         "rank": rank,
         "world_size": world_size,
-        "local_rank": Fact(0, "first worker of this launcher"),
+        "local_rank": identity.Fact(0, "first worker of this launcher"),
         "local_world_size": nproc,
         "node_rank": node_rank,
         "nnodes": nnodes,
     }
 
 
-def _count_workers(it: Evidence) -> Fact:
+def _count_workers(it: identity.Evidence) -> identity.Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
-    asked = first([it.typed("--nproc", it.request.nproc), it.ask("nproc")])
-    fact = asked or Fact(1, "one worker: --nproc is not given")
+    asked = identity.first([it.typed("--nproc", it.request.nproc), it.ask("nproc")])
+    fact = asked or identity.Fact(1, "one worker: --nproc is not given")
     nproc, source = fact.value, fact.source
     devices, cpus = it.capacity.devices, it.capacity.cpus
     devices_by, vendor = it.capacity.devices_by, it.capacity.vendor
     flag, between = (source, " ") if source.startswith("--") else ("--nproc", "=")
-    if (nproc == "gpu" and devices == 0) or (nproc in KINDS and vendor != KINDS[nproc]):
+    if (nproc == "gpu" and devices == 0) or (
+        nproc in values.KINDS and vendor != values.KINDS[nproc]
+    ):
         others = f" (what is visible is of {vendor})" if vendor else ""
-        raise UsageError(
+        raise errors.UsageError(
             f"{source}{between}{nproc}: no {nproc.upper()} is visible here{others}; type {flag} N, "
             f"or {flag} cpu"
         )
@@ -246,67 +249,67 @@ def _count_workers(it: Evidence) -> Fact:
         return fact._replace(value=count, source=f"{source} {nproc}")
     if 0 < devices < nproc and not it.request.oversubscribe:
         by = f" ({devices_by})" if devices_by else ""
-        raise UsageError(
+        raise errors.UsageError(
             f"{source}{between}{nproc}, but {devices} visible devices{by}; type {flag} {devices}, "
             f"or --oversubscribe for several ranks on one device, or {flag} cpu"
         )
     return fact
 
 
-def _nodes_of_the_manager(it: Evidence) -> Fact | None:
+def _nodes_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
     hosts = it.ask("hosts")
-    by_list = Fact(len(hosts.value), hosts.source) if hosts else None
-    by_tasks = it.ask("world_size") if it.manager and it.manager.kind == TASKS else None
-    return first([it.ask("nnodes"), by_list, by_tasks])
+    by_list = identity.Fact(len(hosts.value), hosts.source) if hosts else None
+    by_tasks = it.ask("world_size") if it.manager and it.manager.kind == identity.TASKS else None
+    return identity.first([it.ask("nnodes"), by_list, by_tasks])
 
 
-def _count_nodes(it: Evidence) -> Fact:
+def _count_nodes(it: identity.Evidence) -> identity.Fact:
     request, by_manager = it.request, _nodes_of_the_manager(it)
     by_flag = it.typed("--nnodes", request.nnodes and request.nnodes.most)
     if by_manager and request.spares:
         n, source = by_manager.value - request.spares, f"{by_manager.source} without --spares"
         by_manager = by_manager._replace(value=n, source=source)
     if by_flag and by_manager and by_flag.value != by_manager.value and not request.is_by_hand:
-        raise UsageError(
+        raise errors.UsageError(
             f"--nnodes {by_flag.value}, but {by_manager.source} says {by_manager.value} nodes; "
             "leave --nnodes out, or give --node-rank and --master-addr too"
         )
-    fact = first([by_flag, by_manager])
+    fact = identity.first([by_flag, by_manager])
     if fact is None:
         why = "nothing says how many nodes there are"
         if it.manager:
             why = it.manager.why_silent("nnodes")
-        raise UsageError(f"{why}; type --nnodes N")
+        raise errors.UsageError(f"{why}; type --nnodes N")
     if fact.value < 1:
-        raise UsageError(f"{fact.source} says {fact.value} nodes; type --nnodes N")
+        raise errors.UsageError(f"{fact.source} says {fact.value} nodes; type --nnodes N")
     return fact
 
 
-def _find_node_rank(it: Evidence, nnodes: Fact) -> Fact:
+def _find_node_rank(it: identity.Evidence, nnodes: identity.Fact) -> identity.Fact:
     fact = known_node_rank(it)
     if fact is None and not it.request.no_gang:
-        return Fact(None, "by the order of the nodes' names")
+        return identity.Fact(None, "by the order of the nodes' names")
     if fact is None:
-        raise UsageError(
+        raise errors.UsageError(
             f"nothing here says which of the {nnodes.value} nodes this is; "
             f"type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
     return fact
 
 
-def known_node_rank(it: Evidence) -> Fact | None:
+def known_node_rank(it: identity.Evidence) -> identity.Fact | None:
     """What says which of the nodes this is."""
     by_flag = it.typed("--node-rank", it.request.node_rank)
-    return first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
+    return identity.first([by_flag, _node_rank_of_the_manager(it) or _position(it)])
 
 
-def _node_rank_of_the_manager(it: Evidence) -> Fact | None:
+def _node_rank_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
     """The number of this node: where there is one launcher on each, their ranks are as good."""
-    by_rank = it.ask("rank") if it.manager and it.manager.kind == TASKS else None
-    return first([it.ask("node_rank"), by_rank])
+    by_rank = it.ask("rank") if it.manager and it.manager.kind == identity.TASKS else None
+    return identity.first([it.ask("node_rank"), by_rank])
 
 
-def _position(it: Evidence) -> Fact | None:
+def _position(it: identity.Evidence) -> identity.Fact | None:
     """This host's place in a list of hosts, with or without the domain."""
     hosts = it.ask("hosts")
     if hosts is None:
@@ -315,10 +318,10 @@ def _position(it: Evidence) -> Fact | None:
     mine = it.hostname.partition(".")[0]
     if short.count(mine) != 1:
         return None
-    return Fact(short.index(mine), f"place of {it.hostname} in {hosts.source}")
+    return identity.Fact(short.index(mine), f"place of {it.hostname} in {hosts.source}")
 
 
-def is_overruled(it: Evidence) -> bool:
+def is_overruled(it: identity.Evidence) -> bool:
     """Whether --nnodes and --node-rank make another job than the manager's.
 
     Then nothing that it says is the same on all nodes: as where each node's launcher is a step of
@@ -327,7 +330,7 @@ def is_overruled(it: Evidence) -> bool:
     if it.manager is None or not it.request.is_by_hand:
         return False
     nnodes, node_rank = _nodes_of_the_manager(it), _node_rank_of_the_manager(it)
-    if it.manager.kind == HOSTS or nnodes is None or node_rank is None:
+    if it.manager.kind == identity.HOSTS or nnodes is None or node_rank is None:
         return True
     asked = it.request.nnodes
     return (nnodes.value, node_rank.value) != (asked and asked.most, it.request.node_rank)

@@ -10,34 +10,18 @@ an interface of this machine.
 
 from __future__ import annotations
 
-from spawnlaunch import machine
-from spawnlaunch.errors import FlagsError
-from spawnlaunch.request import Request
-from spawnlaunch.world import managers, master, ranks
-from spawnlaunch.world.model import (
-    LOCAL,
-    MASTER,
-    NODE,
-    OUTER,
-    RANKS,
-    TASKS,
-    Capacity,
-    Environ,
-    Evidence,
-    Fact,
-    Resolution,
-    World,
-)
+from spawnlaunch import errors, flags, machine
+from spawnlaunch.world import identity, managers, master, ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spawnlaunch.world import inherited
     from spawnlaunch.world.gathering import Gathering
     from spawnlaunch.world.host import HeldPort
-    from spawnlaunch.world.inherited import Inherited
 
-LEFT_BY_OTHERS = frozenset((*RANKS, *MASTER, *OUTER))
+LEFT_BY_OTHERS = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
 # What each task of a Slurm step has.
 STEP = {
     *("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURMD_NODENAME"),
@@ -47,8 +31,8 @@ STEP = {
 
 
 def resolve_world(
-    request: Request, environ: Environ, hostname: str, capacity: Capacity
-) -> Resolution:
+    request: flags.Request, environ: identity.Environ, hostname: str, capacity: identity.Capacity
+) -> identity.Resolution:
     """Derive the world.
 
     Raises UsageError on a contradiction, or where something is known to the user only.
@@ -67,16 +51,16 @@ def resolve_world(
 
         if taken_for_left := pods.why_none(request, environ):
             found = found[1:]
-    it = Evidence(request, environ, hostname, capacity, found[0] if found else None)
+    it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
     mode = ranks.choose_mode(it)
     facts = ranks.find_ranks(mode.value, it)
     # Whose word counts for where rank 0 listens: nobody's, or the manager's.
-    is_its_own = mode.value == LOCAL or ranks.is_overruled(it)
+    is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(it)
     authority = it._replace(manager=None) if is_its_own else it
     job = authority.ask("job")
     host = master.find_host(mode.value, authority, facts)
-    left: Inherited | None = None
-    kept: Mapping[str, Fact] = {}
+    left: inherited.Inherited | None = None
+    kept: Mapping[str, identity.Fact] = {}
     if not LEFT_BY_OTHERS.isdisjoint(environ):
         from spawnlaunch.world import inherited
 
@@ -91,13 +75,17 @@ def resolve_world(
         "run_id": _name_run(mode.value, it, job),
     }
     gathering: Gathering | None = None
-    if mode.value == NODE and not request.no_gang and facts["nnodes"].value + request.spares > 1:
+    if (
+        mode.value == identity.NODE
+        and not request.no_gang
+        and facts["nnodes"].value + request.spares > 1
+    ):
         from spawnlaunch.world import meeting
 
         gathering = meeting.find(authority, facts, job, it.manager)
         facts = meeting.told_later(facts, gathering)
     elif request.no_gang and (request.spares or request.is_elastic):
-        raise FlagsError(
+        raise errors.FlagsError(
             "with --no-gang the launchers of several nodes never meet, and --spares and --nnodes "
             "MIN:MAX need that; leave --no-gang out"
         )
@@ -107,47 +95,49 @@ def resolve_world(
         more, node_warnings = inherited.find_warnings(facts, left, environ)
         # Why they are taken for left says more than that they are replaced.
         warnings += [taken_for_left] if taken_for_left else more
-    world = World(**{name: fact.value for name, fact in facts.items()})
+    world = identity.World(**{name: fact.value for name, fact in facts.items()})
     if found and (world.rank == 0 or request.explain):  # who says them
         from spawnlaunch.world.warnings import find_warnings
 
         warnings += find_warnings(it, world, found)
     if found and found[0].gives_ranks:
         node_warnings += pods.taken(world, environ)
-    return Resolution(
+    return identity.Resolution(
         world, facts, tuple(warnings), tuple(found), environ, node_warnings, gathering=gathering
     )
 
 
-def _name_run(mode: str, it: Evidence, job: Fact | None) -> Fact:
+def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> identity.Fact:
     """The same in all launchers of a run; so where nothing names it, it has no name of its own."""
     if it.request.rdzv_id is not None:
-        return Fact(it.request.rdzv_id, "--rdzv-id")
-    if mode != LOCAL:
-        return job or Fact("none", "torchrun's default: nothing here names the run")
+        return identity.Fact(it.request.rdzv_id, "--rdzv-id")
+    if mode != identity.LOCAL:
+        return job or identity.Fact("none", "torchrun's default: nothing here names the run")
     # A pid is given anew, and is 1 in every container: files of earlier runs may be there.
     name = f"local-{machine.getpid()}-{machine.urandom(4).hex()}"
-    job = it.ask("job") or Fact(name, "pid of the launcher, and chance")
-    if it.manager is None or it.manager.kind != TASKS:
+    job = it.ask("job") or identity.Fact(name, "pid of the launcher, and chance")
+    if it.manager is None or it.manager.kind != identity.TASKS:
         return job
     tasks, rank = it.ask("world_size"), it.ask("rank")
     if tasks is None or tasks.value == 1 or rank is None:
         return job
     # Each of several tasks is a job of its own.
-    return Fact(f"{job.value}-{rank.value}", f"{job.source}, and {rank.source} of this task")
+    return identity.Fact(
+        f"{job.value}-{rank.value}", f"{job.source}, and {rank.source} of this task"
+    )
 
 
-def refuse_copies(request: Request, resolution: Resolution) -> None:
+def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> None:
     """Raise UsageError where this is one of several tasks, and has lost all that says so.
 
     Where stdin is a terminal, a person has started this process, and not as one of several tasks:
     then nothing is checked.
     """
-    alone = resolution.world.mode == LOCAL and not resolution.managers
+    alone = resolution.world.mode == identity.LOCAL and not resolution.managers
     if alone and not request.standalone and not machine.isatty(0):
-        from spawnlaunch.node.proc import above
+        from spawnlaunch.node import proc
 
-        for pid, name in above():
+        for pid, name in proc.above():
             if name in managers.STARTERS:
                 from spawnlaunch.world import advice
 
@@ -156,8 +146,8 @@ def refuse_copies(request: Request, resolution: Resolution) -> None:
 
 
 def prepare_host(
-    resolution: Resolution, environ: Environ, hostname: str
-) -> tuple[Resolution, HeldPort | None]:
+    resolution: identity.Resolution, environ: identity.Environ, hostname: str
+) -> tuple[identity.Resolution, HeldPort | None]:
     """Look at this machine: whether rank 0 can listen here, and others can reach it.
 
     Raises UsageError where the port is in use.

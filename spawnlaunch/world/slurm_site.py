@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import os
 
+from spawnlaunch import reading
 from spawnlaunch.node import proc
-from spawnlaunch.reading import file_text, is_number
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from spawnlaunch.world.model import Environ
+    from spawnlaunch.world import identity
 
 PLACES = ("/etc/slurm/slurm.conf", "/run/slurm/conf/slurm.conf")
 MOST_FILES = 64  # that are included, one by another
@@ -33,13 +33,15 @@ LISTENS = "0A"  # of the states in /proc/net/tcp (proc(5))
 FLAGS = ("--kill-on-bad-exit", "-K")
 
 
-def kills_on_bad_exit(environ: Environ, variable: str) -> bool:
+def kills_on_bad_exit(environ: identity.Environ, variable: str) -> bool:
     """Whether srun ends the step when a task ends badly: by `variable`, slurm.conf, or a flag."""
     if variable in environ:
         return environ[variable] not in ("", "0")
     if value("KillOnBadExit", environ) not in (None, "", "0"):
         return True
-    port = next((int(environ[name]) for name in PORTS if is_number(environ.get(name, ""))), None)
+    port = next(
+        (int(environ[name]) for name in PORTS if reading.is_number(environ.get(name, ""))), None
+    )
     for pid in os.listdir("/proc") if port and proc.is_proc_ours() else ():
         if pid.isdigit() and proc.read(pid, "comm") == "srun\n" and _listens(pid, port):
             return _says_so(pid, variable)
@@ -71,15 +73,15 @@ def _listens(pid: str, port: int | None) -> bool:
     return False
 
 
-def kill_wait_s(environ: Environ) -> int | None:
+def kill_wait_s(environ: identity.Environ) -> int | None:
     """KillWait: seconds from SIGTERM to SIGKILL; None where there is no slurm.conf to be read."""
     if not os.path.isfile(path(environ)):
         return None
     text = value("KillWait", environ) or ""
-    return int(text) if is_number(text, digits=9) else KILL_WAIT_S
+    return int(text) if reading.is_number(text, digits=9) else KILL_WAIT_S
 
 
-def longest_grace_s(environ: Environ) -> float | None:
+def longest_grace_s(environ: identity.Environ) -> float | None:
     """What a launcher can give its workers to end and still report before Slurm kills it.
 
     None where that is not known, or Slurm has not started us.
@@ -88,13 +90,13 @@ def longest_grace_s(environ: Environ) -> float | None:
     return None if wait_s is None else wait_s - min(REPORT_S, wait_s / 2)
 
 
-def path(environ: Environ) -> str:
+def path(environ: identity.Environ) -> str:
     """Where srun looks on this node."""
     named = environ.get("SLURM_CONF")
     return named or next((place for place in PLACES if os.path.exists(place)), PLACES[0])
 
 
-def value(name: str, environ: Environ) -> str | None:
+def value(name: str, environ: identity.Environ) -> str | None:
     """What stands for a name; None: nothing.
 
     >>> value("KillWait", {"SLURM_CONF": "/dev/zero"})
@@ -113,7 +115,7 @@ def _lines(file: str, seen: set[str]) -> Iterator[str]:
     if file in seen or len(seen) > MOST_FILES:
         return
     seen.add(file)
-    text = file_text(file) or ""
+    text = reading.file_text(file) or ""
     for line in text.replace("\\\n", " ").splitlines():
         line = line.partition("#")[0]
         word, _, rest = line.strip().partition(" ")

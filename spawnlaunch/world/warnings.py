@@ -5,11 +5,9 @@ They are the same on every node of the job, so rank 0 looks for them, and no oth
 
 from __future__ import annotations
 
-from spawnlaunch.node.visible import DEVICE_LISTS
-from spawnlaunch.request import GRACE_S
-from spawnlaunch.world import managers
-from spawnlaunch.world.model import LOCAL, NODE, TASK, TASKS, Evidence, Manager, World
-from spawnlaunch.world.ranks import several_tasks
+from spawnlaunch import flags
+from spawnlaunch.node import visible
+from spawnlaunch.world import identity, managers, ranks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,7 +17,9 @@ if TYPE_CHECKING:
 KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"  # srun(1)
 
 
-def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[str]:
+def find_warnings(
+    it: identity.Evidence, world: identity.World, found: list[identity.Manager]
+) -> Iterator[str]:
     """What is to be said of the job, given all managers that are there: one at least."""
     manager, environ = found[0], it.environ
     for outer in managers.disagreeing(found, environ) if len(found) > 1 else ():
@@ -29,10 +29,16 @@ def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[
         )
     if environ.get("SLURM_JOB_ID"):
         yield from _of_slurm(it, world, manager)
-    if manager.kind == TASKS and world.mode == LOCAL:
+    if manager.kind == identity.TASKS and world.mode == identity.LOCAL:
         yield from _of_jobs_side_by_side(it, manager)
-    if world.mode == TASK and world.local_world_size > 1 and not it.request.virtual_local_rank:
-        masks = [name for name in DEVICE_LISTS if environ.get(name) and "," not in environ[name]]
+    if (
+        world.mode == identity.TASK
+        and world.local_world_size > 1
+        and not it.request.virtual_local_rank
+    ):
+        masks = [
+            name for name in visible.DEVICE_LISTS if environ.get(name) and "," not in environ[name]
+        ]
         if masks:
             yield (
                 f"each task sees one device ({masks[0]}={environ[masks[0]]} here), so "
@@ -41,7 +47,9 @@ def find_warnings(it: Evidence, world: World, found: list[Manager]) -> Iterator[
             )
 
 
-def _of_slurm(it: Evidence, world: World, manager: Manager) -> Iterator[str]:
+def _of_slurm(
+    it: identity.Evidence, world: identity.World, manager: identity.Manager
+) -> Iterator[str]:
     from spawnlaunch.world.managers import slurm
 
     if manager.gives_ranks:
@@ -49,7 +57,7 @@ def _of_slurm(it: Evidence, world: World, manager: Manager) -> Iterator[str]:
     if manager not in (slurm.STEP, slurm.SHELL):
         return
     is_shell = manager is slurm.SHELL
-    if world.mode != LOCAL:
+    if world.mode != identity.LOCAL:
         yield from _of_step(it, world)
     elif is_shell and slurm.is_outside(it.environ, it.hostname):
         from spawnlaunch.world import advice
@@ -60,17 +68,17 @@ def _of_slurm(it: Evidence, world: World, manager: Manager) -> Iterator[str]:
             f"this shell is on {it.hostname}, which is no node of its job "
             f"({slurm.JOB_NODELIST}={it.environ[slurm.JOB_NODELIST]}); to run there, type {line}"
         )
-    if world.mode != TASK:
+    if world.mode != identity.TASK:
         yield from _of_kill_wait(it)
 
 
-def _of_kill_wait(it: Evidence) -> Iterator[str]:
+def _of_kill_wait(it: identity.Evidence) -> Iterator[str]:
     """A grace that Slurm does not give; of the defaults of both, which fit almost, not a word."""
     from spawnlaunch.world import slurm_site
 
     grace_s = it.request.grace_s
     wait_s, most_s = slurm_site.kill_wait_s(it.environ), slurm_site.longest_grace_s(it.environ)
-    defaults = grace_s == GRACE_S and wait_s == slurm_site.KILL_WAIT_S
+    defaults = grace_s == flags.GRACE_S and wait_s == slurm_site.KILL_WAIT_S
     if most_s is not None and grace_s > most_s and not defaults:
         yield (
             f"workers that are told to end have {most_s:g} s, not {grace_s:g} (--grace): "
@@ -79,9 +87,9 @@ def _of_kill_wait(it: Evidence) -> Iterator[str]:
         )
 
 
-def _of_jobs_side_by_side(it: Evidence, manager: Manager) -> Iterator[str]:
+def _of_jobs_side_by_side(it: identity.Evidence, manager: identity.Manager) -> Iterator[str]:
     """--standalone in each of several tasks; the first of them speaks of it."""
-    several, rank, tasks = several_tasks(it), it.ask("rank"), it.ask("world_size")
+    several, rank, tasks = ranks.several_tasks(it), it.ask("rank"), it.ask("world_size")
     if rank is None or rank.value or tasks is None or tasks.value == 1:
         return
     if it.request.result:
@@ -102,7 +110,7 @@ def _of_jobs_side_by_side(it: Evidence, manager: Manager) -> Iterator[str]:
     )
 
 
-def _of_exports(it: Evidence, world: World) -> Iterator[str]:
+def _of_exports(it: identity.Evidence, world: identity.World) -> Iterator[str]:
     """A batch script's RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS, and no srun behind them."""
     from spawnlaunch.world.managers import slurm
 
@@ -118,8 +126,10 @@ def _of_exports(it: Evidence, world: World) -> Iterator[str]:
         )
 
 
-def _of_step(it: Evidence, world: World) -> Iterator[str]:
-    is_alone = world.mode == TASK or it.request.no_gang  # else the launchers end each other
+def _of_step(it: identity.Evidence, world: identity.World) -> Iterator[str]:
+    is_alone = (
+        world.mode == identity.TASK or it.request.no_gang
+    )  # else the launchers end each other
     if world.world_size > 1 and is_alone and it.environ.get(KILL_ON_BAD_EXIT) in (None, "", "0"):
         from spawnlaunch.world import slurm_site  # most jobs export it
 
@@ -129,7 +139,7 @@ def _of_step(it: Evidence, world: World) -> Iterator[str]:
                 "an srun on another machine cannot be seen); if it does not, the others wait "
                 f"forever: type export {KILL_ON_BAD_EXIT}=1 before srun"
             )
-    if world.mode == NODE and not it.request.rewrite_slurm_env:
+    if world.mode == identity.NODE and not it.request.rewrite_slurm_env:
         yield (
             "the workers inherit SLURM_PROCID, SLURM_LOCALID and SLURM_NTASKS of their "
             "launcher's one task; for a script that reads those, type --rewrite-slurm-env"

@@ -8,7 +8,7 @@ from spawnlaunch.bench import arms
 from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.bench.effort import Effort
 from spawnlaunch.bench.record import Taken
-from spawnlaunch.bench.result import Arm, BoundRank, Measured, Result
+from spawnlaunch.bench.results import Arm, BoundRank, Measured, Result
 from spawnlaunch.bench.stats import ERROR
 from spawnlaunch.bench.workloads import NAMES
 from spawnlaunch.binding import plan

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from spawnlaunch.bench import advice, stats
 from spawnlaunch.bench.arms import CONTROLS
-from spawnlaunch.bench.result import pairs
+from spawnlaunch.bench.results import pairs
 from spawnlaunch.bench.stats import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
 
 ARMS = ("unpinned", "packed", "auto", "node")

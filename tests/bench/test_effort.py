@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from spawnlaunch.bench import effort, matrix, result, scaling, table, why, workloads
+from spawnlaunch import errors
+from spawnlaunch.bench import effort, matrix, scaling, table, why, workloads
 from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.bench.record import Recorder, Taken, as_line, lines, taken_of
-from spawnlaunch.bench.result import Measured, Result
+from spawnlaunch.bench.results import Measured, Result
 from spawnlaunch.bench.workloads import device
 from spawnlaunch.bench.workloads.timing import Rank
 from spawnlaunch.binding.apply import Binding
@@ -176,7 +177,7 @@ def test_every_sample_survives_its_file_and_a_torn_line_is_left_out(tmp_path: Pa
 
 
 def test_a_file_that_cannot_be_written_is_refused():
-    with pytest.raises(result.UsageError, match="cannot write /dev/full"):
+    with pytest.raises(errors.UsageError, match="cannot write /dev/full"):
         Recorder("/dev/full").take(Taken("compute", 0, "auto", ()))
 
 

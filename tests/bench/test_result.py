@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.bench import compare, result, table
+from spawnlaunch.bench import compare, results, table
 from spawnlaunch.bench.advice import advise
 from spawnlaunch.bench.plot import draw
 from spawnlaunch.bench.workloads import cpu
@@ -22,7 +22,7 @@ POLICIES = ("unpinned", "packed", "auto", "node")
 image = Late("matplotlib.image")
 
 
-def laptop(names: tuple[str, ...] = POLICIES, **ratios: dict[str, float]) -> result.Result:
+def laptop(names: tuple[str, ...] = POLICIES, **ratios: dict[str, float]) -> results.Result:
     return on(node_of(LAPTOP), 2, ratios, names)
 
 
@@ -119,7 +119,7 @@ def test_the_flags_alone_can_be_asked_for(tmp_path: Path):
         ("open", {"node": 1.01}, "", 3),
     ):
         file = tmp_path / name
-        result.write(laptop(("unpinned", "auto", "node"), train=ratios), str(file))
+        results.write(laptop(("unpinned", "auto", "node"), train=ratios), str(file))
         if name == "open":
             few = file.read_text().replace('"error": 0.0333', '"error": 1e-09')
             file.write_text(few)
@@ -144,27 +144,27 @@ def test_several_series_are_summed_up_by_their_geometric_mean():
     series = {"4 KiB": samples, "4 MiB": samples}
     measured = found.measured[0]._replace(taken=taken("allreduce", series))
     found = found._replace(measured=[measured])
-    assert list(result.summed_up(measured)) == ["4 KiB", "4 MiB", result.MEAN]
-    assert {row.series for row in result.headline(result.rows(found))} == {result.MEAN}
+    assert list(results.summed_up(measured)) == ["4 KiB", "4 MiB", results.MEAN]
+    assert {row.series for row in results.headline(results.rows(found))} == {results.MEAN}
 
 
 def test_the_value_of_a_round_is_that_of_its_slowest_rank():
     samples = {"auto": [[3.0, 1.0, None], [2.0, 5.0, None]]}
-    assert result.slowest(samples, True) == {"auto": [1.0, 2.0]}
-    assert result.slowest(samples, False) == {"auto": [3.0, 5.0]}
+    assert results.slowest(samples, True) == {"auto": [1.0, 2.0]}
+    assert results.slowest(samples, False) == {"auto": [3.0, 5.0]}
 
 
 def test_a_result_survives_its_file(tmp_path: Path):
     found = on(node_of(machines.LUMI), 8, {"compute": {"auto": 1.5}, "jitter": {}})
-    result.write(found, str(tmp_path / "one.json"))
-    assert result.read(str(tmp_path / "one.json")) == found
+    results.write(found, str(tmp_path / "one.json"))
+    assert results.read(str(tmp_path / "one.json")) == found
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"bench": {"format": 3}}\n', '{"format": 3}\n'])
 def test_a_file_that_is_no_result_is_refused(tmp_path: Path, text: str):
     (tmp_path / "other.json").write_text(text)
     with pytest.raises(UsageError, match="is not what --json of this version writes"):
-        result.read(str(tmp_path / "other.json"))
+        results.read(str(tmp_path / "other.json"))
 
 
 def test_results_are_compared_arm_by_arm_and_other_differences_named():

@@ -18,7 +18,7 @@ import psutil
 import pytest
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # documented there
 
-from spawnlaunch.bench import rank_group, result, stats
+from spawnlaunch.bench import rank_group, results, stats
 from spawnlaunch.bench.rank_group import RankGoneError, RankGroup
 from spawnlaunch.bench.rounds import order
 from spawnlaunch.bench.sample import FailedError
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-def bench(file: Path, *words: object, **environ: str) -> tuple[result.Result, str]:
+def bench(file: Path, *words: object, **environ: str) -> tuple[results.Result, str]:
     """The result that a bench of two ranks wrote, and what it printed."""
     command = words.index("--") if "--" in words else len(words)
     done = run(
@@ -51,11 +51,11 @@ def bench(file: Path, *words: object, **environ: str) -> tuple[result.Result, st
         environ=clean_environ(**environ),
     )
     assert done.returncode == 0, done.stderr
-    return result.read(str(file)), done.stdout
+    return results.read(str(file)), done.stdout
 
 
-def one(found: result.Result, arm: str, against: str) -> stats.Comparison:
-    rows = result.headline(result.rows(found))
+def one(found: results.Result, arm: str, against: str) -> stats.Comparison:
+    rows = results.headline(results.rows(found))
     (row,) = (row for row in rows if (row.arm, row.against) == (arm, against))
     return row.comparison
 
@@ -116,7 +116,7 @@ def test_a_command_is_measured_by_its_wall_time(tmp_path: Path):
     file, began = tmp_path / "found.json", time.monotonic()
     words = ("--rounds", "2", "--warm-up", "0", "--json", file, "--", "sleep", "0.2")
     assert run(*ONE_RANK, *words).returncode == 0
-    found = result.read(str(file))
+    found = results.read(str(file))
     samples = [ranks for arm in found.measured[0].series[""].values() for ranks in arm]
     assert all(seconds >= 0.2 for ranks in samples for seconds in ranks)
     assert sum(map(max, samples)) < time.monotonic() - began
@@ -162,7 +162,7 @@ def test_what_was_measured_before_a_workload_failed_is_kept(tmp_path: Path):
     assert process.returncode == 1
     assert b"error: loader on rank " in said
     assert b"the process of the sample died of SIGKILL" in said
-    compute, loader = result.read(str(file)).measured
+    compute, loader = results.read(str(file)).measured
     assert (compute.rounds, loader.there) == (2, [])
 
 
@@ -175,7 +175,7 @@ def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_pa
     done = run(*TWO_RANKS, *arms, "--", "sh", "-c", script)
     assert done.returncode == 1
     assert "auto failed: command on rank 0:" in done.stdout
-    (measured,) = result.read(str(file)).measured
+    (measured,) = results.read(str(file)).measured
     assert (measured.there, measured.rounds) == (["unpinned", "control"], 2)
     assert "command was not measured" in done.stdout
 
@@ -268,7 +268,7 @@ def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
     step = (*step, *BENCH, "--json", file, "--rounds", "1", *words, *SHORT)
     done = slurm.run([*step])
     assert done.returncode == 0, done.stderr
-    found = result.read(str(file))
+    found = results.read(str(file))
     assert [node["host"] for node in found.nodes] == ["node0", "node1"]
     assert [set(node["pictures"]) for node in found.nodes] == [{"unpinned", "packed", "auto"}] * 2
     for arm in found.arms:
@@ -341,7 +341,7 @@ def test_without_a_number_there_is_a_rank_for_each_cpu(tmp_path: Path):
     words = ("--arms", "auto", "--rounds", "1", "--workloads", "compute", *SHORT)
     done = run(*BENCH, *words, "--json", file)
     assert done.returncode == 0, done.stderr
-    assert len(result.read(str(file)).arms[0].ranks) == len(os.sched_getaffinity(0))
+    assert len(results.read(str(file)).arms[0].ranks) == len(os.sched_getaffinity(0))
 
 
 def test_the_order_of_the_arms_is_a_function_of_the_seed():
@@ -382,7 +382,7 @@ def test_rounds_go_on_until_all_is_decided(tmp_path: Path):
 def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
     words = ("--workloads", "jitter", "--warm-up", "0", "--budget", "1s", "--seconds", "0.05")
     done = run(*ONE_RANK, *words, "--json", tmp_path / "found.json")
-    (measured,) = result.read(str(tmp_path / "found.json")).measured
+    (measured,) = results.read(str(tmp_path / "found.json")).measured
     assert 1 <= measured.rounds < stats.LOOKS[-1]
     assert measured.error == pytest.approx(stats.error_of_look(measured.rounds, True))
     assert "are needed to tell; type --rounds" in done.stdout or measured.rounds >= 6
@@ -520,7 +520,7 @@ def test_numbers_of_workers_are_compared_by_speed_and_efficiency(tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"2 workers: [\d.]+ times the speed of 1, efficiency \d+%", done.stdout)
     assert "allreduce left out" in done.stdout
-    found = result.read(str(file))
+    found = results.read(str(file))
     assert [len(arm.ranks) for arm in found.arms] == [1, 2]
 
 

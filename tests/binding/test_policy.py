@@ -9,11 +9,11 @@ from spawnlaunch import node as nodes
 from spawnlaunch.binding.claims import TaskView
 from spawnlaunch.binding.plan import Plan, bind_ranks, plan
 from spawnlaunch.errors import UsageError
+from spawnlaunch.flags import Program, Request
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
-from spawnlaunch.request import Program, Request
 from spawnlaunch.values import DEFAULT, FIRST_PER_L3, NAMES, Policy, bind, reserve
-from spawnlaunch.world.model import World
+from spawnlaunch.world.identity import World
 from tests.node import machines
 from tests.node.tree import Gpu, build, node_of
 

@@ -17,6 +17,7 @@ from spawnlaunch import cpuset
 from spawnlaunch.bench import agree
 from spawnlaunch.binding import report
 from spawnlaunch.check import findings, remedies, verdicts
+from spawnlaunch.run import environment
 from tests.check.test_findings import GOOD
 from tests.node import machines
 from tests.node.tree import node_of
@@ -106,10 +107,10 @@ ROWS = [
     Row("srun --cpu-bind=none", lambda: agree.own_cpus(BOUND), lambda: agree.own_cpus(UNBOUND)),
     Row("without what binds", lambda: agree.own_cpus({}), lambda: agree.own_cpus(BOUND)),
     Row("one launcher per node", lambda: agree.own_devices(STEP),
-        lambda: agree.own_devices(STEP | {agree.MARK: "1.0"})),
+        lambda: agree.own_devices(STEP | {environment.MARK: "1.0"})),
     Row("one launcher per node", lambda: agree.own_devices({}),
-        lambda: agree.own_devices({agree.MARK: "1.0"})),
-    Row("--virtual-local-rank", lambda: agree.own_devices({agree.MARK: "1.0"}),
+        lambda: agree.own_devices({environment.MARK: "1.0"})),
+    Row("--virtual-local-rank", lambda: agree.own_devices({environment.MARK: "1.0"}),
         lambda: agree.own_devices({})),
     # OpenMP.
     Row("unset it", lambda: hazards(OMP_PLACES="cores"), hazards),

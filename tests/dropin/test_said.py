@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.request import Program, Request
+from spawnlaunch.flags import Program, Request
 from spawnlaunch.torchrun import local_rank, names
 from tests.dropin.lines import SHELL_OF_TWO_NODES
 from tests.node.machines import AURORA, LUMI

@@ -4,13 +4,13 @@ import os
 import sys
 from random import Random
 
-from spawnlaunch import cli, request
+from spawnlaunch import cli, flags
 from spawnlaunch.errors import UsageError, one_line
-from spawnlaunch.request import Request
+from spawnlaunch.flags import Request
 from tests.fuzz.engine import Subject, explained, once_in, plain_line, some
 from tests.fuzz.values import slip, text
 
-NAMES = [*request.SPELLINGS]
+NAMES = [*flags.SPELLINGS]
 PROGRAMS = [
     *([], [], ["--"], ["--", "--steps", "1"], [__file__], [__file__, "--nproc", "x"]),
     *(["-m", "json.tool"], ["--no-python", "true"], ["missing.py"], ["--no-python", "no such"]),
@@ -44,7 +44,7 @@ def flag(random: Random) -> list[str]:
 
 
 def takes_none(name: str) -> bool:
-    flag = request.spelt(name)
+    flag = flags.spelt(name)
     return flag is not None and flag.alone is not None
 
 
@@ -52,12 +52,12 @@ def judge(words: list[str]) -> None:
     found: Request | BaseException
     try:
         found = cli.parse(words, {}, sys.executable)
-    except (UsageError, request.Page) as ended:
+    except (UsageError, flags.Page) as ended:
         found = ended
     if isinstance(found, UsageError):
         plain_line(str(found))
         assert shows(str(found), words), f"{found} shows no word"
-    elif isinstance(found, request.Page):
+    elif isinstance(found, flags.Page):
         assert str(found).startswith(("usage: ", "spawnlaunch "))
     else:
         assert isinstance(found, Request)
@@ -66,7 +66,7 @@ def judge(words: list[str]) -> None:
 def shows(message: str, words: list[str]) -> bool:
     """Whether it shows a flag, or the beginning of another word."""
     pieces = [piece for word in words for piece in (word, *word.split("=", 1))]
-    flags = {piece: request.spelt(piece) for piece in pieces if piece.startswith("-")}
+    flags = {piece: flags.spelt(piece) for piece in pieces if piece.startswith("-")}
     names = {flag.name if flag else piece.replace("_", "-") for piece, flag in flags.items()}
     starts = {piece[:SEEN_CHARS] for piece in pieces}
     shown = {one_line(start) for start in starts if start} | {

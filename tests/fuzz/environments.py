@@ -14,7 +14,7 @@ from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.torchrun import names as of_torchrun
 from spawnlaunch.torchrun.variables import variable
-from spawnlaunch.world.model import Capacity, Resolution
+from spawnlaunch.world.identity import Capacity, Resolution
 from spawnlaunch.world.resolve import resolve_world
 from tests.fuzz.engine import Subject, explained, once_in, plain_line, some
 from tests.fuzz.values import slip, text

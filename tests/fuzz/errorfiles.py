@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from spawnlaunch.failures import Cause
 from spawnlaunch.run import report
-from spawnlaunch.run.model import WorkerExit
+from spawnlaunch.run.launches import WorkerExit
 from tests.fuzz.engine import Subject, once_in
 from tests.fuzz.values import slip
 

@@ -23,7 +23,7 @@ from spawnlaunch.gang.server import MOST_SAID, Server
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import NAME, Foreign, Wire, digest_of, secret_of
 from spawnlaunch.node.proc import open_fds
-from spawnlaunch.run.loop import Loop
+from spawnlaunch.run.events import Loop
 from tests.fuzz.engine import Subject, once_in, plain_line
 
 RUN = "7"

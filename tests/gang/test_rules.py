@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch import failures
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang import hub, member
 from spawnlaunch.gang.messages import (
@@ -33,7 +34,7 @@ A_DAY_S = 86400.0
 
 
 def fails(epoch: int, rank: int, code: int, words: str = "", oom: str = "", **s: float) -> Failed:
-    cause = hub.Cause("failure", rank=rank, code=code, words=words, oom=oom)
+    cause = failures.Cause("failure", rank=rank, code=code, words=words, oom=oom)
     return Failed(epoch, cause, **s)
 
 

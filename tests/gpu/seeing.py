@@ -5,7 +5,7 @@ import json
 import subprocess
 
 from spawnlaunch import cpuset, node
-from spawnlaunch.node.model import Device
+from spawnlaunch.node.hardware import Device
 from spawnlaunch.node.visible import visible
 from tests.gpu.check import Figures, NotRun, check
 from tests.gpu.machine import Machine

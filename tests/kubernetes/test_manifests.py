@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from spawnlaunch.cli import parse
-from spawnlaunch.request import Request
+from spawnlaunch.flags import Request
 from tests.support.late import Late
 from tests.support.launching import ROOT
 

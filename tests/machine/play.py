@@ -16,12 +16,12 @@ import spawnlaunch.world
 from spawnlaunch import cli, machine, node
 from spawnlaunch.binding.plan import bind_ranks
 from spawnlaunch.errors import WRONG_USE, UsageError
+from spawnlaunch.flags import Request
 from spawnlaunch.node.visible import visible
-from spawnlaunch.request import Request
-from spawnlaunch.run import launcher, log_place, refused, unable, worker
-from spawnlaunch.run.model import Launch
+from spawnlaunch.run import launcher, log_place, refused, starting, unable
+from spawnlaunch.run.launches import Launch
 from spawnlaunch.run.say import say
-from spawnlaunch.world.model import Capacity
+from spawnlaunch.world.identity import Capacity
 from spawnlaunch.world.resolve import prepare_host, resolve_world
 from tests.machine import strangers
 from tests.machine.descriptors import Null, Pipe
@@ -220,13 +220,13 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
             resolution, held = prepare_host(resolution, ENVIRON, name)
         here, seen = _this_machine()
         plan = bind_ranks(request, here, seen, resolution.world, ENVIRON)
-        scratch = worker.scratch_path(ENVIRON)
+        scratch = starting.scratch_path(ENVIRON)
         launch = Launch(request, resolution, plan, ENVIRON, name, scratch, held)
         if request.log_dir is not None:
             logs, said = log_place.choose_log_directories(request, resolution, scratch)
             say(f"warning: {line}" for line in said)
             launch = launch._replace(logs=logs)
-        return launcher.run(launch, worker.make_workers(launch), blocked)
+        return launcher.run(launch, starting.make_workers(launch), blocked)
     except UsageError as error:
         say([f"error: {error}"])
         unable.tell(argv, ENVIRON, WRONG_USE, str(error))

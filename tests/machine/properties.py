@@ -10,7 +10,7 @@ import signal
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from spawnlaunch.request import FAILURE_GRACE_S
+from spawnlaunch.flags import FAILURE_GRACE_S
 from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Process, Sent
 from tests.machine.play import Host, Played
 from tests.machine.scripts import COUNT, End
@@ -290,7 +290,8 @@ def one_status(played: Played) -> Iterator[Verdict]:
     if len(set(ends)) < len(ends):
         return  # who is told twice does not wait until somebody knows
     is_deaf = bool(played.scenario.mute) or played.scenario.is_refused("accept4")
-    is_unheard = is_deaf and _is_told(played)  # who does not wait for a hub that hears
+    is_early = _is_told(played) or bool(_refused(played)) or played.scenario.unable is not None
+    is_unheard = is_deaf and is_early  # such a hub does not hear all
     if _is_mute(played) or is_unheard:
         return  # those who come late find nobody
     if 0 in apart or _whats(played) & {"freeze", "digits"}:
@@ -306,6 +307,11 @@ def _is_told(played: Played) -> bool:
     return any(id(to) in above for n, to in _signalled(played) if n not in (10, 12, 28))
 
 
+def _has_died(played: Played) -> bool:
+    """Whether a launcher has died of a signal: it had not come so far that it would catch it."""
+    return any((p.code or 0) < 0 for host in played.hosts for p in host.launchers)
+
+
 def _first_start(played: Played) -> float | None:
     return min((p.start for host in played.hosts for p in host.workers), default=None)
 
@@ -319,7 +325,7 @@ def _cuts_are_early(played: Played) -> bool:
 def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
     """Where no node is lost, and nobody is told to end: the first failure's, of all nodes."""
     scenario, whats = played.scenario, _whats(played)
-    if whats & {"freeze", "power", "return", "digits"} or _is_told(played):
+    if whats & {"freeze", "power", "return", "digits"} or _is_told(played) or _has_died(played):
         return
     if _refused(played) or scenario.unable is not None or not _cuts_are_early(played):
         return
@@ -412,7 +418,7 @@ def they_meet(played: Played) -> Iterator[Verdict]:
         return
     if _whats(played) & {"power", "return", "digits"} or not _cuts_are_early(played):
         return
-    if any(p.code is None for host in played.hosts for p in host.launchers):
+    if _has_died(played) or any(p.code is None for host in played.hosts for p in host.launchers):
         return
     can = max(p.start for host in played.hosts for p in host.launchers)
     for when, f, _ in played.happened:

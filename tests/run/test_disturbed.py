@@ -138,7 +138,7 @@ sys.addaudithook(changes)
 @pytest.mark.parametrize(
     ("module", "script", "status"),
     [
-        ("spawnlaunch.request", WELL, os.EX_OSERR),
+        ("spawnlaunch.flags", WELL, os.EX_OSERR),
         ("spawnlaunch.run.launcher", WELL, os.EX_OSERR),
         ("spawnlaunch.run.decisions", WELL, os.EX_OSERR),
         ("spawnlaunch.run.evidence", FAILS, os.EX_OSERR),

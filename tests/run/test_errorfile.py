@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run import evidence
-from spawnlaunch.run.model import WorkerExit
+from spawnlaunch.run.launches import WorkerExit
 from spawnlaunch.run.report import TAIL_BYTES, last_words, traceback_in
 from tests.support.watching import launched
 

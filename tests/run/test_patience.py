@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch import machine as door
-from spawnlaunch.run.loop import LATE_S, LOOK_S, Loop, patient_poll
+from spawnlaunch.run.events import LATE_S, LOOK_S, Loop, patient_poll
 
 NOTICED_S = LOOK_S + LATE_S + 0.01  # a gap that is longer is seen wherever it falls
 gaps = st.lists(

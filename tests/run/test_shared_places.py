@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.errors import UsageError
-from spawnlaunch.run import attempts, files, worker
+from spawnlaunch.run import attempts, files, starting
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch, run
 
 SOMEBODY = 1234
@@ -213,7 +213,7 @@ def test_a_scratch_directory_is_new_and_only_ours_is_removed(tmp_path: Path):
     os.chown(theirs, SOMEBODY, SOMEBODY)
     attempts.remove_scratch(str(theirs))
     assert (theirs / "file").exists()
-    ours = Path(worker.scratch_path({"TMPDIR": str(tmp_path)}))
+    ours = Path(starting.scratch_path({"TMPDIR": str(tmp_path)}))
     attempts.make_scratch(str(ours))
     assert ours.stat().st_mode & 0o777 == 0o700
     (ours / "a" / "b").mkdir(parents=True)

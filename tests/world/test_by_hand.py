@@ -7,7 +7,7 @@ import pytest
 
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world.model import Capacity
+from spawnlaunch.world.identity import Capacity
 from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import (
     LAUNCHER,

@@ -18,10 +18,10 @@ import pytest
 
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Request
+from spawnlaunch.flags import Request
 from spawnlaunch.world.gathering import Gathering
+from spawnlaunch.world.identity import Capacity, World
 from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.model import Capacity, World
 from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import explain
 from tests.world import whole_slurm

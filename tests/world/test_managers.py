@@ -11,8 +11,8 @@ import pytest
 
 from spawnlaunch.torchrun import variables
 from spawnlaunch.world import managers
+from spawnlaunch.world.identity import Manager
 from spawnlaunch.world.managers.tables import KUBEFLOW
-from spawnlaunch.world.model import Manager
 from tests.support.launching import REPORTER, clean_environ, explain, launch
 from tests.world import recorded
 from tests.world.recorded import MANAGERS, Case, Found, Refused

@@ -13,9 +13,9 @@ import pytest
 
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from spawnlaunch.request import Request
+from spawnlaunch.flags import Request
+from spawnlaunch.world.identity import Capacity, World
 from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.model import Capacity, World
 from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import SLURM_TASK, WORKERS
 from tests.support.matrix import mostly_full

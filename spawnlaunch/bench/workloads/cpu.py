@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 
 from spawnlaunch import cpuset
-from spawnlaunch.bench.workloads.timing import Rank, steps_per_second
+from spawnlaunch.bench.workloads import timing
 
 SIZE = 256  # three matrices of float32 are 768 KiB
 PRODUCTS = 20  # in a step, so that looking at the clock costs nothing
@@ -22,7 +22,7 @@ CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index3")  # of size "32768K"
 MEMORY = Path("/proc/meminfo")
 
 
-def compute(rank: Rank) -> dict[str, float]:
+def compute(rank: timing.Rank) -> dict[str, float]:
     """GFLOP/s of products of matrices that fit the caches of a core.
 
     A product is 2 * SIZE**3 operations; all that counts is time on a core.
@@ -34,10 +34,10 @@ def compute(rank: Rank) -> dict[str, float]:
         for _ in range(PRODUCTS):
             torch.mm(a, b, out=c)
 
-    return {"": steps_per_second(rank, step) * PRODUCTS * 2 * SIZE**3 / 1e9}
+    return {"": timing.steps_per_second(rank, step) * PRODUCTS * 2 * SIZE**3 / 1e9}
 
 
-def jitter(rank: Rank) -> dict[str, float]:
+def jitter(rank: timing.Rank) -> dict[str, float]:
     """The longest gap in microseconds between two looks at the clock by a thread that never waits.
 
     What it meets there is the system, other ranks on the same core, and other users.
@@ -57,7 +57,7 @@ def jitter(rank: Rank) -> dict[str, float]:
     return {"": longest / 1e3}
 
 
-def triad(rank: Rank) -> dict[str, float]:
+def triad(rank: timing.Rank) -> dict[str, float]:
     """GB/s of memory bandwidth by STREAM's triad, a = b + s * c.
 
     The arrays are made here, after the process was bound, and first touched by the threads that go
@@ -70,7 +70,7 @@ def triad(rank: Rank) -> dict[str, float]:
     caches = cache_bytes(CACHE, os.cpu_count() or 1)
     size = array_bytes(rank.local_size, caches, _available_bytes())
     a, b, c = (torch.ones(size // 4) for _ in range(ARRAYS))
-    rate = steps_per_second(rank, lambda: torch.add(b, c, alpha=3.0, out=a))
+    rate = timing.steps_per_second(rank, lambda: torch.add(b, c, alpha=3.0, out=a))
     return {"": rate * ARRAYS * size / 1e9}
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 import torch.distributed as dist
 
-from spawnlaunch.bench.effort import Watch
+from spawnlaunch.bench import effort
 
 WARM_UP_S = 0.05
 WARM_UP_STEPS = 2
@@ -24,7 +24,7 @@ class Rank(NamedTuple):
     threads: int  # that this rank computes with
     device: torch.device  # "cpu" unless every rank has a device of its own
     seconds: float  # to be timed for
-    watch: Watch  # of what that costs
+    watch: effort.Watch  # of what that costs
     loader_workers: int  # of a DataLoader
 
     def barrier(self) -> None:

@@ -8,11 +8,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from spawnlaunch.bench.workloads.timing import Rank, steps_per_second, steps_together_per_second
-from spawnlaunch.train.commandline import parse
-from spawnlaunch.train.distributed import World
+from spawnlaunch.bench.workloads import timing
+from spawnlaunch.train import commandline, distributed
 from spawnlaunch.train.learner import Learner
-from spawnlaunch.train.tasks.language import Language
+from spawnlaunch.train.tasks import language
 
 SHAPE = (3, 128, 128)
 BATCH = 16
@@ -33,7 +32,7 @@ class Compressed(Dataset[Tensor]):
         return pixels.reshape(SHAPE).float().div_(255.0)
 
 
-def loader(rank: Rank) -> dict[str, float]:
+def loader(rank: timing.Rank) -> dict[str, float]:
     """Samples per second of a DataLoader whose workers decompress them, as reading images does.
 
     There is a worker for each thread of the rank, unless its arm has another number; they inherit
@@ -45,17 +44,19 @@ def loader(rank: Rank) -> dict[str, float]:
     queued = workers * data.prefetch_factor if data.prefetch_factor else 0
     for _ in itertools.repeat(None, queued):  # what the workers have ready says nothing
         next(batches)
-    return {"": BATCH * steps_per_second(rank, lambda: next(batches))}
+    return {"": BATCH * timing.steps_per_second(rank, lambda: next(batches))}
 
 
-def train(rank: Rank) -> dict[str, float]:
+def train(rank: timing.Rank) -> dict[str, float]:
     """Steps per second of the bundled loop: forward, backward, gradients of all ranks, update."""
-    config, _ = parse([])
-    task = Language()
-    world = World(rank.rank, rank.size, rank.local_rank, rank.local_size)
+    config, _ = commandline.parse([])
+    task = language.Language()
+    world = distributed.World(rank.rank, rank.size, rank.local_rank, rank.local_size)
     learner = Learner(task, config, world, rank.device, config.batch_size)
     samples = task.dataset("train")
     pairs = [samples[rank.rank * config.batch_size + i] for i in range(config.batch_size)]
     batch = tuple(torch.stack(part).to(rank.device) for part in zip(*pairs, strict=True))
     batches = itertools.repeat(batch)
-    return {"": steps_together_per_second(rank, lambda: learner.step(batches, lambda: False))}
+    return {
+        "": timing.steps_together_per_second(rank, lambda: learner.step(batches, lambda: False))
+    }

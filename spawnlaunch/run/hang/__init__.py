@@ -12,27 +12,25 @@ may wait for it.
 from __future__ import annotations
 
 from spawnlaunch import machine
-from spawnlaunch.run.hang.stacks import Stacks
+from spawnlaunch.run.hang import stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
-    from spawnlaunch.run.decisions import Decisions
+    from spawnlaunch.run import decisions, events, launches
     from spawnlaunch.run.journal import Journal
-    from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.model import Launch, Worker
     from spawnlaunch.run.output import Output
 
     class Supervisor(Protocol):
         """Whose workers they are."""
 
-        launch: Launch
-        loop: Loop
+        launch: launches.Launch
+        loop: events.Loop
         output: Output
         journal: Journal | None  # of --record
-        rules: Decisions
+        rules: decisions.Decisions
 
         def stacks_told(self) -> None: ...
 
@@ -48,11 +46,13 @@ class HangHelp:
         self._since, self._lost_s = machine.running_s(), 0.0
         self._said = ""  # of stopped workers, last
         self._stopped: Callable[[], Mapping[int, int]] = dict  # by rank, the pids
-        self.stacks = Stacks(
+        self.stacks = stacks.Stacks(
             self._loop, self._output, launch.scratch, supervisor.stacks_told, supervisor.journal
         )
 
-    def begin(self, workers: Sequence[Worker], stopped: Callable[[], Mapping[int, int]]) -> None:
+    def begin(
+        self, workers: Sequence[launches.Worker], stopped: Callable[[], Mapping[int, int]]
+    ) -> None:
         """Listen to these workers, who have just been started; `stopped` tells who was stopped."""
         self._stopped = stopped
         streams = (route for worker in workers for route in worker.routes)

@@ -24,7 +24,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from spawnlaunch.run.loop import Loop
+    from spawnlaunch.run import events
 
 PATIENCE_S = 10.0  # with py-spy
 CHUNK_BYTES = 1 << 16
@@ -68,7 +68,7 @@ class Spying:
     Raises OSError where it cannot be started. It is a child of ours, reaped by who reaps orphans.
     """
 
-    def __init__(self, program: str, pid: int, loop: Loop, told: Callable[[str, str], None]):
+    def __init__(self, program: str, pid: int, loop: events.Loop, told: Callable[[str, str], None]):
         self._loop = loop
         self._told = told
         self._text = b""

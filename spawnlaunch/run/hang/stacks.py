@@ -23,23 +23,18 @@ import os
 import time
 from collections import deque
 
-from spawnlaunch import machine
-from spawnlaunch.node.proc import Process, below, catches, is_alive, is_proc_ours, look, read
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.rollcall import flight, groups
-from spawnlaunch.rollcall.frames import Sieve
-from spawnlaunch.run import signals
-from spawnlaunch.run.hang.sources import Spying, find_py_spy, kernel_view
-from spawnlaunch.run.model import Route
-from spawnlaunch.run.tree import send
+from spawnlaunch import machine, records
+from spawnlaunch.node import proc
+from spawnlaunch.rollcall import flight, frames, groups
+from spawnlaunch.run import launches, signals, tree
+from spawnlaunch.run.hang import sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from spawnlaunch.run import events
     from spawnlaunch.run.journal import Journal
-    from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.model import Worker
     from spawnlaunch.run.output import Output
 
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
@@ -50,11 +45,11 @@ FILE = "stacks.log"
 BY_ITSELF = "told by itself"
 
 
-class Target(NamedTuple):
+class Target(records.NamedTuple):
     """A process to be asked."""
 
-    worker: Worker
-    process: Process
+    worker: launches.Worker
+    process: proc.Process
     is_worker: bool  # and no child of one
 
     @property
@@ -69,7 +64,7 @@ class Stacks:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: events.Loop,
         output: Output,
         scratch: str,
         done: Callable[[], None],
@@ -84,22 +79,22 @@ class Stacks:
         self.is_busy = False
         self._end_at = 0.0  # of `clock`, seconds
         self._asking: Asking | None = None
-        self._spying: Spying | None = None
+        self._spying: sources.Spying | None = None
         self._answers: list[groups.Answer] = []
         self._places: set[str] = set()  # directories of the files
         self._asked: list[flight.Asked] = []
         self._deaf: list[int] = []  # ranks that cannot be asked for records
         self._records: dict[int, flight.Record] = {}
 
-    def tell(self, workers: Iterable[tuple[Worker, int]]) -> None:
+    def tell(self, workers: Iterable[tuple[launches.Worker, int]]) -> None:
         """Ask these workers, each with its pid, and what they have started."""
         if self.is_busy:
             return
-        if not is_proc_ours():
+        if not proc.is_proc_ours():
             self._output.say(["no stacks can be shown: /proc does not show our PID namespace"])
             workers = ()
         for worker, pid in workers:
-            for process in below(filter(None, [look(pid)])):
+            for process in proc.below(filter(None, [proc.look(pid)])):
                 if not process.dead:
                     self._targets.append(Target(worker, process, process.pid == pid))
             if flight.is_on(worker.environ):
@@ -128,11 +123,11 @@ class Stacks:
             self._hear_records()
             return
         target = self._targets.popleft()
-        if not is_alive(target.process):
+        if not proc.is_alive(target.process):
             self._loop.alarm(self._next, 0)
         elif machine.running_s() > self._end_at:
             self._ask_the_kernel(target, "")
-        elif catches(target.process.pid, signals.STACKS):
+        elif proc.catches(target.process.pid, signals.STACKS):
             self._ask(target)
         else:
             self._spy(target)
@@ -141,7 +136,7 @@ class Stacks:
 
     def _ask(self, target: Target) -> None:
         self._asking = Asking(target, self._output)
-        send(signals.STACKS, [target.process])
+        tree.send(signals.STACKS, [target.process])
         self._loop.alarm(self._listen, QUIET_S)
 
     def _listen(self) -> None:
@@ -161,7 +156,7 @@ class Stacks:
     # py-spy
 
     def _spy(self, target: Target) -> None:
-        program = find_py_spy()
+        program = sources.find_py_spy()
         if program is None:
             self._ask_the_kernel(target, "")
             return
@@ -175,21 +170,21 @@ class Stacks:
                 self._ask_the_kernel(target, f" (py-spy: {why})")
 
         try:
-            self._spying = Spying(program, target.process.pid, self._loop, told)
+            self._spying = sources.Spying(program, target.process.pid, self._loop, told)
         except OSError as error:
             self._ask_the_kernel(target, f" (py-spy: {error.strerror})")
 
     # The kernel
 
     def _ask_the_kernel(self, target: Target, why: str) -> None:
-        found = kernel_view(target.process.pid)
+        found = sources.kernel_view(target.process.pid)
         if found:
             self._note(target, f"as the kernel sees it{why}", "".join(f"{x}\n" for x in found))
         self._loop.alarm(self._next, 0)
 
     # The flight recorder
 
-    def _ask_for_record(self, worker: Worker) -> None:
+    def _ask_for_record(self, worker: launches.Worker) -> None:
         try:
             self._asked.append(flight.Asked(worker.rank, worker.environ))
         except OSError:
@@ -245,9 +240,9 @@ class Stacks:
             self._output.say([f"the whole stacks are in {places[0]}{more}"])
 
 
-def _keep(worker: Worker, scratch: str, text: str) -> str:
+def _keep(worker: launches.Worker, scratch: str, text: str) -> str:
     """Add to the file of a rank; the result is what to name. Raises OSError."""
-    from spawnlaunch.run.files import open_log
+    from spawnlaunch.run import files
 
     kept = next((route.file for route in worker.routes if route.file not in (None, os.devnull)), "")
     if kept:
@@ -256,7 +251,7 @@ def _keep(worker: Worker, scratch: str, text: str) -> str:
         place = os.path.join(os.path.dirname(scratch), f"stacks-{os.path.basename(scratch)}")
         path = os.path.join(place, f"rank-{worker.rank}.log")
         machine.makedirs(place, mode=0o700, exist_ok=True)
-    fd = open_log(Route(path, False))
+    fd = files.open_log(launches.Route(path, False))
     try:
         machine.write(fd, text.encode(errors="replace"))
     finally:
@@ -273,7 +268,7 @@ class Asking:
         self._file = target.worker.routes.stderr.file
         self._before = self._last = self._length()
         self._until = machine.running_s() + ANSWER_S
-        self._sieve = Sieve()
+        self._sieve = frames.Sieve()
         if self._source:
             self._source.sieve = self._sieve
 
@@ -309,7 +304,7 @@ class Asking:
 
 def _command(pid: int) -> str:
     """The beginning of its command line."""
-    words = (read(pid, "cmdline") or "").replace("\0", " ").split()
+    words = (proc.read(pid, "cmdline") or "").replace("\0", " ").split()
     return " ".join(words)[:60] or "no name"
 
 

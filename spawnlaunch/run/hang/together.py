@@ -7,25 +7,24 @@ it: the hub hears of it, and asks for the stacks when all nodes are silent.
 from __future__ import annotations
 
 from spawnlaunch import machine
-from spawnlaunch.run.hang import HangHelp
-from spawnlaunch.run.hang.stacks import QUIET_S
+from spawnlaunch.run import hang
+from spawnlaunch.run.hang import stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from spawnlaunch.run.hang import Supervisor
 
 LOOK_S = 0.2  # between two looks for the end of the silence
 
 
-class HangOfAll(HangHelp):
+class HangOfAll(hang.HangHelp):
     """Tells `tell` that all ranks here are silent, and that one is not any more."""
 
     _is_quiet = False
     _ours_until = 0.0  # what came before were the stacks; of `clock`, seconds
 
-    def __init__(self, supervisor: Supervisor, tell: Callable[[bool], None]) -> None:
+    def __init__(self, supervisor: hang.Supervisor, tell: Callable[[bool], None]) -> None:
         super().__init__(supervisor)
         self._tell = tell
 
@@ -35,7 +34,7 @@ class HangOfAll(HangHelp):
 
     def stacks_told(self) -> None:
         """What was written until now were the stacks, and no rank's own words."""
-        self._ours_until = machine.running_s() + QUIET_S
+        self._ours_until = machine.running_s() + stacks.QUIET_S
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()

@@ -12,17 +12,15 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from spawnlaunch import cpuset, machine
+from spawnlaunch import cpuset, machine, reading
 from spawnlaunch.node import proc
-from spawnlaunch.reading import file_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Protocol
 
-    from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.pipes import Sink
+    from spawnlaunch.run import events, pipes
 
     class Running(Protocol):
         """A worker that runs."""
@@ -42,8 +40,8 @@ class Keyboard:
 
     def __init__(
         self,
-        loop: Loop,
-        sinks: Mapping[int, Sink],
+        loop: events.Loop,
+        sinks: Mapping[int, pipes.Sink],
         say: Callable[[Iterable[str]], None],
         running: Mapping[int, Running],
         debugged: int | None,
@@ -126,7 +124,7 @@ def _reads(pid: int) -> bool:
         threads = machine.listdir(f"/proc/{pid}/task")
     except OSError:
         return False
-    calls = (file_text(f"/proc/{pid}/task/{one}/syscall") or "" for one in threads)
+    calls = (reading.file_text(f"/proc/{pid}/task/{one}/syscall") or "" for one in threads)
     return any(call.split()[:2] == [str(READ), "0x0"] for call in calls)
 
 

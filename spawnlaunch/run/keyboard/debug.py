@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.run.say import say
+from spawnlaunch import cpuset, errors, machine
+from spawnlaunch.run import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from spawnlaunch.run.model import Launch, Worker
+    from spawnlaunch.run import launches
 
 
-def prepared(launch: Launch, workers: Sequence[Worker]) -> Launch:
+def prepared(launch: launches.Launch, workers: Sequence[launches.Worker]) -> launches.Launch:
     """The launch without time limits, after saying what holds for it. Raises UsageError."""
     rank, size = launch.request.debug, launch.resolution.world.world_size
     if rank is None or rank >= size:
-        raise UsageError(
+        raise errors.UsageError(
             f"--debug {rank}: there is no such rank; type one of {cpuset.format(range(size))}"
         )
     if all(worker.rank != rank for worker in workers):
         return launch  # it is on another node
     if not machine.isatty(0):
-        raise UsageError(
+        raise errors.UsageError(
             f"--debug {rank}: stdin is no terminal, so nobody can type anything; start it in a "
             "terminal, through ssh with ssh -t"
         )
-    say([
+    say.say([
         f"--debug: rank {rank} has the terminal, Ctrl-C too; Ctrl-\\ ends the launch, and the "
         "launcher's time limits do not apply",
         "--debug: the other ranks wait in a collective for as long as their process group lets "

@@ -17,25 +17,18 @@ import select
 import socket
 from functools import partial
 
-from spawnlaunch import failures, machine
-from spawnlaunch.errors import UsageError
+from spawnlaunch import errors, failures, machine
 from spawnlaunch.node import proc
-from spawnlaunch.run import refused, signals
-from spawnlaunch.run.decisions import LAST_S
-from spawnlaunch.run.loop import patient_poll, patient_sleep
+from spawnlaunch.run import decisions, events, refused, signals, starting
 from spawnlaunch.run.preload import forked
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.worker import CANNOT_EXECUTE, become_worker
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Any, NoReturn
 
-    from spawnlaunch.run.decisions import Decisions
-    from spawnlaunch.run.loop import Loop
-    from spawnlaunch.run.model import Launch, Worker
-    from spawnlaunch.run.worker import BecomeWorker
+    from spawnlaunch.run import launches
 
 ANSWER_S = 60.0  # for a fork, which takes milliseconds unless the machine is very busy
 HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed over
@@ -44,7 +37,7 @@ HAND_OVER_S = 0.001  # until a worker looks again whether it has been handed ove
 class Image:
     """The guard's side. Raises UsageError where there can be no other process."""
 
-    def __init__(self, launch: Launch, caught: Iterable[int]) -> None:
+    def __init__(self, launch: launches.Launch, caught: Iterable[int]) -> None:
         self.modules = ",".join(launch.request.preload)
         self._socket, theirs = machine.socketpair()
         guard = machine.getpid()
@@ -57,14 +50,14 @@ class Image:
         try:
             self.pid = machine.fork(image)
         except OSError as error:
-            raise UsageError(
+            raise errors.UsageError(
                 f"--preload {self.modules}: cannot start a process that imports it: "
                 f"{refused.words(error)}"
             ) from None
         theirs.close()
         self._socket.settimeout(ANSWER_S)
 
-    def listen(self, loop: Loop, rules: Decisions) -> None:
+    def listen(self, loop: events.Loop, rules: decisions.Decisions) -> None:
         """Wait until the import has come to an end, or the launch is to end."""
         fd = self._socket.fileno()
         loop.watch(fd, lambda: None)
@@ -84,7 +77,7 @@ class Image:
         if answer == "":
             return None
         if answer is not None:
-            raise UsageError(answer)
+            raise errors.UsageError(answer)
         code = self._end()
         return failures.exit_status(code) or 1, (
             f"--preload {self.modules}: the process that imports it "
@@ -94,14 +87,14 @@ class Image:
 
     def _end(self) -> int:
         """How it has ended; one that has closed our socket and still runs is killed."""
-        deadline = machine.running_s() + LAST_S
+        deadline = machine.running_s() + decisions.LAST_S
         while not (ended := machine.waitpid(self.pid, os.WNOHANG))[0]:
             if machine.running_s() > deadline:
                 machine.kill(self.pid, signal.SIGKILL)
-            patient_sleep(HAND_OVER_S)
+            events.patient_sleep(HAND_OVER_S)
         return os.waitstatus_to_exitcode(ended[1])
 
-    def ask(self, worker: Worker, ends: dict[int, int]) -> None:
+    def ask(self, worker: launches.Worker, ends: dict[int, int]) -> None:
         """Ask for a worker, with these descriptors by the numbers it is to have. Raises OSError."""
         try:
             _send(self._socket, (worker, list(ends)), list(ends.values()))
@@ -138,7 +131,7 @@ class Image:
 # The image
 
 
-def _be(ours: socket.socket, launch: Launch, guard: int) -> NoReturn:
+def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
     """Import, and fork whatever is asked for; never return as a second guard."""
     status, become = 1, None
     try:
@@ -147,7 +140,7 @@ def _be(ours: socket.socket, launch: Launch, guard: int) -> NoReturn:
         machine.pthread_sigmask(signal.SIG_SETMASK, launch.blocked | signals.TERMINAL)
         try:
             become = forked.worker_maker(launch.request.preload)
-        except UsageError as error:
+        except errors.UsageError as error:
             _send(ours, str(error))
             machine.exit_now(2)
         _send(ours, "")
@@ -167,9 +160,11 @@ def _be(ours: socket.socket, launch: Launch, guard: int) -> NoReturn:
         machine.exit_now(status)
 
 
-def _deliver(ours: socket.socket, guard: int, launch: Launch, become: BecomeWorker) -> NoReturn:
+def _deliver(
+    ours: socket.socket, guard: int, launch: launches.Launch, become: starting.BecomeWorker
+) -> NoReturn:
     """Fork the workers of one attempt."""
-    status = CANNOT_EXECUTE
+    status = starting.CANNOT_EXECUTE
     try:
         machine.die_with_parent(machine.getppid())
         forker = machine.getpid()
@@ -186,7 +181,7 @@ def _deliver(ours: socket.socket, guard: int, launch: Launch, become: BecomeWork
         while (request := _receive(ours))[0]:
             (worker, numbers), fds = request
             first = partial(hand_over, dict(zip(numbers, fds, strict=True)))
-            fork = partial(_fork, partial(become_worker, worker, launch, become, first))
+            fork = partial(_fork, partial(starting.become_worker, worker, launch, become, first))
             pids.append(fork() if not pids or pids[-1] > 0 else pids.pop())
             for fd in fds:
                 machine.close(fd)
@@ -249,4 +244,4 @@ def _receive(of: socket.socket) -> tuple[Any, list[int]]:
 def _is_readable(one: socket.socket, within_s: float = 0.0) -> bool:
     poller = machine.poll()
     poller.register(one, select.POLLIN)
-    return bool(patient_poll(poller, within_s))
+    return bool(events.patient_poll(poller, within_s))

@@ -22,15 +22,12 @@ import threading
 from importlib import import_module
 from types import ModuleType
 
-from spawnlaunch import machine
-from spawnlaunch.errors import UsageError
-from spawnlaunch.node.proc import open_fds
-from spawnlaunch.reading import is_number
-from spawnlaunch.run.environment import MARK, STACK_SIGNAL, changes
+from spawnlaunch import errors, machine, reading
+from spawnlaunch.node import proc
+from spawnlaunch.run import environment, starting
 from spawnlaunch.run.preload import libraries
 from spawnlaunch.run.signals import signal
-from spawnlaunch.run.worker import IGNORED, set_up_process
-from spawnlaunch.world.model import RANKS
+from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -38,8 +35,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Any, NoReturn
 
-    from spawnlaunch.run.model import Worker
-    from spawnlaunch.run.worker import BecomeWorker
+    from spawnlaunch.run import launches
 
 
 def _import(modules: Sequence[str]) -> None:
@@ -58,32 +54,32 @@ def _import(modules: Sequence[str]) -> None:
         except ImportError as error:
             if _of_theirs(error):
                 print_exception(error)
-            raise UsageError(
+            raise errors.UsageError(
                 f"--preload {name}: cannot be imported: {error}; install it, or leave it out"
             ) from None
     sys.path[:] = [entry for entry in sys.path if entry is not here]
 
 
-def worker_maker(modules: Sequence[str]) -> BecomeWorker:
+def worker_maker(modules: Sequence[str]) -> starting.BecomeWorker:
     """Import the modules; the result turns a fork of this process into a worker.
 
     Raises UsageError where they cannot be imported, or this process must not be forked then.
     """
-    own = frozenset(fd for fd in open_fds() if not machine.get_inheritable(fd))
+    own = frozenset(fd for fd in proc.open_fds() if not machine.get_inheritable(fd))
     before = random.getstate()
     _import(modules)
     reason = next(libraries.objections(), None)
     if reason:
-        raise UsageError(
+        raise errors.UsageError(
             f"--preload {','.join(modules)}: {reason}, so workers cannot be forked from here; "
             "leave the module out, and import it in the script"
         )
-    inherited = frozenset(open_fds()) - own  # the user's, and what the modules have opened
+    inherited = frozenset(proc.open_fds()) - own  # the user's, and what the modules have opened
     seeded = libraries.seeded_since(before)
     gc.freeze()  # what is here stays where it is, on pages that all workers share
 
-    def turn_into(worker: Worker, signal_mask: Iterable[int]) -> NoReturn:
-        set_up_process(worker)
+    def turn_into(worker: launches.Worker, signal_mask: Iterable[int]) -> NoReturn:
+        starting.set_up_process(worker)
         machine.rename_process(os.path.basename(worker.command[0]), " ".join(worker.command))
         _forget_the_launcher(inherited)
         _take_on(worker)
@@ -98,33 +94,33 @@ def worker_maker(modules: Sequence[str]) -> BecomeWorker:
     return turn_into
 
 
-def _take_on(worker: Worker) -> None:
+def _take_on(worker: launches.Worker) -> None:
     """Environment, streams and thread counts, as a new process would have them."""
     gc.enable()
     inherited = dict(os.environ)
     os.environ.clear()
     os.environ.update(worker.environ)
     told = worker.environ
-    who = {name: told[name] for name in (MARK, *RANKS) if name in told}
-    machine.show_environment({**who, **changes(told, inherited), **told})
+    who = {name: told[name] for name in (environment.MARK, *identity.RANKS) if name in told}
+    machine.show_environment({**who, **environment.changes(told, inherited), **told})
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
-    number = worker.environ.get(STACK_SIGNAL)
+    number = worker.environ.get(environment.STACK_SIGNAL)
     if number:
         faulthandler.register(int(number), file=2, all_threads=True)
     count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
-    if is_number(count, digits=9) and int(count) > 0:
+    if reading.is_number(count, digits=9) and int(count) > 0:
         libraries.set_threads(int(count))
 
 
 def _forget_the_launcher(inherited: frozenset[int]) -> None:
     """Close what the launcher has opened for itself, and give signals back to Python."""
-    for fd in open_fds():
+    for fd in proc.open_fds():
         if fd > 2 and fd not in inherited:
             machine.close(fd)
     machine.set_wakeup_fd(-1)
-    for ignored in IGNORED:
+    for ignored in starting.IGNORED:
         machine.signal(ignored, signal.SIG_IGN)  # as Python has them
     if machine.getsignal(signal.SIGINT) == signal.SIG_DFL:
         machine.signal(signal.SIGINT, signal.default_int_handler)

@@ -18,9 +18,8 @@ import sys
 import threading
 from contextlib import suppress
 
-from spawnlaunch import machine
+from spawnlaunch import machine, records
 from spawnlaunch.node import proc
-from spawnlaunch.records import NamedTuple
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,7 +77,7 @@ def _native_threads() -> list[str]:
 # Threads
 
 
-class OpenBlas(NamedTuple):
+class OpenBlas(records.NamedTuple):
     """A copy of OpenBLAS; numpy and scipy bring one each."""
 
     library: Any  # ctypes.CDLL
@@ -118,7 +117,7 @@ def set_threads(count: int) -> None:
 # Random numbers
 
 
-class Seeded(NamedTuple):
+class Seeded(records.NamedTuple):
     """What was seeded on purpose by the modules."""
 
     random: tuple[Any, ...] | None  # the state

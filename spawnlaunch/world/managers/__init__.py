@@ -14,8 +14,8 @@ Innermost first, because the innermost is the one that started us:
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.world.model import HOSTS, Environ, Manager
+from spawnlaunch import errors
+from spawnlaunch.world import identity
 
 # A variable that the manager needs, its module and its name there. A module is imported where the
 # variable of one of its managers is set, and in no other launch.
@@ -47,7 +47,7 @@ STARTERS = {
 }
 
 
-def detect(environ: Environ) -> list[Manager]:
+def detect(environ: identity.Environ) -> list[identity.Manager]:
     """All managers that are present, the innermost first."""
     found = []
     for variable, module, name in ORDER:
@@ -58,13 +58,13 @@ def detect(environ: Environ) -> list[Manager]:
     return found
 
 
-def load(module: str, name: str) -> Manager:
+def load(module: str, name: str) -> identity.Manager:
     """The manager of this name; -X importtime does not show what importlib imports."""
-    manager: Manager = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
+    manager: identity.Manager = getattr(__import__(f"{__name__}.{module}", fromlist=(name,)), name)
     return manager
 
 
-def disagreeing(found: list[Manager], environ: Environ) -> list[Manager]:
+def disagreeing(found: list[identity.Manager], environ: identity.Environ) -> list[identity.Manager]:
     """The outer managers that answer who we are otherwise than the innermost one.
 
     A platform's variables are left out: those are compared one by one, with all that is inherited.
@@ -73,15 +73,17 @@ def disagreeing(found: list[Manager], environ: Environ) -> list[Manager]:
     return [
         outer
         for outer in found[1:]
-        if outer.kind != HOSTS and not outer.gives_ranks and _differ(found[0], outer, environ)
+        if outer.kind != identity.HOSTS
+        and not outer.gives_ranks
+        and _differ(found[0], outer, environ)
     ]
 
 
-def _differ(inner: Manager, outer: Manager, environ: Environ) -> bool:
+def _differ(inner: identity.Manager, outer: identity.Manager, environ: identity.Environ) -> bool:
     for question in ("rank", "world_size", "local_rank"):
         try:
             ours, theirs = inner.answer(question, environ), outer.answer(question, environ)
-        except UsageError:
+        except errors.UsageError:
             return True  # it cannot be read, and nobody needs it
         if ours is not None and theirs is not None and ours.value != theirs.value:
             return True

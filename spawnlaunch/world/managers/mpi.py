@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.node.proc import nearest
+from spawnlaunch.node import proc
+from spawnlaunch.world import identity
 from spawnlaunch.world.managers import slurm
-from spawnlaunch.world.model import TASKS, Environ, Fact, Manager, Reader
 
 
-def first_node(size: str, local_size: str) -> Reader:
+def first_node(size: str, local_size: str) -> identity.Reader:
     """A reader of rank 0's host, by the variables with the number of ranks, in all and here.
 
     Inside a Slurm job mpirun begins with the job's first node, unless it was told otherwise. Every
@@ -20,7 +20,7 @@ def first_node(size: str, local_size: str) -> Reader:
     not under --rankfile or --host with another order, rank 0 sees.
     """
 
-    def read(environ: Environ) -> Fact | None:
+    def read(environ: identity.Environ) -> identity.Fact | None:
         is_known = environ.get(slurm.JOB_ID) and environ.get(slurm.JOB_NODELIST)
         is_alone = environ[size] == environ[local_size]  # its ranks may be on any node
         if not is_known or is_alone or environ.get(slurm.HET_SIZE):
@@ -30,9 +30,9 @@ def first_node(size: str, local_size: str) -> Reader:
     return read
 
 
-def own_host(_: Environ) -> Fact:
+def own_host(_: identity.Environ) -> identity.Fact:
     """SLURMD_NODENAME may be that of mpirun, whose environment Hydra hands on."""
-    return Fact(os.uname().nodename, "its host name")
+    return identity.Fact(os.uname().nodename, "its host name")
 
 
 # Open MPI 4 and 5.
@@ -50,9 +50,9 @@ SIZE = "OMPI_COMM_WORLD_SIZE"
 LOCAL_RANK = "OMPI_COMM_WORLD_LOCAL_RANK"
 LOCAL_SIZE = "OMPI_COMM_WORLD_LOCAL_SIZE"
 
-OPENMPI = Manager(
+OPENMPI = identity.Manager(
     "Open MPI",
-    TASKS,
+    identity.TASKS,
     needs=(RANK, SIZE, LOCAL_RANK, LOCAL_SIZE),
     starter="mpirun --map-by ppr:{n}:node {command}",
     rank=RANK,
@@ -81,17 +81,17 @@ PMI_LOCAL_SIZE = "MPI_LOCALNRANKS"
 PROXY = "hydra_pmi_proxy"  # what starts the ranks of a node
 
 
-def proxy(environ: Environ) -> Fact | None:
+def proxy(environ: identity.Environ) -> identity.Fact | None:
     """The proxy's pid, where it is the parent of all ranks: on one node."""
-    pid = nearest((PROXY,)) if environ[PMI_SIZE] == environ[PMI_LOCAL_SIZE] else None
+    pid = proc.nearest((PROXY,)) if environ[PMI_SIZE] == environ[PMI_LOCAL_SIZE] else None
     if pid is None:
         return None
-    return Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
+    return identity.Fact(f"{PROXY}-{pid}", f"pid of {PROXY}, all ranks being on this node")
 
 
-HYDRA = Manager(
+HYDRA = identity.Manager(
     "Hydra (MPICH, Intel MPI)",
-    TASKS,
+    identity.TASKS,
     needs=("PMI_RANK", PMI_SIZE, "MPI_LOCALRANKID", PMI_LOCAL_SIZE),
     starter="mpiexec -ppn {n} {command}",
     rank="PMI_RANK",

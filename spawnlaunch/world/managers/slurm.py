@@ -20,20 +20,9 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch.errors import UsageError
+from spawnlaunch import errors, reading, values
 from spawnlaunch.node import proc
-from spawnlaunch.reading import excerpt, is_number
-from spawnlaunch.values import MAX_PORT
-from spawnlaunch.world import lists
-from spawnlaunch.world.model import (
-    HOSTS,
-    TASKS,
-    Environ,
-    Fact,
-    Manager,
-    first,
-    number,
-)
+from spawnlaunch.world import identity, lists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,7 +57,7 @@ NO_STEPS = ("batch", "extern", "interactive")  # as slurmstepd calls what has no
 INTERACTIVE_STEP = "4294967290"  # 0xfffffffa, SLURM_INTERACTIVE_STEP in slurm.h
 
 
-def is_shell(environ: Environ) -> bool:
+def is_shell(environ: identity.Environ) -> bool:
     """Whether this is no rank of the step, but a shell: of a person, or a batch script.
 
     A person's is `srun --pty`, or salloc's interactive step.
@@ -93,7 +82,7 @@ def _is_typed() -> bool:
     return False
 
 
-def is_step(environ: Environ) -> bool:
+def is_step(environ: identity.Environ) -> bool:
     """Whether this is within a step with ranks, be it as one of them or in a person's shell.
 
     The STEP variables may be those of another step, which a task has inherited.
@@ -117,7 +106,7 @@ def started_by() -> str:
     return title.partition("[")[2].partition("]")[0]
 
 
-def given() -> Environ | None:
+def given() -> identity.Environ | None:
     """What srun gave to this task; None where no parent shows it.
 
     The parent may be a container's runtime that begins with an environment of its own.
@@ -126,31 +115,35 @@ def given() -> Environ | None:
     return found if found is not None and PROCID in found else None
 
 
-def tasks_listed(environ: Environ) -> Fact | None:
+def tasks_listed(environ: identity.Environ) -> identity.Fact | None:
     """The number of ranks that are listed as this node's."""
     ids = environ.get(GLOBAL_IDS, "")
-    return Fact(ids.count(",") + 1, f"number of {GLOBAL_IDS}={ids}") if ids else None
+    return identity.Fact(ids.count(",") + 1, f"number of {GLOBAL_IDS}={ids}") if ids else None
 
 
-def tasks_of_this_node(environ: Environ) -> Fact | None:
+def tasks_of_this_node(environ: identity.Environ) -> identity.Fact | None:
     """This node's own entry of the tasks per node, which follow the node list."""
     counts, node = environ.get(STEP_TASKS_PER_NODE), _place_in_nodelist(environ)
     if not counts or node is None:
         return None
     tasks = _read(lists.tasks_on, STEP_TASKS_PER_NODE, environ, node.value)
-    return Fact(tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})")
+    return identity.Fact(
+        tasks, f"{STEP_TASKS_PER_NODE}={counts}, entry {node.value} ({node.source})"
+    )
 
 
-def _place_in_nodelist(environ: Environ) -> Fact | None:
+def _place_in_nodelist(environ: identity.Environ) -> identity.Fact | None:
     """SLURM_NODEID; but the list of a heterogeneous step is sorted, and its node ids are not."""
     if not of_components(JOB_NODELIST, environ):
-        return number(NODEID, environ)
+        return identity.number(NODEID, environ)
     nodes = hosts_of(STEP_NODELIST, environ)
     name = environ.get(NODENAME)
-    return Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
+    return (
+        identity.Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
+    )
 
 
-def rank_0_host(environ: Environ) -> Fact | None:
+def rank_0_host(environ: identity.Environ) -> identity.Fact | None:
     """The host of task 0: that of node 0, but under an arbitrary distribution.
 
     A heterogeneous step's components have each their own distribution, so that of task 0 is not
@@ -160,15 +153,17 @@ def rank_0_host(environ: Environ) -> Fact | None:
     if not arbitrary or has_several_components(environ):
         return node_0_host(environ)
     name = _first_in_hostfile(environ)
-    return Fact(name, f"first host of {HOSTFILE} (arbitrary distribution)") if name else None
+    return (
+        identity.Fact(name, f"first host of {HOSTFILE} (arbitrary distribution)") if name else None
+    )
 
 
-def _first_in_hostfile(environ: Environ) -> str | None:
+def _first_in_hostfile(environ: identity.Environ) -> str | None:
     """The file's first host, unless the file is not what srun went by: `srun -w` overrules it.
 
     All tasks must find the same, so each compares the whole file with the whole step.
     """
-    path, tasks = environ.get(HOSTFILE), number(STEP_TASKS, environ)
+    path, tasks = environ.get(HOSTFILE), identity.number(STEP_TASKS, environ)
     if not path or tasks is None:
         return None
     names = lists.hosts_of_tasks(path, min(tasks.value, lists.MAX_HOSTS))
@@ -180,7 +175,7 @@ def _first_in_hostfile(environ: Environ) -> str | None:
     return names[0] if names and in_file == dict(zip(nodes, each, strict=False)) else None
 
 
-def node_0_host(environ: Environ) -> Fact | None:
+def node_0_host(environ: identity.Environ) -> identity.Fact | None:
     """The host of SLURM_NODEID 0: the first of the step's list.
 
     In a heterogeneous step it is the first of the first component that takes part.
@@ -190,12 +185,14 @@ def node_0_host(environ: Environ) -> Fact | None:
     return next(iter(_first_hosts(environ)), None) or first_of(STEP_NODELIST, environ)
 
 
-def first_of(name: str, environ: Environ) -> Fact:
+def first_of(name: str, environ: identity.Environ) -> identity.Fact:
     """The first host of a variable's list."""
-    return Fact(_read(lists.first_host, name, environ), f"first host of {name}={environ[name]}")
+    return identity.Fact(
+        _read(lists.first_host, name, environ), f"first host of {name}={environ[name]}"
+    )
 
 
-def _first_hosts(environ: Environ) -> list[Fact]:
+def _first_hosts(environ: identity.Environ) -> list[identity.Fact]:
     """The first host of each of a heterogeneous job's components that takes part in this step."""
     groups, nodes = of_components(JOB_NODELIST, environ), environ.get(STEP_NODELIST, "")
     in_step = set(hosts_of(STEP_NODELIST, environ)) if groups else set()
@@ -205,21 +202,21 @@ def _first_hosts(environ: Environ) -> list[Fact]:
         host = next(hosts, None)
         if host is not None:
             why = f"first host of {name}={environ[name]} in {STEP_NODELIST}={nodes}"
-            found.append(Fact(host, why))
+            found.append(identity.Fact(host, why))
     return found
 
 
-def has_several_components(environ: Environ) -> bool:
+def has_several_components(environ: identity.Environ) -> bool:
     """Whether several components of a heterogeneous job are in this step."""
     return len(_first_hosts(environ)) > 1
 
 
-def of_components(name: str, environ: Environ) -> dict[int, str]:
+def of_components(name: str, environ: identity.Environ) -> dict[int, str]:
     """The variables that say `name` of a heterogeneous job's components, by their numbers.
 
     srun of Slurm 22.05 writes PACK where the manual page says HET.
     """
-    size = number(HET_SIZE, environ)
+    size = identity.number(HET_SIZE, environ)
     found = {}
     for i in range(min(size.value, MOST_GROUPS) if size else 0):
         for word in ("PACK", "HET"):
@@ -228,33 +225,35 @@ def of_components(name: str, environ: Environ) -> dict[int, str]:
     return found
 
 
-def is_heterogeneous(environ: Environ) -> bool:
+def is_heterogeneous(environ: identity.Environ) -> bool:
     """Whether this job has several components; those of a job that has submitted it are not its."""
     ids = of_components(JOB_ID, environ).values()
     return environ.get(JOB_ID) in map(environ.get, ids)
 
 
-def job_and_step(environ: Environ) -> Fact | None:
+def job_and_step(environ: identity.Environ) -> identity.Fact | None:
     """`JOB.STEP`, the same in every task of a step, also across heterogeneous components."""
     if not environ.get(JOB_ID) or not environ.get(STEP_ID):
         return None
     # The first component's job is the same in all of them.
     names = ("SLURM_HET_JOB_ID", f"{JOB_ID}_HET_GROUP_0", f"{JOB_ID}_PACK_GROUP_0", JOB_ID)
     name = next(name for name in names if environ.get(name))
-    return Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
+    return identity.Fact(f"{environ[name]}.{environ[STEP_ID]}", f"{name}.{STEP_ID}")
 
 
-def reserved_port(environ: Environ) -> Fact | None:
+def reserved_port(environ: identity.Environ) -> identity.Fact | None:
     """The first port that Slurm has reserved for the step: `12000-12003` or `12000,12007`."""
     port = environ.get(RESERVED_PORTS, "").partition(",")[0].partition("-")[0]
     if not port:
         return None
-    if not is_number(port) or not 0 < int(port) <= MAX_PORT:
-        raise UsageError(f"{RESERVED_PORTS}={excerpt(port)} is not a port; type --master-port N")
-    return Fact(int(port), RESERVED_PORTS)
+    if not reading.is_number(port) or not 0 < int(port) <= values.MAX_PORT:
+        raise errors.UsageError(
+            f"{RESERVED_PORTS}={reading.excerpt(port)} is not a port; type --master-port N"
+        )
+    return identity.Fact(int(port), RESERVED_PORTS)
 
 
-def gpus(environ: Environ) -> Fact | None:
+def gpus(environ: identity.Environ) -> identity.Fact | None:
     """`4`, `a100:4` or `a100:2,v100:2`, as srun's --gpus-per-node has it.
 
     With one task on each node --gpus-per-task says the same.
@@ -262,40 +261,40 @@ def gpus(environ: Environ) -> Fact | None:
     found = []
     for name in ("SLURM_GPUS_PER_NODE", "SLURM_GPUS_PER_TASK"):
         counts = [entry.rpartition(":")[2] for entry in environ.get(name, "").split(",")]
-        if all(map(is_number, counts)):
-            found.append(Fact(sum(map(int, counts)), name))
-    return None if has_several_components(environ) else first(found)
+        if all(map(reading.is_number, counts)):
+            found.append(identity.Fact(sum(map(int, counts)), name))
+    return None if has_several_components(environ) else identity.first(found)
 
 
-def cpus(environ: Environ) -> Fact | None:
+def cpus(environ: identity.Environ) -> identity.Fact | None:
     """The CPUs of the one task on each node, or of each node of the job, where they are as many."""
     if has_several_components(environ):
         return None
     runs = read_runs(JOB_CPUS_PER_NODE, environ)
-    each = Fact(runs[0][0], JOB_CPUS_PER_NODE) if len(runs) == 1 else None
-    return first([number("SLURM_CPUS_PER_TASK", environ), each])
+    each = identity.Fact(runs[0][0], JOB_CPUS_PER_NODE) if len(runs) == 1 else None
+    return identity.first([identity.number("SLURM_CPUS_PER_TASK", environ), each])
 
 
-def shell_nodes(environ: Environ) -> Fact | None:
+def shell_nodes(environ: identity.Environ) -> identity.Fact | None:
     """The nodes that a shell could use: the job's; of `srun --pty` those of its step."""
-    return number(STEP_NODES, environ) if is_step(environ) else _sum(JOB_NODES, environ)
+    return identity.number(STEP_NODES, environ) if is_step(environ) else _sum(JOB_NODES, environ)
 
 
-def shell_tasks(environ: Environ) -> Fact | None:
+def shell_tasks(environ: identity.Environ) -> identity.Fact | None:
     """The tasks that the job or, of `srun --pty`, the step was asked for."""
-    return number(STEP_TASKS, environ) if is_step(environ) else _sum(JOB_TASKS, environ)
+    return identity.number(STEP_TASKS, environ) if is_step(environ) else _sum(JOB_TASKS, environ)
 
 
-def _sum(name: str, environ: Environ) -> Fact | None:
+def _sum(name: str, environ: identity.Environ) -> identity.Fact | None:
     """The job's number; of a heterogeneous job the sum over its components."""
     if not is_heterogeneous(environ):
-        return number(name, environ)
+        return identity.number(name, environ)
     names = of_components(name, environ).values()
-    numbers = [fact.value for each in names if (fact := number(each, environ))]
-    return Fact(sum(numbers), f"sum of {' '.join(names)}") if numbers else None
+    numbers = [fact.value for each in names if (fact := identity.number(each, environ))]
+    return identity.Fact(sum(numbers), f"sum of {' '.join(names)}") if numbers else None
 
 
-def is_outside(environ: Environ, hostname: str) -> bool:
+def is_outside(environ: identity.Environ, hostname: str) -> bool:
     """Whether a shell of the job is not on one of its nodes, as that of salloc on a login node."""
     if environ.get(NODENAME):
         return False
@@ -303,35 +302,35 @@ def is_outside(environ: Environ, hostname: str) -> bool:
     return hostname.partition(".")[0] not in (node.partition(".")[0] for node in nodes)
 
 
-def hosts_of(name: str, environ: Environ) -> list[str]:
+def hosts_of(name: str, environ: identity.Environ) -> list[str]:
     """The hosts in a variable's list; none where it is not set."""
     return _read(lists.expand, name, environ) if environ.get(name) else []
 
 
-def read_runs(name: str, environ: Environ) -> list[tuple[int, int]]:
+def read_runs(name: str, environ: identity.Environ) -> list[tuple[int, int]]:
     """(tasks or CPUs on each, number of nodes) in a variable; none where it is not set."""
     return _read(lambda said: list(lists.runs(said)), name, environ) if environ.get(name) else []
 
 
-def _read(read: Callable[..., T], name: str, environ: Environ, *arguments: Any) -> T:
+def _read(read: Callable[..., T], name: str, environ: identity.Environ, *arguments: Any) -> T:
     """Call a reader of Slurm's notations, whose complaint is the user's to see."""
     try:
         return read(environ.get(name, ""), *arguments)
     except lists.ListError as error:
         alone = " and --standalone" if name == JOB_NODELIST else ""  # a shell of a job needs it
         line = f"{name} cannot be read: {error}; type unset {name}{alone}, or correct it"
-        raise UsageError(line) from None
+        raise errors.UsageError(line) from None
 
 
-def node_names(environ: Environ) -> Fact | None:
+def node_names(environ: identity.Environ) -> identity.Fact | None:
     """The step's nodes."""
     nodes = hosts_of(STEP_NODELIST, environ)
-    return Fact(nodes, STEP_NODELIST) if nodes else None
+    return identity.Fact(nodes, STEP_NODELIST) if nodes else None
 
 
-STEP = Manager(
+STEP = identity.Manager(
     "Slurm",
-    TASKS,
+    identity.TASKS,
     needs=(JOB_ID, STEP_ID, STEP_TASKS, PROCID, LOCALID),
     unless=is_shell,
     given=given,
@@ -356,9 +355,9 @@ STEP = Manager(
     },
 )
 
-SHELL = Manager(
+SHELL = identity.Manager(
     "a shell of a Slurm job",
-    HOSTS,
+    identity.HOSTS,
     needs=(JOB_ID, JOB_NODELIST),
     unless=lambda environ: not is_shell(environ),
     has_steps=True,

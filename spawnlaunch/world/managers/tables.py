@@ -5,17 +5,15 @@ Each has an example of its environment, and the page that documents it.
 
 from __future__ import annotations
 
-from spawnlaunch import values
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import file_text
-from spawnlaunch.world.model import HOSTS, NODES, TASKS, Environ, Fact, Manager, number, text
+from spawnlaunch import errors, reading, values
+from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def listed_hosts(name: str, environ: Environ) -> Fact | None:
+def listed_hosts(name: str, environ: identity.Environ) -> identity.Fact | None:
     """The hosts of the file that a variable names: the first word of each line, each host once.
 
     PBS, Grid Engine and LSF write a line per slot, so hosts repeat.
@@ -23,9 +21,9 @@ def listed_hosts(name: str, environ: Environ) -> Fact | None:
     >>> listed_hosts("PBS_NODEFILE", {"PBS_NODEFILE": "/no/such/file"})
     """
     path = environ.get(name)
-    lines = (file_text(path) or "").splitlines() if path else []
+    lines = (reading.file_text(path) or "").splitlines() if path else []
     hosts = tuple(dict.fromkeys(line.split()[0] for line in lines if line.strip()))
-    return Fact(hosts, name) if hosts else None
+    return identity.Fact(hosts, name) if hosts else None
 
 
 # Flux: flux run, one process per rank.
@@ -38,19 +36,23 @@ FLUX_SIZE = "FLUX_JOB_SIZE"
 FLUX_NODES = "FLUX_JOB_NNODES"
 
 
-def flux_tasks_here(environ: Environ) -> Fact | None:
+def flux_tasks_here(environ: identity.Environ) -> identity.Fact | None:
     """Tasks on this node: all of them on one node; one each where there are as many nodes."""
-    size, nodes = number(FLUX_SIZE, environ), number(FLUX_NODES, environ)
+    size, nodes = identity.number(FLUX_SIZE, environ), identity.number(FLUX_NODES, environ)
     if size is None or nodes is None:
         return None
     if nodes.value == 1:
-        return Fact(size.value, f"{FLUX_SIZE} on one node ({FLUX_NODES})")
-    return Fact(1, f"{FLUX_SIZE} and {FLUX_NODES} are equal") if nodes.value == size.value else None
+        return identity.Fact(size.value, f"{FLUX_SIZE} on one node ({FLUX_NODES})")
+    return (
+        identity.Fact(1, f"{FLUX_SIZE} and {FLUX_NODES} are equal")
+        if nodes.value == size.value
+        else None
+    )
 
 
-FLUX = Manager(
+FLUX = identity.Manager(
     "Flux",
-    TASKS,
+    identity.TASKS,
     needs=("FLUX_TASK_RANK", FLUX_SIZE, "FLUX_TASK_LOCAL_ID"),
     starter="flux run --tasks-per-node={n} {command}",
     rank="FLUX_TASK_RANK",
@@ -78,25 +80,25 @@ LSF_JOB = "LSB_JOBID"
 RANKFILE = "LSB_DJOB_RANKFILE"
 
 
-def jsrun_host(environ: Environ) -> Fact | None:
+def jsrun_host(environ: identity.Environ) -> identity.Fact | None:
     """The first compute host, where this jsrun uses them all: the launch node is above them."""
-    listed, size = listed_hosts(RANKFILE, environ), number(JSM_SIZE, environ)
-    each, hosts = number(JSM_LOCAL_SIZE, environ), listed.value[1:] if listed else ()
+    listed, size = listed_hosts(RANKFILE, environ), identity.number(JSM_SIZE, environ)
+    each, hosts = identity.number(JSM_LOCAL_SIZE, environ), listed.value[1:] if listed else ()
     if not hosts or size is None or each is None or size.value != each.value * len(hosts):
         return None
-    return Fact(hosts[0], f"second host of {RANKFILE}")
+    return identity.Fact(hosts[0], f"second host of {RANKFILE}")
 
 
-def jsrun_job(environ: Environ) -> Fact | None:
+def jsrun_job(environ: identity.Environ) -> identity.Fact | None:
     """The job's number, and that of the jsrun in it."""
     if not environ.get(LSF_JOB) or not environ.get(JSM_ID):
-        return text(LSF_JOB, environ)
-    return Fact(f"{environ[LSF_JOB]}.{environ[JSM_ID]}", f"{LSF_JOB}.{JSM_ID}")
+        return identity.text(LSF_JOB, environ)
+    return identity.Fact(f"{environ[LSF_JOB]}.{environ[JSM_ID]}", f"{LSF_JOB}.{JSM_ID}")
 
 
-JSRUN = Manager(
+JSRUN = identity.Manager(
     "LSF jsrun",
-    TASKS,
+    identity.TASKS,
     needs=("JSM_NAMESPACE_RANK", JSM_SIZE, "JSM_NAMESPACE_LOCAL_RANK"),
     starter="jsrun --rs_per_host 1 --tasks_per_rs {n} {command}",
     rank="JSM_NAMESPACE_RANK",
@@ -119,9 +121,9 @@ JSRUN = Manager(
 #
 # Under Slurm the cray_shasta plugin sets PALS_* as well; so Slurm comes before it.
 # Source: flux-framework/flux-coral2 src/shell/plugins/cray_pals.c; the user guides of ALCF.
-PALS = Manager(
+PALS = identity.Manager(
     "HPE PALS",
-    TASKS,
+    identity.TASKS,
     needs=("PALS_RANKID", "PALS_LOCAL_RANKID"),
     starter="mpiexec --ppn {n} {command}",
     rank=("PALS_RANKID", "PMI_RANK"),
@@ -142,17 +144,19 @@ PALS = Manager(
 PET_NNODES = "PET_NNODES"
 
 
-def pet_flag(name: str, read: Callable[[str], int | str], environ: Environ) -> Fact | None:
+def pet_flag(
+    name: str, read: Callable[[str], int | str], environ: identity.Environ
+) -> identity.Fact | None:
     """What a variable says that has the values of one of our flags. Raises UsageError."""
     try:
-        return Fact(read(environ[name]), name) if environ.get(name) else None
+        return identity.Fact(read(environ[name]), name) if environ.get(name) else None
     except ValueError as error:
-        raise UsageError(f"{name}: {error}") from None
+        raise errors.UsageError(f"{name}: {error}") from None
 
 
-KUBEFLOW = Manager(
+KUBEFLOW = identity.Manager(
     "Kubeflow",
-    NODES,
+    identity.NODES,
     needs=(PET_NNODES, "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
     node_rank="PET_NODE_RANK",
     nnodes=lambda environ: pet_flag(PET_NNODES, lambda said: values.nnodes(said).most, environ),
@@ -176,16 +180,16 @@ LOCAL_RANK = "LOCAL_RANK"
 LOCAL_SIZE = "LOCAL_WORLD_SIZE"
 
 
-def if_alone(value: int, environ: Environ) -> Fact | None:
+def if_alone(value: int, environ: identity.Environ) -> identity.Fact | None:
     """What is not exported where there is one process per container."""
     if environ.get(LOCAL_RANK) or environ.get(LOCAL_SIZE):
         return None
-    return Fact(value, f"one process per container ({LOCAL_RANK} is not set)")
+    return identity.Fact(value, f"one process per container ({LOCAL_RANK} is not set)")
 
 
-PLATFORM = Manager(
+PLATFORM = identity.Manager(
     "the platform (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT)",
-    TASKS,
+    identity.TASKS,
     needs=("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
     unless=lambda environ: "TORCHELASTIC_RUN_ID" in environ,
     gives_ranks=True,
@@ -205,9 +209,9 @@ PLATFORM = Manager(
 # The number of pods and the host of the first one (job-0.subdomain, with a headless service) are
 # known to the job's manifest only.
 # Source: kubernetes.io, "Jobs", completion mode Indexed.
-KUBERNETES = Manager(
+KUBERNETES = identity.Manager(
     "Kubernetes Indexed Job",
-    NODES,
+    identity.NODES,
     needs=("JOB_COMPLETION_INDEX",),
     node_rank="JOB_COMPLETION_INDEX",
     silent={
@@ -224,9 +228,9 @@ KUBERNETES = Manager(
 #
 # Source: qsub(1B), "Environment Variables"; pbsdsh(1B).
 NODEFILE = "PBS_NODEFILE"
-PBS = Manager(
+PBS = identity.Manager(
     "PBS",
-    HOSTS,
+    identity.HOSTS,
     needs=("PBS_JOBID", NODEFILE),
     hosts=lambda environ: listed_hosts(NODEFILE, environ),
     job="PBS_JOBID",
@@ -244,22 +248,24 @@ PBS = Manager(
 PE_FILE = "PE_HOSTFILE"
 
 
-def one_host(environ: Environ) -> Fact | None:
+def one_host(environ: identity.Environ) -> identity.Fact | None:
     """The number of hosts without a parallel environment."""
-    return None if environ.get(PE_FILE) else Fact(1, f"no parallel environment ({PE_FILE})")
+    return (
+        None if environ.get(PE_FILE) else identity.Fact(1, f"no parallel environment ({PE_FILE})")
+    )
 
 
-def job_or_array_task(environ: Environ) -> Fact:
+def job_or_array_task(environ: identity.Environ) -> identity.Fact:
     """The tasks of an array have one job's number."""
     task = environ.get("SGE_TASK_ID", "")
     if task in ("", "undefined"):
-        return Fact(environ["JOB_ID"], "JOB_ID")
-    return Fact(f"{environ['JOB_ID']}.{task}", "JOB_ID.SGE_TASK_ID")
+        return identity.Fact(environ["JOB_ID"], "JOB_ID")
+    return identity.Fact(f"{environ['JOB_ID']}.{task}", "JOB_ID.SGE_TASK_ID")
 
 
-GRIDENGINE = Manager(
+GRIDENGINE = identity.Manager(
     "Grid Engine",
-    HOSTS,
+    identity.HOSTS,
     needs=("JOB_ID", "NSLOTS"),
     hosts=lambda environ: listed_hosts(PE_FILE, environ),
     nnodes=("NHOSTS", one_host),

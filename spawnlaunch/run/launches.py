@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import os
 
-from spawnlaunch import machine
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import machine, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import resource
     from collections.abc import Callable, Mapping
 
-    from spawnlaunch.binding.apply import Binding
+    from spawnlaunch import failures, flags
+    from spawnlaunch.binding import apply
     from spawnlaunch.binding.plan import Plan
-    from spawnlaunch.failures import Cause
-    from spawnlaunch.request import Request
+    from spawnlaunch.world import identity
     from spawnlaunch.world.host import HeldPort
-    from spawnlaunch.world.model import Resolution
 
 
-class Route(NamedTuple):
+class Route(records.NamedTuple):
     """One stream of one worker."""
 
     file: str | None  # path of a file that keeps it
@@ -32,7 +30,7 @@ class Route(NamedTuple):
         return self.file is not None and not self.shown
 
 
-class Routes(NamedTuple):
+class Routes(records.NamedTuple):
     """Both streams of one worker."""
 
     stdout: Route
@@ -42,14 +40,14 @@ class Routes(NamedTuple):
 SHOWN = Routes(Route(None, True), Route(None, True))
 
 
-class Worker(NamedTuple):
+class Worker(records.NamedTuple):
     """A process to be started."""
 
     rank: int
     local_rank: int
     command: tuple[str, ...]
     environ: Mapping[str, str]  # complete: nothing else is inherited
-    binding: Binding
+    binding: apply.Binding
     own_session: bool
     routes: Routes
     prefix: str  # of each of its lines that the launcher shows
@@ -60,15 +58,15 @@ class Worker(NamedTuple):
         return f"rank {self.rank} on {machine.uname().nodename}"
 
 
-class Launch(NamedTuple):
+class Launch(records.NamedTuple):
     """All that the workers of an attempt are made of, and how they are ended and reported.
 
     No launch changes; each step makes a fuller one by `_replace`: `walk` adds `logs`, `lines` and
     `journal`, and `launcher.run` what comes from `group` on.
     """
 
-    request: Request
-    resolution: Resolution
+    request: flags.Request
+    resolution: identity.Resolution
     plan: Plan  # where the workers sit
     environ: Mapping[str, str]  # what the launcher inherited
     hostname: str
@@ -99,7 +97,7 @@ class Launch(NamedTuple):
         return self.hostname.partition(".")[0]
 
 
-class WorkerExit(NamedTuple):
+class WorkerExit(records.NamedTuple):
     """How one worker ended."""
 
     rank: int
@@ -119,13 +117,15 @@ class WorkerExit(NamedTuple):
     said_s: float = 0.0  # how long before its end it wrote to its stderr last, where that is a pipe
 
 
-class LaunchResult(NamedTuple):
+class LaunchResult(records.NamedTuple):
     """How the launch ended, or one attempt of it."""
 
     status: int  # the launcher's exit status
-    cause: Cause | None  # None: every worker ended with 0
+    cause: failures.Cause | None  # None: every worker ended with 0
     exits: tuple[WorkerExit, ...] = ()  # in the order in which the workers ended
-    restarted: tuple[Cause, ...] = ()  # of attempts that were followed by another, in their order
+    restarted: tuple[
+        failures.Cause, ...
+    ] = ()  # of attempts that were followed by another, in their order
 
     @property
     def first_failure(self) -> WorkerExit | None:

@@ -6,17 +6,14 @@ manager answers questions from the environment, each by the variables or functio
 
 from __future__ import annotations
 
-from spawnlaunch.errors import UsageError
-from spawnlaunch.reading import MAX_DIGITS, excerpt, is_number
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import MAX_PORT
+from spawnlaunch import errors, reading, records, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import Any, TypeAlias
 
-    from spawnlaunch.request import Request
+    from spawnlaunch import flags
     from spawnlaunch.world.gathering import Gathering
 
 Environ: TypeAlias = "Mapping[str, str]"
@@ -51,7 +48,7 @@ OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGEN
 TEXTS = ("job", "own_host", "master_addr")  # questions whose variables hold no number
 
 
-class Rejected(NamedTuple):
+class Rejected(records.NamedTuple):
     """A candidate that was not taken."""
 
     value: Any
@@ -59,7 +56,7 @@ class Rejected(NamedTuple):
     why: str
 
 
-class Fact(NamedTuple):
+class Fact(records.NamedTuple):
     """A derived value: `source` is a variable, a flag, or a rule in words."""
 
     value: Any
@@ -97,7 +94,7 @@ def first(candidates: Iterable[Fact | None]) -> Fact | None:
     return facts[0]._replace(rejected=tuple(rejected)) if rejected else next(iter(facts), None)
 
 
-def number(name: str, environ: Environ, most: int = 10**MAX_DIGITS) -> Fact | None:
+def number(name: str, environ: Environ, most: int = 10**reading.MAX_DIGITS) -> Fact | None:
     """The whole number in a variable; an empty one is no answer.
 
     Raises UsageError where anything else stands there: what a manager says is never guessed.
@@ -105,10 +102,12 @@ def number(name: str, environ: Environ, most: int = 10**MAX_DIGITS) -> Fact | No
     said = environ.get(name, "").strip()
     if not said:
         return None
-    if is_number(said) and int(said) <= most:
+    if reading.is_number(said) and int(said) <= most:
         return Fact(int(said), name)
-    what = "a port" if most == MAX_PORT else "a whole number"
-    raise UsageError(f"{name}={excerpt(said)} is not {what}; type unset {name}, or correct it")
+    what = "a port" if most == values.MAX_PORT else "a whole number"
+    raise errors.UsageError(
+        f"{name}={reading.excerpt(said)} is not {what}; type unset {name}, or correct it"
+    )
 
 
 def text(name: str, environ: Environ) -> Fact | None:
@@ -172,13 +171,13 @@ class Manager:
             elif question in TEXTS:
                 found.append(text(each, environ))
             elif question == "master_port":
-                found.append(number(each, environ, MAX_PORT))
+                found.append(number(each, environ, values.MAX_PORT))
             else:
                 found.append(number(each, environ))
         return first(found)
 
 
-class Capacity(NamedTuple):
+class Capacity(records.NamedTuple):
     """What this machine has for workers."""
 
     devices: int  # that a worker sees
@@ -187,10 +186,10 @@ class Capacity(NamedTuple):
     vendor: str = ""  # of the devices; "": none is there, or it is not known
 
 
-class Evidence(NamedTuple):
+class Evidence(records.NamedTuple):
     """What a launcher knows before it knows who it is."""
 
-    request: Request
+    request: flags.Request
     environ: Environ
     hostname: str
     capacity: Capacity
@@ -205,7 +204,7 @@ class Evidence(NamedTuple):
         return None if value is None else Fact(value, self.request.sources.get(flag, flag))
 
 
-class World(NamedTuple):
+class World(records.NamedTuple):
     """The place of this launcher's workers in the job.
 
     `rank` and `local_rank` are those of its first worker; worker i has `rank + i`.
@@ -235,7 +234,7 @@ class World(NamedTuple):
         return self.world_size > self.local_world_size
 
 
-class Resolution(NamedTuple):
+class Resolution(records.NamedTuple):
     """The world, and how it was found."""
 
     world: World

@@ -5,21 +5,20 @@ An empty tuple or None means "not known" and never "none of them", except where 
 
 from __future__ import annotations
 
-from spawnlaunch.cpuset import EMPTY, CpuSet
-from spawnlaunch.records import NamedTuple
+from spawnlaunch import cpuset, records
 
 
-class Numa(NamedTuple):
+class Numa(records.NamedTuple):
     """A NUMA node of the kernel."""
 
     id: int
-    cpus: CpuSet  # online CPUs; empty where the node has memory alone
+    cpus: cpuset.CpuSet  # online CPUs; empty where the node has memory alone
     memory: int | None  # bytes
     distances: tuple[tuple[int, int], ...]  # (NUMA node, distance), 10 being the node itself
     kind: str  # "cpu", "gpu" (the memory of a device), "memory" (no CPUs) or "empty"
 
 
-class Device(NamedTuple):
+class Device(records.NamedTuple):
     """A device that a rank can own: a GPU, a partition of one, or a tile."""
 
     number: int  # among all devices of the node, in the order of their addresses
@@ -28,7 +27,7 @@ class Device(NamedTuple):
     kind: str = "gpu"  # or "partition" or "tile"
     ordinal: int | None = None  # the number that the vendor's runtime gives it; None: not seen
     numa: int | None = None  # NUMA node; None: the firmware does not name it
-    local_cpus: CpuSet | None = None  # online CPUs next to the device; None: not known
+    local_cpus: cpuset.CpuSet | None = None  # online CPUs next to the device; None: not known
     uuid: str | None = None  # "GPU-..." as CUDA_VISIBLE_DEVICES and ROCR_VISIBLE_DEVICES take it
     minor: int | None = None  # /dev/nvidia<minor> or /dev/dri/renderD<minor>
     partition: int | None = None  # which partition or tile of its address
@@ -36,29 +35,31 @@ class Device(NamedTuple):
     usable: bool | None = None  # whether this process may open it; None: not known
 
 
-class Nic(NamedTuple):
+class Nic(records.NamedTuple):
     """A high-speed network adapter. --explain shows it; no decision depends on it."""
 
     name: str
     address: str
     numa: int | None
-    local_cpus: CpuSet | None
+    local_cpus: cpuset.CpuSet | None
 
 
-class Node(NamedTuple):
+class Node(records.NamedTuple):
     """One machine, as far as it could be read; `warnings` has a line for each thing that could not.
 
     `cores`, `l3` and `packages` are disjoint groups of online CPUs, each ordered by the lowest CPU.
     """
 
-    cpus_allowed: CpuSet  # what may be used; empty where there are no masks, as on macOS
-    cpus_online: CpuSet
-    cores: tuple[CpuSet, ...]  # the hardware threads of each physical core
-    cpus_cgroup: CpuSet | None = None  # of the control group's cpuset; None: the mask is all of it
-    l3: tuple[CpuSet, ...] = ()
-    packages: tuple[CpuSet, ...] = ()
+    cpus_allowed: cpuset.CpuSet  # what may be used; empty where there are no masks, as on macOS
+    cpus_online: cpuset.CpuSet
+    cores: tuple[cpuset.CpuSet, ...]  # the hardware threads of each physical core
+    cpus_cgroup: cpuset.CpuSet | None = (
+        None  # of the control group's cpuset; None: the mask is all of it
+    )
+    l3: tuple[cpuset.CpuSet, ...] = ()
+    packages: tuple[cpuset.CpuSet, ...] = ()
     numa: tuple[Numa, ...] = ()  # ordered by id
-    memory_nodes: frozenset[int] = EMPTY  # NUMA nodes that this process may allocate from
+    memory_nodes: frozenset[int] = cpuset.EMPTY  # NUMA nodes that this process may allocate from
     devices: tuple[Device, ...] = ()  # in the order of `number`; empty: there are none
     nics: tuple[Nic, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -7,16 +7,12 @@ check of what needs a launcher that stays all go by these rows; a new flag is on
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, values
-from spawnlaunch.records import NamedTuple
-from spawnlaunch.values import Endpoint, NodeCount, Policy, StreamsByRank
+from spawnlaunch import cpuset, records, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any, TypeAlias, TypeVar
-
-    from spawnlaunch.cpuset import CpuSet
 
     T = TypeVar("T")
 
@@ -43,7 +39,7 @@ WORKERS, BINDING, NODES = "workers", "binding", "several nodes"
 ENDING, OUTPUT = "how it ends", "output"
 
 
-class Flag(NamedTuple):
+class Flag(records.NamedTuple):
     """A row of the table."""
 
     section: str
@@ -117,7 +113,7 @@ class Instead(Exception):
     """Another of our programs is to run in place of a launch; `args`: its module and arguments."""
 
 
-class Program(NamedTuple):
+class Program(records.NamedTuple):
     """What every worker runs."""
 
     kind: str  # "script", "module", "program" (no Python in front) or "bundled"
@@ -126,7 +122,7 @@ class Program(NamedTuple):
 
 
 # fmt: off
-class Request(NamedTuple):
+class Request(records.NamedTuple):
     """What the user asked for; nothing here is derived from the machine."""
 
     program: Program
@@ -157,12 +153,12 @@ class Request(NamedTuple):
         "for scripts written for torch.distributed.launch: put --local-rank=N (hyphen) or "
         "--local_rank=N (underscore) before the script's own arguments; default none")
 
-    bind: Policy = _flag(
-        BINDING, "--bind", "HOW", values.bind, Policy(),
+    bind: values.Policy = _flag(
+        BINDING, "--bind", "HOW", values.bind, values.Policy(),
         "auto (default): exclusive shares of whole cores next to the rank's device; node, socket, "
         "exclusive, core-complex, none (torchrun's words); or CPUs for each local rank: "
         "48-55:56-63, or masks: 0xff,0xff00", also=("--numa-binding",))
-    reserve_cpus: CpuSet | str = _flag(
+    reserve_cpus: cpuset.CpuSet | str = _flag(
         BINDING, "--reserve-cpus", "LIST", values.reserve, values.DEFAULT.reserve,
         "CPUs that no rank gets: a list, or first-per-l3")
     smt: bool = _flag(
@@ -179,7 +175,7 @@ class Request(NamedTuple):
         "srun) leaves out; if that group has the whole machine, the mask stays")
     quiet: bool = _switch(BINDING, "--quiet", "print no line for each rank at the start")
 
-    nnodes: NodeCount | None = _flag(
+    nnodes: values.NodeCount | None = _flag(
         NODES, "--nnodes", "N", values.nnodes, None,
         "number of nodes, one launcher on each; MIN:MAX: as many as join, also while it runs")
     spares: int = _flag(
@@ -198,7 +194,7 @@ class Request(NamedTuple):
         "text to add to the derived host name: i turns node7 into node7i, .hsn into node7.hsn")
     standalone: bool = _switch(
         NODES, "--standalone", "this machine alone, even inside a job of several nodes")
-    rdzv_endpoint: Endpoint | None = _flag(
+    rdzv_endpoint: values.Endpoint | None = _flag(
         NODES, "--rdzv-endpoint", "HOST[:PORT]", values.endpoint, None,
         "where the launchers meet; with --node-rank, where rank 0 listens; default port 29400")
     rdzv_backend: str | None = _flag(
@@ -280,11 +276,11 @@ class Request(NamedTuple):
         "keep what every rank does in this directory; python -m spawnlaunch.report DIR draws it",
         needs_parent=True)
 
-    redirects: StreamsByRank | None = _flag(
+    redirects: values.StreamsByRank | None = _flag(
         OUTPUT, "--redirects", "HOW", values.streams, None,
         "write streams to files in --log-dir, and do not show them: 1 stdout, 2 stderr, 3 both, 0 "
         "neither; 0:3,1:1 by local rank, r9:3 by global rank", also=("-r",))
-    tee: StreamsByRank | None = _flag(
+    tee: values.StreamsByRank | None = _flag(
         OUTPUT, "--tee", "HOW", values.streams, None,
         "write files as --redirects does, and show streams too", also=("-t",), needs_parent=True)
     log_dir: str | None = _flag(
@@ -312,13 +308,13 @@ class Request(NamedTuple):
         alone="text")
     sysfs_root: str = _flag(
         OUTPUT, "--sysfs-root", "DIR", str, "/", "with --explain: read another machine's files")
-    allowed_cpus: CpuSet | None = _flag(
+    allowed_cpus: cpuset.CpuSet | None = _flag(
         OUTPUT, "--allowed-cpus", "LIST", cpuset.parse, None,
         "with --explain: plan as if these were the allowed CPUs")
     # fmt: on
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> values.Policy:
         """How to bind, with all that was said about it."""
         return self.bind._replace(
             reserve=self.reserve_cpus, smt=self.smt, threads=self.threads

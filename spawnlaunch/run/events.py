@@ -22,7 +22,7 @@ import errno
 import select
 
 from spawnlaunch import machine
-from spawnlaunch.run.say import say
+from spawnlaunch.run import say
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -72,13 +72,12 @@ class Loop:
         except AttributeError:
             pass
         except OSError as error:
-            if (
-                epoll and error.errno == errno.EINVAL
-            ):  # so it works, but not with itself (epoll_ctl(2))
+            if epoll and error.errno == errno.EINVAL:
+                # So it works, but not with itself (epoll_ctl(2)).
                 self._poller, self._per_second = epoll, 1
             else:
-                say([f"warning: the system refuses epoll ({error.strerror}): of workers that fail "
-                     "at the same time any may be named as the first"])  # fmt: skip
+                say.say([f"warning: the system refuses epoll ({error.strerror}): of workers that "
+                         "fail at the same time any may be named as the first"])  # fmt: skip
 
     def watch(self, fd: int, call: Callable[[], None], events: int = select.POLLIN) -> None:
         """Call `call` whenever `fd` can be read (or written to), or its other end is closed."""

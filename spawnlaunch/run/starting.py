@@ -6,24 +6,20 @@ import os
 from contextlib import suppress
 
 from spawnlaunch import cpuset, machine
-from spawnlaunch.binding import apply
-from spawnlaunch.binding.report import report_line
-from spawnlaunch.run import environment, signals
-from spawnlaunch.run.model import SHOWN, Worker
-from spawnlaunch.run.say import say
-from spawnlaunch.run.signals import STACKS, signal
+from spawnlaunch.binding import apply, report
+from spawnlaunch.run import environment, launches, say, signals
+from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from typing import NoReturn, TypeAlias
 
-    from spawnlaunch.node import Node
-    from spawnlaunch.request import Request
-    from spawnlaunch.run.model import Launch, Route, Routes
+    from spawnlaunch import flags
+    from spawnlaunch.node import hardware
 
     # Turns this process into a worker, which begins with these signals blocked.
-    BecomeWorker: TypeAlias = Callable[[Worker, Iterable[int]], NoReturn]
+    BecomeWorker: TypeAlias = Callable[[launches.Worker, Iterable[int]], NoReturn]
 
 CANNOT_EXECUTE = 126  # the shell's exit statuses for a program that is there but cannot run,
 NOT_FOUND = 127  # and for one that is not there (POSIX, XCU 2.8.2)
@@ -42,7 +38,7 @@ def scratch_path(environ: Mapping[str, str]) -> str:
     return os.path.join(environ.get("TMPDIR") or "/tmp", name)
 
 
-def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
+def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Worker]:
     """The workers that this launcher starts, in the order of their local ranks.
 
     `restart` counts how often they have been started before. A single worker stays in the
@@ -53,7 +49,7 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     plan, environ = launch.plan, launch.environ
     scratch, bindings, node_cpus = launch.scratch, plan.bindings, cpuset.format(plan.allowed)
     world, several_workers = resolution.world, len(bindings) > 1
-    outputs: Sequence[tuple[str | None, Routes]] = [(None, SHOWN)] * len(bindings)
+    outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * len(bindings)
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
         from spawnlaunch.run import routes
 
@@ -69,14 +65,16 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
     for i, (binding, (files, streams)) in enumerate(zip(bindings, outputs, strict=True)):
         rank = world.rank + i
         prefix = _prefix(launch, rank)
-        width = columns - len(prefix) if columns and streams.stdout == SHOWN.stdout else None
+        width = (
+            columns - len(prefix) if columns and streams.stdout == launches.SHOWN.stdout else None
+        )
         own: dict[str, object] = {
             "TORCHELASTIC_RESTART_COUNT": restart,
             "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
             environment.ERROR_FILE: _error_file(launch, rank, files),
             environment.COLUMNS: width,
             **dict.fromkeys(environment.TOKENS),
-            environment.STACK_SIGNAL: STACKS or None if wants_stacks else None,
+            environment.STACK_SIGNAL: signals.STACKS or None if wants_stacks else None,
             environment.NODE_CPUS: node_cpus if binding.cpus else None,
             **records,
         }
@@ -87,23 +85,23 @@ def make_workers(launch: Launch, restart: int = 0) -> list[Worker]:
             own[environment.MARK] = f"{launch.mark}.{rank}"
         told = environment.of_worker(launch, i, own)
         workers.append(
-            Worker(
+            launches.Worker(
                 rank=rank, local_rank=world.local_rank + i, environ=told, binding=binding,
                 command=command(request, told, world.local_rank + i), prefix=prefix,
                 own_session=several_workers and rank != request.debug,
-                routes=SHOWN if rank == request.debug else streams,
+                routes=launches.SHOWN if rank == request.debug else streams,
             )
         )  # fmt: skip
     return workers
 
 
-def worker_line(worker: Worker, node: Node, host: str = "") -> str:
+def worker_line(worker: launches.Worker, node: hardware.Node, host: str = "") -> str:
     """Where a worker sits, for people; `host` is named where the lines of several are together."""
     omp = worker.environ["OMP_NUM_THREADS"]
-    return report_line(worker.rank, worker.binding, node, omp, host)
+    return report.report_line(worker.rank, worker.binding, node, omp, host)
 
 
-def _prefix(launch: Launch, rank: int) -> str:
+def _prefix(launch: launches.Launch, rank: int) -> str:
     """What stands before each line of a worker; nothing for one that is alone in the world.
 
     With several nodes the host's name is there too, as their outputs come together.
@@ -114,9 +112,11 @@ def _prefix(launch: Launch, rank: int) -> str:
     if world.world_size == 1 and request.prefix == "auto":
         return ""
     if request.prefix_template:
-        from spawnlaunch.torchrun.variables import filled
+        from spawnlaunch.torchrun import variables
 
-        return filled(request.prefix_template, rank, rank - world.rank + world.local_rank, request)
+        return variables.filled(
+            request.prefix_template, rank, rank - world.rank + world.local_rank, request
+        )
     return f"[{launch.host}:{rank}] " if world.has_several_nodes else f"[{rank}] "
 
 
@@ -128,22 +128,22 @@ def _columns() -> int | None:
         return None
 
 
-def _error_file(launch: Launch, rank: int, files: str | None) -> str | None:
+def _error_file(launch: launches.Launch, rank: int, files: str | None) -> str | None:
     """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
     world = launch.resolution.world
     if world.is_task:
         given = launch.environ.get(environment.ERROR_FILE)
         if not given:
             return None
-        from spawnlaunch.run.routes import own_file
+        from spawnlaunch.run import routes
 
-        return own_file(given, world)
+        return routes.own_file(given, world)
     if files:
         return os.path.join(files, "error.json")
     return os.path.join(launch.scratch, f"{rank}.json")
 
 
-def command(request: Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
+def command(request: flags.Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
     """The worker's argv, with its local rank as first argument where --local-rank-arg asks for it.
 
     Python is unbuffered, so that what a worker said is never lost with it.
@@ -151,9 +151,9 @@ def command(request: Request, told: Mapping[str, str], local_rank: int) -> tuple
     program, flag = request.program, request.local_rank_arg
     args = program.args
     if "$" in "".join(args):
-        from spawnlaunch.torchrun.variables import substituted
+        from spawnlaunch.torchrun import variables
 
-        args = substituted(args, str(local_rank))
+        args = variables.substituted(args, str(local_rank))
     if flag:
         args = (f"{flag}={told['LOCAL_RANK']}", *args)
     if program.kind == "program":
@@ -164,7 +164,9 @@ def command(request: Request, told: Mapping[str, str], local_rank: int) -> tuple
     return (request.python, "-u", target, *args)
 
 
-def prepare_files(workers: Sequence[Worker], scratch: str | None = None, restart: int = 0) -> None:
+def prepare_files(
+    workers: Sequence[launches.Worker], scratch: str | None = None, restart: int = 0
+) -> None:
     """Make directories and files for the workers' output and errors.
 
     Raises UsageError where that cannot be done.
@@ -179,7 +181,7 @@ def prepare_files(workers: Sequence[Worker], scratch: str | None = None, restart
             files.prepare_files(worker.rank, worker.routes, error_file, scratch)
 
 
-def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
+def exec_worker(worker: launches.Worker, blocked: Iterable[int]) -> NoReturn:
     """Turn this process into the worker. Pinned before exec, so all its threads inherit it.
 
     `blocked` is the signals that it is started with blocked.
@@ -193,12 +195,12 @@ def exec_worker(worker: Worker, blocked: Iterable[int]) -> NoReturn:
     except OSError as error:
         if error.filename is None:
             raise
-        say([f"{worker.name}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
-             "program and its permissions"])  # fmt: skip
+        say.say([f"{worker.name}: cannot start {worker.command[0]!r}: {error.strerror}; check the "
+                 "program and its permissions"])  # fmt: skip
         machine.exit_now(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
 
 
-def set_up_process(worker: Worker) -> None:
+def set_up_process(worker: launches.Worker) -> None:
     """Session, files, mask and memory policy of the worker. Raises OSError.
 
     Why a memory policy is refused is the same for all ranks of the node, so the one with local rank
@@ -206,17 +208,17 @@ def set_up_process(worker: Worker) -> None:
     """
     if worker.own_session:
         signals.leave()
-    for fd, route in enumerate(worker.routes if worker.routes != SHOWN else (), start=1):
+    for fd, route in enumerate(worker.routes if worker.routes != launches.SHOWN else (), start=1):
         if route.is_redirected:
             _redirect(route, fd)
     refusals = [apply.pin(worker.binding)]
     memory = apply.place_memory(worker.binding)
     if worker.local_rank == 0:
         refusals.append(memory)
-    say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
+    say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
 
 
-def _redirect(route: Route, fd: int) -> None:
+def _redirect(route: launches.Route, fd: int) -> None:
     """Open the file in place of the stream."""
     from spawnlaunch.run import files  # few launches keep files
 
@@ -226,7 +228,10 @@ def _redirect(route: Route, fd: int) -> None:
 
 
 def become_worker(
-    worker: Worker, launch: Launch, become: BecomeWorker, first: Callable[[], object]
+    worker: launches.Worker,
+    launch: launches.Launch,
+    become: BecomeWorker,
+    first: Callable[[], object],
 ) -> NoReturn:
     """Turn a fork of the guard into the worker, by `become`; `first` is called before.
 

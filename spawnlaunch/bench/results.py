@@ -6,12 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from spawnlaunch.bench import record, stats
-from spawnlaunch.bench.effort import Effort
-from spawnlaunch.bench.record import FORMAT, Recorder, Taken, series_of, taken_of
-from spawnlaunch.bench.stats import Comparison
+from spawnlaunch import errors
+from spawnlaunch.bench import effort, record, stats
 from spawnlaunch.bench.workloads import Workload
-from spawnlaunch.errors import UsageError
 
 MEAN = "geometric mean"  # the series that sums up several
 
@@ -46,7 +43,7 @@ class Measured(NamedTuple):
 
     workload: Workload
     names: tuple[str, ...]  # of the arms
-    taken: Sequence[Taken]  # in the order of time
+    taken: Sequence[record.Taken]  # in the order of time
     error: float  # with which probability its table may claim a difference where there is none
     is_ended: bool = True  # False: the bench was interrupted in it
 
@@ -63,7 +60,7 @@ class Measured(NamedTuple):
     @property
     def series(self) -> dict[str, Samples]:
         """The samples that count, by the name of the series; a single series has the name ""."""
-        return series_of([each for each in self.taken if each.counts], self.there)
+        return record.series_of([each for each in self.taken if each.counts], self.there)
 
     @property
     def rounds(self) -> int:
@@ -80,7 +77,7 @@ class Measured(NamedTuple):
         """What disturbed samples that count nevertheless, and how many."""
         return Counter(each.mark for each in self.taken if each.mark and each.counts)
 
-    def efforts(self, arm: str) -> list[list[Effort]]:
+    def efforts(self, arm: str) -> list[list[effort.Effort]]:
         """What the samples of an arm that count cost each rank, for all rounds."""
         counted = [each.efforts for each in self.taken if each.arm == arm and each.counts]
         ranks = max(map(len, counted), default=0)
@@ -106,7 +103,7 @@ class Row(NamedTuple):
     series: str
     arm: str
     against: str
-    comparison: Comparison
+    comparison: stats.Comparison
 
 
 def slowest(samples: Samples, higher_is_better: bool) -> dict[str, list[float]]:
@@ -171,7 +168,7 @@ def headline(rows: Sequence[Row]) -> list[Row]:
 def head(result: Result) -> dict[str, Any]:
     """All that is known before anything is measured."""
     return {
-        "format": FORMAT,
+        "format": record.FORMAT,
         **{name: value for name, value in result._asdict().items() if name != "measured"},
         "arms": [
             {**arm._asdict(), "ranks": [s._asdict() for s in arm.ranks]} for arm in result.arms
@@ -192,7 +189,7 @@ def found(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
 
 def write(result: Result, path: str) -> None:
     """All of a result at once. Raises UsageError."""
-    file = Recorder(path)
+    file = record.Recorder(path)
     file.write(record.BENCH, head(result))
     for measured in result.measured:
         for taken in measured.taken:
@@ -200,7 +197,7 @@ def write(result: Result, path: str) -> None:
         file.write(record.ENDED, end_of(measured))
 
 
-def _finite(comparison: Comparison) -> dict[str, Any]:
+def _finite(comparison: stats.Comparison) -> dict[str, Any]:
     """For JSON, which has no infinity: an end of an interval that is not known is null."""
     known = {
         name: None if value == math.inf else value for name, value in comparison._asdict().items()
@@ -212,11 +209,13 @@ def check_writable(path: str) -> None:
     """Raises UsageError where no file can be written: before a measurement, not after it."""
     folder = os.path.dirname(path) or "."
     if os.path.isdir(path):
-        raise UsageError(f"{path} is a directory; type the name of a file")
+        raise errors.UsageError(f"{path} is a directory; type the name of a file")
     if not os.path.isdir(folder):
-        raise UsageError(f"cannot write {path}: there is no directory {folder}; make it first")
+        raise errors.UsageError(
+            f"cannot write {path}: there is no directory {folder}; make it first"
+        )
     if not os.access(path if os.path.exists(path) else folder, os.W_OK):
-        raise UsageError(f"cannot write {path}: it is not permitted; type another name")
+        raise errors.UsageError(f"cannot write {path}: it is not permitted; type another name")
 
 
 def read(path: str) -> Result:
@@ -224,7 +223,7 @@ def read(path: str) -> Result:
     try:
         said = list(record.lines(path))
         kind, first = said[0]
-        if kind != record.BENCH or first["format"] != FORMAT:
+        if kind != record.BENCH or first["format"] != record.FORMAT:
             raise KeyError("format")
         arms = [
             Arm(**{**arm, "ranks": tuple(BoundRank(**rank) for rank in arm["ranks"])})
@@ -232,18 +231,20 @@ def read(path: str) -> Result:
         ]
         kept = {name: first[name] for name in Result._fields if name not in ("arms", "measured")}
         result = Result(**kept, arms=arms, measured=[])
-        taken = [taken_of(each) for kind, each in said if kind == record.SAMPLE]
+        taken = [record.taken_of(each) for kind, each in said if kind == record.SAMPLE]
         ended = {each["workload"]: each["error"] for kind, each in said if kind == record.ENDED}
         resumed = [each for kind, each in said if kind == record.RESUMED]
         result.about["resumed"] = resumed
         return result._replace(measured=_measured(result, taken, ended))
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
-        raise UsageError(
+        raise errors.UsageError(
             f"{path} is not what --json of this version writes ({error!r}); measure again"
         ) from None
 
 
-def _measured(result: Result, taken: Sequence[Taken], ended: dict[str, float]) -> list[Measured]:
+def _measured(
+    result: Result, taken: Sequence[record.Taken], ended: dict[str, float]
+) -> list[Measured]:
     """The workloads of which there are samples.
 
     One that was interrupted is judged with all the error that no look has had: when a bench is
