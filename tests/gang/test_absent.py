@@ -131,7 +131,7 @@ RAISES = "raise ModuleNotFoundError(name)"
 @pytest.mark.parametrize(
     ("module", "then", "own", "others"),
     [
-        ("request", KILLS("SIGTERM"), -15, 143),
+        ("flags", KILLS("SIGTERM"), -15, 143),
         ("binding.plan", KILLS("SIGHUP"), -1, 129),
         ("binding.plan", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
         ("run.ganged", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
