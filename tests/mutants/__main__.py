@@ -46,6 +46,33 @@ ROOMS = {
     "gang": Room(GANG, 20, 150),
 }
 
+# Of tests that start programs, those that are about a part of run/ which no simulated launch enters
+# far enough; the first that is named like the beginning of a mutant's path.
+OF_PARTS = {
+    "run/preload": "run/test_preload run/test_preload_image",
+    "run/hang": "run/test_hang",
+    "run/keyboard": "run/test_terminal run/test_prompts run/test_standard_streams",
+    "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_node_cpus",
+    "run/signals": "run/test_signals run/test_stopped run/test_early_signals",
+    "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
+    "run/telling": "gang/test_absent gang/test_mute_names",
+    "run/unable": "gang/test_absent",
+    "run/journal": "watch/test_record watch/test_page",
+    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_oom",
+    "run/files": "run/test_filing run/test_shared_places run/test_shared_paths",
+    "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths",
+    "run/ro": "run/test_output run/test_filing run/test_shared_places",
+    "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
+    "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
+    "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout",
+}
+
+
+def of_part(path: str) -> tuple[str, ...]:
+    """The files of tests that are about this one."""
+    names = next((n for part, n in OF_PARTS.items() if f"spawnlaunch/{part}" in path), "")
+    return tuple(f"tests/{name}.py" for name in names.split())
+
 
 def sampled(rooms: list[str], count: int, seed: int, only: str) -> list[Mutant]:
     """`count` mutants of these rooms, evenly from all that there are, but for the equivalent.
@@ -137,7 +164,7 @@ def try_room(name: str, tried: list[Mutant], record: Record, at_once: int, real:
     if real:
         for mutant in tried:
             if mutant.key in rest:
-                record.add(mutant, *by_pytest(mutant, room.tests))
+                record.add(mutant, *by_pytest(mutant, (*of_part(mutant.path), *room.tests)))
 
 
 def main() -> int:
