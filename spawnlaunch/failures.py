@@ -14,7 +14,7 @@ from spawnlaunch import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
     from typing import Literal, TypeAlias
 
     # What a text or a number stands for; gang/messages has what each may be.
@@ -158,6 +158,20 @@ def first(failures: Sequence[Failure]) -> Failure:
     earliest = min(own, key=lambda failure: failure.when)
     rather = [failure for failure in own if _goes_before(failure, earliest)]
     return min(rather or [earliest], key=lambda failure: (failure.order, failure.when))
+
+
+def used_after(
+    cause: Cause, used: int, most: int, window_s: float = 0.0, final: Container[int] = ()
+) -> int | None:
+    """How many of `most` restarts are used with one more; None: the launch ends with its cause.
+
+    After `window_s` of health (0: never) none counts as used. Nothing is restarted after a status
+    of `final`, or after what no restart may mend.
+    """
+    if cause.kind not in FAULTS or cause.status() in final:
+        return None
+    used = 0 if 0 < window_s <= cause.after_s else used
+    return used + 1 if used < most else None
 
 
 def _is_later(one: Failure, other: Failure) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from spawnlaunch import failures
+from spawnlaunch import errors, failures
 from spawnlaunch.gang import messages, phases, roster, verdict, words
 from spawnlaunch.gang.rules import event
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 CERTAIN_S = 0.5  # the kernel closes a guard's connection before it kills its workers
 RETURN_S = 3.0  # for a launcher that has closed its connection to come again, if it lives
-USAGE = 2
 
 
 class Hub(phases.Phases):
@@ -66,7 +65,9 @@ class Hub(phases.Phases):
         settings = self.settings
         others = [o for o in self.nodes.values() if not self._is_replaced(hello, addr, o)]
         why = roster.refusal(hello, others, settings.total, dict(settings.told))
-        return failures.Cause("refused", hello.host, code=USAGE, words=why) if why else None
+        return (
+            failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why) if why else None
+        )
 
     def _is_replaced(self, hello: messages.Hello, addr: str, node: roster.Node) -> bool:
         """Whether this may be a launcher whose end is still to be heard, as workers die slowly."""

@@ -53,39 +53,33 @@ def endpoint_of(
     lost_after_s: float,
 ) -> Endpoint:
     """Where a launch meets. Raises UsageError where there is a token that cannot be used."""
-    secret = secret_of(token.find(request.token_file, environ).secret, run)
+    secret = secret_of(token.find(request.token_file, environ), run)
     return Endpoint(gathering.host, gathering.port, run, secret, lost_after_s, gathering.ports)
-
-
-def take_part(
-    loop: Loop,
-    endpoint: Endpoint,
-    hello: Hello,
-    join_s: float,
-    launcher: Launcher,
-    clock: Callable[[], float] | None = None,
-) -> Member:
-    """A launcher's part in a gang, in its event loop; `begin` it when workers can be started.
-
-    The launcher does what it is told to, and tells the member what becomes of its workers and of
-    itself. So the gang knows nothing of processes. `join_s` is of this clock.
-    """
-    boot = hello.boot or (reading.file_text("/proc/sys/kernel/random/boot_id") or "").strip()
-    link = Link(loop, endpoint)
-    link.member = Member(
-        hello._replace(boot=boot), join_s, link, launcher, clock or machine.monotonic,
-        lambda after_s: loop.alarm(link.member.tick, after_s, always=True),
-        place=f" at {endpoint.host}",
-    )  # fmt: skip
-    return link.member
 
 
 class Link:
     """Connects when it is told to, and tells the member what becomes of it."""
 
-    member: Member
+    def __init__(
+        self,
+        loop: Loop,
+        endpoint: Endpoint,
+        hello: Hello,
+        join_s: float,
+        launcher: Launcher,
+        clock: Callable[[], float] | None = None,
+    ) -> None:
+        """A launcher's part in a gang; its member is to `begin` when workers can be started.
 
-    def __init__(self, loop: Loop, endpoint: Endpoint) -> None:
+        The launcher does what it is told to, and tells the member what becomes of its workers and
+        of itself. So the gang knows nothing of processes. `join_s` is of this clock.
+        """
+        boot = hello.boot or (reading.file_text("/proc/sys/kernel/random/boot_id") or "").strip()
+        self.member = Member(
+            hello._replace(boot=boot), join_s, self, launcher, clock or machine.monotonic,
+            lambda after_s: loop.alarm(self.member.tick, after_s, always=True),
+            place=f" at {endpoint.host}",
+        )  # fmt: skip
         self._loop, self._endpoint = loop, endpoint
         self._stream: Stream | None = None
         self._connecting: list[socket.socket] = []  # one, while it lasts
@@ -222,8 +216,7 @@ class Link:
             self._fail(os.strerror(code), is_there=code == errno.ECONNREFUSED)
             return
         wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=False)
-        self._stream = Stream(self._loop, sock, wire, self._heard, self._ended)
-        self._stream.ready = self._ready
+        self._stream = Stream(self._loop, sock, wire, self._heard, self._ended, self._ready)
         self._stream.begin()
 
     def _ready(self) -> None:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from math import inf
 
-from spawnlaunch import failures
+from spawnlaunch import errors, failures
 from spawnlaunch.gang import messages, rules
 from spawnlaunch.gang.words import differing, returns
 
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 SEEKING, GREETING, JOINED, RUNNING = "seeking", "greeting", "joined", "running"
 DONE, STOPPING, FENCED, ENDED = "done", "stopping", "fenced", "ended"
 
-USAGE = 2
 WORD_S = 5.0  # for a hub to hear from a launcher that it was told to end
 SOON_S, RARELY_S = 0.05, 1.0  # until the next attempt to connect: first, at most
 
@@ -154,7 +153,7 @@ class Member(rules.Rules):
         machine answers, and no hub is there.
         """
         if is_final:
-            self._exit(USAGE, failures.Cause("refused", words=why))
+            self._exit(errors.WRONG_USE, failures.Cause("refused", words=why))
         elif self.state == SEEKING:
             self._not_found(is_nobody)
         elif self.state == GREETING:  # a hub that goes as it is reached, or that has refused us
@@ -264,7 +263,7 @@ class Member(rules.Rules):
 
     def _of_refused(self, refused: messages.Refused) -> None:
         if self.state == GREETING:
-            self._exit(USAGE, failures.Cause("refused", words=refused.why))
+            self._exit(errors.WRONG_USE, failures.Cause("refused", words=refused.why))
 
     def _of_start(self, start: messages.Start) -> None:
         """An epoch is begun once, and only if it is later than all that were seen."""

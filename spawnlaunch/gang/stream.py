@@ -57,15 +57,15 @@ class Stream:
         wire: Wire,
         heard: Callable[[list[Any]], None],
         ended: Callable[[End], None],
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
+        """`ready` is called once both ends have proved themselves."""
         self._loop, self._sock, self.wire = loop, sock, wire
-        self._heard, self._ended = heard, ended
+        self._heard, self._ended, self._ready = heard, ended, ready
         self.waiting = bytearray()
         self._events = 0
         self._is_closing = False
         self._is_ready = False
-        # called once both ends have proved themselves
-        self.ready: Callable[[], None] = lambda: None
         self._watch(select.POLLIN)
 
     @property
@@ -155,7 +155,7 @@ class Stream:
             self._send(self.wire.take())
         if self.wire.is_ready and not self._is_ready:
             self._is_ready = True
-            self.ready()
+            self._ready()
         if messages:
             if end:
                 messages = [m for m in messages if not isinstance(m, Start)]

@@ -6,7 +6,7 @@ SPAWNLAUNCH_TOKEN, which srun hands on; an environment is readable by its user o
 
 from __future__ import annotations
 
-from spawnlaunch import errors, machine, records
+from spawnlaunch import errors, machine
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,29 +18,23 @@ MOST = 4096
 MAKE = "head -c 32 /dev/urandom | base64"
 
 
-class Token(records.NamedTuple):
-    """The secret; None where there is none."""
+def find(path: str | None, environ: Mapping[str, str]) -> bytes | None:
+    """The secret of this launch; None where there is none.
 
-    secret: bytes | None
-    source: str
-
-
-def find(path: str | None, environ: Mapping[str, str]) -> Token:
-    """The token of this launch. Raises UsageError where there is one that cannot be used."""
+    Raises UsageError where there is one that cannot be used.
+    """
     source = "--token-file" if path else FILE
     path = path or environ.get(FILE)
     if path:
         try:
-            text = machine.content(path, MOST + 1).strip()
-            return Token(_checked(text, f"{source} {path}"), source)
+            return _checked(machine.content(path, MOST + 1).strip(), f"{source} {path}")
         except OSError as error:
             raise errors.UsageError(
                 f"{source} {path}: {error.strerror}; {MAKE} > {path} makes one, "
                 "and all nodes need the same"
             ) from error
-    if environ.get(TEXT):
-        return Token(_checked(environ[TEXT].strip().encode(), TEXT), TEXT)
-    return Token(None, "")
+    text = environ.get(TEXT)
+    return _checked(text.strip().encode(), TEXT) if text else None
 
 
 def _checked(secret: bytes, what: str) -> bytes:

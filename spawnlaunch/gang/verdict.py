@@ -39,8 +39,5 @@ def used_after(cause: failures.Cause, used: int, settings: Settings) -> int | No
     """How much of the budget is used if the workers are started again; None: they are not."""
     if cause.kind not in failures.FAULTS:
         return used
-    if cause.kind == "failure" and cause.status() in settings.final:
-        return None
-    if 0 < settings.window_s <= cause.after_s:
-        used = 0
-    return used + 1 if used < settings.max_restarts else None
+    final = settings.final if cause.kind == "failure" else frozenset()
+    return failures.used_after(cause, used, settings.max_restarts, settings.window_s, final)

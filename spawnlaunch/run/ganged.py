@@ -89,7 +89,7 @@ class Gang:
             place=self._place.first_new if self._place else 0,
             again=gathering.again,
         )
-        self._member = link.take_part(supervisor.loop, endpoint, hello, settings.join_s, self)
+        self._member = link.Link(supervisor.loop, endpoint, hello, settings.join_s, self).member
         supervisor.gang = self
         self._hang_help: together.HangOfAll | None = None
         if supervisor.hang_help:

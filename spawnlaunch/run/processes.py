@@ -152,7 +152,7 @@ class Processes:
                     self._told[rank] = now, is_dying, is_dying and proc.is_zombie(pid)
         for running in self.of(ranks):
             group = running.worker.own_session and signum != signal.SIGTERM
-            if not (group and signals.send_group(running.pid, signum)):
+            if not (group and signals.send(running.pid, signum, is_group=True)):
                 signals.send(running.pid, signum)
 
     def forward(self, signum: int, ranks: frozenset[int]) -> None:
@@ -210,7 +210,7 @@ class Processes:
         else:
             self._former_sessions.add(running.pid)
             if running.worker.own_session:
-                signals.send_group(running.pid, signal.SIGKILL)
+                signals.send(running.pid, signal.SIGKILL, is_group=True)
         self._dead.append((running, code, end))
         self._loop.alarm(self._reap_dead, 0)
 

@@ -50,20 +50,15 @@ def set_default(signums: Iterable[int]) -> None:
 
 
 def send(pid: int, signum: int, is_group: bool = False) -> bool:
-    """Signal a process; False where it is gone, or another user's and not ours to signal."""
+    """Signal a process, or a group by the number of its first; False where it is gone.
+
+    Or where it is another user's, and not ours to signal; macOS says so of a group of zombies.
+    """
     try:
         (machine.killpg if is_group else machine.kill)(pid, signum)
     except (ProcessLookupError, PermissionError):  # kill(2)
         return False
     return True
-
-
-def send_group(pid: int, signum: int) -> bool:
-    """Signal a process group, by the number of its first process; False where there is none.
-
-    macOS says EPERM where all of them are zombies.
-    """
-    return send(pid, signum, is_group=True)
 
 
 def leave(session: bool = True) -> OSError | None:

@@ -115,7 +115,9 @@ class Speaker:
         self._loop = loop
         self._is_over = False
         self._cause: failures.Cause | None = None
-        self._member = link.take_part(loop, endpoint, hello, phases.NEAR_S, self, machine.running_s)
+        self._member = link.Link(
+            loop, endpoint, hello, phases.NEAR_S, self, machine.running_s
+        ).member
 
     def speak(self) -> bool:
         """Whether the hub has heard it."""

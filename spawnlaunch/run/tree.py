@@ -39,7 +39,7 @@ def kill_groups(processes: Iterable[proc.Process]) -> None:
         return
     groups = {process.group for process in processes if process.session != own}
     for group in groups - {0, 1, machine.getpgrp()}:  # killpg(2) means others by 0 and 1
-        signals.send_group(group, signal.SIGKILL)
+        signals.send(group, signal.SIGKILL, is_group=True)
 
 
 def send(signum: int, processes: Iterable[proc.Process]) -> None:

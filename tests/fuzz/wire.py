@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from spawnlaunch.errors import MOST_CHARS, one_line
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang import messages, words
-from spawnlaunch.gang.link import Endpoint, take_part
+from spawnlaunch.gang.link import Endpoint, Link
 from spawnlaunch.gang.member import Member
 from spawnlaunch.gang.messages import Hello, Start
 from spawnlaunch.gang.server import MOST_SAID, Server
@@ -313,7 +313,7 @@ class Gang:
         here = Endpoint("127.0.0.1", self.server.port, RUN, self.secret)
         hello = Hello(messages.VERSION, f"node{number}", f"who{number}", 1, port=20000 + number)
         self.launchers.append(Launcher())
-        self.members.append(take_part(self.loop, here, hello, 600.0, self.launchers[-1]))
+        self.members.append(Link(self.loop, here, hello, 600.0, self.launchers[-1]).member)
         self.launchers[-1].member = self.members[-1]
         self.members[-1].begin()
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang import token
-from spawnlaunch.gang.link import Endpoint, take_part
+from spawnlaunch.gang.link import Endpoint, Link
 from spawnlaunch.gang.messages import VERSION, Failed, Hello, Start
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings
@@ -35,7 +35,7 @@ class Driver:
         self.codes: list[tuple[int, int]] = []
         self.told = False
         host, port = args.endpoint.rsplit(":", 1)
-        secret = secret_of(token.find(args.token_file, os.environ).secret, args.run)
+        secret = secret_of(token.find(args.token_file, os.environ), args.run)
         settings = Settings(**json.loads(args.settings))
         endpoint = Endpoint(
             host, int(port), args.run, secret, settings.lost_after_s, ports=args.ports
@@ -48,7 +48,7 @@ class Driver:
             VERSION, args.host, who, args.nproc, args.boot, args.rank, 20000 + os.getpid() % 10000,
             told=tuple(dict(json.loads(args.told)).items()),
         )  # fmt: skip
-        self.member = take_part(self.loop, endpoint, hello, settings.join_s, self)
+        self.member = Link(self.loop, endpoint, hello, settings.join_s, self).member
         self.state = ""
         self.pipe = SignalPipe({signal.SIGTERM, signal.SIGINT, signal.SIGCHLD})
         self.loop.watch(self.pipe.fd, self.signals)

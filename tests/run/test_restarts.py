@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from spawnlaunch.failures import Cause
-from spawnlaunch.run.restarts import Budget, Tally, restarted
+from spawnlaunch.failures import Cause, used_after
 from tests.support.launching import MPICH_RANK, WITHOUT_GUARD, WORKERS, clean_environ, launch
 from tests.support.processes import children, until
 from tests.support.watching import KILLED, launched
@@ -32,29 +31,28 @@ def said(output: str | bytes) -> list[dict[str, Any]]:
 
 
 def test_a_failure_uses_one_restart_of_the_budget():
-    assert restarted(Tally(), Budget(2), failed()) == Tally(1, 1)
-    assert restarted(Tally(), Budget(2), Cause("hang")) == Tally(1, 1)
-    assert restarted(Tally(2, 2), Budget(2), failed(after_s=HOUR_S)) is None
-    assert restarted(Tally(), Budget(0), failed()) is None
+    assert used_after(failed(), 0, 2) == 1
+    assert used_after(Cause("hang"), 0, 2) == 1
+    assert used_after(failed(after_s=HOUR_S), 2, 2) is None
+    assert used_after(failed(), 0, 0) is None
 
 
 def test_the_budget_is_full_again_after_a_window_of_health():
-    budget = Budget(1, window_s=60.0)
-    assert restarted(Tally(1, 1), budget, failed(after_s=59.0)) is None
-    assert restarted(Tally(1, 1), budget, failed(after_s=60.0)) == Tally(2, 1)
-    assert restarted(Tally(1, 1), Budget(1, window_s=0.0), failed(after_s=HOUR_S)) is None
+    assert used_after(failed(after_s=59.0), 1, 1, 60.0) is None
+    assert used_after(failed(after_s=60.0), 1, 1, 60.0) == 1
+    assert used_after(failed(after_s=HOUR_S), 1, 1, 0.0) is None
 
 
 def test_a_status_that_no_restart_mends_ends_the_launch():
-    budget = Budget(3, final=frozenset({75, 139}))
-    assert restarted(Tally(), budget, failed(75)) is None
-    assert restarted(Tally(), budget, failed(-11)) is None
-    assert restarted(Tally(), budget, failed(76)) == Tally(1, 1)
+    final = {75, 139}
+    assert used_after(failed(75), 0, 3, final=final) is None
+    assert used_after(failed(-11), 0, 3, final=final) is None
+    assert used_after(failed(76), 0, 3, final=final) == 1
 
 
 @pytest.mark.parametrize("kind", ["signal", "timeout", "gone"])
 def test_who_told_the_launch_to_end_gets_no_restart(kind: "Kind"):
-    assert restarted(Tally(), Budget(3), Cause(kind)) is None
+    assert used_after(Cause(kind), 0, 3) is None
 
 
 def test_all_workers_start_anew_with_another_port_and_fresh_error_files(tmp_path: Path):
