@@ -40,7 +40,7 @@ class Rank(NamedTuple):
     environ: Mapping[str, str]
 
 
-class Finder:
+class RankFinder:
     """Looks for ranks again and again; an environment is read while a process is new."""
 
     def __init__(self) -> None:

@@ -37,7 +37,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from spawnlaunch import machine
-from spawnlaunch.watch import devices, history, sample
+from spawnlaunch.watch import devices, notes, sample
 
 SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.01
 OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",
@@ -68,7 +68,7 @@ class _Recording:
         self._since: dict[str, float] = {}  # by rank, when a worker was started
         self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
         self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
-        self._histories = history.Histories()
+        self._histories = notes.Histories()
 
     def run(self) -> None:
         """Record until the pipe ends."""

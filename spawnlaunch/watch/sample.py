@@ -24,7 +24,7 @@ import psutil
 from spawnlaunch import cpuset
 from spawnlaunch.node import proc
 from spawnlaunch.watch import devices, output
-from spawnlaunch.watch.find import Finder, Rank
+from spawnlaunch.watch.find import Rank, RankFinder
 from spawnlaunch.watch.progress import Progress, Reader
 
 _PEAK, _THREADS = re.compile(rb"\nVmHWM:\s+(\d+) kB"), re.compile(rb"\nThreads:\s+(\d+)")
@@ -58,7 +58,7 @@ class Sample(NamedTuple):
     writes: float | None
     quiet_s: float | None
     said_at: float | None  # the same as a time: monotonic clock, seconds
-    device: devices.Device | None
+    device: devices.DeviceUse | None
     progress: Progress | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
     return Sample(
         **{
             **told,
-            "device": devices.Device(**device) if device else None,
+            "device": devices.DeviceUse(**device) if device else None,
             "progress": Progress(**progress) if progress else None,
             "said_at": None if said_at is None else said_at + later_s,
         }
@@ -112,7 +112,7 @@ class Sampler:
     """Looks at the ranks of this user on this machine, or at those of them that are `ours`."""
 
     def __init__(self, meter: devices.Meter, ours: Callable[[Rank], bool] = lambda _: True) -> None:
-        self._finder = Finder()
+        self._finder = RankFinder()
         self._meter = meter
         self._ours = ours
         self._output_times = output.OutputTimes()

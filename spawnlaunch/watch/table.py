@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset, errors
-from spawnlaunch.watch import sample
-from spawnlaunch.watch.notes import Note
+from spawnlaunch.watch import notes, sample
 
 ELSEWHERE = "!"
 TEMPERATURE = "temperature"
@@ -61,7 +60,7 @@ ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", 
 
 def table(
     samples: Sequence[sample.Sample],
-    notes: Mapping[str, Sequence[Note]],
+    found: Mapping[str, Sequence[notes.Note]],
     width: int,
     sort: str = "rank",
 ) -> list[str]:
@@ -72,7 +71,7 @@ def table(
     for launch, ranks in sample.by_launch(samples).items():
         lines += [*([""] if lines else []), title(ranks)[:width]]
         lines += rows(ranks, width, sort)
-        for note in notes.get(launch, ()):
+        for note in found.get(launch, ()):
             lines.append(f"  {ELSEWHERE} rank {note.rank}: {note.words}"[:width])
     return lines
 
