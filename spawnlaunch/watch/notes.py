@@ -79,17 +79,14 @@ def _stuck(last: Mapping[int, sample.Sample], now: float) -> Iterable[Note]:
     ages = [now - each.at for each in told.values() if each.at is not None]
     if not ages or len(ages) < len(told):
         return
-    steps = [(each.data_s or 0) + (each.compute_s or 0) + (each.wait_s or 0)
-             for each in told.values()]  # fmt: skip
-    age = min(ages)
-    if age < max(STUCK_S, STUCK_STEPS * max(steps)):
+    steps = [sum(filter(None, (p.data_s, p.compute_s, p.wait_s))) for p in told.values()]
+    waiting = {rank for rank, each in told.items() if each.phase == "wait"}
+    if min(ages) < max(STUCK_S, STUCK_STEPS * max(steps)) or not (waiting or len(told) == 1):
         return
-    others = {rank for rank, each in told.items() if each.phase == "wait"}
-    for rank in sorted(set(told) - others):
-        if others or len(told) == 1:
-            phase = told[rank].phase or "between steps"
-            waiting = " while the others wait for it" if others else ""
-            yield Note(rank, "stuck", f"no step for {age:.0f} s: in {phase}{waiting}")
+    why = " while the others wait for it" if waiting else ""
+    for rank in sorted(told.keys() - waiting):
+        phase = told[rank].phase or "between steps"
+        yield Note(rank, "stuck", f"no step for {min(ages):.0f} s: in {phase}{why}")
 
 
 def _slow(last: Mapping[int, sample.Sample]) -> list[Note]:

@@ -152,9 +152,9 @@ class Sampler:
     def _look(self, watched: _Watched) -> Sample:
         rank, process = watched.rank, watched.process
         now = time.monotonic()
-        below = [each for each in map(_Below, rank.below) if each.totals]
-        own = _totals(process)
-        sums = [sum(each) for each in zip(own, *(b.totals for b in below if b.totals), strict=True)]
+        below = [each for each in map(_below, rank.below) if each]
+        every = (_totals(process), *(theirs for theirs, _ in below))
+        sums = [sum(each) for each in zip(*every, strict=True)]
         totals = _Totals(sums[0], int(sums[1]), int(sums[2]))
         rates: Sequence[float | None] = (None, None, None)
         if watched.before:
@@ -184,7 +184,7 @@ class Sampler:
             elsewhere=cpuset.format(_elsewhere(watched, mask)),
             memory=process.memory_info().rss,
             peak=peak,
-            memory_below=sum(each.memory for each in below),
+            memory_below=sum(memory for _, memory in below),
             threads=threads,
             processes=len(below),
             reads=rates[1],
@@ -196,19 +196,15 @@ class Sampler:
         )
 
 
-class _Below:
-    """A process that a rank has started; without totals where it has ended."""
-
-    def __init__(self, pid: int) -> None:
-        self.totals: _Totals | None = None
-        self.memory = 0
-        try:
-            process = psutil.Process(pid)
-            with process.oneshot():
-                self.memory = process.memory_info().rss
-                self.totals = _totals(process)
-        except (psutil.Error, OSError):
-            pass
+def _below(pid: int) -> tuple[_Totals, int] | None:
+    """The totals and resident set of what a rank has started; None: it has ended."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            memory = process.memory_info().rss
+            return _totals(process), memory
+    except (psutil.Error, OSError):
+        return None
 
 
 def _totals(process: psutil.Process) -> _Totals:
