@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 
 from spawnlaunch import arguments, errors, printing
-from spawnlaunch.watch import devices, history, sample, step, table
+from spawnlaunch.watch import devices, notes, sample, step, table
 
 NAME = "spawnlaunch.top"
 BETWEEN_S = 0.5  # the two looks of --once
@@ -90,12 +90,12 @@ def _looked(sampler: sample.Sampler) -> list[sample.Sample]:
 def _print(samples: Sequence[sample.Sample], as_json: bool, sort: str) -> int:
     if as_json:
         return printing.print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
-    histories = history.Histories()
+    histories = notes.Histories()
     histories.add(samples)
     return printing.print_page("\n".join(_page(samples, histories, sort)), NAME)
 
 
-def _page(samples: Sequence[sample.Sample], histories: history.Histories, sort: str) -> list[str]:
+def _page(samples: Sequence[sample.Sample], histories: notes.Histories, sort: str) -> list[str]:
     try:
         width = os.get_terminal_size(1).columns
     except OSError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, TypedDict
 
 
-class World(TypedDict):
+class ExplainedWorld(TypedDict):
     """Who the first of the workers is, among how many."""
 
     rank: int
@@ -27,7 +27,7 @@ class Lost(TypedDict):
     why: str
 
 
-class Source(TypedDict):
+class ExplainedSource(TypedDict):
     """Where a value came from: a variable, a flag, or a rule in words."""
 
     value: Any
@@ -35,7 +35,7 @@ class Source(TypedDict):
     lost: list[Lost]
 
 
-class Numa(TypedDict):
+class ExplainedNuma(TypedDict):
     """A NUMA node."""
 
     id: int
@@ -44,7 +44,7 @@ class Numa(TypedDict):
     kind: str  # "cpu", "gpu", "memory" or "empty"
 
 
-class Device(TypedDict):
+class ExplainedDevice(TypedDict):
     """A device, whether or not a worker has it."""
 
     index: int
@@ -55,7 +55,7 @@ class Device(TypedDict):
     local_cpus: str | None
 
 
-class Nic(TypedDict):
+class ExplainedNic(TypedDict):
     """A high-speed network adapter."""
 
     name: str
@@ -64,7 +64,7 @@ class Nic(TypedDict):
     local_cpus: str | None
 
 
-class Node(TypedDict):
+class ExplainedNode(TypedDict):
     """The machine. Lists of CPUs are text as the kernel writes them: 0-3,8."""
 
     cpus_allowed: str
@@ -73,9 +73,9 @@ class Node(TypedDict):
     siblings: list[str]
     l3: list[str]
     packages: list[str]
-    numa: list[Numa]
-    devices: list[Device]
-    nics: list[Nic]
+    numa: list[ExplainedNuma]
+    devices: list[ExplainedDevice]
+    nics: list[ExplainedNic]
 
 
 class WorkerDevice(TypedDict):
@@ -85,7 +85,7 @@ class WorkerDevice(TypedDict):
     address: str
 
 
-class Worker(TypedDict):
+class ExplainedWorker(TypedDict):
     """A worker that would be started."""
 
     rank: int
@@ -104,8 +104,8 @@ class ExplainedLaunch(TypedDict):
     """All that a launch would go by."""
 
     mode: str  # "local", "node" or "task"
-    world: World
-    sources: dict[str, Source]  # by the names of World's keys, and "mode"
-    node: Node
-    workers: list[Worker]  # those that the launcher of this node would start
+    world: ExplainedWorld
+    sources: dict[str, ExplainedSource]  # by the names of world's keys, and "mode"
+    node: ExplainedNode
+    workers: list[ExplainedWorker]  # those that the launcher of this node would start
     warnings: list[str]

@@ -40,7 +40,7 @@ ALIKE = ("all_reduce", "allreduce", "broadcast", "reduce")
 MOST_BYTES = 1 << 28  # of a dump
 
 
-class Call(NamedTuple):
+class Collective(NamedTuple):
     """A collective that a rank has entered."""
 
     group: str
@@ -60,7 +60,7 @@ class Call(NamedTuple):
 class Record(NamedTuple):
     """What one rank has recorded."""
 
-    calls: tuple[Call, ...]
+    calls: tuple[Collective, ...]
     members: Mapping[str, frozenset[int]]  # the ranks of each group, by its name
 
 
@@ -74,12 +74,10 @@ def variables(environ: Mapping[str, str], scratch: str) -> dict[str, str]:
     """What the workers need, so that they can be asked: names that the user has given stay."""
     if not is_on(environ):
         return {}
-    places = {PIPE: "ask-", **dict.fromkeys(DUMPS, "flight-")}
     dump = next((environ[name] for name in DUMPS if environ.get(name)), None)
-    found = {name: os.path.join(scratch, beginning) for name, beginning in places.items()}
-    if dump:
-        found.update(dict.fromkeys(DUMPS, dump))
-    return found | {PIPE: environ.get(PIPE) or found[PIPE]}
+    dump = dump or os.path.join(scratch, "flight-")
+    pipe = environ.get(PIPE) or os.path.join(scratch, "ask-")
+    return {PIPE: pipe, **dict.fromkeys(DUMPS, dump)}
 
 
 class Asked:
@@ -130,7 +128,7 @@ def read(data: bytes) -> Record:
     return Record(tuple(_calls(dump["entries"])), members)
 
 
-def _calls(entries: list[dict[str, Any]]) -> Iterator[Call]:
+def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
     for entry in entries:
         if entry.get("is_p2p"):
             continue  # two ranks know of it, and each counts for itself
@@ -139,7 +137,7 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Call]:
         what = ", ".join(f"{dtype}{list(sizes)}" for dtype, sizes in shapes)
         frames = (Frame(each["name"], each["filename"], each["line"]) for each in entry["frames"])
         own = next(filter(is_own, frames), None)
-        yield Call(
+        yield Collective(
             group=entry["process_group"][0],
             number=entry["collective_seq_id"],
             name=name,
@@ -154,41 +152,42 @@ def disagreement(records: Mapping[int, Record]) -> str | None:
 
     Only what these ranks say counts, and only as far back as all of them remember.
     """
-    found = [
-        (min(call.when for call in entered.values()), words)
-        for group in {call.group for record in records.values() for call in record.calls}
-        for entered, words in _first(group, records)
-    ]
+    groups = {call.group for record in records.values() for call in record.calls}
+    found = list(filter(None, (_first(group, records) for group in groups)))
     return min(found)[1] if found else None
 
 
-def _first(group: str, records: Mapping[int, Record]) -> Iterator[tuple[Mapping[int, Call], str]]:
-    """The first one of a group, with who has entered it."""
-    named = [record.members[group] for record in records.values() if group in record.members]
+def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:
+    """The first one of a group: when it was entered, and who has; None: its members agree."""
+    by_rank = _entered_by(group, records)
+    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
+    for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
+        entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
+        absent = {r: _last(calls, number) for r, calls in by_rank.items() if r not in entered}
+        kinds = _grouped({rank: call.title for rank, call in entered.items()})
+        if len({(call.name, call.what) for call in entered.values()}) == 1:
+            if not absent:
+                continue
+            kinds = [(sorted(entered), kinds[0][1])]  # though in different lines, perhaps
+        words = [f"{ranks_of(ranks)} in {title}" for ranks, title in kinds]
+        words += [f"{ranks_of(ranks)} not there, {last}" for ranks, last in _grouped(absent)]
+        when = min(call.when for call in entered.values())
+        return when, f"collective {number} of group {group}: {'; '.join(words)}"
+    return None
+
+
+def _entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:
+    """The collectives of each member of a group, by their numbers."""
     by_rank = {
         rank: {call.number: call for call in record.calls if call.group == group}
         for rank, record in records.items()
     }
+    named = [record.members[group] for record in records.values() if group in record.members]
     members = frozenset().union(*named) or {rank for rank, calls in by_rank.items() if calls}
-    by_rank = {rank: calls for rank, calls in by_rank.items() if rank in members}
-    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
-    for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
-        entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
-        absent = by_rank.keys() - entered.keys()
-        kinds = _grouped({rank: call.title for rank, call in entered.items()})
-        alike = len({(call.name, call.what) for call in entered.values()}) == 1
-        if alike and not absent:
-            continue
-        if alike:  # though in different lines, perhaps
-            kinds = [(sorted(entered), kinds[0][1])]
-        said = [f"{ranks_of(ranks)} in {title}" for ranks, title in kinds]
-        for ranks, last in _grouped({r: _last(by_rank[r], number) for r in absent}):
-            said.append(f"{ranks_of(ranks)} not there, {last}")
-        yield entered, f"collective {number} of group {group}: {'; '.join(said)}"
-        return
+    return {rank: calls for rank, calls in by_rank.items() if rank in members}
 
 
-def _last(calls: Mapping[int, Call], before: int) -> str:
+def _last(calls: Mapping[int, Collective], before: int) -> str:
     earlier = [number for number in calls if number < before]
     if not earlier:
         return "with no collective before it"

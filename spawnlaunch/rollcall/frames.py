@@ -100,12 +100,12 @@ def _threads(text: str) -> list[tuple[str, Stack]]:
     """The threads' names, as far as they are told, and stacks."""
     threads: list[tuple[str, list[Frame]]] = []
     for line in text.splitlines():
-        spied = _SPIED_THREAD.fullmatch(line)
-        if _THREAD.fullmatch(line) or spied:
-            threads.append(((spied and spied["name"]) or "", []))
-        frame = _FRAME.fullmatch(line) or _SPIED_FRAME.fullmatch(line)
-        if frame and threads:
-            number = frame["line"] or ""
-            at = int(number) if number.isdigit() else 0
-            threads[-1][1].append(Frame(frame["function"], frame["file"], at))
+        if spied := _SPIED_THREAD.fullmatch(line):
+            threads.append((spied["name"] or "", []))
+        elif _THREAD.fullmatch(line):
+            threads.append(("", []))
+        elif threads and (frame := _FRAME.fullmatch(line) or _SPIED_FRAME.fullmatch(line)):
+            at = frame["line"] or ""
+            number = int(at) if at.isdigit() else 0
+            threads[-1][1].append(Frame(frame["function"], frame["file"], number))
     return [(name, tuple(stack)) for name, stack in threads]

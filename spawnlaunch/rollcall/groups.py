@@ -81,11 +81,6 @@ def groups(answers: Iterable[Answer]) -> list[Group]:
     ]
 
 
-def lines(answers: Iterable[Answer]) -> list[str]:
-    """The roll call, a line for each group."""
-    return [f"  {group.line}" for group in groups(answers)]
-
-
 def _who(ranks: Sequence[int], is_worker: bool) -> str:
     count, listed = len(ranks), ranks_of(ranks)
     return listed if is_worker else f"{count} process{'es' * (count > 1)} below {listed}"

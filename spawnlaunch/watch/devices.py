@@ -25,7 +25,7 @@ from spawnlaunch.node import hardware, pci, sysfs, visible
 from spawnlaunch.watch import find
 
 
-class Device(NamedTuple):
+class DeviceUse(NamedTuple):
     """A device at a moment. None: not known."""
 
     number: int  # among all devices of the node, in the order of their addresses
@@ -45,14 +45,14 @@ class Meter:
         self._node = nodes.read(everything=False) if node is None else node
         self._root = root.rstrip("/")
         self._nvml = _nvml() if any(d.vendor == "nvidia" for d in self._node.devices) else None
-        self._seen: dict[int, Device] = {}
+        self._seen: dict[int, DeviceUse] = {}
         self._of: dict[tuple[int, int], int | None] = {}  # the device's number, by process
 
     def begin(self) -> None:
         """Begin a sample: the figures of the one before are forgotten."""
         self._seen.clear()
 
-    def of(self, rank: find.Rank) -> Device | None:
+    def of(self, rank: find.Rank) -> DeviceUse | None:
         """The device of a rank; None: it has none, or it is not known which."""
         if not self._node.devices:
             return None
@@ -66,8 +66,8 @@ class Meter:
             self._seen[number] = self._look(self._node.devices[number])
         return self._seen[number]
 
-    def _look(self, device: nodes.Device) -> Device:
-        known = Device(device.number, device.address, device.vendor)
+    def _look(self, device: nodes.Device) -> DeviceUse:
+        known = DeviceUse(device.number, device.address, device.vendor)
         if device.vendor == "nvidia":
             return known._replace(**self._nvml.figures(device)) if self._nvml else known
         return known._replace(**of_sysfs(f"{self._root}{pci.DEVICES}/{device.address}"))

@@ -40,7 +40,7 @@ class Rank(NamedTuple):
     environ: Mapping[str, str]
 
 
-class Finder:
+class RankFinder:
     """Looks for ranks again and again; an environment is read while a process is new."""
 
     def __init__(self) -> None:
@@ -49,28 +49,28 @@ class Finder:
     def ranks(self) -> list[Rank]:
         """All ranks of this user on this machine, those of a launch together and in their order."""
         living = {each.pid: each for each in proc.everything() if not each.dead}
-        keys = {(each.pid, each.start) for each in living.values()}
-        self._known = {key: known for key, known in self._known.items() if key in keys}
-        young = _ticks_since_boot() - YOUNG_S * os.sysconf("SC_CLK_TCK")
-        for pid, start in keys:
-            if (pid, start) not in self._known or start > young:
-                self._known[pid, start] = _environ(pid)
-        found = {pid: environ for (pid, _), environ in self._known.items() if environ}
+        found = self._environs({(each.pid, each.start) for each in living.values()})
         children: dict[int, list[int]] = {}
         for each in living.values():
             children.setdefault(each.parent, []).append(each.pid)
         ranks = [
             _rank(process, found[pid], tuple(_below(pid, children)))
             for pid, process in living.items()
-            if pid in found and not _is_same_rank(found[pid], found.get(process.parent))
+            if pid in found and _identity(found[pid]) != _identity(found.get(process.parent))
         ]
         # Of what an ended worker has left, each is of the same rank as the worker after it.
         first = {(one.launch, one.rank): one for one in sorted(ranks, key=lambda r: -r.start)}
         return sorted(first.values(), key=lambda rank: (rank.launch, rank.rank))
 
-
-def _ticks_since_boot() -> float:
-    return time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK")
+    def _environs(self, processes: set[tuple[int, int]]) -> dict[int, Mapping[str, str]]:
+        """The environments of those processes that may be a rank's, by pid."""
+        self._known = {key: known for key, known in self._known.items() if key in processes}
+        now_s = time.clock_gettime(time.CLOCK_BOOTTIME)
+        young = (now_s - YOUNG_S) * os.sysconf("SC_CLK_TCK")
+        for pid, start in processes:
+            if (pid, start) not in self._known or start > young:
+                self._known[pid, start] = _environ(pid)
+        return {pid: environ for (pid, _), environ in self._known.items() if environ}
 
 
 def _environ(pid: int) -> Mapping[str, str] | None:
@@ -84,12 +84,8 @@ def _environ(pid: int) -> Mapping[str, str] | None:
     return environ if all(reading.is_number(environ.get(name, "")) for name in CONTRACT) else None
 
 
-def _is_same_rank(environ: Mapping[str, str], parent: Mapping[str, str] | None) -> bool:
-    return parent is not None and _identity(environ) == _identity(parent)
-
-
-def _identity(environ: Mapping[str, str]) -> tuple[str, str]:
-    return launch_of(environ), environ["RANK"]
+def _identity(environ: Mapping[str, str] | None) -> tuple[str, str] | None:
+    return (launch_of(environ), environ["RANK"]) if environ else None
 
 
 def launch_of(environ: Mapping[str, str]) -> str:

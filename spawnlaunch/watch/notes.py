@@ -1,4 +1,4 @@
-"""What stands out among the ranks of a launch: pure functions of their samples.
+"""What stands out among the ranks of a launch, in the samples of some minutes.
 
     stuck      no rank has made a step for long; this one is not waiting for the others
     slow       its own part of a step (data and computing) takes longer than the others'
@@ -12,6 +12,8 @@ Whoever waits in a collective is held up by another, so it is not named: the loo
 
 from __future__ import annotations
 
+import time
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from statistics import fmean, median
@@ -28,6 +30,7 @@ GROWN_TIMES = 3.0  # as much as the median of the others
 RISING = 0.6  # share of the looks at which there was more than at the one before
 UNEVEN = 2.0
 UNEVEN_CORES = 0.3
+KEPT = 240  # samples of each rank
 LOOKS = 6  # before anything is said of what changes with time
 
 History = Mapping[int, Sequence[sample.Sample]]  # by rank, the oldest first
@@ -39,6 +42,27 @@ class Note(NamedTuple):
     rank: int
     kind: str
     words: str
+
+
+class Histories:
+    """The last samples of all launches that live."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[int, deque[sample.Sample]]] = {}
+
+    def add(self, samples: Sequence[sample.Sample]) -> None:
+        """Add the samples of one look; a rank that has none has ended."""
+        before, self._of = self._of, {}
+        for launch, ranks in sample.by_launch(samples).items():
+            old = before.get(launch, {})
+            self._of[launch] = {one.rank: old.get(one.rank, deque(maxlen=KEPT)) for one in ranks}
+            for one in ranks:
+                self._of[launch][one.rank].append(one)
+
+    def notes(self) -> dict[str, list[Note]]:
+        """What stands out, by launch."""
+        now = time.monotonic()
+        return {launch: notes(history, now) for launch, history in self._of.items()}
 
 
 def notes(history: History, now: float) -> list[Note]:
@@ -55,17 +79,14 @@ def _stuck(last: Mapping[int, sample.Sample], now: float) -> Iterable[Note]:
     ages = [now - each.at for each in told.values() if each.at is not None]
     if not ages or len(ages) < len(told):
         return
-    steps = [(each.data_s or 0) + (each.compute_s or 0) + (each.wait_s or 0)
-             for each in told.values()]  # fmt: skip
-    age = min(ages)
-    if age < max(STUCK_S, STUCK_STEPS * max(steps)):
+    steps = [sum(filter(None, (p.data_s, p.compute_s, p.wait_s))) for p in told.values()]
+    waiting = {rank for rank, each in told.items() if each.phase == "wait"}
+    if min(ages) < max(STUCK_S, STUCK_STEPS * max(steps)) or not (waiting or len(told) == 1):
         return
-    others = {rank for rank, each in told.items() if each.phase == "wait"}
-    for rank in sorted(set(told) - others):
-        if others or len(told) == 1:
-            phase = told[rank].phase or "between steps"
-            waiting = " while the others wait for it" if others else ""
-            yield Note(rank, "stuck", f"no step for {age:.0f} s: in {phase}{waiting}")
+    why = " while the others wait for it" if waiting else ""
+    for rank in sorted(told.keys() - waiting):
+        phase = told[rank].phase or "between steps"
+        yield Note(rank, "stuck", f"no step for {min(ages):.0f} s: in {phase}{why}")
 
 
 def _slow(last: Mapping[int, sample.Sample]) -> list[Note]:

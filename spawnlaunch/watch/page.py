@@ -144,7 +144,8 @@ def _attempts(story: Story, until_s: float) -> str:
 
     for (restart, rank), (at, pid) in sorted(pids.items()):
         end = ended.get((rank, pid))
-        left, right = x(at - story.began), x((end["time"] if end else story.ended) - story.began)
+        until = end["time"] if end else story.ended
+        left, right = x(at - story.began), x(until - story.began)
         failed = bool(end and end["status"] and not end["told"])
         fill = "#b30000" if failed else charts.colour(rank)
         drawn.append(charts.text(charts.LEFT - 6, y + 11, f"{restart}: {rank}", "end"))
@@ -153,7 +154,7 @@ def _attempts(story: Story, until_s: float) -> str:
             f'height="{height - 4}" fill="{fill}" stroke="{fill}" '
             f'fill-opacity="{0.9 if failed else 0.55}"/>'
         )
-        drawn += _marks(story, rank, at, end["time"] if end else story.ended, y, x)
+        drawn += _marks(story, rank, at, until, y, x)
         drawn.append(charts.text(right + 6, y + 11, _ending(end)))
         y += height
     y += 18

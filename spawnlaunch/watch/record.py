@@ -37,7 +37,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from spawnlaunch import machine
-from spawnlaunch.watch import devices, history, sample
+from spawnlaunch.watch import devices, notes, sample
 
 SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.01
 OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",
@@ -68,7 +68,7 @@ class _Recording:
         self._since: dict[str, float] = {}  # by rank, when a worker was started
         self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
         self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
-        self._histories = history.Histories()
+        self._histories = notes.Histories()
 
     def run(self) -> None:
         """Record until the pipe ends."""
@@ -126,21 +126,22 @@ class _Recording:
 
 def columns(samples: list[sample.Sample]) -> dict[str, Any]:
     """A sample of all ranks as one line: a list for each figure."""
-    figures: dict[str, list[Any]] = {
-        name: [getattr(s, name) for s in samples] for name in OF_A_RANK
+    parts = (
+        ("", OF_A_RANK, samples),
+        ("device_", OF_A_DEVICE, [one.device for one in samples]),
+        ("", OF_THE_LOOP, [one.progress for one in samples]),
+    )
+    figures = {
+        f"{prefix}{name}": [each and _short(getattr(each, name)) for each in ranks]
+        for prefix, names, ranks in parts
+        for name in names
     }
-    for name in OF_A_DEVICE:
-        figures[f"device_{name}"] = [s.device and getattr(s.device, name) for s in samples]
-    for name in OF_THE_LOOP:
-        figures[name] = [s.progress and getattr(s.progress, name) for s in samples]
     return {
         "kind": "sample",
         "time": round(samples[0].time, 3),
         "ranks": [one.rank for one in samples],
         **{
-            name: [_short(value) for value in values]
-            for name, values in figures.items()
-            if any(value is not None for value in values)
+            name: each for name, each in figures.items() if any(value is not None for value in each)
         },
     }
 

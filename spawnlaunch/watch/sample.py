@@ -24,7 +24,7 @@ import psutil
 from spawnlaunch import cpuset
 from spawnlaunch.node import proc
 from spawnlaunch.watch import devices, output
-from spawnlaunch.watch.find import Finder, Rank
+from spawnlaunch.watch.find import Rank, RankFinder
 from spawnlaunch.watch.progress import Progress, Reader
 
 _PEAK, _THREADS = re.compile(rb"\nVmHWM:\s+(\d+) kB"), re.compile(rb"\nThreads:\s+(\d+)")
@@ -58,7 +58,7 @@ class Sample(NamedTuple):
     writes: float | None
     quiet_s: float | None
     said_at: float | None  # the same as a time: monotonic clock, seconds
-    device: devices.Device | None
+    device: devices.DeviceUse | None
     progress: Progress | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -81,7 +81,7 @@ def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
     return Sample(
         **{
             **told,
-            "device": devices.Device(**device) if device else None,
+            "device": devices.DeviceUse(**device) if device else None,
             "progress": Progress(**progress) if progress else None,
             "said_at": None if said_at is None else said_at + later_s,
         }
@@ -112,7 +112,7 @@ class Sampler:
     """Looks at the ranks of this user on this machine, or at those of them that are `ours`."""
 
     def __init__(self, meter: devices.Meter, ours: Callable[[Rank], bool] = lambda _: True) -> None:
-        self._finder = Finder()
+        self._finder = RankFinder()
         self._meter = meter
         self._ours = ours
         self._output_times = output.OutputTimes()
@@ -152,9 +152,9 @@ class Sampler:
     def _look(self, watched: _Watched) -> Sample:
         rank, process = watched.rank, watched.process
         now = time.monotonic()
-        below = [each for each in map(_Below, rank.below) if each.totals]
-        own = _totals(process)
-        sums = [sum(each) for each in zip(own, *(b.totals for b in below if b.totals), strict=True)]
+        below = [each for each in map(_below, rank.below) if each]
+        every = (_totals(process), *(theirs for theirs, _ in below))
+        sums = [sum(each) for each in zip(*every, strict=True)]
         totals = _Totals(sums[0], int(sums[1]), int(sums[2]))
         rates: Sequence[float | None] = (None, None, None)
         if watched.before:
@@ -184,7 +184,7 @@ class Sampler:
             elsewhere=cpuset.format(_elsewhere(watched, mask)),
             memory=process.memory_info().rss,
             peak=peak,
-            memory_below=sum(each.memory for each in below),
+            memory_below=sum(memory for _, memory in below),
             threads=threads,
             processes=len(below),
             reads=rates[1],
@@ -196,19 +196,15 @@ class Sampler:
         )
 
 
-class _Below:
-    """A process that a rank has started; without totals where it has ended."""
-
-    def __init__(self, pid: int) -> None:
-        self.totals: _Totals | None = None
-        self.memory = 0
-        try:
-            process = psutil.Process(pid)
-            with process.oneshot():
-                self.memory = process.memory_info().rss
-                self.totals = _totals(process)
-        except (psutil.Error, OSError):
-            pass
+def _below(pid: int) -> tuple[_Totals, int] | None:
+    """The totals and resident set of what a rank has started; None: it has ended."""
+    try:
+        process = psutil.Process(pid)
+        with process.oneshot():
+            memory = process.memory_info().rss
+            return _totals(process), memory
+    except (psutil.Error, OSError):
+        return None
 
 
 def _totals(process: psutil.Process) -> _Totals:

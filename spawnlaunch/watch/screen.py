@@ -9,14 +9,17 @@ import termios
 import time
 import tty
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
 
-from spawnlaunch.watch import history, sample, table
+from spawnlaunch.rollcall import groups
+from spawnlaunch.run import events
+from spawnlaunch.run.hang import sources
+from spawnlaunch.watch import notes, sample, table
 
 SORTS = {"r": "rank", "c": "cpu%", "m": "mem", "g": "gpu%", "a": "said", "p": "pid"}
 HELP = "q quit  s stacks now  sort by: r rank  c cpu  m memory  g gpu  a age of last line  p pid"
@@ -24,13 +27,18 @@ BACK = "any key: back to the table"
 TITLE, HEADING, WARNING = Style(bold=True), Style(reverse=True), Style(color="red", bold=True)
 
 
-class Page:
+class View:
     """Lines that fill the screen: cheap to draw, as they are laid out already."""
 
-    def __init__(self) -> None:
+    def __init__(self, sort: str) -> None:
+        self.sort = sort
+        self.samples: Sequence[sample.Sample] = ()
         self.lines: Sequence[str] = ()
-        self.foot = HELP
-        self.is_table = True
+        self.show(is_table=True)
+
+    def show(self, is_table: bool) -> None:
+        """Show the table, or else the stacks, from the first line on."""
+        self.is_table, self.foot = is_table, HELP if is_table else BACK
         self.first = 0  # the line at the top, moved by the arrows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -56,80 +64,86 @@ class Page:
 
 def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
     """Draw until q is typed; the result is the exit status."""
-    console, page, histories = Console(highlight=False), Page(), history.Histories()
-    shown = _Shown(sort)
-    with _keys() as keys, Live(page, console=console, screen=True, auto_refresh=False) as live:
+    console, view, histories = Console(highlight=False), View(sort), notes.Histories()
+    with _raw_terminal(), Live(view, console=console, screen=True, auto_refresh=False) as live:
         due = 0.0
         while True:
             if time.monotonic() >= due:
                 due = time.monotonic() + every_s
-                shown.samples = sampler.sample()
-                histories.add(shown.samples)
-            if page.is_table:
-                page.lines = table.table(
-                    shown.samples, histories.notes(), console.width, shown.sort
-                )
+                view.samples = sampler.sample()
+                histories.add(view.samples)
+            if view.is_table:
+                found, width = histories.notes(), console.width
+                view.lines = table.table(view.samples, found, width, view.sort)
             live.refresh()
-            key = keys(max(0.0, due - time.monotonic()))
+            with suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:  # runs of py-spy that have ended
+                    pass
+            key = _key(max(0.0, due - time.monotonic()))
             if key in ("q", "\x03", "\x04"):
                 return 0
             if key:
-                _typed(key, page, shown, live)
+                _typed(key, view, live)
 
 
-class _Shown:
-    def __init__(self, sort: str) -> None:
-        self.sort = sort
-        self.samples: Sequence[sample.Sample] = ()
-
-
-def _typed(key: str, page: Page, shown: _Shown, live: Live) -> None:
+def _typed(key: str, view: View, live: Live) -> None:
     if key in ("up", "down"):
-        page.first += 1 if key == "down" else -1
-        return
-    if not page.is_table:
-        page.is_table, page.foot, page.first = True, HELP, 0
+        view.first += 1 if key == "down" else -1
+    elif not view.is_table:
+        view.show(is_table=True)
     elif key == "s":
-        page.is_table, page.foot, page.first = False, BACK, 0
-        page.lines = ["asking ..."]
+        view.show(is_table=False)
+        view.lines = ["asking ..."]
         live.refresh()
-        page.lines = _stacks(shown.samples)
+        view.lines = []
+        for ranks in sample.by_launch(view.samples).values():
+            view.lines += [table.title(ranks), *_roll_call(ranks), ""]
     else:
-        shown.sort = SORTS.get(key, shown.sort)
+        view.sort = SORTS.get(key, view.sort)
 
 
-def _stacks(samples: Sequence[sample.Sample]) -> list[str]:
-    from spawnlaunch.watch import stacks
+def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
+    """Where the ranks of a launch are at this moment, a line for each group, the smallest first."""
+    if sources.find_py_spy() is None:
+        return ["  py-spy is not installed; type pip install py-spy"]
+    loop, answers, missing = events.Loop(), [], len(ranks)
 
-    lines: list[str] = []
-    for ranks in sample.by_launch(samples).values():
-        lines += [table.title(ranks), *stacks.told(ranks), ""]
-    return lines
+    def ask(rank: int, pid: int) -> None:
+        def told(how: str, text: str) -> None:
+            nonlocal missing
+            missing -= 1
+            if text:  # else it has ended
+                answers.append(groups.Answer(rank, True, how, text))
+
+        sources.look(pid, loop, told)
+
+    for one in ranks:
+        ask(one.rank, one.pid)
+    while missing:
+        loop.turn()
+    return [f"  {group.line}" for group in groups.groups(answers)]
 
 
 @contextmanager
-def _keys() -> Iterator[_Keys]:
-    """Keys as they are typed, Ctrl-C too; afterwards the terminal is as it was."""
+def _raw_terminal() -> Iterator[None]:
+    """Keys come as they are typed, Ctrl-C too; afterwards the terminal is as it was."""
     before = termios.tcgetattr(sys.stdin)
     try:
         tty.setraw(sys.stdin, termios.TCSADRAIN)
         mode = termios.tcgetattr(sys.stdin)
         mode[1] |= termios.OPOST  # line breaks of what is drawn
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, mode)
-        yield _Keys()
+        yield
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-class _Keys:
-    """Waits for a key."""
-
-    def __call__(self, timeout_s: float) -> str:
-        """The key; "" where none was typed in that time, or the size of the terminal changed."""
-        fd = sys.stdin.fileno()
-        if not select.select([fd], [], [], timeout_s)[0]:
-            return ""
-        typed = os.read(fd, 64).decode(errors="replace")
-        if not typed:
-            return "q"  # the terminal has gone
-        return {"\x1b[A": "up", "\x1b[B": "down"}.get(typed, typed[:1])
+def _key(timeout_s: float) -> str:
+    """The key; "" where none was typed in that time, or the size of the terminal changed."""
+    fd = sys.stdin.fileno()
+    if not select.select([fd], [], [], timeout_s)[0]:
+        return ""
+    typed = os.read(fd, 64).decode(errors="replace")
+    if not typed:
+        return "q"  # the terminal has gone
+    return {"\x1b[A": "up", "\x1b[B": "down"}.get(typed, typed[:1])

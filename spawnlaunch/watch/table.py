@@ -10,8 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset, errors
-from spawnlaunch.watch import sample
-from spawnlaunch.watch.notes import Note
+from spawnlaunch.watch import notes, sample
 
 ELSEWHERE = "!"
 TEMPERATURE = "temperature"
@@ -61,7 +60,7 @@ ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", 
 
 def table(
     samples: Sequence[sample.Sample],
-    notes: Mapping[str, Sequence[Note]],
+    found: Mapping[str, Sequence[notes.Note]],
     width: int,
     sort: str = "rank",
 ) -> list[str]:
@@ -72,7 +71,7 @@ def table(
     for launch, ranks in sample.by_launch(samples).items():
         lines += [*([""] if lines else []), title(ranks)[:width]]
         lines += rows(ranks, width, sort)
-        for note in notes.get(launch, ()):
+        for note in found.get(launch, ()):
             lines.append(f"  {ELSEWHERE} rank {note.rank}: {note.words}"[:width])
     return lines
 
@@ -95,24 +94,27 @@ def _command(words: str) -> str:
 
 def rows(ranks: Sequence[sample.Sample], width: int, sort: str) -> list[str]:
     """The heading and a line for each rank, as many columns as fit."""
+    key = next(column.key for column in COLUMNS if column.name == sort)
+    ordered = sorted(ranks, key=lambda one: (key(one), one.rank, one.host))
+    columns = [
+        [_fitted(cell, wide, column) for cell in cells]
+        for column, cells, wide in _columns(ordered, width)
+    ]
+    return [" ".join(line).rstrip()[:width] for line in zip(*columns, strict=True)]
+
+
+def _columns(ranks: Sequence[sample.Sample], width: int) -> list[tuple[Column, list[str], int]]:
+    """The columns that are shown, each with its cells (its name is the first) and its width."""
     several_hosts = len({one.host for one in ranks}) > 1
-    by_name = {column.name: column for column in COLUMNS}
-    ordered = sorted(ranks, key=lambda one: (by_name[sort].key(one), one.rank, one.host))
     columns = []
     for column in COLUMNS:
-        cells = [column.cell(one) for one in ordered]
-        wanted = several_hosts if column.name == "host" else column.name in ALWAYS
-        if wanted or (column.name != "host" and any(cells)):
-            wide = max(len(column.name), *map(len, cells))
-            columns.append((column, cells, wide))
+        cells = [column.name, *map(column.cell, ranks)]
+        wanted = column.name in ALWAYS or any(cells[1:])
+        if several_hosts if column.name == "host" else wanted:
+            columns.append((column, cells, max(map(len, cells))))
     while sum(wide + 1 for _, _, wide in columns) > width + 1 and len(columns) > 1:
         columns.remove(max(columns, key=lambda each: each[0].rank))
-    heading = " ".join(_fitted(column.name, wide, column) for column, _, wide in columns)
-    body = [
-        " ".join(_fitted(cells[i], wide, column) for column, cells, wide in columns)
-        for i in range(len(ordered))
-    ]
-    return [line.rstrip()[:width] for line in (heading, *body)]
+    return columns
 
 
 def _fitted(text: str, wide: int, column: Column) -> str:

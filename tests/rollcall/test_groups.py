@@ -1,6 +1,8 @@
 """The roll call: who is in the same place, and how that is worded."""
 
-from spawnlaunch.rollcall.groups import Answer, lines
+from collections.abc import Iterable
+
+from spawnlaunch.rollcall.groups import Answer, groups
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
 
@@ -30,6 +32,10 @@ LOADS = stack(
 
 def worker(rank: int, text: str, how: str = "told by itself") -> Answer:
     return Answer(rank, True, how, text)
+
+
+def lines(answers: Iterable[Answer]) -> list[str]:
+    return [f"  {group.line}" for group in groups(answers)]
 
 
 def test_the_smallest_group_is_first_and_names_the_users_own_line():

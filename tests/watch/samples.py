@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from spawnlaunch.watch.devices import Device
+from spawnlaunch.watch.devices import DeviceUse
 from spawnlaunch.watch.progress import Progress
 from spawnlaunch.watch.sample import Sample
 
@@ -30,9 +30,9 @@ def progress(**other: Any) -> Progress:
     return Progress(**{**usual, **other})
 
 
-def device(number: int, **figures: Any) -> Device:
+def device(number: int, **figures: Any) -> DeviceUse:
     """A device of NVIDIA's."""
-    return Device(number, f"0000:{number + 1:02x}:00.0", "nvidia", **figures)
+    return DeviceUse(number, f"0000:{number + 1:02x}:00.0", "nvidia", **figures)
 
 
 def over_time(rank: int, memories: Sequence[int], **other: Any) -> list[Sample]:

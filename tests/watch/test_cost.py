@@ -8,7 +8,7 @@ import pytest
 
 from spawnlaunch.watch import table
 from spawnlaunch.watch.devices import Meter
-from spawnlaunch.watch.history import Histories
+from spawnlaunch.watch.notes import Histories
 from spawnlaunch.watch.sample import FIND_S, Sampler
 from tests.support.launching import clean_environ, start
 

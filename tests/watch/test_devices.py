@@ -14,7 +14,7 @@ import pytest
 from spawnlaunch import node as nodes
 from spawnlaunch.node import pci
 from spawnlaunch.watch import devices
-from spawnlaunch.watch.devices import Device, Meter
+from spawnlaunch.watch.devices import DeviceUse, Meter
 from spawnlaunch.watch.find import Rank
 from tests.node import machines
 from tests.node.tree import build, write
@@ -70,11 +70,11 @@ def test_figures_of_amd_are_those_of_the_files_of_its_device(tmp_path: Path) -> 
     for name, text in AMD_FILES.items():
         write(tmp_path / pci.DEVICES.lstrip("/") / second.address / name, text)
     meter = Meter(node, str(tmp_path))
-    assert meter.of(rank(1)) == Device(
+    assert meter.of(rank(1)) == DeviceUse(
         *(1, second.address, "amd"),
         use=87, memory=32 << 30, memory_total=64 << 30, temperature=61.0, clock=1700.0,
     )  # fmt: skip
-    assert meter.of(rank(0)) == Device(0, node.devices[0].address, "amd")
+    assert meter.of(rank(0)) == DeviceUse(0, node.devices[0].address, "amd")
     assert meter.of(rank(0, ROCR_VISIBLE_DEVICES="1")) == meter.of(rank(1))
 
 
@@ -112,7 +112,7 @@ def two_gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> nodes.Node:
 def test_figures_of_nvidia_are_nvmls_answers_about_the_address(two_gpus: nodes.Node) -> None:
     meter = Meter(two_gpus)
     first, second = meter.of(rank(0)), meter.of(rank(1))
-    assert first == Device(
+    assert first == DeviceUse(
         *(0, "0000:19:00.0", "nvidia"),
         use=90.0, memory=1 << 30, memory_total=80 << 30, temperature=40.0, clock=1980.0,
     )  # fmt: skip
@@ -123,7 +123,7 @@ def test_figures_of_nvidia_are_nvmls_answers_about_the_address(two_gpus: nodes.N
 
 
 def test_a_device_that_nvml_does_not_find_is_named_all_the_same(two_gpus: nodes.Node) -> None:
-    assert Meter(two_gpus).of(rank(2)) == Device(2, "0000:d8:00.0", "nvidia")
+    assert Meter(two_gpus).of(rank(2)) == DeviceUse(2, "0000:d8:00.0", "nvidia")
 
 
 def test_without_the_library_a_device_is_named(
@@ -131,7 +131,7 @@ def test_without_the_library_a_device_is_named(
 ) -> None:
     monkeypatch.delitem(sys.modules, "pynvml", raising=False)
     write(tmp_path / "pynvml.py", "raise ImportError('no driver')")
-    assert Meter(two_gpus).of(rank(0)) == Device(0, "0000:19:00.0", "nvidia")
+    assert Meter(two_gpus).of(rank(0)) == DeviceUse(0, "0000:19:00.0", "nvidia")
 
 
 def test_a_node_without_devices_has_none() -> None:

@@ -46,7 +46,7 @@ class HangHelp:
         self._since, self._lost_s = machine.running_s(), 0.0
         self._said = ""  # of stopped workers, last
         self._stopped: Callable[[], Mapping[int, int]] = dict  # by rank, the pids
-        self.stacks = stacks.Stacks(
+        self.stacks = stacks.RollCall(
             self._loop, self._output, launch.scratch, supervisor.stacks_told, supervisor.journal
         )
 

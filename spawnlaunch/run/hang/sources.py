@@ -1,5 +1,5 @@
 """The stacks of a process that does not tell them itself: from py-spy, where it is installed, or
-from the kernel.
+from the kernel. `--hang-timeout`, SIGUSR2 and `top` ask here.
 
 py-spy reads the other's memory, which needs the right to trace it: as root, or where the kernel
 lets a process trace others of its user (ptrace(2), "Ptrace access mode checking"). `--nonblocking`
@@ -60,6 +60,32 @@ def find_py_spy() -> str | None:
         if machine.access(path, os.X_OK):
             return path
     return None
+
+
+def look(pid: int, loop: events.Loop, told: Callable[[str, str], None]) -> Spying | None:
+    """Ask py-spy, and where it tells nothing, the kernel.
+
+    `told` gets how it was told, and the text, which is "" of a process that has ended. The result
+    is the run of py-spy, if there is one, until then.
+    """
+
+    def spied(text: str, why: str) -> None:
+        told(*(("by py-spy", text) if text else by_the_kernel(pid, f" (py-spy: {why})")))
+
+    program = find_py_spy()
+    if program is None:
+        told(*by_the_kernel(pid))
+        return None
+    try:
+        return Spying(program, pid, loop, spied)
+    except OSError as error:
+        spied("", str(error.strerror))
+        return None
+
+
+def by_the_kernel(pid: int, why: str = "") -> tuple[str, str]:
+    """How that is told, with the reason, and the text."""
+    return f"as the kernel sees it{why}", "".join(f"{line}\n" for line in kernel_view(pid))
 
 
 class Spying:

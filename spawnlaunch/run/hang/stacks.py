@@ -59,7 +59,7 @@ class Target(records.NamedTuple):
         return f"{self.worker.name} (pid {self.process.pid}{below})"
 
 
-class Stacks:
+class RollCall:
     """Asks processes for their stacks, and calls the roll; calls `done` at the end."""
 
     def __init__(
@@ -126,11 +126,11 @@ class Stacks:
         if not proc.is_alive(target.process):
             self._loop.alarm(self._next, 0)
         elif machine.running_s() > self._end_at:
-            self._ask_the_kernel(target, "")
+            self._look(target, only_kernel=True)
         elif proc.catches(target.process.pid, signals.STACKS):
             self._ask(target)
         else:
-            self._spy(target)
+            self._look(target)
 
     # The process itself
 
@@ -151,36 +151,22 @@ class Stacks:
             self._note(asking.target, BY_ITSELF, text)
             self._next()
         else:
-            self._spy(asking.target)
+            self._look(asking.target)
 
-    # py-spy
+    # From outside
 
-    def _spy(self, target: Target) -> None:
-        program = sources.find_py_spy()
-        if program is None:
-            self._ask_the_kernel(target, "")
-            return
-
-        def told(text: str, why: str) -> None:
+    def _look(self, target: Target, only_kernel: bool = False) -> None:
+        def told(how: str, text: str) -> None:
             self._spying = None
             if text:
-                self._note(target, "by py-spy", text)
-                self._next()
-            else:
-                self._ask_the_kernel(target, f" (py-spy: {why})")
+                self._note(target, how, text)
+            self._loop.alarm(self._next, 0)
 
-        try:
-            self._spying = sources.Spying(program, target.process.pid, self._loop, told)
-        except OSError as error:
-            self._ask_the_kernel(target, f" (py-spy: {error.strerror})")
-
-    # The kernel
-
-    def _ask_the_kernel(self, target: Target, why: str) -> None:
-        found = sources.kernel_view(target.process.pid)
-        if found:
-            self._note(target, f"as the kernel sees it{why}", "".join(f"{x}\n" for x in found))
-        self._loop.alarm(self._next, 0)
+        pid = target.process.pid
+        if only_kernel:
+            told(*sources.by_the_kernel(pid))
+        else:
+            self._spying = sources.look(pid, self._loop, told)
 
     # The flight recorder
 
