@@ -56,7 +56,7 @@ def walk(
     resolution, held_port = resolve.prepare_host(resolution, environ, hostname)
 
     # Where do I sit?
-    plan = bind_ranks(request, machine, seen, resolution.world, resolution.environ)
+    plan = bind_ranks(request, machine, seen, resolution)
 
     launch = launches.Launch(
         request=request, resolution=resolution, plan=plan, environ=environ, hostname=hostname,

@@ -15,7 +15,7 @@ from spawnlaunch.bench import arms, describe, flags, rank_group, results, sample
 from spawnlaunch.bench.here import Part, RankOnNode, RankView
 from spawnlaunch.binding import apply, plan
 from spawnlaunch.run import environment
-from spawnlaunch.world import identity
+from spawnlaunch.world import identity, managers
 
 
 def plan_arms(
@@ -103,7 +103,9 @@ def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Bind
         master_port=0,
         run_id="",
     )
-    return plan.bind_ranks(request, here.node, here.seen, world, here.environ).bindings
+    found = tuple(managers.detect(here.environ))
+    resolution = identity.Resolution(world, {}, (), found, here.environ)
+    return plan.bind_ranks(request, here.node, here.seen, resolution).bindings
 
 
 class Agreed(NamedTuple):

@@ -14,13 +14,10 @@ from spawnlaunch.node.devices import VENDORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
-
-SLURM_STEP_DEVICES = "SLURM_STEP_GPUS"
-SLURM_MASKS = "SLURM_CPU_BIND_LIST"  # of all tasks of the step on this node, in order
 
 
 class TaskView(records.NamedTuple):
@@ -135,49 +132,35 @@ def _crowded(ranks: int, devices: int, outcome: str) -> str:
 
 
 def step_devices(
-    node: hardware.Node, environ: Mapping[str, str], local_tasks: int
+    node: hardware.Node, numbers: Sequence[int], local_tasks: int
 ) -> tuple[int, ...] | None:
-    """The devices that Slurm gave to the whole step on this node; None where it does not say.
+    """The devices of the whole step on this node, of which its manager says the `numbers`.
 
-    SLURM_STEP_GPUS (srun(1)) counts by PCI address and does not change inside a control group.
-    Under --gpus-per-task it holds the task's own device alone: so a list that is shorter than the
-    number of tasks is not taken.
+    They count one vendor's devices by address. None where they are no devices here, or fewer than
+    the tasks: then they may be this task's own alone.
     """
-    try:
-        numbers = sorted(cpuset.parse(environ.get(SLURM_STEP_DEVICES, "")))
-    except cpuset.CpuSetError:
-        return None
     vendor = next((v for v in VENDORS if any(d.vendor == v for d in node.devices)), None)
     devices = [device.number for device in node.devices if device.vendor == vendor]
-    if not numbers or len(numbers) < local_tasks or numbers[-1] >= len(devices):
+    if not numbers or len(numbers) < local_tasks or max(numbers) >= len(devices):
         return None
     return tuple(devices[number] for number in numbers)
 
 
 def is_own_mask(
-    node: hardware.Node, environ: Mapping[str, str], local_rank: int, local_size: int
+    node: hardware.Node, listed: Sequence[cpuset.CpuSet], local_rank: int, local_size: int
 ) -> bool:
     """Whether the allowed CPUs are this task's alone, so that no other task divides them.
 
-    Slurm's task/affinity says so in the list of masks that it set, which is used again from its
-    beginning where there are more tasks (srun(1), SLURM_CPU_BIND_LIST). Without a list a mask of
-    one core is taken for a task's own, for it cannot be divided, unless there is nothing else for
-    any task here. Any other mask is taken for one that the tasks on this node share: dividing it
-    again loses cores, and not dividing it would give them out twice.
+    The manager says so in the masks that it has given to the tasks here, which are used again from
+    the first where there are more tasks. Without masks one core is taken for a task's own, for it
+    cannot be divided, unless there is nothing else for any task here. Any other mask is taken for
+    one that the tasks on this node share: dividing it again loses cores, and not dividing it would
+    give them out twice.
     """
     allowed = node.cpus_allowed
-    listed = slurm_masks(environ)
     if not listed:
         is_all = local_size > 1 and allowed >= (node.cpus_cgroup or node.cpus_online)
         return cores.count_cores(node, allowed) == 1 and not is_all
     masks = [listed[i % len(listed)] for i in range(local_size)]
     mine, others = masks[local_rank], masks[:local_rank] + masks[local_rank + 1 :]
     return bool(allowed) and allowed <= mine and all(mine.isdisjoint(other) for other in others)
-
-
-def slurm_masks(environ: Mapping[str, str]) -> list[cpuset.CpuSet]:
-    """That Slurm gave to the tasks on this node, in their order; none where it does not say."""
-    try:
-        return [cpuset.parse_mask(word) for word in environ.get(SLURM_MASKS, "").split(",") if word]
-    except cpuset.CpuSetError:
-        return []

@@ -8,8 +8,6 @@ from spawnlaunch.binding.cores import count_cores, share_out, usable_cores, wide
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from spawnlaunch import flags
     from spawnlaunch.node import hardware
     from spawnlaunch.node.visible import Visible
@@ -30,21 +28,23 @@ def bind_ranks(
     request: flags.Request,
     node: hardware.Node,
     seen: Visible,
-    world: identity.World,
-    environ: Mapping[str, str],
+    resolution: identity.Resolution,
 ) -> Plan:
     """The bindings of the ranks that this launcher starts, and all warnings about this node.
 
     Raises UsageError.
     """
+    world, environ = resolution.world, resolution.environ
     warnings = [*node.warnings, *seen.warnings, *report.openmp_hazards(environ)]
     if request.widen:
         node, refusal = widened(node)
         warnings += refusal
     task, rank, size = None, world.local_rank, world.local_world_size
     if world.is_task:
-        own_mask = claims.is_own_mask(node, environ, rank, size)
-        task = claims.TaskView(rank, claims.step_devices(node, environ, size), own_mask)
+        devices, masks = resolution.ask("step_devices"), resolution.ask("masks")
+        own_mask = claims.is_own_mask(node, masks.value if masks else (), rank, size)
+        step_devices = claims.step_devices(node, devices.value if devices else (), size)
+        task = claims.TaskView(rank, step_devices, own_mask)
     planned = plan(node, seen, size, request.policy, task=task)
     warnings += [*planned.warnings, *report.of_mask(node, planned.bindings, size, environ)]
     # Where there is one node to allocate from, the kernel prefers it without being asked.

@@ -5,17 +5,19 @@ Masks and variables that somebody set before us are respected, and named where t
 
 from __future__ import annotations
 
-from spawnlaunch import cpuset, reading
-from spawnlaunch.binding import apply, claims
+from spawnlaunch import cpuset
+from spawnlaunch.binding import apply
 from spawnlaunch.binding.cores import count_cores
-from spawnlaunch.node import hardware
+from spawnlaunch.world import managers
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from spawnlaunch import values
+    from spawnlaunch.binding import claims
     from spawnlaunch.binding.cores import Share
+    from spawnlaunch.node import hardware
 
 PROC_BIND, PLACES, GOMP = "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY"
 _BINDS = frozenset({"true", "close", "spread", "master", "primary"})
@@ -70,8 +72,6 @@ def srun_line(bindings: Sequence[apply.Binding], nodes: int) -> str | None:
 
 UNMASKED = "without the taskset or numactl that has set it, or with more CPUs in its list"
 CONTAINED = "in a container or control group with more CPUs (docker run --cpuset-cpus, AllowedCPUs)"
-# Asked of srun; what the step has here; what the job has on each node, as `8(x2)`.
-CPUS_OF_SLURM = ("SLURM_CPUS_PER_TASK", "SLURM_CPUS_ON_NODE", "SLURM_JOB_CPUS_PER_NODE")
 
 
 def openmp_hazards(environ: Mapping[str, str]) -> list[str]:
@@ -132,37 +132,16 @@ def of_mask(
 def wider(
     node: hardware.Node, environ: Mapping[str, str], tasks: int, near: cpuset.CpuSet = cpuset.EMPTY
 ) -> str:
-    """How to start with another mask, by who has set this one; not with what was typed already.
+    """How to start with another mask, by who has set this one.
 
-    `tasks` are on this node; `near` are the CPUs of which none is allowed. A step that has a part
-    of a node is bound to it in spite of --cpu-bind=none, and is told of a mask (Slurm 22.05): there
-    SLURM_CPUS_ON_NODE, what the step has, is no more than the mask.
+    `tasks` are on this node; `near` are the CPUs of which none is allowed.
     """
-    allowed, group = node.cpus_allowed, node.cpus_cgroup
-    is_free = group is None or bool(near & group if near else group > allowed)
-    if "SLURM_JOB_ID" not in environ:
-        return UNMASKED if is_free else CONTAINED
-    counts = [environ.get(name, "").partition("(")[0] for name in CPUS_OF_SLURM]
-    asked, step, job = (int(count) if reading.is_number(count) else 0 for count in counts)
-    masks, has_more = claims.slurm_masks(environ), not step or step > len(allowed)
-    can_unbind = is_free and has_more and environ.get("SLURM_CPU_BIND_TYPE", "none") != "none"
-    narrowed = not any(mask <= allowed for mask in masks) if masks else step and not can_unbind
-    if is_free and has_more and narrowed:
-        return UNMASKED
-    cpus, is_whole = len(node.cpus_online) // tasks, job >= len(node.cpus_online)
-    if near and not (can_unbind or is_whole):
-        return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
-    has_enough = asked or (near and can_unbind) or "SLURM_STEP_ID" not in environ
-    # srun makes a job with so many; in another's job it gets no more than that has.
-    theirs = "" if is_whole or can_unbind else " (where salloc or sbatch made the job: with theirs)"
-    ways = [] if has_enough else [f"with srun --cpus-per-task={cpus}{theirs}"]
-    widen = ", or with --widen" if group and group < node.cpus_online else ""
-    where = "in a job that has them already, " if ways else ""
-    ways += [f"{where}with srun --cpu-bind=none{widen}"] * can_unbind
-    if not ways and is_whole and 0 < asked < cpus:
-        return f"with more than srun --cpus-per-task={asked}: the job has {job} CPUs here"
-    more = f"--cpus-per-task={cpus} or " if asked < cpus else ""
-    return ", or, ".join(ways) or f"in a job with more cores: sbatch {more}--exclusive"
+    group = node.cpus_cgroup
+    is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
+    for manager in managers.detect(environ):
+        if manager.wider:
+            return manager.wider(node, environ, tasks, near, is_free) or UNMASKED
+    return UNMASKED if is_free else CONTAINED
 
 
 def of_shares(

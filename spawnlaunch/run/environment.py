@@ -6,9 +6,7 @@ what Composer and Lightning read.
 
 from __future__ import annotations
 
-from spawnlaunch import reading
 from spawnlaunch.node import visible
-from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,14 +20,7 @@ STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of al
 NODE_CPUS = "SPAWNLAUNCH_NODE_CPUS"  # of all ranks here: for what one does while the others wait
 # What the launchers of several nodes know each other by; no worker needs it.
 TOKENS = ("SPAWNLAUNCH_TOKEN", "SPAWNLAUNCH_TOKEN_FILE")
-TASK_PID = "SLURM_TASK_PID"
-ITS_OWN = "its own pid"  # what stands there until the worker has one
 ERROR_FILE = "TORCHELASTIC_ERROR_FILE"  # of a worker its own; of ours the user's
-# The masks that Slurm gave the launcher; a worker's is another.
-OF_THE_MASK = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")
-# What a task has of the node's, where the launcher was given all of it; how else it says so.
-SHARED = ("SLURM_CPUS_PER_TASK", "SLURM_GPUS_PER_TASK")
-SHARED_IN_WORDS = ("SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")
 
 
 def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dict[str, str]:
@@ -58,9 +49,9 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
         "ROLE_NAME": request.role,
         **own,
     }
-    of_slurm = launch.resolution.environ
-    if request.rewrite_slurm_env and of_slurm.get("SLURM_JOB_ID") and not world.is_task:
-        ours |= _as_task_of_slurm(world, i, of_slurm)
+    for manager in launch.resolution.managers if request.rewrite_slurm_env else ():
+        if manager.as_task and not world.is_task:
+            ours |= manager.as_task(world, i, launch.resolution.environ)
     if request.virtual_local_rank:
         ours |= _virtual_local_rank(launch, i)
     unless_set = {
@@ -95,48 +86,3 @@ def _virtual_local_rank(launch: launches.Launch, i: int) -> dict[str, object]:
     if len(entries) == 1:
         return {"LOCAL_RANK": 0}
     return {"LOCAL_RANK": 0, mask: entries[index % len(entries)].strip()}
-
-
-def _as_task_of_slurm(
-    world: identity.World, i: int, environ: Mapping[str, str]
-) -> dict[str, object]:
-    """--rewrite-slurm-env: Slurm's variables as worker `i` would have them as a task of srun.
-
-    They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's one
-    task and as many tasks as it has workers. None: it has none of that name.
-    """
-    first, n = world.rank, world.local_world_size
-    per_node = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
-    ours: dict[str, object] = {
-        "SLURM_PROCID": first + i,
-        "SLURM_LOCALID": i,
-        "SLURM_NTASKS": world.world_size,
-        "SLURM_NPROCS": world.world_size,
-        "SLURM_STEP_NUM_TASKS": world.world_size,
-        "SLURM_NTASKS_PER_NODE": n,
-        "SLURM_TASKS_PER_NODE": per_node,
-        "SLURM_STEP_TASKS_PER_NODE": per_node,
-        "SLURM_GTIDS": ",".join(map(str, range(first, first + n))),
-    }
-    others: dict[str, object] = {
-        TASK_PID: ITS_OWN,
-        "SLURM_DISTRIBUTION": "block",
-        **dict.fromkeys((*OF_THE_MASK, *SHARED_IN_WORDS)),
-        **{name: _share(environ.get(name, ""), n) for name in SHARED},
-    }
-    if world.mode == identity.LOCAL:
-        others |= _one_node(environ)
-    return ours | {name: value for name, value in others.items() if name in environ}
-
-
-def _share(count: str, n: int) -> int | None:
-    """What each of `n` tasks would be given; None where that is no whole number."""
-    return int(count) // n if reading.is_number(count) and int(count) >= n else None
-
-
-def _one_node(environ: Mapping[str, str]) -> dict[str, object]:
-    """A job on this machine alone, in a step that may have other nodes."""
-    here = environ.get("SLURMD_NODENAME")
-    alone = dict.fromkeys(("SLURM_NNODES", "SLURM_STEP_NUM_NODES"), 1)
-    lists = dict.fromkeys(("SLURM_NODELIST", "SLURM_STEP_NODELIST"), here)
-    return {"SLURM_NODEID": 0, **alone, **(lists if here else {})}

@@ -29,7 +29,7 @@ from spawnlaunch.run.tree import Tree, reap
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 
 # Open files of a worker in the guard, without those that its output is kept in: a pidfd, and a pipe
@@ -121,8 +121,11 @@ def _with_endings(launch: launches.Launch) -> launches.Launch:
         result = reading.absolute(result, "--result") if result else None
         _check_files(request.result, result, error_file)
     grace_s, why, limit_s = request.grace_s, "", None
-    if launch.resolution.environ.get("SLURM_JOB_ID"):
-        grace_s, why, limit_s = _grace(request, launch.resolution.environ)
+    for manager in launch.resolution.managers:  # one of them may kill us before the grace is over
+        if longest := manager.answer("longest_grace_s", launch.resolution.environ):
+            limit_s = longest.value
+            why = f" ({longest.source})" if grace_s > limit_s else ""
+            grace_s = min(grace_s, limit_s)
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, flags.FAILURE_GRACE_S)
@@ -145,16 +148,6 @@ def _check_files(named: str | None, result: str | None, error_file: str | None) 
         raise errors.UsageError(
             f"{environment.ERROR_FILE}={error_file}: {error.strerror}; name another"
         ) from None
-
-
-def _grace(request: flags.Request, environ: Mapping[str, str]) -> tuple[float, str, float | None]:
-    """The grace, cut where Slurm kills us before it is over, and why; and where that would be."""
-    from spawnlaunch.world import slurm_site
-
-    most_s = slurm_site.longest_grace_s(environ)
-    if most_s is None or request.grace_s <= most_s:
-        return request.grace_s, "", most_s
-    return most_s, f" (Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s)", most_s
 
 
 def _check_system(workers: Sequence[launches.Worker]) -> None:

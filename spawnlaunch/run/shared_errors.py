@@ -23,12 +23,11 @@ from spawnlaunch import errors, machine
 from spawnlaunch.node import proc
 from spawnlaunch.run import events, say, unable
 from spawnlaunch.run.signals import signal
-from spawnlaunch.world import identity, managers, roles
+from spawnlaunch.world import identity, managers
 
 WAIT_S = 10.0  # for rank 0, which reads the same files from the same file system as all others
 NEIGHBOURS_S = 5.0  # for the other tasks of this node, or, after rank 0 has spoken, of all
 TOLD_S = 1.0  # for launchers that wait for this one no longer, and end by themselves
-COMPONENTS = "SLURM_HET_SIZE"  # of `srun a : b` and of heterogeneous jobs
 
 
 def daemon_of_many(environ: identity.Environ) -> int | None:
@@ -58,7 +57,8 @@ def refuse(
         return
     machine.signal(signal.SIGTERM, lambda *_: machine.exit_now(errors.WRONG_USE))
     rank = _answer("rank", environ)
-    if rank is None or not (isinstance(error, errors.FlagsError) and _is_one_program(environ)):
+    is_one_program = _answer("programs", environ) in (None, 1)
+    if rank is None or not (isinstance(error, errors.FlagsError) and is_one_program):
         _held = _say_for_the_node(
             f"{program}: error: {machine.uname().nodename}: {error}\n", daemon
         )
@@ -81,11 +81,6 @@ def _answer(question: str, environ: identity.Environ) -> int | None:
     except errors.UsageError:
         return None
     return fact.value if fact else None
-
-
-def _is_one_program(environ: identity.Environ) -> bool:
-    """Whether all tasks have the same command line."""
-    return environ.get(roles.PROGRAMS, "1") == "1" and not environ.get(COMPONENTS)
 
 
 def _say_for_the_node(line: str, daemon: int) -> object:

@@ -9,6 +9,7 @@ from spawnlaunch import cpuset, machine
 from spawnlaunch.binding import apply, report
 from spawnlaunch.run import environment, launches, say, signals
 from spawnlaunch.run.signals import signal
+from spawnlaunch.world import identity
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -235,8 +236,7 @@ def become_worker(
 ) -> NoReturn:
     """Turn a fork of the guard into the worker, by `become`; `first` is called before.
 
-    A worker that shares the terminal joins the launcher's process group. Slurm's variable for the
-    pid of a task gets this process's.
+    A worker that shares the terminal joins the launcher's process group.
     """
     status = CANNOT_EXECUTE
     try:
@@ -244,10 +244,10 @@ def become_worker(
         if not worker.own_session:
             with suppress(OSError):  # in another session, or ended: there is no terminal to share
                 machine.setpgid(0, launch.group)
-        if worker.environ.get(environment.TASK_PID) == environment.ITS_OWN:
-            worker = worker._replace(
-                environ={**worker.environ, environment.TASK_PID: str(machine.getpid())}
-            )
+        if identity.ITS_OWN_PID in worker.environ.values():
+            own = {identity.ITS_OWN_PID: str(machine.getpid())}
+            environ = {name: own.get(value, value) for name, value in worker.environ.items()}
+            worker = worker._replace(environ=environ)
         become(worker, launch.blocked)
     except Exception as error:
         from spawnlaunch.run import refused

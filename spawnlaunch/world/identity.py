@@ -45,6 +45,8 @@ AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 # TORCHELASTIC_ERROR_FILE is not among them: a user may name the file that receives the error.
 OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGENT_STORE)
 
+ITS_OWN_PID = "its own pid"  # stands in a worker's variable until it has one
+
 TEXTS = ("job", "own_host", "master_addr")  # questions whose variables hold no number
 
 
@@ -123,8 +125,10 @@ class Manager:
     do), rank_0_host, node_0_host, own_host (of this process, as the two call it), job (text that is
     the same in every process of a launch and in no other launch), master_addr, master_port,
     reserved_port (for users who name none), nproc, gpus_per_node and cpus_per_node (where all nodes
-    have as many). Each is asked of its variables and functions in their order; what is not there
-    cannot be answered.
+    have as many), programs (how many the tasks run), step_devices (of all tasks on this node, their
+    numbers by address), masks (of CPUs, that it gave to the tasks on this node, in their order),
+    longest_grace_s (before it kills a launcher). Each is asked of its variables and functions in
+    their order; what is not there cannot be answered.
     """
 
     def __init__(
@@ -138,6 +142,8 @@ class Manager:
         has_steps: bool = False,
         gives_ranks: bool = False,
         given: Callable[[], Environ | None] | None = None,
+        as_task: Callable[[World, int, Environ], dict[str, object]] | None = None,
+        wider: Callable[..., str] | None = None,
         **answers: Answer,
     ) -> None:
         self.name = name
@@ -149,6 +155,8 @@ class Manager:
         self.has_steps = has_steps  # of HOSTS: this is a shell in which tasks can be started
         self.gives_ranks = gives_ranks  # RANK and its like are its own, and left by nobody
         self.given = given  # what it gave to all ranks, where a parent shows that
+        self.as_task = as_task  # the variables of a launcher's worker as a task of its own has them
+        self.wider = wider  # how to start tasks with more CPUs; see slurm.wider
         self.answers = answers
 
     def is_present(self, environ: Environ) -> bool:
@@ -245,3 +253,8 @@ class Resolution(records.NamedTuple):
     node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes; the world is told then
+
+    def ask(self, question: str) -> Fact | None:
+        """The answer of the innermost manager that has one."""
+        found = (manager.answer(question, self.environ) for manager in self.managers)
+        return next(filter(None, found), None)

@@ -34,11 +34,23 @@ def choose_mode(it: identity.Evidence) -> identity.Fact:
         return _mode_among_hosts(it)
     if among_tasks and not request.wants_launcher:
         if request.role != "default":
-            from spawnlaunch.world import roles
-
-            roles.check(request.role, it.environ)
+            _check_role(request.role, it.ask("programs"))
         return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
     return identity.Fact(identity.NODE, f"{manager.name} started one launcher per node")
+
+
+def _check_role(role: str, programs: identity.Fact | None) -> None:
+    """Raise UsageError where other tasks may have another role, of which nobody tells this one.
+
+    All tasks of a step have one command line, and so one role, unless the step has several
+    programs. That of `srun --multi-prog` cannot be seen.
+    """
+    if programs is not None and programs.value > 1:
+        raise errors.UsageError(
+            f"--role {role}: this step has several programs ({programs.source}), and no task can "
+            "know how many of the others have this role; leave --role out, or start one launcher "
+            "per node with --nproc N"
+        )
 
 
 def _standalone(it: identity.Evidence) -> identity.Fact:

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from spawnlaunch.world.host import HeldPort
 
 LEFT_BY_OTHERS = frozenset((*identity.RANKS, *identity.MASTER, *identity.OUTER))
-# What each task of a Slurm step has.
-STEP = {
-    *("SLURM_JOB_ID", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NODEID", "SLURMD_NODENAME"),
-    *("SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS", "SLURM_STEP_NUM_NODES"),
-    *("SLURM_STEP_NODELIST", "SLURM_STEP_TASKS_PER_NODE"),
-}
 
 
 def resolve_world(
@@ -38,12 +32,8 @@ def resolve_world(
     Raises UsageError on a contradiction, or where something is known to the user only.
     """
     warnings: list[str] = []
-    names = " ".join(environ)
-    # With SLURM_JOB_ID_HET_GROUP_0 and so on it is heterogeneous, which has more variables.
-    if "SLURM_" in names and ("SLURM_JOB_ID_" in names or STEP.difference(environ)):
-        from spawnlaunch.world import lost
-
-        environ, warnings = lost.restored(request, environ)
+    if "SLURM_" in " ".join(environ):
+        environ, warnings = _of_slurm(request, environ)
     found = managers.detect(environ)
     taken_for_left = ""
     if found and found[0].gives_ranks:
@@ -105,6 +95,19 @@ def resolve_world(
     return identity.Resolution(
         world, facts, tuple(warnings), tuple(found), environ, node_warnings, gathering=gathering
     )
+
+
+def _of_slurm(
+    request: flags.Request, environ: identity.Environ
+) -> tuple[identity.Environ, list[str]]:
+    """The environment with what may be missing of Slurm's variables; see `lost.restored`."""
+    from spawnlaunch.world.managers import slurm
+
+    if not slurm.may_lack(environ):
+        return environ, []
+    from spawnlaunch.world import lost
+
+    return lost.restored(request, environ)
 
 
 def _name_run(mode: str, it: identity.Evidence, job: identity.Fact | None) -> identity.Fact:

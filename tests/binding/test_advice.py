@@ -8,6 +8,7 @@ from spawnlaunch.binding.apply import Binding
 from spawnlaunch.binding.report import CONTAINED, UNMASKED, of_mask, report_line, wider
 from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.node import Device, Node, Numa
+from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK
 
 
 def machine(cores: int, allowed: int, group: CpuSet | None = None) -> Node:
@@ -39,8 +40,7 @@ def test_a_mask_is_named_where_ranks_get_one_core_and_more_are_there() -> None:
 
 
 def test_a_task_asks_for_its_part_of_the_node() -> None:
-    slurm = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}
-    (line,) = of_mask(machine(8, 1), [binding(1)], 4, slurm)
+    (line,) = of_mask(machine(8, 1), [binding(1)], 4, OF_A_TASK)
     assert line.endswith("start with srun --cpus-per-task=2" + THEIRS)
 
 
@@ -114,7 +114,7 @@ BOUND = {STEP: "0", TYPE: "mask_cpu:"}
 def test_the_cure_is_of_who_has_set_the_mask(
     slurm: dict[str, str] | None, group: CpuSet | None, near: CpuSet, tasks: int, cure: str
 ) -> None:
-    environ = {} if slurm is None else {"SLURM_JOB_ID": "1", **slurm}
+    environ = {} if slurm is None else (OF_A_TASK if STEP in slurm else OF_A_SHELL) | slurm
     assert wider(machine(8, 2, group), environ, tasks, near) == cure
 
 

@@ -14,6 +14,7 @@ from spawnlaunch.node import Device, Node, Numa
 from spawnlaunch.node.visible import Visible
 from spawnlaunch.values import LIST, NAMES, NONE, Policy
 from tests.binding.generated import Situation, situations
+from tests.support.slurm_variables import of_slurm
 
 few = settings(max_examples=60)
 
@@ -119,14 +120,14 @@ def mixed() -> Node:
 def test_devices_of_the_step_are_counted_among_the_vendors(
     text: str | None, tasks: int, devices: tuple[int, ...] | None
 ) -> None:
-    environ = {} if text is None else {"SLURM_STEP_GPUS": text}
-    assert step_devices(mixed(), environ, tasks) == devices
-    assert step_devices(mixed()._replace(devices=()), environ, tasks) is None
+    numbers = of_slurm("step_devices", SLURM_STEP_GPUS=text or "")
+    assert step_devices(mixed(), numbers, tasks) == devices
+    assert step_devices(mixed()._replace(devices=()), numbers, tasks) is None
 
 
 def test_devices_of_the_step_are_those_of_the_only_vendor() -> None:
     node = mixed()._replace(devices=mixed().devices[1:2])
-    assert step_devices(node, {"SLURM_STEP_GPUS": "0"}, 1) == (1,)
+    assert step_devices(node, [0], 1) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +156,8 @@ def test_a_mask_is_a_tasks_own_where_no_other_has_a_part_of_it(
     node = mixed()._replace(
         cpus_allowed=frozenset(allowed), cpus_cgroup=None if group is None else frozenset(group)
     )
-    environ = {} if masks is None else {"SLURM_CPU_BIND_LIST": masks}
-    assert is_own_mask(node, environ, rank, size) == own
+    listed = of_slurm("masks", SLURM_CPU_BIND_LIST=masks or "")
+    assert is_own_mask(node, listed, rank, size) == own
 
 
 @few

@@ -13,7 +13,8 @@ from spawnlaunch.flags import Program, Request
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import DEFAULT, FIRST_PER_L3, NAMES, Policy, bind, reserve
-from spawnlaunch.world.identity import World
+from spawnlaunch.world.identity import Resolution, World
+from spawnlaunch.world.managers import slurm
 from tests.node import machines
 from tests.node.tree import Gpu, build, node_of
 
@@ -292,7 +293,7 @@ def test_memory_is_asked_for_where_there_is_a_choice(
     node = lumi._replace(memory_nodes=frozenset(nodes_with_memory))
     request = Request(Program("script", "x.py", ()), "python", mem_bind=asked)
     world = World("local", 0, 2, 0, 2, 0, 1, "", 0, "")
-    bound = bind_ranks(request, node, visible(node, {}), world, {})
+    bound = bind_ranks(request, node, visible(node, {}), Resolution(world, {}, (), (), {}))
     assert {binding.mem_bind for binding in bound.bindings} == {told}
 
 
@@ -316,7 +317,8 @@ def test_a_mask_that_cannot_be_widened_is_said(lumi: Node) -> None:
     world = World("local", 0, 8, 0, 8, 0, 1, "", 0, "")
     for group, said in ((None, True), (cpuset.parse("0-7"), False)):
         node = lumi._replace(cpus_cgroup=group, cpus_allowed=cpuset.parse("0-3"))
-        lines = bind_ranks(request, node, Visible((), "", ()), world, {}).warnings
+        resolution = Resolution(world, {}, (), (), {})
+        lines = bind_ranks(request, node, Visible((), "", ()), resolution).warnings
         assert any("--widen: the control group's" in line for line in lines) == said
         assert any("the mask allows 4 cores" in line for line in lines) == said
 
@@ -325,5 +327,6 @@ def test_a_task_is_bound_as_one_of_those_on_its_node(lumi: Node) -> None:
     request = Request(Program("script", "x.py", ()), "python")
     for mode, bound in (("task", [2]), ("node", [0, 1, 2, 3])):
         world = World(mode, 2, 4, 2, 4, 0, 1, "", 0, "")
-        found = bind_ranks(request, lumi, visible(lumi, {}), world, {"SLURM_STEP_GPUS": "0-3"})
+        told = Resolution(world, {}, (), (slurm.STEP,), {"SLURM_STEP_GPUS": "0-3"})
+        found = bind_ranks(request, lumi, visible(lumi, {}), told)
         assert [binding.local_rank for binding in found.bindings] == bound

@@ -17,6 +17,7 @@ from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import FIRST_PER_L3, Policy
 from tests.node import machines
 from tests.node.tree import Gpu, Machine, node_of
+from tests.support.slurm_variables import OF_A_TASK, of_slurm
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_the_picture_marks_cores_of_several_ranks(lumi: Node) -> None:
     )
 
 
-STEP = {"SLURM_JOB_ID": "1", "SLURM_STEP_ID": "0"}
+STEP = OF_A_TASK
 BOUND = STEP | {"SLURM_CPU_BIND_TYPE": "mask_cpu:"}
 
 
@@ -172,8 +173,8 @@ def test_nothing_is_said_of_a_mask_that_is_wide_enough(lumi: Node, allowed: str)
 def test_a_mask_is_a_tasks_own_where_slurm_says_so(
     lumi: Node, masks: str | None, rank: int, size: int, allowed: str, own: bool
 ) -> None:
-    environ = {} if masks is None else {"SLURM_CPU_BIND_LIST": masks}
-    assert is_own_mask(allowing(lumi, allowed), environ, rank, size) == own
+    listed = of_slurm("masks", SLURM_CPU_BIND_LIST=masks or "")
+    assert is_own_mask(allowing(lumi, allowed), listed, rank, size) == own
 
 
 def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:

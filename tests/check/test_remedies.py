@@ -21,6 +21,7 @@ from spawnlaunch.run import environment
 from tests.check.test_findings import GOOD
 from tests.node import machines
 from tests.node.tree import node_of
+from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK
 
 REMEDIES = [
     *(each for name, each in vars(remedies).items() if name.startswith("of_")),
@@ -29,8 +30,8 @@ REMEDIES = [
 LUMI = node_of(machines.LUMI)  # 64 cores, 128 CPUs
 NEAR = cpuset.parse("16-23")
 
-JOB = {"SLURM_JOB_ID": "1", "SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_CPUS_PER_NODE": "1(x2)"}
-STEP = JOB | {"SLURM_STEP_ID": "0"}
+JOB = OF_A_SHELL | {"SLURM_CPUS_ON_NODE": "1", "SLURM_JOB_CPUS_PER_NODE": "1(x2)"}
+STEP = JOB | OF_A_TASK
 LARGE = STEP | {"SLURM_CPUS_ON_NODE": "128", "SLURM_JOB_CPUS_PER_NODE": "128"}
 BOUND = {"SLURM_CPU_BIND_TYPE": "mask_cpu:", "SLURM_CPU_BIND_LIST": "0x1,0x2"}
 UNBOUND = {"SLURM_CPU_BIND_TYPE": "none", "SLURM_CPU_BIND_LIST": ""}

@@ -219,7 +219,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
         if not resolution.world.has_several_nodes:
             resolution, held = prepare_host(resolution, ENVIRON, name)
         here, seen = _this_machine()
-        plan = bind_ranks(request, here, seen, resolution.world, ENVIRON)
+        plan = bind_ranks(request, here, seen, resolution)
         scratch = starting.scratch_path(ENVIRON)
         launch = Launch(request, resolution, plan, ENVIRON, name, scratch, held)
         if request.log_dir is not None:

@@ -7,6 +7,7 @@ from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
 from tests.node import machines
 from tests.node.tree import AMD, INTEL, Gpu, node_of
+from tests.support.slurm_variables import of_slurm
 
 H100 = "GPU-0000000{}-0000-0000-0000-000000000000"
 
@@ -190,4 +191,4 @@ def test_a_list_of_devices_where_there_are_none_is_named(nvidia: Node) -> None:
 def test_the_devices_of_a_slurm_step(
     nvidia: Node, value: str, tasks: int, devices: tuple[int, ...] | None
 ) -> None:
-    assert step_devices(nvidia, {"SLURM_STEP_GPUS": value}, tasks) == devices
+    assert step_devices(nvidia, of_slurm("step_devices", SLURM_STEP_GPUS=value), tasks) == devices

@@ -30,6 +30,12 @@ def first_node(size: str, local_size: str) -> identity.Reader:
     return read
 
 
+def programs(environ: identity.Environ) -> identity.Fact | None:
+    """Those of `mpirun a : b`; pmix_server_register_fns.c of Open MPI."""
+    count = identity.number("OMPI_NUM_APP_CTX", environ)
+    return count and count._replace(source=f"{count.source}={count.value}")
+
+
 def own_host(_: identity.Environ) -> identity.Fact:
     """SLURMD_NODENAME may be that of mpirun, whose environment Hydra hands on."""
     return identity.Fact(os.uname().nodename, "its host name")
@@ -64,6 +70,7 @@ OPENMPI = identity.Manager(
     rank_0_host=first_node(SIZE, LOCAL_SIZE),
     node_0_host=first_node(SIZE, LOCAL_SIZE),
     own_host=own_host,
+    programs=programs,
 )
 
 # Hydra, the mpiexec of MPICH and of Intel MPI.
@@ -102,4 +109,5 @@ HYDRA = identity.Manager(
     rank_0_host=first_node(PMI_SIZE, PMI_LOCAL_SIZE),
     node_0_host=first_node(PMI_SIZE, PMI_LOCAL_SIZE),
     own_host=own_host,
+    programs=slurm.programs,
 )

@@ -19,8 +19,9 @@ Source: srun(1), "Output environment variables"; Slurm's src/common/env.c.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
-from spawnlaunch import errors, reading, values
+from spawnlaunch import cpuset, errors, reading, values
 from spawnlaunch.node import proc
 from spawnlaunch.world import identity, lists
 
@@ -28,6 +29,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any, TypeVar
+
+    from spawnlaunch.node import hardware
 
     T = TypeVar("T")
 
@@ -43,6 +46,7 @@ STEP_NODELIST = "SLURM_STEP_NODELIST"
 STEP_TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE"
 GLOBAL_IDS = "SLURM_GTIDS"  # the ranks of the tasks on this node
 SIGNS = frozenset((STEP_ID, STEP_TASKS, STEP_NODES, STEP_NODELIST, STEP_TASKS_PER_NODE))
+OF_A_TASK = SIGNS | {JOB_ID, PROCID, LOCALID, NODEID, "SLURMD_NODENAME"}  # each has these
 JOB_TASKS = "SLURM_NTASKS"
 JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
@@ -51,6 +55,10 @@ NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
 HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
+MASKS = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")  # of its tasks here
+STEP_GPUS = "SLURM_STEP_GPUS"  # srun(1): numbers by PCI address
+CPUS_PER_TASK = "SLURM_CPUS_PER_TASK"  # what srun was asked for
+CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"  # what the step has here
 MOST_GROUPS = 128  # as slurm.h's MAX_HET_JOB_COMPS: a larger size is a mistake
 DAEMON = "slurmstepd"
 NO_STEPS = ("batch", "extern", "interactive")  # as slurmstepd calls what has no ranks
@@ -97,6 +105,11 @@ def is_step(environ: identity.Environ) -> bool:
     # The tasks of all components of a heterogeneous step have the first component's job.
     told = (environ.get(JOB_ID, job), environ.get(STEP_ID, step))
     return bool(environ.get(HET_SIZE)) or (job, step) == told
+
+
+def may_lack(environ: identity.Environ) -> bool:
+    """Whether something may be missing that Slurm has set; a heterogeneous job has more of it."""
+    return bool(OF_A_TASK.difference(environ)) or "SLURM_JOB_ID_" in " ".join(environ)
 
 
 def started_by() -> str:
@@ -211,6 +224,12 @@ def has_several_components(environ: identity.Environ) -> bool:
     return len(_first_hosts(environ)) > 1
 
 
+def programs(environ: identity.Environ) -> identity.Fact | None:
+    """The components that are in this step, each of which has a program: `srun a : b`."""
+    several = len(_first_hosts(environ))
+    return identity.Fact(several, HET_SIZE) if several else None
+
+
 def of_components(name: str, environ: identity.Environ) -> dict[int, str]:
     """The variables that say `name` of a heterogeneous job's components, by their numbers.
 
@@ -272,7 +291,7 @@ def cpus(environ: identity.Environ) -> identity.Fact | None:
         return None
     runs = read_runs(JOB_CPUS_PER_NODE, environ)
     each = identity.Fact(runs[0][0], JOB_CPUS_PER_NODE) if len(runs) == 1 else None
-    return identity.first([identity.number("SLURM_CPUS_PER_TASK", environ), each])
+    return identity.first([identity.number(CPUS_PER_TASK, environ), each])
 
 
 def shell_nodes(environ: identity.Environ) -> identity.Fact | None:
@@ -328,13 +347,125 @@ def node_names(environ: identity.Environ) -> identity.Fact | None:
     return identity.Fact(nodes, STEP_NODELIST) if nodes else None
 
 
+# CPUs and devices of the tasks on this node
+
+
+def step_devices(environ: identity.Environ) -> identity.Fact | None:
+    """The devices of the whole step here. Its numbers do not change inside a control group.
+
+    Under --gpus-per-task it is the task's own device alone.
+    """
+    with suppress(cpuset.CpuSetError):
+        if numbers := sorted(cpuset.parse(environ.get(STEP_GPUS, ""))):
+            return identity.Fact(numbers, STEP_GPUS)
+    return None
+
+
+def masks(environ: identity.Environ) -> identity.Fact | None:
+    """What task/affinity gave to the tasks here, used again from its beginning by more tasks."""
+    words = filter(None, environ.get(MASKS[1], "").split(","))
+    with suppress(cpuset.CpuSetError):
+        if found := [*map(cpuset.parse_mask, words)]:
+            return identity.Fact(found, MASKS[1])
+    return None
+
+
+def wider(
+    node: hardware.Node, environ: identity.Environ, tasks: int, near: cpuset.CpuSet, is_free: bool
+) -> str:
+    """How to start with more CPUs than are allowed; "" where Slurm has not set this mask.
+
+    `tasks` are on this node; `near` are the CPUs of which none is allowed, empty where there are
+    too few; `is_free`: the control group has CPUs beyond the mask. A step that has a part of a node
+    is bound to it in spite of --cpu-bind=none, and is told of a mask (Slurm 22.05): there
+    SLURM_CPUS_ON_NODE, what the step has, is no more than the mask.
+    """
+    names = (CPUS_PER_TASK, CPUS_ON_NODE, JOB_CPUS_PER_NODE)  # the last as `8(x2)`
+    counts = [environ.get(name, "").partition("(")[0] for name in names]
+    asked, step, job = (int(count) if reading.is_number(count) else 0 for count in counts)
+    given, allowed = masks(environ), node.cpus_allowed
+    has_more = is_free and (not step or step > len(allowed))
+    can_unbind = has_more and environ.get(MASKS[2], "none") != "none"
+    is_ours = any(mask <= allowed for mask in given.value) if given else can_unbind or not step
+    if has_more and not is_ours:
+        return ""
+    cpus, is_whole = len(node.cpus_online) // tasks, job >= len(node.cpus_online)
+    if near and not (can_unbind or is_whole):
+        return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
+    ways = []
+    if STEP_ID in environ and not (asked or (near and can_unbind)):
+        # srun makes a job with so many; in another's job it gets no more than that has.
+        theirs = " (where salloc or sbatch made the job: with theirs)"
+        ways = [f"with srun --cpus-per-task={cpus}{'' if is_whole or can_unbind else theirs}"]
+    if can_unbind:
+        group = node.cpus_cgroup
+        where = "in a job that has them already, " if ways else ""
+        widen = ", or with --widen" if group and group < node.cpus_online else ""
+        ways.append(f"{where}with srun --cpu-bind=none{widen}")
+    if not ways and is_whole and 0 < asked < cpus:
+        return f"with more than srun --cpus-per-task={asked}: the job has {job} CPUs here"
+    more = f"--cpus-per-task={cpus} or " if asked < cpus else ""
+    return ", or, ".join(ways) or f"in a job with more cores: sbatch {more}--exclusive"
+
+
+# A launcher, and the tasks that its workers stand for
+
+
+def longest_grace_s(environ: identity.Environ) -> identity.Fact | None:
+    """What a launcher can give its workers to end and still report, where that is known."""
+    from spawnlaunch.world import slurm_site
+
+    most_s = slurm_site.longest_grace_s(environ)
+    why = f"Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s"
+    return None if most_s is None else identity.Fact(most_s, why)
+
+
+def as_task(world: identity.World, i: int, environ: identity.Environ) -> dict[str, object]:
+    """--rewrite-slurm-env: Slurm's variables as worker `i` would have them as a task of srun.
+
+    They are those of srun(1), "OUTPUT ENVIRONMENT VARIABLES", that differ between a launcher's one
+    task and as many tasks as it has workers. None: it has none of that name.
+    """
+    first, n = world.rank, world.local_world_size
+    per_node = f"{n}(x{world.nnodes})" if world.nnodes != 1 else str(n)
+    ours: dict[str, object] = {
+        PROCID: first + i,
+        LOCALID: i,
+        **dict.fromkeys((JOB_TASKS, "SLURM_NPROCS", STEP_TASKS), world.world_size),
+        "SLURM_NTASKS_PER_NODE": n,
+        **dict.fromkeys(("SLURM_TASKS_PER_NODE", STEP_TASKS_PER_NODE), per_node),
+        GLOBAL_IDS: ",".join(map(str, range(first, first + n))),
+    }
+    others: dict[str, object] = {
+        "SLURM_TASK_PID": identity.ITS_OWN_PID,
+        "SLURM_DISTRIBUTION": "block",
+        **dict.fromkeys((*MASKS, "SLURM_TRES_PER_TASK", "SLURM_TRES_PER_TASK_CPU")),
+    }
+    for name in (CPUS_PER_TASK, "SLURM_GPUS_PER_TASK"):  # the launcher was given all of the node's
+        count = environ.get(name, "")
+        others[name] = int(count) // n if reading.is_number(count) and int(count) >= n else None
+    if world.mode == identity.LOCAL:  # in a step that may have other nodes
+        others |= {NODEID: 0, "SLURM_NNODES": 1, STEP_NODES: 1}
+        if here := environ.get(NODENAME):
+            others |= {"SLURM_NODELIST": here, STEP_NODELIST: here}
+    return ours | {name: value for name, value in others.items() if name in environ}
+
+
+OF_BOTH: dict[str, Any] = {
+    "starter": "srun {command}",
+    "as_task": as_task,
+    "wider": wider,
+    "step_devices": step_devices,
+    "masks": masks,
+    "longest_grace_s": longest_grace_s,
+}
+
 STEP = identity.Manager(
     "Slurm",
     identity.TASKS,
     needs=(JOB_ID, STEP_ID, STEP_TASKS, PROCID, LOCALID),
     unless=is_shell,
     given=given,
-    starter="srun {command}",
     rank=PROCID,
     world_size=(STEP_TASKS, JOB_TASKS),
     local_rank=LOCALID,
@@ -349,6 +480,8 @@ STEP = identity.Manager(
     reserved_port=reserved_port,
     gpus_per_node=gpus,
     cpus_per_node=cpus,
+    programs=programs,
+    **OF_BOTH,
     silent={
         "rank_0_host": "with SLURM_DISTRIBUTION=arbitrary rank 0 may be on any host of the step, "
         f"and no {HOSTFILE} that fits it can be read here"
@@ -361,8 +494,8 @@ SHELL = identity.Manager(
     needs=(JOB_ID, JOB_NODELIST),
     unless=lambda environ: not is_shell(environ),
     has_steps=True,
-    starter="srun {command}",
     nnodes=shell_nodes,
     world_size=shell_tasks,
     job=JOB_ID,
+    **OF_BOTH,
 )
