@@ -66,8 +66,8 @@ def judge(words: list[str]) -> None:
 def shows(message: str, words: list[str]) -> bool:
     """Whether it shows a flag, or the beginning of another word."""
     pieces = [piece for word in words for piece in (word, *word.split("=", 1))]
-    flags = {piece: flags.spelt(piece) for piece in pieces if piece.startswith("-")}
-    names = {flag.name if flag else piece.replace("_", "-") for piece, flag in flags.items()}
+    typed = {piece: flags.spelt(piece) for piece in pieces if piece.startswith("-")}
+    names = {flag.name if flag else piece.replace("_", "-") for piece, flag in typed.items()}
     starts = {piece[:SEEN_CHARS] for piece in pieces}
     shown = {one_line(start) for start in starts if start} | {
         repr(start)[1:-1] for start in starts if start
