@@ -91,7 +91,7 @@ def _cut(argv: Sequence[str]) -> tuple[list[flags.Given], Sequence[str]]:
         if flag is None:
             from spawnlaunch.torchrun import strange_flags  # slow to import, and only needed here
 
-            raise errors.FlagsError(strange_flags.advice(word, argv))
+            raise errors.FlagsError(strange_flags.advice(word))
         if equals and not flag.read:
             alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
             raise errors.FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
