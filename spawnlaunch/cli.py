@@ -30,38 +30,39 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     if "PET_" in names or "TORCH_ELASTIC_" in names or "TORCHELASTIC_" in names:
         from spawnlaunch.torchrun import variables  # few shells export any of them
 
-        exported = [*variables.given(environ, given)]
-        extra = variables.fields(environ, exported)
-        given = [*exported, *given]
-    said: dict[str, Any] = {}
+        given = [*variables.given(environ, given), *given]
+        extra = variables.fields(environ)
+    fields: dict[str, Any] = {}
     notes: list[str] = []
-    sources: dict[str, str] = extra.pop("sources", {})
     for flag, text, typed in given:
         value = _value(flag, text, typed)
         if flag.field:
-            said[flag.field] = value
-            if flag.also and typed != flag.name and typed not in environ:
-                sources[flag.name] = typed
+            fields[flag.field] = value
         elif value:  # of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
-    if said.get("log_dir") == os.devnull:  # torchrun keeps no files then, and shows everything
-        given_up = [said.pop(name, None) for name in ("log_dir", "redirects", "tee")]
+    if fields.get("log_dir") == os.devnull:  # torchrun keeps no files then, and shows everything
+        given_up = [fields.pop(name, None) for name in ("log_dir", "redirects", "tee")]
         if any(map(any, filter(None, given_up[1:]))):
             notes.append(f"--log-dir {os.devnull}: nothing is kept in files, and all is shown")
-    module, no_python = said.pop("m", False), said.pop("no_python", False)
-    extra["notes"] = (*notes, *extra.get("notes", ()))
+    module, no_python = fields.pop("m", False), fields.pop("no_python", False)
+    if module and no_python:
+        raise errors.FlagsError("-m and --no-python exclude each other; leave one out")
+    kind = "module" if module else "program" if no_python else "script"
     request = flags.Request(
-        program=_program(
-            words, module=module, no_python=no_python, is_bare=len(words) == len(argv)
-        ),
+        program=_program(words, kind, is_bare=len(words) == len(argv)),
         python=environ.get("PYTHON_EXEC") or python,
         flags=tuple(
             flag.name if text is None else f"{flag.name}={text}"
-            for flag, text, typed in given
+            for flag, text, _ in given
             if flag.field in flags.Request._fields
         ),
-        sources=sources,
-        **said,
+        sources={
+            flag.name: typed
+            for flag, _, typed in given
+            if typed != flag.name and (flag.also or typed in environ)
+        },
+        notes=(*notes, *extra.pop("notes", ())),
+        **fields,
         **extra,
     )
     _check_together(request)
@@ -196,19 +197,15 @@ def _check_together(request: flags.Request) -> None:
         )
 
 
-def _program(
-    words: Sequence[str], *, module: bool, no_python: bool, is_bare: bool
-) -> flags.Program:
+def _program(words: Sequence[str], kind: str, is_bare: bool) -> flags.Program:
     """What the workers run.
 
     Raises UsageError, and Instead for a program that starts no workers, or starts its own.
     """
-    if module and no_python:
-        raise errors.FlagsError("-m and --no-python exclude each other; leave one out")
     if not words or (words[0].startswith("-") and words[0] != "-"):
-        if module:
+        if kind == "module":
             raise errors.FlagsError(f"-m needs a module; type {flags.HERE} -m package.module")
-        if no_python:
+        if kind == "program":
             raise errors.FlagsError(
                 f"--no-python needs a program; type {flags.HERE} --no-python ./program"
             )
@@ -220,11 +217,10 @@ def _program(
             "the script is an empty word, as an unset variable gives; type its path, or "
             f"leave it out for the bundled training loop: {flags.HERE}"
         )
-    if module:
-        return flags.Program("module", target, args)
-    if no_python:
+    if kind == "program":
         _check_program(target)
-        return flags.Program("program", target, args)
+    if kind != "script":
+        return flags.Program(kind, target, args)
     if target in flags.PROGRAMS:
         from spawnlaunch import programs
 

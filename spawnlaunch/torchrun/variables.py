@@ -74,10 +74,9 @@ def variable(long_name: str) -> str:
     return PREFIX + long_name.strip("-").replace("-", "_").upper()
 
 
-def fields(environ: Mapping[str, str], exported: Iterable[flags.Given]) -> dict[str, Any]:
-    """What else a Request has of these variables, which stand for flags."""
+def fields(environ: Mapping[str, str]) -> dict[str, Any]:
+    """What a Request has of those variables that stand for no flag."""
     return {
-        "sources": {flag.name: name for flag, _, name in exported},
         "notes": tuple(_notes(environ)),
         "prefix_template": environ.get(TEMPLATE, ""),
     }
