@@ -25,8 +25,8 @@ LIMITS = {
 }
 
 # The launcher, with all that stands beside it but bench, check and train.
-LINES_OF_CODE = 15_976
-FILES = 161
+LINES_OF_CODE = 15_824
+FILES = 158
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
 SENTENCES = 78
