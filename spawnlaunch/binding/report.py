@@ -138,7 +138,7 @@ def wider(
     """
     group = node.cpus_cgroup
     is_free = group is None or bool(near & group if near else group > node.cpus_allowed)
-    for manager in managers.detect(environ):
+    for manager in managers.around(environ):
         if manager.wider:
             return manager.wider(node, environ, tasks, near, is_free) or UNMASKED
     return UNMASKED if is_free else CONTAINED

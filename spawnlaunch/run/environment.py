@@ -49,9 +49,9 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
         "ROLE_NAME": request.role,
         **own,
     }
-    for manager in launch.resolution.managers if request.rewrite_slurm_env else ():
-        if manager.as_task and not world.is_task:
-            ours |= manager.as_task(world, i, launch.resolution.environ)
+    if request.rewrite_slurm_env and not world.is_task:
+        for manager in launch.resolution.around:
+            ours |= manager.as_task(world, i, launch.resolution.environ) if manager.as_task else {}
     if request.virtual_local_rank:
         ours |= _virtual_local_rank(launch, i)
     unless_set = {

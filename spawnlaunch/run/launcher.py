@@ -121,11 +121,11 @@ def _with_endings(launch: launches.Launch) -> launches.Launch:
         result = reading.absolute(result, "--result") if result else None
         _check_files(request.result, result, error_file)
     grace_s, why, limit_s = request.grace_s, "", None
-    for manager in launch.resolution.managers:  # one of them may kill us before the grace is over
-        if longest := manager.answer("longest_grace_s", launch.resolution.environ):
-            limit_s = longest.value
-            why = f" ({longest.source})" if grace_s > limit_s else ""
-            grace_s = min(grace_s, limit_s)
+    longest = launch.resolution.ask("longest_grace_s") if launch.resolution.around else None
+    if longest:
+        limit_s = longest.value
+        why = f" ({longest.source})" if grace_s > limit_s else ""
+        grace_s = min(grace_s, limit_s)
     failure_s = request.failure_grace_s
     if failure_s is None and launch.resolution.gathering:
         failure_s = min(grace_s, flags.FAILURE_GRACE_S)

@@ -253,8 +253,9 @@ class Resolution(records.NamedTuple):
     node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes; the world is told then
+    around: tuple[Manager, ...] = ()  # these, and those that some of their variables are missing of
 
     def ask(self, question: str) -> Fact | None:
-        """The answer of the innermost manager that has one."""
-        found = (manager.answer(question, self.environ) for manager in self.managers)
+        """The answer of the innermost that has one: who is around limits us in any case."""
+        found = (manager.answer(question, self.environ) for manager in self.around)
         return next(filter(None, found), None)

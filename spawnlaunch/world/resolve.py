@@ -34,7 +34,8 @@ def resolve_world(
     warnings: list[str] = []
     if "SLURM_" in " ".join(environ):
         environ, warnings = _of_slurm(request, environ)
-    found = managers.detect(environ)
+    around = managers.around(environ)
+    found = [manager for manager in around if manager.is_present(environ)]
     taken_for_left = ""
     if found and found[0].gives_ranks:
         from spawnlaunch.world import pods
@@ -93,8 +94,9 @@ def resolve_world(
     if found and found[0].gives_ranks:
         node_warnings += pods.taken(world, environ)
     return identity.Resolution(
-        world, facts, tuple(warnings), tuple(found), environ, node_warnings, gathering=gathering
-    )
+        world, facts, tuple(warnings), tuple(found), environ, node_warnings, gathering=gathering,
+        around=tuple(around),
+    )  # fmt: skip
 
 
 def _of_slurm(

@@ -327,6 +327,6 @@ def test_a_task_is_bound_as_one_of_those_on_its_node(lumi: Node) -> None:
     request = Request(Program("script", "x.py", ()), "python")
     for mode, bound in (("task", [2]), ("node", [0, 1, 2, 3])):
         world = World(mode, 2, 4, 2, 4, 0, 1, "", 0, "")
-        told = Resolution(world, {}, (), (slurm.STEP,), {"SLURM_STEP_GPUS": "0-3"})
+        told = Resolution(world, {}, (), (), {"SLURM_STEP_GPUS": "0-3"}, around=(slurm.STEP,))
         found = bind_ranks(request, lumi, visible(lumi, {}), told)
         assert [binding.local_rank for binding in found.bindings] == bound

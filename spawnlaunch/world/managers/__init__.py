@@ -47,15 +47,14 @@ STARTERS = {
 }
 
 
+def around(environ: identity.Environ) -> list[identity.Manager]:
+    """All in whose job this may be, the innermost first; some of their variables may be missing."""
+    return [load(module, name) for variable, module, name in ORDER if environ.get(variable)]
+
+
 def detect(environ: identity.Environ) -> list[identity.Manager]:
     """All managers that are present, the innermost first."""
-    found = []
-    for variable, module, name in ORDER:
-        if environ.get(variable):
-            manager = load(module, name)
-            if manager.is_present(environ):
-                found.append(manager)
-    return found
+    return [manager for manager in around(environ) if manager.is_present(environ)]
 
 
 def load(module: str, name: str) -> identity.Manager:
