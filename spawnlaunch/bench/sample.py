@@ -123,7 +123,8 @@ def of_workload(
     if ended is None:
         os.close(reading)
         return Sample({}, STOPPED)
-    with open(reading, "rb") as pipe:
+    os.set_blocking(reading, False)  # what the child has started may hold the other end
+    with open(reading, "rb", buffering=0) as pipe:
         said = pipe.read()
     if not said:
         return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
@@ -192,6 +193,8 @@ def wait(pid: int, stopped: Stopped) -> Ended | None:
                 select.select([pidfd], [], [], LOOK_AGAIN_S)
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 schedstat = sysfs.text(f"/proc/{pid}/schedstat") or ""  # which its reaping removes
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(pid, signal.SIGKILL)  # what it has left is not to disturb the next
                 _, status, used = os.wait4(pid, 0)
                 return None if killed else Ended(os.waitstatus_to_exitcode(status), schedstat, used)
             if stopped():

@@ -1,0 +1,43 @@
+"""A sample is one process; what that leaves neither holds up the bench nor runs beside the next."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spawnlaunch import cpuset
+from spawnlaunch.bench import sample
+from spawnlaunch.binding.apply import Binding
+from tests.support.processes import state, until
+
+UNBOUND = Binding(0, None, cpuset.EMPTY, frozenset(), 1, "unknown", "")
+
+
+@pytest.mark.parametrize("own_session", [False, True])
+@pytest.mark.parametrize("signum", [0, signal.SIGKILL])
+def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool, signum: int):
+    left = tmp_path / "left"
+
+    def measure(_: object) -> dict[str, Any]:
+        child = os.fork()  # which has the other end of the pipe, as a worker of a DataLoader has
+        if child == 0:
+            if own_session:
+                os.setsid()
+            left.write_text(str(os.getpid()))
+            time.sleep(600)
+            os._exit(0)
+        until(lambda: left.exists() and left.read_text(), "it has begun")
+        if signum:
+            os.kill(os.getpid(), signum)
+        return {"": 1.0}
+
+    found = sample.of_workload(UNBOUND, measure, lambda: False)
+    assert found.values == ({} if signum else {"": 1.0})
+    assert ("died of SIGKILL" in found.error) == bool(signum)
+    pid = int(left.read_text())
+    if own_session:  # it has taken itself away, and the launcher's guard ends it
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: state(pid) in ("", "Z"), "it has ended")
