@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+FOREVER_S = "1000000"
+
 
 def below(
     name: str,
@@ -30,8 +32,8 @@ def below(
     if above == 0:
         os.setsid()
         if os.fork() == 0:
-            _answer(name, ask, writing, terminal, own_group)
-        os.execv(program, [title or name, "1000000"])
+            _answer(title or name, ask, writing, terminal, own_group)
+        os.execv(program, [title or name, FOREVER_S])
     os.close(writing)
     with os.fdopen(reading) as told:
         answer = told.read()
@@ -41,11 +43,11 @@ def below(
 
 
 def _answer(
-    name: str, ask: Callable[[], Any], writing: int, terminal: int | None, own_group: bool
+    title: str, ask: Callable[[], Any], writing: int, terminal: int | None, own_group: bool
 ) -> None:
     try:
-        while Path(f"/proc/{os.getppid()}/comm").read_text() != f"{name}\n":
-            pass  # it is on its way to its exec
+        while Path(f"/proc/{os.getppid()}/cmdline").read_text() != f"{title}\0{FOREVER_S}\0":
+            pass  # it is on its way to its exec, which names it before it shows its command line
         if own_group:
             os.setpgid(0, 0)
         for fd in (0, 1):
