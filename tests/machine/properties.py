@@ -25,7 +25,7 @@ CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
 ENDS_S = 1.0  # for the kernel to end who is told to die with the guard
 START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
 TIMED_OUT, WRONG_USE, LOST_OUTPUT, REFUSED = 124, 2, 74, 71
-GUARD = "spawnlaunch grd"
+GUARD, LOOKUP = "spawnlaunch grd", "spawnlaunch looks up"
 MARGIN_S = 25.0  # for what cannot be killed, stacks, readers
 OF_OURS = ("internal error", "Traceback (most recent call last)", "fault of spawnlaunch")
 HUNG = "the workers hung"
@@ -33,6 +33,7 @@ NOT_SO = ("could not kill", "did not die of SIGKILL", "cannot be reaped")  # of 
 NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for the link
 CALL_S = 30.0  # for others to come, where enough are there
 ROUNDS = 45  # ways to the hub until a launcher has joined that looks at all of its ports
+LATE_S = 10.0  # for launchers that are not there yet to hear that the launch has ended
 TALK_S = 15.0  # for launchers to tell each other
 LOST_S = 60.0  # after which a node that does not answer counts as lost
 RETURN_S = 60.0  # for a launcher that was lost, by hand
@@ -90,6 +91,9 @@ def _not_admitted(played: Played, host: Host) -> list[Process]:
     if killed & {*host.launchers} and killed & {*host.guards}:
         refused = played.scenario.refused
         return [] if refused and refused.call == "prctl" else host.workers
+    if killed & {*host.guards} and played.scenario.is_refused("prctl"):
+        # Nothing ends it then but its own alarm.
+        return [p for p in host.processes if not p.command[0].startswith(LOOKUP)]
     return host.processes
 
 
@@ -265,10 +269,18 @@ def _who_is_apart(played: Played) -> set[int]:
             is_elastic = played.scenario.is_elastic
             if to in above and (n == signal.SIGKILL or (is_elastic and n in ENDS)):
                 apart.add(number)
-    if played.scenario.is_elastic:  # the others may have begun without it, and have ended
-        stopped = {f.node for _, f, _ in played.happened if f.what == "stop"}
-        apart |= {number for number in stopped if not played.hosts[number].workers}
-    return apart
+    return apart | _who_comes_too_late(played)
+
+
+def _who_comes_too_late(played: Played) -> set[int]:
+    """Nodes whose launcher was stopped before it had joined, perhaps until the others had ended.
+
+    Those wait some seconds for it, or begin without it where they may.
+    """
+    is_elastic = played.scenario.is_elastic
+    stops = [f for _, f, _ in played.happened if f.what == "stop"]
+    stopped = {f.node for f in stops if is_elastic or f.for_s > LATE_S}
+    return {number for number in stopped if not played.hosts[number].workers}
 
 
 def _is_mute(played: Played) -> bool:
@@ -297,7 +309,7 @@ def one_status(played: Played) -> Iterator[Verdict]:
     if 0 in apart or _whats(played) & {"freeze", "digits"}:
         return  # the hub is lost, and each ends as it hears of it
     hosts = [host for number, host in enumerate(played.hosts) if number not in apart]
-    codes = {host.node.name: host.launcher.code for host in hosts if host.launchers}
+    codes = {host.node.name: _code(played, host) for host in hosts if host.launchers}
     yield len(set(codes.values())) > 1 and f"they end unlike each other: {codes}"
 
 
@@ -305,6 +317,12 @@ def _is_told(played: Played) -> bool:
     """Whether somebody has sent a signal that ends something above workers."""
     above = {id(p) for host in played.hosts for p in (*host.launchers, *host.guards)}
     return any(id(to) in above for n, to in _signalled(played) if n not in (10, 12, 28))
+
+
+def _code(played: Played, host: Host) -> int | None:
+    """The status of a node; that nobody reads what it says is its own affair."""
+    code = host.launcher.code
+    return 0 if played.scenario.pause and code == LOST_OUTPUT else code
 
 
 def _has_died(played: Played) -> bool:
@@ -331,7 +349,7 @@ def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
         return
     if _is_mute(played):
         return
-    codes = {host.launcher.code for host in played.hosts if host.launchers}
+    codes = {_code(played, host) for host in played.hosts if host.launchers}
     if not any(host.workers for host in played.hosts):
         if any(f.for_s > LOST_S for _, f, _ in played.happened if f.what in AWAY):
             return
@@ -376,8 +394,11 @@ def who_will_not_come_is_not_waited_for(played: Played) -> Iterator[Verdict]:
         return
     if _is_told(played) or scenario.mute or scenario.refused:
         return
-    last = max(p.start for host in played.hosts for p in host.launchers)
-    for host in played.hosts:
+    last, late = (
+        max(p.start for h in played.hosts for p in h.launchers),
+        _who_comes_too_late(played),
+    )
+    for host in (host for number, host in enumerate(played.hosts) if number not in late):
         code, ended = host.launcher.code, host.launcher.ended
         late_s = ended - last - _lost_s(played)
         if code is not None:
