@@ -146,8 +146,11 @@ class Process:
     def could_run_s(self, since: float, until: float) -> float:
         """Of this time, as far as it is over: in which it was not stopped, nor was all."""
         stopped = [(self.stopped_at, self.kernel.now)] * self.stopped
-        lost = (min(end, until) - max(began, since) for began, end in (*self._lost, *stopped))
-        return until - since - sum(each for each in lost if each > 0)
+        ran_s = 0.0
+        for began, end in sorted((*self._lost, *stopped)):  # of which some overlap
+            ran_s += max(0.0, min(began, until) - since)
+            since = max(since, end)
+        return ran_s + max(0.0, until - since)
 
     @property
     def is_alive(self) -> bool:

@@ -600,9 +600,11 @@ def silent_in_its_own_time(played: Played) -> Iterator[Verdict]:
         return
     stops = _stops(played)
     spoke = [
-        first.to.could_run_s(last_said, first.when)
+        first.to.could_run_s(
+            max((when for when in said if when <= first.when), default=first.to.start), first.when
+        )
         for first in told
-        for last_said in [first.to.player.said[-1] if first.to.player else first.to.start]
+        for said in [first.to.player.said if first.to.player else ()]
     ]
     is_short = min(spoke) < float(limit) * 0.99 - UNSEEN_S * stops
     words = f"ended for silence after {min(spoke):.3f} s of {limit} in which a rank could speak"
