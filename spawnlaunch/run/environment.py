@@ -50,8 +50,8 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
         **own,
     }
     if request.rewrite_slurm_env and not world.is_task:
-        for manager in launch.resolution.around:
-            ours |= manager.as_task(world, i, launch.resolution.environ) if manager.as_task else {}
+        as_task = next((each.as_task for each in launch.resolution.around if each.as_task), None)
+        ours |= as_task(world, i, launch.resolution.environ) if as_task else {}
     if request.virtual_local_rank:
         ours |= _virtual_local_rank(launch, i)
     unless_set = {

@@ -19,7 +19,7 @@ from spawnlaunch.world import lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from spawnlaunch import flags
     from spawnlaunch.world import identity
@@ -101,11 +101,15 @@ def _found(endpoint: link.Endpoint) -> lookup.Found | None:
 
 def _listen(loop: events.Loop, server: Server, cause: failures.Cause) -> bool:
     server.hub.end_unmet(cause)
-    end = machine.running_s() + MOST_S
-    while not server.is_over and machine.running_s() < end:
-        loop.turn(TURN_S)
+    _turn_until(loop, lambda: server.is_over)
     server.close()
     return server.hub.late <= 0
+
+
+def _turn_until(loop: events.Loop, is_over: Callable[[], bool]) -> None:
+    end = machine.running_s() + MOST_S
+    while not is_over() and machine.running_s() < end:
+        loop.turn(TURN_S)
 
 
 class Speaker:
@@ -122,9 +126,7 @@ class Speaker:
     def speak(self) -> bool:
         """Whether the hub has heard it."""
         self._member.begin()
-        end = machine.running_s() + MOST_S
-        while not self._is_over and machine.running_s() < end:
-            self._loop.turn(TURN_S)
+        _turn_until(self._loop, lambda: self._is_over)
         return self._is_over and self._cause != failures.Cause("absent", words="the hub")
 
     def exit(self, _: int, cause: failures.Cause | None) -> None:

@@ -253,7 +253,7 @@ class Resolution(records.NamedTuple):
     node_warnings: tuple[str, ...] = ()  # warnings that each node says for itself
     exports: Mapping[str, str] = {}  # for the workers' environment, unless the user set them
     gathering: Gathering | None = None  # of several nodes; the world is told then
-    around: tuple[Manager, ...] = ()  # these, and those that some of their variables are missing of
+    around: tuple[Manager, ...] = ()  # also those of whose variables some are missing
 
     def ask(self, question: str) -> Fact | None:
         """The answer of the innermost that has one: who is around limits us in any case."""

@@ -89,8 +89,7 @@ def _not_admitted(played: Played, host: Host) -> list[Process]:
     killed = {to for n, to in _signalled(played) if n == signal.SIGKILL}
     killed |= {p for p in host.launchers if p.code == -signal.SIGKILL}  # "return"
     if killed & {*host.launchers} and killed & {*host.guards}:
-        refused = played.scenario.refused
-        return [] if refused and refused.call == "prctl" else host.workers
+        return [] if played.scenario.is_refused("prctl") else host.workers
     if killed & {*host.guards} and played.scenario.is_refused("prctl"):
         # Nothing ends it then but its own alarm.
         return [p for p in host.processes if not p.command[0].startswith(LOOKUP)]

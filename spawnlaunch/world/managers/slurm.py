@@ -46,12 +46,12 @@ STEP_NODELIST = "SLURM_STEP_NODELIST"
 STEP_TASKS_PER_NODE = "SLURM_STEP_TASKS_PER_NODE"
 GLOBAL_IDS = "SLURM_GTIDS"  # the ranks of the tasks on this node
 SIGNS = frozenset((STEP_ID, STEP_TASKS, STEP_NODES, STEP_NODELIST, STEP_TASKS_PER_NODE))
-OF_A_TASK = SIGNS | {JOB_ID, PROCID, LOCALID, NODEID, "SLURMD_NODENAME"}  # each has these
 JOB_TASKS = "SLURM_NTASKS"
 JOB_NODES = "SLURM_JOB_NUM_NODES"
 JOB_NODELIST = "SLURM_JOB_NODELIST"
 JOB_CPUS_PER_NODE = "SLURM_JOB_CPUS_PER_NODE"  # noted as the tasks per node are
 NODENAME = "SLURMD_NODENAME"  # this node's name, as the lists have it
+OF_A_TASK = SIGNS | {JOB_ID, PROCID, LOCALID, NODEID, NODENAME}  # each has these
 HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ranks
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
