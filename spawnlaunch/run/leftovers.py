@@ -42,12 +42,13 @@ def let_end(tree: Tree, grace_s: float, look: Look, say: Callable[[Iterable[str]
 
 def _goes_on(tree: Tree, look: Look, for_s: float) -> bool:
     """Whether one still runs after so many seconds, and nothing ends the launch."""
-    deadline = machine.running_s() + for_s
+    deadline, is_over = machine.running_s() + for_s, False
     while tree.living():
-        if machine.running_s() > deadline:
+        if is_over:
             return True
         if not look(LOOK_S):
             return False
+        is_over = machine.running_s() > deadline  # of this, a gap was just counted
     return False
 
 

@@ -23,6 +23,7 @@ UNSEEN_S = 1.05
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
 ENDS_S = 1.0  # for the kernel to end who is told to die with the guard
+STACKS_S = 0.01  # from the end of patience until it was seen where ranks are, and they are told
 START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
 TIMED_OUT, WRONG_USE, LOST_OUTPUT, REFUSED = 124, 2, 74, 71
 GUARD, LOOKUP = "spawnlaunch grd", "spawnlaunch looks up"
@@ -215,8 +216,9 @@ def _allowed(played: Played) -> set[int]:
     told = [n for n, to in signalled if n in ENDS and to.comm in (launcher.comm, GUARD)]
     allowed = {128 + n for n in told}
     allowed |= {128 + n for n, to in signalled if n == signal.SIGKILL and to.comm == GUARD}
-    if not host.guards:
-        allowed |= {-n for n, to in signalled if to is launcher}  # before it took note of signals
+    if not host.guards:  # before it took note of signals
+        allowed |= {-n for n, to in signalled if to is launcher}
+        allowed |= {-signal.SIGHUP for fault in scenario.faults if fault.to == "terminal"}
     codes = {p.code for p in _last_attempt(host)}
     if codes <= {0} or (told and len(codes) == 1 and min(codes, key=_number) >= 0):
         allowed |= {_number(code) for code in codes} or {0}
@@ -597,10 +599,11 @@ def silent_in_its_own_time(played: Played) -> Iterator[Verdict]:
     ]  # fmt: skip
     if not told:
         return
-    stops = _stops(played)
+    stops, late_s = _stops(played), STACKS_S * _slowness(played)
     spoke = [
         first.to.could_run_s(
-            max((when for when in said if when <= first.when), default=first.to.start), first.when
+            max((when for when in said if when <= first.when - late_s), default=first.to.start),
+            first.when,
         )
         for first in told
         for said in [first.to.player.said if first.to.player else ()]

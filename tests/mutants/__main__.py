@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import NamedTuple
 
@@ -162,9 +164,14 @@ def try_room(name: str, tried: list[Mutant], record: Record, at_once: int, real:
         os.dup2(kept, 1)
         os.dup2(said, 2)
     if real:
-        for mutant in tried:
-            if mutant.key in rest:
-                record.add(mutant, *by_pytest(mutant, (*of_part(mutant.path), *room.tests)))
+        with ProcessPoolExecutor(at_once, multiprocessing.get_context("spawn")) as pool:
+            begun = {
+                pool.submit(by_pytest, mutant, (*of_part(mutant.path), *room.tests)): mutant
+                for mutant in tried
+                if mutant.key in rest
+            }
+            for done in as_completed(begun):
+                record.add(begun[done], *done.result())
 
 
 def main() -> int:
