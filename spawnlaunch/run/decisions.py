@@ -111,6 +111,7 @@ class Decisions:
         self._foreground, self._stack_signal = foreground, stack_signal
         self._ends_hung, self._is_hung = ends_hung, False  # and will be ended
         self.stage = RUNNING
+        self.given_s = grace_s  # that workers which were told to end have, or had
         self.cause: failures.Cause | None = None
         self._codes: set[int] = set()  # of those that have ended
         self._failures: tuple[failures.Failure, ...] = ()  # that may be the first
@@ -272,7 +273,9 @@ class Decisions:
             self._workers.send(signal.SIGTERM, self.running)
             if was_suspended:  # a stopped process cannot use its grace
                 self._resume()
-            self._guard.set_deadline(self._grace_s if grace_s is None else grace_s)
+            left_s = self._grace_s if grace_s is None else grace_s
+            self.given_s = self._grace_s if self.interrupts else left_s
+            self._guard.set_deadline(left_s)
             if is_said:
                 self._guard.announce(cause)
 

@@ -51,9 +51,11 @@ TAIL_BYTES = 16384
 TAIL_LINES = 60
 
 
-def announced(what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch) -> str:
-    """The line for a decision's Announce; `ranks` still run."""
-    grace, host = f"{launch.grace_s:g} s", launch.hostname
+def announced(
+    what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
+) -> str:
+    """The line for a decision's Announce; `ranks` still run, and have `grace_s` where they end."""
+    grace, host = f"{grace_s:g} s", launch.hostname
     match what:
         case "interrupt":
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"

@@ -292,7 +292,8 @@ class Supervisor:
     def announce(self, what: failures.Cause | str) -> None:
         from spawnlaunch.run import report  # most launches have nothing to report
 
-        words = report.announced(what, sorted(self.rules.running), self.launch)
+        rules = self.rules
+        words = report.announced(what, sorted(rules.running), self.launch, rules.given_s)
         self.output.say([words])
         if self.journal:
             kind = what if isinstance(what, str) else what.kind

@@ -39,6 +39,7 @@ TALK_S = 15.0  # for launchers to tell each other
 LOST_S = 60.0  # after which a node that does not answer counts as lost
 RETURN_S = 60.0  # for a launcher that was lost, by hand
 NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
+OVERDUE = re.compile(r"still ran after (\S+) s: killed")
 AWAY = frozenset({"cut", "pause"})  # for the others
 ORDER = frozenset({"pidfd_open", "epoll_create"})  # which tell the order of ends, together
 STILL = frozenset({"stop", "freeze", "pause", "cut"})
@@ -55,7 +56,7 @@ def verdicts(played: Played) -> dict[str, list[Verdict]]:
     """By property, what it has judged; nothing where such a launch is not its subject."""
     checks = [everything_ends, nobody_is_left, no_fault_of_ours, the_whole_grace, all_output]
     checks += [silent_in_its_own_time, it_ends_in_time, the_grace_of_what_is_left, the_old_limit]
-    checks += [the_first_is_named, all_of_it_is_kept, memory_is_named]
+    checks += [the_first_is_named, the_grace_is_said, all_of_it_is_kept, memory_is_named]
     checks += [the_right_status] if played.scenario.is_alone else OF_SEVERAL
     return {check.__name__: [*check(played)] for check in checks}
 
@@ -534,7 +535,8 @@ def _graces(played: Played, host: Host) -> Iterator[Verdict]:
     grace_s = scenario.grace_s
     if not scenario.is_alone:  # a worker may have failed on another node
         grace_s = min(grace_s, FAILURE_GRACE_S)
-    elif _first_failures(played, host):
+    elif _first_failures(played, host) or any(p.code for p in host.guards[1:]):
+        # Or a fork of the guard has died before it became a worker.
         grace_s = min(grace_s, float(scenario.flag("--failure-grace") or grace_s))
     for worker in host.workers:
         sent = [each for each in _sent_by_launch(played, host) if each.to is worker]
@@ -545,6 +547,21 @@ def _graces(played: Played, host: Host) -> Iterator[Verdict]:
         had_s = worker.could_run_s(told.when, killed.when)
         is_short = had_s < grace_s * 0.99 - UNSEEN_S * stops
         yield is_short and f"{worker} had {had_s:.3f} s of {grace_s:g}"
+
+
+def the_grace_is_said(played: Played) -> Iterator[Verdict]:
+    """Of whom it is said how long it still ran after it was told to end had that time."""
+    if any(f.number == signal.SIGINT for _, f, _ in played.happened):
+        return  # a worker has got it before it was told
+    for host in played.hosts:
+        told: dict[int, float] = {}
+        ran = []
+        for sent in _sent_by_launch(played, host):
+            if sent.to in host.workers:
+                ran.append(sent.when - told.setdefault(id(sent.to), sent.when))
+        for said in OVERDUE.finditer(host.err.text):
+            most_s = max(ran, default=0.0) or float(said[1])  # 0: they had ended, and none was told
+            yield most_s < float(said[1]) * 0.99 and f"{said[0]}, after {most_s:.3f} s"
 
 
 def _cannot_hear_stops(played: Played) -> bool:
