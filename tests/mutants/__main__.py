@@ -15,9 +15,11 @@ import sys
 import tempfile
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import psutil
 import pytest
 
 from tests.mutants import engine
@@ -133,7 +135,16 @@ def by_pytest(mutant: Mutant, tests: tuple[str, ...]) -> tuple[str, float]:
             by = last[0].split()[1] if last else f"status {done.returncode}"
             by = by if done.returncode else ""
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        _kill_what_is_left(str(tree))
         return by, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def _kill_what_is_left(tree: str) -> None:
+    """Mutants of what ends processes leave some, and those may spin."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error):
+            if process.environ().get("PYTHONPATH") == tree:
+                process.kill()
 
 
 def try_room(name: str, tried: list[Mutant], record: Record, at_once: int, real: bool) -> None:
