@@ -90,13 +90,12 @@ class Gang:
             again=gathering.again,
         )
         self._member = link.Link(supervisor.loop, endpoint, hello, settings.join_s, self).member
-        supervisor.gang = self
         self._hang_help: together.HangOfAll | None = None
         if supervisor.hang_help:
             from spawnlaunch.run.hang import together
 
             self._hang_help = together.HangOfAll(supervisor, self._member.quiet)
-            supervisor.hang_help = self._hang_help
+        supervisor.take_part(self, self._hang_help)
 
     def _served(
         self, endpoint: link.Endpoint, settings: Settings, who: str, gathering: Gathering
@@ -175,7 +174,7 @@ class Gang:
             if self._server.hub.phase != "ended":  # it was refused by its own hub
                 break
             loop.turn(TURN_S)
-        self._supervisor.gang = None
+        self._supervisor.take_part(None, self._hang_help)
         again = tuple(self._server.hub.again) if self._server else ()
         return self._result._replace(status=self._status, cause=self._cause, restarted=again)
 

@@ -17,6 +17,7 @@ from spawnlaunch.run.say import PATIENCE_S, UNWRITTEN, say, stream, worded, writ
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
     from spawnlaunch.run import keyboard
 
@@ -44,7 +45,7 @@ class Output:
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
         self._told: int | None = None  # see run/published.py
-        self.keyboard: keyboard.Keyboard | None = None  # of a terminal that several workers share
+        self._keyboard: keyboard.Keyboard | None = None  # that several workers share
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
     def begin(self, workers: int) -> None:
@@ -63,10 +64,18 @@ class Output:
             self._limits = self._limits or machine.getrlimit()
             machine.setrlimit((self._limits[1], self._limits[1]))
 
+    def share_terminal(self, running: Mapping[int, Any], debugged: int | None) -> None:
+        """Have what is typed go to the worker that asks for it, of those that run."""
+        from spawnlaunch.run import keyboard
+
+        self._keyboard = self._keyboard or keyboard.Keyboard(
+            self._loop, self.sinks, self.say, running, debugged
+        )
+
     def connect(self, worker: launches.Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
-        if self.keyboard and worker.own_session:
-            self.theirs[0] = self.keyboard.connect(worker.rank)
+        if self._keyboard and worker.own_session:
+            self.theirs[0] = self._keyboard.connect(worker.rank)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
             # A lone worker on one of several nodes is to be told from those elsewhere, but not on
             # a terminal, where it may want to ask for something.
@@ -81,8 +90,9 @@ class Output:
             if prefix and sink and sink.is_terminal and not os.environ.get("NO_COLOR"):
                 colour = COLOURS[worker.rank % len(COLOURS)]
                 prefix = f"\x1b[{colour}m{prefix.rstrip()}\x1b[0m "
-            source = pipes.Source(ours, self._loop, sink, prefix.encode(), route, self._lost)
-            source.rank = worker.rank
+            source = pipes.Source(
+                ours, self._loop, sink, prefix.encode(), route, self._lost, worker.rank
+            )
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
@@ -132,18 +142,16 @@ class Output:
 
         self._told = published.publish(self._told, [each for _, each in self._sources], pids)
 
-    def tail(self, rank: int) -> str | None:
-        """What a worker that has ended said last; None where its stderr is no pipe of ours."""
+    def said_last(self, rank: int) -> tuple[str | None, float]:
+        """What a worker that has ended said last, and for how long it has written nothing.
+
+        Both of its stderr; None and 0 where that is no pipe of ours.
+        """
         source = self._stderr.get(rank)
         if source is None:
-            return None
+            return None, 0.0
         source.read_all()
-        return source.tail.decode(errors="replace")
-
-    def quiet_s(self, rank: int) -> float:
-        """For how long a worker has written nothing to its stderr, where that is a pipe of ours."""
-        source = self._stderr.get(rank)
-        return machine.running_s() - source.last_read if source else 0.0
+        return source.tail.decode(errors="replace"), machine.running_s() - source.last_read
 
     def say(self, lines: Iterable[str]) -> None:
         """Say something of our own between the workers' lines."""

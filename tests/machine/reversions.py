@@ -71,8 +71,8 @@ REVERSIONS = (
          "run.say:write", "machine.monotonic() - began < patience_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",
          "run.stops:Stops.heed",
-         "loop.stands = is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)",
-         "pass",
+         "return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)",
+         "return False",
          "run.stops:Stops.heed",
          "loop.alarm(self._continue, decisions.STOPPED_S, always=True)", "pass"),
     # Whoever will not come says so, and is believed

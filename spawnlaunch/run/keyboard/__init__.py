@@ -18,16 +18,9 @@ from spawnlaunch.node import proc
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Protocol
+    from typing import Any
 
     from spawnlaunch.run import events, pipes
-
-    class Running(Protocol):
-        """A worker that runs."""
-
-        @property
-        def pid(self) -> int:
-            """Of its process."""
 
 
 AGAIN_S = 0.1  # until the next look at who asks, while something typed waits
@@ -36,14 +29,14 @@ READ = 0 if machine.uname().machine == "x86_64" else 63
 
 
 class Keyboard:
-    """The terminal, and the workers' ends of it; `running` is the workers that run now."""
+    """The terminal, and the workers' ends of it; `running` is by rank those that run now."""
 
     def __init__(
         self,
         loop: events.Loop,
         sinks: Mapping[int, pipes.Sink],
         say: Callable[[Iterable[str]], None],
-        running: Mapping[int, Running],
+        running: Mapping[int, Any],
         debugged: int | None,
     ) -> None:
         self._loop = loop
