@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from spawnlaunch import errors, failures, machine
 from spawnlaunch.run import events, launches, say, starting
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.run.tree import Tree
@@ -21,31 +22,10 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
     The result is the exit status.
     """
     launch, tree = supervisor.launch, supervisor.tree
-    request, scratch = launch.request, launch.scratch
-    make_scratch(scratch)
+    make_scratch(launch.scratch)
     try:
-        has_gang = launch.resolution.gathering is not None
-        if request.timeout_s and not has_gang:
-            supervisor.loop.alarm(
-                lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
-            )
-        if not has_gang:  # else they are others' ranks
-            starting.prepare_files(workers, scratch)
         try:
-            early = supervisor.preload() if request.preload else None
-            if early:
-                result = _ended_early(supervisor, *early)
-            elif has_gang:
-                from spawnlaunch.run import ganged  # most launches are of one node
-
-                gang = ganged.Gang(supervisor, lambda: end(tree))
-                result = gang.run()
-            else:
-                result = supervisor.run(workers)
-                if result.cause is not None and request.max_restarts:
-                    from spawnlaunch.run import restarts  # most launches have none
-
-                    result = restarts.after(result, supervisor, lambda: end(tree))
+            result, leave_word = _run(supervisor, workers)
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
@@ -58,11 +38,37 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
             result = result._replace(status=os.EX_IOERR)
         if supervisor.journal:
             supervisor.journal.end(result)
-        if has_gang and not early:
-            return gang.leave_word(result)
-        return _leave_word(result, launch) if result.cause or launch.result else result.status
+        return leave_word(result) if result.cause or launch.result else result.status
     finally:
-        remove_scratch(scratch)
+        remove_scratch(launch.scratch)
+
+
+def _run(
+    supervisor: Supervisor, workers: Sequence[launches.Worker]
+) -> tuple[launches.LaunchResult, Callable[[launches.LaunchResult], int]]:
+    """Run the workers; the result is how that went, and who leaves word of it."""
+    launch, tree, leave_word = supervisor.launch, supervisor.tree, partial(_leave_word, supervisor)
+    request, has_gang = launch.request, launch.resolution.gathering is not None
+    if not has_gang:  # else they are others' ranks
+        if request.timeout_s:
+            supervisor.loop.alarm(
+                lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
+            )
+        starting.prepare_files(workers, launch.scratch)
+    early = supervisor.preload() if request.preload else None
+    if early:
+        return _ended_early(supervisor, *early), leave_word
+    if has_gang:
+        from spawnlaunch.run import ganged  # most launches are of one node
+
+        gang = ganged.Gang(supervisor, lambda: end(tree))
+        return gang.run(), gang.leave_word
+    result = supervisor.run(workers)
+    if result.cause is not None and request.max_restarts:
+        from spawnlaunch.run import restarts  # most launches have none
+
+        result = restarts.after(result, supervisor, lambda: end(tree))
+    return result, leave_word
 
 
 def make_scratch(directory: str) -> None:
@@ -122,10 +128,11 @@ def end(tree: Tree) -> bool:
     return not left
 
 
-def _leave_word(result: launches.LaunchResult, launch: launches.Launch) -> int:
+def _leave_word(supervisor: Supervisor, result: launches.LaunchResult) -> int:
     """The report on stderr, and the files that were asked for; the result is the exit status."""
     from spawnlaunch.run import report  # at the end, when no starting waits for it
 
+    launch = supervisor.launch
     failure, status, hostname = result.first_failure, result.status, launch.hostname
     if launch.result and not report.write_result(result, launch):
         status = status or os.EX_IOERR

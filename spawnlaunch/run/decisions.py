@@ -154,14 +154,18 @@ class Decisions:
         """
         if signum not in signals.STOP:
             self._pass_on(signum, is_typed)
-            return
-        there = self.is_lone or self.running & self._foreground
-        at_worker_too = there and is_typed and signum == signal.SIGINT
+        elif signum == signal.SIGINT:
+            self._interrupted(is_typed, has_prompt)
+        else:
+            self._end(failures.Cause("signal", self._host, code=-signum))
+
+    def _interrupted(self, is_typed: bool, has_prompt: bool) -> None:
+        at_worker_too = is_typed and (self.is_lone or self.running & self._foreground)
         if at_worker_too and (has_prompt or not self.is_lone):  # one of several is debugged
             return
-        cause = failures.Cause("signal", self._host, code=-signum)
-        self.interrupts += signum == signal.SIGINT
-        if signum == signal.SIGINT and self.interrupts > 1:
+        cause = failures.Cause("signal", self._host, code=-signal.SIGINT)
+        self.interrupts += 1
+        if self.interrupts > 1:
             self._kill("again")
         elif at_worker_too and self.stage == RUNNING:
             self.stage, self.cause, self._patience_s = INTERRUPTED, cause, self._grace_s / 2

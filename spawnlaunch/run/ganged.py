@@ -170,13 +170,17 @@ class Gang:
                 loop.turn(TURN_S)
             elif not self._run_workers(start):
                 break
-        while self._server and not self._server.is_over and not self._is_alone:
-            if self._server.hub.phase != "ended":  # it was refused by its own hub
-                break
-            loop.turn(TURN_S)
+        if self._server:
+            self._serve_to_the_end(self._server)
         self._supervisor.take_part(None, self._hang_help)
         again = tuple(self._server.hub.again) if self._server else ()
         return self._result._replace(status=self._status, cause=self._cause, restarted=again)
+
+    def _serve_to_the_end(self, hub: server.Server) -> None:
+        while not hub.is_over and not self._is_alone:
+            if hub.hub.phase != "ended":  # this launcher was refused by its own hub
+                return
+            self._supervisor.loop.turn(TURN_S)
 
     def _run_workers(self, start: messages.Start) -> bool:
         """An epoch's workers, from their start to their end; False: something of them is left."""

@@ -30,11 +30,7 @@ def after(
         rules = supervisor.rules
         more = failures.used_after(result.cause, used, most, window_s, final)
         if result.status in final and used < most and not rules.was_told_to_end:
-            others = ",".join(map(str, sorted(final - {result.status}))) or "''"
-            supervisor.output.say([
-                f"no restart after status {result.status}, though {most - used} of "
-                f"{most} are left; to have one, type --no-restart-status {others}"
-            ])  # fmt: skip
+            supervisor.output.say([_why_not(result.status, final, most - used, most)])
         if more is None or rules.is_told_later or not end_all() or supervisor.listen_for_end():
             break
         before = (*result.restarted, result.cause)
@@ -47,10 +43,18 @@ def after(
         except errors.UsageError as error:
             say.say([f"cannot restart: {error}"])
             break
-        in_all = "" if total == used else f" (in all {total})"
+        in_all = f" (in all {total})" * (total != used)
         words = f"{result.cause.in_words}: restart {used} of {most}{in_all}"
         supervisor.output.say([words])
         if supervisor.journal:
             supervisor.journal.tell("restart", words=words)
         result = supervisor.run(workers)._replace(restarted=before)
     return result
+
+
+def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
+    others = ",".join(map(str, sorted(final - {status}))) or "''"
+    return (
+        f"no restart after status {status}, though {left} of {most} are left; to have one, type "
+        f"--no-restart-status {others}"
+    )

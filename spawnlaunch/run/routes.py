@@ -53,8 +53,8 @@ def _routes(
     teed = _tee(request, rank, local_rank)
     found = []
     for stream, name in FILES.items():
-        kept = directory is not None and (redirected | teed) & stream
-        file = os.path.join(directory, name) if directory and kept else None
+        is_kept = (redirected | teed) & stream
+        file = os.path.join(directory, name) if directory and is_kept else None
         found.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
     if found[0] == launches.Route(None, False) and not request.hang_timeout_s:
         found[0] = launches.Route(

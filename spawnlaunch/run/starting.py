@@ -46,54 +46,58 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
     launcher's session, so that it has the terminal. Raises UsageError for flags that do not fit
     the ranks that there are.
     """
-    request, resolution = launch.request, launch.resolution
-    plan, environ = launch.plan, launch.environ
-    scratch, bindings, node_cpus = launch.scratch, plan.bindings, cpuset.format(plan.allowed)
-    world, several_workers = resolution.world, len(bindings) > 1
-    outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * len(bindings)
+    request, n = launch.request, len(launch.plan.bindings)
+    outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * n
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
         from spawnlaunch.run import routes
 
         outputs = routes.chosen(launch, restart)
-    columns = _columns() if several_workers else None
-    wants_stacks = request.hang_timeout_s or request.stack_on_usr2
-    records = {}
-    if wants_stacks:
+    columns = _columns() if n > 1 else None
+    told: dict[str, object] = {  # to all of them
+        "TORCHELASTIC_RESTART_COUNT": restart,
+        "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
+        **dict.fromkeys((*environment.TOKENS, environment.STACK_SIGNAL)),
+    }
+    if request.hang_timeout_s or request.stack_on_usr2:
         from spawnlaunch.rollcall import flight
 
-        records = flight.variables(environ, scratch)
-    workers = []
-    for i, (binding, (files, streams)) in enumerate(zip(bindings, outputs, strict=True)):
-        rank = world.rank + i
-        prefix = _prefix(launch, rank)
-        width = (
-            columns - len(prefix) if columns and streams.stdout == launches.SHOWN.stdout else None
-        )
-        own: dict[str, object] = {
-            "TORCHELASTIC_RESTART_COUNT": restart,
-            "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
-            environment.ERROR_FILE: _error_file(launch, rank, files),
-            environment.COLUMNS: width,
-            **dict.fromkeys(environment.TOKENS),
-            environment.STACK_SIGNAL: signals.STACKS or None if wants_stacks else None,
-            environment.NODE_CPUS: node_cpus if binding.cpus else None,
-            **records,
-        }
-        if width:  # of our terminal, to which a pipe leads, and no file; what the user set stays
-            size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
-            own |= {name: value for name, value in size.items() if name not in environ}
-        if not world.is_task:
-            own[environment.MARK] = f"{launch.mark}.{rank}"
-        told = environment.of_worker(launch, i, own)
-        workers.append(
-            launches.Worker(
-                rank=rank, local_rank=world.local_rank + i, environ=told, binding=binding,
-                command=command(request, told, world.local_rank + i), prefix=prefix,
-                own_session=several_workers and rank != request.debug,
-                routes=launches.SHOWN if rank == request.debug else streams,
-            )
-        )  # fmt: skip
-    return workers
+        told[environment.STACK_SIGNAL] = signals.STACKS or None
+        told |= flight.variables(launch.environ, launch.scratch)
+    return [_worker(launch, i, *each, columns, told) for i, each in enumerate(outputs)]
+
+
+def _worker(
+    launch: launches.Launch,
+    i: int,
+    files: str | None,
+    streams: launches.Routes,
+    columns: int | None,
+    told: Mapping[str, object],
+) -> launches.Worker:
+    """One of them; `files` is the directory of its files, `columns` the width of our terminal."""
+    request, plan, world = launch.request, launch.plan, launch.resolution.world
+    rank, local_rank, binding = world.rank + i, world.local_rank + i, plan.bindings[i]
+    prefix = _prefix(launch, rank)
+    is_shown = streams.stdout == launches.SHOWN.stdout
+    width = columns - len(prefix) if columns and is_shown else None
+    own: dict[str, object] = {
+        **told,
+        environment.ERROR_FILE: _error_file(launch, rank, files),
+        environment.COLUMNS: width,
+        environment.NODE_CPUS: cpuset.format(plan.allowed) if binding.cpus else None,
+    }
+    if width:  # of our terminal, to which a pipe leads, and no file; what the user set stays
+        size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
+        own |= {name: value for name, value in size.items() if name not in launch.environ}
+    if not world.is_task:
+        own[environment.MARK] = f"{launch.mark}.{rank}"
+    environ = environment.of_worker(launch, i, own)
+    return launches.Worker(
+        rank=rank, local_rank=local_rank, environ=environ, binding=binding, prefix=prefix,
+        command=command(request, environ, local_rank),
+        own_session=len(plan.bindings) > 1 and rank != request.debug,
+        routes=launches.SHOWN if rank == request.debug else streams,
+    )  # fmt: skip
 
 
 def worker_line(worker: launches.Worker, node: hardware.Node, host: str = "") -> str:

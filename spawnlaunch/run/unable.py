@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from spawnlaunch import cli, errors, machine, values
-from spawnlaunch.flags import Program, Request, spelt
+from spawnlaunch.flags import Program, Request
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
@@ -93,16 +93,13 @@ def _typed(argv: Sequence[str]) -> Iterator[Given]:
     words, is_known = list(argv), True
     while words and words[0] != "--":
         word = words.pop(0)
-        if not word.startswith("-") or word == "-":
+        if word[:1] != "-" or word == "-":
             if is_known:  # the script
                 return
             is_known = True
             continue
-        typed, equals, text = word.partition("=")
-        flag = spelt(typed)
-        if flag is None:
-            typed, equals, text = names.split(word)
-            flag = names.flag(typed)
+        typed, equals, text = names.split(word)
+        flag = names.flag(typed)
         is_known = flag is not None
         if flag is None:
             continue

@@ -60,7 +60,7 @@ REVERSIONS = (
     _one("--hang-timeout counts time in which nobody could write", "freeze",
          "run.output:Output.silent_s", *LATER, "run.hang:HangHelp._quiet_s", *LATER),
     _one("a reader's patience is over with time in which it could not read", "freeze",
-         "run.output:Output.drain", *LATER),
+         "run.output:Output.drain", *LATER, "run.output:Output._await_readers", *LATER),
     _one("what workers leave has its grace while it is frozen", "freeze",
          "run.leftovers:_goes_on", *LATER),
     _one("what does not die at once is left, though it could not run", "free freeze",
