@@ -56,7 +56,9 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
     told: dict[str, object] = {  # to all of them
         "TORCHELASTIC_RESTART_COUNT": restart,
         "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
-        **dict.fromkeys((*environment.TOKENS, environment.STACK_SIGNAL)),
+        **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
+        environment.STACK_SIGNAL: None,
+        environment.NODE_CPUS: cpuset.format(launch.plan.allowed),
     }
     if request.hang_timeout_s or request.stack_on_usr2:
         from spawnlaunch.rollcall import flight
@@ -69,28 +71,29 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
 def _worker(
     launch: launches.Launch,
     i: int,
-    files: str | None,
+    error_file: str | None,
     streams: launches.Routes,
     columns: int | None,
     told: Mapping[str, object],
 ) -> launches.Worker:
-    """One of them; `files` is the directory of its files, `columns` the width of our terminal."""
+    """One of them; `error_file` is where its files are, `columns` the width of our terminal."""
     request, plan, world = launch.request, launch.plan, launch.resolution.world
     rank, local_rank, binding = world.rank + i, world.local_rank + i, plan.bindings[i]
     prefix = _prefix(launch, rank)
     is_shown = streams.stdout == launches.SHOWN.stdout
     width = columns - len(prefix) if columns and is_shown else None
-    own: dict[str, object] = {
-        **told,
-        environment.ERROR_FILE: _error_file(launch, rank, files),
-        environment.COLUMNS: width,
-        environment.NODE_CPUS: cpuset.format(plan.allowed) if binding.cpus else None,
-    }
-    if width:  # of our terminal, to which a pipe leads, and no file; what the user set stays
-        size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
-        own |= {name: value for name, value in size.items() if name not in launch.environ}
+    own = {**told, environment.COLUMNS: width}
+    if not binding.cpus:
+        own[environment.NODE_CPUS] = None
+    if width:
+        own |= _size(width, launch.environ)
     if not world.is_task:
+        own[environment.ERROR_FILE] = error_file or os.path.join(launch.scratch, f"{rank}.json")
         own[environment.MARK] = f"{launch.mark}.{rank}"
+    elif named := launch.environ.get(environment.ERROR_FILE):
+        from spawnlaunch.run import routes
+
+        own[environment.ERROR_FILE] = routes.own_file(named, world)
     environ = environment.of_worker(launch, i, own)
     return launches.Worker(
         rank=rank, local_rank=local_rank, environ=environ, binding=binding, prefix=prefix,
@@ -133,19 +136,10 @@ def _columns() -> int | None:
         return None
 
 
-def _error_file(launch: launches.Launch, rank: int, files: str | None) -> str | None:
-    """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
-    world = launch.resolution.world
-    if world.is_task:
-        given = launch.environ.get(environment.ERROR_FILE)
-        if not given:
-            return None
-        from spawnlaunch.run import routes
-
-        return routes.own_file(given, world)
-    if files:
-        return os.path.join(files, "error.json")
-    return os.path.join(launch.scratch, f"{rank}.json")
+def _size(width: int, environ: Mapping[str, str]) -> dict[str, object]:
+    """That of our terminal, to which a pipe leads, and no file; what the user set stays."""
+    size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
+    return {name: value for name, value in size.items() if name not in environ}
 
 
 def command(request: flags.Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
