@@ -11,7 +11,7 @@ or file is looked at here. A launch is in one of four stages, and only goes down
 (A worker that answers Ctrl-C with a prompt, as a debugger does, takes it from INTERRUPTED back to
 RUNNING.)
 
-When all have ended, `restarts` decides whether they are started once more.
+When all have ended, `attempts` decides whether they are started once more.
 """
 
 from __future__ import annotations

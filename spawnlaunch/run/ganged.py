@@ -13,7 +13,6 @@ starts and ends this node's workers, and tells what becomes of them.
 from __future__ import annotations
 
 import errno
-import os
 from contextlib import suppress
 from functools import partial
 
@@ -292,12 +291,8 @@ class Gang:
 
     def leave_word(self, result: launches.LaunchResult) -> int:
         """The report of the hub's node, one line of any other; the result is the exit status."""
-        status, cause, launch = result.status, result.cause, self._launch
-        failure = result.first_failure
-        if launch.result and self._server and not self._write_result(result):
-            status = status or os.EX_IOERR
-        if cause and failure and launch.error_file:
-            report.copy_error_file(cause, failure, launch.error_file)
+        cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
+        status = report.write_files(result, self._launch, elsewhere)
         line = words.ended(self._name, status, cause, self._server is not None)
         if line:
             say.say([line], say.PATIENCE_S)
@@ -314,16 +309,14 @@ class Gang:
             report.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
         )
         if cause.words:
-            say.say([f"rank {cause.rank} on {cause.host} said last:"], say.PATIENCE_S)
-            say.write(words.of_worker(cause.words.rstrip("\n") + "\n"), say.PATIENCE_S)
+            report.say_last(cause.rank, cause.host, words.of_worker(cause.words))
 
-    def _write_result(self, result: launches.LaunchResult) -> bool:
-        """The ends of all nodes' ranks."""
+    def _elsewhere(self, result: launches.LaunchResult) -> list[tuple[int, int | None]]:
+        """The ends of other nodes' ranks."""
         assert self._server is not None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)
         unknown = 0 if result.cause is None else None
-        elsewhere = [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]
-        return report.write_result(result, self._launch, elsewhere)
+        return [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]
 
 
 def told(

@@ -126,9 +126,9 @@ class Processes:
         self._loop.alarm(self._reap_dead, None)
         self._loop.alarm(self._look_again, None)
         if self._zombies:
-            from spawnlaunch.run import staying
+            from spawnlaunch.run import leftovers
 
-            self._output.say(staying.not_reaped(self._zombies, decisions.LAST_S))
+            self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
         """Those of these ranks that run, in their order."""

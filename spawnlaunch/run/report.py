@@ -30,9 +30,12 @@ other nodes only rank, status and signal are known here; status null is of one t
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
 from spawnlaunch import failures, machine, reading
+from spawnlaunch.node import cgroup
 from spawnlaunch.run import decisions, environment, files, say
 from spawnlaunch.run.signals import signal
 
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spawnlaunch import flags
-    from spawnlaunch.node import cgroup
     from spawnlaunch.run import launches
 
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # units of ru_maxrss (getrusage(2))
@@ -118,8 +120,6 @@ def after_restarts(n: int) -> str:
 
 def _memory_of(first: launches.WorkerExit) -> Iterator[str]:
     """How much memory a rank had used, if somebody has killed it and that may be the reason."""
-    from spawnlaunch.node import cgroup
-
     if not first.used or first.code != -signal.SIGKILL or first.sent:
         return
     counted = cgroup.memory_kills()
@@ -189,8 +189,6 @@ def read(path: str | None) -> Any:
     text = path and reading.file_text(path)
     if not text:
         return None
-    import json
-
     try:
         return json.loads(text)
     except Exception:  # also RecursionError and MemoryError
@@ -208,7 +206,30 @@ def _said_last(failure: launches.WorkerExit) -> str | None:
     return "\n".join(lines[-TAIL_LINES:]) or None
 
 
+def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S) -> None:
+    """Say the words that a worker has left."""
+    say.say([f"rank {rank} on {host} said last:"], patience_s)
+    say.write(words.rstrip("\n") + "\n", patience_s)
+
+
 # Files for programs
+
+
+def write_files(
+    result: launches.LaunchResult,
+    launch: launches.Launch,
+    elsewhere: Iterable[tuple[int, int | None]] | None = (),
+) -> int:
+    """Leave those that were asked for; the result is the exit status.
+
+    `elsewhere` is that of `write_result`; None: another node has the file of --result.
+    """
+    status, failure = result.status, result.first_failure
+    if launch.result and elsewhere is not None and not write_result(result, launch, elsewhere):
+        status = status or os.EX_IOERR
+    if result.cause and failure and launch.error_file:
+        copy_error_file(result.cause, failure, launch.error_file)
+    return status
 
 
 def copy_error_file(cause: failures.Cause, failure: launches.WorkerExit, path: str) -> None:
@@ -290,8 +311,6 @@ def _signal(code: int) -> str | None:
 
 def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
     """The file, whole or not at all."""
-    import json  # takes 2 ms, and is needed at the end only
-
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:

@@ -209,21 +209,16 @@ def set_up_process(worker: launches.Worker) -> None:
         signals.leave()
     for fd, route in enumerate(worker.routes if worker.routes != launches.SHOWN else (), start=1):
         if route.is_redirected:
-            _redirect(route, fd)
+            from spawnlaunch.run import files  # few launches keep files
+
+            file = files.open_log(route)
+            machine.dup2(file, fd)
+            machine.close(file)
     refusals = [apply.pin(worker.binding)]
     memory = apply.place_memory(worker.binding)
     if worker.local_rank == 0:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
-
-
-def _redirect(route: launches.Route, fd: int) -> None:
-    """Open the file in place of the stream."""
-    from spawnlaunch.run import files  # few launches keep files
-
-    file = files.open_log(route)
-    machine.dup2(file, fd)
-    machine.close(file)
 
 
 def become_worker(

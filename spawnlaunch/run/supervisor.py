@@ -37,9 +37,9 @@ TYPED = 0x80  # added to the number of a signal that the terminal sent, in the l
 SETTLED_S = 1.0  # in which the workers need the processors to start
 FOR_THE_END = """
 json re signal fcntl termios resource pwd
-spawnlaunch.failures spawnlaunch.run.evidence spawnlaunch.run.restarts spawnlaunch.run.stops
-spawnlaunch.run.files spawnlaunch.run.leftovers spawnlaunch.run.refused spawnlaunch.run.removal
-spawnlaunch.run.report spawnlaunch.run.staying spawnlaunch.run.keyboard
+spawnlaunch.failures spawnlaunch.run.evidence spawnlaunch.run.stops spawnlaunch.run.files
+spawnlaunch.run.leftovers spawnlaunch.run.refused spawnlaunch.run.removal spawnlaunch.run.report
+spawnlaunch.run.keyboard
 """
 
 
@@ -126,7 +126,7 @@ class Supervisor:
         if self.hang_help:
             self.hang_help.begin(workers)
         if self.journal:
-            self.journal.began(workers, running.values())
+            self.journal.began(workers, running)
         self._look_at_script()
         self.loop.alarm(self._settled, SETTLED_S)
         if not gc.isenabled():  # it is off while a launch starts; one may last for days
@@ -267,10 +267,10 @@ class Supervisor:
             self._time_up()
 
     def _time_up(self) -> None:
-        from spawnlaunch.run import staying
+        from spawnlaunch.run import leftovers
 
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
-        stay = frozenset(rank for rank, one in running if staying.why_it_stays(one.pid))
+        stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
         self.rules.time_up(self._prompt(), stay)
         cause = self.rules.cause
         if self.gang and cause and cause.kind == "signal":  # Ctrl-C, which a worker has had as well

@@ -40,9 +40,7 @@ def tell(argv: Sequence[str], environ: Mapping[str, str], *how: Any) -> bool:
         request = _readable(argv, environ)
         resolution = request and _resolved(request, environ)
         if request and resolution and resolution.gathering:
-            from spawnlaunch.run import telling
-
-            return telling.tell(request, resolution, environ, *how)
+            return _tell(request, resolution, environ, *how)
     return False
 
 
@@ -50,9 +48,13 @@ def tell_of(launch: launches.Launch, *how: Any) -> None:
     """The same for a launch that has had no workers."""
     with suppress(OSError):
         if launch.resolution.gathering:
-            from spawnlaunch.run import telling
+            _tell(launch.request, launch.resolution, launch.environ, *how)
 
-            telling.tell(launch.request, launch.resolution, launch.environ, *how)
+
+def _tell(*what: Any) -> bool:
+    from spawnlaunch.run import telling  # most launches are of one node
+
+    return telling.tell(*what)
 
 
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
