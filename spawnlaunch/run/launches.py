@@ -134,9 +134,3 @@ class LaunchResult(records.NamedTuple):
             return None
         who = self.cause.rank, self.cause.pid
         return next((one for one in self.exits if (one.rank, one.pid or 0) == who), None)
-
-    @property
-    def healthy_s(self) -> float:
-        """For how long it went well, in seconds."""
-        first = self.first_failure
-        return first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)

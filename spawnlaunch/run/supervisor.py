@@ -140,7 +140,9 @@ class Supervisor:
         from spawnlaunch.run import report  # most launches have nothing to report
 
         why = report.out_of_memory(self.kills_before, cgroup.memory_kills())
-        return result._replace(cause=cause._replace(oom=why, after_s=result.healthy_s))
+        first = result.first_failure
+        well_s = first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)
+        return result._replace(cause=cause._replace(oom=why, after_s=well_s))
 
     def _settled(self) -> None:
         """The workers have started: now there is time for what is not needed at once."""

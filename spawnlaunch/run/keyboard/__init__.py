@@ -45,7 +45,6 @@ class Keyboard:
         self._running = running
         self._ends: dict[int, int] = {}  # by rank
         self._told: list[int] = []  # the ranks that were said to ask all at once
-        self._watched = False
         if debugged is None:
             self._listen()
 
@@ -64,12 +63,6 @@ class Keyboard:
 
     def _listen(self) -> None:
         self._loop.watch(0, self._typed)
-        self._watched = True
-
-    def _ignore(self) -> None:
-        if self._watched:
-            self._loop.forget(0)
-        self._watched = False
 
     def _typed(self) -> None:
         """Something was typed, or the terminal has been closed."""
@@ -83,14 +76,14 @@ class Keyboard:
                 f"--debug {asking[0]} gives one the terminal"
             ])  # fmt: skip
             self._told = asking
-        self._ignore()
+        self._loop.forget(0)
         self._loop.alarm(self._listen, AGAIN_S)
 
     def _give(self, rank: int) -> None:
         try:
             typed = machine.read(0, 4096)
         except OSError:  # the terminal is gone
-            self._ignore()
+            self._loop.forget(0)
             return
         for sink in self._sinks.values():
             sink.screen.leave_bar()  # the terminal's echo has ended the line
