@@ -194,7 +194,7 @@ class Request(records.NamedTuple):
         "text to add to the derived host name: i turns node7 into node7i, .hsn into node7.hsn")
     standalone: bool = _switch(
         NODES, "--standalone", "this machine alone, even inside a job of several nodes")
-    rdzv_endpoint: values.Endpoint | None = _flag(
+    rdzv_endpoint: values.HostPort | None = _flag(
         NODES, "--rdzv-endpoint", "HOST[:PORT]", values.endpoint, None,
         "where the launchers meet; with --node-rank, where rank 0 listens; default port 29400")
     rdzv_backend: str | None = _flag(

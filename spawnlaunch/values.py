@@ -44,7 +44,7 @@ STDOUT, STDERR = 1, 2
 KINDS = {"xpu": "intel", "hpu": "habana", "npu": "huawei"}
 
 
-class Endpoint(records.NamedTuple):
+class HostPort(records.NamedTuple):
     """HOST[:PORT] of --rdzv-endpoint; port 0 is any free one."""
 
     host: str
@@ -153,10 +153,10 @@ def host(text: str) -> str:
     return text[1:-1] if text.startswith("[") and text.endswith("]") else text
 
 
-def endpoint(text: str) -> Endpoint:
+def endpoint(text: str) -> HostPort:
     """
     >>> endpoint("node0:29500"), endpoint("[::1]"), endpoint("localhost:0")
-    (Endpoint(host='node0', port=29500), Endpoint(host='::1', port=29400), Endpoint(host='localh...
+    (HostPort(host='node0', port=29500), HostPort(host='::1', port=29400), HostPort(host='localh...
     """
     host, colon, number = text.rpartition(":")
     if not colon or number.endswith("]"):
@@ -165,7 +165,7 @@ def endpoint(text: str) -> Endpoint:
         raise ValueError(f"{reading.excerpt(text)} names no host; type HOST:PORT")
     if ":" in host and not (host.startswith("[") and host.endswith("]")):
         raise ValueError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
-    return Endpoint(host.strip("[]"), port(number))
+    return HostPort(host.strip("[]"), port(number))
 
 
 def backend(text: str) -> str:

@@ -26,7 +26,7 @@ def walk(
     environ: Mapping[str, str],
     closed: Sequence[str],
     blocked: frozenset[int],
-    owes: Callable[[launches.Worker], bool] | None = None,
+    owes: Callable[[launches.Worker], bool] = lambda _: False,
 ) -> int:
     """Launch what a command line asks for; the result is the exit status.
 

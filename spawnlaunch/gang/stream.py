@@ -1,4 +1,4 @@
-"""A connection in a Loop: what is read goes through a Wire, what is said waits to be sent.
+"""A connection in an event loop: what is read goes through a Wire, what is said waits to be sent.
 
 A peer that is dead or unreachable is noticed by the kernel, whatever this process is busy with:
 keepalive where nothing is under way, TCP_USER_TIMEOUT where something is (tcp(7)).
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spawnlaunch.gang.messages import Message
 
-    class Loop(Protocol):
+    class EventLoop(Protocol):
         """The launcher's own event loop, as far as a gang needs it."""
 
         def watch(self, fd: int, call: Callable[[], None], events: int = ...) -> None: ...
@@ -38,7 +38,7 @@ MOST_WAITING = 2**23  # bytes that a peer may leave unread
 LINGER_S = 5.0  # for the peer to read what was said last
 
 
-class End(Exception):
+class Ended(Exception):
     """A connection has ended; certain: the other end has closed it."""
 
     def __init__(self, why: str, certain: bool = False, is_final: bool = False) -> None:
@@ -47,16 +47,16 @@ class End(Exception):
         self.is_final = is_final
 
 
-class Stream:
+class Connection:
     """One connection. `heard` is called with the messages of a turn, `ended` once, at its end."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: EventLoop,
         sock: socket.socket,
         wire: Wire,
         heard: Callable[[list[Any]], None],
-        ended: Callable[[End], None],
+        ended: Callable[[Ended], None],
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         """`ready` is called once both ends have proved themselves."""
@@ -130,7 +130,7 @@ class Stream:
                 del self.waiting[:sent]
         if len(self.waiting) > MOST_WAITING:
             self.waiting.clear()
-            self._end(End("it does not read"))
+            self._end(Ended("it does not read"))
             return
         self._watch(select.POLLIN | (select.POLLOUT if self.waiting else 0))
         if self._is_closing and not self.waiting:
@@ -150,7 +150,7 @@ class Stream:
         try:
             messages = self.wire.feed(data)
         except Foreign as error:
-            end = End(str(error), is_final=error.is_final)
+            end = Ended(str(error), is_final=error.is_final)
         if self.wire.out:
             self._send(self.wire.take())
         if self.wire.is_ready and not self._is_ready:
@@ -163,7 +163,7 @@ class Stream:
         if end:
             self._end(end)
 
-    def _read(self) -> tuple[bytes, End | None]:
+    def _read(self) -> tuple[bytes, Ended | None]:
         """All that is there, and whether that is the end.
 
         A start that comes together with the end is not obeyed: it is of a hub that has gone.
@@ -176,13 +176,13 @@ class Stream:
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
-                return bytes(data), End(error.strerror or str(error))
+                return bytes(data), Ended(error.strerror or str(error))
             if not read:
-                return bytes(data), End("closed", certain=True)
+                return bytes(data), Ended("closed", certain=True)
             data += read
         return bytes(data), None
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: Ended) -> None:
         ended, self._ended, self._heard = self._ended, _nothing, _nothing
         ended(end)
         if not end.certain and not self.wire.is_ready:  # refused: it shall read why

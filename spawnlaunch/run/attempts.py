@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 
 from spawnlaunch import errors, failures, machine
 from spawnlaunch.run import events, launches, say, starting
+from spawnlaunch.world import host
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from spawnlaunch.run.supervisor import Supervisor
     from spawnlaunch.run.tree import Tree
@@ -21,31 +23,10 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
     The result is the exit status.
     """
     launch, tree = supervisor.launch, supervisor.tree
-    request, scratch = launch.request, launch.scratch
-    make_scratch(scratch)
+    make_scratch(launch.scratch)
     try:
-        has_gang = launch.resolution.gathering is not None
-        if request.timeout_s and not has_gang:
-            supervisor.loop.alarm(
-                lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
-            )
-        if not has_gang:  # else they are others' ranks
-            starting.prepare_files(workers, scratch)
         try:
-            early = supervisor.preload() if request.preload else None
-            if early:
-                result = _ended_early(supervisor, *early)
-            elif has_gang:
-                from spawnlaunch.run import ganged  # most launches are of one node
-
-                gang = ganged.Gang(supervisor, lambda: end(tree))
-                result = gang.run()
-            else:
-                result = supervisor.run(workers)
-                if result.cause is not None and request.max_restarts:
-                    from spawnlaunch.run import restarts  # most launches have none
-
-                    result = restarts.after(result, supervisor, lambda: end(tree))
+            result, leave_word = _run(supervisor, workers)
         finally:
             if supervisor.rules.running:  # something went wrong here
                 supervisor.kill()
@@ -58,11 +39,76 @@ def carry_out(supervisor: Supervisor, workers: Sequence[launches.Worker]) -> int
             result = result._replace(status=os.EX_IOERR)
         if supervisor.journal:
             supervisor.journal.end(result)
-        if has_gang and not early:
-            return gang.leave_word(result)
-        return _leave_word(result, launch) if result.cause or launch.result else result.status
+        return leave_word(result) if result.cause or launch.result else result.status
     finally:
-        remove_scratch(scratch)
+        remove_scratch(launch.scratch)
+
+
+def _run(
+    supervisor: Supervisor, workers: Sequence[launches.Worker]
+) -> tuple[launches.LaunchResult, Callable[[launches.LaunchResult], int]]:
+    """Run the workers; the result is how that went, and who leaves word of it."""
+    launch, tree, leave_word = supervisor.launch, supervisor.tree, partial(_leave_word, supervisor)
+    request, has_gang = launch.request, launch.resolution.gathering is not None
+    if not has_gang:  # else they are others' ranks
+        if request.timeout_s:
+            supervisor.loop.alarm(
+                lambda: supervisor.rules.timed_out(), request.timeout_s, always=True
+            )
+        starting.prepare_files(workers, launch.scratch)
+    early = supervisor.preload() if request.preload else None
+    if early:
+        return _ended_early(supervisor, *early), leave_word
+    if has_gang:
+        from spawnlaunch.run import ganged  # most launches are of one node
+
+        gang = ganged.Gang(supervisor, lambda: end(tree))
+        return gang.run(), gang.leave_word
+    result = supervisor.run(workers)
+    if result.cause is not None and request.max_restarts:
+        result = _restarted(result, supervisor)
+    return result, leave_word
+
+
+def _restarted(result: launches.LaunchResult, supervisor: Supervisor) -> launches.LaunchResult:
+    """Run the workers again after a first attempt, as long as the budget of restarts allows it."""
+    launch, tree, used = supervisor.launch, supervisor.tree, 0  # of the restarts that are allowed
+    request = launch.request
+    most, window_s, final = (
+        request.max_restarts, request.restart_window_s, request.no_restart_status
+    )  # fmt: skip
+    while result.cause is not None:
+        rules = supervisor.rules
+        more = failures.used_after(result.cause, used, most, window_s, final)
+        if result.status in final and used < most and not rules.was_told_to_end:
+            supervisor.output.say([_why_not(result.status, final, most - used, most)])
+        if more is None or rules.is_told_later or not end(tree) or supervisor.listen_for_end():
+            break
+        before = (*result.restarted, result.cause)
+        total, used = len(before), more
+        try:
+            resolution, held_port = host.renew_port(launch.resolution, launch.environ)
+            launch = launch._replace(resolution=resolution, held_port=held_port)
+            workers = starting.make_workers(launch, total)
+            starting.prepare_files(workers, launch.scratch, restart=total)
+        except errors.UsageError as error:
+            say.say([f"cannot restart: {error}"])
+            break
+        in_all = f" (in all {total})" * (total != used)
+        words = f"{result.cause.in_words}: restart {used} of {most}{in_all}"
+        supervisor.output.say([words])
+        if supervisor.journal:
+            supervisor.journal.tell("restart", words=words)
+        result = supervisor.run(workers)._replace(restarted=before)
+    return result
+
+
+def _why_not(status: int, final: frozenset[int], left: int, most: int) -> str:
+    others = ",".join(map(str, sorted(final - {status}))) or "''"
+    return (
+        f"no restart after status {status}, though {left} of {most} are left; to have one, type "
+        f"--no-restart-status {others}"
+    )
 
 
 def make_scratch(directory: str) -> None:
@@ -114,27 +160,24 @@ def end(tree: Tree) -> bool:
     """Kill everything of the run that is left, and name what does not die; True: all is gone."""
     left = [process.pid for process in tree.end(tree.patience_s)]
     if left:
-        from spawnlaunch.run import staying
+        from spawnlaunch.run import leftovers
 
         stuck = "it must be stuck in the kernel"
-        say.say(f"could not kill {staying.named(pid)}, which is left: "
-                f"{staying.why_it_stays(pid) or stuck}" for pid in left)  # fmt: skip
+        say.say(f"could not kill {leftovers.named(pid)}, which is left: "
+                f"{leftovers.why_it_stays(pid) or stuck}" for pid in left)  # fmt: skip
     return not left
 
 
-def _leave_word(result: launches.LaunchResult, launch: launches.Launch) -> int:
+def _leave_word(supervisor: Supervisor, result: launches.LaunchResult) -> int:
     """The report on stderr, and the files that were asked for; the result is the exit status."""
     from spawnlaunch.run import report  # at the end, when no starting waits for it
 
-    failure, status, hostname = result.first_failure, result.status, launch.hostname
-    if launch.result and not report.write_result(result, launch):
-        status = status or os.EX_IOERR
-    if result.cause and failure and launch.error_file:
-        report.copy_error_file(result.cause, failure, launch.error_file)
+    launch = supervisor.launch
+    status = report.write_files(result, launch)
+    failure, hostname = result.first_failure, launch.hostname
     patience_s = min(max(launch.grace_s, say.PATIENCE_S), events.LONGEST_S)  # only this is left
     say.say(report.summary(result, hostname), patience_s)
     words = report.last_words(failure) if failure else None
     if failure and words:
-        say.say([f"rank {failure.rank} on {hostname} said last:"], patience_s)
-        say.write(words.rstrip("\n") + "\n", patience_s)
+        report.say_last(failure.rank, hostname, words, patience_s)
     return status

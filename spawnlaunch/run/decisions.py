@@ -1,8 +1,7 @@
 """What to do when something happens to the workers of a launch.
 
-What happens is a method, marked as an `event`: it changes what is known, and calls what is to be
-done. No process, clock or file is looked at here. A launch is in one of four stages, and only goes
-down:
+What happens is a method: it changes what is known, and calls what is to be done. No process, clock
+or file is looked at here. A launch is in one of four stages, and only goes down:
 
     RUNNING      nothing has gone wrong
     INTERRUPTED  Ctrl-C was typed, and the one worker that has the terminal has had it as well
@@ -12,7 +11,7 @@ down:
 (A worker that answers Ctrl-C with a prompt, as a debugger does, takes it from INTERRUPTED back to
 RUNNING.)
 
-When all have ended, `restarts` decides whether they are started once more.
+When all have ended, `attempts` decides whether they are started once more.
 """
 
 from __future__ import annotations
@@ -23,10 +22,8 @@ from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import Concatenate, ParamSpec, Protocol
+    from typing import Protocol
 
-    P = ParamSpec("P")
     Ranks = frozenset[int]
 
     class Workers(Protocol):
@@ -59,9 +56,6 @@ if TYPE_CHECKING:
         def resumed(self) -> None:
             """The workers are about to be continued."""
 
-        def followed(self) -> None:
-            """All was done that follows from an event."""
-
 
 RUNNING, INTERRUPTED, STOPPING, KILLING = "running", "interrupted", "stopping", "killing"
 
@@ -74,18 +68,6 @@ LAST_S = 1.0  # for what has had its time, and may still end
 STOPPED_S = 1.0
 
 LOOK_S = 0.1  # how often a worker that was interrupted is looked at for a prompt
-
-
-def event(
-    rule: Callable[Concatenate[Decisions, P], None],
-) -> Callable[Concatenate[Decisions, P], None]:
-    """A method that is called with what happened."""
-
-    def happens(self: Decisions, /, *args: P.args, **kwargs: P.kwargs) -> None:
-        rule(self, *args, **kwargs)
-        self._guard.followed()
-
-    return happens
 
 
 class Decisions:
@@ -133,7 +115,6 @@ class Decisions:
 
     # Workers
 
-    @event
     def exited(self, rank: int, code: int, pid: int | None) -> None:
         """A worker has ended: `code` as subprocess has it, -n for death by signal n."""
         self.running -= {rank}
@@ -142,7 +123,6 @@ class Decisions:
             cause = failures.Cause("failure", self._host, rank, code, pid=pid or 0)
             self._stop(cause, self._failure_grace_s)
 
-    @event
     def failed(self, failure: failures.Failure) -> None:
         """The end of a worker was a failure of its own; the others have been told to end.
 
@@ -152,7 +132,6 @@ class Decisions:
         if self.cause and self.cause.kind == "failure":
             self.cause = failures.first(self._failures).cause
 
-    @event
     def silent(self) -> None:
         """No worker has written anything for --hang-timeout."""
         if self.stage == RUNNING and not self.is_suspended:
@@ -160,7 +139,6 @@ class Decisions:
             self._guard.announce("silent")
             self._guard.tell_stacks(self.running)
 
-    @event
     def stacks_told(self) -> None:
         """What `tell_stacks` has asked for is done."""
         is_hung, self._is_hung = self._is_hung, False
@@ -169,7 +147,6 @@ class Decisions:
 
     # Those who want an end
 
-    @event
     def signalled(self, signum: int, is_typed: bool = False, has_prompt: bool = False) -> None:
         """The launcher got a signal. Typed: on the terminal, whose foreground group got it too.
 
@@ -178,14 +155,18 @@ class Decisions:
         """
         if signum not in signals.STOP:
             self._pass_on(signum, is_typed)
-            return
-        there = self.is_lone or self.running & self._foreground
-        at_worker_too = there and is_typed and signum == signal.SIGINT
+        elif signum == signal.SIGINT:
+            self._interrupted(is_typed, has_prompt)
+        else:
+            self._end(failures.Cause("signal", self._host, code=-signum))
+
+    def _interrupted(self, is_typed: bool, has_prompt: bool) -> None:
+        at_worker_too = is_typed and (self.is_lone or self.running & self._foreground)
         if at_worker_too and (has_prompt or not self.is_lone):  # one of several is debugged
             return
-        cause = failures.Cause("signal", self._host, code=-signum)
-        self.interrupts += signum == signal.SIGINT
-        if signum == signal.SIGINT and self.interrupts > 1:
+        cause = failures.Cause("signal", self._host, code=-signal.SIGINT)
+        self.interrupts += 1
+        if self.interrupts > 1:
             self._kill("again")
         elif at_worker_too and self.stage == RUNNING:
             self.stage, self.cause, self._patience_s = INTERRUPTED, cause, self._grace_s / 2
@@ -194,17 +175,14 @@ class Decisions:
         else:
             self._end(cause)
 
-    @event
     def guard_signalled(self, signum: int) -> None:
         """The guard got a signal that means to end the job; the launcher may have got it too."""
         self._end(failures.Cause("signal", self._host, code=-signum))
 
-    @event
     def timed_out(self) -> None:
         """The launch has had all the time that it was given."""
         self._end(failures.Cause("timeout"))
 
-    @event
     def halt(self, cause: failures.Cause, grace_s: float) -> None:
         """The launchers of several nodes have agreed to end all workers; no grace: at once.
 
@@ -216,7 +194,6 @@ class Decisions:
         elif self.stage in (RUNNING, INTERRUPTED):
             self._stop(cause, grace_s, is_said=False)
 
-    @event
     def gone(self) -> None:
         """The launcher has died, and nobody is there to watch for."""
         cause = failures.Cause("gone")
@@ -225,7 +202,6 @@ class Decisions:
 
     # Time
 
-    @event
     def time_up(self, has_prompt: bool = False, unkillable: Ranks = frozenset()) -> None:
         """The deadline has passed; `unkillable` are ranks that will not die of SIGKILL."""
         if self.stage == INTERRUPTED:

@@ -56,12 +56,17 @@ def patient_sleep(for_s: float) -> None:
 class Loop:
     """Descriptors that are waited for. They stay their owners' to close."""
 
-    def __init__(self) -> None:
+    def __init__(self, follow: Callable[[], bool] = lambda: False) -> None:
+        """`follow` is called at the end of each turn, and tells whether nobody's time runs now:
+
+        those who are waited for are kept from running.
+        """
+        self._follow = follow
         self._calls: dict[int, Callable[[], None]] = {}
         # When, and the clock of that.
         self._alarms: dict[Callable[[], object], tuple[float, Callable[[], float]]] = {}
         self._seen = machine.monotonic()  # when it was looked at the clock last
-        self.stands = False  # nobody's time runs: those who are waited for are kept from running
+        self.stands = False
         self._poller: select.epoll | select.poll = machine.poll()
         self._per_second = 1000
         epoll = None
@@ -121,11 +126,12 @@ class Loop:
         self._count()
         past = [each for each in self._alarms.items() if each[1][0] <= each[1][1]()]
         if machine.monotonic() > self._seen + LATE_S:  # the gap is in between: it is for the next
-            return
+            past = []
         for due, at in past:
             if self._alarms.get(due) == at:  # an earlier one may have taken it back
                 del self._alarms[due]
                 due()
+        self.stands = self._follow()
 
     def _count(self, most_s: float = LATE_S, counts_s: float = LATE_S) -> None:
         """The time since this was called last counts, if it is not more than so much.

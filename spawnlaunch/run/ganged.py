@@ -13,7 +13,6 @@ starts and ends this node's workers, and tells what becomes of them.
 from __future__ import annotations
 
 import errno
-import os
 from contextlib import suppress
 from functools import partial
 
@@ -90,13 +89,12 @@ class Gang:
             again=gathering.again,
         )
         self._member = link.Link(supervisor.loop, endpoint, hello, settings.join_s, self).member
-        supervisor.gang = self
         self._hang_help: together.HangOfAll | None = None
         if supervisor.hang_help:
             from spawnlaunch.run.hang import together
 
             self._hang_help = together.HangOfAll(supervisor, self._member.quiet)
-            supervisor.hang_help = self._hang_help
+        supervisor.take_part(self, self._hang_help)
 
     def _served(
         self, endpoint: link.Endpoint, settings: Settings, who: str, gathering: Gathering
@@ -171,13 +169,17 @@ class Gang:
                 loop.turn(TURN_S)
             elif not self._run_workers(start):
                 break
-        while self._server and not self._server.is_over and not self._is_alone:
-            if self._server.hub.phase != "ended":  # it was refused by its own hub
-                break
-            loop.turn(TURN_S)
-        self._supervisor.gang = None
+        if self._server:
+            self._serve_to_the_end(self._server)
+        self._supervisor.take_part(None, self._hang_help)
         again = tuple(self._server.hub.again) if self._server else ()
         return self._result._replace(status=self._status, cause=self._cause, restarted=again)
+
+    def _serve_to_the_end(self, hub: server.Server) -> None:
+        while not hub.is_over and not self._is_alone:
+            if hub.hub.phase != "ended":  # this launcher was refused by its own hub
+                return
+            self._supervisor.loop.turn(TURN_S)
 
     def _run_workers(self, start: messages.Start) -> bool:
         """An epoch's workers, from their start to their end; False: something of them is left."""
@@ -289,12 +291,8 @@ class Gang:
 
     def leave_word(self, result: launches.LaunchResult) -> int:
         """The report of the hub's node, one line of any other; the result is the exit status."""
-        status, cause, launch = result.status, result.cause, self._launch
-        failure = result.first_failure
-        if launch.result and self._server and not self._write_result(result):
-            status = status or os.EX_IOERR
-        if cause and failure and launch.error_file:
-            report.copy_error_file(cause, failure, launch.error_file)
+        cause, elsewhere = result.cause, self._elsewhere(result) if self._server else None
+        status = report.write_files(result, self._launch, elsewhere)
         line = words.ended(self._name, status, cause, self._server is not None)
         if line:
             say.say([line], say.PATIENCE_S)
@@ -311,16 +309,14 @@ class Gang:
             report.summary(result._replace(cause=None, exits=others), self._name), say.PATIENCE_S
         )
         if cause.words:
-            say.say([f"rank {cause.rank} on {cause.host} said last:"], say.PATIENCE_S)
-            say.write(words.of_worker(cause.words.rstrip("\n") + "\n"), say.PATIENCE_S)
+            report.say_last(cause.rank, cause.host, words.of_worker(cause.words))
 
-    def _write_result(self, result: launches.LaunchResult) -> bool:
-        """The ends of all nodes' ranks."""
+    def _elsewhere(self, result: launches.LaunchResult) -> list[tuple[int, int | None]]:
+        """The ends of other nodes' ranks."""
         assert self._server is not None
         own, codes = {one.rank for one in result.exits}, dict(self._server.hub.outcomes)
         unknown = 0 if result.cause is None else None
-        elsewhere = [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]
-        return report.write_result(result, self._launch, elsewhere)
+        return [(n, codes.get(n, unknown)) for n in range(self._world_size) if n not in own]
 
 
 def told(

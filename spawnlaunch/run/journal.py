@@ -13,10 +13,10 @@ from spawnlaunch.run import report
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from typing import Any
+    from collections.abc import Mapping, Sequence
 
     from spawnlaunch.run import launches
+    from spawnlaunch.run.processes import Running
 
 
 # What may be known only when the launchers of several nodes have met, but for ranks.
@@ -38,14 +38,13 @@ class Journal:
         with suppress(OSError):
             machine.write(self._pipe, json.dumps({"kind": kind, **values}).encode() + b"\n")
 
-    def began(self, workers: Sequence[launches.Worker], running: Iterable[Any]) -> None:
-        """The workers of an attempt were started; `running` has those that could be."""
+    def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running]) -> None:
+        """The workers of an attempt were started; `running` has by rank those that could be."""
         told = workers[0].environ
         restart = int(told["TORCHELASTIC_RESTART_COUNT"])
         world = {name: told[name] for name in OF_THE_NODE if name in told}
-        started = {one.worker.rank: one for one in running}
-        pids = {rank: one.pid for rank, one in started.items()}
-        since = {rank: one.since for rank, one in started.items()}
+        pids = {rank: one.pid for rank, one in running.items()}
+        since = {rank: one.since for rank, one in running.items()}
         self.tell("attempt", restart=restart, pids=pids, since=since, world=world)
 
     def ended(self, one: launches.WorkerExit) -> None:

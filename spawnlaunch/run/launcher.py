@@ -60,7 +60,7 @@ FAULTS = {os.EX_SOFTWARE: signal.SIGVTALRM, os.EX_OSERR: signal.SIGPROF}
 SI_KERNEL = 0x80  # si_code of a signal that the kernel sent, here: the terminal (sigaction(2))
 
 
-class Guard(records.NamedTuple):
+class GuardProcess(records.NamedTuple):
     """What the launcher knows of its guard."""
 
     pid: int
@@ -99,7 +99,12 @@ def run(
     )
     guard = _start_guard(workers, launch)
     try:
-        return _watch(guard, watched, tree, launch)
+        code = os.waitstatus_to_exitcode(_watch(guard, watched))
+        if code < 0:
+            return _take_over(code, guard, tree, launch)
+        if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
+            tree.end(decisions.LAST_S)  # the guard has named what it could not kill
+        return code
     except OSError:
         machine.close(guard.channel)  # so it ends the workers
         with suppress(ChildProcessError):
@@ -110,16 +115,10 @@ def run(
 
 def _with_endings(launch: launches.Launch) -> launches.Launch:
     """The launch with how it ends, as flags and environment say. Raises UsageError."""
-    request, world, environ = launch.request, launch.resolution.world, launch.environ
-    result, error_file = request.result, environ.get(environment.ERROR_FILE)
+    request = launch.request
+    result, error_file = request.result, launch.environ.get(environment.ERROR_FILE)
     if result or error_file:
-        if not launch.resolution.gathering:  # of which one launcher writes for all
-            from spawnlaunch.run import routes
-
-            result = routes.own_file(result, world) if result else None
-            error_file = routes.own_file(error_file, world) if error_file else None
-        result = reading.absolute(result, "--result") if result else None
-        _check_files(request.result, result, error_file)
+        result, error_file = _own_files(launch, result, error_file)
     grace_s, why, limit_s = request.grace_s, "", None
     longest = launch.resolution.ask("longest_grace_s") if launch.resolution.around else None
     if longest:
@@ -135,19 +134,30 @@ def _with_endings(launch: launches.Launch) -> launches.Launch:
     )  # fmt: skip
 
 
-def _check_files(named: str | None, result: str | None, error_file: str | None) -> None:
-    """Raises UsageError; whether an error file can be written is seen after a failure, rarely."""
-    from spawnlaunch.run import files
+def _own_files(
+    launch: launches.Launch, result: str | None, error_file: str | None
+) -> tuple[str | None, str | None]:
+    """Those of this launcher, which were named for all. Raises UsageError.
 
+    Whether an error file can be written is seen after a failure, rarely.
+    """
+    from spawnlaunch.run import files, routes
+
+    if not launch.resolution.gathering:  # of which one launcher writes for all
+        world = launch.resolution.world
+        result = result and routes.own_file(result, world)
+        error_file = error_file and routes.own_file(error_file, world)
+    result = result and reading.absolute(result, "--result")
     why = result and files.refusal(result)
     if why:
-        raise errors.UsageError(f"--result {named}: {why}")
+        raise errors.UsageError(f"--result {launch.request.result}: {why}")
     try:
         files.resolved(error_file or "/")
     except OSError as error:
         raise errors.UsageError(
             f"{environment.ERROR_FILE}={error_file}: {error.strerror}; name another"
         ) from None
+    return result, error_file
 
 
 def _check_system(workers: Sequence[launches.Worker]) -> None:
@@ -166,22 +176,25 @@ def _check_system(workers: Sequence[launches.Worker]) -> None:
     if machine.IS_LINUX:
         machine.sigtimedwait((), 0)
     kept = sum(route.file is not None and route.shown for w in workers for route in w.routes)
-    several_workers = len(workers) > 1
-    own = output.OF_THE_GUARD if several_workers else OF_THE_GUARD_OF_ONE
+    own = output.OF_THE_GUARD if len(workers) > 1 else OF_THE_GUARD_OF_ONE
     needed = len(workers) * LEAST_OF_A_WORKER + kept + own
-    if needed <= machine.sysconf("SC_OPEN_MAX"):
-        return
+    if needed > machine.sysconf("SC_OPEN_MAX"):
+        _check_limit(len(workers), needed, own)
+
+
+def _check_limit(workers: int, needed: int, own: int) -> None:
+    """Raises UsageError where so many open files, of which the guard has its own, are too many."""
     _, most = machine.getrlimit()
     if needed > most != machine.UNLIMITED:
-        fits = max(1, (most - own) * len(workers) // (needed - own))
-        fewer = f"--nproc {fits}, or raise the limit: " if several_workers else ""
-        who = f"{len(workers)} workers need" if several_workers else "one worker needs"
+        fits = max(1, (most - own) * workers // (needed - own))
+        fewer = f"--nproc {fits}, or raise the limit: " if workers > 1 else ""
+        who = f"{workers} workers need" if workers > 1 else "one worker needs"
         raise errors.UsageError(
             f"{who} {needed} open files, and {most} are allowed; type {fewer}ulimit -n {needed}"
         )
 
 
-def _start_guard(workers: Sequence[launches.Worker], launch: launches.Launch) -> Guard:
+def _start_guard(workers: Sequence[launches.Worker], launch: launches.Launch) -> GuardProcess:
     """Fork the guard; the signals that the launcher watches are blocked by now.
 
     Raises OSError where there can be no other process.
@@ -225,7 +238,7 @@ def _start_guard(workers: Sequence[launches.Worker], launch: launches.Launch) ->
 
     pid = machine.fork(guard)
     machine.close(inlet)
-    return Guard(pid, outlet)
+    return GuardProcess(pid, outlet)
 
 
 def _become_guard(
@@ -250,9 +263,10 @@ def _become_guard(
     return supervisor
 
 
-def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: launches.Launch) -> int:
+def _watch(guard: GuardProcess, watched: frozenset[int]) -> int:
     """Pass on signals until the guard has ended, and look after it at times.
 
+    The result is its status, as waitpid(2) has it.
     SIGALRM tells the time: where sigtimedwait is interrupted, as by SIGCONT, and its time is over
     then, what it returns was never written (CPython 3.10 to 3.13).
     """
@@ -280,12 +294,7 @@ def _watch(guard: Guard, watched: frozenset[int], tree: Tree, launch: launches.L
             is_stopped = status is None and proc.is_stopped(guard.pid)
             if is_stopped and look_at > machine.monotonic() + decisions.STOPPED_S:
                 look_at = _alarm(decisions.STOPPED_S)
-    code = os.waitstatus_to_exitcode(status)
-    if code < 0:
-        return _take_over(code, guard, tree, launch)
-    if proc.has_children() and machine.getpid() != 1:  # all others end with PID 1
-        tree.end(decisions.LAST_S)  # the guard has named what it could not kill
-    return code
+    return status
 
 
 def _alarm(after_s: float) -> float:
@@ -312,7 +321,7 @@ def _reap(guard: int) -> int | None:
             return status if pid else None
 
 
-def _pass_on(guard: Guard, info: signal.struct_siginfo) -> None:
+def _pass_on(guard: GuardProcess, info: signal.struct_siginfo) -> None:
     typed = TYPED if info.si_code == SI_KERNEL else 0
     with suppress(OSError):  # the guard may have ended, which we are about to hear
         machine.write(guard.channel, bytes([info.si_signo | typed]))
@@ -320,7 +329,7 @@ def _pass_on(guard: Guard, info: signal.struct_siginfo) -> None:
         machine.kill(machine.getpid(), signal.SIGSTOP)
 
 
-def _set_going(guard: Guard) -> int | None:
+def _set_going(guard: GuardProcess) -> int | None:
     """Continue a guard that somebody has stopped, and kill one that a debugger holds.
 
     What is left unread in the pipe tells that it is held for good, and not for a look. The result
@@ -338,7 +347,7 @@ def _set_going(guard: Guard) -> int | None:
     return None
 
 
-def _take_over(code: int, guard: Guard, tree: Tree, launch: launches.Launch) -> int:
+def _take_over(code: int, guard: GuardProcess, tree: Tree, launch: launches.Launch) -> int:
     """End what a guard has left that was killed, or had a fault."""
     attempts.end(tree)
     attempts.remove_scratch(launch.scratch)

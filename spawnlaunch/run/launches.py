@@ -73,7 +73,7 @@ class Launch(records.NamedTuple):
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
     # Whether a worker that has ended with 0 has not done all, and so has failed.
-    owes: Callable[[Worker], bool] | None = None
+    owes: Callable[[Worker], bool] = lambda _: False
     lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
     logs: str | None = None  # the template of the directories of the ranks' files, if any
     journal: int | None = None  # a pipe for what happens, where --record asks for it
@@ -134,9 +134,3 @@ class LaunchResult(records.NamedTuple):
             return None
         who = self.cause.rank, self.cause.pid
         return next((one for one in self.exits if (one.rank, one.pid or 0) == who), None)
-
-    @property
-    def healthy_s(self) -> float:
-        """For how long it went well, in seconds."""
-        first = self.first_failure
-        return first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)

@@ -17,6 +17,7 @@ from spawnlaunch.run.say import PATIENCE_S, UNWRITTEN, say, stream, worded, writ
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+    from typing import Any
 
     from spawnlaunch.run import keyboard
 
@@ -44,7 +45,7 @@ class Output:
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
         self._told: int | None = None  # see run/published.py
-        self.keyboard: keyboard.Keyboard | None = None  # of a terminal that several workers share
+        self._keyboard: keyboard.Keyboard | None = None  # that several workers share
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
 
     def begin(self, workers: int) -> None:
@@ -63,29 +64,41 @@ class Output:
             self._limits = self._limits or machine.getrlimit()
             machine.setrlimit((self._limits[1], self._limits[1]))
 
+    def share_terminal(self, running: Mapping[int, Any], debugged: int | None) -> None:
+        """Have what is typed go to the worker that asks for it, of those that run."""
+        from spawnlaunch.run import keyboard
+
+        self._keyboard = self._keyboard or keyboard.Keyboard(
+            self._loop, self.sinks, self.say, running, debugged
+        )
+
     def connect(self, worker: launches.Worker) -> None:
         """Make the pipes of a worker that is about to be forked. Raises OSError."""
-        if self.keyboard and worker.own_session:
-            self.theirs[0] = self.keyboard.connect(worker.rank)
+        if self._keyboard and worker.own_session:
+            self.theirs[0] = self._keyboard.connect(worker.rank)
         for fd, route in ((1, worker.routes.stdout), (2, worker.routes.stderr)):
-            # A lone worker on one of several nodes is to be told from those elsewhere, but not on
-            # a terminal, where it may want to ask for something.
-            is_needed = self._hears_all or worker.own_session or route.file or not route.shown
-            is_told_apart = worker.prefix and not machine.isatty(fd)
-            if route.is_redirected or not (is_needed or is_told_apart):
+            if not self._is_heard(worker, fd, route):
                 continue
             ours, self.theirs[fd] = machine.pipe()
             sink = self._sink(fd) if route.shown else None
             prefix = worker.prefix
-            # no-color.org
-            if prefix and sink and sink.is_terminal and not os.environ.get("NO_COLOR"):
-                colour = COLOURS[worker.rank % len(COLOURS)]
-                prefix = f"\x1b[{colour}m{prefix.rstrip()}\x1b[0m "
-            source = pipes.Source(ours, self._loop, sink, prefix.encode(), route, self._lost)
-            source.rank = worker.rank
+            if prefix and sink and sink.is_terminal:
+                prefix = _coloured(prefix, worker.rank)
+            source = pipes.Source(
+                ours, self._loop, sink, prefix.encode(), route, self._lost, worker.rank
+            )
             self._sources.append((fd, source))
             if fd == 2:
                 self._stderr[worker.rank] = source
+
+    def _is_heard(self, worker: launches.Worker, fd: int, route: launches.Route) -> bool:
+        """Whether a stream of a worker comes through here."""
+        # A lone worker on one of several nodes is to be told from those elsewhere, but not on a
+        # terminal, where it may want to ask for something.
+        is_told_apart = worker.prefix and not machine.isatty(fd)
+        if route.file or not route.shown:
+            return not route.is_redirected
+        return bool(self._hears_all or worker.own_session or is_told_apart)
 
     def _sink(self, fd: int) -> pipes.Sink:
         """Ours; one for both streams where both are the same file or terminal."""
@@ -132,18 +145,16 @@ class Output:
 
         self._told = published.publish(self._told, [each for _, each in self._sources], pids)
 
-    def tail(self, rank: int) -> str | None:
-        """What a worker that has ended said last; None where its stderr is no pipe of ours."""
+    def said_last(self, rank: int) -> tuple[str | None, float]:
+        """What a worker that has ended said last, and for how long it has written nothing.
+
+        Both of its stderr; None and 0 where that is no pipe of ours.
+        """
         source = self._stderr.get(rank)
         if source is None:
-            return None
+            return None, 0.0
         source.read_all()
-        return source.tail.decode(errors="replace")
-
-    def quiet_s(self, rank: int) -> float:
-        """For how long a worker has written nothing to its stderr, where that is a pipe of ours."""
-        source = self._stderr.get(rank)
-        return machine.running_s() - source.last_read if source else 0.0
+        return source.tail.decode(errors="replace"), machine.running_s() - source.last_read
 
     def say(self, lines: Iterable[str]) -> None:
         """Say something of our own between the workers' lines."""
@@ -182,6 +193,16 @@ class Output:
             self._unshown[fd] += source.close()
         self._sources.clear()
         since = machine.running_s()
+        if any(sink.queue for sink in self.sinks.values()):
+            self._await_readers(since, grace_s, was_told_to_end)
+        for fd, sink in self.sinks.items():
+            if self._unshown[fd] or sink.queue or sink.lost:
+                self._give_up(fd, sink)
+        return not (self._has_failed or UNWRITTEN in machine.remembered)
+
+    def _await_readers(
+        self, since: float, grace_s: float, was_told_to_end: Callable[[], bool]
+    ) -> None:
         sinks = self.sinks.values()
         while any(sink.queue for sink in sinks):
             pause_s = PAUSE_S
@@ -191,12 +212,8 @@ class Output:
                 since = max(since, *(sink.last_write for sink in sinks))
             left_s = since + max(grace_s, pause_s) - machine.running_s()
             if left_s <= 0:
-                break
+                return
             self._loop.turn(left_s)
-        for fd, sink in self.sinks.items():
-            if self._unshown[fd] or sink.queue or sink.lost:
-                self._give_up(fd, sink)
-        return not (self._has_failed or UNWRITTEN in machine.remembered)
 
     def _give_up(self, fd: int, sink: pipes.Sink) -> None:
         """Drop what nobody has read in time, or what could not be written, and tell what it was."""
@@ -209,6 +226,12 @@ class Output:
         else:
             was_read = say([f"nobody read our {NAMES[fd]}: dropped {lost}"])
             self._has_failed |= not was_read  # then the status says it
+
+
+def _coloured(prefix: str, rank: int) -> str:
+    if os.environ.get("NO_COLOR"):  # no-color.org
+        return prefix
+    return f"\x1b[{COLOURS[rank % len(COLOURS)]}m{prefix.rstrip()}\x1b[0m "
 
 
 def _close_on_exec() -> None:

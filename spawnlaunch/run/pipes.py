@@ -162,7 +162,7 @@ class Source:
 
     def __init__(
         self, fd: int, loop: events.Loop, sink: Sink | None, prefix: bytes, route: launches.Route,
-        lost: Callable[[str], None],
+        lost: Callable[[str], None], rank: int,
     ) -> None:  # fmt: skip
         self.tail = b""
         self.received = 0  # bytes, since the beginning
@@ -178,10 +178,10 @@ class Source:
 
             self._file = files.open_log(route)
         self._lost = lost
-        self.rank = 0  # of whose it is
-        self.note: Callable[[float], None] | None = None  # is told when something is read
+        self.rank = rank  # of whose it is
+        self._note: Callable[[float], None] | None = None
         self._unshown: int | None = None  # bytes for the file alone; None: all is shown
-        self.sieve: frames.Sieve | None = None  # takes out what is not for the reader
+        self._sieve: frames.Sieve | None = None
         self._watched = False
         if sink:
             sink.sources.append(self)
@@ -196,6 +196,15 @@ class Source:
     def is_held_up(self) -> bool:
         """Whether the worker may wait for our own reader."""
         return self._fd is not None and not self._watched
+
+    def tell(self, note: Callable[[float], None]) -> None:
+        """Tell when something is read, and when something was read last."""
+        self._note = note
+        note(self.last_read)
+
+    def sift(self, sieve: frames.Sieve | None) -> None:
+        """Have a sieve take out what is not for the reader, or no more."""
+        self._sieve = sieve
 
     def read_all(self) -> None:
         """Read what the pipe holds now: of a worker that has ended, its last words."""
@@ -216,12 +225,12 @@ class Source:
             self._end()
             return
         self.last_read = machine.running_s()
-        if self.note:
-            self.note(self.last_read)
+        if self._note:
+            self._note(self.last_read)
         self.received += len(chunk)
         self.tail = (self.tail + chunk[-TAIL_BYTES:])[-TAIL_BYTES:]
         self._keep(chunk)
-        self.show(self.sieve(chunk) if self.sieve else chunk)
+        self.show(self._sieve(chunk) if self._sieve else chunk)
 
     def show(self, chunk: bytes) -> None:
         """Show what the worker wrote, now or when it is a line."""

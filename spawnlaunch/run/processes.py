@@ -55,8 +55,6 @@ class Processes:
         self._loop, self._output, self._tree = loop, output, tree
         self._launch, self._caught = launch, caught
         self._is_well, self._on_exit = is_well, on_exit
-        self.become: starting.BecomeWorker = starting.exec_worker
-        self.image: preload.Image | None = None  # of --preload
         self.by_rank: dict[int, Running] = {}
         self._former_sessions: set[int] = set()  # by the pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: what they have left may go on
@@ -69,8 +67,11 @@ class Processes:
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
         self._again_s = AGAIN_S
 
-    def start(self, workers: Sequence[launches.Worker]) -> None:
-        """Fork the workers. Caught signals wait until all are there."""
+    def start(
+        self, workers: Sequence[launches.Worker], become: starting.BecomeWorker,
+        image: preload.Image | None,
+    ) -> None:  # fmt: skip
+        """Fork the workers, or have the image do it. Caught signals wait until all are there."""
         self._former_sessions, self._well, self._zombies = set(), set(), []
         self._sent, self._told = {}, {}
         machine.pthread_sigmask(signal.SIG_BLOCK, self._caught)
@@ -79,21 +80,19 @@ class Processes:
         for worker in workers:
             try:
                 self._output.connect(worker)
-                if self.image:
-                    self.image.ask(worker, self._output.theirs)
+                if image:
+                    image.ask(worker, self._output.theirs)
                 else:
                     first = partial(self._set_up, machine.getpid(), dict(self._output.theirs))
-                    become = partial(
-                        starting.become_worker, worker, self._launch, self.become, first
-                    )
-                    self._watch(worker, machine.fork(become), machine.monotonic())
+                    child = partial(starting.become_worker, worker, self._launch, become, first)
+                    self._watch(worker, machine.fork(child), machine.monotonic())
             except OSError as error:
                 failed = error
                 break
             finally:
                 self._output.let_go()
-        if self.image:
-            started, failed = self.image.deliver(failed)
+        if image:
+            started, failed = image.deliver(failed)
             for worker, (pid, since) in zip(workers, started, strict=False):
                 self._watch(worker, pid, since)
         if failed:
@@ -127,9 +126,9 @@ class Processes:
         self._loop.alarm(self._reap_dead, None)
         self._loop.alarm(self._look_again, None)
         if self._zombies:
-            from spawnlaunch.run import staying
+            from spawnlaunch.run import leftovers
 
-            self._output.say(staying.not_reaped(self._zombies, decisions.LAST_S))
+            self._output.say(leftovers.not_reaped(self._zombies, decisions.LAST_S))
 
     def of(self, ranks: Iterable[int]) -> list[Running]:
         """Those of these ranks that run, in their order."""
@@ -168,7 +167,7 @@ class Processes:
 
     def leave(self, ranks: frozenset[int]) -> None:
         """Wait no longer for workers that SIGKILL does not end; they are named when all is over."""
-        self._tree.patience_s = decisions.LAST_S
+        self._tree.give_up_soon()
         for running in self.of(ranks):
             del self.by_rank[running.worker.rank]
             self._former_sessions.add(running.pid)
@@ -261,11 +260,12 @@ class Processes:
         """Tell how a worker has ended; one without a pid could not be started."""
         worker, now, owes = running.worker, machine.monotonic(), self._launch.owes
         sent = self._sent.get(worker.rank, 0)
-        code = code or int(owes is not None and not sent and owes(worker))
+        code = code or int(not sent and owes(worker))
         told, was_dying, had_ended = self._told.get(worker.rank, (now, False, False))
         was_dying &= code != -sent
         # Ends are seen in their order, and who exits or is killed dies quickly: it dumps no core.
         began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
+        tail, said_s = self._output.said_last(worker.rank) if code else (None, 0.0)
         self._on_exit(
             launches.WorkerExit(
                 worker.rank, worker.local_rank, running.pid or None, code,
@@ -273,10 +273,9 @@ class Processes:
                 sent=0 if was_dying else sent,
                 error_file=worker.environ.get(environment.ERROR_FILE),
                 stderr=worker.routes.stderr.file,
-                tail=self._output.tail(worker.rank) if code else None,
-                used=used, left=left, told_s=now - told,
+                tail=tail, used=used, left=left, told_s=now - told,
                 failed_s=now - told if was_dying else 0.0,
                 early_s=now - running.since if began_earlier else 0.0,
-                said_s=self._output.quiet_s(worker.rank) if code else 0.0,
+                said_s=said_s,
             )
         )  # fmt: skip

@@ -41,8 +41,7 @@ def publish(
     for slot, (rank, pid) in enumerate(pids.items()):
         for source in sources:  # the one that was read last tells last
             if source.rank == rank and source.is_open:
-                source.note = partial(_tell, file, slot, pid, rank)
-                source.note(source.last_read)
+                source.tell(partial(_tell, file, slot, pid, rank))
     return file
 
 

@@ -30,9 +30,12 @@ other nodes only rank, status and signal are known here; status null is of one t
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 
 from spawnlaunch import failures, machine, reading
+from spawnlaunch.node import cgroup
 from spawnlaunch.run import decisions, environment, files, say
 from spawnlaunch.run.signals import signal
 
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from spawnlaunch import flags
-    from spawnlaunch.node import cgroup
     from spawnlaunch.run import launches
 
 MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024  # units of ru_maxrss (getrusage(2))
@@ -88,40 +90,48 @@ def ended_early(cause: failures.Cause, request: flags.Request) -> str:
 def summary(result: launches.LaunchResult, hostname: str) -> Iterator[str]:
     """How a launch ended that failed, the first failure first, or that was told to end."""
     cause, first = result.cause, result.first_failure
-    listed = [one for one in result.exits if one != first]
+    listed = _listed(result)
     if cause and first:
         first_of = " first" if listed else ""
         yield f"failed{first_of}{after_restarts(len(result.restarted))}: {cause.in_words}"
-    elif len({one.code for one in listed}) > 1:
-        # Who ended as workers do that are told to is not listed; who had to be killed was named.
-        listed = [one for one in listed if one.code not in (0, -one.sent)]
-    else:
-        listed = []
     width = len(str(max((one.rank for one in result.exits), default=0)))
-    for one in sorted(listed):
+    for one in listed:
         yield f"  {failures.worker(one.rank, hostname, one.pid, width)} {_how(one)}"
-    if cause and cause.oom and not first:
-        yield cause.oom
-    if first and first.used and first.code == -signal.SIGKILL and not first.sent:
+    if first:
         yield from _memory_of(first)
+    elif cause and cause.oom:
+        yield cause.oom
+
+
+def _listed(result: launches.LaunchResult) -> list[launches.WorkerExit]:
+    """The other ranks, beside the first failure; where there is none, those that ended otherwise.
+
+    Who ended as workers do that are told to is not listed then; who had to be killed was named.
+    """
+    first = result.first_failure
+    others = sorted(one for one in result.exits if one != first)
+    if first:
+        return others
+    are_alike = len({one.code for one in others}) < 2
+    return [] if are_alike else [one for one in others if one.code not in (0, -one.sent)]
 
 
 def after_restarts(n: int) -> str:
     return f", after {n} restart{'s' if n > 1 else ''}" if n else ""
 
 
-def _memory_of(killed: launches.WorkerExit) -> Iterator[str]:
-    """How much memory a rank had used that somebody has killed, where that may be the reason."""
-    from spawnlaunch.node import cgroup
-
+def _memory_of(first: launches.WorkerExit) -> Iterator[str]:
+    """How much memory a rank had used, if somebody has killed it and that may be the reason."""
+    if not first.used or first.code != -signal.SIGKILL or first.sent:
+        return
     counted = cgroup.memory_kills()
     limit = machine.sysconf("SC_PHYS_PAGES") * machine.sysconf("SC_PAGE_SIZE")
     if counted and counted.limit:
         limit = min(limit, counted.limit)
-    peak = killed.used.ru_maxrss * MAXRSS_BYTES if killed.used else 0
+    peak = first.used.ru_maxrss * MAXRSS_BYTES
     if peak >= TELLING * limit:
         share = f"{peak / limit:.0%} of the {limit >> 20} MiB that there are"
-        yield f"rank {killed.rank} had used {peak >> 20} MiB, {share}"
+        yield f"rank {first.rank} had used {peak >> 20} MiB, {share}"
 
 
 def out_of_memory(before: cgroup.MemoryKills | None, after: cgroup.MemoryKills | None) -> str:
@@ -181,8 +191,6 @@ def read(path: str | None) -> Any:
     text = path and reading.file_text(path)
     if not text:
         return None
-    import json
-
     try:
         return json.loads(text)
     except Exception:  # also RecursionError and MemoryError
@@ -200,7 +208,30 @@ def _said_last(failure: launches.WorkerExit) -> str | None:
     return "\n".join(lines[-TAIL_LINES:]) or None
 
 
+def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S) -> None:
+    """Say the words that a worker has left."""
+    say.say([f"rank {rank} on {host} said last:"], patience_s)
+    say.write(words.rstrip("\n") + "\n", patience_s)
+
+
 # Files for programs
+
+
+def write_files(
+    result: launches.LaunchResult,
+    launch: launches.Launch,
+    elsewhere: Iterable[tuple[int, int | None]] | None = (),
+) -> int:
+    """Leave those that were asked for; the result is the exit status.
+
+    `elsewhere` is that of `write_result`; None: another node has the file of --result.
+    """
+    status, failure = result.status, result.first_failure
+    if launch.result and elsewhere is not None and not write_result(result, launch, elsewhere):
+        status = status or os.EX_IOERR
+    if result.cause and failure and launch.error_file:
+        copy_error_file(result.cause, failure, launch.error_file)
+    return status
 
 
 def copy_error_file(cause: failures.Cause, failure: launches.WorkerExit, path: str) -> None:
@@ -225,33 +256,36 @@ def write_result(
 
     `elsewhere` is rank and code of the workers of other nodes; None: it was lost with its node.
     """
-    cause = result.cause
     record: dict[str, Any] = {
-        "status": result.status,
-        "cause": cause.kind if cause else None,
-        "why": cause.in_words if cause else None,
-        "signal": _signal(cause.code) if cause and cause.kind == "signal" else None,
-        "first_failure": cause.rank if cause and cause.kind == "failure" else None,
+        **dict.fromkeys(("status", "cause", "why", "signal", "first_failure")),
         "host": launch.hostname,
         "run_id": launch.resolution.world.run_id,
-        "oom": (cause and cause.oom) or None,
-        "restarts": [
-            {
-                "cause": cause.kind,
-                "rank": cause.rank if cause.kind == "failure" else None,
-                "status": cause.status(),
-                "signal": _signal(cause.code),
-                "seconds": round(cause.after_s, 3),
-            }
-            for cause in result.restarted
-        ],
+        "oom": None,
+        "restarts": [_restart(cause) for cause in result.restarted],
         "ranks": [as_json(one) for one in sorted(result.exits)],
+        "status": result.status,
     }
+    if cause := result.cause:
+        record.update(cause=cause.kind, why=cause.in_words, oom=cause.oom or None)
+        if cause.kind == "signal":
+            record["signal"] = _signal(cause.code)
+        elif cause.kind == "failure":
+            record["first_failure"] = cause.rank
     for rank, code in elsewhere:
         status = None if code is None else failures.exit_status(code)
         record["ranks"].append({"rank": rank, "status": status, "signal": _signal(code or 0)})
     record["ranks"].sort(key=lambda one: one["rank"])
     return _write(record, launch.result or "", "--result", indent=1)
+
+
+def _restart(cause: failures.Cause) -> dict[str, Any]:
+    return {
+        "cause": cause.kind,
+        "rank": cause.rank if cause.kind == "failure" else None,
+        "status": cause.status(),
+        "signal": _signal(cause.code),
+        "seconds": round(cause.after_s, 3),
+    }
 
 
 def as_json(one: launches.WorkerExit) -> dict[str, Any]:
@@ -279,8 +313,6 @@ def _signal(code: int) -> str | None:
 
 def _write(record: dict[str, Any], path: str, what: str, indent: int | None = None) -> bool:
     """The file, whole or not at all."""
-    import json  # takes 2 ms, and is needed at the end only
-
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:

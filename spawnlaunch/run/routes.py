@@ -31,7 +31,7 @@ PLACEHOLDERS = "{rank} {local_rank} {node_rank} {host} {run} {restart}"
 
 
 def chosen(launch: launches.Launch, restart: int) -> list[tuple[str | None, launches.Routes]]:
-    """By the order of local ranks: the directory of each one's files, if there are any, and routes.
+    """By the order of local ranks: the error file of each, if files are kept, and its routes.
 
     Raises UsageError for flags that do not fit the ranks that there are.
     """
@@ -39,7 +39,10 @@ def chosen(launch: launches.Launch, restart: int) -> list[tuple[str | None, laun
     if not launch.resolution.gathering:  # of nodes with unlike numbers of ranks
         _check_filters(request, world)
     directories = _directories(launch.logs, world, n, launch.host, restart)
-    return [(files, _routes(request, world, i, files)) for i, files in enumerate(directories)]
+    return [
+        (files and os.path.join(files, "error.json"), _routes(request, world, i, files))
+        for i, files in enumerate(directories)
+    ]
 
 
 def _routes(
@@ -53,8 +56,8 @@ def _routes(
     teed = _tee(request, rank, local_rank)
     found = []
     for stream, name in FILES.items():
-        kept = directory is not None and (redirected | teed) & stream
-        file = os.path.join(directory, name) if directory and kept else None
+        is_kept = (redirected | teed) & stream
+        file = os.path.join(directory, name) if directory and is_kept else None
         found.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
     if found[0] == launches.Route(None, False) and not request.hang_timeout_s:
         found[0] = launches.Route(

@@ -46,54 +46,61 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
     launcher's session, so that it has the terminal. Raises UsageError for flags that do not fit
     the ranks that there are.
     """
-    request, resolution = launch.request, launch.resolution
-    plan, environ = launch.plan, launch.environ
-    scratch, bindings, node_cpus = launch.scratch, plan.bindings, cpuset.format(plan.allowed)
-    world, several_workers = resolution.world, len(bindings) > 1
-    outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * len(bindings)
+    request, n = launch.request, len(launch.plan.bindings)
+    outputs: Sequence[tuple[str | None, launches.Routes]] = [(None, launches.SHOWN)] * n
     if launch.logs is not None or request.ranks_filter or request.local_ranks_filter:
         from spawnlaunch.run import routes
 
         outputs = routes.chosen(launch, restart)
-    columns = _columns() if several_workers else None
-    wants_stacks = request.hang_timeout_s or request.stack_on_usr2
-    records = {}
-    if wants_stacks:
+    columns = _columns() if n > 1 else None
+    told: dict[str, object] = {  # to all of them
+        "TORCHELASTIC_RESTART_COUNT": restart,
+        "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
+        **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
+        environment.STACK_SIGNAL: None,
+        environment.NODE_CPUS: cpuset.format(launch.plan.allowed),
+    }
+    if request.hang_timeout_s or request.stack_on_usr2:
         from spawnlaunch.rollcall import flight
 
-        records = flight.variables(environ, scratch)
-    workers = []
-    for i, (binding, (files, streams)) in enumerate(zip(bindings, outputs, strict=True)):
-        rank = world.rank + i
-        prefix = _prefix(launch, rank)
-        width = (
-            columns - len(prefix) if columns and streams.stdout == launches.SHOWN.stdout else None
-        )
-        own: dict[str, object] = {
-            "TORCHELASTIC_RESTART_COUNT": restart,
-            "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
-            environment.ERROR_FILE: _error_file(launch, rank, files),
-            environment.COLUMNS: width,
-            **dict.fromkeys(environment.TOKENS),
-            environment.STACK_SIGNAL: signals.STACKS or None if wants_stacks else None,
-            environment.NODE_CPUS: node_cpus if binding.cpus else None,
-            **records,
-        }
-        if width:  # of our terminal, to which a pipe leads, and no file; what the user set stays
-            size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
-            own |= {name: value for name, value in size.items() if name not in environ}
-        if not world.is_task:
-            own[environment.MARK] = f"{launch.mark}.{rank}"
-        told = environment.of_worker(launch, i, own)
-        workers.append(
-            launches.Worker(
-                rank=rank, local_rank=world.local_rank + i, environ=told, binding=binding,
-                command=command(request, told, world.local_rank + i), prefix=prefix,
-                own_session=several_workers and rank != request.debug,
-                routes=launches.SHOWN if rank == request.debug else streams,
-            )
-        )  # fmt: skip
-    return workers
+        told[environment.STACK_SIGNAL] = signals.STACKS or None
+        told |= flight.variables(launch.environ, launch.scratch)
+    return [_worker(launch, i, *each, columns, told) for i, each in enumerate(outputs)]
+
+
+def _worker(
+    launch: launches.Launch,
+    i: int,
+    error_file: str | None,
+    streams: launches.Routes,
+    columns: int | None,
+    told: Mapping[str, object],
+) -> launches.Worker:
+    """One of them; `error_file` is where its files are, `columns` the width of our terminal."""
+    request, plan, world = launch.request, launch.plan, launch.resolution.world
+    rank, local_rank, binding = world.rank + i, world.local_rank + i, plan.bindings[i]
+    prefix = _prefix(launch, rank)
+    is_shown = streams.stdout == launches.SHOWN.stdout
+    width = columns - len(prefix) if columns and is_shown else None
+    own = {**told, environment.COLUMNS: width}
+    if not binding.cpus:
+        own[environment.NODE_CPUS] = None
+    if width:
+        own |= _size(width, launch.environ)
+    if not world.is_task:
+        own[environment.ERROR_FILE] = error_file or os.path.join(launch.scratch, f"{rank}.json")
+        own[environment.MARK] = f"{launch.mark}.{rank}"
+    elif named := launch.environ.get(environment.ERROR_FILE):
+        from spawnlaunch.run import routes
+
+        own[environment.ERROR_FILE] = routes.own_file(named, world)
+    environ = environment.of_worker(launch, i, own)
+    return launches.Worker(
+        rank=rank, local_rank=local_rank, environ=environ, binding=binding, prefix=prefix,
+        command=command(request, environ, local_rank),
+        own_session=len(plan.bindings) > 1 and rank != request.debug,
+        routes=launches.SHOWN if rank == request.debug else streams,
+    )  # fmt: skip
 
 
 def worker_line(worker: launches.Worker, node: hardware.Node, host: str = "") -> str:
@@ -129,19 +136,10 @@ def _columns() -> int | None:
         return None
 
 
-def _error_file(launch: launches.Launch, rank: int, files: str | None) -> str | None:
-    """Where torch's @record writes; in task mode only if the user named a file, one per rank."""
-    world = launch.resolution.world
-    if world.is_task:
-        given = launch.environ.get(environment.ERROR_FILE)
-        if not given:
-            return None
-        from spawnlaunch.run import routes
-
-        return routes.own_file(given, world)
-    if files:
-        return os.path.join(files, "error.json")
-    return os.path.join(launch.scratch, f"{rank}.json")
+def _size(width: int, environ: Mapping[str, str]) -> dict[str, object]:
+    """That of our terminal, to which a pipe leads, and no file; what the user set stays."""
+    size = {"COLUMNS": width, "LINES": machine.get_terminal_size(1).lines or None}
+    return {name: value for name, value in size.items() if name not in environ}
 
 
 def command(request: flags.Request, told: Mapping[str, str], local_rank: int) -> tuple[str, ...]:
@@ -211,21 +209,16 @@ def set_up_process(worker: launches.Worker) -> None:
         signals.leave()
     for fd, route in enumerate(worker.routes if worker.routes != launches.SHOWN else (), start=1):
         if route.is_redirected:
-            _redirect(route, fd)
+            from spawnlaunch.run import files  # few launches keep files
+
+            file = files.open_log(route)
+            machine.dup2(file, fd)
+            machine.close(file)
     refusals = [apply.pin(worker.binding)]
     memory = apply.place_memory(worker.binding)
     if worker.local_rank == 0:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
-
-
-def _redirect(route: launches.Route, fd: int) -> None:
-    """Open the file in place of the stream."""
-    from spawnlaunch.run import files  # few launches keep files
-
-    file = files.open_log(route)
-    machine.dup2(file, fd)
-    machine.close(file)
 
 
 def become_worker(

@@ -53,21 +53,19 @@ class Stops:
                 (self._pids.discard if goes_on else self._pids.add)(told.si_pid)
         if self._hang_help and self.workers() != before:
             self._hang_help.begin_anew()
-        self.heed()
 
-    def heed(self) -> None:
-        """Do what follows from who is stopped, and from the state of the launch."""
+    def heed(self) -> bool:
+        """Do what follows from who is stopped, and from the launch's state: does its time stand?"""
         rules, loop = self._rules(), self._loop
         is_one_told = (
             rules.stage == decisions.STOPPING and not rules.is_suspended and bool(self.workers())
         )
         if is_one_told and not loop.stands:
             loop.alarm(self._continue, decisions.STOPPED_S, always=True)
-        loop.stands = is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)
+        return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)
 
     def _continue(self) -> None:
         stopped = frozenset(self.workers())
         self._pids.clear()  # one that is not ours to signal has no more time than others
         if not self._rules().is_suspended:
             self._processes.send(signal.SIGCONT, stopped)
-        self.heed()

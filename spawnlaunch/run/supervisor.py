@@ -12,19 +12,19 @@ from functools import partial
 
 from spawnlaunch import machine, reading
 from spawnlaunch.node import cgroup
-from spawnlaunch.run import decisions, events, launches, output, processes, signals
+from spawnlaunch.run import decisions, events, launches, output, processes, signals, starting
 from spawnlaunch.run.signals import signal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Protocol
 
     from spawnlaunch import failures
-    from spawnlaunch.run import hang, journal, stops
+    from spawnlaunch.run import hang, journal, preload, stops
     from spawnlaunch.run.tree import Tree
 
-    class Gang(Protocol):
+    class Listener(Protocol):
         """Hears what happens here, where there are several nodes."""
 
         def failed(self, failure: failures.Failure) -> None: ...
@@ -37,9 +37,9 @@ TYPED = 0x80  # added to the number of a signal that the terminal sent, in the l
 SETTLED_S = 1.0  # in which the workers need the processors to start
 FOR_THE_END = """
 json re signal fcntl termios resource pwd
-spawnlaunch.failures spawnlaunch.run.evidence spawnlaunch.run.restarts spawnlaunch.run.stops
-spawnlaunch.run.files spawnlaunch.run.leftovers spawnlaunch.run.refused spawnlaunch.run.removal
-spawnlaunch.run.report spawnlaunch.run.staying spawnlaunch.run.keyboard
+spawnlaunch.failures spawnlaunch.run.evidence spawnlaunch.run.stops spawnlaunch.run.files
+spawnlaunch.run.leftovers spawnlaunch.run.refused spawnlaunch.run.removal spawnlaunch.run.report
+spawnlaunch.run.keyboard
 """
 
 
@@ -51,7 +51,7 @@ class Supervisor:
     def __init__(self, launch: launches.Launch, tree: Tree, pipe: events.SignalPipe) -> None:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
-        self.loop = events.Loop()
+        self.loop = events.Loop(self._follow)
         # The hub tells what a worker alone on another node said last.
         is_told = launch.resolution.gathering is not None and not machine.isatty(2)
         self.output = output.Output(self.loop, hears_all=request.hang_timeout_s > 0 or is_told)
@@ -69,6 +69,8 @@ class Supervisor:
             launch, self.loop, self.output, tree, pipe.caught,
             is_well=lambda: self.rules.cause is None, on_exit=self._on_exit,
         )  # fmt: skip
+        self._become: starting.BecomeWorker = starting.exec_worker
+        self._image: preload.Image | None = None  # of --preload
         self.exits: list[launches.WorkerExit] = []
         self.kills_before: cgroup.MemoryKills | None = None
         self._stops: stops.Stops | None = None
@@ -76,11 +78,33 @@ class Supervisor:
         self._is_looked_at = False  # the script
         self._was_told = False  # to end, by somebody
         self.rules = decisions.Decisions(self._processes, self)
-        self.gang: Gang | None = None
+        self.gang: Listener | None = None
+
+    def take_part(self, gang: Listener | None, hang_help: hang.HangHelp | None) -> None:
+        """Tell a gang what happens here, from now on; None: it is over. It has its own help."""
+        self.gang, self.hang_help = gang, hang_help
 
     def run(self, workers: Sequence[launches.Worker]) -> launches.LaunchResult:
         """Start the workers and see them to their end; then others may be run."""
-        self.exits, self.loop.stands, self.has_begun = [], False, True
+        self._begin(workers)
+        while self.rules.running:
+            self.loop.turn()
+        for call in (self._time_up, self._settled, self._limit_reached):
+            self.loop.alarm(call, None)
+        if self.hang_help:
+            self.hang_help.cancel()
+        self._processes.finish()
+        cause = self.rules.cause
+        if cause is not None:
+            return self._ended(cause)
+        if self.tree.living():
+            from spawnlaunch.run import leftovers  # most workers leave nothing
+
+            leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
+        return launches.LaunchResult(0, None, tuple(self.exits))
+
+    def _begin(self, workers: Sequence[launches.Worker]) -> None:
+        self.exits, self.has_begun = [], True
         request, running = self.launch.request, self._processes.by_rank
         foreground = frozenset(worker.rank for worker in workers if not worker.own_session)
         self.rules = decisions.Decisions(
@@ -95,41 +119,30 @@ class Supervisor:
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
             ends_hung=request.on_hang == "kill" and not self.gang,  # else all nodes' say
         )
-        if len(workers) > 1 and machine.IS_LINUX and machine.isatty(0) and not self.output.keyboard:
-            from spawnlaunch.run import keyboard
-
-            say, sinks, debugged = self.output.say, self.output.sinks, request.debug
-            self.output.keyboard = keyboard.Keyboard(self.loop, sinks, say, running, debugged)
+        if len(workers) > 1 and machine.IS_LINUX and machine.isatty(0):
+            self.output.share_terminal(running, request.debug)
         self.kills_before = cgroup.memory_kills()
-        self._processes.start(workers)
+        self._processes.start(workers, self._become, self._image)
         if self.hang_help:
-            self.hang_help.begin(workers, lambda: self._stops.workers() if self._stops else {})
+            self.hang_help.begin(workers)
         if self.journal:
-            self.journal.began(workers, running.values())
+            self.journal.began(workers, running)
         self._look_at_script()
         self.loop.alarm(self._settled, SETTLED_S)
         if not gc.isenabled():  # it is off while a launch starts; one may last for days
             gc.freeze()  # a look at all that there is would copy pages shared with the launcher
             gc.enable()
-        while self.rules.running:
-            self.loop.turn()
-        for call in (self._time_up, self._settled, self._limit_reached):
-            self.loop.alarm(call, None)
-        if self.hang_help:
-            self.hang_help.cancel()
-        self._processes.finish()
-        result = launches.LaunchResult(0, self.rules.cause, tuple(self.exits))
-        if result.cause is None and self.tree.living():
-            from spawnlaunch.run import leftovers  # most workers leave nothing
 
-            leftovers.let_end(self.tree, self.launch.grace_s, self.look, self.output.say)
-        if not (result.cause and self.rules.status):
+    def _ended(self, cause: failures.Cause) -> launches.LaunchResult:
+        result = launches.LaunchResult(self.rules.status, cause, tuple(self.exits))
+        if not result.status:
             return result
         from spawnlaunch.run import report  # most launches have nothing to report
 
         why = report.out_of_memory(self.kills_before, cgroup.memory_kills())
-        cause = result.cause._replace(oom=why, after_s=result.healthy_s)
-        return result._replace(status=self.rules.status, cause=cause)
+        first = result.first_failure
+        well_s = first.after_s - first.failed_s if first else max(one.after_s for one in self.exits)
+        return result._replace(cause=cause._replace(oom=why, after_s=well_s))
 
     def _settled(self) -> None:
         """The workers have started: now there is time for what is not needed at once."""
@@ -173,11 +186,11 @@ class Supervisor:
         if not self.tree.adopts:  # without subreapers this process is the image itself
             from spawnlaunch.run.preload import forked
 
-            self._processes.become = forked.worker_maker(self.launch.request.preload)
+            self._become = forked.worker_maker(self.launch.request.preload)
             return None
         from spawnlaunch.run.preload import Image
 
-        image = self._processes.image = Image(self.launch, self._pipe.caught)
+        image = self._image = Image(self.launch, self._pipe.caught)
         self.tree.kept.add(image.pid)
         machine.pthread_sigmask(signal.SIG_UNBLOCK, self._pipe.caught)
         image.listen(self.loop, self.rules)
@@ -238,6 +251,10 @@ class Supervisor:
         if self.gang:
             self.gang.stacks_told()
 
+    def stopped(self) -> Mapping[int, int]:
+        """The pids of workers that a signal has stopped, by their ranks."""
+        return self._stops.workers() if self._stops else {}
+
     def _stop_help(self) -> stops.Stops:
         if self._stops is None:
             from spawnlaunch.run import stops  # few launches are stopped
@@ -252,10 +269,10 @@ class Supervisor:
             self._time_up()
 
     def _time_up(self) -> None:
-        from spawnlaunch.run import staying
+        from spawnlaunch.run import leftovers
 
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
-        stay = frozenset(rank for rank, one in running if staying.why_it_stays(one.pid))
+        stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
         self.rules.time_up(self._prompt(), stay)
         cause = self.rules.cause
         if self.gang and cause and cause.kind == "signal":  # Ctrl-C, which a worker has had as well
@@ -308,13 +325,13 @@ class Supervisor:
         if self.hang_help:
             self.hang_help.begin_anew()
 
-    def followed(self) -> None:
+    def _follow(self) -> bool:
+        """Do what follows from a turn of the loop; whether the launch's time stands."""
         if self.launch.limit_s is not None:
             was_told, self._was_told = self._was_told, self.rules.was_told_to_end
             if self._was_told and not was_told:
                 self.loop.alarm(self._limit_reached, self.launch.limit_s, always=True)
-        if self._stops or self.rules.is_suspended:
-            self._stop_help().heed()
+        return bool(self._stops or self.rules.is_suspended) and self._stop_help().heed()
 
 
 def import_the_rest() -> None:

@@ -117,11 +117,13 @@ class Tree:
         reap(adopted)
         is_nobodys = len(orphans) > len(left)
         if not self.adopts:
-            theirs = (process for process in marked(self._run) if process.pid not in kept)
-            left = [process for process in theirs if self._is_left(process, running, ended)]
-            send(signal.SIGKILL, left)
+            self._kill_marked(kept, running, ended)
         ended.intersection_update({orphan.session for orphan in orphans})
         return is_nobodys
+
+    def _kill_marked(self, kept: Container[int], running: set[str], ended: Container[int]) -> None:
+        theirs = (process for process in marked(self._run) if process.pid not in kept)
+        send(signal.SIGKILL, [one for one in theirs if self._is_left(one, running, ended)])
 
     def kill_below(self, pids: Iterable[int]) -> None:
         """SIGKILL for children of this process, and for all that is below them."""
@@ -137,6 +139,10 @@ class Tree:
             return True
         run, _, rank = mark_of(process.pid).rpartition(".")
         return rank not in running if run == self._run else process.session in ended
+
+    def give_up_soon(self) -> None:
+        """Something has not died of SIGKILL: at the end nothing is waited for long."""
+        self.patience_s = decisions.LAST_S
 
     def end(self, patience_s: float) -> list[proc.Process]:
         """Kill everything of the run that is left; the result is what did not die in that time.

@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from spawnlaunch import cli, errors, machine, values
-from spawnlaunch.flags import Program, Request, spelt
+from spawnlaunch.flags import Program, Request
 from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
@@ -40,9 +40,7 @@ def tell(argv: Sequence[str], environ: Mapping[str, str], *how: Any) -> bool:
         request = _readable(argv, environ)
         resolution = request and _resolved(request, environ)
         if request and resolution and resolution.gathering:
-            from spawnlaunch.run import telling
-
-            return telling.tell(request, resolution, environ, *how)
+            return _tell(request, resolution, environ, *how)
     return False
 
 
@@ -50,9 +48,13 @@ def tell_of(launch: launches.Launch, *how: Any) -> None:
     """The same for a launch that has had no workers."""
     with suppress(OSError):
         if launch.resolution.gathering:
-            from spawnlaunch.run import telling
+            _tell(launch.request, launch.resolution, launch.environ, *how)
 
-            telling.tell(launch.request, launch.resolution, launch.environ, *how)
+
+def _tell(*what: Any) -> bool:
+    from spawnlaunch.run import telling  # most launches are of one node
+
+    return telling.tell(*what)
 
 
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
@@ -93,16 +95,13 @@ def _typed(argv: Sequence[str]) -> Iterator[Given]:
     words, is_known = list(argv), True
     while words and words[0] != "--":
         word = words.pop(0)
-        if not word.startswith("-") or word == "-":
+        if word[:1] != "-" or word == "-":
             if is_known:  # the script
                 return
             is_known = True
             continue
-        typed, equals, text = word.partition("=")
-        flag = spelt(typed)
-        if flag is None:
-            typed, equals, text = names.split(word)
-            flag = names.flag(typed)
+        typed, equals, text = names.split(word)
+        flag = names.flag(typed)
         is_known = flag is not None
         if flag is None:
             continue

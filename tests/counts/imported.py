@@ -10,7 +10,7 @@ from tests.support.launching import run
 
 # Imported when all workers have ended, or before, where a launch has lasted for a second, as on a
 # busy machine; and what that imports in its turn, which counts where a launch has not lasted.
-OURS = "evidence|files|keyboard|leftovers|published|refused|removal|report|restarts|staying|stops"
+OURS = "evidence|files|keyboard|leftovers|published|refused|removal|report|stops"
 FOR_THE_END = re.compile(rf"\b_?json\b|\bspawnlaunch.failures\b|\bspawnlaunch.run.({OURS})\b")
 WITH_IT = re.compile(r"(^|\W)(re|_sre|enum|copyreg|signal|fcntl|termios|resource|pwd)\b")
 

@@ -16,14 +16,14 @@ from spawnlaunch.run.hang import stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Protocol
 
     from spawnlaunch.run import decisions, events, launches
     from spawnlaunch.run.journal import Journal
     from spawnlaunch.run.output import Output
 
-    class Supervisor(Protocol):
+    class Owner(Protocol):
         """Whose workers they are."""
 
         launch: launches.Launch
@@ -33,28 +33,25 @@ if TYPE_CHECKING:
         rules: decisions.Decisions
 
         def stacks_told(self) -> None: ...
+        def stopped(self) -> Mapping[int, int]: ...
 
 
 class HangHelp:
     """What --hang-timeout and --stack-on-usr2 ask for; the limit is of silence, 0: never."""
 
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Owner) -> None:
         self._supervisor, launch = supervisor, supervisor.launch
         self._loop, self._output = supervisor.loop, supervisor.output
         self._limit_s = launch.request.hang_timeout_s
         self._files: list[str] = []
         self._since, self._lost_s = machine.running_s(), 0.0
         self._said = ""  # of stopped workers, last
-        self._stopped: Callable[[], Mapping[int, int]] = dict  # by rank, the pids
         self.stacks = stacks.RollCall(
             self._loop, self._output, launch.scratch, supervisor.stacks_told, supervisor.journal
         )
 
-    def begin(
-        self, workers: Sequence[launches.Worker], stopped: Callable[[], Mapping[int, int]]
-    ) -> None:
-        """Listen to these workers, who have just been started; `stopped` tells who was stopped."""
-        self._stopped = stopped
+    def begin(self, workers: Sequence[launches.Worker]) -> None:
+        """Listen to these workers, who have just been started."""
         streams = (route for worker in workers for route in worker.routes)
         self._files = [route.file for route in streams if route.file and route.is_redirected]
         self.begin_anew()
@@ -78,7 +75,7 @@ class HangHelp:
             self._supervisor.rules.silent()
 
     def _quiet_s(self) -> float:
-        stopped = self._stopped()
+        stopped = self._supervisor.stopped()
         if stopped:
             who = ", ".join(f"rank {rank} (pid {pid})" for rank, pid in stopped.items())
             pids = " ".join(map(str, stopped.values()))

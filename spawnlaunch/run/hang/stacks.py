@@ -256,7 +256,7 @@ class Asking:
         self._until = machine.running_s() + ANSWER_S
         self._sieve = frames.Sieve()
         if self._source:
-            self._source.sieve = self._sieve
+            self._source.sift(self._sieve)
 
     @property
     def is_visible(self) -> bool:
@@ -273,7 +273,7 @@ class Asking:
     def end(self) -> str:
         """What it has told; what it says from now on is its own again."""
         if self._source:
-            self._source.sieve = None
+            self._source.sift(None)
             self._source.show(self._sieve.rest())
         elif self._file:
             self._sieve(_end_of(self._file, self._before))

@@ -24,7 +24,7 @@ class HangOfAll(hang.HangHelp):
     _is_quiet = False
     _ours_until = 0.0  # what came before were the stacks; of `clock`, seconds
 
-    def __init__(self, supervisor: hang.Supervisor, tell: Callable[[bool], None]) -> None:
+    def __init__(self, supervisor: hang.Owner, tell: Callable[[bool], None]) -> None:
         super().__init__(supervisor)
         self._tell = tell
 

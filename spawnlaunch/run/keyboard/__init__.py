@@ -18,16 +18,9 @@ from spawnlaunch.node import proc
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
-    from typing import Protocol
+    from typing import Any
 
     from spawnlaunch.run import events, pipes
-
-    class Running(Protocol):
-        """A worker that runs."""
-
-        @property
-        def pid(self) -> int:
-            """Of its process."""
 
 
 AGAIN_S = 0.1  # until the next look at who asks, while something typed waits
@@ -36,14 +29,14 @@ READ = 0 if machine.uname().machine == "x86_64" else 63
 
 
 class Keyboard:
-    """The terminal, and the workers' ends of it; `running` is the workers that run now."""
+    """The terminal, and the workers' ends of it; `running` is by rank those that run now."""
 
     def __init__(
         self,
         loop: events.Loop,
         sinks: Mapping[int, pipes.Sink],
         say: Callable[[Iterable[str]], None],
-        running: Mapping[int, Running],
+        running: Mapping[int, Any],
         debugged: int | None,
     ) -> None:
         self._loop = loop
@@ -52,7 +45,6 @@ class Keyboard:
         self._running = running
         self._ends: dict[int, int] = {}  # by rank
         self._told: list[int] = []  # the ranks that were said to ask all at once
-        self._watched = False
         if debugged is None:
             self._listen()
 
@@ -71,12 +63,6 @@ class Keyboard:
 
     def _listen(self) -> None:
         self._loop.watch(0, self._typed)
-        self._watched = True
-
-    def _ignore(self) -> None:
-        if self._watched:
-            self._loop.forget(0)
-        self._watched = False
 
     def _typed(self) -> None:
         """Something was typed, or the terminal has been closed."""
@@ -90,14 +76,14 @@ class Keyboard:
                 f"--debug {asking[0]} gives one the terminal"
             ])  # fmt: skip
             self._told = asking
-        self._ignore()
+        self._loop.forget(0)
         self._loop.alarm(self._listen, AGAIN_S)
 
     def _give(self, rank: int) -> None:
         try:
             typed = machine.read(0, 4096)
         except OSError:  # the terminal is gone
-            self._ignore()
+            self._loop.forget(0)
             return
         for sink in self._sinks.values():
             sink.screen.leave_bar()  # the terminal's echo has ended the line
