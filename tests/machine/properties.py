@@ -67,7 +67,14 @@ def verdicts(played: Played) -> dict[str, list[Verdict]]:
     checks = [everything_ends, nobody_is_left, no_fault_of_ours, the_whole_grace, all_output]
     checks += [silent_in_its_own_time, it_ends_in_time, the_grace_of_what_is_left, the_old_limit]
     checks += [the_first_is_named, all_of_it_is_kept, memory_is_named, a_hang_is_ended]
-    checks += [a_place_of_its_own, the_result_is_written, nothing_is_said_twice, no_longer_grace]
+    checks += [
+        the_guard_ends_by_itself,
+        starts_are_counted,
+        a_place_of_its_own,
+        the_result_is_written,
+        nothing_is_said_twice,
+        no_longer_grace,
+    ]
     checks += [the_right_status] if played.scenario.is_alone else OF_SEVERAL
     return {check.__name__: [*check(played)] for check in checks}
 
@@ -700,6 +707,23 @@ def _attempts(played: Played) -> Iterator[list[Process]]:
     for process in (p for host in played.hosts for p in host.workers):
         found.setdefault(process.environ[COUNT], []).append(process)
     return iter(found.values())
+
+
+def the_guard_ends_by_itself(played: Played) -> Iterator[Verdict]:
+    """No launcher kills its guard: that says how the workers ended, and shows what they wrote."""
+    for host in played.hosts:
+        killed = [
+            sent.sender for sent in played.kernel.signals
+            if sent.signum == signal.SIGKILL and sent.to in host.guards[:1]
+        ]  # fmt: skip
+        yield any(p in host.launchers for p in killed) and "a launcher has killed its guard"
+
+
+def starts_are_counted(played: Played) -> Iterator[Verdict]:
+    """From 0, in what workers are told."""
+    counts = {int(p.environ[COUNT]) for host in played.hosts for p in host.workers}
+    if counts and played.scenario.is_alone:
+        yield counts != {*range(len(counts))} and f"of starts is told {counts}"
 
 
 def a_place_of_its_own(played: Played) -> Iterator[Verdict]:

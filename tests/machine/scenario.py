@@ -18,6 +18,7 @@ NEEDED = (
     ("pipe2", errno.ENFILE), ("execve", errno.EACCES), ("execve", errno.ENOMEM),
     ("mkdir", errno.ENOSPC), ("mkdir", errno.EROFS), ("epoll_ctl", errno.ENOSPC),
 )  # fmt: skip
+TO_WAIT = ("rt_sigtimedwait", errno.ENOSYS)  # by which the launcher waits for signals
 # Calls that a launch does without (docs/limits.md).
 SPARED = (
     "memfd_create", "prctl", "pidfd_open", "pidfd_send_signal", "setsid", "epoll_create", "waitid",
@@ -100,7 +101,7 @@ class Scenario(NamedTuple):
     @property
     def is_needed_refused(self) -> bool:
         """Whether a call is refused that a launch cannot do without."""
-        return self.refused is not None and self.refused[:2] in NEEDED
+        return self.refused is not None and self.refused[:2] in (*NEEDED, TO_WAIT)
 
     def is_refused(self, call: str) -> bool:
         return self.refused is not None and self.refused.call == call
@@ -406,6 +407,23 @@ def _all_are_watched(random: Random, made: Scenario) -> Scenario:
     return made._replace(argvs=tuple((*argv, *more) for argv in made.argvs))
 
 
+def _all_stands_as_they_are_told(random: Random, made: Scenario) -> Scenario:
+    """In between two calls; and they do not end by themselves."""
+    deaf = Script([Ignore(signal.SIGTERM), Say(1, 2), Work(200.0), End(0)])
+    faults = (
+        Fault(random.random(), "signal", "launcher", int(signal.SIGTERM), since="started"),
+        Fault(4e-4 * random.random(), "freeze", for_s=random.choice((3.0, 11.0)), since="told"),
+    )
+    return made._replace(scripts=(deaf,) * len(made.scripts), faults=faults)
+
+
+def _launcher_may_not_wait(random: Random, made: Scenario) -> Scenario:
+    """For signals, from some time on: then it cannot go on, and its guard ends all."""
+    refusal = Refusal(*TO_WAIT, after=random.randrange(1, 5))
+    told = Fault(2.0 * random.random(), "signal", "launcher", int(signal.SIGUSR1), since="started")
+    return made._replace(refused=refusal, faults=(told,) * 4)
+
+
 def _stacks_are_shown(random: Random, made: Scenario) -> Scenario:
     """By those who are silent, or would be."""
     watched = _all_are_watched(random, made) if "--hang-timeout" not in made.argvs[0] else made
@@ -423,7 +441,7 @@ SELDOM: dict[bool, tuple[Kind, ...]] = {
     True: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _disk_is_full, _typed, _both_are_killed,
         _memory_runs_out, _refused_later, _needed_is_refused, _what_is_left_is_deaf,
-        _stacks_are_shown,
+        _stacks_are_shown, _all_stands_as_they_are_told, _launcher_may_not_wait,
     ),
     False: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _both_are_killed, _refused_later,

@@ -109,3 +109,21 @@ def test_a_session_that_was_empty_once_may_be_of_anybody_by_its_number():
     (first, again), left = found_by(kill)
     assert first == again
     assert left == [again]
+
+
+def test_where_proc_is_another_namespaces_zombies_are_reaped_up_to_one_that_is_kept():
+    def reap(guard: Process) -> list[tuple[list[int], list[int]]]:
+        tree, me = Tree("run", adopts=True), machine.getpid()
+        looks = []
+        for kept in (0, 1):
+            ended = [child(guard, OURS, for_s=0.0) for _ in range(3)]
+            machine.sleep(EXEC_S)
+            machine.remembered[me] = False  # whether /proc is ours
+            assert not tree.kill_orphans(ended[:kept], {0}, set())
+            machine.remembered[me] = True
+            looks.append((ended, proc.child_pids(me)))
+        return looks
+
+    (_, after), (kept, after_another) = found_by(reap)
+    assert after == []
+    assert after_another == kept
