@@ -56,7 +56,7 @@ OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image",
     "run/hang": "run/test_hang",
     "run/keyboard": "run/test_terminal run/test_prompts run/test_standard_streams",
-    "run/starting": "run/test_local run/test_local_rank_arg run/test_hang run/test_terminal",
+    "run/starting": "run/test_local run/test_local_rank_arg run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
     "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_node_cpus",
     "run/environment": "run/test_local run/test_local_rank_arg",

@@ -16,9 +16,9 @@ EQUIVALENT = {
     "spawnlaunch/run/telling.py module: 1.0 -> 2.0": "when it is said that something takes long",
     "spawnlaunch/run/tree.py module: 0.5 -> 1.5": "how long an exec may take; others wait for less",
     "spawnlaunch/run/supervisor.py Supervisor._prompt: False -> True": "used of one worker only",
-    "spawnlaunch/run/processes.py Processes.__init__: dropped: self._again_s = AGAIN_S": (
-        "it is set before each look that reads it"
-    ),
     "spawnlaunch/run/launcher.py _watch: machine.monotonic() + decisions.STOPPED_S -> "
     "machine.monotonic() - decisions.STOPPED_S": "a look that is near is a second later",
+    "spawnlaunch/run/starting.py _redirect: dropped: machine.close(file)": (
+        "exec closes it, and --preload what is not the user's"
+    ),
 }
