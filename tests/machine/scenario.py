@@ -417,6 +417,17 @@ def _all_stands_as_they_are_told(random: Random, made: Scenario) -> Scenario:
     return made._replace(scripts=(deaf,) * len(made.scripts), faults=faults)
 
 
+def _suspended_as_they_end(random: Random, made: Scenario) -> Scenario:
+    """Ctrl-Z while they have their grace, and fg some time later."""
+    deaf = Script([Ignore(signal.SIGTERM), Say(1, 2), Work(200.0), End(0)])
+    stop = int(signal.SIGTSTP)
+    faults = (
+        Fault(random.random(), "signal", "launcher", int(signal.SIGTERM), since="started"),
+        Fault(0.3 * random.random(), "stop", "group", stop, for_s=11.0, since="told"),
+    )
+    return made._replace(scripts=(deaf,) * len(made.scripts), faults=faults)
+
+
 def _launcher_may_not_wait(random: Random, made: Scenario) -> Scenario:
     """For signals, from some time on: then it cannot go on, and its guard ends all."""
     refusal = Refusal(*TO_WAIT, after=random.randrange(1, 5))
@@ -442,6 +453,7 @@ SELDOM: dict[bool, tuple[Kind, ...]] = {
         _clock_jumps, _few_numbers, _slow_calls, _pause, _disk_is_full, _typed, _both_are_killed,
         _memory_runs_out, _refused_later, _needed_is_refused, _what_is_left_is_deaf,
         _stacks_are_shown, _all_stands_as_they_are_told, _launcher_may_not_wait,
+        _suspended_as_they_end,
     ),
     False: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _both_are_killed, _refused_later,
