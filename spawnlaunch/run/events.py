@@ -103,6 +103,7 @@ class Loop:
         """
         self._alarms.pop(call, None)
         if after_s is not None:
+            self._count()  # else a gap that has just been would be waited for once more
             # At once is in this turn, whatever of it does not count.
             now = machine.monotonic if always or not after_s else machine.running_s
             self._alarms[call] = now() + after_s, now

@@ -65,7 +65,6 @@ class Processes:
         # When first; whether it was dying already; whether that was over.
         self._told: dict[int, tuple[float, bool, bool]] = {}
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
-        self._again_s = AGAIN_S
 
     def start(
         self, workers: Sequence[launches.Worker], become: starting.BecomeWorker,

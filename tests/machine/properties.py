@@ -5,12 +5,19 @@ Each function yields a verdict for each thing that it judges: False where it hol
 
 from __future__ import annotations
 
+import itertools
+import json
 import re
+import shlex
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from typing import TypeAlias
 
-from spawnlaunch.flags import FAILURE_GRACE_S
+from spawnlaunch import cli
+from spawnlaunch.errors import UsageError
+from spawnlaunch.flags import FAILURE_GRACE_S, Request
+from spawnlaunch.run.environment import STACK_SIGNAL
 from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Process, Sent
 from tests.machine.play import Host, Played
 from tests.machine.scripts import COUNT, End
@@ -24,6 +31,7 @@ CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE
 CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
 ENDS_S = 1.0  # for the kernel to end who is told to die with the guard
 STACKS_S = 0.01  # from the end of patience until it was seen where ranks are, and they are told
+STACK_S = 0.25  # for one that shows its own
 START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
 TIMED_OUT, WRONG_USE, LOST_OUTPUT, REFUSED = 124, 2, 74, 71
 GUARD, LOOKUP = "spawnlaunch grd", "spawnlaunch looks up"
@@ -34,6 +42,9 @@ NOT_SO = ("could not kill", "did not die of SIGKILL", "cannot be reaped")  # of 
 NEAR_S = 0.02  # by which times of two nodes may be unlike, once corrected for the link
 CALL_S = 30.0  # for others to come, where enough are there
 ROUNDS = 45  # ways to the hub until a launcher has joined that looks at all of its ports
+HEARD_S = 1.0  # until all nodes have heard that a rank of another one speaks
+HUNG_S = 5.0  # until it is seen that nobody speaks, and stacks are told
+GRACE_LATE_S = 0.9  # after the grace, until it is seen that it is over
 LATE_S = 10.0  # for launchers that are not there yet to hear that the launch has ended
 TALK_S = 15.0  # for launchers to tell each other
 LOST_S = 60.0  # after which a node that does not answer counts as lost
@@ -57,6 +68,8 @@ def verdicts(played: Played) -> dict[str, list[Verdict]]:
     checks = [everything_ends, nobody_is_left, no_fault_of_ours, the_whole_grace, all_output]
     checks += [silent_in_its_own_time, it_ends_in_time, the_grace_of_what_is_left, the_old_limit]
     checks += [the_first_is_named, the_grace_is_said, all_of_it_is_kept, memory_is_named]
+    checks += [a_hang_is_ended, the_guard_ends_by_itself, starts_are_counted, a_place_of_its_own]
+    checks += [the_result_is_written, nothing_is_said_twice, no_longer_grace]
     checks += [the_right_status] if played.scenario.is_alone else OF_SEVERAL
     return {check.__name__: [*check(played)] for check in checks}
 
@@ -362,6 +375,8 @@ def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
         host for host in played.hosts if any(p in _last(host, max(counts)) for p in host.workers)
     ]
     failed = [p for host in last for p in _failed(played, host) if p in _last(host, max(counts))]
+    if codes == {TIMED_OUT} and HUNG in "".join(host.err.text for host in last):
+        return
     if whats & STILL and failed:
         return  # whoever looks at them may look late
     crash_s = CRASH_S * _slowness(played) + 2 * max(scenario.latencies, default=0.0)
@@ -370,6 +385,8 @@ def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
     yield not codes <= allowed and f"statuses {codes}, and right is one of {sorted(allowed)}"
     named = NAMED.search(played.hosts[0].err.text)
     ranks = {p.environ["RANK"] for p in firsts}
+    is_read = not scenario.pause and codes != {0}
+    yield is_read and named is None and f"the hub does not name rank {' or '.join(sorted(ranks))}"
     if named:
         yield (
             named[1] not in ranks
@@ -455,7 +472,12 @@ def they_meet(played: Played) -> Iterator[Verdict]:
 def who_comes_back_is_waited_for(played: Played) -> Iterator[Verdict]:
     """A launcher that is killed, and started again soon, takes part in another start."""
     scenario, returned = played.scenario, [(when, f) for when, f, _ in played.happened]
-    if len(returned) != 1 or returned[0][1].what != "return" or not scenario.restarts:
+    if (
+        len(returned) != 1
+        or returned[0][1].what != "return"
+        or not scenario.restarts
+        or scenario.flag("--on-hang")
+    ):
         return
     if scenario.refused or scenario.mute or _refused(played) or scenario.unable is not None:
         return
@@ -470,10 +492,41 @@ def who_comes_back_is_waited_for(played: Played) -> Iterator[Verdict]:
         return
     for number, host in enumerate(played.hosts):
         is_late = scenario.is_elastic and number == returned[0][1].node  # the others go on at once
+        is_waited_for = returned[0][1].for_s > scenario.grace_s + 1.0 and not scenario.is_elastic
+        if is_waited_for and not scenario.pause:
+            words = "to come back" if 0 in (number, returned[0][1].node) else ""
+            is_there = number != returned[0][1].node
+            yield is_there and words not in host.err.text and f"{host.node.name} does not say it"
         if not is_late:
             code = host.launcher.code
             is_well = code == 0 or (scenario.pause and code == LOST_OUTPUT)
             yield not is_well and f"{host.node.name} ended with {code}, though all could go on"
+
+
+def what_to_type_starts_it_again(played: Played) -> Iterator[Verdict]:
+    """Where somebody is waited for, the line that is said is as that launcher was started."""
+    for host in played.hosts:
+        for who, line in AGAIN_LINE.findall(host.err.text):
+            number = next(
+                n for n, each in enumerate(played.hosts)
+                if who in (each.node.name, f"the hub at {each.node.address}", "the hub at node0")
+            )  # fmt: skip
+            argv = played.scenario.argvs[number]
+            words = shlex.split(line)
+            typed = words[next(n for n, word in enumerate(words) if word.startswith("--")) :]
+            is_hub = who.startswith("the hub")  # of which others know less
+            try:
+                lines = typed, [*argv, "--no-python", "sh", "worker"]
+                one, other = (_as_read(each, is_hub) for each in lines)
+            except UsageError as error:
+                yield f"{line}: {error}"
+                return
+            yield one != other and f"to start {who} again is said {line}"
+
+
+def _as_read(argv: list[str], is_hub: bool) -> Request:
+    request = cli.parse(argv, {}, "python")._replace(flags=())
+    return request._replace(nproc=None) if is_hub else request
 
 
 def who_is_told_ends(played: Played) -> Iterator[Verdict]:
@@ -571,21 +624,30 @@ def _cannot_hear_stops(played: Played) -> bool:
 
 def the_grace_of_what_is_left(played: Played) -> Iterator[Verdict]:
     """What workers that have ended well leave has the grace in which it could run."""
-    if _is_told(played) or played.scenario.flag("--timeout"):
-        return
+    is_to_end = _is_told(played) or played.scenario.flag("--timeout") is not None
     for host in played.hosts:
         is_killed = any(p.code == -signal.SIGKILL for p in host.launchers)
-        if host.launchers and host.launcher.code == 0 and host.workers and not is_killed:
-            yield from _graces_of_what_is_left(played, host)
+        if host.launchers and host.workers and not is_killed:
+            is_well = host.launcher.code == 0 and not is_to_end
+            yield from _graces_of_what_is_left(played, host, is_well)
 
 
-def _graces_of_what_is_left(played: Played, host: Host) -> Iterator[Verdict]:
+def _graces_of_what_is_left(played: Played, host: Host, is_well: bool) -> Iterator[Verdict]:
+    """It is told to end, and killed if it does not; at once only where the launch is to end."""
     grace_s = played.scenario.grace_s
     ended = max(p.ended for p in host.workers)
     workers, stops = {id(p) for p in host.workers}, _stops(played)
+    told = set()
     for sent in _sent_by_launch(played, host):
-        if id(sent.to) in workers or sent.when < ended:
+        is_left = sent.to.player is not None and id(sent.to) not in workers
+        if not is_left or sent.when < ended:
             continue
+        if sent.signum == signal.SIGTERM:
+            told.add(id(sent.to))
+        elif not is_well:
+            continue
+        else:
+            yield id(sent.to) not in told and f"{sent.to} was killed, and not told to end before"
         had_s = sent.to.could_run_s(ended, sent.when)
         is_short = had_s < grace_s * 0.99 - UNSEEN_S * stops
         yield is_short and f"{sent.to} had {had_s:.3f} s of {grace_s:g}"
@@ -604,19 +666,22 @@ def the_old_limit(played: Played) -> Iterator[Verdict]:
 
 def silent_in_its_own_time(played: Played) -> Iterator[Verdict]:
     """Nobody is killed for silence in time in which it could not speak."""
-    host, limit = played.hosts[0], played.scenario.flag("--hang-timeout")
+    limit = played.scenario.flag("--hang-timeout")
     if _cannot_hear_stops(played) or played.scenario.flag("--timeout"):
         return
-    if limit is None or host.launcher.code != TIMED_OUT or HUNG not in host.err.text:
+    hosts = [host for host in played.hosts if host.launchers and host.workers]
+    said = "".join(host.err.text for host in hosts)
+    if limit is None or HUNG not in said or any(h.launcher.code != TIMED_OUT for h in hosts):
         return
-    last = _last_attempt(host)
     told = [
-        each for each in _sent_by_launch(played, host)
-        if each.signum == signal.SIGTERM and each.to in last
+        each for host in hosts for each in _sent_by_launch(played, host)
+        if each.signum == signal.SIGTERM and each.to in _last_attempt(host)
     ]  # fmt: skip
     if not told:
         return
     stops, late_s = _stops(played), STACKS_S * _slowness(played)
+    late_s += 0.0 if played.scenario.is_alone else HEARD_S
+    late_s += STACK_S * sum(script.shows_stacks for script in played.scenario.scripts)
     spoke = [
         first.to.could_run_s(
             max((when for when in said if when <= first.when - late_s), default=first.to.start),
@@ -628,6 +693,130 @@ def silent_in_its_own_time(played: Played) -> Iterator[Verdict]:
     is_short = min(spoke) < float(limit) * 0.99 - UNSEEN_S * stops
     words = f"ended for silence after {min(spoke):.3f} s of {limit} in which a rank could speak"
     yield is_short and words
+
+
+def a_hang_is_ended(played: Played) -> Iterator[Verdict]:
+    """Where all ranks are silent for so long, and nothing else happens."""
+    scenario, limit = played.scenario, played.scenario.flag("--hang-timeout")
+    if limit is None or not scenario.flag("--on-hang") or played.happened or scenario.refused:
+        return
+    if scenario.pause or scenario.unable is not None or scenario.mute:
+        return
+    for last in _attempts(played):
+        began, end = max(p.start for p in last), min(p.ended for p in last)
+        said = {when for p in last for when in p.player.said if began < when < end}
+        told = [each.when for each in played.kernel.signals if each.to in last]
+        times = sorted((began, *said, min(end, *told) if told else end))
+        silent_s = max(b - a for a, b in itertools.pairwise(times))
+        is_long = silent_s > float(limit) + HUNG_S * _slowness(played)
+        yield is_long and f"nobody has said anything for {silent_s:.1f} s of {limit}"
+
+
+def _attempts(played: Played) -> Iterator[list[Process]]:
+    """The workers of each start, of all nodes."""
+    found: dict[str, list[Process]] = {}
+    for process in (p for host in played.hosts for p in host.workers):
+        found.setdefault(process.environ[COUNT], []).append(process)
+    return iter(found.values())
+
+
+def the_guard_ends_by_itself(played: Played) -> Iterator[Verdict]:
+    """No launcher kills its guard: that says how the workers ended, and shows what they wrote."""
+    for host in played.hosts:
+        killed = [
+            sent.sender for sent in played.kernel.signals
+            if sent.signum == signal.SIGKILL and sent.to in host.guards[:1]
+        ]  # fmt: skip
+        yield any(p in host.launchers for p in killed) and "a launcher has killed its guard"
+
+
+def starts_are_counted(played: Played) -> Iterator[Verdict]:
+    """From 0, in what workers are told."""
+    counts = {int(p.environ[COUNT]) for host in played.hosts for p in host.workers}
+    is_plain = played.scenario.is_alone and not (played.scenario.refused or played.happened)
+    if counts and is_plain:  # else nobody of the first may have become a worker
+        yield counts != {*range(len(counts))} and f"of starts is told {counts}"
+
+
+def a_place_of_its_own(played: Played) -> Iterator[Verdict]:
+    """A worker alone on its node shares the launcher's terminal; each of several has a session.
+
+    It is told of a signal that asks for its stacks where somebody may ask.
+    """
+    may_ask = played.scenario.flag("--hang-timeout") is not None
+    for process in (p for host in played.hosts for p in host.workers):
+        is_told = STACK_SIGNAL in process.environ
+        yield is_told != may_ask and f"{process} is told of a signal: {is_told}"
+    if played.scenario.is_refused("setsid"):
+        return
+    for host in played.hosts:
+        for process in host.workers:
+            if process.environ["LOCAL_WORLD_SIZE"] != "1":
+                yield process.session != process.pid and f"{process} has no session of its own"
+            elif not any(p.code == -signal.SIGKILL for p in host.launchers):
+                groups = {p.group for p in host.launchers}
+                yield process.group not in groups and f"{process} is not with its launcher"
+
+
+def the_result_is_written(played: Played) -> Iterator[Verdict]:
+    """The file of --result has the status, and each rank with its own."""
+    scenario, host = played.scenario, played.hosts[0]
+    path = scenario.flag("--result")
+    if path is None or scenario.refused or _is_any_killed(played) or not host.launchers:
+        return
+    if scenario.disk is not None:
+        return
+    if host.node.is_down or (host.launcher.code or 0) < 0 or len(host.launchers) > 1:
+        return
+    if not host.workers and host.launcher.code == WRONG_USE:
+        return
+    try:
+        text = host.node.files.find(path).content
+    except OSError:
+        yield f"there is no {path}"
+        return
+    record = json.loads(text)
+    status = record["status"]
+    yield status != _code(played, host) and f"status {status} is written of {host.launcher.code}"
+    if _who_is_apart(played) or not host.workers or _whats(played) & {"freeze", "digits"}:
+        return
+    last = [*_attempts(played)][-1]
+    codes = {int(p.environ["RANK"]): _status(p.code) for p in last}
+    codes = dict.fromkeys(range(int(last[0].environ["WORLD_SIZE"]))) | codes
+    written = {each["rank"]: each["status"] for each in record["ranks"]}
+    is_so = all(code in (written.get(rank, -1), None) for rank, code in codes.items())
+    is_wrong = not is_so or written.keys() != codes.keys()
+    yield is_wrong and f"of ranks is written {written}, and they ended with {codes}"
+
+
+def nothing_is_said_twice(played: Played) -> Iterator[Verdict]:
+    """Of what the launch says itself; but for who is waited for, and what each start may say."""
+    if played.scenario.restarts or played.scenario.flag("--hang-timeout"):
+        return
+    for host in played.hosts:
+        said = (each for each in OURS.findall(host.err.text) if not AGAIN.search(each))
+        lines = Counter(said)
+        yield from (f"said {n} times: {line}" for line, n in lines.items() if n > 1)
+        yield False
+
+
+def no_longer_grace(played: Played) -> Iterator[Verdict]:
+    """Who was told to end, and does not, is killed as soon as the grace is over."""
+    if _cannot_hear_stops(played) or played.scenario.is_needed_refused:
+        return
+    most_s = max(played.scenario.grace_s, float(played.scenario.flag("--failure-grace") or 0))
+    for host in played.hosts:
+        for worker in host.workers:
+            sent = [each for each in _sent_by_launch(played, host) if each.to is worker]
+            told = next((each for each in sent if each.signum == signal.SIGTERM), None)
+            killed = next((each for each in sent if each.signum == signal.SIGKILL), None)
+            if told is None or killed is None or killed.sender is not told.sender:
+                continue
+            if any(f.what == "stop" and to is not told.sender for _, f, to in played.happened):
+                continue  # the grace of one that is stopped stands
+            had_s = told.sender.could_run_s(told.when, killed.when)
+            is_long = had_s > most_s + GRACE_LATE_S * _slowness(played)
+            yield is_long and f"{worker} had {had_s:.3f} s of {most_s:g}"
 
 
 def it_ends_in_time(played: Played) -> Iterator[Verdict]:
@@ -658,6 +847,8 @@ def it_ends_in_time(played: Played) -> Iterator[Verdict]:
 
 # Our words may come between the parts of another's line that no pipe takes at once.
 OURS = re.compile(r"spawnlaunch: [^\n]*\n")
+AGAIN = re.compile("waiting for|cannot start: ")  # the last words of a worker are shown once more
+AGAIN_LINE = re.compile(r"waiting up to \S+ s for (.*) to come back; start it there again: (.*)")
 LINE = re.compile(r"^(?:\[[^]]+\] )?(r\d+'*) ([12]) (\d+)\.*$")
 
 
@@ -667,6 +858,8 @@ def all_output(played: Played) -> Iterator[Verdict]:
         return
     for host in played.hosts:
         if host.node.is_down or not host.launchers or host.launcher.code is None:
+            continue
+        if any(p.code == -signal.SIGKILL for p in host.launchers):  # "return"
             continue
         torn = any(to in host.workers for _, to in _signalled(played))  # one died as it wrote
         shown: dict[tuple[str, int], list[int]] = {}
@@ -754,4 +947,5 @@ def _kept(host: Host, place: str) -> str:
 OF_SEVERAL = [
     one_status, one_world, the_right_status_of_all, who_will_not_come_is_not_waited_for, they_meet,
     who_is_gone_is_not_waited_for, who_comes_back_is_waited_for, who_is_told_ends,
+    what_to_type_starts_it_again,
 ]  # fmt: skip

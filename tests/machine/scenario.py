@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import errno
 import signal
+from collections.abc import Callable
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from tests.machine import scripts
 from tests.machine.scripts import End, Follow, Ignore, Say, Script, Start, Work
@@ -17,6 +18,7 @@ NEEDED = (
     ("pipe2", errno.ENFILE), ("execve", errno.EACCES), ("execve", errno.ENOMEM),
     ("mkdir", errno.ENOSPC), ("mkdir", errno.EROFS), ("epoll_ctl", errno.ENOSPC),
 )  # fmt: skip
+TO_WAIT = ("rt_sigtimedwait", errno.ENOSYS)  # by which the launcher waits for signals
 # Calls that a launch does without (docs/limits.md).
 SPARED = (
     "memfd_create", "prctl", "pidfd_open", "pidfd_send_signal", "setsid", "epoll_create", "waitid",
@@ -27,6 +29,7 @@ PORT = 29400  # of the first node, where launchers meet
 HUB = "10.0.0.1"
 RUN = "simulated"
 SALT = "what is seldom"
+Kind: TypeAlias = "Callable[[Random, Scenario], Scenario]"
 
 
 class Fault(NamedTuple):
@@ -98,7 +101,7 @@ class Scenario(NamedTuple):
     @property
     def is_needed_refused(self) -> bool:
         """Whether a call is refused that a launch cannot do without."""
-        return self.refused is not None and self.refused[:2] in NEEDED
+        return self.refused is not None and self.refused[:2] in (*NEEDED, TO_WAIT)
 
     def is_refused(self, call: str) -> bool:
         return self.refused is not None and self.refused.call == call
@@ -382,16 +385,83 @@ def _killed_and_back(random: Random, made: Scenario) -> Scenario:
         1.0 + 3.0 * random.random(), "return", for_s=random.choice((0.1, 3.0, 20.0)),
         node=random.randrange(len(made.argvs)), since="started",
     )  # fmt: skip
+    if random.random() < 0.3:  # nodes of different sizes
+        argvs = tuple((*argv, "--nproc", str(random.randrange(1, 4))) for argv in argvs)
     return made._replace(argvs=argvs, scripts=calm, faults=(back,))
 
 
-SELDOM = {
+def _all_are_watched(random: Random, made: Scenario) -> Scenario:
+    """Silence is a hang only where all nodes are silent."""
+    more = ["--hang-timeout", random.choice(("1", "6"))]
+    more += ["--on-hang", "kill"] if random.random() < 0.7 else []
+    if random.random() < 0.7:
+        silent = Script([Say(1, 1), Work(60.0), End(0)], shows_stacks=random.random() < 0.5)
+        talkers = random.choice((0, 1))
+        made = made._replace(
+            scripts=tuple(
+                scripts.talkative(random) if n < talkers else silent
+                for n in range(len(made.scripts))
+            ),
+            faults=random.choice((made.faults, ())),
+        )
+    return made._replace(argvs=tuple((*argv, *more) for argv in made.argvs))
+
+
+def _all_stands_as_they_are_told(random: Random, made: Scenario) -> Scenario:
+    """In between two calls; and they do not end by themselves."""
+    deaf = Script([Ignore(signal.SIGTERM), Say(1, 2), Work(200.0), End(0)])
+    faults = (
+        Fault(random.random(), "signal", "launcher", int(signal.SIGTERM), since="started"),
+        Fault(4e-4 * random.random(), "freeze", for_s=random.choice((3.0, 11.0)), since="told"),
+    )
+    return made._replace(scripts=(deaf,) * len(made.scripts), faults=faults)
+
+
+def _suspended_as_they_end(random: Random, made: Scenario) -> Scenario:
+    """Ctrl-Z while they have their grace, and fg some time later."""
+    deaf = Script([Ignore(signal.SIGTERM), Say(1, 2), Work(200.0), End(0)])
+    stop = int(signal.SIGTSTP)
+    faults = (
+        Fault(random.random(), "signal", "launcher", int(signal.SIGTERM), since="started"),
+        Fault(0.3 * random.random(), "stop", "group", stop, for_s=11.0, since="told"),
+    )
+    return made._replace(scripts=(deaf,) * len(made.scripts), faults=faults)
+
+
+def _launcher_may_not_wait(random: Random, made: Scenario) -> Scenario:
+    """For signals, from some time on: then it cannot go on, and its guard ends all."""
+    refusal = Refusal(*TO_WAIT, after=random.randrange(1, 5))
+    told = Fault(2.0 * random.random(), "signal", "launcher", int(signal.SIGUSR1), since="started")
+    return made._replace(refused=refusal, faults=(told,) * 4)
+
+
+def _stacks_are_shown(random: Random, made: Scenario) -> Scenario:
+    """By those who are silent, or would be."""
+    watched = _all_are_watched(random, made) if "--hang-timeout" not in made.argvs[0] else made
+    return watched._replace(
+        scripts=tuple(script._replace(shows_stacks=True) for script in watched.scripts)
+    )
+
+
+def _all_is_written_down(_: Random, made: Scenario) -> Scenario:
+    more = ("--result", "/work/result.json")
+    return made._replace(argvs=tuple((*argv, *more) for argv in made.argvs))
+
+
+SELDOM: dict[bool, tuple[Kind, ...]] = {
     True: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _disk_is_full, _typed, _both_are_killed,
         _memory_runs_out, _refused_later, _needed_is_refused, _what_is_left_is_deaf,
+        _stacks_are_shown, _all_stands_as_they_are_told, _launcher_may_not_wait,
+        _suspended_as_they_end,
     ),
     False: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _both_are_killed, _refused_later,
-        *[_killed_before_the_start] * 3, _killed_and_back,
+        *[_killed_before_the_start] * 3, _killed_and_back, _all_are_watched, _all_is_written_down,
     ),
 }  # fmt: skip
+
+
+def seldom(kind: Kind, seed: int, nodes: int | None) -> Scenario:
+    """A launch to which this happens."""
+    return kind(Random(f"{SALT} {seed} {nodes}"), _usual(seed, nodes))

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 from typing import Any, NamedTuple
 
 from spawnlaunch import machine
+from spawnlaunch.run.signals import STACKS
 from tests.machine.kernel import Process
 
 MOST_S = 60.0  # that a script waits for another
 COUNT = "TORCHELASTIC_RESTART_COUNT"
+STACK = b"""Current thread 0x00007f0000000001 (most recent call first):
+  File "/work/train.py", line 7 in wait
+"""
 
 
 class Say(NamedTuple):
@@ -54,11 +59,12 @@ Step = Say | Work | Start | Follow | End | Ignore
 class Script(NamedTuple):
     """What a process does, one after the other; and what it does when it is told to end.
 
-    `told` None: it dies of the signal, as most do.
+    `told` None: it dies of the signal, as most do. It may show its stacks when it is asked to.
     """
 
     steps: Sequence[Step]
     told: Sequence[Step] | None = None
+    shows_stacks: bool = False
 
 
 class _Told(Exception):
@@ -80,6 +86,8 @@ class Player:
         try:
             if script.told is not None:
                 machine.signal(signal.SIGTERM, self._told)
+            if script.shows_stacks:
+                machine.signal(STACKS, self._show)
             return self._steps(script.steps)
         except _Told:
             machine.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -89,6 +97,11 @@ class Player:
         if not self._is_told:  # it may be told again before it ignores that
             self._is_told = True
             raise _Told
+
+    def _show(self, *_: Any) -> None:
+        """As faulthandler does, which is registered for the signal."""
+        with suppress(OSError):
+            machine.write(2, STACK)
 
     def _steps(self, steps: Sequence[Step]) -> int:
         for step in steps:

@@ -40,13 +40,15 @@ class Room(NamedTuple):
 
 RUN = tuple(
     f"tests/run/test_{name}.py"
-    for name in ("decisions", "lines", "errorfile", "saying", "output", "restarts", "failures")
-)
+    for name in (
+        "decisions", "lines", "errorfile", "saying", "output", "restarts", "failures", "tree",
+    )
+)  # fmt: skip
 GANG = tuple(f"tests/gang/test_{name}.py" for name in ("rules", "simulation", "strangers"))
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
-    "run": Room(RUN, 300, 40),
+    "run": Room((*RUN, "tests/machine/test_seldom.py"), 300, 40),
     "gang": Room(GANG, 20, 150),
 }
 
@@ -56,7 +58,17 @@ OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image",
     "run/hang": "run/test_hang",
     "run/keyboard": "run/test_terminal run/test_prompts run/test_standard_streams",
+    "run/starting": "run/test_local run/test_local_rank_arg run/test_preload run/test_terminal",
+    "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
     "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_node_cpus",
+    "run/environment": "run/test_local run/test_local_rank_arg",
+    "run/launcher": "run/test_open_files run/test_guard_fails run/test_stopped "
+    "run/test_refused_calls run/test_gaps run/test_signals run/test_orphans",
+    "run/supervisor": "run/test_local_rank_arg run/test_preload run/test_preload_image "
+    "run/test_gaps run/test_terminal run/test_prompts run/test_disturbed run/test_signals "
+    "run/test_stopped run/test_orphans",
+    "run/processes": "run/test_orphans run/test_first_failure run/test_signals run/test_stopped "
+    "run/test_refused_calls",
     "run/signals": "run/test_signals run/test_stopped run/test_early_signals",
     "run/ganged": "gang/test_absent gang/test_returns gang/test_launches",
     "run/telling": "gang/test_absent gang/test_mute_names",

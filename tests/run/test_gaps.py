@@ -4,7 +4,6 @@ Several launches are stopped for longer than anybody has patience, all at once, 
 wait for that time together.
 """
 
-import ctypes
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ import pytest
 
 from spawnlaunch.failures import TIMED_OUT
 from tests.support.launching import WORKERS
-from tests.support.processes import everybody, state, until
+from tests.support.processes import everybody, hold_by_a_debugger, state, until
 from tests.support.watching import Launch, launched
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guar
 PATIENT = WORKERS / "patient.py"
 GRACE_S = 5.0  # the patience of each launch here
 GAP_S = GRACE_S + 1.7
-PTRACE_ATTACH, PTRACE_DETACH = 16, 17  # sys/ptrace.h
 LEAVES = (
     "import subprocess, sys\n"
     "wait = 'while [ ! -e ' + sys.argv[1] + ' ]; do sleep 0.02; done; echo uploaded'\n"
@@ -139,14 +137,6 @@ def test_the_grace_stands_while_the_launch_is_suspended(stopped):
 def hold_by_a_signal(pid: int) -> Callable[[], None]:
     os.kill(pid, signal.SIGSTOP)
     return lambda: os.kill(pid, signal.SIGCONT)
-
-
-def hold_by_a_debugger(pid: int) -> Callable[[], None]:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.ptrace(PTRACE_ATTACH, pid, None, None):
-        pytest.skip("this machine lets no process hold another")
-    os.waitpid(pid, os.WUNTRACED)
-    return lambda: libc.ptrace(PTRACE_DETACH, pid, None, None)
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,7 @@ def test_a_fault_anywhere_in_the_guard_leaves_nothing_behind(n: int, always: boo
         if status == os.EX_SOFTWARE:
             assert "ended the workers" in one.stderr
             assert json.loads(result.read_text())["cause"] == "guard"
+            assert always or n == 1 or "MemoryError" in one.stderr  # the first is before all
 
 
 @pytest.mark.parametrize("preload", [(), ("--preload", "json")])

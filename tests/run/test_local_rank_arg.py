@@ -53,6 +53,15 @@ def test_it_is_what_LOCAL_RANK_says():
     assert told == [["--local_rank=0", "a"]] * 2
 
 
+def test_one_device_that_is_shown_is_that_of_all_ranks():
+    words = ("--nproc", 2, "--oversubscribe", "--virtual-local-rank")
+    workers = explain(*words, CUDA_VISIBLE_DEVICES="3")["workers"]
+    shown = [
+        (one["env"]["LOCAL_RANK"], one["env"].get("CUDA_VISIBLE_DEVICES", "3")) for one in workers
+    ]
+    assert shown == [("0", "3")] * 2
+
+
 def test_a_script_that_requires_the_argument_runs(tmp_path):
     (tmp_path / "old.py").write_text(OLD_SCRIPT)
     words = ("--nproc_per_node=2", "--local-rank-arg=underscore", tmp_path / "old.py")

@@ -40,3 +40,13 @@ def test_the_limit_is_raised_wherever_the_launcher_counts_on_it(tmp_path: Path):
     ) as one:  # fmt: skip
         assert one.status() == 0, one.stderr
         assert one.output.splitlines() == [b"raised 1"] * 8
+
+
+def test_one_worker_alone_cannot_be_fewer(tmp_path: Path):
+    with launched(
+        "--nproc", 1, "--no-python", "true", directory=tmp_path,
+        preexec=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (8, 8)),
+    ) as one:  # fmt: skip
+        assert one.status() == 2, one.stderr
+        assert "one worker needs" in one.stderr
+        assert "--nproc" not in one.stderr

@@ -1,15 +1,13 @@
 """A guard that somebody has stopped, or holds, and a launcher that is stopped."""
 
-import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.launching import FAMILY, WORKERS
-from tests.support.processes import state, until
+from tests.support.processes import hold_by_a_debugger, state, until
 from tests.support.watching import KILLED, launched
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
@@ -79,19 +77,16 @@ def test_a_launcher_that_is_stopped_stays_so_and_its_workers_run_on(tmp_path: Pa
         assert launch.status() == 128 + signal.SIGTERM
 
 
-@pytest.mark.full
-@pytest.mark.skipif(not shutil.which("gdb"), reason="needs gdb")
 def test_a_guard_that_a_debugger_holds_is_replaced_when_it_is_told_to_end(tmp_path: Path):
     with launched("--nproc", 2, FAMILY, "session", "naked", directory=tmp_path) as launch:
         launch.read_until(2)
         guard = launch.guard
-        hold = ["gdb", "--pid", str(guard), "--batch", "-ex", "python import time; time.sleep(600)"]
-        with subprocess.Popen(hold, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as gdb:
-            until(lambda: state(guard) == "t", "it is held")
-            launch.send(signal.SIGTERM)
-            try:
-                assert launch.status() == KILLED
-            finally:
-                gdb.kill()
+        let_go = hold_by_a_debugger(guard)
+        assert state(guard) == "t"
+        launch.send(signal.SIGTERM)
+        try:
+            assert launch.status() == KILLED
+        finally:
+            let_go()
         assert launch.all_gone()
         assert f"holds the guard (pid {guard})" in launch.stderr

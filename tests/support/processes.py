@@ -1,11 +1,17 @@
 """What processes there are, and waiting until something holds."""
 
+import ctypes
+import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from tests.support.patience import PATIENCE_S
+
+PTRACE_ATTACH, PTRACE_DETACH = 16, 17  # sys/ptrace.h
 
 
 def until(holds: Callable[[], object], what: str, within_s: float = PATIENCE_S) -> None:
@@ -35,6 +41,21 @@ def state(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][:1]
     except OSError:
         return ""
+
+
+def hold_by_a_debugger(pid: int) -> Callable[[], None]:
+    """As a debugger does that is this process; the result lets it go."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.ptrace(PTRACE_ATTACH, pid, None, None):
+        pytest.skip("this machine lets no process hold another")
+    os.waitpid(pid, os.WUNTRACED)
+
+    def let_go() -> None:
+        libc.ptrace(PTRACE_DETACH, pid, None, None)
+        with suppress(ChildProcessError):  # who was killed meanwhile is told to us first
+            os.waitpid(pid, os.WNOHANG)
+
+    return let_go
 
 
 def processes_with(mark: str) -> list[int]:
