@@ -138,7 +138,7 @@ def by_pytest(mutant: Mutant, tests: tuple[str, ...]) -> tuple[str, float]:
         try:
             done = subprocess.run(
                 command, cwd=tree, env=environ, capture_output=True, text=True, timeout=MODULE_S,
-                check=False,
+                check=False, start_new_session=True,  # some signal their whole group
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             by = "time"
