@@ -38,7 +38,7 @@ def test_a_forked_worker_finds_all_as_a_started_one_does(
     (tmp_path / "folder").mkdir()
     for copy in ("found.py", "folder/__main__.py"):
         (tmp_path / copy).write_text((WORKERS / "found.py").read_text())
-    environ = clean_environ(PYTHONSAFEPATH=safe)
+    environ = clean_environ(PYTHONSAFEPATH=safe, PYTHONUNBUFFERED="")
 
     def found(*preload: str) -> list[dict[str, Any]]:
         done = launch("--nproc", 2, *preload, *words, environ=environ, cwd=tmp_path)

@@ -146,7 +146,9 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
         _send(ours, "")
         while ours.recv(1, socket.MSG_PEEK):
             forker = machine.fork(partial(_deliver, ours, guard, launch, become))
-            machine.waitpid(forker, 0)
+            _, ended = machine.waitpid(forker, 0)
+            if ended:  # it has told no pids: of a library's own handler of forks, or killed
+                machine.exit_now(status)
             _send(ours, True)
         status = 0
     except SystemExit as leaving:
@@ -186,10 +188,11 @@ def _deliver(
             for fd in fds:
                 machine.close(fd)
         _send(ours, pids)
+        status = 0
     except BaseException as error:
         status = refused.end(error, " in the image")
     finally:
-        machine.exit_now(status)  # of a worker; nobody asks how a forker has ended
+        machine.exit_now(status)
 
 
 def _fork(child: Callable[[], object]) -> int:

@@ -119,13 +119,11 @@ def _take_on(worker: launches.Worker) -> None:
 
 
 def _forget_the_launcher(inherited: frozenset[int]) -> None:
-    """Close what the launcher has opened for itself, and give signals back to Python."""
+    """Close what the launcher has opened for itself, and give Ctrl-C back to Python."""
     for fd in proc.open_fds():
         if fd > 2 and fd not in inherited:
             machine.close(fd)
     machine.set_wakeup_fd(-1)
-    for ignored in starting.IGNORED:
-        machine.signal(ignored, signal.SIG_IGN)  # as Python has them
     if machine.getsignal(signal.SIGINT) == signal.SIG_DFL:
         machine.signal(signal.SIGINT, signal.default_int_handler)
 
