@@ -51,8 +51,9 @@ ROOMS = {
 # Of tests that start programs, those that are about a part of run/ which no simulated launch enters
 # far enough; the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
-    "run/preload": "run/test_preload run/test_preload_image",
-    "run/hang": "run/test_hang",
+    "run/preload": "run/test_preload run/test_preload_image run/test_hang",
+    "run/hang/together": "gang/test_real",
+    "run/hang": "run/test_hang run/test_gaps",
     "run/keyboard": "run/test_terminal run/test_prompts run/test_standard_streams",
     "run/st": "run/test_stopped run/test_signals run/test_gaps run/test_node_cpus",
     "run/signals": "run/test_signals run/test_stopped run/test_early_signals",
@@ -60,9 +61,13 @@ OF_PARTS = {
     "run/telling": "gang/test_absent gang/test_mute_names",
     "run/unable": "gang/test_absent",
     "run/journal": "watch/test_record watch/test_page",
-    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_oom",
+    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_oom "
+    "run/test_failures",
     "run/files": "run/test_filing run/test_shared_places run/test_shared_paths",
-    "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths",
+    "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
+    "gang/test_log_places",
+    "run/pipes": "run/test_pipes run/test_lost_output run/test_output",
+    "run/shared_errors": "run/test_said_once",
     "run/ro": "run/test_output run/test_filing run/test_shared_places",
     "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
     "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "

@@ -140,6 +140,8 @@ def test_the_result_file_tells_how_every_rank_ended(tmp_path: Path):
     )
     assert (one["rank"], one["status"], one["signal"], one["told"]) == (1, 7, None, None)
     assert one["seconds"] >= 0.3
+    for name in ("seconds", "user_seconds", "system_seconds"):  # in milliseconds, and no finer
+        assert all(rank[name] == round(rank[name], 3) for rank in (zero, one))
     assert list(tmp_path.iterdir()) == [path]
 
 

@@ -366,13 +366,16 @@ def test_threads_that_do_the_same_share_a_line():
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        kernel = "3 threads.* sleeping"
+        view: list[str] = []
+
+        def all_sleep() -> bool:
+            view[:] = [line for line in kernel_view(process.pid) if "3 threads" in line]
+            return any("sleeping" in line for line in view)
+
+        until(all_sleep, "all sleep")
         with suppress(OSError):  # to trace another process may be forbidden
             if Path(f"/proc/{process.pid}/syscall").read_text():
-                kernel += ".*, system call [a-z]"
-        until(
-            lambda: any(re.search(kernel, line) for line in kernel_view(process.pid)), "all sleep"
-        )
+                assert re.search(", system call [a-z]", view[0])
         process.kill()
     assert kernel_view(process.pid) == []
 

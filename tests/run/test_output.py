@@ -203,6 +203,22 @@ def kept(directory: Path) -> dict[str, str]:
     }
 
 
+def test_what_the_other_stream_says_while_a_bar_stands_begins_below_it():
+    """Where both lead to one place, as on a terminal."""
+    script = r"if [ $RANK = 0 ]; then printf '\rbar 50'; sleep 0.2; echo below >&2; fi"
+    done = run(
+        *AS_USERS_DO, "--nproc", 2, "--no-python", "sh", "-c", script, stderr=subprocess.STDOUT
+    )
+    assert "[0] bar 50\n[0] below\n" in done.stdout
+
+
+def test_a_log_directory_that_cannot_be_made_is_named_as_it_would_be():
+    done = launch("--nproc", 2, "--log-dir", "/dev/null/logs", "--rdzv-id", "me", *SPEAK)
+    assert done.returncode == 2
+    assert "cannot make the directory /dev/null/logs/me/attempt_0/0: " in done.stderr
+    assert "earlier run" not in done.stderr
+
+
 def test_a_log_directory_keeps_what_is_shown(tmp_path: Path):
     done = as_users_do("--nproc", 2, "--log-dir", tmp_path, "--rdzv-id", "run", *SPEAK)
     assert said(done.stdout) == ["[0] said by 0", "[1] said by 1"]
