@@ -180,7 +180,6 @@ class Output:
         """
         for fd, source in self._sources:
             self._unshown[fd] += source.close()
-        self._sources.clear()
         since = machine.running_s()
         sinks = self.sinks.values()
         while any(sink.queue for sink in sinks):

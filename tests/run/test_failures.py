@@ -263,6 +263,21 @@ def test_a_failure_while_saving_is_named_after_a_signal(tmp_path: Path):
         assert "status 3 after SIGTERM from the" in last
 
 
+def test_one_that_aborts_when_it_is_told_to_end_was_not_the_first(tmp_path: Path):
+    """Its words are in a file, whose reader we are not: when it said them is not known."""
+    ready = tmp_path / "ready"
+    aborts = "trap 'echo terminate called by me >&2; kill -ABRT $$' TERM"
+    script = (
+        f"if [ $RANK = 0 ]; then until [ -e {ready} ]; do sleep 0.02; done; exit 3; fi; "
+        f"{aborts}; touch {ready}; while :; do sleep 0.02; done"
+    )
+    kept = ("--redirects", 3, "--log-dir", tmp_path / "logs")
+    done = launch("--nproc", 2, "--quiet", *kept, "--no-python", "sh", "-c", script)
+    assert done.returncode == 3, done.stderr
+    assert "failed first: rank 0" in done.stderr
+    assert "died of SIGABRT" in done.stderr
+
+
 def test_a_single_worker_that_fails_is_reported_in_one_line():
     done = launch("--nproc", 1, "--quiet", FAIL, 0, "exit", 7)
     (line,) = done.stderr.splitlines()
