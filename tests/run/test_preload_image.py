@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -128,6 +129,29 @@ def test_an_image_that_dies_while_it_is_asked_is_named(tmp_path: Path):
         one.send(signal.SIGKILL, asked)
         assert one.status() == os.EX_OSERR
         assert f"--preload json (pid {asked}) does not answer" in one.stderr
+
+
+SOON = (
+    "import sys\n"
+    "from spawnlaunch.run import preload\n"
+    "preload.ANSWER_S = 4.0\n"
+    "from spawnlaunch.__main__ import main\n"
+    "sys.exit(main())\n"
+)
+
+
+def test_an_image_that_is_silent_for_long_is_killed(tmp_path: Path):
+    """So that nothing that it may still fork comes to a later attempt."""
+    words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
+    command = (sys.executable, "-c", SOON, "--no-prefix")
+    with launched(*words, FAMILY, "--", "stay", directory=tmp_path, command=command) as one:
+        one.read_until(2)
+        asked, worker = one.workers[0], one.workers[1]
+        one.send(signal.SIGSTOP, asked)
+        one.send(signal.SIGKILL, worker)
+        until(lambda: f"(pid {asked}) does not answer" in one.stderr, "it is said")
+        assert state(asked) != "T"
+        assert one.status() == os.EX_OSERR
 
 
 def test_a_module_whose_fork_handler_ends_the_fork_is_no_fault_of_ours(tmp_path: Path):

@@ -109,7 +109,8 @@ class Image:
         """
         try:
             _send(self._socket, None)
-            _is_readable(self._socket, ANSWER_S)
+            if not _is_readable(self._socket, ANSWER_S):
+                raise TimeoutError
             pids, is_done = _receive(self._socket)[0], _receive(self._socket)[0]
             if not is_done:
                 raise ConnectionResetError
