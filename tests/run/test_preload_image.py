@@ -118,7 +118,7 @@ def test_an_image_that_was_killed_is_named_when_workers_are_to_start_anew(tmp_pa
 
 def test_an_image_that_dies_while_it_is_asked_is_named(tmp_path: Path):
     words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
-    with launched(*words, FAMILY, "--", "stay", directory=tmp_path) as one:
+    with launched(*words, "--timeout", 300, FAMILY, "--", "stay", directory=tmp_path) as one:
         one.read_until(2)
         asked, worker = one.workers[0], one.workers[1]
         one.send(signal.SIGSTOP, asked)
