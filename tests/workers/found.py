@@ -34,7 +34,7 @@ def masks() -> dict[str, int]:
 
 def stream(one: object) -> dict[str, object]:
     """How a stream of Python's is made."""
-    names = ("encoding", "errors", "line_buffering", "write_through", "name", "mode")
+    names = ("encoding", "errors", "line_buffering", "write_through")
     return {name: getattr(one, name) for name in names}
 
 

@@ -145,11 +145,9 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
             _send(ours, str(error))
             machine.exit_now(2)
         _send(ours, "")
-        while ours.recv(1, socket.MSG_PEEK):
-            forker = machine.fork(partial(_deliver, ours, guard, launch, become))
-            _, ended = machine.waitpid(forker, 0)
-            if ended:  # it has told no pids: of a library's own handler of forks, or killed
-                machine.exit_now(status)
+        fork = partial(machine.fork, partial(_deliver, ours, guard, launch, become))
+        # One that ends badly has told no pids: a library's own handler of forks has ended it, say.
+        while ours.recv(1, socket.MSG_PEEK) and not machine.waitpid(fork(), 0)[1]:
             _send(ours, True)
         status = 0
     except SystemExit as leaving:

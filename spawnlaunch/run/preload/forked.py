@@ -103,10 +103,8 @@ def _take_on(worker: launches.Worker) -> None:
     told = worker.environ
     who = {name: told[name] for name in (environment.MARK, *identity.RANKS) if name in told}
     machine.show_environment({**who, **environment.changes(told, inherited), **told})
-    named = told.get("PYTHONPATH", "").split(os.pathsep)
-    if named != [""]:  # before Python's own library again, as not in the launcher
-        theirs = [*map(os.path.abspath, named)]
-        sys.path.sort(key=lambda path: path not in theirs)
+    named = [os.path.abspath(path) for path in told.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path.sort(key=lambda path: path not in named)  # before Python's own: not so in the launcher
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
@@ -128,16 +126,13 @@ def _forget_the_launcher(inherited: frozenset[int]) -> None:
         machine.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def _unbuffered(fd: int, like: Any) -> Any:
-    """A stream as `python -u` has it, by the same name."""
-    raw: Any = io.FileIO(fd, "w", closefd=False)
-    raw.name = like.name
-    stream: Any = io.TextIOWrapper(
-        raw, encoding=like.encoding, errors=like.errors, write_through=True,
+def _unbuffered(fd: int, like: Any) -> io.TextIOWrapper:
+    """A stream as `python -u` has it."""
+    return io.TextIOWrapper(
+        io.FileIO(fd, "w", closefd=False),  # a raw stream, as -u has it
+        encoding=like.encoding, errors=like.errors, write_through=True,
         line_buffering=machine.isatty(fd),
     )  # fmt: skip
-    stream.mode = "w"
-    return stream
 
 
 def _call(words: Sequence[str]) -> int:
