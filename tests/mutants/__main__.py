@@ -38,7 +38,16 @@ class Room(NamedTuple):
 
 RUN = tuple(
     f"tests/run/test_{name}.py"
-    for name in ("decisions", "lines", "errorfile", "saying", "output", "restarts", "failures")
+    for name in (
+        "decisions",
+        "lines",
+        "errorfile",
+        "saying",
+        "output",
+        "pipes",
+        "restarts",
+        "failures",
+    )
 )
 GANG = tuple(f"tests/gang/test_{name}.py" for name in ("rules", "simulation", "strangers"))
 ROOMS = {
@@ -61,14 +70,14 @@ OF_PARTS = {
     "run/telling": "gang/test_absent gang/test_mute_names",
     "run/unable": "gang/test_absent",
     "run/journal": "watch/test_record watch/test_page",
-    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_oom "
-    "run/test_failures",
+    "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_oom",
     "run/files": "run/test_filing run/test_shared_places run/test_shared_paths",
     "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
     "gang/test_log_places",
-    "run/pipes": "run/test_pipes run/test_lost_output run/test_output",
+    "run/pipes": "run/test_lost_output",
     "run/shared_errors": "run/test_said_once",
-    "run/ro": "run/test_output run/test_filing run/test_shared_places",
+    "run/ro": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
+    "run/output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
     "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
     "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout",
