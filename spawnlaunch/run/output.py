@@ -191,7 +191,6 @@ class Output:
         """
         for fd, source in self._sources:
             self._unshown[fd] += source.close()
-        self._sources.clear()
         since = machine.running_s()
         if any(sink.queue for sink in self.sinks.values()):
             self._await_readers(since, grace_s, was_told_to_end)

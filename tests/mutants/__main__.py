@@ -41,7 +41,8 @@ class Room(NamedTuple):
 RUN = tuple(
     f"tests/run/test_{name}.py"
     for name in (
-        "decisions", "lines", "errorfile", "saying", "output", "restarts", "failures", "tree",
+        "decisions", "lines", "errorfile", "saying", "output", "pipes", "restarts", "failures",
+        "tree",
     )
 )  # fmt: skip
 GANG = tuple(f"tests/gang/test_{name}.py" for name in ("rules", "simulation", "strangers"))
@@ -55,8 +56,9 @@ ROOMS = {
 # Of tests that start programs, those that are about a part of run/ which no simulated launch enters
 # far enough; the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
-    "run/preload": "run/test_preload run/test_preload_image",
-    "run/hang": "run/test_hang",
+    "run/preload": "run/test_preload run/test_preload_image run/test_hang",
+    "run/hang/together": "gang/test_real",
+    "run/hang": "run/test_hang run/test_gaps",
     "run/keyboard": "run/test_terminal run/test_prompts run/test_standard_streams",
     "run/starting": "run/test_local run/test_local_rank_arg run/test_preload run/test_terminal",
     "run/stops": "run/test_stopped run/test_gaps run/test_out_of_reach",
@@ -76,8 +78,12 @@ OF_PARTS = {
     "run/journal": "watch/test_record watch/test_page",
     "run/re": "run/test_refused_calls run/test_restarts run/test_errorfile run/test_oom",
     "run/files": "run/test_filing run/test_shared_places run/test_shared_paths",
-    "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths",
-    "run/ro": "run/test_output run/test_filing run/test_shared_places",
+    "run/log_place": "run/test_output run/test_shared_places run/test_shared_paths "
+    "gang/test_log_places",
+    "run/pipes": "run/test_lost_output",
+    "run/shared_errors": "run/test_said_once",
+    "run/ro": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
+    "run/output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
     "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
     "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
     "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout",

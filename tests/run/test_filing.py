@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.run import files
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run
 from tests.support.patience import PATIENCE_S
 
@@ -173,6 +174,17 @@ def test_a_place_that_cannot_be_is_refused_before_anything_starts(
     done = launch("--nproc", 1, "--result", path, "--no-python", "echo", "started")
     assert (done.returncode, done.stdout) == (2, "")
     assert f"--result {path}: {words}" in done.stderr
+
+
+def test_a_file_without_a_name_is_written_to_through_its_descriptor(tmp_path: Path):
+    """No other file takes its place, of a name that only /proc shows for it."""
+    path = tmp_path / "deleted"
+    with path.open("w+") as file:
+        path.unlink()
+        files.write(f"/dev/fd/{file.fileno()}", "words")
+        file.seek(0)
+        assert file.read() == "words"
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_error_file_of_a_worker_may_be_anything():

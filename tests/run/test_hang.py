@@ -6,12 +6,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from spawnlaunch import machine
 from spawnlaunch.failures import TIMED_OUT
-from spawnlaunch.run.hang.sources import find_py_spy, kernel_view
+from spawnlaunch.run import events
+from spawnlaunch.run.hang import sources
+from spawnlaunch.run.hang.sources import CALLS, find_py_spy, kernel_view
 from spawnlaunch.run.signals import STACKS
 from tests.support.launching import WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
 from tests.support.processes import state, until
@@ -33,6 +37,10 @@ def blocks(place: Path) -> dict[str, str]:
 def roll(stderr: str) -> list[str]:
     """The lines of the roll call."""
     return [line.removeprefix("spawnlaunch:   ") for line in stderr.splitlines() if ":   " in line]
+
+
+def is_filled(file: Path) -> bool:
+    return bool(file.read_text())
 
 
 def hang(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
@@ -108,6 +116,9 @@ def test_of_a_program_that_is_no_python_the_kernel_tells_and_of_its_children(tmp
     assert "(sleep) sleeping" in child[1]
     assert roll(done.stderr)[0].startswith("rank 0 is (sh) sleeping")
     assert roll(done.stderr)[1].startswith("1 process below rank 0 is (sleep) sleeping")
+    # py-spy's own reason, if it is there, stands beside what the kernel tells, and nowhere else.
+    assert all("said nothing" not in text for _, text in (shell, child))
+    assert all(line.startswith("spawnlaunch: ") for line in done.stderr.splitlines())
 
 
 def test_the_stacks_are_beside_the_files_that_are_kept(tmp_path: Path):
@@ -256,20 +267,71 @@ def test_without_the_flag_SIGUSR2_is_the_workers(tmp_path: Path):
         assert "stack" not in one.stderr
 
 
+STOPS = """
+import faulthandler, os, signal, sys, time
+faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
+os.write(1, b"ready\\n")
+if os.environ["RANK"] == "1":
+    os.kill(os.getpid(), signal.SIGSTOP)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
+os._exit(7)
+"""
+
+
 def test_the_launcher_watches_while_somebody_takes_his_time_to_tell(tmp_path: Path):
-    """A worker that is stopped can tell nothing; another one's failure is seen all the same."""
-    text = "import faulthandler as f, os, signal, time\nf.register(int(os.environ["
-    script = tmp_path / "script.py"
-    script.write_text(
-        f"{text}'SPAWNLAUNCH_STACK_SIGNAL']))\nos.write(1, b'ready\\n')\n"
-        "if os.environ['RANK'] == '1':\n    time.sleep(0.7)\n    os._exit(7)\n"
-        "os.kill(os.getpid(), signal.SIGSTOP)\n"
-    )
+    """A worker that is stopped tells nothing; another one's failure is seen, and its stacks are."""
+    script, go = tmp_path / "script.py", tmp_path / "go"
+    script.write_text(STOPS)
     words = ("--nproc", 2, "--grace", "0.2", "--stack-on-usr2")
-    with launched(*words, script, directory=tmp_path) as one:
+    with launched(*words, script, go, directory=tmp_path) as one:
         ask(one, 2)
+        until(lambda: list(tmp_path.rglob("rank-0.log")), "rank 0 has told")
+        go.touch()
         assert one.status() == 7
         assert one.all_gone()
+        assert [line.startswith("rank 0 is in <module>") for line in roll(one.stderr)[:1]] == [True]
+
+
+def test_of_a_worker_that_is_stopped_somebody_else_tells(tmp_path: Path):
+    script, go = tmp_path / "script.py", tmp_path / "go"
+    script.write_text(STOPS)
+    words = ("--nproc", 2, "--grace", "0.2", "--stack-on-usr2")
+    with launched(*words, script, go, directory=tmp_path) as one:
+        ask(one, 2, "the whole stacks are in")
+        (by_itself, by_another) = (text for _, text in sorted(blocks(tmp_path).items()))
+        assert ", told by itself:" in by_itself
+        assert ", told by itself:" not in by_another
+        go.touch()
+        assert one.status() == 7
+
+
+def test_who_is_asked_again_tells_where_it_is_then(tmp_path: Path):
+    """Of a file, too, only what was added is taken for the answer."""
+    words = ("--nproc", 2, "--stack-on-usr2", "--redirects", 3, "--log-dir", tmp_path / "logs")
+    with launched(*words, STUCK, "register", directory=tmp_path) as one:
+        logs = tmp_path / "logs"
+        until(lambda: sum(map(is_filled, logs.rglob("stdout.log"))) == 2, "both are there")
+        for times in (1, 2):
+            one.send(signal.SIGUSR2)
+            until(lambda n=times: one.stderr.count("the whole stacks are in") == n, "it is told")
+        told = blocks(tmp_path)
+        assert [text.count("in in_a_thread") for text in told.values()] == [1, 1]
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
+
+
+def test_that_a_rank_is_stopped_is_said_once(tmp_path: Path):
+    """And as long as it is, the silence of the others is no hang."""
+    speak = "while :; do echo talk; sleep 0.05; done"
+    script = f"if [ $RANK = 0 ]; then kill -STOP $$; fi; {speak}"
+    words = ("--nproc", 2, "--hang-timeout", 0.3, "--no-python", "sh", "-c", script)
+    with launched(*words, directory=tmp_path) as one:
+        until(lambda: "no hang is looked for" in one.stderr, "it is said")
+        one.read_until(one.output.count(b"talk") + 40, "talk")
+        assert one.stderr.count("no hang is looked for") == 1
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM
 
 
 def test_who_always_has_something_to_say_does_not_keep_the_others_from_telling(tmp_path: Path):
@@ -304,6 +366,49 @@ def test_threads_that_do_the_same_share_a_line():
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as process:
         assert process.stdout
         process.stdout.readline()
-        until(lambda: any("3 threads" in line for line in kernel_view(process.pid)), "all sleep")
+        view: list[str] = []
+
+        def all_sleep() -> bool:
+            view[:] = [line for line in kernel_view(process.pid) if "3 threads" in line]
+            return any("sleeping" in line for line in view)
+
+        until(all_sleep, "all sleep")
+        call = ""
+        with suppress(OSError):  # to trace another process may be forbidden
+            call = Path(f"/proc/{process.pid}/syscall").read_text()
         process.kill()
+    assert not call or re.search(", system call [a-z]", view[0])
     assert kernel_view(process.pid) == []
+
+
+@pytest.mark.parametrize(
+    ("architecture", "header"),
+    [("x86_64", "x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", "asm-generic/unistd.h")],
+)
+def test_the_numbers_of_system_calls_are_those_of_the_kernels_headers(
+    architecture: str, header: str
+):
+    path = Path("/usr/include", header)
+    if not path.exists():
+        pytest.skip(f"{path} is not installed (Debian: linux-libc-dev)")
+    numbers = dict(re.findall(r"#define __NR_(\w+) (\d+)", path.read_text()))
+    for number, name in CALLS[architecture].items():
+        assert numbers[name] == str(number)
+
+
+@pytest.mark.usefixtures("py_spy")
+def test_whoever_was_told_in_time_is_told_once():
+    """Also when the time has passed after which nobody would have waited for py-spy any more."""
+    loop, told = events.Loop(), []
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as process:
+        sources.look(process.pid, loop, lambda how, text: told.append((how, text)))
+        while not told:
+            loop.turn(0.1)
+        try:
+            machine.lose(-2 * sources.PATIENCE_S)
+            for _ in range(3):
+                loop.turn(0)
+        finally:
+            machine.lose(2 * sources.PATIENCE_S)
+            process.kill()
+    assert len(told) == 1

@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -135,11 +136,28 @@ def test_a_reader_that_has_stopped_does_not_cost_the_files_their_end(tmp_path: P
         assert (tmp_path / f"{rank}" / "stdout.log").stat().st_size == 560000
 
 
-@pytest.mark.full
-def test_workers_that_wait_for_a_reader_are_told_of(tmp_path: Path):
+SOON = (
+    "import sys\n"
+    "from spawnlaunch.run import pipes\n"
+    "pipes.UNREAD_S = 0.5\n"
+    "from spawnlaunch.__main__ import main\n"
+    "sys.exit(main())\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "limit"),
+    [
+        ((sys.executable, "-c", SOON, "--quiet"), "0.5"),
+        pytest.param(AS_USERS_DO, "30", marks=pytest.mark.full),
+    ],
+)
+def test_workers_that_wait_for_a_reader_are_told_of(
+    command: tuple[str, ...], limit: str, tmp_path: Path
+):
     with (tmp_path / "err").open("w+") as err:
         launcher = start(
-            *AS_USERS_DO,
+            *command,
             "--nproc",
             "2",
             "--no-python",
@@ -152,9 +170,7 @@ def test_workers_that_wait_for_a_reader_are_told_of(tmp_path: Path):
         told = tmp_path / "err"
         while not told.read_text():
             time.sleep(0.1)
-        assert told.read_text() == (
-            "spawnlaunch: nobody has read our stdout for 30 s; workers wait\n"
-        )
+        assert f"nobody has read our stdout for {limit} s; workers wait" in told.read_text()
         stdout, _ = launcher.communicate(timeout=PATIENCE_S)
     assert launcher.returncode == 0
     assert len(stdout) == 2 * 1500000 * 6

@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch import cli
+from spawnlaunch.run import log_place
+from spawnlaunch.world.identity import Capacity
+from spawnlaunch.world.resolve import resolve_world
 from tests.support.launching import HOST, LAUNCHER, WORKERS, clean_environ, launch, run, start
 from tests.support.patience import PATIENCE_S
 
@@ -201,6 +205,43 @@ def kept(directory: Path) -> dict[str, str]:
         for path in directory.rglob("*.log")
         if path.is_file()
     }
+
+
+def test_what_the_other_stream_says_while_a_bar_stands_begins_below_it():
+    """Where both lead to one place, as on a terminal."""
+    script = r"if [ $RANK = 0 ]; then printf '\rbar 50'; sleep 0.2; echo below >&2; fi"
+    done = run(
+        *AS_USERS_DO, "--nproc", 2, "--no-python", "sh", "-c", script, stderr=subprocess.STDOUT
+    )
+    assert "[0] bar 50\n[0] below\n" in done.stdout
+
+
+def test_without_a_log_directory_the_files_are_where_it_is_said(tmp_path: Path):
+    flags = ("--nproc", 2, "--quiet", "--redirects", 3)
+    done = launch(*flags, *SPEAK, environ=clean_environ(TMPDIR=str(tmp_path)))
+    assert done.returncode == 0
+    (said_place,) = re.findall(r"the streams are kept in (\S+)", done.stderr)
+    assert len(list(Path(said_place).rglob("stdout.log"))) == 2
+
+
+def test_a_log_directory_that_cannot_be_made_is_named_as_it_would_be():
+    done = launch("--nproc", 2, "--log-dir", "/dev/null/logs", "--rdzv-id", "me", *SPEAK)
+    assert done.returncode == 2
+    assert "cannot make the directory /dev/null/logs/me/attempt_0/0: " in done.stderr
+    assert "earlier run" not in done.stderr
+
+
+def test_whoever_looks_for_a_place_takes_it_at_once(tmp_path: Path):
+    """So launches of one name that begin at the same time have a place each: as rank 0, twice."""
+    places = []
+    for node_rank in (1, 0, 0):
+        flags = f"--nnodes 2 --node-rank {node_rank} --no-gang --master-addr 127.0.0.1 --rdzv-id me"
+        words = [*flags.split(), "--log-dir", str(tmp_path), str(CHATTER)]
+        request = cli.parse(words, {}, "python")
+        resolution = resolve_world(request, {}, "node", Capacity(0, 2))
+        places.append(log_place.choose_log_directories(request, resolution, "/tmp/scratch")[0])
+    assert places[1] != places[2]
+    assert places[0] == places[1]
 
 
 def test_a_log_directory_keeps_what_is_shown(tmp_path: Path):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,37 @@ def test_a_preloaded_worker_finds_what_a_started_one_finds():
     own = ("TORCHELASTIC_", "MASTER_PORT", "SPAWNLAUNCH_", "PWD", "SHLVL", "_")
     for name, value in plain[0]["environ"].items():
         assert name.startswith(own) or forked[0]["environ"][name] == value, name
+
+
+@pytest.mark.parametrize(
+    ("words", "safe"),
+    [(("found.py",), ""), (("-m", "found"), ""), (("folder",), ""), (("found.py",), "1")],
+)
+def test_a_forked_worker_finds_all_as_a_started_one_does(
+    words: tuple[str, ...], safe: str, tmp_path: Path
+):
+    """Signals, descriptors, streams, paths and threads; and each rank draws numbers of its own."""
+    (tmp_path / "folder").mkdir()
+    for copy in ("found.py", "folder/__main__.py"):
+        (tmp_path / copy).write_text((WORKERS / "found.py").read_text())
+    environ = clean_environ(PYTHONSAFEPATH=safe, PYTHONUNBUFFERED="")
+
+    def found(*preload: str) -> list[dict[str, Any]]:
+        done = launch("--nproc", 2, *preload, *words, environ=environ, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return reports(done.stdout)
+
+    plain, forked = found(), found("--preload", "numpy,multiprocessing")
+    for one, other in zip(plain, forked, strict=True):
+        own = {"environ", "drawn"}
+        assert {k: v for k, v in other.items() if k not in own} == {
+            k: v for k, v in one.items() if k not in own
+        }
+    for worker in (*plain, *forked):
+        assert worker["threads"] in ([], [int(worker["environ"]["OMP_NUM_THREADS"])])
+    for ranks in (plain, forked):
+        for name in ranks[0]["drawn"]:
+            assert ranks[0]["drawn"][name] != ranks[1]["drawn"][name], name
 
 
 @pytest.mark.full

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from tests.support.launching import FAMILY, ROOT, WORKERS, clean_environ, launch
-from tests.support.processes import until
+from tests.support.processes import state, until
 from tests.support.watching import Launch, launched
 
 
@@ -112,6 +114,54 @@ def test_an_image_that_was_killed_is_named_when_workers_are_to_start_anew(tmp_pa
         one.send(signal.SIGKILL, worker)
         assert one.status() == os.EX_OSERR
         assert f"--preload json (pid {killed}) does not answer" in one.stderr
+
+
+def test_an_image_that_dies_while_it_is_asked_is_named(tmp_path: Path):
+    words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
+    with launched(*words, "--timeout", 300, FAMILY, "--", "stay", directory=tmp_path) as one:
+        one.read_until(2)
+        asked, worker = one.workers[0], one.workers[1]
+        one.send(signal.SIGSTOP, asked)
+        until(lambda: state(asked) == "T", "the image is stopped")
+        one.send(signal.SIGKILL, worker)
+        until(lambda: "restart 1 of 3" in one.stderr, "it is asked for others")
+        time.sleep(0.3)
+        one.send(signal.SIGKILL, asked)
+        assert one.status() == os.EX_OSERR
+        assert f"--preload json (pid {asked}) does not answer" in one.stderr
+
+
+SOON = (
+    "import sys\n"
+    "from spawnlaunch.run import preload\n"
+    "preload.ANSWER_S = 4.0\n"
+    "from spawnlaunch.__main__ import main\n"
+    "sys.exit(main())\n"
+)
+
+
+def test_an_image_that_is_silent_for_long_is_killed(tmp_path: Path):
+    """So that nothing that it may still fork comes to a later attempt."""
+    words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
+    command = (sys.executable, "-c", SOON, "--no-prefix")
+    with launched(*words, FAMILY, "--", "stay", directory=tmp_path, command=command) as one:
+        one.read_until(2)
+        asked, worker = one.workers[0], one.workers[1]
+        one.send(signal.SIGSTOP, asked)
+        one.send(signal.SIGKILL, worker)
+        until(lambda: f"(pid {asked}) does not answer" in one.stderr, "it is said")
+        assert state(asked) != "T"
+        assert one.status() == os.EX_OSERR
+
+
+def test_a_module_whose_fork_handler_ends_the_fork_is_no_fault_of_ours(tmp_path: Path):
+    """The handler of a library of the user's runs in whatever is forked of the image."""
+    text = "import os\nos.register_at_fork(after_in_child=lambda: os._exit(3))\n"
+    environ = clean_environ(**importing(tmp_path))
+    done = launch("--quiet", *module(tmp_path, text), WORKERS / "report.py", environ=environ)
+    assert done.returncode == os.EX_OSERR
+    assert "does not answer" in done.stderr
+    assert "internal error" not in done.stderr
 
 
 DRAWS = """

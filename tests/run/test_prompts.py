@@ -77,6 +77,19 @@ def test_a_rank_that_asks_without_a_prompt_is_given_what_is_typed():
         tty.status()
 
 
+def test_a_rank_that_takes_nothing_of_what_is_typed_holds_up_nobody():
+    """What it has started reads something else: it looks as if the rank asked."""
+    speak = "while :; do echo tick; sleep 0.05; done"
+    script = f"if [ $RANK = 1 ]; then sleep 600 | cat; else {speak}; fi"
+    with terminal("--nproc", 2, "--no-python", "sh", "-c", script) as tty:
+        tty.read_until("tick")
+        for _ in range(24):  # more than a pipe holds
+            tty.type(b"x" * 3000 + b"\n")
+            tty.read_until("tick", tty.text.count("tick") + 3)
+        tty.type(CTRL_C)
+        tty.status()
+
+
 def test_lines_stay_whole_where_no_terminal_is():
     script = 'printf "half "; sleep 1; echo "of $RANK"'
     done = launch("--quiet", "--nproc", 2, "--no-python", "sh", "-c", script)

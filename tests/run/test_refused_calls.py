@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.run.refused import words as told_in_words
 from tests.gang.nodes import free_port
 from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, run
 from tests.support.matrix import mostly_full
@@ -247,6 +248,17 @@ def test_a_sandbox_without_unix_sockets_launches_all_the_same(tmp_path: Path):
     with launched("--nproc", 2, *HI, directory=tmp_path, preexec=refuse) as one:
         assert one.status() == 0, one.stderr
         assert not one.stderr
+
+
+def test_of_an_error_the_call_is_named_or_the_file_or_neither():
+    with pytest.raises(OSError, match="No such file") as raised:
+        os.rmdir("/proc/self/no")
+    assert told_in_words(raised.value).startswith("the system refuses rmdir: ")
+    assert ": /proc/self/no; " in told_in_words(raised.value)
+    unraised = OSError(errno.EPERM, "not permitted")
+    assert told_in_words(unraised).startswith("the system refuses a call: not permitted; ")
+    unraised.filename = "/a/file"
+    assert told_in_words(unraised).startswith("the system refuses /a/file: not permitted; ")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from spawnlaunch.failures import Cause, used_after
+from spawnlaunch.run import report
 from tests.support.launching import MPICH_RANK, WITHOUT_GUARD, WORKERS, clean_environ, launch
 from tests.support.processes import children, until
 from tests.support.watching import KILLED, launched
@@ -260,3 +261,8 @@ def test_wrong_use_is_told_what_to_type(words: tuple[str, str], said: str):
     done = launch(*words, AGAIN, 0, "exit", 0)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_restarts_are_told_in_words():
+    words = [report.after_restarts(n) for n in range(3)]
+    assert words == ["", ", after 1 restart", ", after 2 restarts"]

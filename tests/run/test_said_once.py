@@ -15,7 +15,16 @@ import pytest
 from spawnlaunch.node import proc
 from spawnlaunch.run import shared_errors
 from tests.cluster.slurm import Slurm
-from tests.support.launching import AS_ROOT, LAUNCHER, REPORTER, clean_environ, launch, run, start
+from tests.support.launching import (
+    AS_ROOT,
+    HOST,
+    LAUNCHER,
+    REPORTER,
+    clean_environ,
+    launch,
+    run,
+    start,
+)
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 from tests.support.required import require_programs
@@ -82,6 +91,15 @@ def test_the_ranks_of_mpirun_say_it_once(words: str):
         environ=clean_environ(**AS_ROOT),
     )
     assert len(errors(done.stderr)) == 1, done.stderr
+    if words == "no.py":  # which may be so on this node alone
+        assert f"{ERROR}{HOST}: " in done.stderr
+
+
+def test_the_only_rank_of_mpirun_speaks_as_if_there_were_no_mpirun():
+    require_programs("mpirun", package="openmpi-bin")
+    done = run("mpirun", "-n", "1", *LAUNCHER, "no.py", environ=clean_environ(**AS_ROOT))
+    (line,) = errors(done.stderr)
+    assert HOST not in line
 
 
 @pytest.mark.full

@@ -65,6 +65,15 @@ def test_a_directory_that_ranks_of_two_nodes_would_share_is_refused_on_both(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_so_it_is_where_each_node_has_one_rank():
+    by_hand = ("--nnodes", 2, "--node-rank", 0, "--master-addr", "node0", "--nproc", 1)
+    done = launch(*by_hand, "--log-dir", "{local_rank}", "--explain", "--no-python", "true")
+    assert done.returncode == 2
+    assert "several ranks the same directory" in done.stderr
+    alone = launch("--nproc", 1, "--log-dir", "logs", "--explain", "--no-python", "true")
+    assert alone.returncode == 0
+
+
 @pytest.mark.parametrize("template", ["{rank}", "{node_rank}/{local_rank}", "{host}-{local_rank}"])
 def test_a_directory_with_the_rank_or_the_node_in_its_name_is_taken(template: str):
     by_hand = ("--nnodes", 2, "--node-rank", 1, "--master-addr", "node0", "--nproc", 2)

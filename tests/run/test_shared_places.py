@@ -2,8 +2,10 @@
 
 import os
 import subprocess
+from contextlib import suppress
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -147,6 +149,21 @@ def test_a_link_of_the_directorys_owner_or_of_root_is_followed(uid: int, shared:
     link = plant(shared / "trusted", shared.parent / "ours", uid)
     assert launch_into(link, "tee").returncode == 0
     assert (shared.parent / "ours" / "0" / "stdout.log").read_text() == "said\n"
+
+
+def test_whoever_is_not_root_follows_roots_links_too():
+    with TemporaryDirectory() as place:  # pytest's own only root may enter
+        os.chmod(place, 0o777)
+        os.chown(place, 77, 77)
+        link = plant(Path(place, "link"), Path(place, "far"), 0)
+        child = os.fork()
+        if child == 0:
+            status = 1
+            with suppress(OSError):
+                os.setresuid(SOMEBODY, SOMEBODY, SOMEBODY)
+                status = files.resolved(str(link)) != f"{place}/far"
+            os._exit(status)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_a_link_where_only_its_owner_may_write_is_followed(shared: Path):

@@ -109,7 +109,8 @@ class Image:
         """
         try:
             _send(self._socket, None)
-            _is_readable(self._socket, ANSWER_S)
+            if not _is_readable(self._socket, ANSWER_S):
+                raise TimeoutError
             pids, is_done = _receive(self._socket)[0], _receive(self._socket)[0]
             if not is_done:
                 raise ConnectionResetError
@@ -144,9 +145,9 @@ def _be(ours: socket.socket, launch: launches.Launch, guard: int) -> NoReturn:
             _send(ours, str(error))
             machine.exit_now(2)
         _send(ours, "")
-        while ours.recv(1, socket.MSG_PEEK):
-            forker = machine.fork(partial(_deliver, ours, guard, launch, become))
-            machine.waitpid(forker, 0)
+        fork = partial(machine.fork, partial(_deliver, ours, guard, launch, become))
+        # One that ends badly has told no pids: a library's own handler of forks has ended it, say.
+        while ours.recv(1, socket.MSG_PEEK) and not machine.waitpid(fork(), 0)[1]:
             _send(ours, True)
         status = 0
     except SystemExit as leaving:
@@ -186,10 +187,11 @@ def _deliver(
             for fd in fds:
                 machine.close(fd)
         _send(ours, pids)
+        status = 0
     except BaseException as error:
         status = refused.end(error, " in the image")
     finally:
-        machine.exit_now(status)  # of a worker; nobody asks how a forker has ended
+        machine.exit_now(status)
 
 
 def _fork(child: Callable[[], object]) -> int:

@@ -103,6 +103,8 @@ def _take_on(worker: launches.Worker) -> None:
     told = worker.environ
     who = {name: told[name] for name in (environment.MARK, *identity.RANKS) if name in told}
     machine.show_environment({**who, **environment.changes(told, inherited), **told})
+    named = [os.path.abspath(path) for path in told.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path.sort(key=lambda path: path not in named)  # before Python's own: not so in the launcher
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
@@ -115,13 +117,11 @@ def _take_on(worker: launches.Worker) -> None:
 
 
 def _forget_the_launcher(inherited: frozenset[int]) -> None:
-    """Close what the launcher has opened for itself, and give signals back to Python."""
+    """Close what the launcher has opened for itself, and give Ctrl-C back to Python."""
     for fd in proc.open_fds():
         if fd > 2 and fd not in inherited:
             machine.close(fd)
     machine.set_wakeup_fd(-1)
-    for ignored in starting.IGNORED:
-        machine.signal(ignored, signal.SIG_IGN)  # as Python has them
     if machine.getsignal(signal.SIGINT) == signal.SIG_DFL:
         machine.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -174,7 +174,7 @@ def _execute(words: Sequence[str], main: ModuleType) -> None:
     sys.argv = [*words]
     importer = None if target.endswith(".py") else pkgutil.get_importer(target)
     if importer and importer.find_spec("__main__"):  # of a directory or an archive
-        sys.path.insert(0, target)
+        sys.path.insert(0, os.path.abspath(target))
         runpy._run_module_as_main("__main__", alter_argv=False)  # type: ignore[attr-defined]
         return
     path = os.path.abspath(target)  # as __main__.__file__ is since Python 3.9
