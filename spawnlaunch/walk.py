@@ -52,7 +52,8 @@ def walk(
     capacity = identity.Capacity(devices, cpus, seen.source, vendor)
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
-    _refuse_what_this_mode_cannot(request, resolution, environ)
+    if request.need_parent or request.log_dir:
+        _refuse_what_this_mode_cannot(request, resolution, environ)
     resolution, held_port = resolve.prepare_host(resolution, environ, hostname)
 
     # Where do I sit?
