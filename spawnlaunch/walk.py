@@ -45,7 +45,7 @@ def walk(
 
     # Who am I among how many?
     hostname = os.uname().nodename
-    devices = len(seen.devices) or (0 if machine.devices else visible.count_named(environ))
+    devices = len(seen.devices) or seen.named
     first = seen.devices[0] if seen.devices else None
     vendor = "" if first is None else machine.devices[first].vendor
     cpus = len(machine.cpus_allowed or machine.cpus_online)

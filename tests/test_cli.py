@@ -238,7 +238,7 @@ def test_no_flag_appears_unnoticed():
 
 def test_each_row_of_the_table_is_a_field_of_the_request():
     no_field = {"help", "version", "completion", "m", "no_python"}
-    not_typed = {"flags", "sources", "notes", "prefix_template"}
+    not_typed = {"given", "sources", "notes", "prefix_template"}
     fields = {*flags.Request._field_defaults} - not_typed
     assert {flag.field for flag in flags.FLAGS} - no_field == fields
 

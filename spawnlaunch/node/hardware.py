@@ -47,7 +47,8 @@ class Nic(records.NamedTuple):
 class Node(records.NamedTuple):
     """One machine, as far as it could be read; `warnings` has a line for each thing that could not.
 
-    `cores`, `l3` and `packages` are disjoint groups of online CPUs, each ordered by the lowest CPU.
+    `cores`, `l3` and `packages` are disjoint groups of online CPUs, each ordered by the lowest CPU;
+    each online CPU is in a core.
     """
 
     cpus_allowed: cpuset.CpuSet  # what may be used; empty where there are no masks, as on macOS
