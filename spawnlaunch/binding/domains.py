@@ -33,8 +33,7 @@ def domains_around(
             )
         domains = _core_complexes(node, own)
     else:
-        device_of = {rank.claim: rank.device for rank in ranks}
-        domains = [_numa(node, device_of.get(i), share) for i, share in enumerate(own)]
+        domains = _numa_nodes(node, ranks, own)
         if policy == values.SOCKET:
             if not node.packages:
                 warnings.append(f"packages are not known here: {values.SOCKET} binds to NUMA nodes")
@@ -45,11 +44,18 @@ def domains_around(
     ]
 
 
-def _numa(node: hardware.Node, device: int | None, share: cpuset.CpuSet) -> cpuset.CpuSet:
-    """The CPUs of the device's NUMA node; of the share's NUMA nodes where that is unknown."""
-    home = None if device is None else node.devices[device].numa
-    at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
-    return at_home or _touched([each.cpus for each in node.numa], share) or share
+def _numa_nodes(
+    node: hardware.Node, ranks: Sequence[claims.Claimant], shares: Sequence[cpuset.CpuSet]
+) -> list[cpuset.CpuSet]:
+    """The CPUs of each device's NUMA node; of the share's NUMA nodes where that is unknown."""
+    device_of = {rank.claim: rank.device for rank in ranks}
+    found = []
+    for claim, share in enumerate(shares):
+        device = device_of.get(claim)
+        home = None if device is None else node.devices[device].numa
+        at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
+        found.append(at_home or _touched([each.cpus for each in node.numa], share) or share)
+    return found
 
 
 def _touched(groups: Sequence[cpuset.CpuSet], cpus: cpuset.CpuSet) -> cpuset.CpuSet:

@@ -48,8 +48,7 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
         flag = names.flag("--shutdown-timeout")
         assert flag is not None
         yield flag, value, SHUTDOWN
-    is_pod = all(environ.get(name) for name in POD)
-    left = OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
+    left = _of_a_pod(environ)
     for long_name in names.TORCHRUN:
         name = variable(long_name)
         value = environ.get(name, "")
@@ -63,6 +62,12 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
                                     f"unset {name}, or export {name}=1")  # fmt: skip
         elif int(value):
             yield flag, None, name
+
+
+def _of_a_pod(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that Kubeflow has given to this process, which `world` reads."""
+    is_pod = all(environ.get(name) for name in POD)
+    return OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
 
 
 def variable(long_name: str) -> str:

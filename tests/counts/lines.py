@@ -27,6 +27,7 @@ BESIDE = {
     "rollcall": "the same two, and top",
     "run/keyboard": "a terminal's keys and --debug",
     "explaining.py": "--explain",
+    "explained.py": "--explain, as programs read it",
     "binding/picture.py": "--explain: the node as text",
     "watch": "top, report, --record and --explain=svg",
     "top.py": "spawnlaunch top",
