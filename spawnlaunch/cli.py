@@ -63,14 +63,12 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     return request
 
 
-def read_flags(
-    argv: Sequence[str], skip_wrong: bool = False
-) -> tuple[list[flags.Given], Sequence[str]]:
+def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.Given], list[str]]:
     """Split argv where the worker's command begins.
 
     Left: our flags, each with its text, None where it has none. Right: the worker's command; after
     "--" it may begin with a hyphen, and is then the flags of the bundled loop. Raises FlagsError,
-    but with `skip_wrong`, which leaves out what is wrong; a word behind that may be its value.
+    but with `lenient`, which leaves out what is wrong; a word behind that may be its value.
     """
     given: list[flags.Given] = []
     words = list(argv)
@@ -81,7 +79,7 @@ def read_flags(
         try:
             given.append(_read_flag(word, words))
         except errors.FlagsError:
-            if not skip_wrong:
+            if not lenient:
                 raise
             if "=" not in word and words and not words[0].startswith("-"):
                 del words[0]

@@ -238,9 +238,8 @@ def _cuts(cores: Sequence[Core], parts: int) -> tuple[int, list[int]]:
     over i with the best cost for each x finds the cheapest way; among equals, large shares first.
     """
     base, larger = divmod(len(cores), parts)
-    best: dict[int, tuple[int, list[int]]] = {
-        0: (0, [])
-    }  # the cuts are negative: the last is least
+    # The cuts are negative: the last is least.
+    best: dict[int, tuple[int, list[int]]] = {0: (0, [])}
     for i in range(1, parts):
         step: dict[int, tuple[int, list[int]]] = {}
         for x in range(max(0, larger - (parts - i)), min(i, larger) + 1):

@@ -89,14 +89,12 @@ def plan(
             shares = domains.domains_around(policy.name, node, made.ranks, shares, usable, warnings)
         bindings = []
         for rank in made.ranks:
-            if rank.claim is None:
-                threads = max(1, len(cores) // made.sharers)
-                note = "no allowed CPU is next to its device"
-                bindings.append(_binding(node, rank, usable, threads, note))
-            else:
-                share = shares[rank.claim]
-                note = "" if share.alone else "shares cores"
-                bindings.append(_binding(node, rank, share.cpus, len(share.cores), note))
+            cpus, threads = usable, max(1, len(cores) // made.sharers)
+            note = "no allowed CPU is next to its device"
+            if rank.claim is not None:
+                cpus, threads = shares[rank.claim].cpus, len(shares[rank.claim].cores)
+                note = "" if shares[rank.claim].alone else "shares cores"
+            bindings.append(_binding(node, rank, cpus, threads, note))
         warnings += report.of_shares(made.ranks, usable, shares, policy)
     return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 

@@ -54,9 +54,8 @@ class Node(records.NamedTuple):
     cpus_allowed: cpuset.CpuSet  # what may be used; empty where there are no masks, as on macOS
     cpus_online: cpuset.CpuSet
     cores: tuple[cpuset.CpuSet, ...]  # the hardware threads of each physical core
-    cpus_cgroup: cpuset.CpuSet | None = (
-        None  # of the control group's cpuset; None: the mask is all of it
-    )
+    # Of the control group's cpuset; None: the mask is all of it.
+    cpus_cgroup: cpuset.CpuSet | None = None
     l3: tuple[cpuset.CpuSet, ...] = ()
     packages: tuple[cpuset.CpuSet, ...] = ()
     numa: tuple[Numa, ...] = ()  # ordered by id

@@ -154,29 +154,21 @@ def _by_level_zero(
     whole = cards if composite else list(base)
     if not environ.get(ZE_MASK):
         return whole, []
+
+    def named(token: str) -> hardware.Device | None:
+        number, dot, tile = token.partition(".")
+        device = _nth(number, cards if dot else whole)
+        tiles = [each for each in base if device and each.address == device.address]
+        return _nth(tile.split(".")[0], tiles) if dot else device
+
     tokens = [entry.strip() for entry in environ[ZE_MASK].split(",")]
-    found = [(token, _card_or_tile(token, base, cards, whole)) for token in tokens]
+    found = [(token, named(token)) for token in tokens]
     chosen = {device for _, device in found if device}
     if composite:  # a card with several tiles chosen is one device
         chosen = set({device.address: device for device in sorted(chosen, reverse=True)}.values())
     if bad := [token for token, device in found if not device]:
         warnings.append(f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}")
     return sorted(chosen), [ZE_MASK]
-
-
-def _card_or_tile(
-    token: str,
-    base: Sequence[hardware.Device],
-    cards: Sequence[hardware.Device],
-    whole: Sequence[hardware.Device],
-) -> hardware.Device | None:
-    """The device that an entry names: a number, or CARD.TILE."""
-    number, dot, tile = token.partition(".")
-    if not dot:
-        return _nth(number, whole)
-    card = _nth(number, cards)
-    tiles = [device for device in base if card and device.address == card.address]
-    return _nth(tile.split(".")[0], tiles)
 
 
 def _by_accelerator(

@@ -58,7 +58,7 @@ def tell_of(launch: launches.Launch, *how: Any) -> None:
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
     """What the flags say of the place where launchers meet; None where that cannot be known."""
     said: dict[str, Any] = {}
-    typed, _ = cli.read_flags(argv, skip_wrong=True)
+    typed, _ = cli.read_flags(argv, lenient=True)
     for flag, text, name in (*_exported(environ, typed), *typed):
         if flag.field not in FIELDS:
             continue
