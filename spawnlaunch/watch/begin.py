@@ -6,6 +6,7 @@ of the record: nobody has to stop the recorder, whatever becomes of launcher and
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -44,8 +45,6 @@ def recorded(
 
 def _tell(pipe: int, start: Mapping[str, Any]) -> None:
     """Write what the launch is; writes after this one do not wait for the recorder."""
-    import json
-
     data = memoryview(json.dumps(start).encode() + b"\n")
     with suppress(OSError):  # it has ended, and has said why
         while data:

@@ -27,8 +27,8 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 15_824,
-    "core": 11_133,
+    "launcher": 15_823,
+    "core": 11_153,
     "bench": 3_400,
     "check": 1_000,
     "train": 5_400,
@@ -37,9 +37,9 @@ LINES_OF_CODE = {
 FILES = 158  # of the launcher
 
 # Of the launcher's functions; see tests/counts/shape.py. The goals are 20, none, and 90.
-COMPLEX = 58
-NESTED = 13
-IMPORTS_IN_FUNCTIONS = 143
+COMPLEX = 35
+NESTED = 7
+IMPORTS_IN_FUNCTIONS = 139
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
 SENTENCES = 78
