@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast, overload
 
 from spawnlaunch.calling import flags as flag_words
 from spawnlaunch.calling import outcomes, running, shipping
-from spawnlaunch.calling.explained import ExplainedLaunch
 from spawnlaunch.calling.outcomes import LaunchError, WorkerError
 from spawnlaunch.errors import UsageError
+from spawnlaunch.explained import ExplainedLaunch
 from spawnlaunch.failures import how_it_ended
 from spawnlaunch.reading import excerpt, is_number
 

@@ -10,12 +10,15 @@ from __future__ import annotations
 import os
 import sys
 
-from spawnlaunch import errors, flags, reading
+from spawnlaunch import errors, flags, reading, values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
+
+OF_TORCHRUN = ("PET_", "TORCH_ELASTIC_", "TORCHELASTIC_")  # how variables of torchrun's begin
+KINDS = {"m": "module", "no_python": "program"}  # of Program, by the flag that says so
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags.Request:
@@ -24,10 +27,10 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     `python` is the interpreter that workers use where the environment variable PYTHON_EXEC
     (torchrun's) names no other. Raises UsageError; `--help` and `--version` raise Page.
     """
-    given, words = _cut(argv)
+    given, words = read_flags(argv)
     extra: dict[str, Any] = {}
     names = " ".join(environ)
-    if "PET_" in names or "TORCH_ELASTIC_" in names or "TORCHELASTIC_" in names:
+    if any(mark in names for mark in OF_TORCHRUN):
         from spawnlaunch.torchrun import variables  # few shells export any of them
 
         given = [*variables.given(environ, given), *given]
@@ -35,31 +38,22 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     fields: dict[str, Any] = {}
     notes: list[str] = []
     for flag, text, typed in given:
-        value = _value(flag, text, typed)
+        value = read_value(flag, text, typed)
         if flag.field:
             fields[flag.field] = value
         elif value:  # of torchrun's flags that do nothing here
             notes.append(f"{typed}: {value}")
-    if fields.get("log_dir") == os.devnull:  # torchrun keeps no files then, and shows everything
-        given_up = [fields.pop(name, None) for name in ("log_dir", "redirects", "tee")]
-        if any(map(any, filter(None, given_up[1:]))):
-            notes.append(f"--log-dir {os.devnull}: nothing is kept in files, and all is shown")
-    module, no_python = fields.pop("m", False), fields.pop("no_python", False)
-    if module and no_python:
+    if fields.get("log_dir") == os.devnull:
+        notes += _without_files(fields)
+    kinds = [kind for field, kind in KINDS.items() if fields.pop(field, False)]
+    if len(kinds) > 1:
         raise errors.FlagsError("-m and --no-python exclude each other; leave one out")
-    kind = "module" if module else "program" if no_python else "script"
     request = flags.Request(
-        program=_program(words, kind, is_bare=len(words) == len(argv)),
+        program=_program(words, *kinds, is_bare=len(words) == len(argv)),
         python=environ.get("PYTHON_EXEC") or python,
-        flags=tuple(
-            flag.name if text is None else f"{flag.name}={text}"
-            for flag, text, _ in given
-            if flag.field in flags.Request._fields
-        ),
+        given=tuple(given),
         sources={
-            flag.name: typed
-            for flag, _, typed in given
-            if typed != flag.name and (flag.also or typed in environ)
+            flag.name: typed for flag, _, typed in given if typed.replace("_", "-") != flag.name
         },
         notes=(*notes, *extra.pop("notes", ())),
         **fields,
@@ -69,47 +63,69 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     return request
 
 
-def _cut(argv: Sequence[str]) -> tuple[list[flags.Given], Sequence[str]]:
+def read_flags(argv: Sequence[str], lenient: bool = False) -> tuple[list[flags.Given], list[str]]:
     """Split argv where the worker's command begins.
 
     Left: our flags, each with its text, None where it has none. Right: the worker's command; after
-    "--" it may begin with a hyphen, and is then the flags of the bundled loop.
+    "--" it may begin with a hyphen, and is then the flags of the bundled loop. Raises FlagsError,
+    but with `lenient`, which leaves out what is wrong; a word behind that may be its value.
     """
     given: list[flags.Given] = []
-    at = 0
-    while at < len(argv) and argv[at].startswith("-") and argv[at] != "-":
-        word = argv[at]
-        at += 1
+    words = list(argv)
+    while words and words[0].startswith("-") and words[0] != "-":
+        word = words.pop(0)
         if word == "--":
             break
-        typed, equals, text = word.partition("=")
-        flag = flags.spelt(typed)
-        if flag is None:
-            from spawnlaunch.torchrun import names  # most users type names of ours
-
-            typed, equals, text = names.split(word)
-            flag = names.flag(typed)
-        if flag is None:
-            from spawnlaunch.torchrun import strange_flags  # slow to import, and only needed here
-
-            raise errors.FlagsError(strange_flags.advice(word))
-        if equals and not flag.read:
-            alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
-            raise errors.FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
-        if not equals and flag.alone is None:
-            if at == len(argv):
-                raise errors.FlagsError(f"{typed} needs a value; {flags.HERE} --help shows which")
-            equals, text = "=", argv[at]
-            at += 1
-        if equals and text == "--":
-            raise errors.FlagsError(
-                f"{typed} needs a value, and -- is none; {flags.HERE} --help shows which"
-            )
-        given.append((flag, text if equals else None, typed))
-    return given, argv[at:]
+        try:
+            given.append(_read_flag(word, words))
+        except errors.FlagsError:
+            if not lenient:
+                raise
+            if "=" not in word and words and not words[0].startswith("-"):
+                del words[0]
+    return given, words
 
 
-def _value(flag: flags.Flag, text: str | None, typed: str) -> Any:
+def _read_flag(word: str, behind: list[str]) -> flags.Given:
+    """The flag that a word names; its value may be the next word, which is then taken off."""
+    typed, equals, text = word.partition("=")
+    flag = flags.spelt(typed)
+    if flag is None:
+        from spawnlaunch.torchrun import names  # most users type names of ours
+
+        typed, equals, text = names.split(word)
+        flag = names.flag(typed)
+    if flag is None:
+        from spawnlaunch.torchrun import strange_flags  # slow to import, and only needed here
+
+        raise errors.FlagsError(strange_flags.advice(word))
+    if equals and not flag.read:
+        alone = f"{flag.name} {text}" if flag.name == "-m" else flag.name
+        raise errors.FlagsError(f"{word}: {flag.name} takes no value; type {alone}")
+    if not equals and flag.alone is None:
+        if not behind:
+            raise errors.FlagsError(f"{typed} needs a value; {flags.HERE} --help shows which")
+        equals, text = "=", behind.pop(0)
+    if text == "--":
+        raise errors.FlagsError(
+            f"{typed} needs a value, and -- is none; {flags.HERE} --help shows which"
+        )
+    return flag, text if equals else None, typed
+
+
+def _without_files(fields: dict[str, Any]) -> list[str]:
+    """Of --log-dir /dev/null nothing is left: torchrun keeps no files then, and shows everything.
+
+    The result is what is to be said of that.
+    """
+    del fields["log_dir"]
+    given_up = [fields.pop(name, None) for name in ("redirects", "tee")]
+    if not any(map(any, filter(None, given_up))):
+        return []
+    return [f"--log-dir {os.devnull}: nothing is kept in files, and all is shown"]
+
+
+def read_value(flag: flags.Flag, text: str | None, typed: str) -> Any:
     """The value of a flag; `typed` is its spelling, or the variable it is from.
 
     Raises UsageError, or Page.
@@ -150,32 +166,31 @@ def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
         from spawnlaunch.torchrun import readers
 
         found += readers.strange(request.rdzv_conf)
-    if any(request.tee or ()) and request.log_dir is None:
-        found.append("--tee without --log-dir DIR: all is shown, and nothing is kept in files")
+    if request.need_parent:
+        found += _without_effect(request, several_nodes)
+    return found
+
+
+def _without_effect(request: flags.Request, several_nodes: bool) -> Iterator[str]:
+    """Lines about flags of a launcher above its workers, where another flag is missing."""
+    if request.tee not in (None, values.StreamsByRank()) and request.log_dir is None:
+        yield "--tee without --log-dir DIR: all is shown, and nothing is kept in files"
     if request.on_hang == flags.KILL and not request.hang_timeout_s:
-        found.append("--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang")
+        yield "--on-hang kill without --hang-timeout SECONDS: nobody looks for a hang"
     for flag in ("--restart-window", "--no-restart-status"):
         if flag in request.need_parent and not request.max_restarts:
-            found.append(f"{flag} without --max-restarts N: nothing is started anew")
+            yield f"{flag} without --max-restarts N: nothing is started anew"
     if request.hang_timeout_s and several_nodes and request.no_gang:
-        found.append(
+        yield (
             "--hang-timeout: each node listens to its own ranks only, so those that never write "
             "anything seem to hang"
         )
-    return found
 
 
 def _check_together(request: flags.Request) -> None:
     """Raise UsageError for flags that exclude each other, or need what is not there."""
-    if request.preload and request.program.kind == "program":
-        raise errors.FlagsError(
-            "--preload is for Python, and --no-python is not; leave one of them out"
-        )
-    if request.preload and request.python != sys.executable:
-        raise errors.UsageError(
-            f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
-            "leave one of them out"
-        )
+    if request.preload:
+        _check_preload(request)
     if request.program.kind == "bundled" and request.local_rank_arg:
         raise errors.FlagsError(
             "no script is named, and --local-rank-arg (distributed_launch sets it) is for one; the "
@@ -197,20 +212,25 @@ def _check_together(request: flags.Request) -> None:
         )
 
 
-def _program(words: Sequence[str], kind: str, is_bare: bool) -> flags.Program:
+def _check_preload(request: flags.Request) -> None:
+    if request.program.kind == "program":
+        raise errors.FlagsError(
+            "--preload is for Python, and --no-python is not; leave one of them out"
+        )
+    if request.python != sys.executable:
+        raise errors.UsageError(
+            f"--preload forks {sys.executable}, and PYTHON_EXEC asks for {request.python}; "
+            "leave one of them out"
+        )
+
+
+def _program(words: Sequence[str], kind: str = "script", *, is_bare: bool) -> flags.Program:
     """What the workers run.
 
     Raises UsageError, and Instead for a program that starts no workers, or starts its own.
     """
     if not words or (words[0].startswith("-") and words[0] != "-"):
-        if kind == "module":
-            raise errors.FlagsError(f"-m needs a module; type {flags.HERE} -m package.module")
-        if kind == "program":
-            raise errors.FlagsError(
-                f"--no-python needs a program; type {flags.HERE} --no-python ./program"
-            )
-        reading.absolute("runs", "the bundled training loop writes to")
-        return flags.Program("bundled", "", tuple(words))
+        return _bundled(words, kind)
     target, args = words[0], tuple(words[1:])
     if not target:
         raise errors.UsageError(
@@ -231,6 +251,18 @@ def _program(words: Sequence[str], kind: str, is_bare: bool) -> flags.Program:
             f"check the path, or type -m {target} for a module, --no-python {target} for a program"
         )
     return flags.Program("script", target, args)
+
+
+def _bundled(args: Sequence[str], kind: str) -> flags.Program:
+    """The bundled loop, unless a flag says that something else is to be run."""
+    if kind == "module":
+        raise errors.FlagsError(f"-m needs a module; type {flags.HERE} -m package.module")
+    if kind == "program":
+        raise errors.FlagsError(
+            f"--no-python needs a program; type {flags.HERE} --no-python ./program"
+        )
+    reading.absolute("runs", "the bundled training loop writes to")
+    return flags.Program("bundled", "", tuple(args))
 
 
 def _check_program(target: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from shlex import join
 
-from spawnlaunch import cpuset, errors, records
+from spawnlaunch import cpuset, errors, explained, records
 from spawnlaunch.binding import picture, report
 from spawnlaunch.run import environment, shared_errors, starting
 
@@ -28,7 +28,7 @@ class Explanation(records.NamedTuple):
     warnings: Sequence[str]
 
 
-def explained(it: Explanation) -> str:
+def page(it: Explanation) -> str:
     """What --explain prints.
 
     Of several tasks whose outputs are brought together, rank 0 prints the text, and the others
@@ -51,92 +51,64 @@ def explained(it: Explanation) -> str:
 
 
 def as_json(it: Explanation) -> dict[str, Any]:
-    """The explanation for programs.
-
-    Keys: mode; world, the fields of World but the mode and what roles add; sources, for each of
-    them value, source and lost candidates; node; workers, those that this launcher would start;
-    warnings. CPU lists are strings as the kernel writes them.
-    """
+    """The explanation for programs: an ExplainedLaunch."""
     resolution = it.launch.resolution
-    world = resolution.world._asdict()
-    del world["role_rank"], world["role_world_size"]  # known once the launchers have met
+    sources = {
+        name: _made(
+            explained.ExplainedSource, fact, lost=[_made(explained.Lost, r) for r in fact.rejected]
+        )
+        for name, fact in resolution.sources.items()
+    }
+    return _made(
+        explained.ExplainedLaunch, it,
+        mode=resolution.world.mode, world=_made(explained.ExplainedWorld, resolution.world),
+        sources=sources, node=_node(it.node, it.launch.plan.allowed),
+        workers=[_worker(worker, it) for worker in it.workers],
+    )  # fmt: skip
+
+
+def _made(kind: type, record: object, **known: object) -> dict[str, Any]:
+    """One of the dictionaries of `explained`: what is known, else the fields of the record."""
     return {
-        "mode": world.pop("mode"),
-        "world": world,
-        "sources": {name: _source(fact) for name, fact in resolution.sources.items()},
-        "node": _node(it.node, it.launch.plan.allowed),
-        "workers": [_worker(worker, it) for worker in it.workers],
-        "warnings": list(it.warnings),
+        key: _plain(known[key] if key in known else getattr(record, key))
+        for key in kind.__annotations__
     }
 
 
-def _source(fact: identity.Fact) -> dict[str, Any]:
-    return {
-        "value": fact.value,
-        "source": fact.source,
-        "lost": [each._asdict() for each in fact.rejected],
-    }
+def _plain(value: object) -> object:
+    """Sets of CPUs are text, as the kernel writes them."""
+    if isinstance(value, frozenset):
+        return cpuset.format(value)
+    return [*map(_plain, value)] if isinstance(value, tuple) else value
 
 
 def _node(node: hardware.Node, allowed: cpuset.CpuSet) -> dict[str, Any]:
-    return {
-        "cpus_allowed": cpuset.format(allowed),
-        "cpus_online": cpuset.format(node.cpus_online),
-        "cores": len(node.cores),
-        "siblings": [cpuset.format(core) for core in node.cores],
-        "l3": [cpuset.format(group) for group in node.l3],
-        "packages": [cpuset.format(package) for package in node.packages],
-        "numa": [
-            {"id": n.id, "cpus": cpuset.format(n.cpus), "memory": n.memory, "kind": n.kind}
-            for n in node.numa
-        ],
-        "devices": [
-            {
-                "index": device.number,
-                "address": device.address,
-                "vendor": device.vendor,
-                "kind": device.kind,
-                "numa": device.numa,
-                "local_cpus": _cpus(device.local_cpus),
-            }
-            for device in node.devices
-        ],
-        "nics": [{**nic._asdict(), "local_cpus": _cpus(nic.local_cpus)} for nic in node.nics],
-    }
-
-
-def _cpus(cpus: cpuset.CpuSet | None) -> str | None:
-    return None if cpus is None else cpuset.format(cpus)
+    return _made(
+        explained.ExplainedNode, node,
+        cpus_allowed=allowed, cores=len(node.cores), siblings=node.cores,
+        numa=[_made(explained.ExplainedNuma, each) for each in node.numa],
+        devices=[_made(explained.ExplainedDevice, d, index=d.number) for d in node.devices],
+        nics=[_made(explained.ExplainedNic, each) for each in node.nics],
+    )  # fmt: skip
 
 
 def _worker(worker: launches.Worker, it: Explanation) -> dict[str, Any]:
     binding = worker.binding
     device = None if binding.device is None else it.node.devices[binding.device]
-    return {
-        "rank": worker.rank,
-        "local_rank": worker.local_rank,
-        "env": environment.changes(worker.environ, it.launch.environ),  # what it does not inherit
-        "command": list(worker.command),
-        "device": device and {"index": device.number, "address": device.address},
-        "cpus": cpuset.format(binding.cpus),
+    known = {
+        **binding._asdict(),
+        "env": environment.changes(worker.environ, it.launch.environ),
+        "device": device and _made(explained.WorkerDevice, device, index=device.number),
         "memory_nodes": sorted(binding.memory_nodes),
-        "threads": binding.threads,
-        "locality": binding.locality,
-        "note": binding.note,
     }
+    return _made(explained.ExplainedWorker, worker, **known)
 
 
 def _text(it: Explanation, colour: bool) -> Iterator[str]:
     """The explanation for people, line by line."""
     resolution, plan = it.launch.resolution, it.launch.plan
     world = resolution.world
-    managers = ", ".join(manager.name for manager in resolution.managers) or "none"
-    yield f"resource manager  {managers}"
-    for name, fact in resolution.sources.items():
-        value = "unknown" if fact.value is None else fact.value
-        yield f"{name:16}  {value!s:20}  {fact.source}"
-        for each in fact.rejected:
-            yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
+    yield from _lines_of_sources(resolution)
     if resolution.gathering:
         from spawnlaunch.world import meeting
 
@@ -152,15 +124,24 @@ def _text(it: Explanation, colour: bool) -> Iterator[str]:
         yield ""
         yield starting.worker_line(worker, it.node)
         yield f"    {join(worker.command)}"
-        for name, value in environment.changes(worker.environ, it.launch.environ).items():
-            yield f"    {name}={value}"
+        changes = environment.changes(worker.environ, it.launch.environ)
+        yield from (f"    {name}={value}" for name, value in changes.items())
     if len(it.workers) < world.world_size:
         yield ""
         yield "other launchers say a line for each of their ranks; all of it with --explain=json"
     if it.warnings:
         yield ""
-    for warning in it.warnings:
-        yield f"warning: {errors.one_line(warning)}"
+        yield from (f"warning: {errors.one_line(warning)}" for warning in it.warnings)
+
+
+def _lines_of_sources(resolution: identity.Resolution) -> Iterator[str]:
+    managers = ", ".join(manager.name for manager in resolution.managers) or "none"
+    yield f"resource manager  {managers}"
+    for name, fact in resolution.sources.items():
+        value = "unknown" if fact.value is None else fact.value
+        yield f"{name:16}  {value!s:20}  {fact.source}"
+        for each in fact.rejected:
+            yield f"{'':16}    not {each.value} from {each.source}: {each.why}"
 
 
 def _lines_of_other_ranks(it: Explanation) -> Iterator[str]:

@@ -127,7 +127,7 @@ class Request(records.NamedTuple):
 
     program: Program
     python: str  # interpreter of the workers
-    flags: tuple[str, ...] = ()  # as typed, each `--name=value`: for errors that repeat them
+    given: tuple[Given, ...] = ()  # the flags as typed, and those that variables stand for
     sources: Mapping[str, str] = {}  # by a flag's name: its other spelling, or the variable
     notes: tuple[str, ...] = ()  # warnings about torchrun's flags that do nothing here
     prefix_template: str = ""  # of each line, as in torchrun's variable; "": ours
@@ -312,6 +312,15 @@ class Request(records.NamedTuple):
         OUTPUT, "--allowed-cpus", "LIST", cpuset.parse, None,
         "with --explain: plan as if these were the allowed CPUs")
     # fmt: on
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """The flags that are fields, each as `--name=value`: for lines that repeat them."""
+        return tuple(
+            flag.name if text is None else f"{flag.name}={text}"
+            for flag, text, _ in self.given
+            if flag.field in self._fields
+        )
 
     @property
     def policy(self) -> values.Policy:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import partial
 from textwrap import fill
 
 from spawnlaunch import __version__, flags
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
 NARROWEST, WIDEST = 80, 100  # columns; on a wide terminal longer lines are hard to read
 INDENT = 26  # of what a flag does
 SLURM_S = 10.0  # for srun to say its version
+
+_wrapped = partial(fill, break_on_hyphens=False, break_long_words=False)
 
 USAGE = """\
 usage: python -m spawnlaunch [flags] [script | -m module] [args...]
@@ -131,7 +134,7 @@ def _lines(width: int) -> Iterator[str]:
             yield f"{section}:"
         if said:
             margin = "  " if section else ""
-            yield _wrapped(said, width, margin, margin)
+            yield _wrapped(said, width, initial_indent=margin, subsequent_indent=margin)
             yield ""
         if not section:
             yield "options:"
@@ -150,16 +153,6 @@ def _row(flag: flags.Flag, width: int) -> str:
     short = [name for name in flag.also if len(name) == 2]
     head = f"  {', '.join([*short, flag.name])}{between}{flag.shown or words}".rstrip()
     long = "".join(f"; also {name}" for name in flag.also if len(name) > 2)
-    body = _wrapped(flag.help + long, width, " " * INDENT, " " * INDENT)
+    margin = " " * INDENT
+    body = _wrapped(flag.help + long, width, initial_indent=margin, subsequent_indent=margin)
     return f"{head:{INDENT}}{body[INDENT:]}" if len(head) < INDENT - 1 else f"{head}\n{body}"
-
-
-def _wrapped(text: str, width: int, first: str = "", rest: str = "") -> str:
-    return fill(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )

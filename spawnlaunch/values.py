@@ -63,9 +63,8 @@ class Policy(records.NamedTuple):
 
     name: str = AUTO
     lists: tuple[cpuset.CpuSet, ...] = ()  # with the name "list": the CPUs of each local rank
-    reserve: cpuset.CpuSet | str = (
-        cpuset.EMPTY
-    )  # CPUs that no rank gets; FIRST_PER_L3: a core of each L3 group
+    # CPUs that no rank gets; FIRST_PER_L3: a core of each L3 group
+    reserve: cpuset.CpuSet | str = cpuset.EMPTY
     smt: bool = True  # False: one hardware thread of each core
     threads: int | None = None  # physical cores for each rank; None: as many as there are
 

@@ -45,14 +45,15 @@ def walk(
 
     # Who am I among how many?
     hostname = os.uname().nodename
-    devices = len(seen.devices) or (0 if machine.devices else visible.count_named(environ))
+    devices = len(seen.devices) or seen.named
     first = seen.devices[0] if seen.devices else None
     vendor = "" if first is None else machine.devices[first].vendor
     cpus = len(machine.cpus_allowed or machine.cpus_online)
     capacity = identity.Capacity(devices, cpus, seen.source, vendor)
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
-    _refuse_what_this_mode_cannot(request, resolution, environ)
+    if request.need_parent or request.log_dir:
+        _refuse_what_this_mode_cannot(request, resolution, environ)
     resolution, held_port = resolve.prepare_host(resolution, environ, hostname)
 
     # Where do I sit?
@@ -74,21 +75,22 @@ def _go(
 ) -> int:
     """Print what --explain asks for, or become the worker, or start workers and watch them."""
     request, resolution, plan_warnings = launch.request, launch.resolution, launch.plan.warnings
-    if request.log_dir is not None or any(request.redirects or ()):
+    if request.log_dir is not None or request.redirects not in (None, values.StreamsByRank()):
         from spawnlaunch.run import log_place  # few launches keep files
 
         logs, said = log_place.choose_log_directories(request, resolution, launch.scratch)
         launch, plan_warnings = launch._replace(logs=logs), (*plan_warnings, *said)
     workers = starting.make_workers(launch)
-    host = launch.host if resolution.world.has_several_nodes else ""
-    warnings = _warnings(launch, plan_warnings, closed, host)
     if request.explain:
         from spawnlaunch import explaining
 
+        warnings = _warnings(launch, plan_warnings, closed, "")
         raise flags.Page(
-            explaining.explained(explaining.Explanation(launch, machine, workers, warnings))
+            explaining.page(explaining.Explanation(launch, machine, workers, warnings))
         )
-    say.say(f"warning: {line}" for line in warnings)
+    host = launch.host if resolution.world.has_several_nodes else ""
+    warnings = _warnings(launch, plan_warnings, closed, host)
+    say.say(map("warning: {}".format, warnings))
     if not request.quiet:
         lines = [starting.worker_line(each, machine, host) for each in workers]
         if resolution.gathering:  # their ranks are not known yet
@@ -148,7 +150,7 @@ def _warnings(
     """Warnings about the job by rank 0, about the node by its first rank: each is printed once.
 
     `plan_warnings`, of the plan and of the place of logs, are about the node too. Those about the
-    node begin with `host`, where there are several. --explain shows all of them.
+    node begin with `host`, where one is given. --explain shows all of them.
     """
     request, resolution = launch.request, launch.resolution
     said: list[str] = []
@@ -165,6 +167,6 @@ def _warnings(
         node_warnings = [*resolution.node_warnings, *plan_warnings]
         if "stdout" in closed:
             node_warnings.append("stdout is closed: what is written there is lost")
-        before = f"{host}: " if host and not request.explain else ""
+        before = f"{host}: " if host else ""
         said += [before + line for line in node_warnings]
     return said

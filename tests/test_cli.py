@@ -238,9 +238,23 @@ def test_no_flag_appears_unnoticed():
 
 def test_each_row_of_the_table_is_a_field_of_the_request():
     no_field = {"help", "version", "completion", "m", "no_python"}
-    not_typed = {"flags", "sources", "notes", "prefix_template"}
+    not_typed = {"given", "sources", "notes", "prefix_template"}
     fields = {*flags.Request._field_defaults} - not_typed
     assert {flag.field for flag in flags.FLAGS} - no_field == fields
+
+
+@pytest.mark.parametrize(("argv", "read", "rest"), [
+    ("--bogus x --nnodes 2 a.py --nproc 3", [("--nnodes", "2")], "a.py --nproc 3"),
+    ("--bogus=3 a.py --nproc 3", [], "a.py --nproc 3"),
+    ("--standalone=1 --rdzv-id a -- --nproc 3", [("--rdzv-id", "a")], "--nproc 3"),
+    ("--standalone --nproc", [("--standalone", None)], ""),
+])  # fmt: skip
+def test_a_lenient_reader_leaves_out_what_is_wrong(
+    argv: str, read: list[tuple[str, str | None]], rest: str
+) -> None:
+    given, words = cli.read_flags(argv.split(), lenient=True)
+    assert [(flag.name, text) for flag, text, _ in given] == read
+    assert words == rest.split()
 
 
 def test_no_library_for_command_lines_or_patterns_is_loaded_to_read_one():

@@ -6,8 +6,8 @@ off, so that the figures hold for other versions of Python and on other machines
 to the kernel (/sys, /proc and /dev, which differ from machine to machine) what reading the node
 opens is taken off; tests/node/test_cost.py limits that.
 
-How many functions it enters, and how many lines there are, is what it costs a reader. The limits
-are in tests/counts/limits.py.
+How many functions it enters, how hard they are to follow, and how many lines there are, is what it
+costs a reader. The limits are in tests/counts/limits.py.
 """
 
 from pathlib import Path
@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch import node
-from tests.counts import of_tests
+from tests.counts import limits, lines, of_tests, rooms, shape
 from tests.counts.imported import imported
-from tests.counts.limits import FILES, LIMITS, LINES_OF_CODE, SENTENCES
-from tests.counts.lines import launcher_proper, lines_of_code
+from tests.counts.limits import LIMITS
 from tests.counts.lookups import lookups, opened, traced
 from tests.counts.walked import entered
 from tests.counts.ways import WAYS
@@ -29,6 +28,37 @@ require_programs("strace", package="strace")
 # What the launch path imports of Python's library; more of it is more than these.
 LIBRARY = """
 import __future__, ctypes, errno, gc, runpy, select, zlib, _socket
+"""
+# One, and eleven more: if, elif, and, or, a conditional expression, a comprehension, for, while,
+# except, case, assert.
+ONE = """
+def one(a, b):
+    import os
+    if a and b or os:
+        return a if b else [each for each in a]
+    elif b:
+        for each in a:
+            while each:
+                each()
+    try:
+        assert a
+    except OSError:
+        match a:
+            case 1:
+                b()
+    def inner():
+        if a:
+            b()
+"""
+TWO = """
+def two(a):
+    if a:
+        for b in a:
+            with b:
+                if b:
+                    a()
+    elif b:
+        pass
 """
 READING = "from spawnlaunch import node; node.read()"
 
@@ -53,6 +83,9 @@ def test_no_more_modules_are_imported(name: str, directory: Path) -> None:
     ours -= imported(way, directory, "-c", LIBRARY)
     assert {module for module in ours if not module.startswith("spawnlaunch")} == set()
     assert len(ours) <= LIMITS[name].modules
+    files = {str(rooms.modules()[module]) for module in ours if module in rooms.modules()}
+    beside = tuple(str(rooms.PACKAGE / each) for each in lines.BESIDE)
+    assert [file for file in files if file.startswith(beside)] == []
 
 
 @pytest.mark.parametrize("name", WAYS)
@@ -83,10 +116,36 @@ def test_no_more_is_looked_up(name: str, directory: Path) -> None:
     assert launch.both - bare.both <= LIMITS[name].lookups, (launch, bare)
 
 
-def test_no_more_is_written() -> None:
-    files = launcher_proper()
-    assert len(files) <= FILES
-    assert lines_of_code(files) <= LINES_OF_CODE
+@pytest.mark.parametrize("part", lines.parts())
+def test_no_more_is_written(part: str) -> None:
+    assert lines.lines_of_code(lines.parts()[part]) <= limits.LINES_OF_CODE[part]
+
+
+def test_there_are_no_more_files() -> None:
+    assert len(lines.files(lines.APART)) <= limits.FILES
+
+
+def test_what_stands_beside_the_core_is_there() -> None:
+    assert [name for name in lines.BESIDE if not (rooms.PACKAGE / name).exists()] == []
+
+
+def test_functions_are_no_harder_to_follow() -> None:
+    functions = shape.shapes(lines.files(lines.APART))
+    hard, deep = shape.complex_functions(functions), shape.nested_functions(functions)
+    assert len(hard) <= limits.COMPLEX, hard
+    assert len(deep) <= limits.NESTED, deep
+    assert sum(each.imports for each in functions) <= limits.IMPORTS_IN_FUNCTIONS
+
+
+def test_every_branch_counts(tmp_path: Path) -> None:
+    (tmp_path / "one.py").write_text(ONE)
+    (tmp_path / "two.py").write_text(TWO)
+    one, inner, two = shape.shapes([tmp_path / "one.py", tmp_path / "two.py"])
+    assert (one.complexity, one.nesting, one.imports) == (12, 3, 1)
+    assert (inner.complexity, inner.nesting, inner.imports) == (2, 1, 0)
+    assert (two.complexity, two.nesting, two.imports) == (5, 4, 0)
+    assert shape.complex_functions([one, inner, two]) == [one]
+    assert shape.nested_functions([one, inner, two]) == [two]
 
 
 def test_no_test_touches_a_private_name() -> None:
@@ -95,4 +154,4 @@ def test_no_test_touches_a_private_name() -> None:
 
 def test_whole_sentences_stand_in_the_table_of_messages() -> None:
     sentences = of_tests.sentences()
-    assert len(sentences) <= SENTENCES, sentences
+    assert len(sentences) <= limits.SENTENCES, sentences

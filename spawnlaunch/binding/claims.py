@@ -46,6 +46,7 @@ class Claims(records.NamedTuple):
     cpus: list[cpuset.CpuSet]  # of each claim
     ranks: list[Claimant]
     warnings: list[str]
+    sharers: int  # ranks that divide all of the allowed CPUs where there are no shares
 
 
 def of_node(
@@ -67,21 +68,37 @@ def of_node(
     devices, warnings = len(visible.devices), list[str]()
     if 0 < devices < local_size:
         warnings.append(_crowded(local_size, devices, "ranks share devices"))
-    return Claims(cpus, sorted(ranks), warnings)
+    if unknown := sorted(rank.local_rank for rank in ranks if not rank.known):
+        warnings.append(_untold(unknown))
+    return Claims(cpus, sorted(ranks), warnings, local_size)
 
 
 def of_task(
     node: hardware.Node, usable: cpuset.CpuSet, visible: Visible, local_size: int, task: TaskView
 ) -> Claims:
     """The claims of one task, and of its peers among the `local_size` tasks on this node."""
-    rank, warnings = task.local_rank, list[str]()
+    rank = task.local_rank
     own = visible.device_of(rank)
-    if own is None or task.own_mask:
-        near = _next_to(node, usable, own)
-        everyone = 1 if task.own_mask else local_size
-        known = own is not None or not visible.devices
-        mine = Claimant(rank, own, known, rank % everyone if near else None)
-        return Claims([near] * everyone if near else [], [mine], [])
+    if own is not None and not task.own_mask:
+        return _among_peers(node, usable, visible, local_size, task, own)
+    near = _next_to(node, usable, own)
+    everyone = 1 if task.own_mask else local_size
+    known = own is not None or not visible.devices
+    mine = Claimant(rank, own, known, rank % everyone if near else None)
+    warnings = [] if known else [_untold([rank])]
+    return Claims([near] * everyone if near else [], [mine], warnings, everyone)
+
+
+def _among_peers(
+    node: hardware.Node,
+    usable: cpuset.CpuSet,
+    visible: Visible,
+    local_size: int,
+    task: TaskView,
+    own: int,
+) -> Claims:
+    """The claims of a task with the device `own`, and of those on the other devices."""
+    rank, warnings = task.local_rank, list[str]()
     peers = _peers(node, own, task, warnings)
     ranks_on: dict[int | None, list[int]] = {device: [] for device in peers}
     # A task that sees all the devices of the step knows that the others do too, and so which
@@ -94,14 +111,16 @@ def of_task(
     claim = None
     for peer in peers:
         near, who = _next_to(node, usable, peer), ranks_on[peer] or [rank]
-        if peer == own and near:
+        if not near:
+            continue
+        if peer == own:
             claim = len(cpus) + who.index(rank)
-        cpus += [near] * len(who) if near else []
+        cpus += [near] * len(who)
     if len(peers) < local_size:
         unknown = "tasks on the same device share its cores, for no task knows which others are "
         outcome = "ranks share devices" if ranks_on[own] else f"{unknown}there"
         warnings.append(_crowded(local_size, len(peers), outcome))
-    return Claims(cpus, [Claimant(rank, own, True, claim)], warnings)
+    return Claims(cpus, [Claimant(rank, own, True, claim)], warnings, local_size)
 
 
 def _next_to(node: hardware.Node, usable: cpuset.CpuSet, device: int | None) -> cpuset.CpuSet:
@@ -126,6 +145,18 @@ def _peers(node: hardware.Node, own: int, task: TaskView, warnings: list[str]) -
 
 def _crowded(ranks: int, devices: int, outcome: str) -> str:
     return f"{ranks} local ranks on {devices} device{'' if devices == 1 else 's'}: {outcome}"
+
+
+def _untold(ranks: Sequence[int]) -> str:
+    return (
+        f"{named(ranks)}: which device it is cannot be told from the list of visible "
+        "devices; the cores are shared out without regard to it"
+    )
+
+
+def named(ranks: Sequence[int]) -> str:
+    """`local rank 3`, `local ranks 0-1,3`"""
+    return f"local rank{'' if len(ranks) == 1 else 's'} {cpuset.format(ranks)}"
 
 
 # What a task knows of the others on its node

@@ -62,7 +62,7 @@ def usable_cores(
     numa = {cpu: each.id for each in node.numa for cpu in each.cpus}
     l3 = {cpu: i for i, group in enumerate(node.l3) for cpu in group} if by_l3 else {}
     found = []
-    for siblings in (*node.cores, *({cpu} for cpu in usable.difference(*node.cores))):
+    for siblings in node.cores:
         threads = usable.intersection(siblings)
         if threads:
             first = min(threads)
@@ -115,6 +115,7 @@ _BETWEEN_NUMA, _BETWEEN_L3, _WITHIN_L3 = 0, 1, 3
 class Share(records.NamedTuple):
     """What a claim got."""
 
+    cpus: cpuset.CpuSet
     cores: tuple[Core, ...]
     alone: bool  # False: there are fewer cores than claims, and some have the same
 
@@ -146,8 +147,9 @@ def share_out(
         alone = len(mine) >= len(members)
         divided = [cores[i] for i in mine] or [core for core in cores if core.cpus & claim]
         for i, part in zip(members, divide(divided, len(members), cap), strict=True):
-            within = (c if c.cpus <= claim else c._replace(cpus=c.cpus & claim) for c in part)
-            result[i] = Share(tuple(within), alone)
+            within = [core._replace(cpus=core.cpus & claim) for core in part]
+            cpus = cpuset.EMPTY.union(*(core.cpus for core in within))
+            result[i] = Share(cpus, tuple(within), alone)
     return [result[i] for i in range(len(claims))]
 
 
@@ -164,6 +166,18 @@ def _owned(
         _Atom(members, by, {by[0]: len(members)} if len(by) == 1 else {})
         for by, members in by_groups.items()
     ]
+    if max(map(len, by_groups), default=0) > 1:
+        _settle(atoms, need)
+    owned: list[list[int]] = [[] for _ in need]
+    for atom in atoms:
+        rest = iter(atom.cores)
+        for g in atom.groups:
+            owned[g] += [next(rest) for _ in range(atom.given.get(g, 0))]
+    return [sorted(positions) for positions in owned]
+
+
+def _settle(atoms: Sequence[_Atom], need: Sequence[int]) -> None:
+    """Give away the cores that several groups claim: first by need, then to the poorest."""
     contested = sorted((a for a in atoms if len(a.groups) > 1), key=lambda a: len(a.groups))
     have = [sum(atom.given.get(g, 0) for atom in atoms) for g in range(len(need))]
     for g, needed in enumerate(need):
@@ -174,12 +188,6 @@ def _owned(
             poorest = min(atom.groups, key=lambda g: (have[g] / need[g], g))
             atom.given[poorest] = atom.given.get(poorest, 0) + 1
             have[poorest] += 1
-    owned: list[list[int]] = [[] for _ in need]
-    for atom in atoms:
-        rest = iter(atom.cores)
-        for g in atom.groups:
-            owned[g] += [next(rest) for _ in range(atom.given.get(g, 0))]
-    return [sorted(positions) for positions in owned]
 
 
 def _take(group: int, atoms: Sequence[_Atom], seen: set[int]) -> bool:
@@ -230,9 +238,8 @@ def _cuts(cores: Sequence[Core], parts: int) -> tuple[int, list[int]]:
     over i with the best cost for each x finds the cheapest way; among equals, large shares first.
     """
     base, larger = divmod(len(cores), parts)
-    best: dict[int, tuple[int, list[int]]] = {
-        0: (0, [])
-    }  # the cuts are negative: the last is least
+    # The cuts are negative: the last is least.
+    best: dict[int, tuple[int, list[int]]] = {0: (0, [])}
     for i in range(1, parts):
         step: dict[int, tuple[int, list[int]]] = {}
         for x in range(max(0, larger - (parts - i)), min(i, larger) + 1):

@@ -12,46 +12,57 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from spawnlaunch.binding import claims, cores
     from spawnlaunch.node import hardware
 
 
 def domains_around(
     policy: str,
     node: hardware.Node,
-    devices: Sequence[int | None],
-    shares: Sequence[cpuset.CpuSet],
+    ranks: Sequence[claims.Claimant],
+    shares: Sequence[cores.Share],
     usable: cpuset.CpuSet,
     warnings: list[str],
-) -> list[cpuset.CpuSet]:
-    """The domains of ranks with these devices and exclusive shares, within the usable CPUs."""
+) -> list[cores.Share]:
+    """The exclusive shares of ranks, widened to the usable CPUs of whole domains."""
+    own = [share.cpus for share in shares]
     if policy == values.CORE_COMPLEX:
         if not node.l3:
             warnings.append(
                 f"L3 groups are not known here: {values.CORE_COMPLEX} binds to exclusive shares"
             )
-        return _core_complexes(node, shares, usable)
-    domains = [_numa(node, device, share) for device, share in zip(devices, shares, strict=True)]
-    if policy == values.SOCKET:
-        if not node.packages:
-            warnings.append(f"packages are not known here: {values.SOCKET} binds to NUMA nodes")
-        domains = [_touched(node.packages, domain) or domain for domain in domains]
-    return [domain & usable or share for domain, share in zip(domains, shares, strict=True)]
+        domains = _core_complexes(node, own)
+    else:
+        domains = _numa_nodes(node, ranks, own)
+        if policy == values.SOCKET:
+            if not node.packages:
+                warnings.append(f"packages are not known here: {values.SOCKET} binds to NUMA nodes")
+            domains = [_touched(node.packages, domain) or domain for domain in domains]
+    return [
+        share._replace(cpus=domain & usable or share.cpus)
+        for share, domain in zip(shares, domains, strict=True)
+    ]
 
 
-def _numa(node: hardware.Node, device: int | None, share: cpuset.CpuSet) -> cpuset.CpuSet:
-    """The CPUs of the device's NUMA node; of the share's NUMA nodes where that is unknown."""
-    home = None if device is None else node.devices[device].numa
-    at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
-    return at_home or _touched([each.cpus for each in node.numa], share) or share
+def _numa_nodes(
+    node: hardware.Node, ranks: Sequence[claims.Claimant], shares: Sequence[cpuset.CpuSet]
+) -> list[cpuset.CpuSet]:
+    """The CPUs of each device's NUMA node; of the share's NUMA nodes where that is unknown."""
+    device_of = {rank.claim: rank.device for rank in ranks}
+    found = []
+    for claim, share in enumerate(shares):
+        device = device_of.get(claim)
+        home = None if device is None else node.devices[device].numa
+        at_home = cpuset.EMPTY.union(*(each.cpus for each in node.numa if each.id == home))
+        found.append(at_home or _touched([each.cpus for each in node.numa], share) or share)
+    return found
 
 
 def _touched(groups: Sequence[cpuset.CpuSet], cpus: cpuset.CpuSet) -> cpuset.CpuSet:
     return cpuset.EMPTY.union(*(group for group in groups if group & cpus))
 
 
-def _core_complexes(
-    node: hardware.Node, shares: Sequence[cpuset.CpuSet], usable: cpuset.CpuSet
-) -> list[cpuset.CpuSet]:
+def _core_complexes(node: hardware.Node, shares: Sequence[cpuset.CpuSet]) -> list[cpuset.CpuSet]:
     """For each rank the L3 group that most of its share is in, if possible one of its own."""
     taken: set[cpuset.CpuSet] = set()
     chosen = []
@@ -60,5 +71,5 @@ def _core_complexes(
         fresh = [group for group in near if group not in taken]
         best = max(fresh or near, key=lambda group: len(group & share), default=share)
         taken.add(best)
-        chosen.append(best & usable or share)
+        chosen.append(best)
     return chosen

@@ -77,52 +77,47 @@ def plan(
     else:
         made = claims.of_task(node, usable, visible, local_size, task)
     warnings += made.warnings
-    if unknown := [rank.local_rank for rank in made.ranks if not rank.known]:
-        warnings.append(
-            f"{report.named(unknown)}: which device it is cannot be told from the list of visible "
-            "devices; the cores are shared out without regard to it"
-        )
-    sharers = 1 if task is not None and task.own_mask else local_size
     if policy.name == values.NONE or not node.cpus_allowed:
-        bindings = [_unbound(node, rank, policy, sharers) for rank in made.ranks]
-        # "auto" means what is best here, which is nothing where there are no masks.
-        if policy.name not in (values.NONE, values.AUTO):
-            warnings.append(
-                f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"
-            )
+        bindings = _unbound(node, made, policy, warnings)
     elif policy.name == values.LIST:
         bindings = [_listed(node, rank, policy, warnings) for rank in made.ranks]
     else:
         shares = share_out(made.cpus, cores, policy.threads)
-        cpus = [cpuset.EMPTY.union(*(core.cpus for core in share.cores)) for share in shares]
         if policy.name in (values.NUMA_NODE, values.SOCKET, values.CORE_COMPLEX):
             from spawnlaunch.binding import domains
 
-            device_of = {rank.claim: rank.device for rank in made.ranks}
-            devices = [device_of.get(i) for i in range(len(cpus))]
-            cpus = domains.domains_around(policy.name, node, devices, cpus, usable, warnings)
+            shares = domains.domains_around(policy.name, node, made.ranks, shares, usable, warnings)
         bindings = []
         for rank in made.ranks:
-            if rank.claim is None:
-                threads = max(1, len(cores) // sharers)
-                note = "no allowed CPU is next to its device"
-                bindings.append(_binding(node, rank, usable, threads, note))
-            else:
-                share = shares[rank.claim]
-                note = "" if share.alone else "shares cores"
-                bindings.append(_binding(node, rank, cpus[rank.claim], len(share.cores), note))
+            cpus, threads = usable, max(1, len(cores) // made.sharers)
+            note = "no allowed CPU is next to its device"
+            if rank.claim is not None:
+                cpus, threads = shares[rank.claim].cpus, len(shares[rank.claim].cores)
+                note = "" if shares[rank.claim].alone else "shares cores"
+            bindings.append(_binding(node, rank, cpus, threads, note))
         warnings += report.of_shares(made.ranks, usable, shares, policy)
     return Plan(tuple(bindings), node.cpus_allowed, tuple(dict.fromkeys(warnings)))
 
 
 def _unbound(
-    node: hardware.Node, rank: claims.Claimant, policy: values.Policy, sharers: int
-) -> apply.Binding:
-    allowed = node.cpus_allowed
+    node: hardware.Node, made: claims.Claims, policy: values.Policy, warnings: list[str]
+) -> list[apply.Binding]:
+    """Ranks that are not bound, which share the allowed CPUs."""
+    # "auto" means what is best here, which is nothing where there are no masks.
+    if policy.name not in (values.NONE, values.AUTO):
+        warnings.append(
+            f"this system has no CPU masks: ranks are not bound, in spite of {policy.name}"
+        )
+    allowed, none = node.cpus_allowed, cpuset.EMPTY
     cores = count_cores(node, allowed or node.cpus_online)
-    how = locality(node, rank.device, rank.known, allowed) if allowed else UNTOLD
-    threads = policy.threads or max(1, cores // sharers)
-    return apply.Binding(rank.local_rank, rank.device, cpuset.EMPTY, cpuset.EMPTY, threads, how, "")
+    threads = policy.threads or max(1, cores // made.sharers)
+    return [
+        apply.Binding(
+            rank.local_rank, rank.device, none, none, threads,
+            locality(node, rank.device, rank.known, allowed) if allowed else UNTOLD, "",
+        )
+        for rank in made.ranks
+    ]  # fmt: skip
 
 
 def _listed(

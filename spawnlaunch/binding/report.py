@@ -6,7 +6,7 @@ Masks and variables that somebody set before us are respected, and named where t
 from __future__ import annotations
 
 from spawnlaunch import cpuset
-from spawnlaunch.binding import apply
+from spawnlaunch.binding import apply, claims
 from spawnlaunch.binding.cores import count_cores
 from spawnlaunch.world import managers
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from spawnlaunch import values
-    from spawnlaunch.binding import claims
     from spawnlaunch.binding.cores import Share
     from spawnlaunch.node import hardware
 
@@ -111,20 +110,20 @@ def of_mask(
     if not allowed:
         return []
     tasks = local_size // len(bindings)
-    for binding in bindings:
-        device = None if binding.device is None else node.devices[binding.device]
-        if device and device.local_cpus and not device.local_cpus & allowed:
+    devices = [node.devices[each.device] for each in bindings if each.device is not None]
+    for device, near in [(each, each.local_cpus) for each in devices if each.local_cpus]:
+        if not near & allowed:
             return [
                 f"the allowed CPUs {cpuset.format(allowed)} are not next to device {device.number} "
-                f"({device.address}), whose CPUs are {cpuset.format(device.local_cpus)}: start "
-                + wider(node, environ, tasks, device.local_cpus)
+                f"({device.address}), whose CPUs are {cpuset.format(near)}: start "
+                + wider(node, environ, tasks, near)
             ]
     mine, there = count_cores(node, allowed), len(node.cores)
     has_room = any(binding.threads > 1 for binding in bindings) or there < 2 * local_size
     if mine >= there or (has_room and mine >= len(bindings)):
         return []
     return [
-        f"the mask allows {mine} core{'' if mine == 1 else 's'} (CPUs {cpuset.format(allowed)}) of "
+        f"the mask allows {mine} core{'s' * (mine != 1)} (CPUs {cpuset.format(allowed)}) of "
         f"{there}, one for each rank at most: start {wider(node, environ, tasks)}"
     ]
 
@@ -154,18 +153,13 @@ def of_shares(
     away = [rank.local_rank for rank in ranks if rank.claim is None]
     if away:
         yield (
-            f"{named(away)}: none of the allowed CPUs is next to the device; all allowed CPUs "
-            f"({cpuset.format(usable)}) are shared"
+            f"{claims.named(away)}: none of the allowed CPUs is next to the device; all allowed "
+            f"CPUs ({cpuset.format(usable)}) are shared"
         )
     mine = [(r.local_rank, shares[r.claim]) for r in ranks if r.claim is not None]
     crowded = [rank for rank, share in mine if not share.alone]
     if crowded:
-        yield f"{named(crowded)}: there are fewer cores than ranks, so ranks share cores"
+        yield f"{claims.named(crowded)}: there are fewer cores than ranks, so ranks share cores"
     short = [rank for rank, share in mine if policy.threads and len(share.cores) < policy.threads]
     if short:
-        yield f"{named(short)}: there are fewer than {policy.threads} cores for each"
-
-
-def named(ranks: Sequence[int]) -> str:
-    """`local rank 3`, `local ranks 0-1,3`"""
-    return f"local rank{'' if len(ranks) == 1 else 's'} {cpuset.format(ranks)}"
+        yield f"{claims.named(short)}: there are fewer than {policy.threads} cores for each"

@@ -87,11 +87,9 @@ def _word(flag: Flag, name: str, value: object) -> str | None:
 
 def _text(value: object) -> str | None:
     """A value as it is typed; None: it cannot be typed."""
-    if isinstance(value, str):
-        return value
     if isinstance(value, bool):
         return None
-    if isinstance(value, os.PathLike):
+    if isinstance(value, (str, os.PathLike)):
         return os.fsdecode(value)
     if isinstance(value, float):
         return f"{value:.9f}".rstrip("0").rstrip(".")

@@ -69,13 +69,17 @@ def _copy(launcher: subprocess.Popen[bytes], streams: Sequence[TextIO | None]) -
                 decoder = codecs.getincrementaldecoder("utf-8")("replace")
                 selector.register(pipe, selectors.EVENT_READ, (decoder, stream))
         while selector.get_map():
-            for key, _ in selector.select():
-                data = os.read(key.fd, AT_ONCE)
-                decoder, stream = key.data
-                stream.write(decoder.decode(data, final=not data))
-                stream.flush()
-                if not data:
-                    selector.unregister(key.fileobj)
+            for key in [key for key, _ in selector.select() if not _copy_part(key)]:
+                selector.unregister(key.fileobj)
+
+
+def _copy_part(key: selectors.SelectorKey) -> bool:
+    """Write what a pipe has by now; False: that is its end."""
+    data = os.read(key.fd, AT_ONCE)
+    decoder, stream = key.data
+    stream.write(decoder.decode(data, final=not data))
+    stream.flush()
+    return bool(data)
 
 
 @contextmanager

@@ -113,18 +113,16 @@ def get(path: str) -> object:
 
 
 def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    strange = _strange_module(function)
     by_value = pickler()
-    is_strange = module is not None and not _is_importable(module)
-    if by_value is pickle and (is_strange or "<" in getattr(function, "__qualname__", "")):
+    if by_value is pickle and (strange or "<" in getattr(function, "__qualname__", "")):
         raise errors.UsageError(
             f"{_named(function)} cannot be imported by name, as it is part of a notebook, a script "
             f"or another function; type {EXTRA}, or put it into a module"
         )
-    registered = None
-    if by_value is not pickle and module and is_strange and module.__name__ != "__main__":
-        registered = module
-        by_value.register_pickle_by_value(module)
+    registered = strange if strange and strange.__name__ != "__main__" else None
+    if registered:
+        by_value.register_pickle_by_value(registered)
     try:
         data: bytes = by_value.dumps((function, args))
     except Exception as error:
@@ -140,6 +138,12 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
 
 def _named(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
+
+
+def _strange_module(function: Callable[..., Any]) -> ModuleType | None:
+    """The function's module, where `import` in another process does not find it."""
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    return module if module and not _is_importable(module) else None
 
 
 def _is_importable(module: ModuleType) -> bool:

@@ -47,15 +47,15 @@ class Nic(records.NamedTuple):
 class Node(records.NamedTuple):
     """One machine, as far as it could be read; `warnings` has a line for each thing that could not.
 
-    `cores`, `l3` and `packages` are disjoint groups of online CPUs, each ordered by the lowest CPU.
+    `cores`, `l3` and `packages` are disjoint groups of online CPUs, each ordered by the lowest CPU;
+    each online CPU is in a core.
     """
 
     cpus_allowed: cpuset.CpuSet  # what may be used; empty where there are no masks, as on macOS
     cpus_online: cpuset.CpuSet
     cores: tuple[cpuset.CpuSet, ...]  # the hardware threads of each physical core
-    cpus_cgroup: cpuset.CpuSet | None = (
-        None  # of the control group's cpuset; None: the mask is all of it
-    )
+    # Of the control group's cpuset; None: the mask is all of it.
+    cpus_cgroup: cpuset.CpuSet | None = None
     l3: tuple[cpuset.CpuSet, ...] = ()
     packages: tuple[cpuset.CpuSet, ...] = ()
     numa: tuple[Numa, ...] = ()  # ordered by id

@@ -56,12 +56,13 @@ class Bus(records.NamedTuple):
         node = stated if stated is not None and stated >= 0 else None
         listed = sysfs.cpus(f"{directory}/local_cpulist", f"{directory}/local_cpus")
         local = listed and listed & self.online
+        homes: dict[int | None, cpuset.CpuSet] = {n.id: n.cpus for n in self.numa if n.cpus}
         if not local:
-            return node, next((n.cpus for n in self.numa if n.id == node and n.cpus), None)
-        if node is None and local == self.online and sum(1 for n in self.numa if n.cpus) > 1:
+            return node, homes.get(node)
+        if node is None and local == self.online and len(homes) > 1:
             return None, None
         if stated is None:  # there is no such file
-            node = next((each.id for each in self.numa if local <= each.cpus), None)
+            node = next((id for id, cpus in homes.items() if local <= cpus), None)
         return node, local
 
 

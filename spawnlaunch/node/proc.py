@@ -84,14 +84,8 @@ def _look_at_child(pid: int) -> Process | None:
     Its start is not known, nor needed: its number is its own until it is reaped.
     """
     try:
-        return Process(
-            pid,
-            has_ended(pid),
-            machine.getpid(),
-            machine.getpgid(pid),
-            machine.getsid(pid),
-            start=0,
-        )
+        known = has_ended(pid), machine.getpid(), machine.getpgid(pid), machine.getsid(pid)
+        return Process(pid, *known, start=0)
     except (OSError, AttributeError):  # macOS has no waitid before Python 3.13
         return None
 

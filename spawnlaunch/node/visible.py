@@ -44,6 +44,7 @@ class Visible(records.NamedTuple):
     devices: tuple[int | None, ...]  # numbers of Node.devices; None: one that cannot be told
     source: str  # the variables that decided, such as "CUDA_VISIBLE_DEVICES"; empty: none is set
     warnings: tuple[str, ...]
+    named: int = 0  # how many a variable names where /sys shows none
 
     def device_of(self, local_rank: int) -> int | None:
         """The number of the device that a local rank uses: rank r the r-th one, and around again.
@@ -57,12 +58,9 @@ def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
     """The devices that a worker with this environment sees on this node."""
     usable = [device for device in node.devices if device.usable is not False]
     vendors = [vendor for vendor in VENDORS if any(d.vendor == vendor for d in usable)]
-    warnings: list[str] = []
     if not vendors:
-        value = environ.get(CUDA, "")
-        if value[:1].isdigit() and not node.devices:
-            warnings.append(f"{CUDA}={value} names devices, and /sys shows none on this node")
-        return Visible((), CUDA if CUDA in environ else "", tuple(warnings))
+        return _none_visible(node, environ)
+    warnings: list[str] = []
     if len(vendors) > 1:
         warnings.append(f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken")
     mine = sorted((d for d in usable if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
@@ -72,6 +70,23 @@ def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
     slots, sources = see(mine, environ, warnings)
     numbers = tuple(None if slot is None else slot.number for slot in slots)
     return Visible(numbers, ", ".join(sources), tuple(warnings))
+
+
+def _none_visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
+    """There is no device; the variables may name some all the same, where /sys shows none.
+
+    A resource manager may hand out devices that are not there to be read, as in some containers.
+    """
+    source = CUDA if CUDA in environ else ""
+    if node.devices:
+        return Visible((), source, ())
+    value = environ.get(CUDA, "")
+    seen = f"{CUDA}={value} names devices, and /sys shows none on this node"
+    names = [name for name in DEVICE_LISTS if name in environ]
+    tokens = [token.strip() for token in environ[names[0]].split(",")] if names else []
+    devices = [token.isdigit() or token.upper().startswith(("GPU-", "MIG-")) for token in tokens]
+    named = [*devices, False].index(False)
+    return Visible((), source, (seen,) if value[:1].isdigit() else (), named)
 
 
 def _by_cuda(
@@ -139,21 +154,19 @@ def _by_level_zero(
     whole = cards if composite else list(base)
     if not environ.get(ZE_MASK):
         return whole, []
-    chosen: set[hardware.Device] = set()
-    bad: list[str] = []
-    for token in (entry.strip() for entry in environ[ZE_MASK].split(",")):
+
+    def named(token: str) -> hardware.Device | None:
         number, dot, tile = token.partition(".")
         device = _nth(number, cards if dot else whole)
-        if dot and device:
-            of_card = [d for d in base if d.address == device.address]
-            device = _nth(tile.split(".")[0], of_card)
-        if device:
-            chosen.add(device)
-        else:
-            bad.append(token)
+        tiles = [each for each in base if device and each.address == device.address]
+        return _nth(tile.split(".")[0], tiles) if dot else device
+
+    tokens = [entry.strip() for entry in environ[ZE_MASK].split(",")]
+    found = [(token, named(token)) for token in tokens]
+    chosen = {device for _, device in found if device}
     if composite:  # a card with several tiles chosen is one device
         chosen = set({device.address: device for device in sorted(chosen, reverse=True)}.values())
-    if bad:
+    if bad := [token for token, device in found if not device]:
         warnings.append(f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}")
     return sorted(chosen), [ZE_MASK]
 
@@ -204,17 +217,25 @@ def _named(token: str, base: Sequence[Slot]) -> Sequence[Slot]:
     is_slice = upper.startswith("MIG-")
     uuid = upper.removeprefix("MIG-").split("/")[0] if is_slice else upper
     if uuid.startswith("GPU-"):
-        known = [device for device in base if device is not None and device.uuid is not None]
-        matches = [device for device in known if (device.uuid or "").upper().startswith(uuid)]
-        if len(matches) == 1:
-            return matches
-        unknown = not matches and len(known) < len(base)
-    elif is_slice:
-        unknown = bool(base)
-    else:
-        position = _leading_number(token)
-        return base[position : position + 1] if position is not None and position >= 0 else ()
-    return (base if len(base) == 1 else [None]) if unknown else ()
+        return _with_uuid(uuid, base)
+    if is_slice:
+        return _one_of(base)
+    position = _leading_number(token)
+    return base[position : position + 1] if position is not None and position >= 0 else ()
+
+
+def _with_uuid(beginning: str, base: Sequence[Slot]) -> Sequence[Slot]:
+    """The only device whose UUID begins so; if none does, it may be one whose UUID is not known."""
+    known = [(each, each.uuid.upper()) for each in base if each and each.uuid is not None]
+    matches = [device for device, uuid in known if uuid.startswith(beginning)]
+    if len(matches) == 1:
+        return matches
+    return () if matches or len(known) == len(base) else _one_of(base)
+
+
+def _one_of(base: Sequence[Slot]) -> Sequence[Slot]:
+    """A device of these, it is not known which."""
+    return base if len(base) < 2 else [None]
 
 
 def _leading_number(token: str) -> int | None:
@@ -223,14 +244,3 @@ def _leading_number(token: str) -> int | None:
     rest = token[1:] if token[:1] in ("-", "+") else token
     digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
     return sign * int(digits) if reading.is_number(digits) else None
-
-
-def count_named(environ: Mapping[str, str]) -> int:
-    """How many devices the masks name, for a node whose /sys shows none.
-
-    A resource manager may hand out devices that are not there to be read, as in some containers.
-    """
-    names = [name for name in DEVICE_LISTS if name in environ]
-    tokens = [token.strip() for token in environ[names[0]].split(",")] if names else []
-    devices = [token.isdigit() or token.upper().startswith(("GPU-", "MIG-")) for token in tokens]
-    return [*devices, False].index(False)

@@ -162,18 +162,26 @@ def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:
     by_rank = _entered_by(group, records)
     remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
     for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
-        entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
-        absent = {r: _last(calls, number) for r, calls in by_rank.items() if r not in entered}
-        kinds = _grouped({rank: call.title for rank, call in entered.items()})
-        if len({(call.name, call.what) for call in entered.values()}) == 1:
-            if not absent:
-                continue
-            kinds = [(sorted(entered), kinds[0][1])]  # though in different lines, perhaps
-        words = [f"{ranks_of(ranks)} in {title}" for ranks, title in kinds]
-        words += [f"{ranks_of(ranks)} not there, {last}" for ranks, last in _grouped(absent)]
-        when = min(call.when for call in entered.values())
-        return when, f"collective {number} of group {group}: {'; '.join(words)}"
+        if found := _differences(number, by_rank):
+            when, words = found
+            return when, f"collective {number} of group {group}: {'; '.join(words)}"
     return None
+
+
+def _differences(
+    number: int, by_rank: Mapping[int, Mapping[int, Collective]]
+) -> tuple[int, list[str]] | None:
+    """When the first rank entered a collective, and who has not, or not so; None: all are alike."""
+    entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
+    absent = {r: _last(calls, number) for r, calls in by_rank.items() if r not in entered}
+    kinds = _grouped({rank: call.title for rank, call in entered.items()})
+    if len({(call.name, call.what) for call in entered.values()}) == 1:
+        if not absent:
+            return None
+        kinds = [(sorted(entered), kinds[0][1])]  # though in different lines, perhaps
+    words = [f"{ranks_of(ranks)} in {title}" for ranks, title in kinds]
+    words += [f"{ranks_of(ranks)} not there, {last}" for ranks, last in _grouped(absent)]
+    return min(call.when for call in entered.values()), words
 
 
 def _entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:

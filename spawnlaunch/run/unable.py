@@ -15,7 +15,7 @@ from spawnlaunch.world import identity, resolve
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
     from spawnlaunch.flags import Given
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 # Fields of Request that say where launchers meet. Without any of the first their place is unknown.
 NAMING = ("rdzv_endpoint", "rdzv_id", "master_addr", "master_port", "master_suffix", "token_file")
 FIELDS = frozenset((
-    *NAMING, "nnodes", "node_rank", "spares", "rdzv_backend", "rdzv_conf", "max_restarts",
+    *NAMING, "nproc", "nnodes", "node_rank", "spares", "rdzv_backend", "rdzv_conf", "max_restarts",
     "no_gang", "standalone", "explain", "lost_after_s",
 ))  # fmt: skip
 
@@ -60,20 +60,20 @@ def _tell(*what: Any) -> bool:
 def _readable(argv: Sequence[str], environ: Mapping[str, str]) -> Request | None:
     """What the flags say of the place where launchers meet; None where that cannot be known."""
     said: dict[str, Any] = {}
-    flags = [*_typed(argv)]
-    for flag, text, typed in (*_exported(environ, flags), *flags):
-        if flag.field == "nproc":
-            said["nproc"] = 1  # how many does not matter
-        elif flag.field in FIELDS:
-            try:
-                said[flag.field] = cli._value(flag, text, typed)
-            except errors.UsageError:
-                if flag.field in NAMING:
-                    return None
-                if flag.field == "nnodes":
-                    said["nnodes"] = values.nnodes("2")
-            if flag.field == "node_rank":  # whatever it is, the backend follows from it
-                said.setdefault("rdzv_backend", "static")
+    typed, _ = cli.read_flags(argv, lenient=True)
+    for flag, text, name in (*_exported(environ, typed), *typed):
+        if flag.field not in FIELDS:
+            continue
+        try:
+            is_nproc = flag.field == "nproc"  # how many does not matter
+            said[flag.field] = 1 if is_nproc else cli.read_value(flag, text, name)
+        except errors.UsageError:
+            if flag.field in NAMING:
+                return None
+            if flag.field == "nnodes":
+                said["nnodes"] = values.nnodes("2")
+        if flag.field == "node_rank":  # whatever it is, the backend follows from it
+            said.setdefault("rdzv_backend", "static")
     if said.get("explain"):
         return None
     return Request(program=Program("script", "", ()), python="", **said)
@@ -86,30 +86,6 @@ def _exported(environ: Mapping[str, str], typed: Sequence[Given]) -> list[Given]
     with suppress(errors.UsageError):
         given.extend(variables.given(environ, typed))
     return given
-
-
-def _typed(argv: Sequence[str]) -> Iterator[Given]:
-    """The flags that are known. A word behind one that is not may be its value."""
-    from spawnlaunch.torchrun import names
-
-    words, is_known = list(argv), True
-    while words and words[0] != "--":
-        word = words.pop(0)
-        if word[:1] != "-" or word == "-":
-            if is_known:  # the script
-                return
-            is_known = True
-            continue
-        typed, equals, text = names.split(word)
-        flag = names.flag(typed)
-        is_known = flag is not None
-        if flag is None:
-            continue
-        if not equals and flag.alone is None:
-            if not words:
-                return
-            equals, text = "=", words.pop(0)
-        yield flag, text if equals else None, typed
 
 
 def _resolved(request: Request, environ: Mapping[str, str]) -> identity.Resolution | None:

@@ -30,8 +30,13 @@ CLOSER = ("OMPI_COMM_WORLD_RANK", "PMI_RANK", "FLUX_TASK_RANK", "JSM_NAMESPACE_R
 NOT_READ = ("--logs-specs", "--numa-binding", "--use-env", "--help")  # by torchrun either
 SHUTDOWN = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 TEMPLATE = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
-FILE_TIMER, HEALTH = "TORCHELASTIC_ENABLE_FILE_TIMER", "TORCHELASTIC_HEALTH_CHECK_PORT"
-UNINTERRUPTIBLE = "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT"  # seconds
+HEALTH = "TORCHELASTIC_HEALTH_CHECK_PORT"
+INSTEAD = "--hang-timeout SECONDS shows where workers are when they write nothing"
+NOT_LOOKED_FOR = {
+    "TORCHELASTIC_ENABLE_FILE_TIMER": "no watchdog reads the workers' timers here",
+    "TORCHELASTIC_UNINTERRUPTIBLE_STATE_TIMEOUT":  # seconds
+        "nobody looks for workers that sleep in the kernel",
+}  # fmt: skip
 
 
 def given(environ: Mapping[str, str], typed: Iterable[flags.Given]) -> Iterator[flags.Given]:
@@ -48,8 +53,7 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
         flag = names.flag("--shutdown-timeout")
         assert flag is not None
         yield flag, value, SHUTDOWN
-    is_pod = all(environ.get(name) for name in POD)
-    left = OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
+    left = _of_a_pod(environ)
     for long_name in names.TORCHRUN:
         name = variable(long_name)
         value = environ.get(name, "")
@@ -63,6 +67,12 @@ def _exported(environ: Mapping[str, str]) -> Iterator[flags.Given]:
                                     f"unset {name}, or export {name}=1")  # fmt: skip
         elif int(value):
             yield flag, None, name
+
+
+def _of_a_pod(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that Kubeflow has given to this process, which `world` reads."""
+    is_pod = all(environ.get(name) for name in POD)
+    return OF_A_POD if is_pod and not any(environ.get(name) for name in CLOSER) else ()
 
 
 def variable(long_name: str) -> str:
@@ -84,16 +94,9 @@ def fields(environ: Mapping[str, str]) -> dict[str, Any]:
 
 def _notes(environ: Mapping[str, str]) -> Iterator[str]:
     """What is said of variables that do something under torchrun, and nothing here."""
-    if environ.get(FILE_TIMER) not in (None, "", "0"):
-        yield (
-            f"{FILE_TIMER}: no watchdog reads the workers' timers here; --hang-timeout SECONDS "
-            "shows where workers are when they write nothing"
-        )
-    if environ.get(UNINTERRUPTIBLE) not in (None, "", "0"):
-        yield (
-            f"{UNINTERRUPTIBLE}: nobody looks for workers that sleep in the kernel; --hang-timeout "
-            "SECONDS shows where workers are when they write nothing"
-        )
+    for name, what in NOT_LOOKED_FOR.items():
+        if environ.get(name) not in (None, "", "0"):
+            yield f"{name}: {what}; {INSTEAD}"
     if environ.get(HEALTH):
         yield f"{HEALTH}: no server for health checks is started here"
 

@@ -6,11 +6,12 @@ of the record: nobody has to stop the recorder, whatever becomes of launcher and
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from spawnlaunch import errors, machine, reading
 from spawnlaunch.run import launches
@@ -30,41 +31,29 @@ def recorded(
 
     `told` is what --explain=json prints of it. Raises UsageError where no record can be written.
     """
-    recorder = start(launch.request.record or ".", launch.resolution.world.node_rank, blocked)
+    pid, pipe = _started(launch.request.record or ".", launch.resolution.world.node_rank, blocked)
     command = [sys.executable, "-m", "spawnlaunch", *argv]
     begins = {"kind": "start", "launch": launch.mark, "host": launch.hostname}
     try:
-        recorder.tell({**begins, "command": command, "explain": told})
-        yield recorder.pipe
+        _tell(pipe, {**begins, "command": command, "explain": told})
+        yield pipe
     finally:
-        recorder.end()
-
-
-class Recorder(NamedTuple):
-    """The process, and the pipe to it."""
-
-    pid: int
-    pipe: int
-
-    def tell(self, start: Mapping[str, Any]) -> None:
-        """Write what the launch is; writes after this one do not wait for the recorder."""
-        import json
-
-        data = memoryview(json.dumps(start).encode() + b"\n")
-        with suppress(OSError):  # it has ended, and has said why
-            while data:
-                data = data[machine.write(self.pipe, data) :]
-        machine.set_blocking(self.pipe, False)
-
-    def end(self) -> None:
-        """Close the pipe, and wait until the record is written."""
-        machine.close(self.pipe)
+        machine.close(pipe)
         with suppress(OSError):  # it had ended, and was reaped with others
-            machine.waitpid(self.pid, 0)
+            machine.waitpid(pid, 0)  # until the record is written
 
 
-def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Recorder:
-    """Start it; `blocked` is the signals that it is started with blocked. Raises UsageError.
+def _tell(pipe: int, start: Mapping[str, Any]) -> None:
+    """Write what the launch is; writes after this one do not wait for the recorder."""
+    data = memoryview(json.dumps(start).encode() + b"\n")
+    with suppress(OSError):  # it has ended, and has said why
+        while data:
+            data = data[machine.write(pipe, data) :]
+    machine.set_blocking(pipe, False)
+
+
+def _started(directory: str, node_rank: int | None, blocked: Iterable[int]) -> tuple[int, int]:
+    """Start the recorder, with these signals blocked: its pid, and the pipe to it.
 
     Its file bears the number of the node, or the host's name where the launchers have not met yet.
     It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
@@ -82,7 +71,7 @@ def start(directory: str, node_rank: int | None, blocked: Iterable[int]) -> Reco
     return _spawned(path, blocked)
 
 
-def _spawned(path: str, blocked: Iterable[int]) -> Recorder:
+def _spawned(path: str, blocked: Iterable[int]) -> tuple[int, int]:
     inlet, outlet = machine.pipe()
     try:
         pid = machine.posix_spawn(
@@ -101,4 +90,4 @@ def _spawned(path: str, blocked: Iterable[int]) -> Recorder:
         raise
     finally:
         machine.close(inlet)
-    return Recorder(pid, outlet)
+    return pid, outlet

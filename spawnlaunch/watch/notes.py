@@ -19,7 +19,7 @@ from itertools import pairwise
 from statistics import fmean, median
 from typing import NamedTuple
 
-from spawnlaunch.watch import sample
+from spawnlaunch.watch import progress, sample
 
 STUCK_S = 10.0  # without a step, and ten times as long as a step takes
 STUCK_STEPS = 10
@@ -76,17 +76,23 @@ def notes(history: History, now: float) -> list[Note]:
 
 def _stuck(last: Mapping[int, sample.Sample], now: float) -> Iterable[Note]:
     told = {rank: one.progress for rank, one in last.items() if one.progress}
-    ages = [now - each.at for each in told.values() if each.at is not None]
-    if not ages or len(ages) < len(told):
-        return
-    steps = [sum(filter(None, (p.data_s, p.compute_s, p.wait_s))) for p in told.values()]
     waiting = {rank for rank, each in told.items() if each.phase == "wait"}
-    if min(ages) < max(STUCK_S, STUCK_STEPS * max(steps)) or not (waiting or len(told) == 1):
+    age_s = _standstill_s([*told.values()], now)
+    if age_s is None or not (waiting or len(told) == 1):
         return
     why = " while the others wait for it" if waiting else ""
     for rank in sorted(told.keys() - waiting):
         phase = told[rank].phase or "between steps"
-        yield Note(rank, "stuck", f"no step for {min(ages):.0f} s: in {phase}{why}")
+        yield Note(rank, "stuck", f"no step for {age_s:.0f} s: in {phase}{why}")
+
+
+def _standstill_s(told: Sequence[progress.Progress], now: float) -> float | None:
+    """How long none has made a step; None: not all say when they did, or it is not long."""
+    ages = [now - each.at for each in told if each.at is not None]
+    if not ages or len(ages) < len(told):
+        return None
+    steps = [sum(filter(None, (each.data_s, each.compute_s, each.wait_s))) for each in told]
+    return None if min(ages) < max(STUCK_S, STUCK_STEPS * max(steps)) else min(ages)
 
 
 def _slow(last: Mapping[int, sample.Sample]) -> list[Note]:

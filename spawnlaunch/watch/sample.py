@@ -90,8 +90,8 @@ def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
 
 class _Totals(NamedTuple):
     cpu_s: float
-    read: int
-    written: int
+    read: float
+    written: float
 
 
 class _Watched:
@@ -154,8 +154,7 @@ class Sampler:
         now = time.monotonic()
         below = [each for each in map(_below, rank.below) if each]
         every = (_totals(process), *(theirs for theirs, _ in below))
-        sums = [sum(each) for each in zip(*every, strict=True)]
-        totals = _Totals(sums[0], int(sums[1]), int(sums[2]))
+        totals = _Totals(*map(sum, zip(*every, strict=True)))
         rates: Sequence[float | None] = (None, None, None)
         if watched.before:
             passed_s = max(now - watched.before[0], 1e-9)

@@ -76,14 +76,19 @@ def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
                 found, width = histories.notes(), console.width
                 view.lines = table.table(view.samples, found, width, view.sort)
             live.refresh()
-            with suppress(ChildProcessError):
-                while os.waitpid(-1, os.WNOHANG)[0]:  # runs of py-spy that have ended
-                    pass
+            _reap()
             key = _key(max(0.0, due - time.monotonic()))
             if key in ("q", "\x03", "\x04"):
                 return 0
             if key:
                 _typed(key, view, live)
+
+
+def _reap() -> None:
+    """Wait for runs of py-spy that have ended."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _typed(key: str, view: View, live: Live) -> None:

@@ -108,14 +108,13 @@ def receive(step: Step, listening: socket.socket, found: dict[str, list[sample.S
     while len(found) < len(step.nodes) and (left_s := deadline - machine.running_s()) > 0:
         if not events.patient_poll(poller, left_s):
             break
-        with suppress(OSError, *STRANGE):  # a stranger, or one that has gone
-            connection, _ = listening.accept()
-            with connection:
-                connection.settimeout(STALLED_S)
-                told = json.loads(_read(connection))
-                if told["job"] == step.job and told["node"] in step.nodes:
-                    found[told["node"]] = _as_seen_here(told)
-                    connection.sendall(TAKEN)
+        # A stranger may come, or one that has gone.
+        with suppress(OSError, *STRANGE), listening.accept()[0] as connection:
+            connection.settimeout(STALLED_S)
+            told = json.loads(_read(connection))
+            if told["job"] == step.job and told["node"] in step.nodes:
+                found[told["node"]] = _as_seen_here(told)
+                connection.sendall(TAKEN)
 
 
 def _read(connection: socket.socket) -> bytes:
@@ -133,21 +132,23 @@ def _hand_over(step: Step, samples: Sequence[sample.Sample]) -> str:
     why = "it did not answer"
     while machine.running_s() < deadline:
         try:
-            with socket.create_connection((step.hub, step.port), timeout=STALLED_S) as connection:
-                connection.settimeout(PATIENCE_S)
-                connection.sendall(json.dumps(_as_told(step, samples)).encode())
-                connection.shutdown(socket.SHUT_WR)
-                if connection.recv(len(TAKEN)) == TAKEN:
-                    return ""
+            if _is_taken(step, samples):
+                return ""
         except OSError as error:
             why = error.strerror or str(error)
         events.patient_sleep(RETRY_S)
     return f"cannot reach {step.hub} on port {step.port}: {why}; this is {step.here} alone"
 
 
-def _as_told(step: Step, samples: Sequence[sample.Sample]) -> dict[str, Any]:
-    seen = [one.as_dict() for one in samples]
-    return {"job": step.job, "node": step.here, "now": machine.monotonic(), "samples": seen}
+def _is_taken(step: Step, samples: Sequence[sample.Sample]) -> bool:
+    """Send the samples once; whether the hub has taken them. Raises OSError."""
+    with socket.create_connection((step.hub, step.port), timeout=STALLED_S) as connection:
+        connection.settimeout(PATIENCE_S)
+        seen = [one.as_dict() for one in samples]
+        told = {"job": step.job, "node": step.here, "now": machine.monotonic(), "samples": seen}
+        connection.sendall(json.dumps(told).encode())
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(len(TAKEN)) == TAKEN
 
 
 def _as_seen_here(told: Mapping[str, Any]) -> list[sample.Sample]:

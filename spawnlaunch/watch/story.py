@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -93,9 +94,8 @@ def _curves(samples: Iterable[Mapping[str, Any]], began: float) -> dict[str, dic
     for line in samples:
         after_s = line["time"] - began
         if line["kind"] == "attempt":  # other processes: nothing leads from those before to them
-            for by_rank in curves.values():
-                for rank in map(int, line["pids"]):
-                    by_rank.setdefault(rank, []).append((after_s, None))
+            for by_rank, rank in product(curves.values(), map(int, line["pids"])):
+                by_rank.setdefault(rank, []).append((after_s, None))
             continue
         for name, values in line.items():
             if name in ("kind", "time", "ranks") or not isinstance(values, list):

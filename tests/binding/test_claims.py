@@ -43,7 +43,10 @@ def test_each_rank_claims_what_is_next_to_its_device(
     assert order == sorted(order, key=lambda r: (last if r.device is None else r.device, r[0]))
     number = f"device{'' if len(devices) == 1 else 's'}"
     crowded = f"{ranks} local ranks on {len(devices)} {number}: ranks share devices"
-    assert found.warnings == ([crowded] if len(devices) < ranks else [])
+    untold = [rank.local_rank for rank in found.ranks if not rank.known]
+    assert found.warnings[: len(devices) < ranks] == ([crowded] if len(devices) < ranks else [])
+    said = found.warnings[len(devices) < ranks :]
+    assert [line.partition(":")[0] for line in said] == ([claims.named(untold)] if untold else [])
 
 
 @few
@@ -95,9 +98,9 @@ def test_a_task_with_a_mask_of_its_own_or_without_a_device_divides_by_rank(
         )
         own = devices[rank % len(devices)]
         here = near(node, own)
-        assert alone == ([here] if here else [], [(rank, own, True, 0 if here else None)], [])
+        assert alone == ([here] if here else [], [(rank, own, True, 0 if here else None)], [], 1)
         none = claims.of_task(node, node.cpus_allowed, Visible((), "", ()), size, TaskView(rank))
-        assert none == ([node.cpus_allowed] * size, [(rank, None, True, rank)], [])
+        assert none == ([node.cpus_allowed] * size, [(rank, None, True, rank)], [], size)
 
 
 def mixed() -> Node:

@@ -13,8 +13,6 @@ from spawnlaunch.binding.cores import Core, count_cores, divide, share_out, usab
 from spawnlaunch.cpuset import EMPTY, CpuSet
 from spawnlaunch.values import FIRST_PER_L3, Policy
 from tests.binding.generated import Situation, situations
-from tests.node import machines
-from tests.node.tree import node_of
 
 
 @st.composite
@@ -182,13 +180,3 @@ def test_usable_cores_are_what_is_left_in_the_order_of_the_machine(
     expected.sort(key=lambda core: (core.numa, core.l3, min(core.cpus)))
     assert list(cores) == expected
     assert count_cores(node, left) == len(expected)
-
-
-def test_cpus_of_no_core_are_cores_of_their_own_apart_from_all() -> None:
-    every = frozenset(range(4))
-    node = node_of(machines.LUMI)._replace(
-        cores=(frozenset({0, 1}),), numa=(), l3=(), cpus_allowed=every, cpus_online=every
-    )
-    assert usable_cores(node, Policy(), True, []) == (
-        Core(frozenset({0, 1}), -1, -1), Core(frozenset({2}), -1, -1), Core(frozenset({3}), -1, -1),
-    )  # fmt: skip

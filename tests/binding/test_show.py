@@ -7,11 +7,11 @@ import pytest
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.claims import TaskView, is_own_mask
+from spawnlaunch.binding.claims import TaskView, is_own_mask, named
 from spawnlaunch.binding.cores import widened
 from spawnlaunch.binding.picture import letter, picture
 from spawnlaunch.binding.plan import plan
-from spawnlaunch.binding.report import named, of_mask, openmp_hazards, report_line, srun_line
+from spawnlaunch.binding.report import of_mask, openmp_hazards, report_line, srun_line
 from spawnlaunch.node import Node, Numa
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import FIRST_PER_L3, Policy

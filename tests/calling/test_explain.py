@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch import UsageError, explain_launch
-from spawnlaunch.calling.explained import ExplainedLaunch
+from spawnlaunch.explained import ExplainedLaunch
 from tests.support.launching import explain
 
 

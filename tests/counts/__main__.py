@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests import counts
-from tests.counts import rooms
+from tests.counts import limits, lines, rooms, shape
 from tests.counts.imported import imported
-from tests.counts.lines import launcher_proper, lines_of_code
 from tests.counts.lookups import Lookups, lookups, traced
 from tests.counts.walked import Function, entered
 from tests.counts.ways import WAYS, Way
@@ -33,8 +32,7 @@ def main() -> int:
             print("\n".join(f"  {line}" for line in of_a_launch(way, Path(folder), functions)))
             if options.each:
                 print("\n".join(f"    {line}" for line in by_file(functions)))
-    files = launcher_proper()
-    print(f"the launcher proper: {lines_of_code(files)} lines of code in {len(files)} files")
+    print("\n".join(of_the_code(options.each)))
     return of_the_rooms()
 
 
@@ -59,6 +57,28 @@ def by_file(functions: set[Function]) -> Iterator[str]:
         files.setdefault(each.file, []).append(each.name)
     for file, names in files.items():
         yield f"{file}: {', '.join(names)}"
+
+
+def of_the_code(each: bool) -> Iterator[str]:
+    """A line for each count of the code, with its limit; with `each`, what is counted."""
+    for name, files in lines.parts().items():
+        count, most = lines.lines_of_code(files), limits.LINES_OF_CODE[name]
+        yield f"{name}: {count:,} lines of code in {len(files)} files (limit {most:,})"
+        if name == "core":
+            yield from (f"  without {path}: {why}" for path, why in lines.BESIDE.items())
+    found = shape.shapes(lines.files(lines.APART))
+    hard, deep = shape.complex_functions(found), shape.nested_functions(found)
+    imports = sum(function.imports for function in found)
+    yield f"{len(hard)} functions of complexity {shape.COMPLEX} or more (limit {limits.COMPLEX})"
+    yield from (f"  {one.complexity} {_where(one)}" for one in hard if each)
+    yield f"{len(deep)} functions nested deeper than {shape.DEEP} (limit {limits.NESTED})"
+    yield from (f"  {one.nesting} {_where(one)}" for one in deep if each)
+    yield f"{imports} imports in functions (limit {limits.IMPORTS_IN_FUNCTIONS})"
+    yield from (f"  {one.imports} {_where(one)}" for one in found if each and one.imports)
+
+
+def _where(function: shape.Shape) -> str:
+    return f"{function.file.relative_to(rooms.PACKAGE)}: {function.name}"
 
 
 def of_the_rooms() -> int:

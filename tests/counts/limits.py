@@ -24,9 +24,22 @@ LIMITS = {
     "a task": Limits(149, 35, 43, 36, 474),
 }
 
-# The launcher, with all that stands beside it but bench, check and train.
-LINES_OF_CODE = 15_824
-FILES = 158
+# Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
+# the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
+LINES_OF_CODE = {
+    "launcher": 15_823,
+    "core": 11_153,
+    "bench": 3_400,
+    "check": 1_000,
+    "train": 5_400,
+    "tests": 40_500,
+}
+FILES = 158  # of the launcher
+
+# Of the launcher's functions; see tests/counts/shape.py. The goals are 20, none, and 90.
+COMPLEX = 35
+NESTED = 7
+IMPORTS_IN_FUNCTIONS = 139
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
 SENTENCES = 78
