@@ -153,12 +153,12 @@ class Hub(phases.Phases):
         node = self.nodes.pop(conn)
         self._holes.append(node)
         hello, cause = node.hello, failures.Cause("lost", node.hello.host)
-        if node.state != roster.BUSY or self.phase == phases.ENDED:
-            is_final = is_certain and not (hello.again or self._may_return() or node.leaving)
-            if self.phase == phases.JOINING and is_final:
+        if self.phase == phases.JOINING:
+            if is_certain and not (hello.again or self._may_return() or node.leaving):
                 self._miss(hello, cause, self.now + RETURN_S)
-            if self.phase == phases.JOINING and node.rank >= 0:  # it is waited for as well
+            if node.rank >= 0:  # it is waited for as well
                 self._told = 0.0
+        if node.state != roster.BUSY or self.phase == phases.ENDED:
             return
         wait_s = CERTAIN_S if is_certain else phases.NOTICE_S + self.settings.longest_grace_s
         self.fences.append(phases.Fence(hello.who, hello.host, hello.boot, self.now + wait_s))
