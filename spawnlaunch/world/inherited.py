@@ -48,34 +48,39 @@ def read_inherited(
     environ, manager = it.environ, it.manager
     if manager is not None and manager.gives_ranks:
         return Inherited()
-    stale, common, certain = _find_stale(environ, facts, mode), environ, None
-    if manager is not None and manager.given:
-        certain = host.value if host else None
-        if any(environ.get(name) for name in identity.MASTER):
-            seen = manager.given()
-            common = environ if seen is None else seen
+    stale, common = _find_stale(environ, facts, mode), _given_to_all(it)
     if stale if mode == identity.LOCAL else common.get(identity.RUN_ID):
-        return Inherited({}, stale, {name: LEFT for name in identity.MASTER if environ.get(name)})
-    addr, port = (
-        identity.text("MASTER_ADDR", common),
-        identity.number("MASTER_PORT", common, values.MAX_PORT),
-    )
-    rejected = {}
+        return Inherited({}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), LEFT))
+    addr, rejected = identity.text("MASTER_ADDR", common), {}
+    port = identity.number("MASTER_PORT", common, values.MAX_PORT)
     if addr is not None and mode != identity.LOCAL:
+        certain = host if manager and manager.given else None
         alone = facts["world_size"].value == facts["local_world_size"].value
         if why := _why_useless(addr.value, certain, alone):
             rejected["MASTER_ADDR"] = why
             addr = None
-    own = []
+    own = _set_below(environ, common)
+    found = {"MASTER_ADDR": addr, "MASTER_PORT": port}
+    kept = {name: fact for name, fact in found.items() if fact is not None}
+    return Inherited(kept, stale, rejected | own, tuple(own))
+
+
+def _given_to_all(it: identity.Evidence) -> identity.Environ:
+    """The environment that the manager has given to all ranks, where a parent shows that."""
+    given = it.manager.given if it.manager else None
+    seen = given() if given and any(map(it.environ.get, identity.MASTER)) else None
+    return it.environ if seen is None else seen
+
+
+def _set_below(environ: identity.Environ, common: identity.Environ) -> dict[str, str]:
+    """Why what was set below the manager is not taken, by variable."""
+    found = {}
     for name, question in identity.MASTER.items():
         value = environ.get(name)
         if value and value != common.get(name):
             flag = f"--{question.replace('_', '-')}"
-            rejected[name] = BELOW.format(name=name, value=value, flag=flag)
-            own.append(name)
-    found = {"MASTER_ADDR": addr, "MASTER_PORT": port}
-    kept = {name: fact for name, fact in found.items() if fact is not None}
-    return Inherited(kept, stale, rejected, tuple(own))
+            found[name] = BELOW.format(name=name, value=value, flag=flag)
+    return found
 
 
 def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> tuple[str, ...]:
@@ -94,15 +99,15 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
-def _why_useless(addr: str, host: str | None, alone: bool) -> str:
+def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
     """Why an address cannot be that of rank 0, as far as its text shows; "" where it can."""
     if is_loopback(addr):
         return "" if alone else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))
-    if host is None or is_number or _names(addr, host):
+    if host is None or is_number or _names(addr, host.value):
         return ""
     return (
-        f"which does not name rank 0's host {host}; if it is another name of that host, "
+        f"which does not name rank 0's host {host.value}; if it is another name of that host, "
         f"type --master-addr {addr}"
     )
 

@@ -68,11 +68,16 @@ def restored(
     missing += _missing_groups(found)
     if missing and not (request.standalone or request.is_by_hand):
         _refuse(request, missing, "srun" if is_step else "Slurm")
+    return found, _in_words(sources)
+
+
+def _in_words(sources: Iterable[tuple[str, str]]) -> list[str]:
+    """The line about variables, each with what it was taken from."""
     names: dict[str, list[str]] = {}
     for name, source in sources:
         names.setdefault(source, []).append(name)
     said = "; ".join(f"taken from {source}: {' '.join(of)}" for source, of in names.items())
-    return found, [f"some of Slurm's variables are missing here; {said}"] if said else []
+    return [f"some of Slurm's variables are missing here; {said}"] if said else []
 
 
 def _has_inner_manager(environ: identity.Environ, *, is_step: bool) -> bool:

@@ -43,8 +43,23 @@ def resolve_world(
         if taken_for_left := pods.why_none(request, environ):
             found = found[1:]
     it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
+    resolution = _derive(it)
+    # Why they are taken for left says more than that they are replaced.
+    warnings += [taken_for_left] if taken_for_left else resolution.warnings
+    if found and (resolution.world.rank == 0 or request.explain):  # who says them
+        from spawnlaunch.world.warnings import find_warnings
+
+        warnings += find_warnings(it, resolution.world, found)
+    return resolution._replace(
+        warnings=tuple(warnings), managers=tuple(found), around=tuple(around)
+    )
+
+
+def _derive(it: identity.Evidence) -> identity.Resolution:
+    """The world, as flags, manager and what is inherited make it."""
+    request, environ = it.request, it.environ
     mode = ranks.choose_mode(it)
-    facts = ranks.find_ranks(mode.value, it)
+    facts = ranks.FIND_RANKS[mode.value](it)
     # Whose word counts for where rank 0 listens: nobody's, or the manager's.
     is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(it)
     authority = it._replace(manager=None) if is_its_own else it
@@ -66,37 +81,44 @@ def resolve_world(
         "run_id": _name_run(mode.value, it, job),
     }
     gathering: Gathering | None = None
-    if (
-        mode.value == identity.NODE
-        and not request.no_gang
-        and facts["nnodes"].value + request.spares > 1
-    ):
-        from spawnlaunch.world import meeting
-
-        gathering = meeting.find(authority, facts, job, it.manager)
-        facts = meeting.told_later(facts, gathering)
-    elif request.no_gang and (request.spares or request.is_elastic):
-        raise errors.FlagsError(
-            "with --no-gang the launchers of several nodes never meet, and --spares and --nnodes "
-            "MIN:MAX need that; leave --no-gang out"
-        )
+    if mode.value == identity.NODE or request.no_gang:
+        facts, gathering = _gather(authority, facts, job, it.manager)
+    warnings: list[str] = []
     node_warnings: tuple[str, ...] = ()
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        more, node_warnings = inherited.find_warnings(facts, left, environ)
-        # Why they are taken for left says more than that they are replaced.
-        warnings += [taken_for_left] if taken_for_left else more
+        warnings, node_warnings = inherited.find_warnings(facts, left, environ)
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
-    if found and (world.rank == 0 or request.explain):  # who says them
-        from spawnlaunch.world.warnings import find_warnings
+    if it.manager and it.manager.gives_ranks:
+        from spawnlaunch.world import pods
 
-        warnings += find_warnings(it, world, found)
-    if found and found[0].gives_ranks:
         node_warnings += pods.taken(world, environ)
     return identity.Resolution(
-        world, facts, tuple(warnings), tuple(found), environ, node_warnings, gathering=gathering,
-        around=tuple(around),
-    )  # fmt: skip
+        world, facts, tuple(warnings), (), environ, node_warnings, gathering=gathering
+    )
+
+
+def _gather(
+    authority: identity.Evidence,
+    facts: identity.Facts,
+    job: identity.Fact | None,
+    starter: identity.Manager | None,
+) -> tuple[identity.Facts, Gathering | None]:
+    """How the launchers of several nodes meet, and what is told by that."""
+    request = authority.request
+    if request.no_gang:
+        if request.spares or request.is_elastic:
+            raise errors.FlagsError(
+                "with --no-gang the launchers of several nodes never meet, and --spares and "
+                "--nnodes MIN:MAX need that; leave --no-gang out"
+            )
+        return facts, None
+    if facts["nnodes"].value + request.spares == 1:
+        return facts, None
+    from spawnlaunch.world import meeting
+
+    gathering = meeting.find(authority, facts, job, starter)
+    return meeting.told_later(facts, gathering), gathering
 
 
 def _of_slurm(
