@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from spawnlaunch import errors, failures
-from spawnlaunch.gang import messages, phases, roster, verdict, words
+from spawnlaunch.gang import messages, phases, roster, words
 from spawnlaunch.gang.rules import event
 
 TYPE_CHECKING = False
@@ -65,18 +65,15 @@ class Hub(phases.Phases):
         settings = self.settings
         others = [o for o in self.nodes.values() if not self._is_replaced(hello, addr, o)]
         why = roster.refusal(hello, others, settings.total, dict(settings.told))
-        return (
-            failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why) if why else None
-        )
+        if why is None:
+            return None
+        return failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why)
 
     def _is_replaced(self, hello: messages.Hello, addr: str, node: roster.Node) -> bool:
         """Whether this may be a launcher whose end is still to be heard, as workers die slowly."""
         is_there = (node.hello.host, node.addr) == (hello.host, addr)
-        return (
-            is_there
-            and self.phase in (phases.RUNNING, phases.STOPPING)
-            and self.settings.return_s > 0
-        )
+        have_workers = self.phase in (phases.RUNNING, phases.STOPPING)
+        return is_there and have_workers and self.settings.return_s > 0
 
     def _count_out(self, hello: messages.Hello, cause: failures.Cause) -> None:
         """Wait no longer for a launcher that is waited for, unless something starts it again.
@@ -194,9 +191,8 @@ class Hub(phases.Phases):
         node, number = self.nodes[conn], signalled.number
         node.leaving = node.leaving or number
         cause = failures.Cause("signal", node.hello.host, code=-number)
-        if self.phase == phases.RUNNING and (
-            node.state != roster.IDLE or node.local
-        ):  # else a spare leaves
+        # Else a spare leaves.
+        if self.phase == phases.RUNNING and (node.state != roster.IDLE or node.local):
             self._stop(cause)
         if signalled.again and self.phase == phases.STOPPING:
             self._say_busy(messages.Stop(self.epoch, self.cause or cause, 0.0))
@@ -225,7 +221,8 @@ class Hub(phases.Phases):
             self._stop(failures.Cause("lost", node.hello.host))
 
     def _failed(self, node: roster.Node, failed: messages.Failed) -> None:
-        failure = verdict.failure(failed, node.hello.host, self.now)
+        cause = failed.cause._replace(kind="failure", host=node.hello.host)
+        failure = failures.Failure(cause, self.now - failed.age_s, failed.early_s)
         self.failures = failures.kept(self.failures, failure)
         if self.phase == phases.RUNNING:
             self._stop(failure.cause)

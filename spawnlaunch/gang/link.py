@@ -11,7 +11,7 @@ from functools import partial
 from spawnlaunch import machine, reading, records
 from spawnlaunch.gang import token
 from spawnlaunch.gang.member import Member
-from spawnlaunch.gang.stream import End, Stream, tune
+from spawnlaunch.gang.stream import Ending, Stream, tune
 from spawnlaunch.gang.wire import OTHER_RUN, OTHER_TOKEN, Wire, secret_of
 from spawnlaunch.world import lookup
 
@@ -229,7 +229,7 @@ class Link:
             if self._is_linked:
                 self.member.heard(message)
 
-    def _ended(self, end: End) -> None:
+    def _ended(self, end: Ending) -> None:
         self._loop.alarm(self._too_late, None)
         if self._stream and str(end) == OTHER_TOKEN:  # the hub shall know why this one goes
             self._stream.refuse(OTHER_TOKEN)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from math import inf
 
 from spawnlaunch import failures, records
-from spawnlaunch.gang import messages, roster, rules, verdict
+from spawnlaunch.gang import messages, roster, rules
 from spawnlaunch.gang.words import STOPS, returns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
     from spawnlaunch.gang.settings import Settings
@@ -50,6 +50,7 @@ TELL_S = 10.0  # between two lines that name who is missing
 MISSED = 5  # beats of a launcher that may be cut off
 CALL_S = 1.0  # for others to come, where no more are expected
 NOTICE_S = 3.0  # between the two ends' notice of a cut
+LEAVE_S = 1.0  # in which a signal that is for all nodes comes to all
 STACKS_S = 30.0  # for all nodes to show their stacks
 YOUNG_S = 30.0  # from the hub's beginning: other launchers were started with it, and may be near
 NEAR_S = 10.0  # for these to come, and to hear that it has ended
@@ -126,7 +127,7 @@ class Phases(rules.Rules):
             yield from (self._told + TELL_S, self.since + self._limit_s, self._free)
             yield self._called + self._call_s
         elif self.phase == STOPPING:
-            yield self.since + verdict.LEAVE_S
+            yield self.since + LEAVE_S
         elif self.phase == ENDED:
             yield self._until
         elif self.asked is not None:
@@ -140,9 +141,7 @@ class Phases(rules.Rules):
                 self._join()
             elif phase == RUNNING:
                 self._run()
-            elif phase == STOPPING and all(
-                node.state == roster.IDLE for node in self.nodes.values()
-            ):
+            elif phase == STOPPING:
                 self._go_on_or_end()
 
     def _stop(self, cause: failures.Cause) -> None:
@@ -179,9 +178,8 @@ class Phases(rules.Rules):
         settings, nodes, missing = self.settings, self.nodes.values(), self._missing()
         until = min(self.now + NEAR_S, self.since + min(YOUNG_S, settings.join_s))
         late = settings.total - len(nodes) - len(missing)
-        if any(node.local and node.hello.epoch for node in nodes):
-            return
-        if self.epoch or late <= 0 or self.now >= until:
+        was_member = any(node.local and node.hello.epoch for node in nodes)
+        if was_member or self.epoch or late <= 0 or self.now >= until:
             return
         self.late, self._until = late, until
         here = {node.hello.host for node in nodes} | {one.hello.host for one in missing}
@@ -337,7 +335,7 @@ class Phases(rules.Rules):
 
     def _begin_if_allowed(self) -> None:
         if self.epoch == 0 and self.floor:  # the hub before this one was lost, as any node may be
-            used = verdict.used_after(failures.Cause("lost"), self.used, self.settings)
+            used = _used_after(failures.Cause("lost"), self.used, self.settings)
             if used is None:
                 self._end(failures.Cause("lost", words="the hub before"))
                 return
@@ -429,13 +427,15 @@ class Phases(rules.Rules):
             self._stop(failures.Cause("hang"))
 
     def _go_on_or_end(self) -> None:
-        """Nobody runs: end the launch, or let launchers join for another epoch."""
-        cause = verdict.cause(self.cause or failures.Cause("lost"), self.failures, self.lost)
-        used = verdict.used_after(cause, self.used, self.settings)
+        """Once nobody runs: end the launch, or let launchers join for another epoch."""
+        if not all(node.state == roster.IDLE for node in self.nodes.values()):
+            return
+        cause = _cause(self.cause or failures.Cause("lost"), self.failures, self.lost)
+        used = _used_after(cause, self.used, self.settings)
         if used is None or not self._can_go_on(cause):
             self._end(cause)
             return
-        if cause.kind == "signal" and self.now < self.since + verdict.LEAVE_S:
+        if cause.kind == "signal" and self.now < self.since + LEAVE_S:
             return
         self._let_go()
         if cause.kind in failures.FAULTS:
@@ -460,3 +460,26 @@ class Phases(rules.Rules):
                 signal = failures.Cause("signal", node.hello.host, code=-node.leaving)
                 self.net.say(conn, messages.End(128 + node.leaving, signal, self.total))
                 del self.nodes[conn]
+
+
+def _cause(
+    given: failures.Cause, failed: Sequence[failures.Failure], lost: tuple[str, ...]
+) -> failures.Cause:
+    """The cause of an epoch's end, now that all is known that will be.
+
+    Where all failures are victims' and a node is lost, that is why they failed.
+    """
+    if given.kind == "failure" and failed:
+        first = failures.first(failed)
+        if lost and first.order in (failures.VICTIM, failures.ABORT):
+            return failures.Cause("lost", lost[0], lost=lost, after_s=given.after_s)
+        given = first.cause._replace(after_s=given.after_s)
+    return given._replace(lost=lost)
+
+
+def _used_after(cause: failures.Cause, used: int, settings: Settings) -> int | None:
+    """How much of the budget is used if the workers are started again; None: they are not."""
+    if cause.kind not in failures.FAULTS:
+        return used
+    final = settings.final if cause.kind == "failure" else frozenset()
+    return failures.used_after(cause, used, settings.max_restarts, settings.window_s, final)

@@ -9,7 +9,7 @@ from functools import partial
 from spawnlaunch import machine
 from spawnlaunch.gang import hub, phases
 from spawnlaunch.gang.messages import Hello
-from spawnlaunch.gang.stream import End, Stream, tune
+from spawnlaunch.gang.stream import Ending, Stream, tune
 from spawnlaunch.gang.wire import Wire
 from spawnlaunch.world import lookup
 
@@ -211,14 +211,14 @@ class Server:
         del self._addresses[conn]
         return self.streams.pop(conn)
 
-    def _ended(self, conn: int, end: End) -> None:
+    def _ended(self, conn: int, end: Ending) -> None:
         stream, is_stranger = self.streams[conn], conn in self._strangers
         if is_stranger and end.is_final:
             stream.refuse(str(end))
         if not end.certain:
             self.leaving.append(stream)
         if is_stranger and end.certain and stream.wire.has_begun:
-            end = End("it went before it had proved itself")
+            end = Ending("it went before it had proved itself")
         if is_stranger and not end.certain:
             self._tell_of_stranger(conn, str(end))
         self._forget(conn)

@@ -38,7 +38,7 @@ MOST_WAITING = 2**23  # bytes that a peer may leave unread
 LINGER_S = 5.0  # for the peer to read what was said last
 
 
-class End(Exception):
+class Ending(Exception):
     """A connection has ended; certain: the other end has closed it."""
 
     def __init__(self, why: str, certain: bool = False, is_final: bool = False) -> None:
@@ -56,7 +56,7 @@ class Stream:
         sock: socket.socket,
         wire: Wire,
         heard: Callable[[list[Any]], None],
-        ended: Callable[[End], None],
+        ended: Callable[[Ending], None],
         ready: Callable[[], None] = lambda: None,
     ) -> None:
         """`ready` is called once both ends have proved themselves."""
@@ -117,19 +117,16 @@ class Stream:
     def _flush(self) -> None:
         if self._sock.fileno() < 0:
             return
-        with suppress(BlockingIOError, InterruptedError):
+        try:
             while self.waiting:
-                try:
-                    sent = self._sock.send(self.waiting)
-                except BlockingIOError:
-                    raise
-                except OSError:  # reading tells what it is, after all that the peer has said
-                    self.waiting.clear()
-                    break
-                del self.waiting[:sent]
+                del self.waiting[: self._sock.send(self.waiting)]
+        except BlockingIOError:
+            pass
+        except OSError:  # reading tells what it is, after all that the peer has said
+            self.waiting.clear()
         if len(self.waiting) > MOST_WAITING:
             self.waiting.clear()
-            self._end(End("it does not read"))
+            self._end(Ending("it does not read"))
             return
         self._watch(select.POLLIN | (select.POLLOUT if self.waiting else 0))
         if self._is_closing and not self.waiting:
@@ -145,7 +142,7 @@ class Stream:
         elif end:
             self.drop()
 
-    def _hear(self, data: bytes, end: End | None) -> None:
+    def _hear(self, data: bytes, end: Ending | None) -> None:
         """What the peer has sent, and perhaps its end.
 
         A start that comes together with the end is not obeyed: it is of a hub that has gone.
@@ -155,7 +152,7 @@ class Stream:
         try:
             messages = self.wire.feed(data)
         except Foreign as error:
-            end = End(str(error), is_final=error.is_final)
+            end = Ending(str(error), is_final=error.is_final)
         if self.wire.out:
             self._send(self.wire.take())
         if self.wire.is_ready and not was_ready:
@@ -167,7 +164,7 @@ class Stream:
         if end:
             self._end(end)
 
-    def _read(self) -> tuple[bytes, End | None]:
+    def _read(self) -> tuple[bytes, Ending | None]:
         """All that is there, and whether that is the end."""
         data = bytearray()
         most = MOST_READ if self.wire.is_hub else 16 * MOST_READ
@@ -177,13 +174,13 @@ class Stream:
             except (BlockingIOError, InterruptedError):
                 break
             except OSError as error:
-                return bytes(data), End(error.strerror or str(error))
+                return bytes(data), Ending(error.strerror or str(error))
             if not read:
-                return bytes(data), End("closed", certain=True)
+                return bytes(data), Ending("closed", certain=True)
             data += read
         return bytes(data), None
 
-    def _end(self, end: End) -> None:
+    def _end(self, end: Ending) -> None:
         ended, self._ended, self._heard = self._ended, _nothing, _nothing
         ended(end)
         if not end.certain and not self.wire.is_ready:  # refused: it shall read why

@@ -9,6 +9,10 @@ ask each other, and must decide alike. A batch script's RANK=$SLURM_PROCID is ri
 no other rank, so nothing that names a rank, a node or a size counts there: an address is judged by
 itself, and a port is kept. Where a task's parent shows what srun gave to all tasks, what was set
 below it is one task's own, and is not taken.
+
+A platform exports RANK, WORLD_SIZE and the two in each of its pods, and there RANK is the pod's. A
+script, a notebook or a shell in which somebody tried something has all four too, and then no other
+pod ever comes.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spawnlaunch import flags
+
+FOUR = ("RANK", "WORLD_SIZE", *identity.MASTER)
 LEFT = "left by an outer launcher: what stands beside it contradicts"
 BELOW = (
     "which was set below srun, where each task may set another; for all of them type "
@@ -169,3 +176,38 @@ def find_warnings(
             said_of_all += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
         of_all.insert(0, said_of_all)
     return of_all, tuple(own)
+
+
+def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
+    """Why the four are no pod's where a launcher is to start workers; "" where they may be.
+
+    MASTER_ADDR is this machine, where other pods find nobody. Only Kubeflow's PyTorchJob sets it so
+    in the pod with RANK 0, and is known by Kubernetes' own variable. Who types where the nodes are
+    means them.
+    """
+    typed = (request.nnodes, request.node_rank, request.master_addr, request.rdzv_endpoint)
+    by_hand = request.nproc is None or request.standalone or any(t is not None for t in typed)
+    may_be_master = environ.get(identity.POD) and environ["RANK"] == "0"
+    alone = environ["WORLD_SIZE"] == "1"
+    if by_hand or may_be_master or alone or not is_loopback(environ["MASTER_ADDR"]):
+        return ""
+    return (
+        f"{_four(environ)} are taken for what a profile or another launcher left, because "
+        "MASTER_ADDR is this machine; type unset RANK WORLD_SIZE; if they are a pod's, type "
+        "--nnodes N --node-rank N --master-addr HOST"
+    )
+
+
+def taken_for_a_pods(world: identity.World, environ: identity.Environ) -> tuple[str, ...]:
+    """What the launcher of each pod says before it waits: nobody else may be there to say it."""
+    if world.mode != identity.NODE or world.nnodes == 1:
+        return ()
+    return (
+        f"{_four(environ)} are taken for a pod's: this is node {world.node_rank} of {world.nnodes},"
+        " and waits for the others; if a profile or another launcher left them, type unset RANK "
+        "WORLD_SIZE, or type --standalone",
+    )
+
+
+def _four(environ: identity.Environ) -> str:
+    return " ".join(f"{name}={environ[name]}" for name in FOUR)

@@ -10,11 +10,7 @@ from spawnlaunch import errors, reading
 from spawnlaunch.world import identity
 
 LOOPBACK = "127.0.0.1"
-HOST_QUESTION = {
-    identity.TASK: "rank_0_host",
-    identity.NODE: "node_0_host",
-    identity.LOCAL: "node_0_host",
-}
+HOST_QUESTION = {identity.TASK: "rank_0_host", identity.NODE: "node_0_host"}
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
 FREE = 0  # "any free port"; only possible where one launcher starts all workers
 FREE_PORTS = range(20_000, 29_000)  # below the kernel's default ephemeral range, 32768-60999

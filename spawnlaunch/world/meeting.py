@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 PORTS_TRIED = 8
 RETURN_TIMEOUT_S = 60.0  # for somebody to see that a launcher is lost, and to type a line
-POD = "KUBERNETES_SERVICE_HOST"  # of every pod (kubernetes.io, "Service", environment variables)
 TOLD = "told by the hub, once all have come"
 
 
@@ -76,7 +75,8 @@ def _ports(
 
 def _is_started_again(it: identity.Evidence) -> bool:
     """Whether whatever has started this launcher does so again if it fails, as it does pods."""
-    return POD in it.environ or (it.manager is not None and it.manager.kind == identity.NODES)
+    by_manager = it.manager is not None and it.manager.kind == identity.NODES
+    return by_manager or identity.POD in it.environ
 
 
 def _is_static(request: flags.Request) -> bool:

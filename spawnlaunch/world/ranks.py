@@ -219,10 +219,8 @@ def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
         advice.refuse_uneven(it, nproc, nnodes)
     rank = identity.Fact((node_rank.value or 0) * nproc.value, f"node rank x {nproc.source}")
     if node_rank.value is not None and node_rank.value >= nnodes.value:
-        node_rank, rank = (
-            identity.Fact(None, "a spare, which has none"),
-            rank._replace(value=nproc.value),
-        )
+        node_rank = identity.Fact(None, "a spare, which has none")
+        rank = rank._replace(value=nproc.value)
     world_size = identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
     return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
 
@@ -318,9 +316,8 @@ def _count_nodes(it: identity.Evidence) -> identity.Fact:
         )
     fact = identity.first([by_flag, by_manager])
     if fact is None:
-        why = "nothing says how many nodes there are"
-        if it.manager:
-            why = it.manager.why_silent("nnodes")
+        default = "nothing says how many nodes there are"
+        why = it.manager.why_silent("nnodes") if it.manager else default
         raise errors.UsageError(f"{why}; type --nnodes N")
     if fact.value < 1:
         raise errors.UsageError(f"{fact.source} says {fact.value} nodes; type --nnodes N")
@@ -329,14 +326,12 @@ def _count_nodes(it: identity.Evidence) -> identity.Fact:
 
 def _find_node_rank(it: identity.Evidence, nnodes: identity.Fact) -> identity.Fact:
     fact = known_node_rank(it)
-    if fact is None and not it.request.no_gang:
-        return identity.Fact(None, "by the order of the nodes' names")
-    if fact is None:
+    if fact is None and it.request.no_gang:
         raise errors.UsageError(
             f"nothing here says which of the {nnodes.value} nodes this is; "
             f"type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
-    return fact
+    return fact or identity.Fact(None, "by the order of the nodes' names")
 
 
 def known_node_rank(it: identity.Evidence) -> identity.Fact | None:

@@ -38,9 +38,9 @@ def resolve_world(
     found = [manager for manager in around if manager.is_present(environ)]
     taken_for_left = ""
     if found and found[0].gives_ranks:
-        from spawnlaunch.world import pods
+        from spawnlaunch.world import inherited
 
-        if taken_for_left := pods.why_none(request, environ):
+        if taken_for_left := inherited.why_no_pods(request, environ):
             found = found[1:]
     it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
     resolution = _derive(it)
@@ -90,9 +90,7 @@ def _derive(it: identity.Evidence) -> identity.Resolution:
         warnings, node_warnings = inherited.find_warnings(facts, left, environ)
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
     if it.manager and it.manager.gives_ranks:
-        from spawnlaunch.world import pods
-
-        node_warnings += pods.taken(world, environ)
+        node_warnings += inherited.taken_for_a_pods(world, environ)
     return identity.Resolution(
         world, facts, tuple(warnings), (), environ, node_warnings, gathering=gathering
     )
@@ -124,12 +122,12 @@ def _gather(
 def _of_slurm(
     request: flags.Request, environ: identity.Environ
 ) -> tuple[identity.Environ, list[str]]:
-    """The environment with what may be missing of Slurm's variables; see `lost.restored`."""
+    """The environment with what may be missing of Slurm's variables, and a line about that."""
     from spawnlaunch.world.managers import slurm
 
     if not slurm.may_lack(environ):
         return environ, []
-    from spawnlaunch.world import lost
+    from spawnlaunch.world.managers.slurm import lost
 
     return lost.restored(request, environ)
 

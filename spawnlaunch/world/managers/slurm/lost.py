@@ -15,8 +15,9 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import errors, flags
-from spawnlaunch.world import identity, lists, managers
+from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers import slurm
+from spawnlaunch.world.managers.slurm import lists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -143,10 +144,8 @@ def _count(name: str, environ: identity.Environ) -> int | None:
 
 def _rank(environ: identity.Environ) -> str | None:
     """The ranks of a node's tasks are listed in the order of their local ranks."""
-    ranks, local_rank = (
-        environ.get(slurm.GLOBAL_IDS, "").split(","),
-        identity.number(slurm.LOCALID, environ),
-    )
+    ranks = environ.get(slurm.GLOBAL_IDS, "").split(",")
+    local_rank = identity.number(slurm.LOCALID, environ)
     return ranks[local_rank.value] if local_rank and local_rank.value < len(ranks) else None
 
 
