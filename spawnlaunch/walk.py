@@ -53,7 +53,7 @@ def walk(
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
     _refuse_what_this_mode_cannot(request, resolution, environ)
-    resolution, held_port = resolve.prepare_host(resolution, environ, hostname)
+    resolution, held_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
     plan = bind_ranks(request, machine, seen, resolution)

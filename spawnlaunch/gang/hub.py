@@ -56,7 +56,7 @@ class Hub(phases.Phases):
             self.net.dismiss(conn)
             self._count_out(hello, cause)
         else:
-            self._let_in(conn, roster.Node(hello, addr, is_local, self.now, self._arrivals))
+            self._let_in(conn, roster.Peer(hello, addr, is_local, self.now, self._arrivals))
 
     def _unfit(self, hello: messages.Hello, addr: str) -> failures.Cause | None:
         """Why a launcher is none of these, as it says itself, or as its flags do."""
@@ -69,7 +69,7 @@ class Hub(phases.Phases):
             return None
         return failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why)
 
-    def _is_replaced(self, hello: messages.Hello, addr: str, node: roster.Node) -> bool:
+    def _is_replaced(self, hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
         """Whether this may be a launcher whose end is still to be heard, as workers die slowly."""
         is_there = (node.hello.host, node.addr) == (hello.host, addr)
         have_workers = self.phase in (phases.RUNNING, phases.STOPPING)
@@ -102,7 +102,7 @@ class Hub(phases.Phases):
     def _not_missing(self, hello: messages.Hello) -> None:
         self.missing = [one for one in self.missing if not roster.is_same(one.hello, hello)]
 
-    def _let_in(self, conn: int, node: roster.Node) -> None:
+    def _let_in(self, conn: int, node: roster.Peer) -> None:
         hello, settings = node.hello, self.settings
         self._arrivals += 1
         self.fences = [fence for fence in self.fences if not _ends(hello, fence)]
@@ -123,7 +123,7 @@ class Hub(phases.Phases):
         if hello.leaving:
             self._signalled(conn, messages.Signalled(hello.leaving))
 
-    def _learn(self, conn: int, node: roster.Node) -> None:
+    def _learn(self, conn: int, node: roster.Peer) -> None:
         """What a newcomer knows of epochs that a hub before this one has begun.
 
         One that has lost another hub may not know all that this has begun.
@@ -197,7 +197,7 @@ class Hub(phases.Phases):
         if signalled.again and self.phase == phases.STOPPING:
             self._say_busy(messages.Stop(self.epoch, self.cause or cause, 0.0))
 
-    def _of_workers(self, node: roster.Node, message: messages.ToHub) -> None:
+    def _of_workers(self, node: roster.Peer, message: messages.ToHub) -> None:
         match message:
             case messages.Idle():
                 self._idle(node, message)
@@ -214,13 +214,13 @@ class Hub(phases.Phases):
             case messages.Stacked():
                 node.stacked = True
 
-    def _idle(self, node: roster.Node, idle: messages.Idle) -> None:
+    def _idle(self, node: roster.Peer, idle: messages.Idle) -> None:
         node.state, node.hello = roster.IDLE, node.hello._replace(port=idle.port)
         self.outcomes += idle.outcomes
         if self.phase == phases.RUNNING:  # nobody has told it to
             self._stop(failures.Cause("lost", node.hello.host))
 
-    def _failed(self, node: roster.Node, failed: messages.Failed) -> None:
+    def _failed(self, node: roster.Peer, failed: messages.Failed) -> None:
         cause = failed.cause._replace(kind="failure", host=node.hello.host)
         failure = failures.Failure(cause, self.now - failed.age_s, failed.early_s)
         self.failures = failures.kept(self.failures, failure)
@@ -228,7 +228,7 @@ class Hub(phases.Phases):
             self._stop(failure.cause)
 
 
-def _is_later_self(hello: messages.Hello, addr: str, node: roster.Node) -> bool:
+def _is_later_self(hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
     """Whether this is a launcher that we know, or one of the same machine, started again."""
     old = node.hello
     if old.who == hello.who:

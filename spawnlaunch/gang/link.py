@@ -11,7 +11,7 @@ from functools import partial
 from spawnlaunch import machine, reading, records
 from spawnlaunch.gang import token
 from spawnlaunch.gang.member import Member
-from spawnlaunch.gang.stream import Ending, Stream, tune
+from spawnlaunch.gang.stream import Connection, Ending, tune
 from spawnlaunch.gang.wire import OTHER_RUN, OTHER_TOKEN, Wire, secret_of
 from spawnlaunch.world import lookup
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from spawnlaunch import flags
     from spawnlaunch.gang.member import Launcher
     from spawnlaunch.gang.messages import Hello, ToHub
-    from spawnlaunch.gang.stream import Loop
+    from spawnlaunch.gang.stream import AnyLoop
     from spawnlaunch.world.gathering import Gathering
 
 CONNECT_S = 5.0  # for a connection to be there, and for the handshake
@@ -62,7 +62,7 @@ class Link:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: AnyLoop,
         endpoint: Endpoint,
         hello: Hello,
         join_s: float,
@@ -81,7 +81,7 @@ class Link:
             place=f" at {endpoint.host}",
         )  # fmt: skip
         self._loop, self._endpoint = loop, endpoint
-        self._stream: Stream | None = None
+        self._stream: Connection | None = None
         self._connecting: list[socket.socket] = []  # one, while it lasts
         self._lookup: lookup.Lookup | None = None  # while it lasts
         self._until: float | None = None  # name servers are waited for
@@ -216,7 +216,7 @@ class Link:
             self._fail(os.strerror(code), is_there=code == errno.ECONNREFUSED)
             return
         wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=False)
-        self._stream = Stream(self._loop, sock, wire, self._heard, self._ended, self._ready)
+        self._stream = Connection(self._loop, sock, wire, self._heard, self._ended, self._ready)
         self._stream.begin()
 
     def _ready(self) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import Any, Protocol
 
-    class Link(Protocol):
+    class HubLink(Protocol):
         """The connection to the hub."""
 
         def connect(self) -> None: ...
@@ -70,7 +70,7 @@ class Member(rules.Rules):
         self,
         hello: messages.Hello,
         join_s: float,
-        link: Link,
+        link: HubLink,
         launcher: Launcher,
         clock: Callable[[], float],
         wake: Callable[[float | None], None],

@@ -86,7 +86,7 @@ class Phases(rules.Rules):
         super().__init__(clock, wake)
         self.settings, self.net = settings, net
         self.phase, self.since = JOINING, self.now  # when it began
-        self.nodes: dict[int, roster.Node] = {}
+        self.nodes: dict[int, roster.Peer] = {}
         self._arrivals = 0
         self.epoch = 0  # the last that began here
         self.floor = 0  # the highest that anybody has seen
@@ -101,7 +101,7 @@ class Phases(rules.Rules):
         self.cause: failures.Cause | None = None  # of the epoch that ends
         self.failures: tuple[failures.Failure, ...] = ()  # that may be the first
         self.lost: tuple[str, ...] = ()  # hosts, since the epoch began
-        self._holes: list[roster.Node] = []  # launchers that are gone since then
+        self._holes: list[roster.Peer] = []  # launchers that are gone since then
         self._place: tuple[int, str] | None = None  # for files; and the launch
         self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
         self.asked: float | None = None  # since when stacks are being shown
@@ -223,7 +223,7 @@ class Phases(rules.Rules):
             if not self.fences and self._is_time() and not self._may_be_cut_off():
                 self._begin_if_allowed()
 
-    def _first_that_ends_all(self) -> roster.Node | None:
+    def _first_that_ends_all(self) -> roster.Peer | None:
         """A launcher that was told to end and ends the launch by that: the hub's before others."""
         leaving = [node for node in self.nodes.values() if node.leaving]
         first = min(leaving, key=lambda node: not node.local, default=None)
@@ -330,7 +330,7 @@ class Phases(rules.Rules):
         nodes = roster.ready(self.nodes).values()
         return any(self.is_mute(node) or self.now < node.unsure for node in nodes)
 
-    def is_mute(self, node: roster.Node) -> bool:
+    def is_mute(self, node: roster.Peer) -> bool:
         return self.now - node.heard > MISSED * self.settings.beat_s
 
     def _begin_if_allowed(self) -> None:

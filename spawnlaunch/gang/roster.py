@@ -18,7 +18,7 @@ MOST_WORKERS = 2**22  # of a node: its processes have numbers below (PID_MAX_LIM
 MUST_AGREE = frozenset({"--nnodes", "--spares", "--max-restarts"})
 
 
-class Node:
+class Peer:
     """A launcher that has said hello."""
 
     def __init__(
@@ -53,18 +53,18 @@ def _digits(number: str) -> tuple[int, int, str]:
     return 0, len(number), number
 
 
-def _key(node: Node) -> tuple[object, ...]:
+def _key(node: Peer) -> tuple[object, ...]:
     """The order of nodes that have no node rank yet: as they were given, else by host name."""
     given = node.hello.rank if node.hello.rank >= 0 else 2**53
     return given, natural(node.hello.host), node.came
 
 
-def ready(nodes: Mapping[int, Node]) -> dict[int, Node]:
+def ready(nodes: Mapping[int, Peer]) -> dict[int, Peer]:
     """Those that could work in the next epoch, by connection."""
     return {c: node for c, node in nodes.items() if node.state == IDLE and not node.leaving}
 
 
-def chosen(nodes: Mapping[int, Node], most: int) -> list[int]:
+def chosen(nodes: Mapping[int, Peer], most: int) -> list[int]:
     """The connections of those that work in the next epoch; the place is the node rank.
 
     Who has worked keeps its node rank, and who comes back has the one that it was given; others
@@ -86,14 +86,14 @@ def chosen(nodes: Mapping[int, Node], most: int) -> list[int]:
     return [place[n] for n in range(len(order))]
 
 
-def place(nodes: Mapping[int, Node], launch: str) -> tuple[int, str]:
+def place(nodes: Mapping[int, Peer], launch: str) -> tuple[int, str]:
     """Where files are kept, and the name of the launch: as it was, else as is new on all nodes."""
     hellos = [node.hello for node in nodes.values()]
     told = next(((hello.place, hello.launch) for hello in hellos if hello.launch), None)
     return told or (max(hello.place for hello in hellos), launch)
 
 
-def first_ranks(nodes: Mapping[int, Node], order: Iterable[int]) -> list[int]:
+def first_ranks(nodes: Mapping[int, Peer], order: Iterable[int]) -> list[int]:
     """The first rank of each of these nodes, and at last the world size."""
     firsts = [0]
     for conn in order:
@@ -101,7 +101,7 @@ def first_ranks(nodes: Mapping[int, Node], order: Iterable[int]) -> list[int]:
     return firsts
 
 
-def roles(nodes: Mapping[int, Node], order: Iterable[int]) -> dict[int, tuple[int, int]]:
+def roles(nodes: Mapping[int, Peer], order: Iterable[int]) -> dict[int, tuple[int, int]]:
     """By connection, the first rank within the workers' role, and how many have that role."""
     sizes: dict[str, int] = {}
     firsts: dict[int, int] = {}
@@ -113,7 +113,7 @@ def roles(nodes: Mapping[int, Node], order: Iterable[int]) -> dict[int, tuple[in
 
 
 def is_awaited(
-    hello: messages.Hello, nodes: Mapping[int, Node], expected: tuple[str, ...], total: int
+    hello: messages.Hello, nodes: Mapping[int, Peer], expected: tuple[str, ...], total: int
 ) -> bool:
     """Whether a launcher's place is free: its host's, where all are known, or its node rank."""
     here = [node.hello for node in nodes.values()]
@@ -130,7 +130,7 @@ def is_same(one: messages.Hello, other: messages.Hello) -> bool:
 
 
 def refusal(
-    hello: messages.Hello, others: Iterable[Node], total: int, told: Mapping[str, str]
+    hello: messages.Hello, others: Iterable[Peer], total: int, told: Mapping[str, str]
 ) -> str | None:
     """Why a launcher cannot be part of the gang; None: it can."""
     if hello.version != messages.VERSION:
@@ -166,7 +166,7 @@ def differences(hello: messages.Hello, told: Mapping[str, str]) -> tuple[str, ..
     )
 
 
-def not_back(nodes: Mapping[int, Node], holes: Iterable[Node]) -> list[Node]:
+def not_back(nodes: Mapping[int, Peer], holes: Iterable[Peer]) -> list[Peer]:
     """Launchers that are gone, and for whom nobody else has come."""
     left = list(holes)
     for node in nodes.values():
@@ -177,7 +177,7 @@ def not_back(nodes: Mapping[int, Node], holes: Iterable[Node]) -> list[Node]:
     return left
 
 
-def absent(nodes: Mapping[int, Node], expected: tuple[str, ...], total: int) -> tuple[str, ...]:
+def absent(nodes: Mapping[int, Peer], expected: tuple[str, ...], total: int) -> tuple[str, ...]:
     """Who is missing: by name where the hosts are known, by node rank where those are given."""
     here = [node.hello for node in nodes.values() if not node.leaving]
     if expected:

@@ -9,7 +9,7 @@ from functools import partial
 from spawnlaunch import machine
 from spawnlaunch.gang import hub, phases
 from spawnlaunch.gang.messages import Hello
-from spawnlaunch.gang.stream import Ending, Stream, tune
+from spawnlaunch.gang.stream import Connection, Ending, tune
 from spawnlaunch.gang.wire import Wire
 from spawnlaunch.world import lookup
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spawnlaunch.gang import link
     from spawnlaunch.gang.messages import ToMember
     from spawnlaunch.gang.settings import Settings
-    from spawnlaunch.gang.stream import Loop
+    from spawnlaunch.gang.stream import AnyLoop
 
 MOST_STRANGERS = 64  # at a time, beside those that are expected
 MOST_MEMBERS = 64  # beside twice as many as are expected: who comes again may be there still
@@ -44,7 +44,7 @@ class Server:
 
     def __init__(
         self,
-        loop: Loop,
+        loop: AnyLoop,
         endpoint: link.Endpoint,
         settings: Settings,
         who: str,
@@ -63,11 +63,11 @@ class Server:
         self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
         self._room, self.line_again = room, line_again
         self.hub = hub.Hub(settings, self, clock or machine.monotonic, self._wake)
-        self.streams: dict[int, Stream] = {}
+        self.streams: dict[int, Connection] = {}
         self._addresses: dict[int, str] = {}
         self._strangers: dict[int, Callable[[], None]] = {}  # and what their time's end calls
         self.said: set[Hashable] = set()  # about strangers, once each
-        self.leaving: list[Stream] = []  # refused, and reading why
+        self.leaving: list[Connection] = []  # refused, and reading why
         self._is_paused = False
         self._count = 0
         self._listener: socket.socket | None = _listen(endpoint, found)
@@ -123,7 +123,7 @@ class Server:
         conn = self._count
         wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=True)
         try:
-            self.streams[conn] = Stream(
+            self.streams[conn] = Connection(
                 self._loop, sock, wire, partial(self._heard, conn), partial(self._ended, conn)
             )
         except OSError:
@@ -204,7 +204,7 @@ class Server:
         self._tell_of_stranger(conn, "it says nothing")
         self._forget(conn).drop()
 
-    def _forget(self, conn: int) -> Stream:
+    def _forget(self, conn: int) -> Connection:
         """It is none of ours any more."""
         if conn in self._strangers:
             self._loop.alarm(self._strangers.pop(conn), None)

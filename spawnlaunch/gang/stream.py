@@ -1,4 +1,4 @@
-"""A connection in a Loop: what is read goes through a Wire, what is said waits to be sent.
+"""A connection in an event loop: what is read goes through a Wire, what is said waits to be sent.
 
 A peer that is dead or unreachable is noticed by the kernel, whatever this process is busy with:
 keepalive where nothing is under way, TCP_USER_TIMEOUT where something is (tcp(7)).
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from spawnlaunch.gang.messages import Message
 
-    class Loop(Protocol):
+    class AnyLoop(Protocol):
         """The launcher's own event loop, as far as a gang needs it."""
 
         def watch(self, fd: int, call: Callable[[], None], events: int = ...) -> None: ...
@@ -47,12 +47,12 @@ class Ending(Exception):
         self.is_final = is_final
 
 
-class Stream:
+class Connection:
     """One connection. `heard` is called with the messages of a turn, `ended` once, at its end."""
 
     def __init__(
         self,
-        loop: Loop,
+        loop: AnyLoop,
         sock: socket.socket,
         wire: Wire,
         heard: Callable[[list[Any]], None],

@@ -171,7 +171,7 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
 
 
 def prepare_host(
-    resolution: identity.Resolution, environ: identity.Environ, hostname: str
+    resolution: identity.Resolution, hostname: str
 ) -> tuple[identity.Resolution, HeldPort | None]:
     """Look at this machine: whether rank 0 can listen here, and others can reach it.
 
@@ -186,6 +186,6 @@ def prepare_host(
     resolution, held = host.listen(resolution) if listens else (resolution, None)
     if not me.has_several_nodes:
         return resolution, held
-    exports, said = host.find_interface(resolution.world, environ, hostname)
+    exports, said = host.find_interface(resolution.world, resolution.environ, hostname)
     node_warnings = (*resolution.node_warnings, *said)
     return resolution._replace(exports=exports, node_warnings=node_warnings), held

@@ -50,8 +50,8 @@ def _of_slurm(
 ) -> Iterator[str]:
     from spawnlaunch.world.managers import slurm
 
-    if manager.gives_ranks:
-        yield from _of_exports(it, world)
+    if manager.gives_ranks and slurm.SHELL.is_present(it.environ):
+        yield from _of_exports(it, world, slurm.shell_tasks(it.environ))
     if manager not in (slurm.STEP, slurm.SHELL):
         return
     is_shell = manager is slurm.SHELL
@@ -108,11 +108,10 @@ def _of_jobs_side_by_side(it: identity.Evidence, manager: identity.Manager) -> I
     )
 
 
-def _of_exports(it: identity.Evidence, world: identity.World) -> Iterator[str]:
+def _of_exports(
+    it: identity.Evidence, world: identity.World, tasks: identity.Fact | None
+) -> Iterator[str]:
     """A batch script's RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS, and no srun behind them."""
-    from spawnlaunch.world.managers import slurm
-
-    tasks = slurm.shell_tasks(it.environ) if slurm.SHELL.is_present(it.environ) else None
     if tasks is not None and tasks.value == world.world_size > 1 and world.rank == 0:
         from spawnlaunch.world import advice
         from spawnlaunch.world.managers.slurm import srun
