@@ -54,7 +54,7 @@ def walk(
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
         _refuse_what_this_mode_cannot(request, resolution, environ)
-    resolution, held_port = resolve.prepare_host(resolution, environ, hostname)
+    resolution, held_port = resolve.prepare_host(resolution, hostname)
 
     # Where do I sit?
     plan = bind_ranks(request, machine, seen, resolution)
@@ -118,13 +118,13 @@ def _refuse_what_this_mode_cannot(
     """Raise FlagsError for flags that cannot be served in task mode, or on several nodes."""
     me = resolution.world
     if request.max_restarts and me.has_several_nodes and resolution.gathering is None:
-        from spawnlaunch.world import advice
+        from spawnlaunch.world.managers.slurm import srun
 
         raise errors.FlagsError(
             "--max-restarts restarts the workers of one machine, and this job has "
             f"{me.nnodes or 'several'} nodes, whose other workers would wait for those; leave "
             "--no-gang out where there is a launcher on each node, or have Slurm start the whole "
-            "job anew: #SBATCH --requeue, and behind srun: " + advice.requeue(request.max_restarts)
+            "job anew: #SBATCH --requeue, and behind srun: " + srun.requeue(request.max_restarts)
         )
     if not me.is_task:
         return

@@ -63,7 +63,7 @@ def _derive_world() -> None:
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}
     one = identity.Capacity(devices=0, cpus=1)  # who is no launcher is one rank
     resolution = resolve.resolve_world(request, told, os.uname().nodename, one)
-    resolution, _ = resolve.prepare_host(resolution, os.environ, os.uname().nodename)
+    resolution, _ = resolve.prepare_host(resolution, os.uname().nodename)
     me = resolution.world
     os.environ.update(
         RANK=str(me.rank),

@@ -6,7 +6,7 @@
     rules     what both have in common: events one after the other, and a clock
     messages  what they say to each other
     wire      messages as lines of bytes that nobody else can write
-    link      a member's connection; server: the hub's connections; both live in a Loop
+    link      a member's connection; server: the hub's connections; both live in an event loop
 
 A launch on one node imports nothing of this and listens nowhere.
 """

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from spawnlaunch import errors, failures
-from spawnlaunch.gang import messages, phases, roster, verdict, words
+from spawnlaunch.gang import messages, phases, roster, words
 from spawnlaunch.gang.rules import event
 
 TYPE_CHECKING = False
@@ -65,18 +65,15 @@ class Hub(phases.Phases):
         settings = self.settings
         others = [o for o in self.nodes.values() if not self._is_replaced(hello, addr, o)]
         why = roster.refusal(hello, others, settings.total, dict(settings.told))
-        return (
-            failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why) if why else None
-        )
+        if why is None:
+            return None
+        return failures.Cause("refused", hello.host, code=errors.WRONG_USE, words=why)
 
     def _is_replaced(self, hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
         """Whether this may be a launcher whose end is still to be heard, as workers die slowly."""
         is_there = (node.hello.host, node.addr) == (hello.host, addr)
-        return (
-            is_there
-            and self.phase in (phases.RUNNING, phases.STOPPING)
-            and self.settings.return_s > 0
-        )
+        have_workers = self.phase in (phases.RUNNING, phases.STOPPING)
+        return is_there and have_workers and self.settings.return_s > 0
 
     def _count_out(self, hello: messages.Hello, cause: failures.Cause) -> None:
         """Wait no longer for a launcher that is waited for, unless something starts it again.
@@ -153,12 +150,12 @@ class Hub(phases.Phases):
         node = self.nodes.pop(conn)
         self._holes.append(node)
         hello, cause = node.hello, failures.Cause("lost", node.hello.host)
-        if node.state != roster.BUSY or self.phase == phases.ENDED:
-            is_final = is_certain and not (hello.again or self._may_return() or node.leaving)
-            if self.phase == phases.JOINING and is_final:
+        if self.phase == phases.JOINING:
+            if is_certain and not (hello.again or self._may_return() or node.leaving):
                 self._miss(hello, cause, self.now + RETURN_S)
-            if self.phase == phases.JOINING and node.rank >= 0:  # it is waited for as well
+            if node.rank >= 0:  # it is waited for as well
                 self._told = 0.0
+        if node.state != roster.BUSY or self.phase == phases.ENDED:
             return
         wait_s = CERTAIN_S if is_certain else phases.NOTICE_S + self.settings.longest_grace_s
         self.fences.append(phases.Fence(hello.who, hello.host, hello.boot, self.now + wait_s))
@@ -194,9 +191,8 @@ class Hub(phases.Phases):
         node, number = self.nodes[conn], signalled.number
         node.leaving = node.leaving or number
         cause = failures.Cause("signal", node.hello.host, code=-number)
-        if self.phase == phases.RUNNING and (
-            node.state != roster.IDLE or node.local
-        ):  # else a spare leaves
+        # Else a spare leaves.
+        if self.phase == phases.RUNNING and (node.state != roster.IDLE or node.local):
             self._stop(cause)
         if signalled.again and self.phase == phases.STOPPING:
             self._say_busy(messages.Stop(self.epoch, self.cause or cause, 0.0))
@@ -225,7 +221,8 @@ class Hub(phases.Phases):
             self._stop(failures.Cause("lost", node.hello.host))
 
     def _failed(self, node: roster.Peer, failed: messages.Failed) -> None:
-        failure = verdict.failure(failed, node.hello.host, self.now)
+        cause = failed.cause._replace(kind="failure", host=node.hello.host)
+        failure = failures.Failure(cause, self.now - failed.age_s, failed.early_s)
         self.failures = failures.kept(self.failures, failure)
         if self.phase == phases.RUNNING:
             self._stop(failure.cause)

@@ -8,13 +8,15 @@ ENDED     everybody was told the status
 
 from __future__ import annotations
 
+from math import inf
+
 from spawnlaunch import failures, records
-from spawnlaunch.gang import messages, roster, rules, verdict
+from spawnlaunch.gang import messages, roster, rules
 from spawnlaunch.gang.words import STOPS, returns
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Protocol
 
     from spawnlaunch.gang.settings import Settings
@@ -48,6 +50,7 @@ TELL_S = 10.0  # between two lines that name who is missing
 MISSED = 5  # beats of a launcher that may be cut off
 CALL_S = 1.0  # for others to come, where no more are expected
 NOTICE_S = 3.0  # between the two ends' notice of a cut
+LEAVE_S = 1.0  # in which a signal that is for all nodes comes to all
 STACKS_S = 30.0  # for all nodes to show their stacks
 YOUNG_S = 30.0  # from the hub's beginning: other launchers were started with it, and may be near
 NEAR_S = 10.0  # for these to come, and to hear that it has ended
@@ -90,7 +93,7 @@ class Phases(rules.Rules):
         self.size = 0  # how many nodes the last epoch had
         self.total = 0  # starts of workers after the first
         self.used = 0  # of the restarts that are allowed
-        self._called: float | None = None  # since when enough are there
+        self._called = inf  # since when enough are there
         self._told = self.since  # when the missing were named last
         self.fences: list[Fence] = []
         self.missing: list[Missing] = []  # since the last epoch began
@@ -122,10 +125,9 @@ class Phases(rules.Rules):
             yield from (node.unsure for node in self.nodes.values())
             yield from (one.since for one in self.missing)
             yield from (self._told + TELL_S, self.since + self._limit_s, self._free)
-            if self._called is not None:
-                yield self._called + self._call_s
+            yield self._called + self._call_s
         elif self.phase == STOPPING:
-            yield self.since + verdict.LEAVE_S
+            yield self.since + LEAVE_S
         elif self.phase == ENDED:
             yield self._until
         elif self.asked is not None:
@@ -139,9 +141,7 @@ class Phases(rules.Rules):
                 self._join()
             elif phase == RUNNING:
                 self._run()
-            elif phase == STOPPING and all(
-                node.state == roster.IDLE for node in self.nodes.values()
-            ):
+            elif phase == STOPPING:
                 self._go_on_or_end()
 
     def _stop(self, cause: failures.Cause) -> None:
@@ -178,9 +178,8 @@ class Phases(rules.Rules):
         settings, nodes, missing = self.settings, self.nodes.values(), self._missing()
         until = min(self.now + NEAR_S, self.since + min(YOUNG_S, settings.join_s))
         late = settings.total - len(nodes) - len(missing)
-        if any(node.local and node.hello.epoch for node in nodes):
-            return
-        if self.epoch or late <= 0 or self.now >= until:
+        was_member = any(node.local and node.hello.epoch for node in nodes)
+        if was_member or self.epoch or late <= 0 or self.now >= until:
             return
         self.late, self._until = late, until
         here = {node.hello.host for node in nodes} | {one.hello.host for one in missing}
@@ -205,9 +204,7 @@ class Phases(rules.Rules):
     # Launchers come
 
     def _join(self) -> None:
-        leaving = [node for node in self.nodes.values() if node.leaving]
-        first = min(leaving, key=lambda node: not node.local, default=None)
-        if first and (first.local or not self.settings.is_elastic):
+        if first := self._first_that_ends_all():
             self.outcomes = []
             self._end(failures.Cause("signal", first.hello.host, code=-first.leaving))
             return
@@ -219,12 +216,18 @@ class Phases(rules.Rules):
             self.outcomes = []
             self._end(self._missing()[0].cause)
         elif not self._is_enough():
-            self._called = None
+            self._called = inf
             self._name_absent()
         else:
-            self._called = self.now if self._called is None else self._called
+            self._called = min(self._called, self.now)
             if not self.fences and self._is_time() and not self._may_be_cut_off():
                 self._begin_if_allowed()
+
+    def _first_that_ends_all(self) -> roster.Peer | None:
+        """A launcher that was told to end and ends the launch by that: the hub's before others."""
+        leaving = [node for node in self.nodes.values() if node.leaving]
+        first = min(leaving, key=lambda node: not node.local, default=None)
+        return first if first and (first.local or not self.settings.is_elastic) else None
 
     def _missing(self) -> list[Missing]:
         """Launchers that will not come."""
@@ -314,11 +317,10 @@ class Phases(rules.Rules):
         is_for_newcomers = self.cause is not None and self.cause.kind == "join"
         if are_all_back and not is_for_newcomers:
             return True
-        if self.epoch and len(ready) >= settings.most:
-            return True
-        if len(ready) >= settings.total - len(self._missing()):
-            return True
-        return self._called is not None and self.now >= self._called + self._call_s
+        enough = settings.total - len(self._missing())
+        if self.epoch:
+            enough = min(enough, settings.most)
+        return len(ready) >= enough or self.now >= self._called + self._call_s
 
     def _may_be_cut_off(self) -> bool:
         """Whether somebody is, or was until just now: the kernels may give its connection up.
@@ -333,7 +335,7 @@ class Phases(rules.Rules):
 
     def _begin_if_allowed(self) -> None:
         if self.epoch == 0 and self.floor:  # the hub before this one was lost, as any node may be
-            used = verdict.used_after(failures.Cause("lost"), self.used, self.settings)
+            used = _used_after(failures.Cause("lost"), self.used, self.settings)
             if used is None:
                 self._end(failures.Cause("lost", words="the hub before"))
                 return
@@ -343,12 +345,31 @@ class Phases(rules.Rules):
     def _begin_epoch(self) -> None:
         settings, nodes = self.settings, self.nodes
         order = roster.chosen(nodes, settings.most)
-        firsts, roles = roster.first_ranks(nodes, order), roster.roles(nodes, order)
-        leader = nodes[order[0]]
         self._place = self._place or roster.place(nodes, settings.launch)
         self.epoch = self.floor = max(self.epoch, self.floor) + 1
         self.total = self.total + 1 if self.epoch > 1 else 0
         self.size = len(order)
+        workers = self._say_start(order)
+        for conn, node in nodes.items():
+            if conn not in order:
+                node.begin(-1)
+                self.net.say(conn, self._begun)
+        if self.epoch > 1:
+            self.net.tell(f"start {self.epoch}: {self.size} nodes, {workers} workers")
+        if not (settings.is_elastic or settings.max_restarts):
+            self.net.shut()
+        self.phase, self.since, self._called = RUNNING, self.now, inf
+        self.began = self.time if self.began is None else self.began
+        self.cause = self.asked = None
+        self.failures, self.lost = (), ()
+        self._holes, self.outcomes, self.missing = [], [], []
+
+    def _say_start(self, order: list[int]) -> int:
+        """Have these nodes start their workers; the result is how many those are."""
+        settings, nodes, place = self.settings, self.nodes, self._place
+        firsts, roles = roster.first_ranks(nodes, order), roster.roles(nodes, order)
+        leader = nodes[order[0]]
+        assert place is not None
         for node_rank, conn in enumerate(order):
             start = messages.Start(
                 epoch=self.epoch,
@@ -360,26 +381,14 @@ class Phases(rules.Rules):
                 master_port=settings.master_port or leader.hello.port,
                 total=self.total,
                 used=self.used,
-                place=self._place[0],
-                launch=self._place[1],
+                place=place[0],
+                launch=place[1],
                 role_rank=roles[conn][0],
                 role_size=roles[conn][1],
             )
+            nodes[conn].begin(node_rank)
             self.net.say(conn, start)
-        ranks = {conn: node_rank for node_rank, conn in enumerate(order)}
-        for conn, node in nodes.items():
-            node.begin(ranks.get(conn, -1))
-            if node.state == roster.IDLE:
-                self.net.say(conn, self._begun)
-        if self.epoch > 1:
-            self.net.tell(f"start {self.epoch}: {self.size} nodes, {firsts[-1]} workers")
-        if not (settings.is_elastic or settings.max_restarts):
-            self.net.shut()
-        self.phase, self.since = RUNNING, self.now
-        self.began = self.time if self.began is None else self.began
-        self.cause = self._called = self.asked = None
-        self.failures, self.lost = (), ()
-        self._holes, self.outcomes, self.missing = [], [], []
+        return firsts[-1]
 
     @property
     def _begun(self) -> messages.Begun:
@@ -418,31 +427,31 @@ class Phases(rules.Rules):
             self._stop(failures.Cause("hang"))
 
     def _go_on_or_end(self) -> None:
-        """Nobody runs: end the launch, or let launchers join for another epoch."""
-        settings, nodes = self.settings, self.nodes.values()
-        cause = verdict.cause(self.cause or failures.Cause("lost"), self.failures, self.lost)
-        can_go_on = not any(node.leaving and node.local for node in nodes)
-        used: int | None = self.used
-        if cause.kind == "timeout":
-            can_go_on = False
-        elif cause.kind == "signal":
-            can_go_on = can_go_on and settings.is_elastic and self._is_enough()
-            if can_go_on and self.now < self.since + verdict.LEAVE_S:
-                return
-        else:
-            used = verdict.used_after(cause, self.used, settings)
-            can_go_on = can_go_on and (self._is_enough() or settings.return_s > 0)
-            if any(node.leaving for node in nodes):
-                can_go_on = can_go_on and settings.is_elastic and self._is_enough()
-        if not can_go_on or used is None:
+        """Once nobody runs: end the launch, or let launchers join for another epoch."""
+        if not all(node.state == roster.IDLE for node in self.nodes.values()):
+            return
+        cause = _cause(self.cause or failures.Cause("lost"), self.failures, self.lost)
+        used = _used_after(cause, self.used, self.settings)
+        if used is None or not self._can_go_on(cause):
             self._end(cause)
+            return
+        if cause.kind == "signal" and self.now < self.since + LEAVE_S:
             return
         self._let_go()
         if cause.kind in failures.FAULTS:
-            self.net.tell(f"{cause.in_words}: restart {used} of {settings.max_restarts}")
+            self.net.tell(f"{cause.in_words}: restart {used} of {self.settings.max_restarts}")
         self.again.append(cause)
         self.phase, self.cause, self.used, self.since = JOINING, cause, used, self.now
-        self._told, self._called = 0.0, None
+        self._told, self._called = 0.0, inf
+
+    def _can_go_on(self, cause: failures.Cause) -> bool:
+        """Whether there may be nodes for another epoch."""
+        settings, leaving = self.settings, [node for node in self.nodes.values() if node.leaving]
+        if cause.kind == "timeout" or any(node.local for node in leaving):
+            return False
+        if cause.kind == "signal" or leaving:
+            return settings.is_elastic and self._is_enough()
+        return self._is_enough() or settings.return_s > 0
 
     def _let_go(self) -> None:
         """Send an End to launchers that were told to end; the others go on."""
@@ -451,3 +460,26 @@ class Phases(rules.Rules):
                 signal = failures.Cause("signal", node.hello.host, code=-node.leaving)
                 self.net.say(conn, messages.End(128 + node.leaving, signal, self.total))
                 del self.nodes[conn]
+
+
+def _cause(
+    given: failures.Cause, failed: Sequence[failures.Failure], lost: tuple[str, ...]
+) -> failures.Cause:
+    """The cause of an epoch's end, now that all is known that will be.
+
+    Where all failures are victims' and a node is lost, that is why they failed.
+    """
+    if given.kind == "failure" and failed:
+        first = failures.first(failed)
+        if lost and first.order in (failures.VICTIM, failures.ABORT):
+            return failures.Cause("lost", lost[0], lost=lost, after_s=given.after_s)
+        given = first.cause._replace(after_s=given.after_s)
+    return given._replace(lost=lost)
+
+
+def _used_after(cause: failures.Cause, used: int, settings: Settings) -> int | None:
+    """How much of the budget is used if the workers are started again; None: they are not."""
+    if cause.kind not in failures.FAULTS:
+        return used
+    final = settings.final if cause.kind == "failure" else frozenset()
+    return failures.used_after(cause, used, settings.max_restarts, settings.window_s, final)

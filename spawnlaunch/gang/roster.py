@@ -179,12 +179,11 @@ def not_back(nodes: Mapping[int, Peer], holes: Iterable[Peer]) -> list[Peer]:
 
 def absent(nodes: Mapping[int, Peer], expected: tuple[str, ...], total: int) -> tuple[str, ...]:
     """Who is missing: by name where the hosts are known, by node rank where those are given."""
-    here = {node.hello.host for node in nodes.values() if not node.leaving}
+    here = [node.hello for node in nodes.values() if not node.leaving]
     if expected:
-        return tuple(host for host in expected if host not in here)
-    ranks = {node.hello.rank for node in nodes.values() if not node.leaving}
-    missing = max(0, total - len(here if -1 in ranks else ranks))
-    if missing and ranks and -1 not in ranks:
+        hosts = {hello.host for hello in here}
+        return tuple(host for host in expected if host not in hosts)
+    ranks = {hello.rank for hello in here}
+    if ranks and -1 not in ranks:
         return tuple(f"node rank {n}" for n in range(total) if n not in ranks)
-    count = sum(not node.leaving for node in nodes.values())
-    return (f"{total - count} of {total} nodes",) if count < total else ()
+    return (f"{total - len(here)} of {total} nodes",) if len(here) < total else ()

@@ -65,7 +65,6 @@ class Connection:
         self.waiting = bytearray()
         self._events = 0
         self._is_closing = False
-        self._is_ready = False
         self._watch(select.POLLIN)
 
     @property
@@ -118,16 +117,13 @@ class Connection:
     def _flush(self) -> None:
         if self._sock.fileno() < 0:
             return
-        with suppress(BlockingIOError, InterruptedError):
+        try:
             while self.waiting:
-                try:
-                    sent = self._sock.send(self.waiting)
-                except BlockingIOError:
-                    raise
-                except OSError:  # reading tells what it is, after all that the peer has said
-                    self.waiting.clear()
-                    break
-                del self.waiting[:sent]
+                del self.waiting[: self._sock.send(self.waiting)]
+        except BlockingIOError:
+            pass
+        except OSError:  # reading tells what it is, after all that the peer has said
+            self.waiting.clear()
         if len(self.waiting) > MOST_WAITING:
             self.waiting.clear()
             self._end(Ended("it does not read"))
@@ -141,33 +137,35 @@ class Connection:
         if self.waiting:
             self._flush()
         data, end = self._read()
-        if self._sock.fileno() < 0 or (self._is_closing and end):
+        if self.is_open and not self._is_closing:
+            self._hear(data, end)
+        elif end:
             self.drop()
-            return
-        if self._is_closing:
-            return
+
+    def _hear(self, data: bytes, end: Ended | None) -> None:
+        """What the peer has sent, and perhaps its end.
+
+        A start that comes together with the end is not obeyed: it is of a hub that has gone.
+        """
         messages: list[Any] = []
+        was_ready = self.wire.is_ready
         try:
             messages = self.wire.feed(data)
         except Foreign as error:
             end = Ended(str(error), is_final=error.is_final)
         if self.wire.out:
             self._send(self.wire.take())
-        if self.wire.is_ready and not self._is_ready:
-            self._is_ready = True
+        if self.wire.is_ready and not was_ready:
             self._ready()
+        if end:
+            messages = [m for m in messages if not isinstance(m, Start)]
         if messages:
-            if end:
-                messages = [m for m in messages if not isinstance(m, Start)]
             self._heard(messages)
         if end:
             self._end(end)
 
     def _read(self) -> tuple[bytes, Ended | None]:
-        """All that is there, and whether that is the end.
-
-        A start that comes together with the end is not obeyed: it is of a hub that has gone.
-        """
+        """All that is there, and whether that is the end."""
         data = bytearray()
         most = MOST_READ if self.wire.is_hub else 16 * MOST_READ
         while len(data) < most:

@@ -19,14 +19,7 @@ import json
 from _operator import _compare_digest as compare_digest  # what hmac has, without OpenSSL
 
 from spawnlaunch import machine
-from spawnlaunch.gang.messages import (
-    TO_HUB,
-    TO_MEMBER,
-    VERSION,
-    Malformed,
-    from_json,
-    to_json,
-)
+from spawnlaunch.gang import messages
 
 # Python's own SHA-256: hashlib loads OpenSSL, which is a megabyte in every launcher.
 try:
@@ -41,12 +34,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from spawnlaunch.gang.messages import Message
-
 MOST_FIRST = 4096  # bytes of a line before the other end has proved itself
 MOST_HELLO = 2**16  # of the first that a hub hears
 MOST_LINE = 2**20  # and after
-NAME = f"spawnlaunch/{VERSION}"
+NAME = f"spawnlaunch/{messages.VERSION}"
 MAC_HEX = 32  # 16 bytes
 NONCE_HEX = 32
 BLOCK = 64  # bytes, of SHA-256
@@ -97,27 +88,27 @@ class Wire:
         self.is_ready = False  # the other end has proved itself, and so has this one
         self.out = b"" if is_hub else f"{NAME} {self._run} {self._mine}\n".encode()
 
-    def encode(self, message: Message) -> bytes:
+    def encode(self, message: messages.Message) -> bytes:
         """The line of a message, the next one in this direction."""
-        text = json.dumps(to_json(message), separators=(",", ":")).encode()
+        text = json.dumps(messages.to_json(message), separators=(",", ":")).encode()
         mac = self.mac(self.is_hub, self._sent, text)
         self._sent += 1
         return mac + b" " + text + b"\n"
 
-    def feed(self, read: bytes) -> list[Any]:
+    def feed(self, data: bytes) -> list[Any]:
         """The messages that are complete with these bytes. Raises Foreign."""
-        *lines, self.rest = (self.rest + read).split(b"\n")
-        messages = []
+        *lines, self.rest = (self.rest + data).split(b"\n")
+        heard = []
         for line in lines:
             self._limit(line)
             if self.is_ready:
-                messages.append(self._decode(line))
+                heard.append(self._decode(line))
             elif self.is_hub:
                 self._shake_as_hub(line)
             else:
                 self._shake_as_member(line)
         self._limit(self.rest)
-        return messages
+        return heard
 
     @property
     def has_begun(self) -> bool:
@@ -195,6 +186,7 @@ class Wire:
             raise Foreign("a line that it cannot have written")
         self._heard += 1
         try:
-            return from_json(json.loads(text), TO_HUB if self.is_hub else TO_MEMBER)
-        except (Malformed, ValueError, RecursionError) as error:
+            expected = messages.TO_HUB if self.is_hub else messages.TO_MEMBER
+            return messages.from_json(json.loads(text), expected)
+        except (ValueError, RecursionError) as error:
             raise Foreign(f"a message that is none: {error}") from error

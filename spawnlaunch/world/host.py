@@ -83,17 +83,8 @@ def _with_free_port(
     held = hold_free_port()
     why = f"free port outside the ephemeral range ({why})"
     fact = resolution.sources["master_port"]._replace(value=held.port, source=why)
-    return _replace(resolution, "master_port", fact), held
-
-
-def _replace(
-    resolution: identity.Resolution, field: str, fact: identity.Fact
-) -> identity.Resolution:
-    """The same, but for a field of the world."""
-    return resolution._replace(
-        world=resolution.world._replace(**{field: fact.value}),
-        sources={**resolution.sources, field: fact},
-    )
+    world, sources = resolution.world, {**resolution.sources, "master_port": fact}
+    return resolution._replace(world=world._replace(master_port=held.port), sources=sources), held
 
 
 def _check_address(resolution: identity.Resolution) -> identity.Resolution:
@@ -107,7 +98,10 @@ def _check_address(resolution: identity.Resolution) -> identity.Resolution:
             master.LOOPBACK, "local mode", (identity.Rejected(fact.value, fact.source, why),)
         )
         said = f"replaced MASTER_ADDR={world.master_addr}, which {why}"
-        resolution = _replace(resolution, "master_addr", fact)
+        resolution = resolution._replace(
+            world=world._replace(master_addr=fact.value),
+            sources={**resolution.sources, "master_addr": fact},
+        )
     else:
         said = (
             f"MASTER_ADDR={fact.value} is no address of this machine, where rank 0 listens; unless "

@@ -45,6 +45,7 @@ AGENT_STORE = "TORCHELASTIC_USE_AGENT_STORE"
 # TORCHELASTIC_ERROR_FILE is not among them: a user may name the file that receives the error.
 OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGENT_STORE)
 
+POD = "KUBERNETES_SERVICE_HOST"  # in every pod (kubernetes.io, "Service", "Discovery")
 ITS_OWN_PID = "its own pid"  # stands in a worker's variable until it has one
 
 TEXTS = ("job", "own_host", "master_addr")  # questions whose variables hold no number

@@ -9,6 +9,10 @@ ask each other, and must decide alike. A batch script's RANK=$SLURM_PROCID is ri
 no other rank, so nothing that names a rank, a node or a size counts there: an address is judged by
 itself, and a port is kept. Where a task's parent shows what srun gave to all tasks, what was set
 below it is one task's own, and is not taken.
+
+A platform exports RANK, WORLD_SIZE and the two in each of its pods, and there RANK is the pod's. A
+script, a notebook or a shell in which somebody tried something has all four too, and then no other
+pod ever comes.
 """
 
 from __future__ import annotations
@@ -20,6 +24,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from spawnlaunch import flags
+
+FOUR = ("RANK", "WORLD_SIZE", *identity.MASTER)
 LEFT = "left by an outer launcher: what stands beside it contradicts"
 BELOW = (
     "which was set below srun, where each task may set another; for all of them type "
@@ -48,34 +55,39 @@ def read_inherited(
     environ, manager = it.environ, it.manager
     if manager is not None and manager.gives_ranks:
         return Inherited()
-    stale, common, certain = _find_stale(environ, facts, mode), environ, None
-    if manager is not None and manager.given:
-        certain = host.value if host else None
-        if any(environ.get(name) for name in identity.MASTER):
-            seen = manager.given()
-            common = environ if seen is None else seen
+    stale, common = _find_stale(environ, facts, mode), _given_to_all(it)
     if stale if mode == identity.LOCAL else common.get(identity.RUN_ID):
-        return Inherited({}, stale, {name: LEFT for name in identity.MASTER if environ.get(name)})
-    addr, port = (
-        identity.text("MASTER_ADDR", common),
-        identity.number("MASTER_PORT", common, values.MAX_PORT),
-    )
-    rejected = {}
+        return Inherited({}, stale, dict.fromkeys(filter(environ.get, identity.MASTER), LEFT))
+    addr, rejected = identity.text("MASTER_ADDR", common), {}
+    port = identity.number("MASTER_PORT", common, values.MAX_PORT)
     if addr is not None and mode != identity.LOCAL:
+        certain = host if manager and manager.given else None
         alone = facts["world_size"].value == facts["local_world_size"].value
         if why := _why_useless(addr.value, certain, alone):
             rejected["MASTER_ADDR"] = why
             addr = None
-    own = []
+    own = _set_below(environ, common)
+    found = {"MASTER_ADDR": addr, "MASTER_PORT": port}
+    kept = {name: fact for name, fact in found.items() if fact is not None}
+    return Inherited(kept, stale, rejected | own, tuple(own))
+
+
+def _given_to_all(it: identity.Evidence) -> identity.Environ:
+    """The environment that the manager has given to all ranks, where a parent shows that."""
+    given = it.manager.given if it.manager else None
+    seen = given() if given and any(map(it.environ.get, identity.MASTER)) else None
+    return it.environ if seen is None else seen
+
+
+def _set_below(environ: identity.Environ, common: identity.Environ) -> dict[str, str]:
+    """Why what was set below the manager is not taken, by variable."""
+    found = {}
     for name, question in identity.MASTER.items():
         value = environ.get(name)
         if value and value != common.get(name):
             flag = f"--{question.replace('_', '-')}"
-            rejected[name] = BELOW.format(name=name, value=value, flag=flag)
-            own.append(name)
-    found = {"MASTER_ADDR": addr, "MASTER_PORT": port}
-    kept = {name: fact for name, fact in found.items() if fact is not None}
-    return Inherited(kept, stale, rejected, tuple(own))
+            found[name] = BELOW.format(name=name, value=value, flag=flag)
+    return found
 
 
 def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> tuple[str, ...]:
@@ -94,15 +106,15 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
     return tuple(f"{name}={environ[name]}" for name in names)
 
 
-def _why_useless(addr: str, host: str | None, alone: bool) -> str:
+def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
     """Why an address cannot be that of rank 0, as far as its text shows; "" where it can."""
     if is_loopback(addr):
         return "" if alone else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))
-    if host is None or is_number or _names(addr, host):
+    if host is None or is_number or _names(addr, host.value):
         return ""
     return (
-        f"which does not name rank 0's host {host}; if it is another name of that host, "
+        f"which does not name rank 0's host {host.value}; if it is another name of that host, "
         f"type --master-addr {addr}"
     )
 
@@ -164,3 +176,38 @@ def find_warnings(
             said_of_all += "; if they are a pod's, type --nnodes N --node-rank N --master-addr HOST"
         of_all.insert(0, said_of_all)
     return of_all, tuple(own)
+
+
+def why_no_pods(request: flags.Request, environ: identity.Environ) -> str:
+    """Why the four are no pod's where a launcher is to start workers; "" where they may be.
+
+    MASTER_ADDR is this machine, where other pods find nobody. Only Kubeflow's PyTorchJob sets it so
+    in the pod with RANK 0, and is known by Kubernetes' own variable. Who types where the nodes are
+    means them.
+    """
+    typed = (request.nnodes, request.node_rank, request.master_addr, request.rdzv_endpoint)
+    by_hand = request.nproc is None or request.standalone or any(t is not None for t in typed)
+    may_be_master = environ.get(identity.POD) and environ["RANK"] == "0"
+    alone = environ["WORLD_SIZE"] == "1"
+    if by_hand or may_be_master or alone or not is_loopback(environ["MASTER_ADDR"]):
+        return ""
+    return (
+        f"{_four(environ)} are taken for what a profile or another launcher left, because "
+        "MASTER_ADDR is this machine; type unset RANK WORLD_SIZE; if they are a pod's, type "
+        "--nnodes N --node-rank N --master-addr HOST"
+    )
+
+
+def taken_for_a_pods(world: identity.World, environ: identity.Environ) -> tuple[str, ...]:
+    """What the launcher of each pod says before it waits: nobody else may be there to say it."""
+    if world.mode != identity.NODE or world.nnodes == 1:
+        return ()
+    return (
+        f"{_four(environ)} are taken for a pod's: this is node {world.node_rank} of {world.nnodes},"
+        " and waits for the others; if a profile or another launcher left them, type unset RANK "
+        "WORLD_SIZE, or type --standalone",
+    )
+
+
+def _four(environ: identity.Environ) -> str:
+    return " ".join(f"{name}={environ[name]}" for name in FOUR)

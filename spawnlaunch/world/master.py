@@ -10,11 +10,7 @@ from spawnlaunch import errors, reading
 from spawnlaunch.world import identity
 
 LOOPBACK = "127.0.0.1"
-HOST_QUESTION = {
-    identity.TASK: "rank_0_host",
-    identity.NODE: "node_0_host",
-    identity.LOCAL: "node_0_host",
-}
+HOST_QUESTION = {identity.TASK: "rank_0_host", identity.NODE: "node_0_host"}
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
 FREE = 0  # "any free port"; only possible where one launcher starts all workers
 FREE_PORTS = range(20_000, 29_000)  # below the kernel's default ephemeral range, 32768-60999
@@ -52,21 +48,13 @@ def choose_address(
 
     Raises UsageError where nothing names the host of rank 0, or rank 0 knows that it is elsewhere.
     """
-    suffix, endpoint, derived = it.request.master_suffix, it.request.rdzv_endpoint, host
+    suffix, derived = it.request.master_suffix, host
     if host is not None and suffix and mode != identity.LOCAL:
         derived = identity.Fact(with_suffix(host.value, suffix), f"{host.source}, --master-suffix")
-    by_flag = _read_flags(it, "--master-addr", it.request.master_addr, endpoint and endpoint.host)
-    alone = mode != identity.TASK and facts["world_size"].value == facts["local_world_size"].value
-    # Of several nodes, the hub hears each one's.
-    by_flags = [by_flag, it.typed("--local-addr", it.request.local_addr) if alone else None]
-    if it.request.rdzv_backend == "c10d" and it.request.master_addr is None:
-        by_flags.reverse()  # the endpoint is where launchers meet, who are on one node
+    by_flags = _typed_addresses(mode, it, facts)
     fact = identity.first([*by_flags, it.ask("master_addr"), kept, derived])
     if fact is None:
-        why = "nothing here names the host of node rank 0"
-        if it.manager is not None:
-            default = f"{it.manager.name} does not export the host of rank 0"
-            why = it.manager.silent.get(HOST_QUESTION[mode], default)
+        why = _why_no_host(mode, it.manager)
         raise errors.UsageError(f"{why}; type --master-addr HOST, the same everywhere")
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
         mine = it.ask("own_host")
@@ -76,6 +64,28 @@ def choose_address(
                 f"{host.value} ({host.source}); type --master-addr {mine.value}"
             )
     return fact
+
+
+def _why_no_host(mode: str, manager: identity.Manager | None) -> str:
+    if manager is None:
+        return "nothing here names the host of node rank 0"
+    default = f"{manager.name} does not export the host of rank 0"
+    return manager.silent.get(HOST_QUESTION[mode], default)
+
+
+def _typed_addresses(
+    mode: str, it: identity.Evidence, facts: identity.Facts
+) -> list[identity.Fact | None]:
+    """What flags say, the first before the second."""
+    request, by_flag = it.request, it.typed("--master-addr", it.request.master_addr)
+    if request.rdzv_endpoint:
+        by_flag = _agreed(by_flag, it.typed("--rdzv-endpoint", request.rdzv_endpoint.host))
+    alone = mode != identity.TASK and facts["world_size"].value == facts["local_world_size"].value
+    # Of several nodes, the hub hears each one's.
+    local = it.typed("--local-addr", request.local_addr) if alone else None
+    if request.rdzv_backend == "c10d" and request.master_addr is None:
+        return [local, by_flag]  # the endpoint is where launchers meet, who are on one node
+    return [by_flag, local]
 
 
 def with_suffix(host: str, suffix: str) -> str:
@@ -97,33 +107,31 @@ def choose_port(
 
     `job` is the authority's name of this launch.
     """
-    endpoint = it.request.rdzv_endpoint
-    fact = identity.first(
-        [
-            _read_flags(it, "--master-port", it.request.master_port, endpoint and endpoint.port),
-            it.ask("master_port"),
-            kept,
-            it.ask("reserved_port"),
-            identity.Fact(FREE, "local mode") if mode == identity.LOCAL else None,
-            identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
-            if job
-            else None,
-        ]
-    )
-    if fact is None:
-        if mode == identity.TASK and it.manager is not None and it.request.master_addr is None:
-            raise errors.UsageError(
-                f"{it.manager.name} exports nothing that tells this launch from another; "
-                "type --master-port N, the same for all ranks"
-            )
-        fact = identity.Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
-    is_told = mode == identity.NODE and not it.request.no_gang and fact.source == "--master-port"
+    request, by_flag = it.request, it.typed("--master-port", it.request.master_port)
+    if request.rdzv_endpoint:
+        by_flag = _agreed(by_flag, it.typed("--rdzv-endpoint", request.rdzv_endpoint.port))
+    derived = identity.Fact(FREE, "local mode") if mode == identity.LOCAL else None
+    if derived is None and job:
+        derived = identity.Fact(port_of(job.value), f"computed from {job.source}={job.value}")
+    known = [by_flag, it.ask("master_port"), kept, it.ask("reserved_port"), derived]
+    fact = identity.first(known) or _static_port(mode, it)
+    is_told = mode == identity.NODE and not request.no_gang and fact.source == "--master-port"
     if fact.value == FREE and mode != identity.LOCAL and not is_told:
         raise errors.UsageError(
             f"{fact.source} asks for any free port, but no node can tell the others which; "
             "type --master-port N, the same everywhere"
         )
     return fact
+
+
+def _static_port(mode: str, it: identity.Evidence) -> identity.Fact:
+    """What nodes that are started by hand have. Raises UsageError for tasks of a manager."""
+    if mode == identity.TASK and it.manager is not None and it.request.master_addr is None:
+        raise errors.UsageError(
+            f"{it.manager.name} exports nothing that tells this launch from another; "
+            "type --master-port N, the same for all ranks"
+        )
+    return identity.Fact(STATIC_PORT, "torchrun's default, as --master-addr was given by hand")
 
 
 def port_of(job: str) -> int:
@@ -149,14 +157,13 @@ def _hash(text: str) -> int:
     return crc32(text.encode(errors="surrogateescape"))
 
 
-def _read_flags(
-    it: identity.Evidence, flag: str, value: object, of_endpoint: object
+def _agreed(
+    by_flag: identity.Fact | None, by_endpoint: identity.Fact | None
 ) -> identity.Fact | None:
     """One of two flags that say the same. Raises UsageError where they do not."""
-    by_flag, by_endpoint = it.typed(flag, value), it.typed("--rdzv-endpoint", of_endpoint)
     if by_flag and by_endpoint and by_flag.value != by_endpoint.value:
         raise errors.UsageError(
-            f"{by_flag.source} {value}, but {by_endpoint.source} says {of_endpoint}; leave one of "
-            "the two out"
+            f"{by_flag.source} {by_flag.value}, but {by_endpoint.source} says {by_endpoint.value}; "
+            "leave one of the two out"
         )
     return by_flag or by_endpoint

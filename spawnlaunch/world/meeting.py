@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 PORTS_TRIED = 8
 RETURN_TIMEOUT_S = 60.0  # for somebody to see that a launcher is lost, and to type a line
-POD = "KUBERNETES_SERVICE_HOST"  # of every pod (kubernetes.io, "Service", environment variables)
 TOLD = "told by the hub, once all have come"
 
 
@@ -33,41 +32,51 @@ def find(
 
     `starter` is what has started this launcher, also where flags overrule all that it says.
     """
-    request, address, port = it.request, facts["master_addr"], facts["master_port"]
-    if request.master_port == master.FREE and request.rdzv_endpoint is None:
-        port = identity.Fact(
-            master.port_of(job.value) if job else master.STATIC_PORT, "where the launchers meet"
-        )
-    is_static = request.rdzv_endpoint is not None and _is_static(request)
-    is_hubs = port.source == "--rdzv-endpoint" and not is_static
-    is_kept = identity.is_named(port, it.environ) and not is_hubs and port.value
-    at = port.value
-    if is_kept:  # it is the workers'
-        # Launchers may know the host by several names; another of its launches has another port.
-        at = master.port_of(job.value if job else str(port.value))
-        at += at == port.value
+    request, address, nnodes = it.request, facts["master_addr"], facts["nnodes"]
+    is_static = _is_static(request)
+    at, master_port = _ports(it, facts["master_port"], job, is_static)
     is_told = address.source == "--master-addr" or is_static
-    most, known = facts["nnodes"].value, ranks.known_node_rank(it)
+    known = ranks.known_node_rank(it)
+    node_rank = -1 if known is None else known.value
     least = it.typed("--nnodes", request.nnodes and request.nnodes.least) or it.ask("least_nodes")
-    node_rank = None if known is None else known.value
     return_s = _return_s(request, starter)
     return Gathering(
         host=address.value,
         port=at,
-        ports=1 if request.rdzv_endpoint is not None and not is_static else PORTS_TRIED,
+        ports=PORTS_TRIED if is_static or request.rdzv_endpoint is None else 1,
         is_hub=_is_hub(it, facts, node_rank),
-        node_rank=-1 if node_rank is None else node_rank,
-        least=most if least is None else least.value,
-        most=most,
+        node_rank=node_rank,
+        least=(least or nnodes).value,
+        most=nnodes.value,
         spares=request.spares,
         expected=_expected(it),
         returns=return_s is None,
         return_s=request.return_timeout_s if return_s is None else return_s,
-        again=POD in it.environ or (it.manager is not None and it.manager.kind == identity.NODES),
+        again=_is_started_again(it),
         name=_own_name(it),
         master_addr=address.value if is_told and node_rank == 0 else "",
-        master_port=port.value if is_kept else master.FREE,
+        master_port=master_port,
     )
+
+
+def _ports(
+    it: identity.Evidence, port: identity.Fact, job: identity.Fact | None, is_static: bool
+) -> tuple[int, int]:
+    """Where the launchers meet, and MASTER_PORT, which is FREE unless somebody has named it."""
+    if it.request.master_port == master.FREE and it.request.rdzv_endpoint is None:
+        return (master.port_of(job.value) if job else master.STATIC_PORT), master.FREE
+    is_hubs = port.source == "--rdzv-endpoint" and not is_static
+    if is_hubs or not identity.is_named(port, it.environ) or port.value == master.FREE:
+        return port.value, master.FREE
+    # Launchers may know the host by several names; another of its launches has another port.
+    at = master.port_of(job.value if job else str(port.value))
+    return at + (at == port.value), port.value
+
+
+def _is_started_again(it: identity.Evidence) -> bool:
+    """Whether whatever has started this launcher does so again if it fails, as it does pods."""
+    by_manager = it.manager is not None and it.manager.kind == identity.NODES
+    return by_manager or identity.POD in it.environ
 
 
 def _is_static(request: flags.Request) -> bool:
@@ -76,18 +85,19 @@ def _is_static(request: flags.Request) -> bool:
     torchrun's backend is static if none is typed; and then node ranks are.
     """
     is_default = request.rdzv_backend is None and request.node_rank is not None
-    return is_default or request.rdzv_backend == "static"
+    is_static = is_default or request.rdzv_backend == "static"
+    return request.rdzv_endpoint is not None and is_static
 
 
-def _is_hub(it: identity.Evidence, facts: identity.Facts, node_rank: int | None) -> bool | None:
+def _is_hub(it: identity.Evidence, facts: identity.Facts, node_rank: int) -> bool | None:
     """Whether the launchers meet at this one; None: at the first of those here that listens."""
     request = it.request
     word = (request.rdzv_conf or {}).get("is_host")
     if word is not None:
         return bool(word)
     by_address = request.rdzv_endpoint is not None and request.rdzv_backend == "c10d"
-    if node_rank is not None and not by_address:
-        return bool(node_rank == 0)
+    if node_rank >= 0 and not by_address:
+        return node_rank == 0
     name: str = facts["master_addr"].value
     if host.is_here(name, it.hostname):
         return None
@@ -104,10 +114,10 @@ def _return_s(request: flags.Request, starter: identity.Manager | None) -> float
         why = "without restarts none may; type --max-restarts N as well"
     elif starter and starter.kind == identity.TASKS and not starter.gives_ranks:
         why = f"{starter.name} starts its tasks once; leave --return-timeout out"
-    if why and said_s:
-        what = "is the time for a lost launcher to come back, and"
-        raise errors.UsageError(f"--return-timeout {said_s:g} {what} {why}")
     if why:
+        if said_s:
+            what = "is the time for a lost launcher to come back, and"
+            raise errors.UsageError(f"--return-timeout {said_s:g} {what} {why}")
         return 0.0
     if starter and starter.kind == identity.NODES and said_s != 0:
         return None

@@ -9,66 +9,66 @@ from __future__ import annotations
 from spawnlaunch import errors, values
 from spawnlaunch.world import identity
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from spawnlaunch import flags
+
 
 def choose_mode(it: identity.Evidence) -> identity.Fact:
     """Which of the three modes this launch is in, and why. Raises UsageError on a contradiction."""
     request, manager = it.request, it.manager
-    among_tasks = manager is not None and manager.kind == identity.TASKS
-    if manager and among_tasks and request.wants_launcher and not request.standalone:
-        several = several_tasks(it)
-        if several is not None:
-            from spawnlaunch.world import advice
-
-            advice.refuse_several_launchers(it, manager, several)
-    if request.standalone or (request.nnodes == (1, 1) and not request.node_rank):
-        return _standalone(it)
-    if manager is None and request.nnodes is not None:
-        return identity.Fact(identity.NODE, "--nnodes")
-    if manager is None and request.node_rank:
-        raise errors.UsageError(
-            "--node-rank without --nnodes says nothing; type --nnodes N as well"
-        )
+    if request.standalone:
+        return _standalone(request)
+    if request.nnodes == (1, 1) and not request.node_rank:
+        return _on_one_node(it)
     if manager is None:
+        if request.nnodes is not None:
+            return identity.Fact(identity.NODE, "--nnodes")
+        if request.node_rank:
+            raise errors.UsageError(
+                "--node-rank without --nnodes says nothing; type --nnodes N as well"
+            )
         return identity.Fact(identity.LOCAL, "no resource manager found")
     if manager.kind == identity.HOSTS:
         return _mode_among_hosts(it)
-    if among_tasks and not request.wants_launcher:
-        if request.role != "default":
-            _check_role(request.role, it.ask("programs"))
-        return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
+    if manager.kind == identity.TASKS:
+        if not request.wants_launcher:
+            return identity.Fact(identity.TASK, f"{manager.name} started one process per rank")
+        _refuse_several_launchers(it, manager)
     return identity.Fact(identity.NODE, f"{manager.name} started one launcher per node")
 
 
-def _check_role(role: str, programs: identity.Fact | None) -> None:
-    """Raise UsageError where other tasks may have another role, of which nobody tells this one.
+def _refuse_several_launchers(it: identity.Evidence, manager: identity.Manager) -> None:
+    """Raise UsageError where a launcher was started in each of several tasks on a node."""
+    several = several_tasks(it)
+    if several is not None:
+        from spawnlaunch.world import advice
 
-    All tasks of a step have one command line, and so one role, unless the step has several
-    programs. That of `srun --multi-prog` cannot be seen.
-    """
-    if programs is not None and programs.value > 1:
-        raise errors.UsageError(
-            f"--role {role}: this step has several programs ({programs.source}), and no task can "
-            "know how many of the others have this role; leave --role out, or start one launcher "
-            "per node with --nproc N"
-        )
+        advice.refuse_several_launchers(it, manager, several)
 
 
-def _standalone(it: identity.Evidence) -> identity.Fact:
-    """This machine alone; --nnodes 1 in each of several nodes would make as many jobs of one."""
-    request = it.request
-    if request.standalone:
-        said = (
-            ("--nnodes", request.nnodes and request.nnodes.most, 1),
-            ("--node-rank", request.node_rank, 0),
-        )
-        for flag, value, of_one_node in said:
-            if value is not None and value > of_one_node:
-                raise errors.UsageError(
-                    f"--standalone is one machine, and {flag} {value} says that there are several; "
-                    "leave one of the two out"
-                )
-        return identity.Fact(identity.LOCAL, "--standalone")
-    nnodes = _nodes_of_the_manager(it) if it.manager and it.manager.kind != identity.HOSTS else None
+def _standalone(request: flags.Request) -> identity.Fact:
+    """This machine alone."""
+    said = (
+        ("--nnodes", request.nnodes and request.nnodes.most, 1),
+        ("--node-rank", request.node_rank, 0),
+    )
+    for flag, value, of_one_node in said:
+        if value is not None and value > of_one_node:
+            raise errors.UsageError(
+                f"--standalone is one machine, and {flag} {value} says that there are several; "
+                "leave one of the two out"
+            )
+    return identity.Fact(identity.LOCAL, "--standalone")
+
+
+def _on_one_node(it: identity.Evidence) -> identity.Fact:
+    """--nnodes 1: in each of several nodes it would make as many jobs of one."""
+    manager, nnodes = it.manager, None
+    if manager and manager.kind == identity.TASKS:
+        _refuse_several_launchers(it, manager)
+    if manager and manager.kind != identity.HOSTS:
+        nnodes = _nodes_of_the_manager(it)
     if nnodes is not None and nnodes.value > 1:
         raise errors.UsageError(
             f"--nnodes 1, but {nnodes.source} says {nnodes.value} nodes, each with a launcher; "
@@ -117,12 +117,8 @@ def _mode_among_hosts(it: identity.Evidence) -> identity.Fact:
     return identity.Fact(identity.LOCAL, f"{manager.name}, on one node")
 
 
-def find_ranks(mode: str, it: identity.Evidence) -> identity.Facts:
-    """Rank, sizes and node rank in this mode. Raises UsageError."""
-    if mode == identity.TASK:
-        return _ranks_of_a_task(it)
-    if mode == identity.NODE:
-        return _ranks_of_a_node(it)
+def _ranks_of_this_machine(it: identity.Evidence) -> identity.Facts:
+    """One launcher for all workers."""
     nproc, alone = _count_workers(it), "local mode"
     rank = identity.Fact(0, "first worker of this launcher")
     return _of_a_launcher(it, rank, nproc, nproc, identity.Fact(0, alone), identity.Fact(1, alone))
@@ -130,6 +126,8 @@ def find_ranks(mode: str, it: identity.Evidence) -> identity.Facts:
 
 def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
     """One process per rank: everything is the manager's answer, or asked for by a flag."""
+    if it.request.role != "default":
+        _check_role(it.request.role, it.ask("programs"))
     facts = {
         "rank": _ask("rank", it),
         "world_size": _ask("world_size", it, it.request.world_size),
@@ -142,6 +140,20 @@ def _ranks_of_a_task(it: identity.Evidence) -> identity.Facts:
         facts[question] = identity.first([it.ask(question), derived]) or identity.UNKNOWN
     _check_ranks(facts)
     return facts
+
+
+def _check_role(role: str, programs: identity.Fact | None) -> None:
+    """Raise UsageError where other tasks may have another role, of which nobody tells this one.
+
+    All tasks of a step have one command line, and so one role, unless the step has several
+    programs. That of `srun --multi-prog` cannot be seen.
+    """
+    if programs is not None and programs.value > 1:
+        raise errors.UsageError(
+            f"--role {role}: this step has several programs ({programs.source}), and no task can "
+            "know how many of the others have this role; leave --role out, or start one launcher "
+            "per node with --nproc N"
+        )
 
 
 def _ask(question: str, it: identity.Evidence, given: int | None = None) -> identity.Fact:
@@ -207,12 +219,18 @@ def _ranks_of_a_node(it: identity.Evidence) -> identity.Facts:
         advice.refuse_uneven(it, nproc, nnodes)
     rank = identity.Fact((node_rank.value or 0) * nproc.value, f"node rank x {nproc.source}")
     if node_rank.value is not None and node_rank.value >= nnodes.value:
-        node_rank, rank = (
-            identity.Fact(None, "a spare, which has none"),
-            rank._replace(value=nproc.value),
-        )
+        node_rank = identity.Fact(None, "a spare, which has none")
+        rank = rank._replace(value=nproc.value)
     world_size = identity.Fact(nnodes.value * nproc.value, f"nodes x {nproc.source}")
     return _of_a_launcher(it, rank, world_size, nproc, node_rank, nnodes)
+
+
+# Rank, sizes and node rank, by mode. Each raises UsageError.
+FIND_RANKS = {
+    identity.TASK: _ranks_of_a_task,
+    identity.NODE: _ranks_of_a_node,
+    identity.LOCAL: _ranks_of_this_machine,
+}
 
 
 def _of_a_launcher(
@@ -244,28 +262,38 @@ def _count_workers(it: identity.Evidence) -> identity.Fact:
     """The number of workers that this launcher starts. Raises UsageError."""
     asked = identity.first([it.typed("--nproc", it.request.nproc), it.ask("nproc")])
     fact = asked or identity.Fact(1, "one worker: --nproc is not given")
-    nproc, source = fact.value, fact.source
-    devices, cpus = it.capacity.devices, it.capacity.cpus
-    devices_by, vendor = it.capacity.devices_by, it.capacity.vendor
-    flag, between = (source, " ") if source.startswith("--") else ("--nproc", "=")
-    if (nproc == "gpu" and devices == 0) or (
-        nproc in values.KINDS and vendor != values.KINDS[nproc]
-    ):
-        others = f" (what is visible is of {vendor})" if vendor else ""
-        raise errors.UsageError(
-            f"{source}{between}{nproc}: no {nproc.upper()} is visible here{others}; type {flag} N, "
-            f"or {flag} cpu"
-        )
-    if isinstance(nproc, str):
-        count = cpus if nproc == "cpu" else devices or cpus
-        return fact._replace(value=count, source=f"{source} {nproc}")
-    if 0 < devices < nproc and not it.request.oversubscribe:
+    devices, devices_by = it.capacity.devices, it.capacity.devices_by
+    if isinstance(fact.value, str):
+        return _count_by_word(fact, it.capacity)
+    if 0 < devices < fact.value and not it.request.oversubscribe:
         by = f" ({devices_by})" if devices_by else ""
+        said, flag = _nproc_as_typed(fact)
         raise errors.UsageError(
-            f"{source}{between}{nproc}, but {devices} visible devices{by}; type {flag} {devices}, "
+            f"{said}, but {devices} visible devices{by}; type {flag} {devices}, "
             f"or --oversubscribe for several ranks on one device, or {flag} cpu"
         )
     return fact
+
+
+def _count_by_word(fact: identity.Fact, capacity: identity.Capacity) -> identity.Fact:
+    """--nproc auto, gpu or cpu, or the kind of one vendor's devices."""
+    word, devices, vendor = fact.value, capacity.devices, capacity.vendor
+    is_other = word in values.KINDS and vendor != values.KINDS[word]
+    if is_other or (word == "gpu" and devices == 0):
+        others = f" (what is visible is of {vendor})" if vendor else ""
+        said, flag = _nproc_as_typed(fact)
+        raise errors.UsageError(
+            f"{said}: no {word.upper()} is visible here{others}; type {flag} N, or {flag} cpu"
+        )
+    count = capacity.cpus if word == "cpu" else devices or capacity.cpus
+    return fact._replace(value=count, source=f"{fact.source} {word}")
+
+
+def _nproc_as_typed(fact: identity.Fact) -> tuple[str, str]:
+    """A flag with its value, or a variable; and the flag."""
+    if fact.source.startswith("--"):
+        return f"{fact.source} {fact.value}", fact.source
+    return f"{fact.source}={fact.value}", "--nproc"
 
 
 def _nodes_of_the_manager(it: identity.Evidence) -> identity.Fact | None:
@@ -288,9 +316,8 @@ def _count_nodes(it: identity.Evidence) -> identity.Fact:
         )
     fact = identity.first([by_flag, by_manager])
     if fact is None:
-        why = "nothing says how many nodes there are"
-        if it.manager:
-            why = it.manager.why_silent("nnodes")
+        default = "nothing says how many nodes there are"
+        why = it.manager.why_silent("nnodes") if it.manager else default
         raise errors.UsageError(f"{why}; type --nnodes N")
     if fact.value < 1:
         raise errors.UsageError(f"{fact.source} says {fact.value} nodes; type --nnodes N")
@@ -299,14 +326,12 @@ def _count_nodes(it: identity.Evidence) -> identity.Fact:
 
 def _find_node_rank(it: identity.Evidence, nnodes: identity.Fact) -> identity.Fact:
     fact = known_node_rank(it)
-    if fact is None and not it.request.no_gang:
-        return identity.Fact(None, "by the order of the nodes' names")
-    if fact is None:
+    if fact is None and it.request.no_gang:
         raise errors.UsageError(
             f"nothing here says which of the {nnodes.value} nodes this is; "
             f"type --node-rank N, from 0 to {nnodes.value - 1}, on each"
         )
-    return fact
+    return fact or identity.Fact(None, "by the order of the nodes' names")
 
 
 def known_node_rank(it: identity.Evidence) -> identity.Fact | None:

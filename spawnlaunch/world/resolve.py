@@ -38,13 +38,28 @@ def resolve_world(
     found = [manager for manager in around if manager.is_present(environ)]
     taken_for_left = ""
     if found and found[0].gives_ranks:
-        from spawnlaunch.world import pods
+        from spawnlaunch.world import inherited
 
-        if taken_for_left := pods.why_none(request, environ):
+        if taken_for_left := inherited.why_no_pods(request, environ):
             found = found[1:]
     it = identity.Evidence(request, environ, hostname, capacity, found[0] if found else None)
+    resolution = _derive(it)
+    # Why they are taken for left says more than that they are replaced.
+    warnings += [taken_for_left] if taken_for_left else resolution.warnings
+    if found and (resolution.world.rank == 0 or request.explain):  # who says them
+        from spawnlaunch.world.warnings import find_warnings
+
+        warnings += find_warnings(it, resolution.world, found)
+    return resolution._replace(
+        warnings=tuple(warnings), managers=tuple(found), around=tuple(around)
+    )
+
+
+def _derive(it: identity.Evidence) -> identity.Resolution:
+    """The world, as flags, manager and what is inherited make it."""
+    request, environ = it.request, it.environ
     mode = ranks.choose_mode(it)
-    facts = ranks.find_ranks(mode.value, it)
+    facts = ranks.FIND_RANKS[mode.value](it)
     # Whose word counts for where rank 0 listens: nobody's, or the manager's.
     is_its_own = mode.value == identity.LOCAL or ranks.is_overruled(it)
     authority = it._replace(manager=None) if is_its_own else it
@@ -66,48 +81,53 @@ def resolve_world(
         "run_id": _name_run(mode.value, it, job),
     }
     gathering: Gathering | None = None
-    if (
-        mode.value == identity.NODE
-        and not request.no_gang
-        and facts["nnodes"].value + request.spares > 1
-    ):
-        from spawnlaunch.world import meeting
-
-        gathering = meeting.find(authority, facts, job, it.manager)
-        facts = meeting.told_later(facts, gathering)
-    elif request.no_gang and (request.spares or request.is_elastic):
-        raise errors.FlagsError(
-            "with --no-gang the launchers of several nodes never meet, and --spares and --nnodes "
-            "MIN:MAX need that; leave --no-gang out"
-        )
+    if mode.value == identity.NODE or request.no_gang:
+        facts, gathering = _gather(authority, facts, job, it.manager)
+    warnings: list[str] = []
     node_warnings: tuple[str, ...] = ()
     if left is not None:
         facts = inherited.add_rejected(facts, left, environ)
-        more, node_warnings = inherited.find_warnings(facts, left, environ)
-        # Why they are taken for left says more than that they are replaced.
-        warnings += [taken_for_left] if taken_for_left else more
+        warnings, node_warnings = inherited.find_warnings(facts, left, environ)
     world = identity.World(**{name: fact.value for name, fact in facts.items()})
-    if found and (world.rank == 0 or request.explain):  # who says them
-        from spawnlaunch.world.warnings import find_warnings
-
-        warnings += find_warnings(it, world, found)
-    if found and found[0].gives_ranks:
-        node_warnings += pods.taken(world, environ)
+    if it.manager and it.manager.gives_ranks:
+        node_warnings += inherited.taken_for_a_pods(world, environ)
     return identity.Resolution(
-        world, facts, tuple(warnings), tuple(found), environ, node_warnings, gathering=gathering,
-        around=tuple(around),
-    )  # fmt: skip
+        world, facts, tuple(warnings), (), environ, node_warnings, gathering=gathering
+    )
+
+
+def _gather(
+    authority: identity.Evidence,
+    facts: identity.Facts,
+    job: identity.Fact | None,
+    starter: identity.Manager | None,
+) -> tuple[identity.Facts, Gathering | None]:
+    """How the launchers of several nodes meet, and what is told by that."""
+    request = authority.request
+    if request.no_gang:
+        if request.spares or request.is_elastic:
+            raise errors.FlagsError(
+                "with --no-gang the launchers of several nodes never meet, and --spares and "
+                "--nnodes MIN:MAX need that; leave --no-gang out"
+            )
+        return facts, None
+    if facts["nnodes"].value + request.spares == 1:
+        return facts, None
+    from spawnlaunch.world import meeting
+
+    gathering = meeting.find(authority, facts, job, starter)
+    return meeting.told_later(facts, gathering), gathering
 
 
 def _of_slurm(
     request: flags.Request, environ: identity.Environ
 ) -> tuple[identity.Environ, list[str]]:
-    """The environment with what may be missing of Slurm's variables; see `lost.restored`."""
+    """The environment with what may be missing of Slurm's variables, and a line about that."""
     from spawnlaunch.world.managers import slurm
 
     if not slurm.may_lack(environ):
         return environ, []
-    from spawnlaunch.world import lost
+    from spawnlaunch.world.managers.slurm import lost
 
     return lost.restored(request, environ)
 
@@ -151,7 +171,7 @@ def refuse_copies(request: flags.Request, resolution: identity.Resolution) -> No
 
 
 def prepare_host(
-    resolution: identity.Resolution, environ: identity.Environ, hostname: str
+    resolution: identity.Resolution, hostname: str
 ) -> tuple[identity.Resolution, HeldPort | None]:
     """Look at this machine: whether rank 0 can listen here, and others can reach it.
 
@@ -166,6 +186,6 @@ def prepare_host(
     resolution, held = host.listen(resolution) if listens else (resolution, None)
     if not me.has_several_nodes:
         return resolution, held
-    exports, said = host.find_interface(resolution.world, environ, hostname)
+    exports, said = host.find_interface(resolution.world, resolution.environ, hostname)
     node_warnings = (*resolution.node_warnings, *said)
     return resolution._replace(exports=exports, node_warnings=node_warnings), held

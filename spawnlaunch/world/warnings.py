@@ -14,9 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"  # srun(1)
-
-
 def find_warnings(
     it: identity.Evidence, world: identity.World, found: list[identity.Manager]
 ) -> Iterator[str]:
@@ -31,20 +28,21 @@ def find_warnings(
         yield from _of_slurm(it, world, manager)
     if manager.kind == identity.TASKS and world.mode == identity.LOCAL:
         yield from _of_jobs_side_by_side(it, manager)
-    if (
-        world.mode == identity.TASK
-        and world.local_world_size > 1
-        and not it.request.virtual_local_rank
-    ):
-        masks = [
-            name for name in visible.DEVICE_LISTS if environ.get(name) and "," not in environ[name]
-        ]
-        if masks:
+    has_virtual = it.request.virtual_local_rank
+    if world.mode == identity.TASK and world.local_world_size > 1 and not has_virtual:
+        yield from _of_one_device(environ)
+
+
+def _of_one_device(environ: identity.Environ) -> Iterator[str]:
+    """Each of several tasks sees a device of its own, by the same index."""
+    for name in visible.DEVICE_LISTS:
+        if environ.get(name) and "," not in environ[name]:
             yield (
-                f"each task sees one device ({masks[0]}={environ[masks[0]]} here), so "
+                f"each task sees one device ({name}={environ[name]} here), so "
                 "cuda:LOCAL_RANK fails where LOCAL_RANK is not 0; --virtual-local-rank makes "
                 "LOCAL_RANK 0 in every task"
             )
+            return
 
 
 def _of_slurm(
@@ -52,13 +50,13 @@ def _of_slurm(
 ) -> Iterator[str]:
     from spawnlaunch.world.managers import slurm
 
-    if manager.gives_ranks:
-        yield from _of_exports(it, world)
+    if manager.gives_ranks and slurm.SHELL.is_present(it.environ):
+        yield from _of_exports(it, world, slurm.shell_tasks(it.environ))
     if manager not in (slurm.STEP, slurm.SHELL):
         return
     is_shell = manager is slurm.SHELL
     if world.mode != identity.LOCAL:
-        yield from _of_step(it, world)
+        yield from _of_step(it, world, slurm.KILL_ON_BAD_EXIT)
     elif is_shell and slurm.is_outside(it.environ, it.hostname):
         from spawnlaunch.world import advice
 
@@ -74,15 +72,15 @@ def _of_slurm(
 
 def _of_kill_wait(it: identity.Evidence) -> Iterator[str]:
     """A grace that Slurm does not give; of the defaults of both, which fit almost, not a word."""
-    from spawnlaunch.world import slurm_site
+    from spawnlaunch.world.managers.slurm import site
 
-    grace_s = it.request.grace_s
-    wait_s, most_s = slurm_site.kill_wait_s(it.environ), slurm_site.longest_grace_s(it.environ)
-    defaults = grace_s == flags.GRACE_S and wait_s == slurm_site.KILL_WAIT_S
-    if most_s is not None and grace_s > most_s and not defaults:
+    grace_s, most = it.request.grace_s, it.ask("longest_grace_s")
+    wait_s = site.kill_wait_s(it.environ)
+    defaults = grace_s == flags.GRACE_S and wait_s == site.KILL_WAIT_S
+    if most is not None and grace_s > most.value and not defaults:
         yield (
-            f"workers that are told to end have {most_s:g} s, not {grace_s:g} (--grace): "
-            f"Slurm kills all after {wait_s} s (KillWait in {slurm_site.path(it.environ)}), and "
+            f"workers that are told to end have {most.value:g} s, not {grace_s:g} (--grace): "
+            f"Slurm kills all after {wait_s} s (KillWait in {site.path(it.environ)}), and "
             "the report is to come before that"
         )
 
@@ -110,15 +108,15 @@ def _of_jobs_side_by_side(it: identity.Evidence, manager: identity.Manager) -> I
     )
 
 
-def _of_exports(it: identity.Evidence, world: identity.World) -> Iterator[str]:
+def _of_exports(
+    it: identity.Evidence, world: identity.World, tasks: identity.Fact | None
+) -> Iterator[str]:
     """A batch script's RANK=$SLURM_PROCID WORLD_SIZE=$SLURM_NTASKS, and no srun behind them."""
-    from spawnlaunch.world.managers import slurm
-
-    tasks = slurm.shell_tasks(it.environ) if slurm.SHELL.is_present(it.environ) else None
     if tasks is not None and tasks.value == world.world_size > 1 and world.rank == 0:
         from spawnlaunch.world import advice
+        from spawnlaunch.world.managers.slurm import srun
 
-        line = advice.srun_as_the_job(it.environ, advice.as_tasks(it.request))
+        line = srun.as_the_job(it.environ, advice.as_tasks(it.request))
         yield (
             f"this is a shell of a Slurm job with {tasks.value} tasks ({tasks.source}), not a step "
             f"of it, and rank 0 waits here for {tasks.value - 1} others that nobody has started: "
@@ -126,18 +124,18 @@ def _of_exports(it: identity.Evidence, world: identity.World) -> Iterator[str]:
         )
 
 
-def _of_step(it: identity.Evidence, world: identity.World) -> Iterator[str]:
-    is_alone = (
-        world.mode == identity.TASK or it.request.no_gang
-    )  # else the launchers end each other
-    if world.world_size > 1 and is_alone and it.environ.get(KILL_ON_BAD_EXIT) in (None, "", "0"):
-        from spawnlaunch.world import slurm_site  # most jobs export it
+def _of_step(it: identity.Evidence, world: identity.World, variable: str) -> Iterator[str]:
+    """`variable` has srun end the step when a task ends badly."""
+    # Else the launchers end each other.
+    is_alone = world.mode == identity.TASK or it.request.no_gang
+    if world.world_size > 1 and is_alone and it.environ.get(variable) in (None, "", "0"):
+        from spawnlaunch.world.managers.slurm import site  # most jobs export it
 
-        if not slurm_site.kills_on_bad_exit(it.environ, KILL_ON_BAD_EXIT):
+        if not site.kills_on_bad_exit(it.environ, variable):
             yield (
                 "nothing on this node says that srun ends the step when one rank dies (flags of "
                 "an srun on another machine cannot be seen); if it does not, the others wait "
-                f"forever: type export {KILL_ON_BAD_EXIT}=1 before srun"
+                f"forever: type export {variable}=1 before srun"
             )
     if world.mode == identity.NODE and not it.request.rewrite_slurm_env:
         yield (

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from spawnlaunch import cpuset
 from spawnlaunch.cpuset import CpuSetError
-from spawnlaunch.world import lists
-from spawnlaunch.world.lists import ListError
+from spawnlaunch.world.managers.slurm import lists
+from spawnlaunch.world.managers.slurm.lists import ListError
 from tests.fuzz.engine import Subject, once_in
 from tests.fuzz.values import slip, text
 

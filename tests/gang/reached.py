@@ -9,11 +9,11 @@ from contextlib import contextmanager
 from typing import Any
 
 from spawnlaunch import failures
-from spawnlaunch.gang import hub, member, phases, roster, rules, verdict
+from spawnlaunch.gang import hub, member, phases, roster, rules
 from tests.gang import test_rules
 from tests.support import edits
 
-RULES = (failures, rules, verdict, roster, phases, hub, member)
+RULES = (failures, rules, roster, phases, hub, member)
 NOTE = "note_branch"  # what a marked function calls
 # They have run as the modules were imported; and a class that says what is known has its own.
 NOT_MARKED = ("return happens", "raise NotImplementedError")

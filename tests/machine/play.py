@@ -217,7 +217,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
         resolution = resolve_world(request, ENVIRON, name, Capacity(0, 64, "", ""))
         held = None
         if not resolution.world.has_several_nodes:
-            resolution, held = prepare_host(resolution, ENVIRON, name)
+            resolution, held = prepare_host(resolution, name)
         here, seen = _this_machine()
         plan = bind_ranks(request, here, seen, resolution)
         scratch = starting.scratch_path(ENVIRON)

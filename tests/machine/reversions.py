@@ -83,7 +83,8 @@ REVERSIONS = (
     _several("a launcher that the hub refuses, or that cannot take part, is waited for", "unable",
              "gang.hub:Hub._count_out", "is_final and self.phase != phases.RUNNING", "False"),
     _several("a launcher that goes before the first start is waited for", "signal",
-             "gang.hub:Hub._lose", "self.phase == phases.JOINING and is_final", "False"),
+             "gang.hub:Hub._lose",
+             "is_certain and (not (hello.again or self._may_return() or node.leaving))", "False"),
     _several("a launcher that a signal ends as it seeks the hub does not say so", "signal",
              "gang.member:Member._told_early",
              "self._left, self.hello = (self.now, self.hello._replace(leaving=self.leaving))",
@@ -120,7 +121,7 @@ REVERSIONS = (
              "gang.link:Link._fail", "self._connect(*self._found)", "self._look_up()"),
     # Lost launchers that come back
     _several("a lost launcher is not waited for", "return",
-             "gang.phases:Phases._go_on_or_end", "self._is_enough() or settings.return_s > 0",
+             "gang.phases:Phases._can_go_on", "self._is_enough() or settings.return_s > 0",
              "self._is_enough()"),
     _several("a lost hub is not waited for", "return",
              "gang.member:Member._be_alone", "self.hello.epoch and (not self._rules.return_s)",

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.world.lists import ListError, count, expand, first_host, hosts, runs, tasks_on
+from spawnlaunch.world.managers.slurm.lists import (
+    ListError,
+    count,
+    expand,
+    first_host,
+    hosts,
+    runs,
+    tasks_on,
+)
 from tests.support.effort import effort
 from tests.world.random_lists import random_list
 

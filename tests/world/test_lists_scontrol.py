@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from spawnlaunch.world.lists import ListError, expand
+from spawnlaunch.world.managers.slurm.lists import ListError, expand
 from tests.support.required import require_programs
 from tests.world.random_lists import random_list
 

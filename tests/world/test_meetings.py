@@ -10,8 +10,8 @@ import pytest
 
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
-from spawnlaunch.world import lost
 from spawnlaunch.world.managers import slurm
+from spawnlaunch.world.managers.slurm import lost
 from spawnlaunch.world.meeting import described
 from tests.fuzz.environments import resolve
 from tests.support.launching import REPORTER, SLURM_TASK

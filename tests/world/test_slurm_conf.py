@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world import slurm_site
+from spawnlaunch.world.managers.slurm import site
 from tests.cluster.slurm import require_slurm, start
 from tests.support.launching import LAUNCHER, REPORTER, SLURM_TASK, clean_environ, launch
 from tests.world.asking import Asker
@@ -72,8 +72,8 @@ def test_slurm_conf_is_read_as_slurm_reads_it(tmp_path: Path, text: str, expecte
     (tmp_path / "more.conf").write_text("KillWait=40\n")
     (tmp_path / "slurm.conf").write_text(text)
     environ = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
-    assert slurm_site.value("KillWait", environ) == expected
-    assert slurm_site.kill_wait_s(environ) == int(expected or 30)
+    assert site.value("KillWait", environ) == expected
+    assert site.kill_wait_s(environ) == int(expected or 30)
 
 
 @pytest.mark.parametrize("path", ["/dev/zero", "fifo", "no such file", "."])

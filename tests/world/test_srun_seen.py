@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world import slurm_site
+from spawnlaunch.world.managers.slurm import site
 
 KILLS = "SLURM_KILL_BAD_EXIT"
 LISTENS = """import socket, sys
@@ -54,21 +54,21 @@ def srun(tmp_path: Path) -> Iterator[Starter]:
         ("-K0", {KILLS: "1"}, False),
     ],
 )
-@pytest.mark.parametrize("variable", slurm_site.PORTS)
+@pytest.mark.parametrize("variable", site.PORTS)
 def test_its_flags_and_its_variable_are_seen(
     srun: Starter, words: str, environ: dict[str, str], kills: bool, variable: str
 ):
     told = {variable: srun(*words.split(), **environ), "SLURM_CONF": "/nowhere"}
-    assert slurm_site.kills_on_bad_exit(told, KILLS) == kills
+    assert site.kills_on_bad_exit(told, KILLS) == kills
 
 
 def test_another_srun_says_nothing_of_this_step(srun: Starter):
     srun("-K")
     with socket.create_server(("127.0.0.1", 0)) as ours:
-        told = {slurm_site.PORTS[0]: str(ours.getsockname()[1]), "SLURM_CONF": "/nowhere"}
-        assert not slurm_site.kills_on_bad_exit(told, KILLS)
-        told[slurm_site.PORTS[0]] = srun("-K0")
-        assert not slurm_site.kills_on_bad_exit(told, KILLS)
+        told = {site.PORTS[0]: str(ours.getsockname()[1]), "SLURM_CONF": "/nowhere"}
+        assert not site.kills_on_bad_exit(told, KILLS)
+        told[site.PORTS[0]] = srun("-K0")
+        assert not site.kills_on_bad_exit(told, KILLS)
 
 
 @pytest.mark.parametrize(
@@ -79,11 +79,11 @@ def test_what_the_step_has_been_told_counts_first(
     srun: Starter, environ: dict[str, str], kills: bool
 ):
     port = srun("-K" if environ else "-K0", **{KILLS: "1"})
-    told = {slurm_site.PORTS[0]: port, "SLURM_CONF": "/nowhere", **environ}
-    assert slurm_site.kills_on_bad_exit(told, KILLS) == kills
+    told = {site.PORTS[0]: port, "SLURM_CONF": "/nowhere", **environ}
+    assert site.kills_on_bad_exit(told, KILLS) == kills
 
 
 def test_slurm_conf_is_looked_for_where_srun_does():
-    there = [place for place in slurm_site.PLACES if os.path.exists(place)]
-    assert slurm_site.path({}) == [*there, slurm_site.PLACES[0]][0]
-    assert slurm_site.path({"SLURM_CONF": "x"}) == "x"
+    there = [place for place in site.PLACES if os.path.exists(place)]
+    assert site.path({}) == [*there, site.PLACES[0]][0]
+    assert site.path({"SLURM_CONF": "x"}) == "x"

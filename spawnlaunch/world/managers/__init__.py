@@ -69,13 +69,8 @@ def disagreeing(found: list[identity.Manager], environ: identity.Environ) -> lis
     A platform's variables are left out: those are compared one by one, with all that is inherited.
     And so are those that give hosts only: they have started nobody.
     """
-    return [
-        outer
-        for outer in found[1:]
-        if outer.kind != identity.HOSTS
-        and not outer.gives_ranks
-        and _differ(found[0], outer, environ)
-    ]
+    outer = [each for each in found[1:] if each.kind != identity.HOSTS and not each.gives_ranks]
+    return [each for each in outer if _differ(found[0], each, environ)]
 
 
 def _differ(inner: identity.Manager, outer: identity.Manager, environ: identity.Environ) -> bool:

@@ -43,11 +43,8 @@ def flux_tasks_here(environ: identity.Environ) -> identity.Fact | None:
         return None
     if nodes.value == 1:
         return identity.Fact(size.value, f"{FLUX_SIZE} on one node ({FLUX_NODES})")
-    return (
-        identity.Fact(1, f"{FLUX_SIZE} and {FLUX_NODES} are equal")
-        if nodes.value == size.value
-        else None
-    )
+    are_equal = identity.Fact(1, f"{FLUX_SIZE} and {FLUX_NODES} are equal")
+    return are_equal if nodes.value == size.value else None
 
 
 FLUX = identity.Manager(
@@ -250,9 +247,8 @@ PE_FILE = "PE_HOSTFILE"
 
 def one_host(environ: identity.Environ) -> identity.Fact | None:
     """The number of hosts without a parallel environment."""
-    return (
-        None if environ.get(PE_FILE) else identity.Fact(1, f"no parallel environment ({PE_FILE})")
-    )
+    alone = identity.Fact(1, f"no parallel environment ({PE_FILE})")
+    return None if environ.get(PE_FILE) else alone
 
 
 def job_or_array_task(environ: identity.Environ) -> identity.Fact:

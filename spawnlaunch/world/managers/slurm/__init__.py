@@ -23,7 +23,8 @@ from contextlib import suppress
 
 from spawnlaunch import cpuset, errors, reading, values
 from spawnlaunch.node import proc
-from spawnlaunch.world import identity, lists
+from spawnlaunch.world import identity
+from spawnlaunch.world.managers.slurm import lists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ HOSTFILE = "SLURM_HOSTFILE"  # read by srun: a host per task, in the order of ra
 RESERVED_PORTS = "SLURM_STEP_RESV_PORTS"  # where MpiParams=ports is configured
 PTY_PORT = "SLURM_PTY_PORT"
 MASKS = ("SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST", "SLURM_CPU_BIND_TYPE")  # of its tasks here
+KILL_ON_BAD_EXIT = "SLURM_KILL_BAD_EXIT"
 STEP_GPUS = "SLURM_STEP_GPUS"  # srun(1): numbers by PCI address
 CPUS_PER_TASK = "SLURM_CPUS_PER_TASK"  # what srun was asked for
 CPUS_ON_NODE = "SLURM_CPUS_ON_NODE"  # what the step has here
@@ -151,9 +153,9 @@ def _place_in_nodelist(environ: identity.Environ) -> identity.Fact | None:
         return identity.number(NODEID, environ)
     nodes = hosts_of(STEP_NODELIST, environ)
     name = environ.get(NODENAME)
-    return (
-        identity.Fact(nodes.index(name), f"place of {NODENAME}={name}") if name in nodes else None
-    )
+    if name not in nodes:
+        return None
+    return identity.Fact(nodes.index(name), f"place of {NODENAME}={name}")
 
 
 def rank_0_host(environ: identity.Environ) -> identity.Fact | None:
@@ -166,9 +168,8 @@ def rank_0_host(environ: identity.Environ) -> identity.Fact | None:
     if not arbitrary or has_several_components(environ):
         return node_0_host(environ)
     name = _first_in_hostfile(environ)
-    return (
-        identity.Fact(name, f"first host of {HOSTFILE} (arbitrary distribution)") if name else None
-    )
+    why = f"first host of {HOSTFILE} (arbitrary distribution)"
+    return identity.Fact(name, why) if name else None
 
 
 def _first_in_hostfile(environ: identity.Environ) -> str | None:
@@ -370,6 +371,12 @@ def masks(environ: identity.Environ) -> identity.Fact | None:
     return None
 
 
+def _count(name: str, environ: identity.Environ) -> int:
+    """The number in a variable such as `8` or `8(x2)`; 0 where it is not there."""
+    count = environ.get(name, "").partition("(")[0]
+    return int(count) if reading.is_number(count) else 0
+
+
 def wider(
     node: hardware.Node, environ: identity.Environ, tasks: int, near: cpuset.CpuSet, is_free: bool
 ) -> str:
@@ -380,32 +387,51 @@ def wider(
     is bound to it in spite of --cpu-bind=none, and is told of a mask (Slurm 22.05): there
     SLURM_CPUS_ON_NODE, what the step has, is no more than the mask.
     """
-    names = (CPUS_PER_TASK, CPUS_ON_NODE, JOB_CPUS_PER_NODE)  # the last as `8(x2)`
-    counts = [environ.get(name, "").partition("(")[0] for name in names]
-    asked, step, job = (int(count) if reading.is_number(count) else 0 for count in counts)
-    given, allowed = masks(environ), node.cpus_allowed
+    step, allowed = _count(CPUS_ON_NODE, environ), node.cpus_allowed
     has_more = is_free and (not step or step > len(allowed))
     can_unbind = has_more and environ.get(MASKS[2], "none") != "none"
-    is_ours = any(mask <= allowed for mask in given.value) if given else can_unbind or not step
-    if has_more and not is_ours:
+    if has_more and not _is_ours(allowed, environ, otherwise=can_unbind or not step):
         return ""
-    cpus, is_whole = len(node.cpus_online) // tasks, job >= len(node.cpus_online)
-    if near and not (can_unbind or is_whole):
+    if near and not (can_unbind or _count(JOB_CPUS_PER_NODE, environ) >= len(node.cpus_online)):
         return "with srun --gres-flags=enforce-binding, or ask for the whole node with --exclusive"
+    return _with_more(node, environ, tasks, can_unbind, is_for_near=bool(near))
+
+
+def _is_ours(allowed: cpuset.CpuSet, environ: identity.Environ, *, otherwise: bool) -> bool:
+    """Whether this mask is one that Slurm has given; `otherwise` where it tells of none."""
+    given = masks(environ)
+    return any(mask <= allowed for mask in given.value) if given else otherwise
+
+
+def _with_more(
+    node: hardware.Node, environ: identity.Environ, tasks: int, can_unbind: bool, is_for_near: bool
+) -> str:
+    """The options of srun; where none will do, those of another job."""
+    asked, job = _count(CPUS_PER_TASK, environ), _count(JOB_CPUS_PER_NODE, environ)
+    cpus, is_whole = len(node.cpus_online) // tasks, job >= len(node.cpus_online)
     ways = []
-    if STEP_ID in environ and not (asked or (near and can_unbind)):
+    if STEP_ID in environ and not (asked or (is_for_near and can_unbind)):
         # srun makes a job with so many; in another's job it gets no more than that has.
         theirs = " (where salloc or sbatch made the job: with theirs)"
         ways = [f"with srun --cpus-per-task={cpus}{'' if is_whole or can_unbind else theirs}"]
     if can_unbind:
-        group = node.cpus_cgroup
         where = "in a job that has them already, " if ways else ""
-        widen = ", or with --widen" if group and group < node.cpus_online else ""
-        ways.append(f"{where}with srun --cpu-bind=none{widen}")
-    if not ways and is_whole and 0 < asked < cpus:
+        ways.append(f"{where}with srun --cpu-bind=none{_or_widen(node)}")
+    return ", or, ".join(ways) or _in_another_job(asked, cpus, job if is_whole else 0)
+
+
+def _or_widen(node: hardware.Node) -> str:
+    """Without a mask of Slurm's the control group may be left."""
+    group = node.cpus_cgroup
+    return ", or with --widen" if group and group < node.cpus_online else ""
+
+
+def _in_another_job(asked: int, cpus: int, job: int) -> str:
+    """`job` is how many CPUs it has here, where those are all."""
+    if job and 0 < asked < cpus:
         return f"with more than srun --cpus-per-task={asked}: the job has {job} CPUs here"
     more = f"--cpus-per-task={cpus} or " if asked < cpus else ""
-    return ", or, ".join(ways) or f"in a job with more cores: sbatch {more}--exclusive"
+    return f"in a job with more cores: sbatch {more}--exclusive"
 
 
 # A launcher, and the tasks that its workers stand for
@@ -413,11 +439,13 @@ def wider(
 
 def longest_grace_s(environ: identity.Environ) -> identity.Fact | None:
     """What a launcher can give its workers to end and still report, where that is known."""
-    from spawnlaunch.world import slurm_site
+    from spawnlaunch.world.managers.slurm import site
 
-    most_s = slurm_site.longest_grace_s(environ)
-    why = f"Slurm's KillWait is {slurm_site.kill_wait_s(environ)} s"
-    return None if most_s is None else identity.Fact(most_s, why)
+    wait_s = site.kill_wait_s(environ) if environ.get(NODENAME) else None
+    if wait_s is None:
+        return None
+    most_s = wait_s - min(site.REPORT_S, wait_s / 2)
+    return identity.Fact(most_s, f"Slurm's KillWait is {wait_s} s")
 
 
 def as_task(world: identity.World, i: int, environ: identity.Environ) -> dict[str, object]:

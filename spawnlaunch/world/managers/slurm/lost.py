@@ -15,8 +15,9 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import errors, flags
-from spawnlaunch.world import identity, lists, managers
+from spawnlaunch.world import identity, managers
 from spawnlaunch.world.managers import slurm
+from spawnlaunch.world.managers.slurm import lists
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -68,11 +69,16 @@ def restored(
     missing += _missing_groups(found)
     if missing and not (request.standalone or request.is_by_hand):
         _refuse(request, missing, "srun" if is_step else "Slurm")
+    return found, _in_words(sources)
+
+
+def _in_words(sources: Iterable[tuple[str, str]]) -> list[str]:
+    """The line about variables, each with what it was taken from."""
     names: dict[str, list[str]] = {}
     for name, source in sources:
         names.setdefault(source, []).append(name)
     said = "; ".join(f"taken from {source}: {' '.join(of)}" for source, of in names.items())
-    return found, [f"some of Slurm's variables are missing here; {said}"] if said else []
+    return [f"some of Slurm's variables are missing here; {said}"] if said else []
 
 
 def _has_inner_manager(environ: identity.Environ, *, is_step: bool) -> bool:
@@ -138,10 +144,8 @@ def _count(name: str, environ: identity.Environ) -> int | None:
 
 def _rank(environ: identity.Environ) -> str | None:
     """The ranks of a node's tasks are listed in the order of their local ranks."""
-    ranks, local_rank = (
-        environ.get(slurm.GLOBAL_IDS, "").split(","),
-        identity.number(slurm.LOCALID, environ),
-    )
+    ranks = environ.get(slurm.GLOBAL_IDS, "").split(",")
+    local_rank = identity.number(slurm.LOCALID, environ)
     return ranks[local_rank.value] if local_rank and local_rank.value < len(ranks) else None
 
 

@@ -81,15 +81,6 @@ def kill_wait_s(environ: identity.Environ) -> int | None:
     return int(text) if reading.is_number(text, digits=9) else KILL_WAIT_S
 
 
-def longest_grace_s(environ: identity.Environ) -> float | None:
-    """What a launcher can give its workers to end and still report before Slurm kills it.
-
-    None where that is not known, or Slurm has not started us.
-    """
-    wait_s = kill_wait_s(environ) if environ.get("SLURMD_NODENAME") else None
-    return None if wait_s is None else wait_s - min(REPORT_S, wait_s / 2)
-
-
 def path(environ: identity.Environ) -> str:
     """Where srun looks on this node."""
     named = environ.get("SLURM_CONF")
