@@ -1,8 +1,7 @@
-"""What learns: forward, backward and update of one step, at the learning rate of that step."""
+"""What learns: the model in its wrappers, its optimizer and its scaler; ``loop`` has the step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -14,10 +13,9 @@ from torch.nn.parallel import DistributedDataParallel
 from . import rng
 from .checkpoint import copied
 from .config import Config
-from .data import number_on
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError
-from .log import Clock, Step
+from .log import Clock
 from .model import build_model, learning_of, make_optimizer, named
 from .task import Task, has
 
@@ -25,7 +23,6 @@ HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
-TINY = 1e-6  # in place of a zero that would be divided by
 
 
 def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
@@ -136,11 +133,11 @@ class Learner:
         buffers = [b.clone() for b in self.bare.buffers()]
         with rng.aside(self.config.seed, self.world.rank, self.device):
             with self.autocast():
-                loss_sum, _ = together(lambda: self._loss(batch))
+                loss_sum, _ = together(lambda: self.loss(batch))
             torch.autograd.backward(loss_sum)
         self._refuse_sparse()
         self._refuse_unused()
-        self._forget_gradients()
+        self.forget_gradients()
         with torch.no_grad():
             for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
                 buffer.copy_(before)
@@ -188,36 +185,11 @@ class Learner:
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
         return lines
 
-    def step(self, batches: Iterator[Any], wants_stop: Callable[[], bool]) -> Step:
-        """Learn from the next ``accumulate`` batches; this rank's share of one global batch."""
-        self.clock.start()
-        losses, counts = [], []
-        for micro in range(self.config.accumulate):
-            last = micro + 1 == self.config.accumulate
-            batch = next(batches)
-            self.clock.have_data()
-            with self._gradients_stay_here(not last):
-                with self.autocast():
-                    loss_sum, count = self._loss(batch)
-                losses.append(loss_sum.detach())
-                counts.append(number_on(count, self.device))
-                if last:
-                    # These numbers travel while the backward pass computes.
-                    totals = self._totals(losses, counts, wants_stop())
-                    wait_for_totals = self.start_sum(totals)
-                torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
-            self.clock.computed(last)
-        self._refuse_unsent()
-        totals = wait_for_totals()
-        self.clock.received()
-        norm, finite = self._update(totals)
-        self.clock.stop()
-        return Step(torch.cat((totals, norm.double()[None])), torch.stack(losses), finite)
-
-    def _loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+    def loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+        """The forward pass: the sum of the losses of a batch, and the count of its terms."""
         return sum_and_count(self.task.loss(self.model, batch))
 
-    def _refuse_unsent(self) -> None:
+    def refuse_unsent(self) -> None:
         """Raises RefusedError where the wrapper still waits for a gradient, and sent not all."""
         if self.ddp is not None and not self.clock.all_sent:
             names = named(self._without_gradient())
@@ -225,42 +197,18 @@ class Learner:
                 f"this step gave no gradient to {names}, and the first one did; type --find-unused"
             )
 
-    def _gradients_stay_here(self, wanted: bool) -> AbstractContextManager[Any]:
+    def gradients_stay_here(self, wanted: bool) -> AbstractContextManager[Any]:
+        """Whether a backward pass only adds to this rank's gradients, and sends nothing."""
         return self.ddp.no_sync() if wanted and self.ddp is not None else nullcontext()
 
-    def _totals(self, losses: list[Tensor], counts: list[Tensor], stop: bool) -> Tensor:
-        # Filled on the device: to copy a number there would wait for what is queued.
-        stops = torch.full((), float(stop), dtype=torch.float64, device=self.device)
-        if len(losses) == 1:
-            return torch.stack((losses[0].double(), counts[0].double(), stops))
-        sums = [torch.stack(parts).double().sum() for parts in (losses, counts)]
-        return torch.stack((*sums, stops))
-
-    def _update(self, totals: Tensor) -> tuple[Tensor, Tensor]:
-        """Change the weights by the gradient of the global loss sum divided by its count.
-
-        Returns the norm of that gradient, and whether it and the loss are finite, else no weight
-        changes. The gradients at hand are of the loss sum divided by a rank's mean share of the
-        samples, which keeps half precision in its range. So one factor is left, and clipping is
-        another: one pass over the gradients applies both.
-        """
-        self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for p in self.optimized if p.grad is not None]
+    def look_at_first_gradients(self) -> None:
+        """In the first step: which parameters it does not use, and RefusedError for sparse ones."""
         if self.is_first_step:
             self.is_first_step = False
             self.unused_in_first_step = [] if self.ddp else self._without_gradient()
             self._refuse_sparse()
-        factor = (self.per_rank / totals[1].clamp(min=TINY)).float()
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
-        if self.config.clip:
-            factor = factor * (self.config.clip / (norm + TINY)).clamp(max=1.0)
-        torch._foreach_mul_(gradients, factor)
-        finite = torch.isfinite(norm + totals[0])
-        self._step_if(finite)
-        self._forget_gradients()
-        return norm, finite
 
-    def _step_if(self, finite: Tensor) -> None:
+    def optimize_if(self, finite: Tensor) -> None:
         """Let the optimizer make its step, or leave everything as it is."""
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)  # which masks what it finds, and lowers its scale
@@ -275,7 +223,7 @@ class Learner:
             # Unmasked on a device: the run stops when the host sees it, and saves nothing before.
             self.optimizer.step()
 
-    def _forget_gradients(self) -> None:
+    def forget_gradients(self) -> None:
         """Those too that the optimizer of a task leaves alone: they would be added up for ever."""
         for parameter in self.learning:
             parameter.grad = None

@@ -17,6 +17,7 @@ from .errors import RefusedError, StoppedError
 from .learner import Learner
 from .log import Log
 from .metrics import go_back_to
+from .progress import NOTHING, SAVE
 from .schedule import Position
 
 METRICS = "metrics.jsonl"
@@ -174,6 +175,7 @@ class Saver:
 
     def save(self, at: Position, log: Log) -> None:
         """Copy the state of this moment; it is written while the training goes on."""
+        self.learner.clock.progress.phase(SAVE)
         problem: BaseException | None = None
         if self.writer is not None:
             # Before the copy: one that is still being written holds as much memory again.
@@ -199,6 +201,7 @@ class Saver:
         if self.saved is None:
             self.finish()  # so that what cannot be kept is found now, and on every rank
         self.saved = at
+        self.learner.clock.progress.phase(NOTHING)
 
     def look_for_room(self, saves: int) -> None:
         """Raises RefusedError on all ranks when what is to be kept will not fit on the disk.
