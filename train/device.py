@@ -112,24 +112,19 @@ def peak_bytes(device: torch.device) -> int:
 
 
 @contextmanager
-def collecting(every: int) -> Iterator[Callable[[int], None]]:
-    """Collect garbage after every ``every``-th step and at no other time; 0: as Python does it.
+def without_collections(wanted: bool) -> Iterator[None]:
+    """Let Python collect no garbage by itself in here.
 
     A collection takes tens of milliseconds, and Python begins it at another moment on each rank,
     while all the others wait. Between the same two steps everywhere it costs its time once.
     """
-    if not every:
-        yield lambda _: None
+    if not wanted:
+        yield
         return
-
-    def collect(step: int) -> None:
-        if step % every == 0:
-            gc.collect(1)
-
     gc.collect()
     gc.disable()
     try:
-        yield collect
+        yield
     finally:
         gc.enable()
 
@@ -138,10 +133,10 @@ SKIPPED, WARM_UP, RECORDED = 5, 1, 3  # steps
 
 
 @contextmanager
-def profiling(wanted: bool, trace: Path) -> Iterator[Callable[[], None]]:
+def profiling(wanted: bool, trace: Path) -> Iterator[Callable[[], None] | None]:
     """Write a trace of a few steps, after the first ones; call what is yielded after each step."""
     if not wanted:
-        yield lambda: None
+        yield None
         return
 
     def write(recorded: Any) -> None:

@@ -1,9 +1,14 @@
-"""What learns: the model in its wrappers, its optimizer and its scaler; ``loop`` has the step."""
+"""What learns: the model in its wrappers, its optimizer and its scaler; ``loop`` has the step.
+
+And what becomes of a run in which a loss or a gradient is not finite: ``Watch``.
+"""
 
 from __future__ import annotations
 
+import math
+from collections import deque
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -13,16 +18,24 @@ from torch.nn.parallel import DistributedDataParallel
 from . import rng
 from .checkpoint import copied
 from .config import Config
+from .data import Order
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
-from .errors import RefusedError
-from .log import Clock
+from .errors import RefusedError, StoppedError
+from .kinds import device_module
+from .log import Clock, Step
 from .model import build_model, learning_of, make_optimizer, named
+from .screen import Screen
 from .task import Task, has
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
+# The scaler of half precision halves its scale after each step that is not finite, and leaves that
+# step out: so it finds the scale. When it has done so this often in a row, no scale helps.
+HALVINGS = 32
+LAG = 2  # steps that the device may be behind
+SHOWN = 64  # samples named in a message
 
 
 def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
@@ -268,3 +281,85 @@ class Learner:
             group.update(made)  # decay and the like are what this run asks for
         if rest["scaler"]:  # else the run that wrote it had another --precision
             self.scaler.load_state_dict(rest["scaler"])
+
+
+class _Seen(NamedTuple):
+    step: int
+    first: int  # position in the stream
+    totals: Tensor
+    losses: Tensor
+    arrived: Any  # a CUDA event, or None
+
+
+class Watch:
+    """The steps that nobody has looked at yet."""
+
+    def __init__(self, order: Order, device: torch.device, config: Config, screen: Screen) -> None:
+        self.order = order
+        self.device = device
+        self.on_device = device.type != "cpu"
+        self.screen = screen
+        self.scaled = config.precision == "fp16"
+        self.allowed = max(config.skip_nonfinite, HALVINGS if self.scaled else 0)
+        self.in_a_row = 0  # steps that were not finite
+        self.unseen: deque[_Seen] = deque()
+
+    def look(self, step: int, first: int, result: Step) -> bool:
+        """Whether the ranks agreed to stop; ``first`` is where in the stream the step began.
+
+        Raises StoppedError on every rank when the loss of a step was not finite on one of them, or
+        the gradient, unless ``--skip-nonfinite`` allows for it.
+        """
+        totals, arrived = result.totals, None
+        if self.on_device:
+            totals = torch.empty_like(totals, device="cpu", pin_memory=True)
+            totals.copy_(result.totals, non_blocking=True)
+            arrived = device_module(self.device).Event()
+            arrived.record()
+        self.unseen.append(_Seen(step, first, totals, result.losses, arrived))
+        stop = False
+        while len(self.unseen) > (LAG if self.on_device else 0):
+            stop |= self._see(self.unseen.popleft())
+        return stop
+
+    def look_at_all(self) -> None:
+        """Wait for the device and look at every step; raises as ``look`` does."""
+        while self.unseen:
+            self._see(self.unseen.popleft())
+
+    def _see(self, seen: _Seen) -> bool:
+        if seen.arrived is not None:
+            seen.arrived.synchronize()
+        loss, _, stops, norm = seen.totals.tolist()
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.in_a_row = 0
+            return bool(stops)
+        self.in_a_row += 1
+        if self.in_a_row > self.allowed:
+            culprits = from_every_rank(self._culprits(seen))
+            raise StoppedError("; ".join(filter(None, culprits)) or _of_gradient(seen.step, norm))
+        if not self.scaled:
+            what = f"loss {loss:.3f}, norm of the gradient {norm:.3g}"
+            self.screen.line(f"step {seen.step} changed no weight: {what}")
+        return bool(stops)
+
+    def _culprits(self, seen: _Seen) -> str:
+        """What this rank has to say about a loss that is not finite; nothing if its own is."""
+        for micro, loss in enumerate(seen.losses.tolist()):
+            if not math.isfinite(loss):
+                samples = self.order.indices(self.order.positions(seen.first, micro))
+                more = f" and {len(samples) - SHOWN} more" if len(samples) > SHOWN else ""
+                return (
+                    f"rank {self.order.rank}: the loss of step {seen.step} is {loss}, on the "
+                    f"training samples {', '.join(map(str, samples[:SHOWN]))}{more}; look at them, "
+                    "or type a lower --lr or a longer --warmup"
+                )
+        return ""
+
+
+def _of_gradient(step: int, norm: float) -> str:
+    return (
+        f"the norm of the gradient of step {step} is {norm}, and its loss is finite; no weight was "
+        "changed; type a lower --lr or a longer --warmup, or --skip-nonfinite 1 to go on without "
+        "such steps"
+    )

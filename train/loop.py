@@ -10,6 +10,7 @@ when a line is due.
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 
 from .data import number_on
-from .device import collecting, profiling
+from .device import profiling, without_collections
 from .learner import Learner
 from .log import Step
 from .saving import Saver
@@ -35,19 +36,22 @@ def steps_and_validations(
 
     Returns the position, and the last validation if there was one.
     """
+    gc_every, schedule = run.config.gc_every, run.schedule
     batches = run.batches(at)  # of this rank, from here to the end of the run
     last: Measured | None = None
     stop = False
     trace = run.place.out / f"trace-rank{run.place.world.rank}.json"
-    with collecting(run.config.gc_every) as collect, profiling(run.config.profile, trace) as record:
-        while not stop and not run.complete(at):
+    with without_collections(gc_every > 0), profiling(run.config.profile, trace) as record:
+        while not stop and not schedule.complete(at):
             if at.evaluated:
                 at, stop = step(run, at, batches)
-                collect(at.step)
-                record()
+                if gc_every and at.step % gc_every == 0:
+                    gc.collect(1)  # on all ranks between the same two steps
+                if record is not None:
+                    record()
             else:  # a validation is due behind the last step
                 at, stop, last = run.validation(at)
-            if stop or run.worth_saving(at):
+            if stop or schedule.worth_saving(at):
                 run.watch.look_at_all()
                 saver.save(at, run.log)
     return at, last
@@ -55,19 +59,25 @@ def steps_and_validations(
 
 def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position, bool]:
     """One step: the position behind it, and whether the ranks agreed to stop there."""
-    began, number, samples = time.perf_counter(), at.step + 1, at.samples + run.order.global_batch
-    lr = run.learner.set_lr(run.schedule.share(number))
+    config, schedule, began = run.config, run.schedule, time.perf_counter()
+    number, samples = at.step + 1, at.samples + schedule.batch
+    lr = run.learner.set_lr(schedule.share(number))
     result = learn(run.learner, batches, run.wants_stop)
-    # Ends the run where a loss or gradient is not finite; on a device it looks at an earlier step.
+    # Raises where a loss or gradient is not finite; on a device it looks at a step before this one.
     stop = run.watch.look(number, at.samples, result)
     if unused := run.learner.unused():
         run.place.screen.line(f"without a gradient in the first step: {unused}")
-    if run.is_waited_for(number, samples):
+    every = (config.log_every, config.eval_every, config.save_every)
+    log, validate, save = (schedule.is_due(each, number, samples) for each in every)
+    if log or validate or save:  # it would wait for the device, and that time is the steps' own
         run.learner.clock.wait_for_device()
     took_s = time.perf_counter() - began
-    validate = run.is_due(run.config.eval_every, number, samples)
-    at = at.after_step(run.order.global_batch, took_s, validate)
-    run.log.step(at, result, lr, took_s)  # adds up; every --log-every steps it writes the mean
+    at = at.after_step(schedule.batch, took_s, validate)
+    run.log.step(at, result, took_s)  # adds the sums up, on the device
+    if log:
+        run.log.tell(at, result, lr)
+    else:
+        run.place.screen.progress(at.step, schedule.steps)
     return at, stop
 
 

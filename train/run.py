@@ -108,8 +108,8 @@ def train(
                 shared=True,
             )
         return Outcome(run.learner.bare, at, True, run.at_the_end(None))
-    saver.look_for_room(run.saves())
-    if run.complete(at) or (config.eval_at_start and checkpoint is None):
+    saver.look_for_room(run.schedule.saves())
+    if run.schedule.complete(at) or (config.eval_at_start and checkpoint is None):
         at = at.unevaluated()  # of a complete run, it can still be asked how good it is
     distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
     try:
@@ -119,7 +119,7 @@ def train(
         raise
     saver.finish()
     run.log.summary(distributed.from_every_rank(peak_bytes(place.device)))
-    complete = run.complete(at)
+    complete = run.schedule.complete(at)
     return Outcome(run.learner.bare, at, complete, run.at_the_end(last) if complete else {})
 
 

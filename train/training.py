@@ -1,4 +1,4 @@
-"""What a run of the loop consists of, and what is due behind which step."""
+"""The parts of a run, made and tried out before its first step; and its validations."""
 
 from __future__ import annotations
 
@@ -11,16 +11,15 @@ import torch
 from torch import Tensor
 
 from . import rng, schedule
-from .config import EPOCH, Config, aim
+from .config import Config, aim
 from .data import Batch, Feed, Order, Reader, default_workers, to_device
 from .device import keep_freed, peak_tflops
 from .distributed import World
 from .errors import StoppedError
 from .evaluate import Evaluator, refuse_report, unfit
-from .learner import Learner
+from .learner import Learner, Watch
 from .log import Log, Metrics, Sizes
 from .means import refuse_means
-from .nonfinite import Watch
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
@@ -48,7 +47,7 @@ class Measured(NamedTuple):
 
 
 class Training:
-    """The parts of a run, and the two things it consists of: steps and validations."""
+    """All that the steps of a run need; and its validations."""
 
     def __init__(
         self, task: Task, config: Config, place: Place, wants_stop: Callable[[], bool]
@@ -63,8 +62,7 @@ class Training:
         length = len(self.reader)
         batch = schedule.global_batch(config, world.size)
         self.order = Order(length, config.seed, batch, config.accumulate, world.rank, world.size)
-        self.steps = schedule.steps(config, length, batch)
-        self.schedule = schedule.schedule(config, self.steps)
+        self.schedule = schedule.schedule(config, length, batch)
         self.measure, self.more_is_better = aim(config.best)
         self.workers = default_workers(config.loader_workers, device, world)
 
@@ -108,8 +106,7 @@ class Training:
     def _sizes(self) -> Sizes:
         peak = peak_tflops(self.config.peak_tflops, self.place.device, self.config.precision)
         return Sizes(
-            steps=self.steps,
-            every=self.config.log_every,
+            steps=self.schedule.steps,
             global_batch=self.order.global_batch,
             unit=unit_of(self.task),
             counted=self.task.counted,
@@ -119,7 +116,7 @@ class Training:
 
     def batches(self, at: Position) -> Iterator[Any]:
         """The batches of this rank from a position to the end."""
-        indices = self.order.batches(at.samples, self.steps - at.step)
+        indices = self.order.batches(at.samples, self.schedule.steps - at.step)
         return iter(Feed(self.reader, indices, self.workers, self.place.device))
 
     def at_the_end(self, last: Measured | None) -> dict[str, Measured]:
@@ -155,47 +152,9 @@ class Training:
         value = loss if self.measure == "loss" else report[self.measure]
         at = at.after_validation(loss, value, self.more_is_better)
         self.log.validation(at, loss, report)
-        if self._is_impatient(at) and at.step < self.steps:
+        if self.schedule.is_impatient(at) and at.step < self.schedule.steps:
             since = f"{at.since_best} validations since step {at.best_step}"
             self.place.screen.line(
                 f"no better {self.measure} in {since}: ended after step {at.step}"
             )
         return at, False, found
-
-    def _is_impatient(self, at: Position) -> bool:
-        patience = self.config.patience
-        return patience is not None and at.since_best >= patience
-
-    def complete(self, at: Position) -> bool:
-        """Whether nothing is left to do."""
-        return at.evaluated and (at.step >= self.steps or self._is_impatient(at))
-
-    def worth_saving(self, at: Position) -> bool:
-        """Whether a checkpoint is due at this position, or it is the best so far."""
-        return at.evaluated and (
-            at.best_step == at.step
-            or self.is_due(self.config.save_every, at.step, at.samples)
-            or self.complete(at)
-        )
-
-    def is_waited_for(self, step: int, samples: int) -> bool:
-        """Whether something behind this step waits for the device: that time is the steps' own."""
-        config = self.config
-        each = (config.log_every, config.eval_every, config.save_every)
-        return any(self.is_due(every, step, samples) for every in each)
-
-    def is_due(self, every: int | str, step: int, samples: int) -> bool:
-        """Whether something is due behind a step, with so many samples used up."""
-        if step == self.steps:
-            return True
-        if every == EPOCH:
-            return schedule.ends_epochs(samples, self.order.global_batch, self.order.length)
-        return bool(every) and step % int(every) == 0
-
-    def saves(self) -> int:
-        """The most checkpoints that the run may write: one at the end, the due, and the best."""
-        size = (self.steps, self.order.global_batch, self.order.length)
-        return 1 + sum(
-            schedule.times(every, *size)
-            for every in (self.config.save_every, self.config.eval_every)
-        )
