@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -132,6 +133,20 @@ class Learner:
         half = HALVES.get(self.config.precision)
         return torch.autocast(self.device.type, half) if half else nullcontext()
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Have the model in eval mode, and no gradients.
+
+        It draws the same random numbers each time, whatever was drawn before, and training goes on
+        as if it had drawn none.
+        """
+        self.bare.eval()
+        try:
+            with torch.no_grad(), rng.aside(self.config.seed, self.world.rank, self.device):
+                yield
+        finally:
+            self.bare.train()
+
     def settle(self, batch: Any) -> None:
         """Let the wrapper arrange its buckets, by a pass that changes nothing else.
 
@@ -241,6 +256,7 @@ class Learner:
         for parameter in self.learning:
             parameter.grad = None
 
+    @torch.no_grad()
     def share_buffers(self) -> None:
         """Have rank 0's buffers on every rank, as a checkpoint has them.
 

@@ -203,7 +203,7 @@ class Log:
         self.timed_s = 0.0
         self.splits: list[tuple[int, list[Split]]] = []
 
-    def step(self, at: Position, result: Step, took_s: float) -> None:
+    def add(self, at: Position, result: Step, took_s: float) -> None:
         """Add up the global loss sum and count of a step, unless it changed no weight.
 
         They stay on the device: reading one makes the device wait for Python.

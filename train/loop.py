@@ -4,8 +4,8 @@
 for any number of ranks, several passes per step, half precision, and steps that cannot be used.
 
 On a device Python only queues the work. Nothing in a step reads a number that is computed there,
-which would make both wait for each other: what is read is read some steps later, or in ``Log.step``
-when a line is due.
+which would make both wait for each other: ``Watch`` reads it some steps later, and ``Log`` when a
+line is due.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position,
         run.learner.clock.wait_for_device()
     took_s = time.perf_counter() - began
     at = at.after_step(schedule.batch, took_s, validate)
-    run.log.step(at, result, took_s)  # adds the sums up, on the device
+    run.log.add(at, result, took_s)
     if log:
         run.log.tell(at, result, lr)
     else:

@@ -68,9 +68,8 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
         screen.line(f"writing to {place.out}")
         outcome = train(task, config, place, identity, found, deadline.is_over)
     except RefusedError as refusal:
-        refusal.met = True
         distributed.leave_group()
-        raise
+        raise RefusedError(str(refusal), shared=refusal.shared, met=True) from refusal
     reasons = distributed.from_every_rank(deadline.reason())
     for tracker in place.trackers:
         tracker.close()

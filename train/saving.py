@@ -45,8 +45,7 @@ def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         _lock(path)
         checkpoint.clean_up(path)
-        goes_on = overwrite or resume == "auto" or _began_from(path, resume)
-        if _holds_run(path) and not goes_on:
+        if _holds_run(path) and not (overwrite or _goes_on(path, resume)):
             raise FileExistsError
         (path / METRICS).touch()
     except FileExistsError:
@@ -87,11 +86,11 @@ def _holds_run(path: Path) -> bool:
     return bool(checkpoint.all_in(path)) or (lines.exists() and lines.stat().st_size > 0)
 
 
-def _began_from(path: Path, resume: str) -> bool:
-    """Whether the run in the directory was begun with this ``--resume PATH``."""
+def _goes_on(path: Path, resume: str) -> bool:
+    """Whether the run in the directory goes on: with "auto", or the path that it began from."""
     config = path / CONFIG
-    if resume == "never" or not config.exists():
-        return False
+    if resume in ("auto", "never") or not config.exists():
+        return resume == "auto"
     return f"resume = {toml(resume)}" in config.read_text(encoding="utf-8").splitlines()
 
 
@@ -189,7 +188,7 @@ class Saver:
             weights, rest = self.learner.state()
             training = {
                 **rest,
-                "progress": at.state(),
+                "progress": asdict(at),
                 "log": log.state(),
                 "rng": list(randoms),
                 "identity": self.identity,

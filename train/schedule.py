@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from .config import EPOCH, Config, seconds
 from .errors import RefusedError
@@ -80,10 +79,6 @@ class Position:
     def without_best(self) -> Position:
         """The same step, before any validation."""
         return replace(self, best=None, best_step=-1, since_best=0)
-
-    def state(self) -> dict[str, Any]:
-        """The fields by name."""
-        return dict(vars(self))
 
 
 @dataclass(frozen=True)
