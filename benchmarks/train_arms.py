@@ -96,8 +96,9 @@ def ours(work: Work) -> None:
     from spawnlaunch.train.commandline import parse
     from spawnlaunch.train.distributed import read_world
     from spawnlaunch.train.log import Metrics
-    from spawnlaunch.train.loop import Place, train
+    from spawnlaunch.train.run import train
     from spawnlaunch.train.screen import Screen
+    from spawnlaunch.train.training import Place
 
     class Split:
         """A tracker: where the time of a step went, without the waiting while others had a turn."""

@@ -270,17 +270,15 @@ def to_device(batch: Any, device: torch.device) -> Any:
         return batch.to(device)
     if isinstance(batch, Mapping):
         items = {key: to_device(value, device) for key, value in batch.items()}
-        if type(batch) is dict or not isinstance(batch, dict):
+        if not isinstance(batch, dict):
             return items
         moved = copy.copy(batch)
         moved.update(items)
         return moved
-    if hasattr(batch, "_fields"):  # a named tuple
-        return type(batch)(*(to_device(value, device) for value in batch))
     if isinstance(batch, (list, tuple)):
-        return type(batch)(to_device(value, device) for value in batch)
-    names = () if callable(batch) else _attributes(batch)
-    if not names:
+        values = [to_device(value, device) for value in batch]
+        return type(batch)(*values) if hasattr(batch, "_fields") else type(batch)(values)
+    if not (names := _attributes(batch)):
         return batch
     moved = copy.copy(batch)  # a dataclass, or a class of the task's
     for name in names:
@@ -289,7 +287,9 @@ def to_device(batch: Any, device: torch.device) -> Any:
 
 
 def _attributes(thing: object) -> list[str]:
-    """The names of what an object itself holds, in slots too."""
+    """The names of what an object itself holds, in slots too; a function is taken as it is."""
+    if callable(thing):
+        return []
     slots = [name for above in type(thing).__mro__ for name in getattr(above, "__slots__", ())]
     own = [name for name in slots if name[:2] != "__" and hasattr(thing, name)]
     return [*getattr(thing, "__dict__", ()), *own]

@@ -195,6 +195,12 @@ def together(work: Callable[[], T]) -> T:
     return made
 
 
+def refuse_if_any(wrong: str) -> None:
+    """Raises RefusedError on every rank where one has something to say about what is wrong."""
+    for told in filter(None, from_every_rank(wrong)):
+        raise RefusedError(told, shared=True)
+
+
 def agree(values: Mapping[str, Any], otherwise: str) -> None:
     """Raises RefusedError on every rank unless each has the same value for each name.
 

@@ -17,10 +17,10 @@ class RefusedError(Exception):
     ``met`` that the ranks had met before it.
     """
 
-    def __init__(self, text: str, *, shared: bool = False) -> None:
+    def __init__(self, text: str, *, shared: bool = False, met: bool = False) -> None:
         super().__init__(text)
         self.shared = shared
-        self.met = False
+        self.met = met
 
 
 class StoppedError(Exception):

@@ -9,10 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import rng
 from .data import Batch, Feed, Reader, number_on
-from .distributed import any_rank, from_every_rank, sum_over_ranks
-from .errors import RefusedError, StoppedError
+from .distributed import any_rank, from_every_rank, refuse_if_any, sum_over_ranks
+from .errors import StoppedError
 from .learner import Learner
 from .log import OWN, brief
 from .task import Task, has, name_of
@@ -20,7 +19,6 @@ from .task import Task, has, name_of
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
 
 
-@torch.no_grad()
 def refuse_report(learner: Learner, batch: Any, best: str) -> None:
     """Raises RefusedError on all ranks where the report of a batch cannot be logged or compared.
 
@@ -28,9 +26,8 @@ def refuse_report(learner: Learner, batch: Any, best: str) -> None:
     """
     if not has(learner.task, "report"):
         return
-    learner.bare.eval()
     wrong = ""
-    with rng.aside(learner.config.seed, learner.world.rank, learner.device):
+    with learner.evaluating():
         try:
             with learner.autocast():
                 sums = learner.task.measure(learner.bare, batch)
@@ -38,9 +35,7 @@ def refuse_report(learner: Learner, batch: Any, best: str) -> None:
             wrong = unfit(learner.task.report(numbers), best)
         except Exception:  # as of a report that wants all samples: the validation will tell
             pass
-    learner.bare.train()
-    for told in filter(None, from_every_rank(wrong)):
-        raise RefusedError(told, shared=True)
+    refuse_if_any(wrong)
 
 
 def unfit(report: Mapping[str, Any], best: str) -> str:
@@ -76,19 +71,14 @@ class Evaluator:
         self.rounds = -(-len(batches) // world.size)
         self.feed = Feed(reader, batches[world.rank :: world.size], workers, learner.device)
 
-    @torch.no_grad()
     def __call__(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
         """The sums over all samples, in double precision on the CPU, the same on every rank.
 
-        None if the ranks agreed to stop. A model that draws random numbers draws the same ones each
-        time, whatever was drawn before, and training does not notice.
+        None if the ranks agreed to stop.
         """
-        learner = self.learner
-        learner.share_buffers()
-        learner.bare.eval()
-        with rng.aside(learner.config.seed, learner.world.rank, learner.device):
+        self.learner.share_buffers()
+        with self.learner.evaluating():
             sums = self._own_sums(wants_stop)
-        learner.bare.train()
         return None if sums is None else self._over_ranks(sums)
 
     def _own_sums(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:

@@ -1,10 +1,15 @@
-"""What learns: forward, backward and update of one step, at the learning rate of that step."""
+"""What learns: the model in its wrappers, its optimizer and its scaler; ``loop`` has the step.
+
+And what becomes of a run in which a loss or a gradient is not finite: ``Watch``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+import math
+from collections import deque
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
@@ -14,18 +19,24 @@ from torch.nn.parallel import DistributedDataParallel
 from . import rng
 from .checkpoint import copied
 from .config import Config
-from .data import number_on
+from .data import Order
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
-from .errors import RefusedError
+from .errors import RefusedError, StoppedError
+from .kinds import device_module
 from .log import Clock, Step
 from .model import build_model, learning_of, make_optimizer, named
+from .screen import Screen
 from .task import Task, has
 
 HALVES = {"bf16": torch.bfloat16, "fp16": torch.float16}
 # Gradients are of a loss per sample, hundreds of tokens at once, so the first scale is lower than
 # the usual 65536, which is made for means over tokens. It adapts itself from there.
 FIRST_SCALE = 512.0
-TINY = 1e-6  # in place of a zero that would be divided by
+# The scaler of half precision halves its scale after each step that is not finite, and leaves that
+# step out: so it finds the scale. When it has done so this often in a row, no scale helps.
+HALVINGS = 32
+LAG = 2  # steps that the device may be behind
+SHOWN = 64  # samples named in a message
 
 
 def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
@@ -122,6 +133,20 @@ class Learner:
         half = HALVES.get(self.config.precision)
         return torch.autocast(self.device.type, half) if half else nullcontext()
 
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Have the model in eval mode, and no gradients.
+
+        It draws the same random numbers each time, whatever was drawn before, and training goes on
+        as if it had drawn none.
+        """
+        self.bare.eval()
+        try:
+            with torch.no_grad(), rng.aside(self.config.seed, self.world.rank, self.device):
+                yield
+        finally:
+            self.bare.train()
+
     def settle(self, batch: Any) -> None:
         """Let the wrapper arrange its buckets, by a pass that changes nothing else.
 
@@ -136,11 +161,11 @@ class Learner:
         buffers = [b.clone() for b in self.bare.buffers()]
         with rng.aside(self.config.seed, self.world.rank, self.device):
             with self.autocast():
-                loss_sum, _ = together(lambda: self._loss(batch))
+                loss_sum, _ = together(lambda: self.loss(batch))
             torch.autograd.backward(loss_sum)
         self._refuse_sparse()
         self._refuse_unused()
-        self._forget_gradients()
+        self.forget_gradients()
         with torch.no_grad():
             for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
                 buffer.copy_(before)
@@ -188,36 +213,11 @@ class Learner:
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
         return lines
 
-    def step(self, batches: Iterator[Any], wants_stop: Callable[[], bool]) -> Step:
-        """Learn from the next ``accumulate`` batches; this rank's share of one global batch."""
-        self.clock.start()
-        losses, counts = [], []
-        for micro in range(self.config.accumulate):
-            last = micro + 1 == self.config.accumulate
-            batch = next(batches)
-            self.clock.have_data()
-            with self._gradients_stay_here(not last):
-                with self.autocast():
-                    loss_sum, count = self._loss(batch)
-                losses.append(loss_sum.detach())
-                counts.append(number_on(count, self.device))
-                if last:
-                    # These numbers travel while the backward pass computes.
-                    totals = self._totals(losses, counts, wants_stop())
-                    wait_for_totals = self.start_sum(totals)
-                torch.autograd.backward(self.scaler.scale(loss_sum / self.per_rank))
-            self.clock.computed(last)
-        self._refuse_unsent()
-        totals = wait_for_totals()
-        self.clock.received()
-        norm, finite = self._update(totals)
-        self.clock.stop()
-        return Step(torch.cat((totals, norm.double()[None])), torch.stack(losses), finite)
-
-    def _loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+    def loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
+        """The forward pass: the sum of the losses of a batch, and the count of its terms."""
         return sum_and_count(self.task.loss(self.model, batch))
 
-    def _refuse_unsent(self) -> None:
+    def refuse_unsent(self) -> None:
         """Raises RefusedError where the wrapper still waits for a gradient, and sent not all."""
         if self.ddp is not None and not self.clock.all_sent:
             names = named(self._without_gradient())
@@ -225,42 +225,18 @@ class Learner:
                 f"this step gave no gradient to {names}, and the first one did; type --find-unused"
             )
 
-    def _gradients_stay_here(self, wanted: bool) -> AbstractContextManager[Any]:
+    def gradients_stay_here(self, wanted: bool) -> AbstractContextManager[Any]:
+        """Whether a backward pass only adds to this rank's gradients, and sends nothing."""
         return self.ddp.no_sync() if wanted and self.ddp is not None else nullcontext()
 
-    def _totals(self, losses: list[Tensor], counts: list[Tensor], stop: bool) -> Tensor:
-        # Filled on the device: to copy a number there would wait for what is queued.
-        stops = torch.full((), float(stop), dtype=torch.float64, device=self.device)
-        if len(losses) == 1:
-            return torch.stack((losses[0].double(), counts[0].double(), stops))
-        sums = [torch.stack(parts).double().sum() for parts in (losses, counts)]
-        return torch.stack((*sums, stops))
-
-    def _update(self, totals: Tensor) -> tuple[Tensor, Tensor]:
-        """Change the weights by the gradient of the global loss sum divided by its count.
-
-        Returns the norm of that gradient, and whether it and the loss are finite, else no weight
-        changes. The gradients at hand are of the loss sum divided by a rank's mean share of the
-        samples, which keeps half precision in its range. So one factor is left, and clipping is
-        another: one pass over the gradients applies both.
-        """
-        self.scaler.unscale_(self.optimizer)
-        gradients = [p.grad for p in self.optimized if p.grad is not None]
+    def look_at_first_gradients(self) -> None:
+        """In the first step: which parameters it does not use, and RefusedError for sparse ones."""
         if self.is_first_step:
             self.is_first_step = False
             self.unused_in_first_step = [] if self.ddp else self._without_gradient()
             self._refuse_sparse()
-        factor = (self.per_rank / totals[1].clamp(min=TINY)).float()
-        norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
-        if self.config.clip:
-            factor = factor * (self.config.clip / (norm + TINY)).clamp(max=1.0)
-        torch._foreach_mul_(gradients, factor)
-        finite = torch.isfinite(norm + totals[0])
-        self._step_if(finite)
-        self._forget_gradients()
-        return norm, finite
 
-    def _step_if(self, finite: Tensor) -> None:
+    def optimize_if(self, finite: Tensor) -> None:
         """Let the optimizer make its step, or leave everything as it is."""
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)  # which masks what it finds, and lowers its scale
@@ -275,11 +251,12 @@ class Learner:
             # Unmasked on a device: the run stops when the host sees it, and saves nothing before.
             self.optimizer.step()
 
-    def _forget_gradients(self) -> None:
+    def forget_gradients(self) -> None:
         """Those too that the optimizer of a task leaves alone: they would be added up for ever."""
         for parameter in self.learning:
             parameter.grad = None
 
+    @torch.no_grad()
     def share_buffers(self) -> None:
         """Have rank 0's buffers on every rank, as a checkpoint has them.
 
@@ -320,3 +297,85 @@ class Learner:
             group.update(made)  # decay and the like are what this run asks for
         if rest["scaler"]:  # else the run that wrote it had another --precision
             self.scaler.load_state_dict(rest["scaler"])
+
+
+class _Seen(NamedTuple):
+    step: int
+    first: int  # position in the stream
+    totals: Tensor
+    losses: Tensor
+    arrived: Any  # a CUDA event, or None
+
+
+class Watch:
+    """The steps that nobody has looked at yet."""
+
+    def __init__(self, order: Order, device: torch.device, config: Config, screen: Screen) -> None:
+        self.order = order
+        self.device = device
+        self.on_device = device.type != "cpu"
+        self.screen = screen
+        self.scaled = config.precision == "fp16"
+        self.allowed = max(config.skip_nonfinite, HALVINGS if self.scaled else 0)
+        self.in_a_row = 0  # steps that were not finite
+        self.unseen: deque[_Seen] = deque()
+
+    def look(self, step: int, first: int, result: Step) -> bool:
+        """Whether the ranks agreed to stop; ``first`` is where in the stream the step began.
+
+        Raises StoppedError on every rank when the loss of a step was not finite on one of them, or
+        the gradient, unless ``--skip-nonfinite`` allows for it.
+        """
+        totals, arrived = result.totals, None
+        if self.on_device:
+            totals = torch.empty_like(totals, device="cpu", pin_memory=True)
+            totals.copy_(result.totals, non_blocking=True)
+            arrived = device_module(self.device).Event()
+            arrived.record()
+        self.unseen.append(_Seen(step, first, totals, result.losses, arrived))
+        stop = False
+        while len(self.unseen) > (LAG if self.on_device else 0):
+            stop |= self._see(self.unseen.popleft())
+        return stop
+
+    def look_at_all(self) -> None:
+        """Wait for the device and look at every step; raises as ``look`` does."""
+        while self.unseen:
+            self._see(self.unseen.popleft())
+
+    def _see(self, seen: _Seen) -> bool:
+        if seen.arrived is not None:
+            seen.arrived.synchronize()
+        loss, _, stops, norm = seen.totals.tolist()
+        if math.isfinite(loss) and math.isfinite(norm):
+            self.in_a_row = 0
+            return bool(stops)
+        self.in_a_row += 1
+        if self.in_a_row > self.allowed:
+            culprits = from_every_rank(self._culprits(seen))
+            raise StoppedError("; ".join(filter(None, culprits)) or _of_gradient(seen.step, norm))
+        if not self.scaled:
+            what = f"loss {loss:.3f}, norm of the gradient {norm:.3g}"
+            self.screen.line(f"step {seen.step} changed no weight: {what}")
+        return bool(stops)
+
+    def _culprits(self, seen: _Seen) -> str:
+        """What this rank has to say about a loss that is not finite; nothing if its own is."""
+        for micro, loss in enumerate(seen.losses.tolist()):
+            if not math.isfinite(loss):
+                samples = self.order.indices(self.order.positions(seen.first, micro))
+                more = f" and {len(samples) - SHOWN} more" if len(samples) > SHOWN else ""
+                return (
+                    f"rank {self.order.rank}: the loss of step {seen.step} is {loss}, on the "
+                    f"training samples {', '.join(map(str, samples[:SHOWN]))}{more}; look at them, "
+                    "or type a lower --lr or a longer --warmup"
+                )
+        return ""
+
+
+def _of_gradient(step: int, norm: float) -> str:
+    return (
+        f"the norm of the gradient of step {step} is {norm}, and its loss is finite; no weight was "
+        "changed; type a lower --lr or a longer --warmup, or --skip-nonfinite 1 to go on without "
+        "such steps"
+    )

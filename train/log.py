@@ -174,7 +174,6 @@ class Sizes(NamedTuple):
     """What the log has to know of a run."""
 
     steps: int
-    every: int  # steps between two lines
     global_batch: int  # samples per step
     unit: str  # of the loss, with a space before it
     counted: str  # what the count of a loss counts; "" if the task does not say
@@ -204,19 +203,18 @@ class Log:
         self.timed_s = 0.0
         self.splits: list[tuple[int, list[Split]]] = []
 
-    def step(self, at: Position, result: Step, lr: float, took_s: float) -> None:
-        """Note the global loss sum and count of a step; tell the mean when it is due.
+    def add(self, at: Position, result: Step, took_s: float) -> None:
+        """Add up the global loss sum and count of a step, unless it changed no weight.
 
-        Until then they stay on the device: reading one makes the device wait for Python. A step
-        that changed no weight is not in the mean.
+        They stay on the device: reading one makes the device wait for Python.
         """
         self.window += torch.where(result.finite, result.totals[:2], 0.0)
         self.timed += 1
         self.timed_s += took_s
         self.clock.progress.step(at.step, self.sizes.steps)
-        if at.step % self.sizes.every and at.step != self.sizes.steps:
-            self.screen.progress(at.step, self.sizes.steps)
-            return
+
+    def tell(self, at: Position, result: Step, lr: float) -> None:
+        """Tell the means over the steps since the last line, and begin anew."""
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
         self.clock.progress.phase(WAIT)

@@ -6,11 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
-
-from . import rng
-from .distributed import from_every_rank
-from .errors import RefusedError
+from .distributed import refuse_if_any
 from .learner import Learner
 from .task import name_of
 
@@ -35,11 +31,10 @@ def refuse_means(learner: Learner, batches: Sequence[Any]) -> None:
     The model is in eval mode, where no sample changes what becomes of another.
     """
     hooks = {"loss()": _sums_of_loss, "measure()": _sums_of_measure}
-    learner.bare.eval()
     wrong = ""
     for name, sums_of in hooks.items():
         try:
-            sums = [_aside(learner, sums_of, batch) for batch in batches]
+            sums = [_evaluated(learner, sums_of, batch) for batch in batches]
         except Exception:  # as of a loss that takes no half of a batch: the step will tell
             continue
         if not wrong and is_mean(*sums):
@@ -49,14 +44,11 @@ def refuse_means(learner: Learner, batches: Sequence[Any]) -> None:
                 f"{count:g} terms, of which the one half has {one:.6g} and the other "
                 f'{other:.6g}; return the sum, as reduction="sum" does, and the count'
             )
-    learner.bare.train()
-    for told in filter(None, from_every_rank(wrong)):
-        raise RefusedError(told, shared=True)
+    refuse_if_any(wrong)
 
 
-@torch.no_grad()
-def _aside(learner: Learner, sums_of: Callable[[Learner, Any], Sums], batch: Any) -> Sums:
-    with rng.aside(learner.config.seed, learner.world.rank, learner.device), learner.autocast():
+def _evaluated(learner: Learner, sums_of: Callable[[Learner, Any], Sums], batch: Any) -> Sums:
+    with learner.evaluating(), learner.autocast():
         return sums_of(learner, batch)
 
 

@@ -33,15 +33,14 @@ def rehearse(
     reader = Reader(task, "train", config.task, config.seed)
     batch = schedule.global_batch(config, world.size)
     order = Order(len(reader), config.seed, batch, config.accumulate, world.rank, world.size)
-    steps = schedule.steps(config, len(reader), batch)
-    rates = schedule.schedule(config, steps)
+    scheduled = schedule.schedule(config, len(reader), batch)
     learner = Learner(task, config, world, device, batch / world.size)
     first = order.batch(0, 0)
     told = [
         f"a batch: {', '.join(shapes(reader[first]))}",
         *parameters(learner.bare),
         memory(learner, to_device(reader[first], device), first),
-        *plan(config, rates, order, len(samples_of(task, "validation", config.seed))),
+        *plan(scheduled, len(samples_of(task, "validation", config.seed))),
         f"a checkpoint is about {learner.state_bytes() / MIB:,.1f} MiB",
         "--dry-run: nothing was trained, and nothing written",
     ]
@@ -120,17 +119,18 @@ def activations(learner: Learner, batch: Any) -> int:
     return sum(kept.values())
 
 
-def plan(config: Config, rates: schedule.Schedule, order: Order, held_out: int) -> list[str]:
+def plan(scheduled: schedule.Schedule, held_out: int) -> list[str]:
     """The steps, the learning rate on the way, and what happens between steps."""
-    steps, batch, length = rates.steps, order.global_batch, order.length
+    config, steps, batch = scheduled.config, scheduled.steps, scheduled.batch
+    length = scheduled.length
     epochs = steps * batch / length
-    falls = f", then falls ({rates.kind}) to {config.lr * rates.final:.3g}"
+    falls = f", then falls ({config.schedule}) to {config.lr * scheduled.final:.3g}"
     return [
         f"{steps:,} steps of {batch:,} samples: {epochs:.3g} epochs of {length:,} samples",
-        f"learning rate: rises to {config.lr:.3g} in {counted(rates.warmup, 'step')}"
-        + ("" if rates.kind == "constant" else falls),
-        f"validations, each of {held_out:,} samples: {often(config.eval_every, steps, order)}",
-        f"checkpoints, the best and {config.keep} kept: {often(config.save_every, steps, order)}",
+        f"learning rate: rises to {config.lr:.3g} in {counted(scheduled.warmup, 'step')}"
+        + ("" if config.schedule == "constant" else falls),
+        f"validations, each of {held_out:,} samples: {often(scheduled, config.eval_every)}",
+        f"checkpoints, the best and {config.keep} kept: {often(scheduled, config.save_every)}",
     ]
 
 
@@ -139,10 +139,9 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
-def often(every: int | str, steps: int, order: Order) -> str:
+def often(scheduled: schedule.Schedule, every: int | str) -> str:
     """How often something happens that also happens behind the last step."""
-    times = schedule.times(every, steps, order.global_batch, order.length)
-    if not times:
+    if not scheduled.times(every):
         return "behind the last step"
     when = "behind each epoch" if every == EPOCH else f"behind every {every} steps"
     return f"{when} and the last"

@@ -3,68 +3,45 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 
 from . import checkpoint, distributed, saving
 from .config import Config
 from .data import samples_of
-from .device import count_devices, pick_device
+from .device import count_devices, peak_bytes, pick_device
 from .distributed import World
 from .errors import RefusedError, StoppedError
 from .exit import noted, requeue
 from .log import Metrics, brief, known
-from .loop import Outcome, Place, train
-from .metrics import read
-from .saving import EVALUATION, METRICS, claim
-from .schedule import Deadline
+from .loop import steps_and_validations
+from .metrics import need_matplotlib, plot
+from .saving import EVALUATION, METRICS, Saver, begin, claim
+from .schedule import Deadline, Position
 from .screen import Screen, printable, terminal_columns
 from .task import Task, has, name_of, unit_of
 from .trackers import trackers
+from .training import Measured, Place, Training
 
 PICTURE = "plot.png"
 
 
-def need_matplotlib() -> None:
-    """Raises RefusedError where it is not installed: at the start, not after hours of training."""
-    try:
-        importlib.import_module("matplotlib")
-    except ImportError as error:
-        raise RefusedError(
-            "--plot needs matplotlib; type pip install 'spawnlaunch[plots]'", shared=True
-        ) from error
+class Outcome(NamedTuple):
+    """The model without wrappers, how far it came, and its last evaluations by split."""
 
-
-def plot(metrics: Path, picture: Path, unit: str) -> None:
-    """Loss and throughput over the steps, as a PNG."""
-    figure_class = importlib.import_module("matplotlib.figure").Figure
-    lines = read(metrics)
-    figure: Any = figure_class(figsize=(8, 6), layout="constrained")
-    losses, speeds = figure.subplots(2, 1, sharex=True)
-    losses.plot(*_curve(lines, "loss"), label="training")
-    losses.plot(*_curve(lines, "validation_loss"), "o-", label="validation")
-    losses.set_title(metrics.parent.name)
-    losses.set_ylabel(f"loss ({unit.strip()})" if unit else "loss")
-    losses.legend()
-    speeds.plot(*_curve(lines, "samples_per_second"))
-    speeds.set_ylabel("samples per second")
-    speeds.set_ylim(bottom=0)
-    speeds.set_xlabel("step")
-    figure.savefig(picture)
-
-
-def _curve(lines: list[dict[str, Any]], name: str) -> tuple[list[int], list[float]]:
-    points = [(line["step"], line[name]) for line in lines if line.get(name) is not None]
-    return [step for step, _ in points], [value for _, value in points]
+    model: nn.Module
+    at: Position
+    complete: bool
+    measured: Mapping[str, Measured]
 
 
 def run(config: Config, make_task: Callable[[], Task], preempted_status: int) -> int:
@@ -91,9 +68,8 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
         screen.line(f"writing to {place.out}")
         outcome = train(task, config, place, identity, found, deadline.is_over)
     except RefusedError as refusal:
-        refusal.met = True
         distributed.leave_group()
-        raise
+        raise RefusedError(str(refusal), shared=refusal.shared, met=True) from refusal
     reasons = distributed.from_every_rank(deadline.reason())
     for tracker in place.trackers:
         tracker.close()
@@ -107,6 +83,43 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     if world.rank == 0:
         finish(outcome, config, task, place)
     return 0
+
+
+def train(
+    task: Task,
+    config: Config,
+    place: Place,
+    identity: dict[str, Any],
+    checkpoint: Path | None,
+    wants_stop: Callable[[], bool],
+) -> Outcome:
+    """Train from ``checkpoint``, or from the beginning, until the end or until a rank must stop.
+
+    Every rank calls it with the same task, configuration and checkpoint, and gets the same result.
+    """
+    run = Training(task, config, place, wants_stop)
+    saver = Saver(place.out, identity, config, place.world, run.learner)
+    at = saver.restore(checkpoint, run.log)
+    if config.eval_only:
+        if checkpoint is None and config.init is None and not task.pretrained:
+            raise RefusedError(
+                "--eval-only evaluates the weights of --resume or --init; type one of them",
+                shared=True,
+            )
+        return Outcome(run.learner.bare, at, True, run.at_the_end(None))
+    saver.look_for_room(run.schedule.saves())
+    if run.schedule.complete(at) or (config.eval_at_start and checkpoint is None):
+        at = at.unevaluated()  # of a complete run, it can still be asked how good it is
+    distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
+    try:
+        at, last = steps_and_validations(run, saver, at)
+    except StoppedError:
+        saver.wait()  # what was saved before is to be had
+        raise
+    saver.finish()
+    run.log.summary(distributed.from_every_rank(peak_bytes(place.device)))
+    complete = run.schedule.complete(at)
+    return Outcome(run.learner.bare, at, complete, run.at_the_end(last) if complete else {})
 
 
 def rehearse(task: Task, config: Config, world: World, device: torch.device, screen: Screen) -> int:

@@ -17,6 +17,7 @@ from .errors import RefusedError, StoppedError
 from .learner import Learner
 from .log import Log
 from .metrics import go_back_to
+from .progress import NOTHING, SAVE
 from .schedule import Position
 
 METRICS = "metrics.jsonl"
@@ -44,8 +45,7 @@ def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
         path.mkdir(parents=True, exist_ok=True)
         _lock(path)
         checkpoint.clean_up(path)
-        goes_on = overwrite or resume == "auto" or _began_from(path, resume)
-        if _holds_run(path) and not goes_on:
+        if _holds_run(path) and not (overwrite or _goes_on(path, resume)):
             raise FileExistsError
         (path / METRICS).touch()
     except FileExistsError:
@@ -86,11 +86,11 @@ def _holds_run(path: Path) -> bool:
     return bool(checkpoint.all_in(path)) or (lines.exists() and lines.stat().st_size > 0)
 
 
-def _began_from(path: Path, resume: str) -> bool:
-    """Whether the run in the directory was begun with this ``--resume PATH``."""
+def _goes_on(path: Path, resume: str) -> bool:
+    """Whether the run in the directory goes on: with "auto", or the path that it began from."""
     config = path / CONFIG
-    if resume == "never" or not config.exists():
-        return False
+    if resume in ("auto", "never") or not config.exists():
+        return resume == "auto"
     return f"resume = {toml(resume)}" in config.read_text(encoding="utf-8").splitlines()
 
 
@@ -174,6 +174,7 @@ class Saver:
 
     def save(self, at: Position, log: Log) -> None:
         """Copy the state of this moment; it is written while the training goes on."""
+        self.learner.clock.progress.phase(SAVE)
         problem: BaseException | None = None
         if self.writer is not None:
             # Before the copy: one that is still being written holds as much memory again.
@@ -187,7 +188,7 @@ class Saver:
             weights, rest = self.learner.state()
             training = {
                 **rest,
-                "progress": at.state(),
+                "progress": asdict(at),
                 "log": log.state(),
                 "rng": list(randoms),
                 "identity": self.identity,
@@ -199,6 +200,7 @@ class Saver:
         if self.saved is None:
             self.finish()  # so that what cannot be kept is found now, and on every rank
         self.saved = at
+        self.learner.clock.progress.phase(NOTHING)
 
     def look_for_room(self, saves: int) -> None:
         """Raises RefusedError on all ranks when what is to be kept will not fit on the disk.

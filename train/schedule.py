@@ -1,4 +1,4 @@
-"""How long a run is, how far it has come, its learning rate on the way, and when it has to end."""
+"""How long a run is, how far it has come, what is due at which step, and when it has to end."""
 
 from __future__ import annotations
 
@@ -6,65 +6,12 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from .config import EPOCH, Config, seconds
 from .errors import RefusedError
 
 FINAL_LR_SHARE = 0.05
 MOST_WARMUP, WARMUP_PART = 50, 7  # by default so many steps, or the seventh part of a short run
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """The learning rate of each step, as a share of the highest."""
-
-    kind: str  # "cosine", "linear" or "constant"
-    steps: int
-    warmup: int
-    final: float  # share at the last step
-
-    def share(self, step: int) -> float:
-        """At a step counted from 1: a rise, times a fall that begins with the run."""
-        rise = min(1.0, step / (self.warmup + 1))
-        done = step / self.steps
-        left = {
-            "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
-            "linear": 1.0 - done,
-            "constant": 1.0,
-        }
-        return rise * (self.final + (1.0 - self.final) * left[self.kind])
-
-
-def schedule(config: Config, steps: int) -> Schedule:
-    """What the flags ask for. Raises RefusedError when they contradict each other."""
-    if config.warmup is not None and config.warmup > steps:
-        raise RefusedError(
-            f"--warmup is {config.warmup}, and the run has {steps} steps; type {steps} or less",
-            shared=True,
-        )
-    final = FINAL_LR_SHARE if config.final_lr is None else config.final_lr / config.lr
-    if config.final_lr is not None and config.schedule == "constant":
-        raise RefusedError(
-            "--final-lr says that the learning rate falls, and --schedule constant that it does "
-            "not; leave one of them out",
-            shared=True,
-        )
-    if final > 1:
-        raise RefusedError(
-            f"--final-lr is {config.final_lr:g}, above --lr, which is {config.lr:g}; type "
-            f"{config.lr:g} or less",
-            shared=True,
-        )
-    every = config.eval_every
-    if config.patience and not (every == EPOCH or 0 < int(every) <= steps):
-        raise RefusedError(
-            "--patience counts validations, and there is none but the last; type --eval-every with "
-            f"{steps // 10 or 1} or so",
-            shared=True,
-        )
-    warmup = min(MOST_WARMUP, steps // WARMUP_PART) if config.warmup is None else config.warmup
-    return Schedule(config.schedule, steps, warmup, final)
 
 
 def global_batch(config: Config, world_size: int) -> int:
@@ -82,29 +29,6 @@ def global_batch(config: Config, world_size: int) -> int:
             shared=True,
         )
     return config.global_batch
-
-
-def steps(config: Config, length: int, batch: int) -> int:
-    """The steps of a run on ``length`` samples.
-
-    With ``--epochs`` the last step is completed by samples of the next epoch, as every other step
-    is that an epoch ends in.
-    """
-    if config.epochs is None:
-        return config.steps
-    return math.ceil(config.epochs * length / batch)
-
-
-def ends_epochs(samples: int, batch: int, length: int) -> bool:
-    """Whether the step that has used up ``samples`` of the stream was the last of an epoch."""
-    return samples // length > (samples - batch) // length
-
-
-def times(every: int | str, steps: int, batch: int, length: int) -> int:
-    """How often something is due in a run that is due ``every`` so many steps, or each epoch."""
-    if every == EPOCH:
-        return steps * batch // length
-    return steps // int(every) if every else 0
 
 
 @dataclass(frozen=True)
@@ -156,9 +80,107 @@ class Position:
         """The same step, before any validation."""
         return replace(self, best=None, best_step=-1, since_best=0)
 
-    def state(self) -> dict[str, Any]:
-        """The fields by name."""
-        return dict(vars(self))
+
+@dataclass(frozen=True)
+class Schedule:
+    """What is due at which step: its learning rate, and behind it a validation or a checkpoint."""
+
+    config: Config
+    length: int  # of the data set
+    batch: int  # samples of one step
+    steps: int
+    warmup: int
+    final: float  # the learning rate of the last step, as a share of the highest
+
+    def share(self, step: int) -> float:
+        """The learning rate of a step counted from 1, as a share of the highest.
+
+        It is a rise, times a fall that begins with the run.
+        """
+        rise = min(1.0, step / (self.warmup + 1))
+        done = step / self.steps
+        left = {
+            "cosine": 0.5 * (1.0 + math.cos(math.pi * done)),
+            "linear": 1.0 - done,
+            "constant": 1.0,
+        }
+        return rise * (self.final + (1.0 - self.final) * left[self.config.schedule])
+
+    def is_due(self, every: int | str, step: int, samples: int) -> bool:
+        """Whether it is due behind a step that has used up so many ``samples`` of the stream."""
+        if step == self.steps:
+            return True
+        if every == EPOCH:
+            return samples // self.length > (samples - self.batch) // self.length
+        return bool(every) and step % int(every) == 0
+
+    def times(self, every: int | str) -> int:
+        """How often that is due in the whole run, the last step aside."""
+        if every == EPOCH:
+            return self.steps * self.batch // self.length
+        return self.steps // int(every) if every else 0
+
+    def is_impatient(self, at: Position) -> bool:
+        """Whether as many validations as ``--patience`` says were not the best so far."""
+        return self.config.patience is not None and at.since_best >= self.config.patience
+
+    def complete(self, at: Position) -> bool:
+        """Whether nothing is left to do."""
+        return at.evaluated and (at.step >= self.steps or self.is_impatient(at))
+
+    def worth_saving(self, at: Position) -> bool:
+        """Whether a checkpoint is due at this position, or it is the best so far."""
+        return at.evaluated and (
+            at.best_step == at.step
+            or self.is_due(self.config.save_every, at.step, at.samples)
+            or self.complete(at)
+        )
+
+    def saves(self) -> int:
+        """The most checkpoints that the run may write: one at the end, the due, and the best."""
+        return 1 + self.times(self.config.save_every) + self.times(self.config.eval_every)
+
+
+def schedule(config: Config, length: int, batch: int) -> Schedule:
+    """What the flags ask for, of ``length`` samples in steps of ``batch``.
+
+    With ``--epochs`` the last step is completed by samples of the next epoch, as every other step
+    is that an epoch ends in. Raises RefusedError when the flags contradict each other.
+    """
+    steps = math.ceil(config.epochs * length / batch) if config.epochs else config.steps
+    if config.warmup is not None and config.warmup > steps:
+        raise RefusedError(
+            f"--warmup is {config.warmup}, and the run has {steps} steps; type {steps} or less",
+            shared=True,
+        )
+    final = _final_share(config)
+    every = config.eval_every
+    if config.patience and not (every == EPOCH or 0 < int(every) <= steps):
+        raise RefusedError(
+            "--patience counts validations, and there is none but the last; type --eval-every with "
+            f"{steps // 10 or 1} or so",
+            shared=True,
+        )
+    warmup = min(MOST_WARMUP, steps // WARMUP_PART) if config.warmup is None else config.warmup
+    return Schedule(config, length, batch, steps, warmup, final)
+
+
+def _final_share(config: Config) -> float:
+    if config.final_lr is None:
+        return FINAL_LR_SHARE
+    if config.schedule == "constant":
+        raise RefusedError(
+            "--final-lr says that the learning rate falls, and --schedule constant that it does "
+            "not; leave one of them out",
+            shared=True,
+        )
+    if config.final_lr > config.lr:
+        raise RefusedError(
+            f"--final-lr is {config.final_lr:g}, above --lr, which is {config.lr:g}; type "
+            f"{config.lr:g} or less",
+            shared=True,
+        )
+    return config.final_lr / config.lr
 
 
 MARGIN_S = 60.0  # kept for the last save, but at most

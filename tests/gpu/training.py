@@ -17,8 +17,8 @@ LOOP = (
     "train/log.py:Clock._mark",
     "train/log.py:Clock._between",
     "train/log.py:Clock.wait_for_device",
-    "train/loop.py:Watch.look",
-    "train/loop.py:Watch._see",
+    "train/learner.py:Watch.look",
+    "train/learner.py:Watch._see",
 )
 ON_DEVICE = (*LOOP, "train/device.py:peak_bytes")
 CHECKPOINTS = ("train/rng.py:read", "train/rng.py:write")

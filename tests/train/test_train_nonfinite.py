@@ -11,6 +11,7 @@ from spawnlaunch.train.config import Config
 from spawnlaunch.train.data import Order
 from spawnlaunch.train.distributed import World
 from spawnlaunch.train.learner import Learner
+from spawnlaunch.train.loop import learn
 from spawnlaunch.train.task import Task
 from tests.train.ranks import complete, metrics, run
 
@@ -157,12 +158,12 @@ def test_the_kernel_and_the_host_leave_out_the_same(masks: bool, value: float) -
     config = Config(device="cpu")
     learner = Learner(Sum(), config, World(), torch.device("cpu"), 1.0)
     learner.kernel_leaves_out, learner.host_leaves_out = masks, not masks
-    learner.step(iter([torch.ones(1, 2)]), lambda: False)
+    learn(learner, iter([torch.ones(1, 2)]), lambda: False)
     before, _ = learner.state()
-    told = learner.step(iter([torch.tensor([[1.0, value]])]), lambda: False)
+    told = learn(learner, iter([torch.tensor([[1.0, value]])]), lambda: False)
     assert not told.finite
     after, rest = learner.state()
     assert all(torch.equal(before[name], after[name]) for name in before)
     assert {int(one["step"]) for one in rest["optimizer"]["state"].values()} == {1}
-    assert learner.step(iter([torch.ones(1, 2)]), lambda: False).finite
+    assert learn(learner, iter([torch.ones(1, 2)]), lambda: False).finite
     assert not torch.equal(learner.state()[0]["weight"], after["weight"])

@@ -1,5 +1,6 @@
 """Learning rates, clipping and AdamW's flags, against a loop written with torch's own functions."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -105,8 +106,8 @@ def test_a_run_is_what_a_loop_by_hand_makes_of_the_flags(
 
 @pytest.mark.parametrize(("kind", "final"), [("cosine", 0.1), ("linear", 0.25), ("constant", None)])
 def test_a_schedule_is_torchs(kind: str, final: float | None) -> None:
-    config = Config(lr=1.0, schedule=kind, final_lr=final, warmup=0)
-    ours = schedule(config, 20)
+    config = Config(lr=1.0, schedule=kind, final_lr=final, warmup=0, steps=20)
+    ours = schedule(config, 100, 8)
     optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
     theirs: Any = {
         "cosine": lambda: lr_scheduler.CosineAnnealingLR(optimizer, 20, eta_min=0.1),
@@ -129,7 +130,7 @@ def test_a_schedule_is_torchs(kind: str, final: float | None) -> None:
 )
 def test_flags_that_contradict_each_other_are_refused(config: Config, said: str) -> None:
     with pytest.raises(RefusedError) as refused:
-        schedule(config, 8)
+        schedule(replace(config, steps=8), 100, 8)
     assert str(refused.value).startswith(said)
 
 

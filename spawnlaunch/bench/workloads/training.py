@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from spawnlaunch.bench.workloads import timing
-from spawnlaunch.train import commandline, distributed
+from spawnlaunch.train import commandline, distributed, loop
 from spawnlaunch.train.learner import Learner
 from spawnlaunch.train.tasks import language
 
@@ -57,6 +57,8 @@ def train(rank: timing.Rank) -> dict[str, float]:
     pairs = [samples[rank.rank * config.batch_size + i] for i in range(config.batch_size)]
     batch = tuple(torch.stack(part).to(rank.device) for part in zip(*pairs, strict=True))
     batches = itertools.repeat(batch)
-    return {
-        "": timing.steps_together_per_second(rank, lambda: learner.step(batches, lambda: False))
-    }
+
+    def step() -> None:
+        loop.learn(learner, batches, lambda: False)
+
+    return {"": timing.steps_together_per_second(rank, step)}

@@ -1,0 +1,160 @@
+"""The parts of a run, made and tried out before its first step; and its validations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import rng, schedule
+from .config import Config, aim
+from .data import Batch, Feed, Order, Reader, default_workers, to_device
+from .device import keep_freed, peak_tflops
+from .distributed import World
+from .errors import StoppedError
+from .evaluate import Evaluator, refuse_report, unfit
+from .learner import Learner, Watch
+from .log import Log, Metrics, Sizes
+from .means import refuse_means
+from .progress import NOTHING, VALIDATE
+from .schedule import Position
+from .screen import Screen
+from .task import Task, unit_of
+from .trackers import Tracker
+
+
+class Place(NamedTuple):
+    """Where a run happens, and where it writes."""
+
+    world: World
+    device: torch.device
+    out: Path
+    screen: Screen
+    metrics: Metrics
+    trackers: Sequence[Tracker]
+
+
+class Measured(NamedTuple):
+    """What an evaluation found: the loss, the report of the task, and the sums behind both."""
+
+    loss: float
+    report: dict[str, float]
+    sums: Mapping[str, Tensor]
+
+
+class Training:
+    """All that the steps of a run need; and its validations."""
+
+    def __init__(
+        self, task: Task, config: Config, place: Place, wants_stop: Callable[[], bool]
+    ) -> None:
+        self.task = task
+        self.config = config
+        self.place = place
+        self.wants_stop = wants_stop
+        world, device = place.world, place.device
+        keep_freed(device)
+        self.reader = Reader(task, "train", config.task, config.seed)
+        length = len(self.reader)
+        batch = schedule.global_batch(config, world.size)
+        self.order = Order(length, config.seed, batch, config.accumulate, world.rank, world.size)
+        self.schedule = schedule.schedule(config, length, batch)
+        self.measure, self.more_is_better = aim(config.best)
+        self.workers = default_workers(config.loader_workers, device, world)
+
+        self.learner = Learner(task, config, world, device, batch / world.size)
+        self._try_out()
+        wanted = ("validation", *config.eval_splits.split(","))
+        self.evaluators = {
+            split: Evaluator(task, config.task, self.learner, self.workers, split)
+            for split in dict.fromkeys(wanted)
+        }
+        # All that is alike on all ranks is made: from here on each draws numbers of its own.
+        rng.seed(config.seed, world.rank)
+        self.watch = Watch(self.order, device, config, place.screen)
+        self.log = Log(
+            place.screen, place.metrics, place.trackers, self._sizes(), self.learner.clock
+        )
+        lines = self.learner.describe()
+        if self.measure != "loss":
+            lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")
+        for line in lines:
+            place.screen.line(line)
+
+    def _try_out(self) -> None:
+        """Refuse a task whose loss or report is not what it has to be, by its first batch."""
+        refuse_means(self.learner, self._first_and_halves())
+        first, device = self.reader[self.order.batch(0, 0)], self.place.device
+        refuse_report(self.learner, to_device(first, device), self.measure)
+        self.learner.settle(to_device(first, device))  # a task may have taken the other apart
+
+    def _first_and_halves(self) -> list[Any]:
+        """The first batch of this rank, of two samples at least, and its two halves."""
+        place = self.order.positions(0, 0)
+        end = max(place.stop, place.start + 2)
+        middle = (place.start + end) // 2
+        parts = (range(place.start, end), range(place.start, middle), range(middle, end))
+        return [
+            to_device(self.reader[Batch(part, self.order.indices(part))], self.place.device)
+            for part in parts
+        ]
+
+    def _sizes(self) -> Sizes:
+        peak = peak_tflops(self.config.peak_tflops, self.place.device, self.config.precision)
+        return Sizes(
+            steps=self.schedule.steps,
+            global_batch=self.order.global_batch,
+            unit=unit_of(self.task),
+            counted=self.task.counted,
+            flops_per_sample=self.task.flops_per_sample,
+            peak_flops=peak and peak * 1e12 * self.place.world.size,
+        )
+
+    def batches(self, at: Position) -> Iterator[Any]:
+        """The batches of this rank from a position to the end."""
+        indices = self.order.batches(at.samples, self.schedule.steps - at.step)
+        return iter(Feed(self.reader, indices, self.workers, self.place.device))
+
+    def at_the_end(self, last: Measured | None) -> dict[str, Measured]:
+        """What is wanted of each split at the end; ``last`` is the validation before it."""
+        found = {}
+        for split in self.config.eval_splits.split(","):
+            if split == "validation" and last is not None:
+                found[split] = last
+                continue
+            found[split] = self._measured(self.evaluators[split](lambda: False) or {})
+        return found
+
+    def _measured(self, sums: Mapping[str, Tensor]) -> Measured:
+        report = {name: float(value) for name, value in self.task.report(sums).items()}
+        return Measured(float(sums["loss"] / sums["count"]), report, sums)
+
+    def validation(self, at: Position) -> tuple[Position, bool, Measured | None]:
+        """The position with its loss, false, and the rest; or that the ranks agreed to stop."""
+        self.log.clock.progress.phase(VALIDATE)
+        sums = self.evaluators["validation"](self.wants_stop)
+        self.log.clock.progress.phase(NOTHING)
+        if sums is None:
+            return at, True, None
+        found = self._measured(sums)
+        loss, report = found.loss, found.report
+        if wrong := unfit(report, self.measure):
+            raise StoppedError(wrong)
+        if not (math.isfinite(loss) or self.config.skip_nonfinite):
+            raise StoppedError(
+                f"the validation loss of step {at.step} is {loss}; look at the samples held out, "
+                "or type --skip-nonfinite 1 to go on"
+            )
+        value = loss if self.measure == "loss" else report[self.measure]
+        at = at.after_validation(loss, value, self.more_is_better)
+        self.log.validation(at, loss, report)
+        if self.schedule.is_impatient(at) and at.step < self.schedule.steps:
+            since = f"{at.since_best} validations since step {at.best_step}"
+            self.place.screen.line(
+                f"no better {self.measure} in {since}: ended after step {at.step}"
+            )
+        return at, False, found
