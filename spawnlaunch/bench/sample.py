@@ -182,6 +182,11 @@ def last_number(said: str, key: str) -> float | None:
     return None
 
 
+def _kill_group(leader: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(leader, signal.SIGKILL)
+
+
 def wait(pid: int, stopped: Stopped) -> Ended | None:
     """How a child ended; None: it was killed as `stopped` said."""
     pidfd, killed = machine.open_pidfd(pid), False
@@ -193,14 +198,12 @@ def wait(pid: int, stopped: Stopped) -> Ended | None:
                 select.select([pidfd], [], [], LOOK_AGAIN_S)
             if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
                 schedstat = sysfs.text(f"/proc/{pid}/schedstat") or ""  # which its reaping removes
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)  # what it has left is not to disturb the next
+                _kill_group(pid)  # what it has left is not to disturb the next
                 _, status, used = os.wait4(pid, 0)
                 return None if killed else Ended(os.waitstatus_to_exitcode(status), schedstat, used)
             if stopped():
                 killed = True
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(pid, signal.SIGKILL)
+                _kill_group(pid)
     finally:
         if pidfd is not None:
             os.close(pidfd)

@@ -229,11 +229,7 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
                 machine.fchmod(fd, found.st_mode & 0o777)
             while data:
                 data = data[machine.write(fd, data) :]
-            try:
-                machine.fsync(fd)  # a disk may be found full only now
-            except OSError as error:
-                if error.errno not in REFUSED:
-                    raise
+            _flush(fd)
         finally:
             machine.close(fd)
         machine.replace(unfinished, target)
@@ -241,6 +237,15 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
         with suppress(OSError):
             machine.unlink(unfinished)
         raise
+
+
+def _flush(fd: int) -> None:
+    """To the disk, which may be found full only now."""
+    try:
+        machine.fsync(fd)
+    except OSError as error:
+        if error.errno not in REFUSED:
+            raise
 
 
 def _write_into(path: str, data: bytes, flags: int) -> None:

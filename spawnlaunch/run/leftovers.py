@@ -90,12 +90,17 @@ def not_reaped(zombies: Iterable[int], patience_s: float) -> Iterator[str]:
     """A line for each child that has ended and cannot be reaped in that time (seconds, for all)."""
     deadline = machine.running_s() + patience_s
     for pid in zombies:
-        with suppress(ChildProcessError):  # somebody has reaped it
-            while not machine.waitpid(pid, os.WNOHANG)[0]:
-                if machine.running_s() > deadline:
-                    yield f"{named(pid)} has ended, but {_held(pid) or 'cannot be reaped'}"
-                    break
-                events.patient_sleep(0.01)
+        if not _is_reaped(pid, deadline):
+            yield f"{named(pid)} has ended, but {_held(pid) or 'cannot be reaped'}"
+
+
+def _is_reaped(pid: int, until: float) -> bool:
+    with suppress(ChildProcessError):  # somebody has reaped it
+        while not machine.waitpid(pid, os.WNOHANG)[0]:
+            if machine.running_s() > until:
+                return False
+            events.patient_sleep(0.01)
+    return True
 
 
 def _held(pid: int) -> str:

@@ -35,14 +35,18 @@ def _empty(top: int) -> None:
     """
     while full := [name for name in machine.listdir(top) if not _is_removed(name, top)]:
         for name in full:
-            fd = machine.open(name, FOR_LISTING, dir_fd=top)
-            try:
-                for each in machine.listdir(fd):
-                    if not _is_removed(each, fd):
-                        other = machine.urandom(8).hex()
-                        machine.rename(each, other, src_dir_fd=fd, dst_dir_fd=top)
-            finally:
-                machine.close(fd)
+            _move_up(name, top)
+
+
+def _move_up(name: str, top: int) -> None:
+    """Move the directories in a directory of `top` into `top`, and remove the files."""
+    fd = machine.open(name, FOR_LISTING, dir_fd=top)
+    try:
+        for each in machine.listdir(fd):
+            if not _is_removed(each, fd):
+                machine.rename(each, machine.urandom(8).hex(), src_dir_fd=fd, dst_dir_fd=top)
+    finally:
+        machine.close(fd)
 
 
 def _is_removed(name: str, fd: int) -> bool:

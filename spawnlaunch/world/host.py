@@ -237,8 +237,7 @@ def is_here(name: str, hostname: str) -> bool:
         not is_address and name.partition(".")[0] == hostname.partition(".")[0]
     ):
         return True
-    families = (socket.AF_INET, socket.AF_INET6)
-    return any(_is_ours(each) for family in families for each in addresses(name, family))
+    return any(map(_is_ours, addresses(name, socket.AF_UNSPEC)))
 
 
 def _is_ours(address: str) -> bool:

@@ -20,26 +20,26 @@ class Limits(NamedTuple):
 
 LIMITS = {
     "two workers": Limits(207, 45, 50, 57, 580),
-    "one worker": Limits(187, 44, 50, 55, 568),
-    "a task": Limits(149, 35, 43, 36, 474),
+    "one worker": Limits(187, 43, 50, 55, 568),
+    "a task": Limits(148, 35, 43, 36, 474),
 }
 
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 15_823,
-    "core": 11_153,
-    "bench": 3_400,
-    "check": 1_000,
-    "train": 5_400,
-    "tests": 40_500,
+    "launcher": 15_835,
+    "core": 11_176,
+    "bench": 3_295,
+    "check": 832,
+    "train": 4_600,
+    "tests": 41_400,
 }
-FILES = 158  # of the launcher
+FILES = 155  # of the launcher
 
 # Of the launcher's functions; see tests/counts/shape.py. The goals are 20, none, and 90.
-COMPLEX = 35
-NESTED = 7
-IMPORTS_IN_FUNCTIONS = 139
+COMPLEX = 0
+NESTED = 1
+IMPORTS_IN_FUNCTIONS = 133
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
 SENTENCES = 78

@@ -203,14 +203,20 @@ def hosts_of_tasks(path: str, tasks: int) -> list[str]:
     """
     found: list[str] = []
     try:
-        for line in (reading.file_text(path) or "").splitlines():
-            text = line.partition("#")[0]
-            for outside, brackets in _entries(text) if text.strip() else ():
-                outside[-1], _, times = outside[-1].partition("*")
-                for host in _hosts_of(text, (outside, brackets)):
-                    found += [host] * min(int(times) if reading.is_number(times) else 1, tasks)
-                    if len(found) >= min(tasks, MAX_HOSTS):
-                        return found[:tasks]
+        for host, times in _each_host(reading.file_text(path) or ""):
+            found += [host] * min(times, tasks)
+            if len(found) >= min(tasks, MAX_HOSTS):
+                return found[:tasks]
     except ListError:
         return []
     return found
+
+
+def _each_host(text: str) -> Iterator[tuple[str, int]]:
+    """The hosts in a SLURM_HOSTFILE, and how many ranks each has in its turn. Raises ListError."""
+    for line in text.splitlines():
+        words = line.partition("#")[0]
+        for outside, brackets in _entries(words) if words.strip() else ():
+            outside[-1], _, times = outside[-1].partition("*")
+            for host in _hosts_of(words, (outside, brackets)):
+                yield host, int(times) if reading.is_number(times) else 1
