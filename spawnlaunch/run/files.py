@@ -223,13 +223,7 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
     fd = machine.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         try:
-            if found:  # owner and mode of the old file, before anything is in the new one
-                with suppress(PermissionError):
-                    machine.fchown(fd, found.st_uid, found.st_gid)
-                machine.fchmod(fd, found.st_mode & 0o777)
-            while data:
-                data = data[machine.write(fd, data) :]
-            _flush(fd)
+            _fill(fd, found, data)
         finally:
             machine.close(fd)
         machine.replace(unfinished, target)
@@ -239,10 +233,16 @@ def _replace(target: str, found: os.stat_result | None, data: bytes) -> None:
         raise
 
 
-def _flush(fd: int) -> None:
-    """To the disk, which may be found full only now."""
+def _fill(fd: int, found: os.stat_result | None, data: bytes) -> None:
+    """A new file, with owner and mode of the old one before anything is in it."""
+    if found:
+        with suppress(PermissionError):
+            machine.fchown(fd, found.st_uid, found.st_gid)
+        machine.fchmod(fd, found.st_mode & 0o777)
+    while data:
+        data = data[machine.write(fd, data) :]
     try:
-        machine.fsync(fd)
+        machine.fsync(fd)  # a disk may be found full only now
     except OSError as error:
         if error.errno not in REFUSED:
             raise

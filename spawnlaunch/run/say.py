@@ -39,23 +39,17 @@ def write(text: str, patience_s: float = PATIENCE_S) -> bool:
     poller.register(stream[0], select.POLLOUT)
     data = text.encode(errors="backslashreplace")
     while data:
-        if not _is_taken(poller, patience_s):
+        began, is_read = machine.monotonic(), True
+        with suppress(OSError):  # poll is refused
+            is_read = bool(poller.poll(patience_s * 1000))
+        if not is_read and machine.monotonic() - began < patience_s + LATE_S:
             return False
+        if not is_read:
+            continue  # we did not run, nor did the reader, perhaps
         try:
             data = data[machine.write(stream[0], data[:PIPE_BUF]) :]
         except OSError as error:
             if error.errno not in (errno.EPIPE, errno.EAGAIN):  # else nobody reads it
                 machine.remembered[UNWRITTEN] = True
             return error.errno != errno.EAGAIN
-    return True
-
-
-def _is_taken(poller: select.poll, patience_s: float) -> bool:
-    """Whether whoever reads takes more in that time."""
-    with suppress(OSError):  # poll is refused
-        began = machine.monotonic()
-        while not poller.poll(patience_s * 1000):
-            if machine.monotonic() - began < patience_s + LATE_S:
-                return False
-            began = machine.monotonic()  # we did not run, nor did the reader, perhaps
     return True

@@ -525,7 +525,7 @@ def what_to_type_starts_it_again(played: Played) -> Iterator[Verdict]:
 
 
 def _as_read(argv: list[str], is_hub: bool) -> Request:
-    request = cli.parse(argv, {}, "python")._replace(flags=())
+    request = cli.parse(argv, {}, "python")._replace(given=())
     return request._replace(nproc=None) if is_hub else request
 
 

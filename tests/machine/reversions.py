@@ -68,7 +68,7 @@ REVERSIONS = (
          "run.tree:Tree.end",
          "deadline += max(0.0, machine.monotonic() - began - events.LATE_S)", "pass"),
     _one("our own words are dropped, as their reader was frozen", "freeze",
-         "run.say:_is_taken", "machine.monotonic() - began < patience_s + LATE_S", "True"),
+         "run.say:write", "machine.monotonic() - began < patience_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",
          "run.stops:Stops.heed",
          "return is_one_told or (rules.is_suspended and rules.stage != decisions.KILLING)",
