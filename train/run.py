@@ -90,36 +90,37 @@ def train(
     config: Config,
     place: Place,
     identity: dict[str, Any],
-    checkpoint: Path | None,
+    begin_from: Path | None,
     wants_stop: Callable[[], bool],
 ) -> Outcome:
-    """Train from ``checkpoint``, or from the beginning, until the end or until a rank must stop.
+    """Train from ``begin_from``, or from the beginning, until the end or until a rank must stop.
 
     Every rank calls it with the same task, configuration and checkpoint, and gets the same result.
     """
-    run = Training(task, config, place, wants_stop)
-    saver = Saver(place.out, identity, config, place.world, run.learner)
-    at = saver.restore(checkpoint, run.log)
+    training = Training(task, config, place, wants_stop)
+    saver = Saver(place.out, identity, config, place.world, training.learner)
+    at = saver.restore(begin_from, training.log)
     if config.eval_only:
-        if checkpoint is None and config.init is None and not task.pretrained:
+        if begin_from is None and config.init is None and not task.pretrained:
             raise RefusedError(
                 "--eval-only evaluates the weights of --resume or --init; type one of them",
                 shared=True,
             )
-        return Outcome(run.learner.bare, at, True, run.at_the_end(None))
-    saver.look_for_room(run.schedule.saves())
-    if run.schedule.complete(at) or (config.eval_at_start and checkpoint is None):
+        return Outcome(training.learner.bare, at, True, training.at_the_end(None))
+    saver.look_for_room(training.schedule.saves())
+    if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
         at = at.unevaluated()  # of a complete run, it can still be asked how good it is
     distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
     try:
-        at, last = steps_and_validations(run, saver, at)
+        at, last = steps_and_validations(training, saver, at)
     except StoppedError:
         saver.wait()  # what was saved before is to be had
         raise
     saver.finish()
-    run.log.summary(distributed.from_every_rank(peak_bytes(place.device)))
-    complete = run.schedule.complete(at)
-    return Outcome(run.learner.bare, at, complete, run.at_the_end(last) if complete else {})
+    training.log.summary(distributed.from_every_rank(peak_bytes(place.device)))
+    complete = training.schedule.complete(at)
+    measured = training.at_the_end(last) if complete else {}
+    return Outcome(training.learner.bare, at, complete, measured)
 
 
 def rehearse(task: Task, config: Config, world: World, device: torch.device, screen: Screen) -> int:
