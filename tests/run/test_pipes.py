@@ -51,7 +51,8 @@ class Sides:
         ours, end = os.pipe()
         os.set_blocking(end, False)
         route = launches.Route(str(file) if file else None, True)
-        return pipes.Source(ours, self.loop, self.sink, b"", route, self.lost.append), end
+        source = pipes.Source(ours, self.loop, self.sink, b"", route, self.lost.append, 0)
+        return source, end
 
     def takes(self, size: int) -> int:
         """Read so much, if it is there."""
@@ -117,11 +118,11 @@ def test_a_file_gets_all_when_the_reader_has_stopped_and_then_what_was_missed_is
 def test_whoever_asks_is_told_when_a_worker_says_something(sides: Sides):
     source, end = sides.source()
     heard: list[float] = []
-    source.note = heard.append
+    source.tell(heard.append)
     for words in (b"one\n", b"two\n"):
         os.write(end, words)
         sides.loop.turn(0)
-    assert len(heard) == 2
+    assert len(heard) == 3  # once as it asked
     assert heard[-1] == source.last_read
     os.close(end)
     source.close()

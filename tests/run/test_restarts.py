@@ -209,7 +209,7 @@ def test_a_full_pipe_keeps_nobody_from_a_restart_and_tears_no_line(tmp_path: Pat
         assert one.status() == 0
         assert one.all_gone()
         numbers: dict[bytes, list[int]] = {b"0": [], b"1": []}
-        for line in one.output.splitlines():
+        for line in one.rest().encode().splitlines():
             attempt, number, filling = line.split()
             assert filling == b"x" * 90
             numbers[attempt].append(int(number))
