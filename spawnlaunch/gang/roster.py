@@ -183,8 +183,7 @@ def absent(nodes: Mapping[int, Node], expected: tuple[str, ...], total: int) -> 
     if expected:
         return tuple(host for host in expected if host not in here)
     ranks = {node.hello.rank for node in nodes.values() if not node.leaving}
-    missing = max(0, total - len(here if -1 in ranks else ranks))
-    if missing and ranks and -1 not in ranks:
+    if ranks and -1 not in ranks:
         return tuple(f"node rank {n}" for n in range(total) if n not in ranks)
     count = sum(not node.leaving for node in nodes.values())
     return (f"{total - count} of {total} nodes",) if count < total else ()
