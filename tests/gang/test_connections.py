@@ -154,9 +154,7 @@ def test_a_hub_that_nobody_reaches_ends() -> None:
 def test_strangers_that_were_refused_and_have_gone_are_no_crowd() -> None:
     with hub() as one:
         for _ in range(100):
-            with one.connected() as sock:
-                sock.sendall(b"nonsense\n")
-                one.until(lambda: one.server.leaving)
+            assert one.with_peer(say(b"nonsense\n")) == b""
             one.until(lambda: not any(stream.is_open for stream in one.server.leaving))
         assert ["no launcher" in line for line in one.lines] == [True]
 

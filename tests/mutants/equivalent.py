@@ -33,5 +33,5 @@ EQUIVALENT = {
     "spawnlaunch/gang/stream.py Stream.say: 0 -> 1": (
         "descriptor 0 is standard input, which is never closed"
     ),
-    "spawnlaunch/gang/token.py find: 1 -> 2": "how much is read of a file that is too long",
+    "spawnlaunch/gang/token.py find: 1 -> 2": "a file that is too long has more than either number",
 }
