@@ -28,7 +28,8 @@ try:
 except OSError:
     pass  # the directory has been deleted, and Python has not put it there
 
-# Nor are modules of the user's that PYTHONPATH finds before Python's.
+# Nor are modules of the user's that PYTHONPATH finds before Python's: as finder.own_first does it,
+# which cannot be imported before.
 _library = os.path.dirname(os.__file__)
 sys.path.sort(key=lambda path: path not in (_library, f"{_library}/lib-dynload"))
 

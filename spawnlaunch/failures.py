@@ -1,11 +1,11 @@
 """Why a launch ends: one record, one set of kinds, one place that puts it in words. Pure.
 
-Also which of several failures was the first, as far as that can be known. Whoever watches a process
-sees its end, which is later than its failure: a core is dumped, memory is given back, an
-interpreter closes what it has open. Meanwhile others fail because of it, and these may be seen
-first. So a failure has the latest time that it can have begun at, and how much earlier it may have
-been; and of two whose order is not known, the one that is seldom a consequence of another's is the
-first.
+Also which of several failures was the first, as far as that can be known, and whether a restart may
+mend it. Whoever watches a process sees its end, which is later than its failure: a core is dumped,
+memory is given back, an interpreter closes what it has open. Meanwhile others fail because of it,
+and these may be seen first. So a failure has an interval: `when` is the latest that it can have
+begun, `began` the earliest. Where the intervals of two overlap their kinds decide: a crash goes
+before an error, that before an abort, and what a lost peer makes others say is last.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ class Cause(records.NamedTuple):
         )
 
     def status(self, codes: Iterable[Code] = ()) -> int:
-        """The exit status of a launch that has ended so, and its workers with these codes."""
+        """The exit status of a launch with this cause, whose workers ended with these codes."""
         match self.kind:
             case "timeout" | "hang":
                 return TIMED_OUT
@@ -175,7 +175,10 @@ def used_after(
 
 
 def _is_later(one: Failure, other: Failure) -> bool:
-    """Whether this is so of two of one order; also of two that are alike."""
+    """Whether `one` began no earlier than `other`, which is of the same order, for certain.
+
+    Also where both are alike.
+    """
     return one.order == other.order and other.when <= one.when and other.began <= one.began
 
 

@@ -23,7 +23,9 @@ Given: TypeAlias = "tuple[Flag, str | None, str]"
 PROGRAMS = ("bench", "check", "report", "scripts", "top", "train")
 HERE = "python -m spawnlaunch"  # in lines to type: works wherever the package does
 GRACE_S = 30.0  # from SIGTERM to SIGKILL; torchrun's default
-FAILURE_GRACE_S = 10.0  # ranks that wait for a dead one's data use all of it
+# The longest that is given by default after a failure on several nodes: ranks that wait in a
+# collective for a dead one cannot end by themselves, and use up whatever grace there is.
+FAILURE_GRACE_S = 10.0
 LOST_AFTER_S = 10.0
 RESTART_WINDOW_S = 3600.0
 # Wrong use, which no other attempt mends, and "saved, start me again later" (EX_TEMPFAIL), which
@@ -106,7 +108,10 @@ _switch(WORKERS, "--no-python",
 
 
 class Page(Exception):
-    """A page that --help, --version or --explain prints, and after which nothing else is done."""
+    """A page that --help, --version, --completion or --explain prints; nothing else is done then.
+
+    It is raised, and printed by `__main__`.
+    """
 
 
 class Instead(Exception):

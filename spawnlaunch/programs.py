@@ -22,8 +22,9 @@ CHECK = "spawnlaunch.check"
 def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
     """What the workers run: the user's script of that name, if there is one, or a program of ours.
 
-    `is_bare` says that no flag stands before it; those of a launcher would mean nothing to what is
-    no program of workers. Raises FlagsError then, and else Instead.
+    `train` and `check` run in workers. For the others it raises Instead, so that `__main__` becomes
+    `python -m spawnlaunch.WORD` in place of a launch; or FlagsError, where a launcher's flag stands
+    before the word (not `is_bare`).
     """
     if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
         return flags.Program("script", word, args)

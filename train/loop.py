@@ -69,7 +69,8 @@ def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position,
         run.place.screen.line(f"without a gradient in the first step: {unused}")
     every = (config.log_every, config.eval_every, config.save_every)
     log, validate, save = (schedule.is_due(each, number, samples) for each in every)
-    if log or validate or save:  # it would wait for the device, and that time is the steps' own
+    # These would wait for the device anyway; waiting here counts that time as the steps' own.
+    if log or validate or save:
         run.learner.clock.wait_for_device()
     took_s = time.perf_counter() - began
     at = at.after_step(schedule.batch, took_s, validate)
@@ -90,15 +91,16 @@ def learn(learner: Learner, batches: Iterator[Any], wants_stop: Callable[[], boo
         last = micro + 1 == passes
         batch = next(batches)  # read and moved to the device by data.Feed
         clock.have_data()
-        # The wrapper adds up the gradients over the ranks in the last backward pass, while that
-        # still computes others: one bucket after the other, by the hook Learner._data_parallel set.
+        # In the last backward pass DistributedDataParallel hands over each bucket of gradients as
+        # soon as it is full. Learner._send, its hook, starts the sum over the ranks, while the pass
+        # goes on with the next bucket.
         with learner.gradients_stay_here(not last):
             with learner.autocast():
                 loss_sum, count = learner.loss(batch)  # the forward pass
             losses.append(loss_sum.detach())
             counts.append(number_on(count, learner.device))
             if last:
-                # These numbers travel while the backward pass computes.
+                # On a CPU they travel in the last bucket, else in an operation of their own.
                 wait_for_totals = learner.start_sum(summed(losses, counts, wants_stop()))
             torch.autograd.backward(learner.scaler.scale(loss_sum / learner.per_rank))
         clock.computed(last)
@@ -124,9 +126,9 @@ def update(learner: Learner, totals: Tensor) -> tuple[Tensor, Tensor]:
     """Change the weights by the gradient of the global loss sum divided by its count.
 
     Returns the norm of that gradient, and whether it and the loss are finite, else no weight
-    changes. The gradients at hand are of the loss sum divided by a rank's mean share of the
-    samples, which keeps half precision in its range. So one factor is left, and clipping is
-    another: one pass over the gradients applies both.
+    changes. `learn` divided each loss by `per_rank`, the mean number of samples of a rank, which
+    keeps half precision in its range. So `per_rank / count` makes of the sum over the ranks the
+    gradient of the global mean; the factor of clipping goes into it, for one pass over all.
     """
     learner.scaler.unscale_(learner.optimizer)
     gradients = [p.grad for p in learner.optimized if p.grad is not None]

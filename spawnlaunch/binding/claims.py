@@ -82,6 +82,8 @@ def of_task(
     if own is not None and not task.own_mask:
         return _among_peers(node, usable, visible, local_size, task, own)
     near = _next_to(node, usable, own)
+    # Which devices the others have is not known: so there are as many equal claims as tasks, of
+    # which ours has the number `rank`. A mask of our own is divided with nobody.
     everyone = 1 if task.own_mask else local_size
     known = own is not None or not visible.devices
     mine = Claimant(rank, own, known, rank % everyone if near else None)

@@ -20,7 +20,7 @@ class Plan(records.NamedTuple):
     """The bindings that were asked for, in the order of local ranks."""
 
     bindings: tuple[apply.Binding, ...]
-    allowed: cpuset.CpuSet  # what was divided
+    allowed: cpuset.CpuSet  # all that may be used here, reserved ones too
     warnings: tuple[str, ...]
 
 
@@ -41,7 +41,7 @@ def bind_ranks(
         warnings += refusal
     task, rank, size = None, world.local_rank, world.local_world_size
     if world.is_task:
-        devices, masks = resolution.ask("step_devices"), resolution.ask("masks")
+        devices, masks = resolution.ask_around("step_devices"), resolution.ask_around("masks")
         own_mask = claims.is_own_mask(node, masks.value if masks else (), rank, size)
         step_devices = claims.step_devices(node, devices.value if devices else (), size)
         task = claims.TaskView(rank, step_devices, own_mask)

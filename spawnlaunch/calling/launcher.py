@@ -31,7 +31,7 @@ def main() -> int:
     """Launch; the result is the exit status."""
     caller, directory = int(sys.argv[1]), sys.argv[2]
     machine.die_with_parent(caller, signal.SIGTERM)
-    signals.leave()  # Ctrl-C comes from the caller, and once
+    signals.detach()  # Ctrl-C comes from the caller, and once
     owes = partial(_owes, directory)
     try:
         if "--quiet" in sys.argv:

@@ -141,7 +141,12 @@ def _of_rank(directory: str, attempt: int, rank: int, status: int) -> BaseExcept
 
 
 def _raised(outcome: shipping.Raised, rank: int, status: int) -> BaseException:
-    """The failure of a rank; what is raised to end or to skip, and no error, comes by itself."""
+    """The exception that the caller gets for what a rank raised.
+
+    An error becomes the cause of a WorkerError. What means "end" or "skip" (SystemExit with a
+    status, KeyboardInterrupt, skips of unittest and pytest) is raised as itself, so that a shell or
+    a runner of tests understands it. sys.exit(0) is a WorkerError: the function never returned.
+    """
     error = exceptions.arrived(outcome.error)
     words = outcome.error.words
     ends_well = isinstance(error, SystemExit) and not error.code
@@ -153,6 +158,7 @@ def _raised(outcome: shipping.Raised, rank: int, status: int) -> BaseException:
     if ends_well or (isinstance(error, Exception) and not is_meant):
         failure.__cause__ = error
         return failure
+    # The other way round: the WorkerError is its cause, and behind that what caused it before.
     failure.__cause__, error.__cause__ = error.__cause__ or error.__context__, failure
     return error
 

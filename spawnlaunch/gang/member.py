@@ -128,7 +128,7 @@ class Member(rules.Rules):
         )
 
     def _stop(self, cause: failures.Cause, grace_s: float) -> None:
-        self.state, self.cause = STOPPING, cause
+        self.state = STOPPING
         self.launcher.halt(cause, grace_s)
 
     # The link
@@ -349,7 +349,7 @@ class Member(rules.Rules):
             # It dies slowly, and who has stopped it is a way off.
             early_s += way_s
         self.link.say(failed._replace(age_s=failed.age_s + way_s, early_s=early_s))
-        self.state, self.cause = STOPPING, self.cause or failed.cause
+        self.state = STOPPING
 
     @rules.event
     def workers_ended(

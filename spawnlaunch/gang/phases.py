@@ -124,7 +124,7 @@ class Phases(rules.Rules):
             yield from (fence.until for fence in self.fences)
             yield from (node.unsure for node in self.nodes.values())
             yield from (one.since for one in self.missing)
-            yield from (self._told + TELL_S, self.since + self._limit_s, self._free)
+            yield from (self._told + TELL_S, self.since + self._limit_s, self._safe_at)
             yield self._called + self._call_s
         elif self.phase == STOPPING:
             yield self.since + LEAVE_S
@@ -293,13 +293,13 @@ class Phases(rules.Rules):
         return self.settings.last_call_s if is_first else CALL_S
 
     @property
-    def _free(self) -> float:
-        """Until when another hub's workers may run on nodes that have not come; 0: there are none.
+    def _safe_at(self) -> float:
+        """From when on no other hub's workers can run any more; 0: there are none to fear.
 
-        A hub that may have been started anew does not know whether there was another one before it,
-        as the nodes that could tell may be cut off. Those lost the other hub before this one began,
-        or noticed soon after, and then end their workers within the grace. By hand most hubs are
-        the first, so that only what members tell of another counts.
+        If this hub replaces one that was lost, nodes that have not come to us may run workers of
+        that one. They have lost it too, at the latest `lost_after_s` and NOTICE_S after this hub
+        began, and then end their workers within the grace. A hub that was started by hand is
+        probably the first: it waits only if a member has told of an earlier epoch.
         """
         settings = self.settings
         if self.epoch or not (settings.returns or self.floor):
@@ -312,7 +312,7 @@ class Phases(rules.Rules):
         if len(ready) >= settings.total:
             return True
         are_all_back = self.size > 0 and sum(node.rank >= 0 for node in ready) >= self.size
-        if not are_all_back and self.now < self._free:
+        if not are_all_back and self.now < self._safe_at:
             return False
         is_for_newcomers = self.cause is not None and self.cause.kind == "join"
         if are_all_back and not is_for_newcomers:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Ranks = frozenset[int]
 
     class Workers(Protocol):
-        """What is done to the workers."""
+        """What is done to the workers. `processes.Processes` does it."""
 
         def send(self, signum: int, ranks: Ranks) -> None:
             """Signal the processes; SIGSTOP and SIGCONT are for their whole groups."""
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
         def leave(self, ranks: Ranks) -> None:
             """Wait for these no longer, though they may still run."""
 
-    class Guard(Protocol):
-        """What is done for them."""
+    class Surroundings(Protocol):
+        """What the rules ask for beside the workers. The supervisor does it."""
 
         def set_deadline(self, after_s: float | None) -> None:
             """Call `time_up` after so many seconds; any earlier deadline is void."""
@@ -76,24 +76,24 @@ class Decisions:
     def __init__(
         self,
         workers: Workers,
-        guard: Guard,
+        around: Surroundings,
         running: Ranks = frozenset(),
         host: str = "",
         *,
         grace_s: float = 0.0,
-        failure_grace_s: float | None = None,  # where it is another one
+        failure_grace_s: float | None = None,  # after another's failure; None: the same
         is_lone: bool = False,  # the one worker shares the terminal with the launcher
         foreground: Ranks = frozenset(),  # those that get what is typed as the launcher does
         stack_signal: int = 0,  # asks for the workers' stacks, instead of going to them
         ends_hung: bool = False,  # --on-hang kill
     ) -> None:
-        self._workers, self._guard = workers, guard
+        self._workers, self._around = workers, around
         self.running, self._host, self._grace_s = running, host, grace_s
         self._failure_grace_s, self.is_lone = failure_grace_s, is_lone
         self._foreground, self._stack_signal = foreground, stack_signal
-        self._ends_hung, self._is_hung = ends_hung, False  # and will be ended
+        self._ends_hung, self._is_hung = ends_hung, False  # and is ended once the stacks are told
         self.stage = RUNNING
-        self.given_s = grace_s  # that workers which were told to end have, or had
+        self.given_s = grace_s  # the grace as the user is told it
         self.cause: failures.Cause | None = None
         self._codes: set[int] = set()  # of those that have ended
         self._failures: tuple[failures.Failure, ...] = ()  # that may be the first
@@ -136,8 +136,8 @@ class Decisions:
         """No worker has written anything for --hang-timeout."""
         if self.stage == RUNNING and not self.is_suspended:
             self._is_hung = self._ends_hung
-            self._guard.announce("silent")
-            self._guard.tell_stacks(self.running)
+            self._around.announce("silent")
+            self._around.tell_stacks(self.running)
 
     def stacks_told(self) -> None:
         """What `tell_stacks` has asked for is done."""
@@ -171,7 +171,7 @@ class Decisions:
         elif at_worker_too and self.stage == RUNNING:
             self.stage, self.cause, self._patience_s = INTERRUPTED, cause, self._grace_s / 2
             self._look_for_prompt()
-            self._guard.announce("interrupt")
+            self._around.announce("interrupt")
         else:
             self._end(cause)
 
@@ -209,16 +209,16 @@ class Decisions:
         elif self.stage == STOPPING:
             self._kill("overdue")
         elif unkillable:
-            self._guard.set_deadline(STUCK_S)
+            self._around.set_deadline(STUCK_S)
             self._workers.leave(unkillable)
         else:
-            self._guard.set_deadline(None)
-            self._guard.announce("stuck")
+            self._around.set_deadline(None)
+            self._around.announce("stuck")
 
     def _await_answer(self, has_prompt: bool) -> None:
         if has_prompt:
             self.stage, self.cause, self.interrupts = RUNNING, None, 0
-            self._guard.set_deadline(None)
+            self._around.set_deadline(None)
         elif self._patience_s:
             self._look_for_prompt()
         elif self.cause:
@@ -228,7 +228,7 @@ class Decisions:
         """There is none yet: look again soon, for it may be open for a moment only."""
         look_s = min(LOOK_S, self._patience_s)
         self._patience_s -= look_s
-        self._guard.set_deadline(look_s)
+        self._around.set_deadline(look_s)
 
     # What follows
 
@@ -250,23 +250,24 @@ class Decisions:
             if was_suspended:  # a stopped process cannot use its grace
                 self._resume()
             left_s = self._grace_s if grace_s is None else grace_s
+            # After Ctrl-C the whole, though half of it was spent on waiting for a prompt.
             self.given_s = self._grace_s if self.interrupts else left_s
-            self._guard.set_deadline(left_s)
+            self._around.set_deadline(left_s)
             if is_said:
-                self._guard.announce(cause)
+                self._around.announce(cause)
 
     def _kill(self, said: failures.Cause | str | None = None) -> None:
         self.stage = KILLING
         self._workers.kill(self.running)
-        self._guard.set_deadline(STUCK_S if self.running else None)
+        self._around.set_deadline(STUCK_S if self.running else None)
         if said:
-            self._guard.announce(said)
+            self._around.announce(said)
 
     def _pass_on(self, signum: int, is_typed: bool) -> None:
         """A signal for the workers; one that has the terminal has had what was typed there."""
         ranks = self.running - self._foreground if is_typed else self.running
         if signum == self._stack_signal:
-            self._guard.tell_stacks(self.running)
+            self._around.tell_stacks(self.running)
         elif signum in signals.FORWARD:
             self._workers.forward(signum, ranks)
         elif signum == signal.SIGTSTP:
@@ -278,5 +279,5 @@ class Decisions:
     def _resume(self) -> None:
         self.is_suspended = False
         if self.running:
-            self._guard.resumed()
+            self._around.resumed()
         self._workers.send(signal.SIGCONT, self.running)

@@ -43,7 +43,7 @@ def judged(
         written_s = max(written_s, one.said_s - failures.LATE_S)
     if written_s > one.failed_s:
         one, early_s = one._replace(failed_s=written_s), 0.0
-    if one.sent and one.failed_s <= one.told_s + failures.LATE_S:  # ticks may be late as well
+    if one.sent and one.failed_s <= one.told_s + failures.LATE_S:  # it was told to end before
         return one, None
     oom = report.out_of_memory(kills_before, cgroup.memory_kills())
     code = UNCAUGHT if one.code == -one.sent else one.code
@@ -64,9 +64,11 @@ def _time_in(record: Any) -> float | None:
 
 
 def _written_s(one: launches.WorkerExit, since_s: float) -> float:
-    """How long before its end a worker has written what torch writes of a failure; 0: it has not.
+    """How long before its end a worker wrote torch's error file; 0: not, or without a time.
 
-    The end was `since_s` ago. It has lived no longer than since its start, whatever a clock says.
+    The end was `since_s` ago. The file's own time counts where it is in the second that the file
+    names, else the end of that second; and never more than the worker's life, as the wall clock
+    may have been set meanwhile.
     """
     try:
         written = machine.lstat(one.error_file or "").st_mtime

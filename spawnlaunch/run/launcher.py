@@ -72,7 +72,8 @@ def run(
 ) -> int:
     """Start the workers and see them to their end; the result is the exit status.
 
-    `workers` are those of the first attempt, `blocked` is the signals that all are started with
+    `workers` are those of the first attempt (on several nodes only examples of them, as ranks are
+    not agreed yet), `blocked` is the signals that all are started with
     blocked. The signals that end, stop or continue the launch stay blocked, so that none cuts in
     while the interpreter ends. Raises UsageError where the workers cannot all be watched, OSError
     where the system refuses what a launch needs; nothing is left then.
@@ -120,7 +121,7 @@ def _with_endings(launch: launches.Launch) -> launches.Launch:
     if result or error_file:
         result, error_file = _own_files(launch, result, error_file)
     grace_s, why, limit_s = request.grace_s, "", None
-    longest = launch.resolution.ask("longest_grace_s") if launch.resolution.around else None
+    longest = launch.resolution.ask_around("longest_grace_s") if launch.resolution.around else None
     if longest:
         limit_s = longest.value
         why = f" ({longest.source})" if grace_s > limit_s else ""
@@ -250,7 +251,7 @@ def _become_guard(
     has a group of its own, and a session of its own but for a worker that is to have the terminal.
     """
     machine.rename_process("spawnlaunch grd", f"spawnlaunch guard of {launcher}")
-    if refused := signals.leave(session=all(worker.own_session for worker in workers)):
+    if refused := signals.detach(session=all(worker.own_session for worker in workers)):
         say.say([WITH_US.format(refused.strerror)])
     machine.prctl(machine.PR_SET_PDEATHSIG, signal.SIGCONT)  # should it be stopped then
     tree = Tree(launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1))

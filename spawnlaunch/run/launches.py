@@ -62,7 +62,8 @@ class Launch(records.NamedTuple):
     """All that the workers of an attempt are made of, and how they are ended and reported.
 
     No launch changes; each step makes a fuller one by `_replace`: `walk` adds `logs`, `lines` and
-    `journal`, and `launcher.run` what comes from `group` on.
+    `journal`, and `launcher.run` what comes from `group` on. For each later attempt `attempts`
+    (`ganged`, on several nodes) makes one with another port.
     """
 
     request: flags.Request
@@ -72,7 +73,7 @@ class Launch(records.NamedTuple):
     hostname: str
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
-    # Whether a worker that has ended with 0 has not done all, and so has failed.
+    # Whether a worker that exited with 0 has failed all the same; spawnlaunch.launch alone sets it.
     owes: Callable[[Worker], bool] = lambda _: False
     lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known
     logs: str | None = None  # the template of the directories of the ranks' files, if any
@@ -81,8 +82,10 @@ class Launch(records.NamedTuple):
     blocked: frozenset[int] = frozenset()  # signals that workers are started with blocked
     grace_s: float = 0.0  # from SIGTERM to SIGKILL
     grace_why: str = ""  # what is said behind a grace that is not the one asked for
-    limit_s: float | None = None  # from a resource manager's signal to the last we can do
-    failure_grace_s: float | None = None  # after another's failure, where it is not the same
+    # The longest that workers have once the launch is told to end, before the resource manager
+    # kills the launcher too (Slurm's KillWait); None: there is no such limit.
+    limit_s: float | None = None
+    failure_grace_s: float | None = None  # after another's failure; None: the same
     result: str | None = None  # file for the ends of all ranks
     error_file: str | None = None  # the user's TORCHELASTIC_ERROR_FILE, for the first failure
 
@@ -112,8 +115,8 @@ class WorkerExit(records.NamedTuple):
     used: resource.struct_rusage | None = None  # by it, and by what it has waited for
     left: bool = False  # SIGKILL did not end it, and nobody waits for it any more
     told_s: float = 0.0  # how long before its end the launcher told it to end
-    failed_s: float = 0.0  # and how long before its end it had failed, as far as is known
-    early_s: float = 0.0  # and it may have been so much earlier
+    failed_s: float = 0.0  # its failure was at least so long before its end
+    early_s: float = 0.0  # and perhaps up to so much earlier than that
     said_s: float = 0.0  # how long before its end it wrote to its stderr last, where that is a pipe
 
 

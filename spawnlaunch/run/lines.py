@@ -25,7 +25,10 @@ _RETURN = rb"\r+(?![\r\n]|\Z)"  # one that something follows on the same line
 
 
 class Screen:
-    """One output that several streams share: it knows whose bar stands on its last line."""
+    """One output that several streams share: it knows whose bar stands on its last line.
+
+    A bar is an unfinished line, which the cursor stands on: of progress, or a prompt.
+    """
 
     bar: Stream | None = None
 
@@ -85,7 +88,7 @@ class Stream:
     def _lines(self, text: bytes) -> bytes:
         """Show lines that have their ends."""
         if self._is_bar and self._screen.bar is not self and text.startswith(b"\n"):
-            text = text[1:]  # there since somebody else came in between
+            text = text[1:]  # `leave_bar` has written that, as another's line came in between
         self._is_bar = False
         if not text:
             return b""

@@ -1,8 +1,11 @@
-"""What the workers write, on its way to our own streams: lines, whole, none lost, with their rank.
+"""What the workers write, on its way to our own streams: line by line, with their rank.
 
-Each stream of a worker that is shown here has a pipe of its own, so that no line is torn by another
-one. A worker alone writes to our streams itself: it has the terminal, and nobody to be told from.
-The last lines of stderr are kept, so that the first failure's can be shown again, last.
+The way of a line: `starting` decides the prefix, `Output.connect` makes the pipe, `pipes.Source`
+reads it, `lines.Stream` makes whole lines with the prefix before each, and `pipes.Sink` writes
+them. Each stream of a worker that is shown here has a pipe of its own, so that no line is torn by
+another one. What is lost because nobody reads it is counted and named. A worker alone writes to our
+streams itself, unless somebody has to hear it (`_is_heard`). The last lines of stderr are kept, so
+that the first failure's can be shown again, last.
 """
 
 from __future__ import annotations
@@ -43,7 +46,7 @@ class Output:
         ] = []  # with the descriptor that each is shown on
         self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
-        self.theirs: dict[int, int] = {}  # the ends of pipes that a worker is about to have
+        self.theirs: dict[int, int] = {}  # by its descriptor: ends of pipes for the next worker
         self._told: int | None = None  # see run/published.py
         self._keyboard: keyboard.Keyboard | None = None  # that several workers share
         self._limits: tuple[int, int] | None = None  # of a worker, where ours were raised
@@ -96,7 +99,7 @@ class Output:
         # A lone worker on one of several nodes is to be told from those elsewhere, but not on a
         # terminal, where it may want to ask for something.
         is_told_apart = worker.prefix and not machine.isatty(fd)
-        if route.file or not route.shown:
+        if route.file or not route.shown:  # what goes to a file only, it writes there by itself
             return not route.is_redirected
         return bool(self._hears_all or worker.own_session or is_told_apart)
 
@@ -161,7 +164,7 @@ class Output:
         self.show(worded(lines))
 
     def show(self, text: str) -> None:
-        """The same, of whole lines."""
+        """Write text of our own, whole lines, between the workers' lines."""
         sink = self.sinks.get(stream[0])
         if sink is None:
             write(text)

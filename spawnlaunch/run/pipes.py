@@ -121,7 +121,7 @@ class Sink:
         self._loop.alarm(self._look, None if go_on else UNREAD_S)
         for source in list(self.sources):
             if not (go_on and self.is_full):  # by an earlier one
-                source.go_on(go_on)
+                source.set_reading(go_on)
 
     def _look(self) -> None:
         """Whether anybody reads."""
@@ -185,7 +185,7 @@ class Source:
         self._watched = False
         if sink:
             sink.sources.append(self)
-        self.go_on(not (sink and sink.is_full))
+        self.set_reading(not (sink and sink.is_full))
 
     @property
     def is_open(self) -> bool:
@@ -259,15 +259,15 @@ class Source:
                 self._file = None
                 self._lost(f"cannot write to {self._path}: {error.strerror}; it ends here")
 
-    def go_on(self, go_on: bool) -> None:
-        """Whether to read on, as the sink wishes."""
+    def set_reading(self, wanted: bool) -> None:
+        """Read on, or leave what the worker writes in its pipe, as the sink wishes."""
         if self._fd is None:
             return
         if self._file is not None:
-            self._loop.alarm(self._skip, None if go_on else STOPPED_S)
-        if go_on and self._unshown is not None:
+            self._loop.alarm(self._skip, None if wanted else STOPPED_S)
+        if wanted and self._unshown is not None:
             self._show_again()
-        self._watch(go_on)
+        self._watch(wanted)
 
     def _watch(self, watch: bool) -> None:
         if watch == self._watched or self._fd is None:

@@ -44,7 +44,9 @@ class Processes:
     has gone wrong: then what workers leave that have ended well may go on. `on_exit` is told of
     each end. What a worker has used that ended well is asked for --result and --record only.
 
-    The way of an end: pidfd -> _has_ended -> _reap_dead -> _note -> on_exit.
+    The way of an end: pidfd -> _has_ended -> _reap_dead -> _note -> Supervisor._on_exit ->
+    Decisions.exited (the others are told to end) -> evidence.judged -> Decisions.failed (which
+    failure was the first).
     """
 
     def __init__(
@@ -58,11 +60,12 @@ class Processes:
         self.by_rank: dict[int, Running] = {}
         self._former_sessions: set[int] = set()  # by the pids of workers that are no more
         self._well: set[int] = set()  # ranks that ended well: what they have left may go on
-        # Workers that have ended; with what the kernel told of the zombie; and, of one that is
-        # reaped already, its status and what it used.
+        # Workers that have ended, each with a number that is 0 where it exited with 0 (what it is
+        # else is of several kinds); and, of one that is reaped already, its status and its usage.
         self._dead: list[tuple[Running, int | None, Sequence[Any] | None]] = []
         self._sent: dict[int, int] = {}  # by rank, the last signal sent to end it
-        # When first; whether it was dying already; whether that was over.
+        # By rank: when it was told to end first; whether it was dying already then, by itself; and
+        # whether it had ended.
         self._told: dict[int, tuple[float, bool, bool]] = {}
         self._zombies: list[int] = []  # that a tracer keeps us from reaping
 
@@ -261,7 +264,7 @@ class Processes:
         sent = self._sent.get(worker.rank, 0)
         code = code or int(not sent and owes(worker))
         told, was_dying, had_ended = self._told.get(worker.rank, (now, False, False))
-        was_dying &= code != -sent
+        was_dying &= code != -sent  # it had not begun to die of our own signal
         # Ends are seen in their order, and who exits or is killed dies quickly: it dumps no core.
         began_earlier = was_dying and not (had_ended and (code >= 0 or code == -signal.SIGKILL))
         tail, said_s = self._output.said_last(worker.rank) if code else (None, 0.0)

@@ -56,7 +56,7 @@ TAIL_LINES = 60
 def announced(
     what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
 ) -> str:
-    """The line for a decision's Announce; `ranks` still run, and have `grace_s` where they end."""
+    """The line for what `Decisions` announces; `ranks` still run, and have `grace_s` to end."""
     grace, host = f"{grace_s:g} s", launch.hostname
     match what:
         case "interrupt":

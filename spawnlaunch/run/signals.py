@@ -61,8 +61,8 @@ def send(pid: int, signum: int, is_group: bool = False) -> bool:
     return True
 
 
-def leave(session: bool = True) -> OSError | None:
-    """Have a session of one's own, or else a process group; the result is why not."""
+def detach(session: bool = True) -> OSError | None:
+    """Have a session of our own or, where that is refused, a process group; and what refused it."""
     refused = None
     for own in (machine.setsid, machine.setpgrp) if session else (machine.setpgrp,):
         try:

@@ -206,7 +206,7 @@ def set_up_process(worker: launches.Worker) -> None:
     0 alone says it; why a mask is refused each rank says for itself.
     """
     if worker.own_session:
-        signals.leave()
+        signals.detach()
     for fd, route in enumerate(worker.routes if worker.routes != launches.SHOWN else (), start=1):
         if route.is_redirected:
             from spawnlaunch.run import files  # few launches keep files

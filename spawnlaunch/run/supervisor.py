@@ -81,7 +81,7 @@ class Supervisor:
         self.gang: Listener | None = None
 
     def take_part(self, gang: Listener | None, hang_help: hang.HangHelp | None) -> None:
-        """Tell a gang what happens here, from now on; None: it is over. It has its own help."""
+        """Tell a gang what happens here from now on, and have its help for hangs; None: no more."""
         self.gang, self.hang_help = gang, hang_help
 
     def run(self, workers: Sequence[launches.Worker]) -> launches.LaunchResult:
@@ -291,6 +291,7 @@ class Supervisor:
         if self.journal:
             self.journal.ended(one)
         self.rules.exited(one.rank, one.code, one.pid)
+        # The failure of a worker alone is the first, without looking for evidence.
         if one.code and (self.exits[1:] or self.rules.running or self.gang):
             from spawnlaunch.run import evidence  # most launches have no failure
 

@@ -71,7 +71,7 @@ class Sample(NamedTuple):
 
 
 def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
-    """The sample of such a dict; monotonic times of it become later by so much.
+    """The sample of such a dict; `later_s` is added to its times, which are of another's clock.
 
     Raises TypeError or KeyError where it is none.
     """

@@ -26,12 +26,16 @@ class Column(NamedTuple):
     name: str
     cell: Callable[[sample.Sample], str]
     key: Callable[[sample.Sample], Any]
-    rank: int  # the lower, the sooner it is shown where there is little room
+    drops: int  # where there is little room the column with the highest goes first
     left: bool = False
 
 
 def _number(value: float | None) -> float:
     return -1.0 if value is None else value
+
+
+def _phase(one: sample.Sample) -> str:
+    return one.progress.phase if one.progress else ""
 
 
 COLUMNS = (
@@ -53,7 +57,7 @@ COLUMNS = (
     Column("said", lambda s: age(s.quiet_s), lambda s: -_number(s.quiet_s), 4),
     Column("step", lambda s: _step(s), lambda s: -(s.progress.step if s.progress else -1), 3),
     Column("/s", lambda s: _rate(s), lambda s: -_number(s.progress and s.progress.rate), 9),
-    Column("phase", lambda s: s.progress.phase if s.progress else "", lambda s: s.launch, 5, True),
+    Column("phase", _phase, _phase, 5, True),
 )  # fmt: skip
 ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", "wr/s", "said")
 
@@ -113,7 +117,7 @@ def _columns(ranks: Sequence[sample.Sample], width: int) -> list[tuple[Column, l
         if several_hosts if column.name == "host" else wanted:
             columns.append((column, cells, max(map(len, cells))))
     while sum(wide + 1 for _, _, wide in columns) > width + 1 and len(columns) > 1:
-        columns.remove(max(columns, key=lambda each: each[0].rank))
+        columns.remove(max(columns, key=lambda each: each[0].drops))
     return columns
 
 

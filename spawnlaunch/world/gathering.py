@@ -17,9 +17,9 @@ class Gathering(records.NamedTuple):
     most: int
     spares: int
     expected: tuple[str, ...]  # names of nodes, where all are known
-    returns: bool  # what has made a pod starts its lost launcher again
-    return_s: float | None  # for that, or for the user; 0: nobody does it; None: join_timeout
-    again: bool  # whatever has started this launcher starts it again if it fails
+    returns: bool  # whatever has made their pods starts lost launchers again; else only a user does
+    return_s: float | None  # how long a lost launcher is waited for; 0: not; None: join_timeout
+    again: bool  # this launcher itself is started again if it fails
     name: str  # of this node
     master_addr: str  # where the user has named one
     master_port: int  # likewise; 0: a free one

@@ -69,8 +69,9 @@ def renew_port(
 ) -> tuple[identity.Resolution, HeldPort | None]:
     """For workers of one machine that start once more: another port, unless somebody named this.
 
-    What listened on the old one may not be quite gone. Hold the old port until this has returned,
-    and the new one differs from it. Raises UsageError where no port is free.
+    What listened on the old one may not be quite gone. The caller still has the old HeldPort, so
+    that its port is not chosen again: a port is let go when its HeldPort is freed. Raises
+    UsageError where no port is free.
     """
     if identity.is_named(resolution.sources["master_port"], environ):
         return resolution, None

@@ -48,7 +48,9 @@ OUTER = (RUN_ID, "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", AGEN
 POD = "KUBERNETES_SERVICE_HOST"  # in every pod (kubernetes.io, "Service", "Discovery")
 ITS_OWN_PID = "its own pid"  # stands in a worker's variable until it has one
 
-TEXTS = ("job", "own_host", "master_addr")  # questions whose variables hold no number
+# Questions whose variables hold text. Any other variable is read as a number: for a host in one, as
+# of rank_0_host, the table has a function.
+TEXTS = ("job", "own_host", "master_addr")
 
 
 class Rejected(records.NamedTuple):
@@ -157,7 +159,7 @@ class Manager:
         self.gives_ranks = gives_ranks  # RANK and its like are its own, and left by nobody
         self.given = given  # what it gave to all ranks, where a parent shows that
         self.as_task = as_task  # the variables of a launcher's worker as a task of its own has them
-        self.wider = wider  # how to start tasks with more CPUs; see slurm.wider
+        self.wider = wider  # how to start tasks with more CPUs; see `wider` of managers/slurm
         self.answers = answers
 
     def is_present(self, environ: Environ) -> bool:
@@ -256,7 +258,11 @@ class Resolution(records.NamedTuple):
     gathering: Gathering | None = None  # of several nodes; the world is told then
     around: tuple[Manager, ...] = ()  # also those of whose variables some are missing
 
-    def ask(self, question: str) -> Fact | None:
-        """The answer of the innermost that has one: who is around limits us in any case."""
+    def ask_around(self, question: str) -> Fact | None:
+        """The answer of the innermost manager around us that has one.
+
+        Not of the one alone that started us (`Evidence.ask`): masks, devices and limits of time
+        hold for this process whoever has started it.
+        """
         found = (manager.answer(question, self.environ) for manager in self.around)
         return next(filter(None, found), None)

@@ -4,8 +4,9 @@
 the environment has inherited, and from all that the address and port of rank 0. Each value is a
 Fact, which knows its source. Most answers come from the environment; for some managers
 parent processes or a file of hosts are read. No program is started and no other launcher is asked:
-every launcher of a job comes to the same result by itself. `prepare_host` then looks for a port and
-an interface of this machine.
+every launcher of a job comes to the same result by itself. (Where several launchers meet, rank,
+world size and MASTER_PORT are guesses here, and the hub tells the true ones.) `prepare_host` then
+looks for a port and an interface of this machine.
 """
 
 from __future__ import annotations

@@ -25,6 +25,7 @@ BESIDE = {
     "run/preload": "--preload",
     "run/hang": "--hang-timeout and --stack-on-usr2",
     "rollcall": "the same two, and top",
+    "run/journal.py": "--record",
     "run/keyboard": "a terminal's keys and --debug",
     "explaining.py": "--explain",
     "explained.py": "--explain, as programs read it",

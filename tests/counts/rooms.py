@@ -92,7 +92,7 @@ def order(page: Path = PAGE) -> dict[str, int]:
 
 
 def room(module: str) -> str:
-    """`spawnlaunch.world.place` is in `world`, `spawnlaunch.cli` is its own."""
+    """`spawnlaunch.world.ranks` is in `world`, `spawnlaunch.cli` is its own."""
     return [*module.split("."), "__init__"][1]
 
 

@@ -78,7 +78,7 @@ MUTANTS = (
            "False", 41),
     Mutant("orphans of another hub", "gang.phases:Phases._is_time",
            "not are_all_back and self.now < self._free", "False", 50),
-    Mutant("a hub that knows of none before it", "gang.phases:Phases._free",
+    Mutant("a hub that knows of none before it", "gang.phases:Phases._safe_at",
            "self.epoch or not (settings.returns or self.floor)", "True",
            "test_a_hub_that_may_have_returned_waits_for_workers_of_before"),
     Mutant("the frozen are given up", "gang.hub:Hub._follow",

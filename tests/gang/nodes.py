@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,19 @@ class Nodes:
 
     def statuses(self) -> dict[str, int]:
         return {host: p.wait(PATIENCE_S) for host, p in self.processes.items()}
+
+
+def room_for(count: int) -> int:
+    """The first of so many ports that are free now, and no ephemeral ones."""
+    while True:
+        first = 20000 + free_port() % 9000
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
+            except OSError:
+                continue
+            return first
 
 
 def free_port() -> int:

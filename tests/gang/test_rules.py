@@ -21,8 +21,10 @@ from spawnlaunch.gang.messages import (
     Idle,
     Refused,
     Signalled,
+    Silent,
     Start,
     Stop,
+    Talking,
     Waiting,
     Welcome,
 )
@@ -120,6 +122,52 @@ def test_less_than_half_of_the_last_nodes_begin_nothing() -> None:
     assert (start.epoch, start.nnodes) == (6, 2)
 
 
+def test_another_hub_gives_all_the_node_ranks_that_they_had_and_counts_on() -> None:
+    gang = Gang(least=2, most=2, max_restarts=1, return_s=60.0, dead_s=A_DAY_S)
+    gang.come(0, epoch=5, nodes=2, last=1, total=4)
+    gang.come(1, epoch=5, nodes=2, last=0, total=3)
+    gang.wait(60)
+    starts = [gang.of(conn, Start)[0] for conn in (0, 1)]
+    assert [(start.epoch, start.node_rank, start.total) for start in starts] == [
+        (6, 1, 5),
+        (6, 0, 5),
+    ]
+
+
+def test_starts_after_the_first_are_counted() -> None:
+    gang = Gang(least=1, most=1, max_restarts=2)
+    gang.come(0)
+    for epoch in (1, 2):
+        gang.hears(0, fails(epoch, 0, 1))
+        gang.hears(0, Idle(epoch, port=20000 + epoch))
+    assert [start.total for start in gang.of(0, Start)] == [0, 1, 2]
+
+
+def test_a_spare_stays_one_where_nobody_was_lost() -> None:
+    gang = Gang(least=2, most=2, spares=1, max_restarts=1)
+    for conn in range(3):
+        gang.come(conn)
+    gang.hears(1, fails(1, 1, 1))
+    for conn in (0, 1):
+        gang.hears(conn, Idle(1))
+    gang.wait(2)
+    assert {conn: gang.of(conn, Start)[-1].node_rank for conn in (0, 1)} == {0: 0, 1: 1}
+    assert [begun.epoch for begun in gang.of(2, Begun)] == [1, 2]
+
+
+def test_each_has_a_place_whatever_node_ranks_were_given() -> None:
+    """Those with 2 and 3 have begun as 0 and 1."""
+    gang = Gang(least=2, most=4, max_restarts=1, last_call_s=1.0)
+    for conn in (2, 3):
+        gang.come(conn, rank=conn)
+    gang.wait(2)
+    gang.come(0, rank=0)
+    for conn in (2, 3):
+        gang.hears(conn, Idle(1))
+    gang.wait(2)
+    assert {conn: gang.of(conn, Start)[-1].node_rank for conn in (2, 3, 0)} == {2: 0, 3: 1, 0: 2}
+
+
 def test_a_node_keeps_its_rank_and_a_spare_takes_the_hole() -> None:
     gang = Gang(least=3, most=3, spares=1, max_restarts=1)
     for conn in range(4):
@@ -191,6 +239,53 @@ def test_what_to_type_is_said_for_each_that_is_lost(is_late: bool) -> None:
     lines = [line for (line,) in gang.calls("tell")]
     for rank in (1, 2):
         assert any(line.endswith(f"<{rank} 1>") and f"node{rank}" in line for line in lines), lines
+
+
+def test_any_may_come_where_those_who_are_missing_have_left_by_themselves() -> None:
+    """One was lost, and another has come for it; then two are told to end."""
+    gang = Gang(least=3, most=4, max_restarts=3, return_s=60.0)
+    for conn in range(4):
+        gang.come(conn)
+    gang.loses(3, is_certain=True)
+    gang.come(13, "another")
+    for conn in range(3):
+        gang.hears(conn, Idle(1))
+    for conn in (1, 2):
+        gang.hears(conn, Signalled(15))
+        assert [end.status for end in gang.of(conn, End)] == [143]
+    assert not gang.of(0, End)
+    (line,) = [line for (line,) in gang.calls("tell") if "start it there again" in line]
+    assert line.endswith("<-1 0>")
+
+
+@pytest.mark.parametrize("is_at_once", [True, False])
+def test_one_that_leaves_before_there_are_enough_ends_alone(is_at_once: bool) -> None:
+    """The others wait for more, if they can do without it."""
+    gang = Gang(least=3, most=4)
+    gang.come(0)
+    gang.come(1, leaving=15 if is_at_once else 0)
+    if not is_at_once:
+        gang.hears(1, Signalled(15))
+    assert [end.status for end in gang.of(1, End)] == [143]
+    assert gang.hub.phase == JOINING
+    for conn in (2, 3, 4):
+        gang.come(conn)
+    gang.wait(40)
+    assert [start.nnodes for start in gang.of(0, Start)] == [4]
+
+
+def test_a_signal_for_all_nodes_may_come_to_each_at_its_time() -> None:
+    """They do not begin again without the first that heard of it."""
+    gang = Gang(least=1, most=3)
+    for conn in range(3):
+        gang.come(conn)
+    gang.wait(100)
+    gang.hears(1, Signalled(15))
+    for conn in range(3):
+        gang.hears(conn, Idle(1, outcomes=((conn, 85),)))
+    for conn in (2, 0):
+        gang.hears(conn, Signalled(15), 0.2)
+    assert [gang.of(conn, End)[0].status for conn in range(3)] == [85, 85, 85]
 
 
 def test_nobody_is_waited_for_where_nobody_comes_back() -> None:
@@ -488,12 +583,15 @@ def test_workers_that_end_alike_after_a_signal_say_the_status() -> None:
 
 
 def test_a_second_signal_waits_for_nobody() -> None:
+    """Of whichever node it is; the first is the cause all the same."""
     gang = Gang(least=2, most=2)
     gang.come(0)
     gang.come(1)
     gang.hears(1, Signalled(15))
-    gang.hears(1, Signalled(15, again=True))
-    assert [stop.grace_s for stop in gang.of(0, Stop)] == [30.0, 0.0]
+    gang.hears(0, Signalled(2, again=True))
+    stops = gang.of(0, Stop)
+    assert [stop.grace_s for stop in stops] == [30.0, 0.0]
+    assert [(stop.cause.host, stop.cause.code) for stop in stops] == [("node1", -15)] * 2
 
 
 def test_a_hub_that_may_have_returned_waits_for_workers_of_before() -> None:
@@ -524,7 +622,9 @@ def test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near() -> Non
     """They would seek it until join_timeout."""
     gang = Gang(least=3, most=3)
     gang.come(0, leaving=15)
+    assert "2 of 3 nodes" in gang.calls("tell")[-1][0]
     gang.come(1)
+    assert gang.calls("linger")
     for conn in (0, 1):
         assert [end.status for end in gang.of(conn, End)] == [143]
         gang.loses(conn, is_certain=True)
@@ -533,6 +633,23 @@ def test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near() -> Non
     gang.come(2)
     assert [end.status for end in gang.of(2, End)] == [143]
     assert gang.hub.is_over
+
+
+def test_those_who_are_near_are_named_where_all_are_known() -> None:
+    gang = Gang(least=3, most=3, expected=("node0", "node1", "node2"))
+    gang.come(0, leaving=15)
+    assert gang.calls("tell")[-1][0].endswith("node1, node2")
+
+
+def test_all_have_some_seconds_to_hear_the_end() -> None:
+    """And no more: one that is frozen does not keep the hub."""
+    gang = Gang(least=2, most=2)
+    gang.come(0)
+    gang.come(1)
+    for conn in (0, 1):
+        assert not gang.calls("linger")
+        gang.hears(conn, Done(1))
+    assert gang.calls("linger")
 
 
 def test_a_hub_whose_own_launcher_comes_to_end_ends_all_that_have_begun() -> None:
@@ -578,6 +695,7 @@ def test_a_launcher_that_is_told_to_end_as_it_comes_tells_the_hub(is_greeting: b
         launcher.member.linked()
     launcher.member.told(15)
     assert launcher.status is None
+    assert len(launcher.calls("connect")) == 1, "it is on its way already"
     if is_greeting:
         assert launcher.said(Signalled) == [Signalled(15)]
     else:
@@ -622,7 +740,7 @@ def test_a_launcher_that_is_told_to_end_waits_for_no_hub() -> None:
     assert launcher.status is None
     launcher.wait(4)
     assert launcher.status is None
-    launcher.wait(2)
+    launcher.wait(1)
     assert launcher.status == 143
 
 
@@ -637,6 +755,10 @@ def test_one_whose_token_is_another_says_why() -> None:
     launcher = Launcher()
     launcher.member.unlinked("another token", is_final=True)
     assert launcher.calls("exit") == [[2, Cause("refused", words="another token")]]
+
+
+def test_a_launcher_without_a_hub_goes_by_what_a_hub_says_by_default() -> None:
+    assert Welcome(**Settings(1, 1).for_members()) == Welcome()
 
 
 def test_what_a_launcher_was_told_otherwise_is_said_on_both_nodes() -> None:
@@ -688,6 +810,25 @@ def test_what_a_launcher_cannot_do_keeps_nothing_else_waiting() -> None:
     assert launcher.calls("connect")
 
 
+def test_workers_are_told_of_a_signal_whatever_the_hub_says() -> None:
+    """It may be out of reach, or slow."""
+    launcher, _ = running(Welcome(grace_s=7.0))
+    launcher.member.told(15)
+    assert launcher.said(Signalled) == [Signalled(15)]
+    assert launcher.calls("halt") == [[Cause("signal", "node1", code=-15), 7.0]]
+
+
+def test_the_hub_is_told_once_of_silence_and_once_of_words_after_it() -> None:
+    launcher, start = running()
+    for is_so in (False, True, True, False, False):
+        launcher.member.quiet(is_so)
+    assert launcher.said(Silent) == [Silent(1)]
+    assert launcher.said(Talking) == [Talking(1)]
+    launcher.member.heard(Stop(start.epoch, Cause("lost"), 1.0))
+    launcher.member.quiet(True)
+    assert launcher.said(Silent) == [Silent(1)]
+
+
 def test_an_end_that_comes_while_workers_run_waits_for_theirs() -> None:
     launcher, _ = running()
     launcher.member.heard(End(3, Cause("failure", "node0", 0, 3)))
@@ -706,6 +847,18 @@ def test_nothing_happens_to_one_that_has_ended() -> None:
     launcher.member.heard(start)
     launcher.member.unlinked()
     assert {called for called, *_ in launcher.made} <= {"wake"}
+
+
+@pytest.mark.parametrize(
+    ("hello", "who"), [({}, ("2 of 3 nodes",)), ({"rank": 1}, ("node rank 0", "node rank 2"))]
+)
+def test_those_who_have_not_come_are_counted_or_named_by_their_node_ranks(
+    hello: dict[str, Any], who: tuple[str, ...]
+) -> None:
+    gang = Gang(least=3, most=3)
+    gang.come(0, **hello)
+    gang.wait(15)
+    assert gang.of(0, Waiting) == [Waiting(who)]
 
 
 def test_one_that_has_given_its_hub_up_hears_it_no_more() -> None:
@@ -790,6 +943,19 @@ def test_more_launchers_than_have_a_place_end_nothing() -> None:
         gang.come(conn)
     unable(gang, 3)
     assert gang.hub.phase == RUNNING
+
+
+def test_one_more_than_have_a_place_is_not_waited_for() -> None:
+    """Where all are here, and one of them may be cut off."""
+    gang = Gang(least=3, most=3)
+    gang.come(0)
+    gang.come(1)
+    for _ in range(3):
+        gang.hears(0, Beat(1), 9.0)
+    gang.come(2)
+    unable(gang, 3)
+    assert gang.hub.phase == JOINING
+    assert "another one has its place" in gang.calls("tell_once")[-1][0]
 
 
 def test_one_that_is_started_again_is_named_and_waited_for() -> None:

@@ -10,14 +10,16 @@ import subprocess
 import sys
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from spawnlaunch.failures import Cause
 from spawnlaunch.gang.hub import Hub
-from spawnlaunch.gang.messages import MOST_COUNT, VERSION, Beat, Hello, Start
+from spawnlaunch.gang.messages import MOST_COUNT, VERSION, Beat, Failed, Hello, Idle, Start
 from spawnlaunch.gang.phases import RUNNING
 from spawnlaunch.gang.roster import MOST_WORKERS, natural
 from spawnlaunch.gang.server import MOST_SAID
@@ -149,6 +151,53 @@ def test_messages_arrive_whole_however_they_are_cut() -> None:
     assert heard == [hello, Beat(3)]
 
 
+def proved(is_hub: bool, has_heard: bool) -> Wire:
+    """An end to which the other one has proved itself."""
+    hub, member = shaken()
+    if has_heard:
+        hub.feed(member.encode(Beat(1)))
+        member.feed(hub.encode(Beat(1)))
+    return hub if is_hub else member
+
+
+@pytest.mark.parametrize(
+    ("end", "most"),
+    [
+        pytest.param(lambda: Wire(SECRET, "none", is_hub=True), 4096, id="before the proof"),
+        pytest.param(lambda: Wire(SECRET, "none", is_hub=False), 4096, id="of a hub before it"),
+        pytest.param(lambda: proved(True, False), 2**16, id="the hello"),
+        pytest.param(lambda: proved(True, True), 2**20, id="after it"),
+        pytest.param(lambda: proved(False, False), 2**20, id="of the hub"),
+        pytest.param(lambda: proved(False, True), 2**20, id="of the hub later"),
+    ],
+)
+def test_a_line_has_a_limit_also_where_it_does_not_end(end: Callable[[], Wire], most: int) -> None:
+    wire = end()
+    assert wire.feed(b"x" * most) == []
+    with pytest.raises(Foreign, match="too long"):
+        wire.feed(b"x")
+    with pytest.raises(Foreign, match="too long"):
+        end().feed(b"x" * (most + 1) + b"\n")
+
+
+@pytest.mark.parametrize(
+    ("is_hub", "lines", "why"),
+    [
+        (True, f"{NAME} {digest_of('7')} {'0' * 32}\n", "another --rdzv-id"),
+        (True, f"spawnlaunch/999 {digest_of('none')} {'0' * 32}\n", "another version"),
+        (True, f"{NAME} {digest_of('none')} {'0' * 32}\n{'0' * 64}\n", "another token"),
+        (False, "no another token\n", "another token"),
+        (False, "spawnlaunch/999 of something else\n", "another version"),
+        (False, f"{NAME} {'0' * 32} {'0' * 64}\n", "another token"),
+    ],
+)
+def test_what_is_never_heard_says_why(is_hub: bool, lines: str, why: str) -> None:
+    with pytest.raises(Foreign) as foreign:
+        Wire(SECRET, "none", is_hub).feed(lines.encode())
+    assert str(foreign.value).startswith(why)
+    assert foreign.value.is_final
+
+
 @pytest.mark.parametrize("how", ["replayed", "reflected", "reordered", "changed", "of another"])
 def test_a_line_is_good_once_and_in_its_place(how: str) -> None:
     hub, member = shaken()
@@ -168,6 +217,8 @@ def test_a_line_is_good_once_and_in_its_place(how: str) -> None:
     "text",
     ["[]", "{}", '{"is": []}', '{"is": "start"}', '{"is": "beat", "number": 1e400}', "nonsense",
      '{"is": "beat", "number": true}', '{"is": "idle", "epoch": 1, "outcomes": [[1]]}',
+     '{"is": "idle", "epoch": 1, "outcomes": {}}', '{"is": "idle", "epoch": 1, "outcomes": 5}',
+     json.dumps({"is": "idle", "epoch": 1, "outcomes": [[0, 0]] * (2**16 + 1)}),
      '{"is": "failed", "epoch": 1, "rank": 0, "code": 1, "age_s": NaN}', "[" * 100_000,
      json.dumps({"is": "failed", "epoch": 1, "rank": 0, "code": 1, "words": "x" * 20_000})],
 )  # fmt: skip
@@ -182,7 +233,7 @@ def test_what_is_no_message_is_not_heard(text: str) -> None:
     ("field", "value"),
     [("host", "a\0b"), ("host", "\x1b[2J"), ("host", "9" * 5000), ("addr", "a\nb"),
      ("who", "\ud800"), ("port", 0), ("port", 10**9), ("rank", -2), ("rank", 10**15),
-     ("epoch", 10**15), ("used", -1), ("leaving", -1), ("leaving", 65),
+     ("epoch", 10**9 + 1), ("epoch", 10**15), ("used", -1), ("leaving", -1), ("leaving", 65),
      ("nproc", 10**400), ("launch", "x" * 256)],
 )  # fmt: skip
 def test_a_hello_that_cannot_be_is_not_heard(field: str, value: object) -> None:
@@ -191,6 +242,23 @@ def test_a_hello_that_cannot_be_is_not_heard(field: str, value: object) -> None:
     hello = Hello(VERSION, "node1", "who", 2, port=29500)._replace(**{field: value})
     with pytest.raises(Foreign, match="a message that is none"):
         hub.feed(member.encode(hello))
+
+
+def test_the_longest_words_and_lists_are_heard() -> None:
+    hub, member = shaken()
+    failed = Failed(1, Cause("failure", words="x" * 2**14))
+    for message in (failed, Idle(1, 1, ((0, 0),) * 2**16)):
+        assert hub.feed(member.encode(message)) == [message]
+
+
+def test_what_a_hello_does_not_say_is_nothing() -> None:
+    """As one of a version without that field says it."""
+    hub, member = shaken()
+    text = json.dumps({"is": "hello", "version": 1, "host": "a", "who": "b", "nproc": 1}).encode()
+    (hello,) = hub.feed(member.mac(False, 0, text) + b" " + text + b"\n")
+    assert (hello.rank, hello.last, hello.role) == (-1, -1, "default")
+    nothing = hello._asdict().keys() - {"version", "host", "who", "nproc", "rank", "last", "role"}
+    assert not any(getattr(hello, name) for name in nothing)
 
 
 def test_the_most_that_a_hello_may_claim_leads_to_words_that_are_read() -> None:

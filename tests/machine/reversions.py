@@ -143,7 +143,7 @@ REVERSIONS = (
          "run.tree:send", "signals.send(process.pid, signum)", "pass",
          "run.tree:send", "is_same and (fd is None or not machine.signal_pidfd(fd, signum))",
          "is_same and fd is not None and machine.signal_pidfd(fd, signum)"),
-    _one("setsid refused ends the launch", "setsid", "run.signals:leave", "OSError", "KeyError"),
+    _one("setsid refused ends the launch", "setsid", "run.signals:detach", "OSError", "KeyError"),
     _one("waitid refused: how a worker has ended", "waitid",
          "run.processes:Processes._has_ended", "OSError", "KeyError"),
     _one("waitid refused: whether there are children", "waitid",

@@ -45,7 +45,10 @@ RUN = tuple(
         "tree",
     )
 )  # fmt: skip
-GANG = tuple(f"tests/gang/test_{name}.py" for name in ("rules", "simulation", "strangers"))
+GANG = tuple(
+    f"tests/gang/test_{name}.py"
+    for name in ("rules", "simulation", "strangers", "connections", "token", "settings", "words")
+)
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
@@ -53,8 +56,8 @@ ROOMS = {
     "gang": Room(GANG, 20, 150),
 }
 
-# Of tests that start programs, those that are about a part of run/ which no simulated launch enters
-# far enough; the first that is named like the beginning of a mutant's path.
+# Tests that are about a part which its room's do not enter far enough, or no simulated launch does;
+# the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image run/test_hang",
     "run/hang/together": "gang/test_real",
@@ -84,6 +87,10 @@ OF_PARTS = {
     "run/shared_errors": "run/test_said_once",
     "run/ro": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
     "run/output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
+    "gang/server": "gang/test_open_files",
+    "gang/link": "gang/test_ports",
+    "world/managers/slurm": "binding/test_advice",
+    "world/advice": "calling/test_scripts",
     "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
     "run/test_output run/test_lost_output run/test_stopped run/test_namespaces "
     "run/test_without_guard run/test_local run/test_refused_calls run/test_timeout",

@@ -38,4 +38,27 @@ EQUIVALENT = {
     "spawnlaunch/run/report.py write_result: 1 -> 2": "the indent of JSON, which means nothing",
     "spawnlaunch/run/routes.py _others: rank + 1 -> rank - 1": "any rank of another task will do",
     "spawnlaunch/run/say.py module: 2.0 -> 3.0": "how long a reader of stderr is waited for",
+    "spawnlaunch/gang/link.py Link._looked_up: 0 -> 1": "any number but ECONNREFUSED",
+    "spawnlaunch/gang/link.py Link.close: False -> True": (
+        "a member that hears has ended, or connects: that drops it"
+    ),
+    "spawnlaunch/gang/member.py Member.__init__: 0.0 -> 1.0": (
+        "it is set by `linked`, before it is read"
+    ),
+    "spawnlaunch/gang/phases.py module: 30.0 -> 31.0 #2": (
+        "how long some may be on their way is a guess"
+    ),
+    "spawnlaunch/gang/phases.py Phases._safe_at: 0.0 -> 1.0": (
+        "the first second of the machine's clock is over, too"
+    ),
+    "spawnlaunch/gang/server.py Server._pause: 0 -> 1": (
+        "for types: it is called with an error that has a number"
+    ),
+    "spawnlaunch/gang/stream.py Ended.__init__: dropped: super().__init__(why)": (
+        "BaseException keeps the one positional argument by itself"
+    ),
+    "spawnlaunch/gang/stream.py Connection.say: 0 -> 1": (
+        "descriptor 0 is standard input, which is never closed"
+    ),
+    "spawnlaunch/gang/token.py find: 1 -> 2": "a file that is too long has more than either number",
 }

@@ -113,15 +113,16 @@ def test_who_waits_without_a_loop_waits_for_the_whole_time_too(machine_of, plan,
 def test_nothing_is_due_while_all_that_is_waited_for_is_kept_from_running(
     machine_of, plan, after_s
 ):
-    machine, rung = machine_of(plan), []
-    turning = Loop()
+    machine, rung, standing = machine_of(plan), [], [True]
+    turning = Loop(lambda: bool(standing))
+    turning.turn(0)
     turning.alarm(lambda: rung.append("patience"), after_s + 0.1)
     turning.alarm(lambda: rung.append("wall"), after_s, always=True)
-    turning.stands = True
-    while machine.now < 1000.0 + 2 * after_s + 1.0:
+    end = machine.now + 2 * after_s + 1.0
+    while machine.now < end:
         turning.turn()
     assert rung == ["wall"]
-    turning.stands = False
+    standing.clear()
     while len(rung) == 1:
         turning.turn()
     assert rung == ["wall", "patience"]

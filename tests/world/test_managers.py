@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.errors import UsageError
 from spawnlaunch.torchrun import variables
 from spawnlaunch.world import managers
 from spawnlaunch.world.identity import Manager
 from spawnlaunch.world.managers.tables import KUBEFLOW
+from tests.fuzz.environments import resolve
 from tests.support.launching import REPORTER, clean_environ, explain, launch
 from tests.world import recorded
 from tests.world.recorded import MANAGERS, Case, Found, Refused
@@ -162,3 +164,15 @@ def test_an_inherited_address_by_which_every_node_means_itself_is_replaced(addre
     found = explained("", {**STEP, "MASTER_ADDR": address})
     assert found["world"]["master_addr"] == "node0"
     assert any(f"replaced MASTER_ADDR={address}" in said for said in found["warnings"])
+
+
+@pytest.mark.parametrize("said", [{}, {"OMPI_NUM_APP_CTX": "1"}], ids=["not said", "said"])
+def test_a_role_is_for_all_tasks_where_they_have_one_program(said: dict[str, str]) -> None:
+    assert resolve(["--role=ps", "--master-addr=a"], {**OPEN_MPI_4, **said}).world.is_task
+
+
+def test_a_role_is_for_no_task_of_several_programs() -> None:
+    several = {**OPEN_MPI_4, "OMPI_NUM_APP_CTX": "2"}
+    assert resolve(["--master-addr=a"], several).world.is_task
+    with pytest.raises(UsageError, match="several programs"):
+        resolve(["--role=ps", "--master-addr=a"], several)

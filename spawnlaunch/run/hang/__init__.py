@@ -1,6 +1,9 @@
 """Help for a job that hangs: notice that no rank writes anything, and tell where the workers are.
 
-The decisions hear of the silence, want the stacks told, and hear when that is done.
+The way of a hang: HangHelp._listen -> Decisions.silent -> Supervisor.announce (the line) and
+tell_stacks -> RollCall.tell -> one process after the other: _ask or _look -> _note -> _call_roll
+(the lines) -> _hear_records -> Supervisor.stacks_told -> Decisions.stacks_told, which ends the
+launch with --on-hang kill.
 
 What comes through our pipes is heard at once; of a worker that writes to a file by itself, the
 file's time of change is looked at when the others have been silent. (A clock that is set meanwhile

@@ -77,7 +77,7 @@ class RollCall:
         self.journal = journal
         self._targets: deque[Target] = deque()
         self.is_busy = False
-        self._end_at = 0.0  # of `clock`, seconds
+        self._end_at = 0.0  # by machine.running_s
         self._asking: Asking | None = None
         self._spying: sources.Spying | None = None
         self._answers: list[groups.Answer] = []
@@ -104,7 +104,7 @@ class RollCall:
         self._next()
 
     def cancel(self) -> None:
-        """Ask nobody any more."""
+        """Ask nobody any more, and call the roll of those who have answered."""
         for call in (self._listen, self._next, self._hear_records):
             self._loop.alarm(call, None)
         if self._spying:

@@ -22,7 +22,7 @@ class HangOfAll(hang.HangHelp):
     """Tells `tell` that all ranks here are silent, and that one is not any more."""
 
     _is_quiet = False
-    _ours_until = 0.0  # what came before were the stacks; of `clock`, seconds
+    _ours_until = 0.0  # what came before were the stacks; by machine.running_s
 
     def __init__(self, supervisor: hang.Owner, tell: Callable[[bool], None]) -> None:
         super().__init__(supervisor)

@@ -6,9 +6,10 @@ Innermost first, because the innermost is the one that started us:
    by it (Open MPI's by srun), so that a rank of theirs has the outer manager's variables as well.
 2. Slurm's steps. Before PALS: Slurm's cray_shasta plugin sets PALS_* in its own tasks, while no
    PALS runs inside a Slurm step.
-3. PALS, then those that start one launcher per pod. A Kubernetes index says least, so it is last.
-4. A platform's RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: after all managers, because a user or
-   a container's hook may have exported the four inside one of them.
+3. PALS, then Kubeflow, which starts one launcher per pod.
+4. A platform's RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT: after these, because a user or a
+   container's hook may have exported the four inside one of them. Then a Kubernetes index, which
+   says least.
 5. Jobs that give nothing but hosts: they surround every one of the above.
 """
 
@@ -34,8 +35,9 @@ ORDER = (
     ("JOB_ID", "tables", "GRIDENGINE"),
 )
 
-# What starts the tasks on a node: whose it is, the prefixes of what it gives them, and which of
-# that is their number. Names of commands have at most 15 characters (proc(5), comm).
+# By the name of the process that starts tasks on a node: its manager, a pattern of the names of the
+# variables that it gives them, and which of these is the number of tasks. Names of commands have at
+# most 15 characters (proc(5), comm).
 OPEN_MPI = ("Open MPI", "OMPI|PMIX", "OMPI_COMM_WORLD_SIZE")
 STARTERS = {
     "slurmstepd": ("Slurm", "SLURM", "SLURM_STEP_NUM_TASKS"),

@@ -363,7 +363,7 @@ def step_devices(environ: identity.Environ) -> identity.Fact | None:
 
 
 def masks(environ: identity.Environ) -> identity.Fact | None:
-    """What task/affinity gave to the tasks here, used again from its beginning by more tasks."""
+    """The masks of the tasks on this node, by local rank; more tasks begin the list again."""
     words = filter(None, environ.get(MASKS[1], "").split(","))
     with suppress(cpuset.CpuSetError):
         if found := [*map(cpuset.parse_mask, words)]:
