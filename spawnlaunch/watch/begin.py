@@ -17,10 +17,13 @@ from spawnlaunch import errors, machine, reading
 from spawnlaunch.run import launches
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-CODE = (
-    "import sys; sys.path[0] = {!r}; from spawnlaunch import finder; finder.own_first(); "
-    "from spawnlaunch.watch import record; record.main({!r})"
-)
+CODE = """import sys; sys.path[0] = {!r}; from spawnlaunch import finder; finder.own_first()
+try:
+    from spawnlaunch.watch import record
+except ImportError as error:
+    if finder.tell_change(error): sys.exit(71)
+    raise
+record.main({!r})"""
 
 
 @contextmanager

@@ -485,8 +485,9 @@ def _dies_with_parent(signum: int) -> Program:
 
         pid = m.fork(child)
         m.close(of_child)
-        child_ended(m, pid)
+        status = m.waitpid(pid, 0)[1]  # noted last: the grandchild is told at the same time
         child_ended(m, -1)
+        noted(m, ("child", os.waitstatus_to_exitcode(status)))
 
     return run
 
