@@ -77,7 +77,7 @@ MUTANTS = (
     Mutant("stale stops", "gang.member:Member._of_stop", "stop.epoch != self.hello.epoch",
            "False", 41),
     Mutant("orphans of another hub", "gang.phases:Phases._is_time",
-           "not are_all_back and self.now < self._free", "False", 50),
+           "not are_all_back and self.now < self._safe_at", "False", 50),
     Mutant("a hub that knows of none before it", "gang.phases:Phases._safe_at",
            "self.epoch or not (settings.returns or self.floor)", "True",
            "test_a_hub_that_may_have_returned_waits_for_workers_of_before"),
