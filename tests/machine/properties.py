@@ -848,7 +848,7 @@ def it_ends_in_time(played: Played) -> Iterator[Verdict]:
 # Our words may come between the parts of another's line that no pipe takes at once.
 OURS = re.compile(r"spawnlaunch: [^\n]*\n")
 AGAIN = re.compile(
-    "waiting for|trying again|cannot start: "
+    "waiting for|trying again|continued it|cannot start: "
 )  # the last words of a worker are shown once more
 AGAIN_LINE = re.compile(r"waiting up to \S+ s for (.*) to come back; start it there again: (.*)")
 LINE = re.compile(r"^(?:\[[^]]+\] )?(r\d+'*) ([12]) (\d+)\.*$")
