@@ -3,6 +3,8 @@
 import os
 import signal
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,11 @@ from tests.support.processes import state, until
 UNBOUND = Binding(0, None, cpuset.EMPTY, frozenset(), 1, "unknown", "")
 
 
-@pytest.mark.parametrize("own_session", [False, True])
-@pytest.mark.parametrize("signum", [0, signal.SIGKILL])
-def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool, signum: int):
-    left = tmp_path / "left"
+def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
+    """A sample that leaves a process, which has the other end of the pipe, as a DataLoader's has."""
 
     def measure(_: object) -> dict[str, Any]:
-        child = os.fork()  # which has the other end of the pipe, as a worker of a DataLoader has
+        child = os.fork()
         if child == 0:
             if own_session:
                 os.setsid()
@@ -34,8 +34,17 @@ def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool,
             os.kill(os.getpid(), signum)
         return {"": 1.0}
 
-    found = sample.of_workload(UNBOUND, measure, lambda: False)
-    assert found.values == ({} if signum else {"": 1.0})
+    return sample.of_workload(UNBOUND, measure, lambda: False)
+
+
+@pytest.mark.parametrize("own_session", [False, True])
+@pytest.mark.parametrize("signum", [0, signal.SIGKILL])
+def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool, signum: int):
+    """Taken by a process without the threads of other tests' torch, as a rank of the bench is."""
+    left = tmp_path / "left"
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        found = pool.submit(taken, left, own_session, int(signum)).result()
+    assert found.values == ({} if signum else {"": 1.0}), found.error
     assert ("died of SIGKILL" in found.error) == bool(signum)
     pid = int(left.read_text())
     if own_session:  # it has taken itself away, and the launcher's guard ends it

@@ -17,7 +17,7 @@ from spawnlaunch.gang.messages import VERSION, Hello
 from spawnlaunch.gang.phases import ENDED
 from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings
-from spawnlaunch.gang.stream import Stream
+from spawnlaunch.gang.stream import Connection
 from spawnlaunch.gang.wire import NAME, Wire, digest_of, secret_of
 from spawnlaunch.run.events import Loop
 from tests.gang.hosts import Calls
@@ -222,7 +222,7 @@ def test_the_hub_is_looked_for_at_its_ports_and_at_no_other(ports: int) -> None:
 def test_a_stream_that_was_dropped_is_not_ended_again() -> None:
     """Nothing of it is waited for."""
     loop, ends = Noting(), socket.socketpair()
-    made = Stream(loop, ends[0], Wire(SECRET, "7", True), lambda _: None, lambda _: None)
+    made = Connection(loop, ends[0], Wire(SECRET, "7", True), lambda _: None, lambda _: None)
     made.drop()
     made.close()
     assert set(loop.alarms) <= {None}
