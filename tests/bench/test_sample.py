@@ -19,7 +19,7 @@ UNBOUND = Binding(0, None, cpuset.EMPTY, frozenset(), 1, "unknown", "")
 
 
 def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
-    """A sample that leaves a process, which has the other end of the pipe, as a DataLoader's has."""
+    """A sample that leaves a process with the other end of the pipe, as a DataLoader does."""
 
     def measure(_: object) -> dict[str, Any]:
         child = os.fork()
