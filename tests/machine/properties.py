@@ -507,10 +507,13 @@ def what_to_type_starts_it_again(played: Played) -> Iterator[Verdict]:
     """Where somebody is waited for, the line that is said is as that launcher was started."""
     for host in played.hosts:
         for who, line in AGAIN_LINE.findall(host.err.text):
-            number = next(
+            known = [
                 n for n, each in enumerate(played.hosts)
                 if who in (each.node.name, f"the hub at {each.node.address}", "the hub at node0")
-            )  # fmt: skip
+            ]  # fmt: skip
+            if not known:  # several are named in one line, of whom each has its own
+                continue
+            number = known[0]
             argv = played.scenario.argvs[number]
             words = shlex.split(line)
             typed = words[next(n for n, word in enumerate(words) if word.startswith("--")) :]
@@ -777,9 +780,12 @@ def the_result_is_written(played: Played) -> Iterator[Verdict]:
         return
     record = json.loads(text)
     status = record["status"]
-    yield status != _code(played, host) and f"status {status} is written of {host.launcher.code}"
+    right = {_code(played, host), host.launcher.code}
+    yield status not in right and f"status {status} is written of {host.launcher.code}"
     if _who_is_apart(played) or not host.workers or _whats(played) & {"freeze", "digits"}:
         return
+    if any(p.code for p in host.guards[1:]):
+        return  # a fork of the guard has died before it became a worker
     last = [*_attempts(played)][-1]
     codes = {int(p.environ["RANK"]): _status(p.code) for p in last}
     codes = dict.fromkeys(range(int(last[0].environ["WORLD_SIZE"]))) | codes
