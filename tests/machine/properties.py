@@ -613,8 +613,8 @@ def the_grace_is_said(played: Played) -> Iterator[Verdict]:
         told: dict[int, float] = {}
         ran = []
         for sent in _sent_by_launch(played, host):
-            if sent.to in host.workers:
-                ran.append(sent.when - told.setdefault(id(sent.to), sent.when))
+            # Also of one that is no worker yet.
+            ran.append(sent.when - told.setdefault(id(sent.to), sent.when))
         for said in OVERDUE.finditer(host.err.text):
             most_s = max(ran, default=0.0) or float(said[1])  # 0: they had ended, and none was told
             yield most_s < float(said[1]) * 0.99 and f"{said[0]}, after {most_s:.3f} s"
