@@ -25,8 +25,8 @@ def parse(argv: Sequence[str], environ: Mapping[str, str], python: str) -> flags
     """Read the command line (without the program's name) into a Request.
 
     `python` is the interpreter that workers use where the environment variable PYTHON_EXEC
-    (torchrun's) names no other. Raises UsageError; `--help`, `--version` and
-    `--completion` raise Page.
+    (torchrun's) names no other. Raises UsageError; `--help`, `--version` and `--completion`
+    raise Page.
     """
     given, words = read_flags(argv)
     extra: dict[str, Any] = {}

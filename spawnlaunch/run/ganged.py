@@ -160,9 +160,7 @@ class Gang:
         """Take part until the end; the result has the exit status of all launchers."""
         loop, cause = self._supervisor.loop, self._supervisor.rules.cause
         if cause is not None:  # told to end before there was a hub
-            for _ in range(
-                2
-            ):  # at the second the member ends at once, and looks for no hub to tell
+            for _ in range(2):  # at the second it ends at once, and looks for no hub to tell
                 self._member.told(-cause.code or signals.signal.SIGTERM)
         self._member.begin()
         while not self._is_over and not self._is_alone:

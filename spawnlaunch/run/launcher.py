@@ -73,10 +73,10 @@ def run(
     """Start the workers and see them to their end; the result is the exit status.
 
     `workers` are those of the first attempt (on several nodes only examples of them, as ranks are
-    not agreed yet), `blocked` is the signals that all are started with
-    blocked. The signals that end, stop or continue the launch stay blocked, so that none cuts in
-    while the interpreter ends. Raises UsageError where the workers cannot all be watched, OSError
-    where the system refuses what a launch needs; nothing is left then.
+    not agreed yet), `blocked` is the signals that all are started with blocked. The signals that
+    end, stop or continue the launch stay blocked, so that none cuts in while the interpreter ends.
+    Raises UsageError where the workers cannot all be watched, OSError where the system refuses what
+    a launch needs; nothing is left then.
     """
     if launch.request.debug is not None:
         from spawnlaunch.run.keyboard import debug

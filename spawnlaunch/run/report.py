@@ -257,13 +257,13 @@ def write_result(
     `elsewhere` is rank and code of the workers of other nodes; None: it was lost with its node.
     """
     record: dict[str, Any] = {
-        **dict.fromkeys(("status", "cause", "why", "signal", "first_failure")),
+        "status": result.status,
+        **dict.fromkeys(("cause", "why", "signal", "first_failure")),
         "host": launch.hostname,
         "run_id": launch.resolution.world.run_id,
         "oom": None,
         "restarts": [_restart(cause) for cause in result.restarted],
         "ranks": [as_json(one) for one in sorted(result.exits)],
-        "status": result.status,
     }
     if cause := result.cause:
         record.update(cause=cause.kind, why=cause.in_words, oom=cause.oom or None)

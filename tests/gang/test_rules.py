@@ -469,14 +469,20 @@ def test_all_who_are_done_end_well_though_one_is_lost_then() -> None:
     assert gang.of(0, End) == [End(0)]
 
 
-def test_one_that_may_be_cut_off_is_heard_before_all_begin() -> None:
-    """As the last one comes: else it gave the hub up at that moment, and all were lost with it."""
+def three_of_whom_one_may_be_cut_off() -> Gang:
+    """All are here; nothing was heard of the second one for some beats."""
     gang = Gang(least=3, most=3)
     gang.come(0)
     gang.come(1)
     for _ in range(3):
         gang.hears(0, Beat(1), 9.0)
     gang.come(2)
+    return gang
+
+
+def test_one_that_may_be_cut_off_is_heard_before_all_begin() -> None:
+    """As the last one comes: else it gave the hub up at that moment, and all were lost with it."""
+    gang = three_of_whom_one_may_be_cut_off()
     assert gang.hub.phase == JOINING
     gang.hears(1, Beat(1), 1.0)
     assert gang.hub.phase == JOINING, "what was sent to it may not be there"
@@ -947,12 +953,7 @@ def test_more_launchers_than_have_a_place_end_nothing() -> None:
 
 def test_one_more_than_have_a_place_is_not_waited_for() -> None:
     """Where all are here, and one of them may be cut off."""
-    gang = Gang(least=3, most=3)
-    gang.come(0)
-    gang.come(1)
-    for _ in range(3):
-        gang.hears(0, Beat(1), 9.0)
-    gang.come(2)
+    gang = three_of_whom_one_may_be_cut_off()
     unable(gang, 3)
     assert gang.hub.phase == JOINING
     assert "another one has its place" in gang.calls("tell_once")[-1][0]
