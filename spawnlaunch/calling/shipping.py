@@ -15,17 +15,18 @@ needs no guard), lambdas and closures. All others go by name, as pickle does it.
 
 from __future__ import annotations
 
+import io
 import linecache
 import os
 import pickle
 import sys
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spawnlaunch import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import ModuleType
 
 CALL, PAGE, REFUSED, ENDED, SAID = "call", "page", "refused", "ended.json", "said"
 UNFINISHED = ".unfinished"
@@ -124,7 +125,7 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
     if registered:
         by_value.register_pickle_by_value(registered)
     try:
-        data: bytes = by_value.dumps((function, args))
+        data = _dumps(by_value, (function, args))
     except Exception as error:
         raise errors.UsageError(
             f"{_named(function)} and its arguments cannot be sent to the workers: {error}; make "
@@ -134,6 +135,29 @@ def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
         if registered:
             by_value.unregister_pickle_by_value(registered)
     return data
+
+
+def _dumps(by_value: ModuleType, value: object) -> bytes:
+    """Pickle it. Code keeps the name of its file, which cloudpickle leaves out since 3.1.3: a
+    traceback of a rank shows the lines of the script or the cell."""
+    if by_value is pickle:
+        return pickle.dumps(value)
+    reducers = by_value.Pickler.dispatch_table
+
+    def reduced(code: CodeType) -> tuple[Any, ...]:
+        make, args, *_ = reducers[CodeType](code)
+        return _code, (code.co_filename, make, args)
+
+    class Pickler(by_value.Pickler):  # type: ignore[misc, name-defined]
+        dispatch_table = {**reducers, CodeType: reduced}  # noqa: RUF012
+
+    file = io.BytesIO()
+    Pickler(file).dump(value)
+    return file.getvalue()
+
+
+def _code(filename: str, make: Callable[..., CodeType], args: tuple[Any, ...]) -> CodeType:
+    return make(*args).replace(co_filename=filename)
 
 
 def _named(function: Callable[..., Any]) -> str:

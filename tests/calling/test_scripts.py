@@ -94,6 +94,22 @@ def test_a_module_that_cannot_be_found_by_name_goes_by_value(tmp_path: Path) -> 
     assert (done.returncode, done.stdout, done.stderr) == (0, "[8]\n", "")
 
 
+def test_a_traceback_shows_the_lines_of_the_script(tmp_path: Path) -> None:
+    pytest.importorskip("cloudpickle")
+    text = (
+        "import spawnlaunch\n"
+        "def own():\n"
+        "    def inner(): raise ValueError('bad')  # here\n"
+        "    inner()\n"
+        "spawnlaunch.launch(own, quiet=True)\n"
+    )
+    path = script(tmp_path, text)
+    done = run(sys.executable, path)
+    assert done.returncode == 1
+    assert f'File "{path}", line 4, in own\n    inner()\n' in done.stderr
+    assert f'File "{path}", line 3, in inner\n    def inner(): raise' in done.stderr
+
+
 def test_in_a_rank_of_another_launch_it_starts_a_world_of_its_own(tmp_path: Path) -> None:
     text = (
         "import spawnlaunch\n"
