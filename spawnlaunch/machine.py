@@ -238,6 +238,26 @@ def socketpair() -> tuple[Any, Any]:
     return socket.socketpair()
 
 
+def connect_local(address: str) -> tuple[Any, int, int]:
+    """A socket that is connected with who listens there (unix(7)), his pid and his user.
+
+    It waits for nobody. Raises OSError: nobody listens, or too many want to be heard.
+    """
+    import socket
+    import struct
+
+    client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        client.setblocking(False)
+        client.connect(address)
+        told = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    except OSError:
+        client.close()
+        raise
+    pid, uid, _ = struct.unpack("3i", told)
+    return client, pid, uid
+
+
 def send_fds(to: Any, parts: list[bytes], fds: Sequence[int]) -> int:
     """Send bytes, and with them descriptors (unix(7), SCM_RIGHTS). Raises OSError."""
     import socket

@@ -19,11 +19,11 @@ def main(directory: str) -> None:
 
     The status is 1 where it raises, and that of a SystemExit; one of 0 is a failure, too.
     """
+    from spawnlaunch import witness
     from spawnlaunch.calling import shipping
 
     faulthandler.enable()
-    if (number := os.environ.get("SPAWNLAUNCH_STACK_SIGNAL", "")).isdecimal():
-        faulthandler.register(int(number), all_threads=True, chain=False)
+    witness.begin()
     attempt, rank = os.environ["TORCHELASTIC_RESTART_COUNT"], os.environ["RANK"]
     outcome = os.path.join(directory, f"{attempt}.{rank}")
     try:

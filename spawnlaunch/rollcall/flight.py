@@ -135,7 +135,7 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
         name = entry["profiling_name"].partition(":")[2] or entry["profiling_name"]
         shapes = zip(entry["input_dtypes"], entry["input_sizes"], strict=False)
         what = ", ".join(f"{dtype}{list(sizes)}" for dtype, sizes in shapes)
-        frames = (Frame(each["name"], each["filename"], each["line"]) for each in entry["frames"])
+        frames = (Frame(each["name"], each["filename"], each["line"]) for each in entry.get("frames", ()))
         own = next(filter(is_own, frames), None)
         yield Collective(
             group=entry["process_group"][0],
@@ -152,14 +152,18 @@ def disagreement(records: Mapping[int, Record]) -> str | None:
 
     Only what these ranks say counts, and only as far back as all of them remember.
     """
-    groups = {call.group for record in records.values() for call in record.calls}
-    found = list(filter(None, (_first(group, records) for group in groups)))
+    found = list(filter(None, (_first(group, records) for group in names(records))))
     return min(found)[1] if found else None
+
+
+def names(records: Mapping[int, Record]) -> set[str]:
+    """The groups of which these ranks have recorded collectives."""
+    return {call.group for record in records.values() for call in record.calls}
 
 
 def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:
     """The first one of a group: when it was entered, and who has; None: its members agree."""
-    by_rank = _entered_by(group, records)
+    by_rank = entered_by(group, records)
     remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
     for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
         if found := _differences(number, by_rank):
@@ -184,7 +188,7 @@ def _differences(
     return min(call.when for call in entered.values()), words
 
 
-def _entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:
+def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:
     """The collectives of each member of a group, by their numbers."""
     by_rank = {
         rank: {call.number: call for call in record.calls if call.group == group}

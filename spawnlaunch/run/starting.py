@@ -58,6 +58,7 @@ def make_workers(launch: launches.Launch, restart: int = 0) -> list[launches.Wor
         "TORCHELASTIC_MAX_RESTARTS": request.max_restarts,
         **dict.fromkeys((environment.ERROR_FILE, environment.COLUMNS, *environment.TOKENS)),
         environment.STACK_SIGNAL: None,
+        environment.WITNESS: identity.ITS_OWN_PID,
         environment.NODE_CPUS: cpuset.format(launch.plan.allowed),
     }
     if request.hang_timeout_s or request.stack_on_usr2:
@@ -186,7 +187,7 @@ def exec_worker(worker: launches.Worker, blocked: Iterable[int]) -> NoReturn:
     `blocked` is the signals that it is started with blocked.
     """
     try:
-        set_up_process(worker)
+        worker = set_up_process(worker)
         for signum in IGNORED:
             machine.signal(signum, signal.SIG_DFL)
         machine.pthread_sigmask(signal.SIG_SETMASK, blocked)
@@ -199,8 +200,10 @@ def exec_worker(worker: launches.Worker, blocked: Iterable[int]) -> NoReturn:
         machine.exit_now(NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_EXECUTE)
 
 
-def set_up_process(worker: launches.Worker) -> None:
-    """Session, files, mask and memory policy of the worker. Raises OSError.
+def set_up_process(worker: launches.Worker) -> launches.Worker:
+    """Session, files, mask and memory policy of the worker, which then has its pid as well.
+
+    Raises OSError.
 
     Why a memory policy is refused is the same for all ranks of the node, so the one with local rank
     0 alone says it; why a mask is refused each rank says for itself.
@@ -219,6 +222,8 @@ def set_up_process(worker: launches.Worker) -> None:
     if worker.local_rank == 0:
         refusals.append(memory)
     say.say(f"{worker.name}: {refusal}" for refusal in refusals if refusal)
+    own = {identity.ITS_OWN_PID: str(machine.getpid())}
+    return worker._replace(environ={k: own.get(v, v) for k, v in worker.environ.items()})
 
 
 def become_worker(
@@ -237,10 +242,6 @@ def become_worker(
         if not worker.own_session:
             with suppress(OSError):  # in another session, or ended: there is no terminal to share
                 machine.setpgid(0, launch.group)
-        if identity.ITS_OWN_PID in worker.environ.values():
-            own = {identity.ITS_OWN_PID: str(machine.getpid())}
-            environ = {name: own.get(value, value) for name, value in worker.environ.items()}
-            worker = worker._replace(environ=environ)
         become(worker, launch.blocked)
     except Exception as error:
         from spawnlaunch.run import refused

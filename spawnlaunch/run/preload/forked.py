@@ -10,7 +10,6 @@ Where the import has done what no fork may follow (libraries.py), it is refused.
 from __future__ import annotations
 
 import atexit
-import faulthandler
 import gc
 import io
 import os
@@ -22,7 +21,7 @@ import threading
 from importlib import import_module
 from types import ModuleType
 
-from spawnlaunch import errors, machine, reading
+from spawnlaunch import errors, machine, reading, witness
 from spawnlaunch.node import proc
 from spawnlaunch.run import environment, starting
 from spawnlaunch.run.preload import libraries
@@ -79,7 +78,7 @@ def worker_maker(modules: Sequence[str]) -> starting.BecomeWorker:
     gc.freeze()  # what is here stays where it is, on pages that all workers share
 
     def turn_into(worker: launches.Worker, signal_mask: Iterable[int]) -> NoReturn:
-        starting.set_up_process(worker)
+        worker = starting.set_up_process(worker)
         machine.rename_process(os.path.basename(worker.command[0]), " ".join(worker.command))
         _forget_the_launcher(inherited)
         _take_on(worker)
@@ -108,9 +107,7 @@ def _take_on(worker: launches.Worker) -> None:
     sys.orig_argv[:] = worker.command
     sys.stdout, sys.stderr = _unbuffered(1, sys.stdout), _unbuffered(2, sys.stderr)
     sys.__dict__.update(__stdout__=sys.stdout, __stderr__=sys.stderr)
-    number = worker.environ.get(environment.STACK_SIGNAL)
-    if number:
-        faulthandler.register(int(number), file=2, all_threads=True)
+    witness.begin()
     count = worker.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     if reading.is_number(count, digits=9) and int(count) > 0:
         libraries.set_threads(int(count))

@@ -1,0 +1,91 @@
+"""A worker that is asked where it is, and what torch has recorded there: see spawnlaunch/witness.
+
+The question is sent at once; the answer comes when it comes, so that many can be asked together.
+"""
+
+from __future__ import annotations
+
+import json
+
+from spawnlaunch import machine, records, witness
+from spawnlaunch.rollcall import flight, frames
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+MOST_BYTES = 1 << 28  # of an answer
+
+
+class Look(records.NamedTuple):
+    """Where the main thread was at a moment."""
+
+    when: int  # nanoseconds since 1970
+    stack: frames.Stack
+
+
+class Answer(records.NamedTuple):
+    """What a worker has told."""
+
+    threads: str  # the stacks of all of them, as py-spy writes them
+    looks: Sequence[Look]
+    record: flight.Record  # empty where there is no process group, or torch records nothing
+    when: int  # that was read, nanoseconds since 1970
+    cost_s: float  # CPU time of the worker
+
+
+class Asked:
+    """One worker that was asked; `fd` can be read when more of its answer has come."""
+
+    def __init__(self, pid: int, start: int, seconds: float = 0.0, every: float = 0.04) -> None:
+        """Ask: what the recorder has after that time, and looks at the main thread within it.
+
+        Raises OSError where nobody listens there, or somebody else.
+        """
+        self._data = bytearray()
+        self._socket, *who = machine.connect_local(witness.address(pid, start))
+        if who != [pid, machine.geteuid()]:
+            self.close()
+            raise PermissionError
+        self._socket.send(json.dumps({"seconds": seconds, "every": every}).encode() + b"\n")
+
+    @property
+    def fd(self) -> int:
+        number: int = self._socket.fileno()
+        return number
+
+    def read(self) -> Answer | None:
+        """The answer, once it is there. Raises OSError where there will be none."""
+        try:
+            data = self._socket.recv(1 << 20)
+        except BlockingIOError:
+            return None
+        self._data += data
+        if data and len(self._data) <= MOST_BYTES:
+            return None
+        self.close()
+        try:
+            return _answer(bytes(self._data))
+        except Exception as error:  # whatever a parser may fail of: it is half there
+            raise OSError(str(error)) from None
+
+    def close(self) -> None:
+        """Nobody wants to know any more."""
+        self._socket.close()
+
+
+def _answer(data: bytes) -> Answer:
+    line, _, rest = data.partition(b"\n")
+    head: dict[str, Any] = json.loads(line)
+    stacks = [tuple(frames.Frame(*frame) for frame in stack) for stack in head["stacks"]]
+    read = []
+    for size in head["dumps"]:
+        read.append(flight.read(rest[:size]))
+        rest = rest[size:]
+    record = flight.Record(
+        tuple(call for each in read for call in each.calls),
+        {name: ranks for each in read for name, ranks in each.members.items()},
+    )
+    looks = [Look(when, stacks[i]) for when, i in head["looks"]]
+    return Answer(head["threads"], looks, record, head["when"], head["seconds"])

@@ -1,0 +1,253 @@
+"""Which ranks the others wait for, how long, before which line, and where they are meanwhile.
+
+A collective begins when the last of its ranks has come. So a rank is waited for from the moment at
+which half of the others are there to that at which it comes itself; and it waits from when it comes
+to when the last one does. Both are shares of the time that is looked at: collectives that run side
+by side count once.
+
+A rank that others wait for is not, then, at the line that takes it longer: it is already as far
+behind as it is late. That line is where it spends more of its time than the others do: the looks
+at its main thread are compared with those at theirs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from statistics import median
+
+from spawnlaunch import records
+from spawnlaunch.rollcall import flight, groups
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from typing import TypeAlias
+
+    from spawnlaunch.rollcall import asked, frames
+
+    Span: TypeAlias = tuple[int, int]  # from and to, nanoseconds since 1970
+
+LATELY_S = 30.0  # what is looked at
+FEW = 20  # collectives, which are looked at also where they are older
+# Whose ranks differ by chance are not named: what is named is at least this share of the time, ...
+LEAST = 0.1
+NEXT_TO_WORST = 0.4  # ... of what the worst is waited for, ...
+ABOVE_OTHERS = 3.0  # ... and so many times what those are who are not named; ...
+PARTS = 10  # ... and of so many parts of the time, each of a step at least, ...
+IN_PARTS = 0.7  # ... so many have that share.
+SMALL = 0.3  # of the typical time for which it was waited for: a shorter one is no step's
+LEAST_LOOKS = 10
+
+
+class Share(records.NamedTuple):
+    """What share of the time a rank waits for others, and others for it."""
+
+    waits: float
+    waited_for: float
+
+
+class Culprit(records.NamedTuple):
+    """A rank that the others wait for."""
+
+    rank: int
+    late_s: float  # in each step
+    every_s: float  # a step takes
+    before: str  # train.py:88 (all_reduce in backward)
+    at: str  # where it spends the time that others do not: load (train.py:31); "" is not known
+
+    @property
+    def words(self) -> str:
+        """For people, behind the name of the rank."""
+        at = f"; it is in {self.at}" if self.at else ""
+        late, every = _ms(self.late_s), _ms(self.every_s)
+        return f"waited for: {late} of each {every}, before {self.before}{at}"
+
+
+class Verdict(records.NamedTuple):
+    """What the answers of several ranks say together."""
+
+    shares: Mapping[int, Share]  # of ranks that are in a collective with others
+    culprits: Sequence[Culprit]
+
+
+def judged(answers: Mapping[int, asked.Answer]) -> Verdict:
+    """Compare what ranks have recorded."""
+    told = {rank: answer.record for rank, answer in answers.items()}
+    now = max((answer.when for answer in answers.values()), default=0)
+    meetings = [one for group in flight.names(told) for one in _meetings(group, told, answers)]
+    meetings.sort(key=lambda one: one.begins)
+    lately = [one for one in meetings if one.begins >= now - LATELY_S * 1e9]
+    meetings = lately if len(lately) >= FEW else meetings[-FEW:]
+    if not meetings:
+        return Verdict({}, ())
+    since = meetings[0].begins
+    waiting: dict[int, list[Span]] = {rank: [] for one in meetings for rank in one.came}
+    late: dict[int, list[Span]] = {rank: [] for rank in waiting}
+    for one in meetings:
+        for rank, span in one.waits():
+            waiting[rank].append(span)
+        for rank, span in one.lates():
+            late[rank].append(span)
+    waiting = {rank: _merged(spans) for rank, spans in waiting.items()}
+    late = {rank: _merged(spans) for rank, spans in late.items()}
+    all_s = max(now - since, 1)
+    shares = {
+        rank: Share(_length(waiting[rank]) / all_s, _length(late[rank]) / all_s) for rank in waiting
+    }
+    named = _named(shares, late, since, now)
+    return Verdict(
+        shares,
+        [_culprit(rank, late[rank], all_s, meetings, answers) for rank in named],
+    )
+
+
+class _Meeting(records.NamedTuple):
+    """One collective: when its ranks have come, or at least have not come until."""
+
+    call: flight.Collective
+    came: Mapping[int, int]  # by rank
+    absent: frozenset[int]  # of these, who had not come yet
+
+    @property
+    def begins(self) -> int:
+        return min(self.came.values())
+
+    def waits(self) -> Iterable[tuple[int, Span]]:
+        last = max(self.came.values())
+        return ((r, (came, last)) for r, came in self.came.items() if r not in self.absent)
+
+    def lates(self) -> Iterable[tuple[int, Span]]:
+        for rank, came in self.came.items():
+            others = sorted(when for other, when in self.came.items() if other != rank)
+            half = others[(len(others) - 1) // 2]
+            if half < came:
+                yield rank, (half, came)
+
+
+def _meetings(
+    group: str, told: Mapping[int, flight.Record], answers: Mapping[int, asked.Answer]
+) -> Iterable[_Meeting]:
+    """The collectives of a group that all its ranks remember, as far as these have answered."""
+    by_rank = flight.entered_by(group, told)
+    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
+    for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
+        calls = {rank: numbers[number] for rank, numbers in by_rank.items() if number in numbers}
+        absent = frozenset(by_rank) - frozenset(calls)
+        until = {rank: answers[rank].when for rank in absent}
+        if len(by_rank) > 1:
+            came = {**{rank: call.when for rank, call in calls.items()}, **until}
+            yield _Meeting(next(iter(calls.values())), came, absent)
+
+
+def _named(
+    shares: Mapping[int, Share], late: Mapping[int, Sequence[Span]], since: int, now: int
+) -> list[int]:
+    """The ranks that are late by more than chance, and in all of the time."""
+    worst = max(share.waited_for for share in shares.values())
+    least = max(LEAST, NEXT_TO_WORST * worst)
+    found = sorted(rank for rank, share in shares.items() if share.waited_for >= least)
+    others = [share.waited_for for rank, share in shares.items() if rank not in found]
+    if not others or max(others) * ABOVE_OTHERS > min(shares[r].waited_for for r in found or shares):
+        return []
+    return [rank for rank in found if _is_always(late[rank], least, since, now)]
+
+
+def _is_always(late: Sequence[Span], least: float, since: int, now: int) -> bool:
+    """Whether it was late so much in most parts of the time, and not once for long."""
+    count = max(1, min(PARTS, len(_in_steps(late)) - 1))
+    length = (now - since) // count
+    parts = [(since + i * length, since + (i + 1) * length) for i in range(count)]
+    found = sum(_length(_within(late, part)) >= least * length for part in parts)
+    return found >= max(2, IN_PARTS * count)
+
+
+def _in_steps(late: Sequence[Span]) -> list[int]:
+    """How long it was waited for in each step: without what is short beside the typical one."""
+    lengths = sorted(end - begin for begin, end in late)
+    half, so_far = sum(lengths) / 2, 0
+    for length in lengths:
+        so_far += length
+        if so_far >= half:
+            return [one for one in lengths if one >= SMALL * length]
+    return []
+
+
+def _culprit(
+    rank: int, late: Sequence[Span], all_ns: int, meetings: Sequence[_Meeting],
+    answers: Mapping[int, asked.Answer],
+) -> Culprit:  # fmt: skip
+    each = _in_steps(late)
+    before, line = _before(rank, meetings, answers)
+    at = _at(rank, answers, _length(late) / all_ns)
+    return Culprit(rank, median(each) / 1e9, all_ns / len(each) / 1e9, before, at or line)
+
+
+def _before(
+    rank: int, meetings: Sequence[_Meeting], answers: Mapping[int, asked.Answer]
+) -> tuple[str, str]:
+    """Where the others wait for it: in words, and the line."""
+    names: Counter[str] = Counter()
+    places: Counter[tuple[str, str, str]] = Counter()
+    for one in meetings:
+        late = dict(one.lates()).get(rank)
+        if not late:
+            continue
+        names[one.call.name] += late[1] - late[0]
+        for other, (begin, end) in one.waits():
+            for look in answers[other].looks if other != rank else ():
+                if begin < look.when < end and (place := _own(look.stack)):
+                    backward = any(f.function == "_engine_run_backward" for f in look.stack)
+                    places[one.call.name, " in backward" * backward, groups.place_of(place)] += 1
+    if not places:
+        return names.most_common(1)[0][0], ""
+    name, backward, line = places.most_common(1)[0][0]
+    return f"{line} ({name}{backward})", line
+
+
+def _at(rank: int, answers: Mapping[int, asked.Answer], late: float) -> str:
+    """Where it spends more of its time than the others, if that is most of what it is late."""
+    own = _profile(answers[rank])
+    others = [_profile(answer) for other, answer in answers.items() if other != rank]
+    others = [each for each in others if each]
+    if not own or not others:
+        return ""
+    more = {place: share - median(o.get(place, 0.0) for o in others) for place, share in own.items()}
+    most = max(more, key=lambda place: more[place])
+    return most if more[most] >= late / 3 else ""
+
+
+def _profile(answer: asked.Answer) -> dict[str, float]:
+    """What share of the looks was at which line of the user's program."""
+    if len(answer.looks) < LEAST_LOOKS:
+        return {}
+    places = Counter(
+        groups.place_of(own) for look in answer.looks if (own := _own(look.stack))
+    )
+    return {place: count / len(answer.looks) for place, count in places.items()}
+
+
+def _own(stack: frames.Stack) -> frames.Frame | None:
+    return next(filter(groups.is_own, stack), None)
+
+
+def _merged(spans: Iterable[Span]) -> list[Span]:
+    """Together where they overlap."""
+    merged: list[Span] = []
+    for begin, end in sorted(spans):
+        if merged and begin <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((begin, end))
+    return merged
+
+
+def _within(spans: Iterable[Span], part: Span) -> list[Span]:
+    return [(max(b, part[0]), min(e, part[1])) for b, e in spans if b < part[1] and e > part[0]]
+
+
+def _length(spans: Iterable[Span]) -> int:
+    return sum(end - begin for begin, end in spans)
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:.0f} ms" if seconds < 9.95 else f"{seconds:.0f} s"

@@ -1,0 +1,54 @@
+"""Inside a worker: a thread that tells who asks where the worker is, and what torch has recorded.
+
+A line of spawnlaunch-witness.pth, which Python reads at each start, comes here where the variable
+WITNESS has the number of this very process. So it is a worker, and nothing that a worker has
+started, nor any other program. Nothing begins before torch is imported; then a thread waits at the
+abstract socket `address` for questions (answering.py), which no other user can ask. So the script
+needs no wrapper, and its environment no package beyond this one.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+
+WITNESS = "SPAWNLAUNCH_WITNESS"  # the pid of the worker
+STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads, on stderr
+
+
+def address(pid: int, start: int) -> str:
+    """Where the process listens that has this number, and began so many ticks after boot."""
+    return f"\0spawnlaunch-witness-{pid}-{start}"
+
+
+def begin() -> None:
+    """Answer for this process from the moment at which it imports torch, where it is a worker."""
+    if os.environ.get(WITNESS) != str(os.getpid()):
+        return
+    if (number := os.environ.get(STACK_SIGNAL, "")).isdecimal():
+        import faulthandler
+
+        faulthandler.register(int(number), file=2, all_threads=True)
+    if "torch" in sys.modules:
+        _answer()
+    elif not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+class _Finder:
+    """Finds no module; but torch is looked for here first."""
+
+    _has_begun = False
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "torch" and not self._has_begun:
+            self._has_begun = True
+            _answer()
+
+
+def _answer() -> None:
+    with suppress(Exception):  # the package is gone, or there is no /proc: the worker does not mind
+        from spawnlaunch.witness import answering
+
+        answering.Witness()
