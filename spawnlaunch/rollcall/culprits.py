@@ -13,6 +13,7 @@ at its main thread are compared with those at theirs.
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from statistics import median
 
 from spawnlaunch import records
@@ -37,6 +38,7 @@ PARTS = 10  # ... and of so many parts of the time, each of a step at least, ...
 IN_PARTS = 0.7  # ... so many have that share.
 SMALL = 0.3  # of the typical time for which it was waited for: a shorter one is no step's
 LEAST_LOOKS = 10
+HANG_S, HANG_STEPS = 5.0, 3  # a collective is a hang where a rank is missing for so long
 
 
 class Share(records.NamedTuple):
@@ -50,17 +52,22 @@ class Culprit(records.NamedTuple):
     """A rank that the others wait for."""
 
     rank: int
-    late_s: float  # in each step
-    every_s: float  # a step takes
+    late_s: float  # in each step; or, where it is a hang, until now
+    every_s: float  # a step takes; 0: it is a hang
     before: str  # train.py:88 (all_reduce in backward)
     at: str  # where it spends the time that others do not: load (train.py:31); "" is not known
 
     @property
     def words(self) -> str:
         """For people, behind the name of the rank."""
-        at = f"; it is in {self.at}" if self.at else ""
-        late, every = _ms(self.late_s), _ms(self.every_s)
-        return f"waited for: {late} of each {every}, before {self.before}{at}"
+        at = f"; it is at {self.at}" if self.at else ""
+        each = "so far" if self.is_hang else f"of each {_ms(self.every_s)}"
+        return f"the others wait for it, {_ms(self.late_s)} {each}, before {self.before}{at}"
+
+    @property
+    def is_hang(self) -> bool:
+        """Whether the others still wait, for much longer than before."""
+        return not self.every_s
 
 
 class Verdict(records.NamedTuple):
@@ -68,6 +75,7 @@ class Verdict(records.NamedTuple):
 
     shares: Mapping[int, Share]  # of ranks that are in a collective with others
     culprits: Sequence[Culprit]
+    mismatch: flight.Mismatch | None = None  # ranks are in different collectives
 
 
 def judged(answers: Mapping[int, asked.Answer]) -> Verdict:
@@ -95,10 +103,8 @@ def judged(answers: Mapping[int, asked.Answer]) -> Verdict:
         rank: Share(_length(waiting[rank]) / all_s, _length(late[rank]) / all_s) for rank in waiting
     }
     named = _named(shares, late, since, now)
-    return Verdict(
-        shares,
-        [_culprit(rank, late[rank], all_s, meetings, answers) for rank in named],
-    )
+    found = [_culprit(rank, late[rank], all_s, meetings, answers) for rank in named]
+    return Verdict(shares, _hanging(meetings, answers) or found, flight.mismatch(told))
 
 
 class _Meeting(records.NamedTuple):
@@ -147,7 +153,9 @@ def _named(
     least = max(LEAST, NEXT_TO_WORST * worst)
     found = sorted(rank for rank, share in shares.items() if share.waited_for >= least)
     others = [share.waited_for for rank, share in shares.items() if rank not in found]
-    if not others or max(others) * ABOVE_OTHERS > min(shares[r].waited_for for r in found or shares):
+    if not others or max(others) * ABOVE_OTHERS > min(
+        shares[r].waited_for for r in found or shares
+    ):
         return []
     return [rank for rank in found if _is_always(late[rank], least, since, now)]
 
@@ -170,6 +178,20 @@ def _in_steps(late: Sequence[Span]) -> list[int]:
         if so_far >= half:
             return [one for one in lengths if one >= SMALL * length]
     return []
+
+
+def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Answer]) -> list[Culprit]:
+    """Those who have not come to the last collective, for much longer than any step took."""
+    last = meetings[-1]
+    begins = [one.begins for one in meetings if one.call.group == last.call.group]
+    usual = max((b - a for a, b in pairwise(begins)), default=0)
+    found = []
+    for rank, (begin, end) in last.lates():
+        if rank in last.absent and end - begin > max(HANG_S * 1e9, HANG_STEPS * usual):
+            before, _ = _before(rank, [last], answers)
+            at = max(_profile(answers[rank]).items(), key=lambda p: p[1], default=("", 0.0))[0]
+            found.append(Culprit(rank, (end - begin) / 1e9, 0.0, before, at))
+    return found
 
 
 def _culprit(
@@ -200,8 +222,8 @@ def _before(
                     places[one.call.name, " in backward" * backward, groups.place_of(place)] += 1
     if not places:
         return names.most_common(1)[0][0], ""
-    name, backward, line = places.most_common(1)[0][0]
-    return f"{line} ({name}{backward})", line
+    name, way, line = places.most_common(1)[0][0]
+    return f"{line} ({name}{way})", line
 
 
 def _at(rank: int, answers: Mapping[int, asked.Answer], late: float) -> str:
@@ -211,7 +233,9 @@ def _at(rank: int, answers: Mapping[int, asked.Answer], late: float) -> str:
     others = [each for each in others if each]
     if not own or not others:
         return ""
-    more = {place: share - median(o.get(place, 0.0) for o in others) for place, share in own.items()}
+    more = {
+        place: share - median(o.get(place, 0.0) for o in others) for place, share in own.items()
+    }
     most = max(more, key=lambda place: more[place])
     return most if more[most] >= late / 3 else ""
 
@@ -220,9 +244,7 @@ def _profile(answer: asked.Answer) -> dict[str, float]:
     """What share of the looks was at which line of the user's program."""
     if len(answer.looks) < LEAST_LOOKS:
         return {}
-    places = Counter(
-        groups.place_of(own) for look in answer.looks if (own := _own(look.stack))
-    )
+    places = Counter(groups.place_of(own) for look in answer.looks if (own := _own(look.stack)))
     return {place: count / len(answer.looks) for place, count in places.items()}
 
 

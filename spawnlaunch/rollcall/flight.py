@@ -64,6 +64,13 @@ class Record(NamedTuple):
     members: Mapping[str, frozenset[int]]  # the ranks of each group, by its name
 
 
+class Mismatch(NamedTuple):
+    """Ranks that are in different collectives at the same place of their order."""
+
+    rank: int  # one of the fewest
+    words: str
+
+
 def is_on(environ: Mapping[str, str]) -> bool:
     """Whether the user has asked for records."""
     values = (environ.get(name, "") for name in SIZES)
@@ -135,7 +142,9 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
         name = entry["profiling_name"].partition(":")[2] or entry["profiling_name"]
         shapes = zip(entry["input_dtypes"], entry["input_sizes"], strict=False)
         what = ", ".join(f"{dtype}{list(sizes)}" for dtype, sizes in shapes)
-        frames = (Frame(each["name"], each["filename"], each["line"]) for each in entry.get("frames", ()))
+        frames = (
+            Frame(each["name"], each["filename"], each["line"]) for each in entry.get("frames", ())
+        )
         own = next(filter(is_own, frames), None)
         yield Collective(
             group=entry["process_group"][0],
@@ -159,6 +168,25 @@ def disagreement(records: Mapping[int, Record]) -> str | None:
 def names(records: Mapping[int, Record]) -> set[str]:
     """The groups of which these ranks have recorded collectives."""
     return {call.group for record in records.values() for call in record.calls}
+
+
+def mismatch(records: Mapping[int, Record]) -> Mismatch | None:
+    """The first collective that ranks have entered by different calls; those who have not entered
+    it may come yet."""
+    found = []
+    for group in names(records):
+        by_rank = entered_by(group, records)
+        for number in sorted({n for calls in by_rank.values() for n in calls}):
+            entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
+            if len({(call.name, call.what) for call in entered.values()}) > 1:
+                kinds = _grouped({rank: call.title for rank, call in entered.items()})
+                words = "; ".join(f"{ranks_of(ranks)} in {title}" for ranks, title in kinds)
+                when = min(call.when for call in entered.values())
+                found.append(
+                    (when, kinds[0][0][0], f"collective {number} of group {group}: {words}")
+                )
+                break
+    return Mismatch(*min(found)[1:]) if found else None
 
 
 def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:

@@ -1,5 +1,6 @@
 """What stands out among the ranks of a launch, in the samples of some minutes.
 
+    stopped    it is stopped, or sleeps so that no signal reaches it
     stuck      no rank has made a step for long; this one is not waiting for the others
     slow       its own part of a step (data and computing) takes longer than the others'
     grows      its memory has grown steadily, and more than that of the others
@@ -30,6 +31,12 @@ GROWN_TIMES = 3.0  # as much as the median of the others
 RISING = 0.6  # share of the looks at which there was more than at the one before
 UNEVEN = 2.0
 UNEVEN_CORES = 0.3
+STOPPED = {
+    "stopped": "stopped; type kill -CONT {pid}",
+    "tracing-stop": "stopped by a debugger",
+    "disk-sleep": "in an uninterruptible sleep: it waits for a disk or a driver",
+}
+STILL = 3  # looks in a row; a sleep of that kind is usually short
 KEPT = 240  # samples of each rank
 LOOKS = 6  # before anything is said of what changes with time
 
@@ -68,10 +75,17 @@ class Histories:
 def notes(history: History, now: float) -> list[Note]:
     """What stands out; `now` is of the monotonic clock, for the age of steps."""
     last = {rank: samples[-1] for rank, samples in history.items() if samples}
-    found = [*_stuck(last, now)]
+    found = [*_stopped(history), *_stuck(last, now)]
     found += _slow(last) or _uneven(history)
     found += [*_grows(history), *_elsewhere(last), *_device(last), *_idle_device(history)]
     return found
+
+
+def _stopped(history: History) -> Iterable[Note]:
+    for rank, samples in sorted(history.items()):
+        states = {one.state for one in [*samples][-STILL:]}
+        if len(states) == 1 and (words := STOPPED.get(*states)):
+            yield Note(rank, "stopped", f"it is {words.format(pid=samples[-1].pid)}")
 
 
 def _stuck(last: Mapping[int, sample.Sample], now: float) -> Iterable[Note]:

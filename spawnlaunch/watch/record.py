@@ -15,6 +15,8 @@ seconds since 1970:
               device_temperature, device_clock, phase, step, loss, rate, data_s, compute_s, wait_s;
               see sample.py, devices.py and progress.py; null is not known, a figure that no rank
               has is left out
+    waits     "ranks", and for each "waits" and "waited_for": the shares of the last time in which
+              it waited for others in collectives, and others for it (rollcall/culprits.py)
     note      what stands out for the first time: "rank", "note" (notes.py has the kinds), "words"
     said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
     roll      the roll was called: "words", a line for each group of ranks, the smallest first, and
@@ -37,7 +39,7 @@ from contextlib import suppress
 from typing import Any, TextIO
 
 from spawnlaunch import machine
-from spawnlaunch.watch import devices, notes, sample
+from spawnlaunch.watch import devices, notes, sample, waiting
 
 SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.01
 OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",
@@ -69,12 +71,19 @@ class _Recording:
         self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
         self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
         self._histories = notes.Histories()
+        self._waiting = waiting.Waiting()
+        self._suspects: set[int] = set()  # whom the others waited for at the look before
 
     def run(self) -> None:
         """Record until the pipe ends."""
         while True:
             left_s = max(0.0, self._due - machine.monotonic())
-            if select.select([0], [], [], left_s if self._mark else None)[0]:
+            ready = select.select([0, *self._waiting.fds], [], [], left_s if self._mark else None)[
+                0
+            ]
+            if self._waiting.read():
+                self._judge()
+            if 0 in ready:
                 data = machine.read(0, 1 << 16)
                 if not data:
                     return
@@ -107,8 +116,27 @@ class _Recording:
         for one in samples:
             self._first(one)
         self._write(columns(samples))
+        self._waiting.ask(samples)
         for note in self._histories.notes().get(self._mark or "", ()):
             self._once("note", note.rank, note=note.kind, words=note.words)
+
+    def _judge(self) -> None:
+        verdict = self._waiting.verdicts.get(self._mark or "")
+        if verdict and verdict.shares:
+            ranks = sorted(verdict.shares)
+            shares = {
+                name: [_short(getattr(verdict.shares[rank], name)) for rank in ranks]
+                for name in ("waits", "waited_for")
+            }
+            self._write(
+                {"kind": "waits", "time": round(machine.time(), 3), "ranks": ranks, **shares}
+            )
+        for culprit in verdict.culprits if verdict else ():
+            if culprit.rank in self._suspects or culprit.is_hang:
+                self._once("note", culprit.rank, note="waited for", words=culprit.words)
+        self._suspects = {culprit.rank for culprit in verdict.culprits} if verdict else set()
+        if verdict and verdict.mismatch:
+            self._once("note", verdict.mismatch.rank, note="mismatch", words=verdict.mismatch.words)
 
     def _first(self, one: sample.Sample) -> None:
         since = self._since.get(str(one.rank))

@@ -43,6 +43,7 @@ class Sample(NamedTuple):
     local_rank: int
     world_size: int
     pid: int
+    start: int  # clock ticks since boot
     command: str
     state: str  # as psutil has it: running, sleeping, disk-sleep, stopped, zombie
     cpu: float | None
@@ -175,6 +176,7 @@ class Sampler:
             local_rank=rank.local_rank,
             world_size=rank.world_size,
             pid=rank.pid,
+            start=rank.start,
             command=watched.command,
             state=process.status(),
             cpu=rates[0],

@@ -8,7 +8,8 @@
 `looks` are those at the main thread within that time: nanoseconds since 1970, and which of `stacks`
 (the innermost call first) it had. `threads` are the stacks of all threads at the end, as py-spy
 writes them. A dump is one of torch's flight recorder (rollcall/flight.py), without stacks: those
-would import a large part of torch. `when` they were taken is nanoseconds since 1970. `seconds` of an answer is the CPU time that it has taken.
+would import a large part of torch. `when` they were taken is nanoseconds since 1970. `seconds` of
+an answer is the CPU time that it has taken.
 """
 
 from __future__ import annotations
