@@ -64,7 +64,6 @@ class Asked:
         self._data += data
         if data and len(self._data) <= MOST_BYTES:
             return None
-        self.close()
         try:
             return _answer(bytes(self._data))
         except Exception as error:  # whatever a parser may fail of: it is half there

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from spawnlaunch.rollcall import asked, culprits
 from spawnlaunch.watch import sample
@@ -54,20 +55,17 @@ class Waiting:
         if not self._asked:
             return False
         for (launch, rank), one in list(self._asked.items()):
-            try:
+            with suppress(OSError):  # it has ended, or tells what cannot be read
                 answer = one.read()
-            except OSError:
-                del self._asked[launch, rank]
-                continue
-            if answer:
-                self._answers.setdefault(launch, {})[rank] = answer
-                del self._asked[launch, rank]
-        now = time.monotonic()
-        if self._asked and now < self._until:
-            return False
-        for one in self._asked.values():
+                if answer is None and time.monotonic() < self._until:
+                    continue
+                if answer:
+                    self._answers.setdefault(launch, {})[rank] = answer
             one.close()
-        self._asked.clear()
+            del self._asked[launch, rank]
+        if self._asked:
+            return False
+        now = time.monotonic()
         self.verdicts = {name: culprits.judged(told) for name, told in self._answers.items()}
         costs = [one.cost_s for told in self._answers.values() for one in told.values()]
         self._due = now + max(REST_S, max(costs, default=0.0) / SHARE - self._look_s)

@@ -1,20 +1,23 @@
 """Where the workers are: the stacks of each of their processes, from the best source there is.
 
-1. The process itself, where it catches the signal SPAWNLAUNCH_STACK_SIGNAL: faulthandler writes the
-   stacks of all its threads to its stderr, even while it waits in C. `--preload` registers that,
-   the bundled loop does, and a script may, in two lines:
+1. The worker itself, once it has imported torch: a thread in it answers (spawnlaunch/witness), with
+   what torch's flight recorder has. All workers are asked at once.
+2. The process itself, where it catches the signal SPAWNLAUNCH_STACK_SIGNAL: faulthandler writes the
+   stacks of all its threads to its stderr, even while one of them keeps the GIL. A worker registers
+   that at its start where its Python finds this package, and a script may, in two lines:
 
        import faulthandler, os
        faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
 
-2. py-spy, where it is installed and may look.
-3. The kernel, which knows no Python, but what each thread waits for.
+3. py-spy, where it is installed and may look.
+4. The kernel, which knows no Python, but what each thread waits for.
 
-One process after the other is asked. All of it happens in turns of the loop: the launcher goes on
-watching meanwhile. Then the roll is called: a line for each group of processes that are in the same
-place. The whole stacks are in files, one per rank: in its directory of --log-dir, or else in one
-that is made for them beside the scratch directory and stays. Where NCCL's flight recorder is on, it
-is asked too, and the first collective on which ranks disagree is named.
+From 2 on one process after the other is asked. All of it happens in turns of the loop: the launcher
+goes on watching meanwhile. Then the roll is called: a line for each group of processes that are in
+the same place. The whole stacks are in files, one per rank: in its directory of --log-dir, or else
+in one that is made for them beside the scratch directory and stays. The records name the first
+collective on which ranks disagree. Of a worker that has not answered, NCCL's recorder is asked
+through its own pipe, if the user has switched it on.
 """
 
 from __future__ import annotations
@@ -22,10 +25,11 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
+from functools import partial
 
 from spawnlaunch import machine, records
 from spawnlaunch.node import proc
-from spawnlaunch.rollcall import flight, frames, groups
+from spawnlaunch.rollcall import asked, flight, frames, groups
 from spawnlaunch.run import launches, signals, tree
 from spawnlaunch.run.hang import sources
 
@@ -75,6 +79,7 @@ class RollCall:
         self._scratch = scratch
         self._done = done
         self.journal = journal
+        self._witnesses: dict[int, tuple[Target, asked.Asked]] = {}  # who are asked, by their fds
         self._targets: deque[Target] = deque()
         self.is_busy = False
         self._end_at = 0.0  # by machine.running_s
@@ -95,17 +100,21 @@ class RollCall:
             workers = ()
         for worker, pid in workers:
             for process in proc.below(filter(None, [proc.look(pid)])):
-                if not process.dead:
-                    self._targets.append(Target(worker, process, process.pid == pid))
-            if flight.is_on(worker.environ):
-                self._ask_for_record(worker)
+                target = Target(worker, process, process.pid == pid)
+                if not process.dead and not (target.is_worker and self._ask_witness(target)):
+                    self._targets.append(target)
         self.is_busy = True
         self._end_at = machine.running_s() + ALL_S
-        self._next()
+        if self._witnesses:
+            self._loop.alarm(self._ask_others, ANSWER_S)
+        else:
+            self._ask_others()
 
     def cancel(self) -> None:
         """Ask nobody any more, and call the roll of those who have answered."""
-        for call in (self._listen, self._next, self._hear_records):
+        for fd in [*self._witnesses]:
+            self._forget_witness(fd)
+        for call in (self._ask_others, self._listen, self._next, self._hear_records):
             self._loop.alarm(call, None)
         if self._spying:
             self._spying.cancel()
@@ -114,6 +123,47 @@ class RollCall:
         self._targets.clear()
         self.is_busy, self._asking, self._spying, self._asked = False, None, None, []
         self._call_roll()
+
+    # The worker itself
+
+    def _ask_witness(self, target: Target) -> bool:
+        """Whether it can answer."""
+        try:
+            one = asked.Asked(target.process.pid, target.process.start)
+        except OSError:
+            return False
+        self._witnesses[one.fd] = target, one
+        self._loop.watch(one.fd, partial(self._hear, one.fd))
+        return True
+
+    def _hear(self, fd: int) -> None:
+        target, one = self._witnesses[fd]
+        try:
+            answer = one.read()
+        except OSError:  # it has ended, or tells what cannot be read
+            self._targets.append(target)
+        else:
+            if answer is None:
+                return
+            self._note(target, BY_ITSELF, answer.threads)
+            self._records[target.worker.rank] = answer.record
+        self._forget_witness(fd)
+        if not self._witnesses:
+            self._loop.alarm(self._ask_others, 0)
+
+    def _forget_witness(self, fd: int) -> Target:
+        target, one = self._witnesses.pop(fd)
+        self._loop.forget(fd)
+        one.close()
+        return target
+
+    def _ask_others(self) -> None:
+        """Those who have not answered, and what is no worker."""
+        self._targets.extendleft(map(self._forget_witness, [*self._witnesses]))
+        for target in self._targets:
+            if target.is_worker and flight.is_on(target.worker.environ):
+                self._ask_for_record(target.worker)
+        self._next()
 
     def _next(self) -> None:
         """The next process; one after the other, each in a turn of its own."""
