@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 
 from spawnlaunch import arguments, errors, printing
-from spawnlaunch.watch import devices, notes, sample, step, table
+from spawnlaunch.watch import devices, notes, sample, step, table, waiting
 
 NAME = "spawnlaunch.top"
 BETWEEN_S = 0.5  # the two looks of --once
@@ -63,44 +63,50 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _once(as_json: bool, sort: str) -> int:
+    waits = waiting.Waiting(BETWEEN_S, at_once=True)
     try:
         mine = step.of(os.environ)
     except errors.UsageError as error:
         printing.print_error(str(error), NAME)
         return 2
     if mine is None:
-        return _print(_looked(sample.Sampler(devices.Meter())), as_json, sort)
+        return _print(_looked(sample.Sampler(devices.Meter()), waits), waits, as_json, sort)
     if not mine.is_first_here:
         return 0  # that one looks for all tasks of this node
-    found = step.gather(mine, _looked(sample.Sampler(devices.Meter(), mine.has)))
-    status = 0 if found.samples is None else _print(found.samples, as_json, sort)
+    samples = _looked(sample.Sampler(devices.Meter(), mine.has), waits)
+    found = step.gather(mine, samples, waits.answers)
+    status = 0
+    if found.seen:
+        waits.judge(found.seen.answers, found.seen.uncertain_s)
+        status = _print(found.seen.samples, waits, as_json, sort)
     if found.complaint:
         printing.print_error(found.complaint, NAME, "warning")
         return status or 1
     return status
 
 
-def _looked(sampler: sample.Sampler) -> list[sample.Sample]:
+def _looked(sampler: sample.Sampler, waits: waiting.Waiting) -> list[sample.Sample]:
     """A sample. It takes two looks, as use is the difference between them."""
-    sampler.sample()
+    waits.ask(sampler.sample())
     time.sleep(BETWEEN_S)
+    waits.finish()
     return sampler.sample()
 
 
-def _print(samples: Sequence[sample.Sample], as_json: bool, sort: str) -> int:
+def _print(
+    samples: Sequence[sample.Sample], waits: waiting.Waiting, as_json: bool, sort: str
+) -> int:
+    samples = waits.shown(samples)
     if as_json:
         return printing.print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
     histories = notes.Histories()
     histories.add(samples)
-    return printing.print_page("\n".join(_page(samples, histories, sort)), NAME)
-
-
-def _page(samples: Sequence[sample.Sample], histories: notes.Histories, sort: str) -> list[str]:
     try:
         width = os.get_terminal_size(1).columns
     except OSError:
         width = WIDTH
-    return table.table(samples, histories.notes(), max(width, 40), sort)
+    found = notes.together(waits.findings(), histories.notes())
+    return printing.print_page("\n".join(table.table(samples, found, max(width, 40), sort)), NAME)
 
 
 def _live(sampler: sample.Sampler, every_s: float, sort: str) -> int:

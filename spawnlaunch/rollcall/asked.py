@@ -12,7 +12,7 @@ from spawnlaunch.rollcall import flight, frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
     from typing import Any
 
 MOST_BYTES = 1 << 28  # of an answer
@@ -33,6 +33,27 @@ class Answer(records.NamedTuple):
     record: flight.Record  # empty where there is no process group, or torch records nothing
     when: int  # that was read, nanoseconds since 1970
     cost_s: float  # CPU time of the worker
+
+
+def as_json(answer: Answer) -> dict[str, Any]:
+    """For another node, without the threads."""
+    members = {name: sorted(ranks) for name, ranks in answer.record.members.items()}
+    calls = answer.record.calls
+    return {"looks": answer.looks, "calls": calls, "members": members, "when": answer.when}
+
+
+def from_json(told: Mapping[str, Any], later_ns: int) -> Answer:
+    """The answer; `later_ns` is added to its times, which are of another's clock.
+
+    Raises TypeError, ValueError or KeyError where it is none.
+    """
+    calls = [flight.Collective(*call)._replace(when=call[-1] + later_ns) for call in told["calls"]]
+    members = {name: frozenset(ranks) for name, ranks in told["members"].items()}
+    looks = [
+        Look(when + later_ns, tuple(frames.Frame(*frame) for frame in stack))
+        for when, stack in told["looks"]
+    ]
+    return Answer("", looks, flight.Record(tuple(calls), members), told["when"] + later_ns, 0.0)
 
 
 class Asked:

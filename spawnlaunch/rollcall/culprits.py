@@ -76,10 +76,12 @@ class Verdict(records.NamedTuple):
     shares: Mapping[int, Share]  # of ranks that are in a collective with others
     culprits: Sequence[Culprit]
     mismatch: flight.Mismatch | None = None  # ranks are in different collectives
+    uncertain_s: float = 0.0  # the clocks of the nodes may differ by this
 
 
-def judged(answers: Mapping[int, asked.Answer]) -> Verdict:
-    """Compare what ranks have recorded."""
+def judged(answers: Mapping[int, asked.Answer], uncertain_s: float = 0.0) -> Verdict:
+    """Compare what ranks have recorded; their clocks may differ by `uncertain_s`, which does not
+    count as late."""
     told = {rank: answer.record for rank, answer in answers.items()}
     now = max((answer.when for answer in answers.values()), default=0)
     meetings = [one for group in flight.names(told) for one in _meetings(group, told, answers)]
@@ -94,8 +96,9 @@ def judged(answers: Mapping[int, asked.Answer]) -> Verdict:
     for one in meetings:
         for rank, span in one.waits():
             waiting[rank].append(span)
-        for rank, span in one.lates():
-            late[rank].append(span)
+        for rank, (begin, end) in one.lates():
+            if end - begin > uncertain_s * 1e9:
+                late[rank].append((begin + int(uncertain_s * 1e9), end))
     waiting = {rank: _merged(spans) for rank, spans in waiting.items()}
     late = {rank: _merged(spans) for rank, spans in late.items()}
     all_s = max(now - since, 1)
@@ -104,7 +107,7 @@ def judged(answers: Mapping[int, asked.Answer]) -> Verdict:
     }
     named = _named(shares, late, since, now)
     found = [_culprit(rank, late[rank], all_s, meetings, answers) for rank in named]
-    return Verdict(shares, _hanging(meetings, answers) or found, flight.mismatch(told))
+    return Verdict(shares, _hanging(meetings, answers) or found, flight.mismatch(told), uncertain_s)
 
 
 class _Meeting(records.NamedTuple):

@@ -72,6 +72,14 @@ class Histories:
         return {launch: notes(history, now) for launch, history in self._of.items()}
 
 
+def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
+    """All notes of each launch."""
+    launches = dict.fromkeys(launch for each in found for launch in each)
+    return {
+        launch: [note for each in found for note in each.get(launch, ())] for launch in launches
+    }
+
+
 def notes(history: History, now: float) -> list[Note]:
     """What stands out; `now` is of the monotonic clock, for the age of steps."""
     last = {rank: samples[-1] for rank, samples in history.items() if samples}

@@ -72,7 +72,6 @@ class _Recording:
         self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
         self._histories = notes.Histories()
         self._waiting = waiting.Waiting()
-        self._suspects: set[int] = set()  # whom the others waited for at the look before
 
     def run(self) -> None:
         """Record until the pipe ends."""
@@ -131,12 +130,8 @@ class _Recording:
             self._write(
                 {"kind": "waits", "time": round(machine.time(), 3), "ranks": ranks, **shares}
             )
-        for culprit in verdict.culprits if verdict else ():
-            if culprit.rank in self._suspects or culprit.is_hang:
-                self._once("note", culprit.rank, note="waited for", words=culprit.words)
-        self._suspects = {culprit.rank for culprit in verdict.culprits} if verdict else set()
-        if verdict and verdict.mismatch:
-            self._once("note", verdict.mismatch.rank, note="mismatch", words=verdict.mismatch.words)
+        for note in self._waiting.findings().get(self._mark or "", ()):
+            self._once("note", note.rank, note=note.kind, words=note.words)
 
     def _first(self, one: sample.Sample) -> None:
         since = self._since.get(str(one.rank))

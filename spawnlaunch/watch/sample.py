@@ -61,6 +61,8 @@ class Sample(NamedTuple):
     said_at: float | None  # the same as a time: monotonic clock, seconds
     device: devices.DeviceUse | None
     progress: Progress | None
+    waits: float | None = None  # share of the time in which it waits for others in collectives,
+    waited_for: float | None = None  # and in which others wait for it
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""

@@ -19,7 +19,7 @@ from rich.style import Style
 from spawnlaunch.rollcall import groups
 from spawnlaunch.run import events
 from spawnlaunch.run.hang import sources
-from spawnlaunch.watch import notes, sample, table
+from spawnlaunch.watch import notes, sample, table, waiting
 
 SORTS = {"r": "rank", "c": "cpu%", "m": "mem", "g": "gpu%", "a": "said", "p": "pid"}
 HELP = "q quit  s stacks now  sort by: r rank  c cpu  m memory  g gpu  a age of last line  p pid"
@@ -65,15 +65,19 @@ class View:
 def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
     """Draw until q is typed; the result is the exit status."""
     console, view, histories = Console(highlight=False), View(sort), notes.Histories()
+    waits = waiting.Waiting()
     with _raw_terminal(), Live(view, console=console, screen=True, auto_refresh=False) as live:
         due = 0.0
         while True:
             if time.monotonic() >= due:
                 due = time.monotonic() + every_s
-                view.samples = sampler.sample()
+                samples = sampler.sample()
+                waits.ask(samples)
+                waits.read()
+                view.samples = waits.shown(samples)
                 histories.add(view.samples)
             if view.is_table:
-                found, width = histories.notes(), console.width
+                found, width = notes.together(waits.findings(), histories.notes()), console.width
                 view.lines = table.table(view.samples, found, width, view.sort)
             live.refresh()
             _reap()
@@ -109,21 +113,24 @@ def _typed(key: str, view: View, live: Live) -> None:
 
 def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
     """Where the ranks of a launch are at this moment, a line for each group, the smallest first."""
-    if sources.find_py_spy() is None:
-        return ["  py-spy is not installed; type pip install py-spy"]
-    loop, answers, missing = events.Loop(), [], len(ranks)
+    waits, loop, answers = waiting.Waiting(0.0), events.Loop(), []
+    waits.ask(ranks)
+    waits.finish()
+    told_by_itself = waits.answers.get(ranks[0].launch, {})
+    missing = [one for one in ranks if one.rank not in told_by_itself]
+    for rank, answer in told_by_itself.items():
+        answers.append(groups.Answer(rank, True, "told by itself", answer.threads))
 
-    def ask(rank: int, pid: int) -> None:
+    def ask(one: sample.Sample) -> None:
         def told(how: str, text: str) -> None:
-            nonlocal missing
-            missing -= 1
+            missing.remove(one)
             if text:  # else it has ended
-                answers.append(groups.Answer(rank, True, how, text))
+                answers.append(groups.Answer(one.rank, True, how, text))
 
-        sources.look(pid, loop, told)
+        sources.look(one.pid, loop, told)
 
-    for one in ranks:
-        ask(one.rank, one.pid)
+    for one in [*missing]:
+        ask(one)
     while missing:
         loop.turn()
     return [f"  {group.line}" for group in groups.groups(answers)]

@@ -13,11 +13,14 @@ from __future__ import annotations
 import json
 import select
 import socket
+import struct
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from spawnlaunch import machine
+from spawnlaunch.rollcall import asked
 from spawnlaunch.run import events
 from spawnlaunch.watch import find, sample
 from spawnlaunch.world import identity, master
@@ -27,9 +30,12 @@ PATIENCE_S = 20.0  # for tasks that have not begun yet
 STALLED_S = 5.0  # of a connection on which nothing comes
 RETRY_S = 0.2
 MOST_BYTES = 64 << 20
+CLOCKS = 5  # times that the hub is asked for its clock: the best one counts
 TAKEN = b"taken"
 # What is no JSON, or too deep, or has other types and numbers than a sample has.
 STRANGE = (ValueError, RecursionError, TypeError, AttributeError, KeyError, OverflowError)
+
+Answers: TypeAlias = Mapping[str, Mapping[int, asked.Answer]]  # by launch or job, and rank
 
 
 class Step(NamedTuple):
@@ -72,16 +78,28 @@ def of(environ: identity.Environ) -> Step | None:
     )
 
 
-class Gathered(NamedTuple):
-    """What this task prints: samples (None: another task prints), and a complaint about others."""
+class Seen(NamedTuple):
+    """What one node, or all, have seen."""
 
-    samples: list[sample.Sample] | None
+    samples: list[sample.Sample]
+    answers: Answers  # of the ranks, by job
+    uncertain_s: float = 0.0  # so much may the clock of its answers differ from that of the hub
+
+
+class Gathered(NamedTuple):
+    """What this task prints (None: another task prints), and a complaint about others."""
+
+    seen: Seen | None
     complaint: str = ""
 
 
-def gather(step: Step, samples: Sequence[sample.Sample]) -> Gathered:
+def gather(step: Step, samples: Sequence[sample.Sample], answers: Answers) -> Gathered:
     """Bring together what the nodes have seen; ranks of one job are one launch then."""
-    mine = [one._replace(launch=one.job) for one in samples]
+    jobs = {one.launch: one.job for one in samples}
+    mine = Seen(
+        [one._replace(launch=one.job) for one in samples],
+        {jobs[launch]: told for launch, told in answers.items() if launch in jobs},
+    )
     if len(step.nodes) == 1:
         return Gathered(mine)
     if step.here != step.hub:
@@ -94,14 +112,26 @@ def gather(step: Step, samples: Sequence[sample.Sample]) -> Gathered:
         return Gathered(mine, f"cannot listen on port {step.port} for other nodes: {error}")
     with listening:
         receive(step, listening, found)
-    all_of_them = [one for node in step.nodes for one in found.get(node, ())]
     missing = [node for node in step.nodes if node not in found]
     said = f"nothing came from {', '.join(missing)} within {PATIENCE_S:g} s" if missing else ""
-    return Gathered(sorted(all_of_them, key=lambda one: (one.launch, one.rank)), said)
+    return Gathered(_together([found[node] for node in step.nodes if node in found]), said)
 
 
-def receive(step: Step, listening: socket.socket, found: dict[str, list[sample.Sample]]) -> None:
-    """Receive the samples of other nodes, until all have come or PATIENCE_S is over."""
+def _together(found: Sequence[Seen]) -> Seen:
+    samples = [one for seen in found for one in seen.samples]
+    jobs = dict.fromkeys(job for seen in found for job in seen.answers)
+    return Seen(
+        sorted(samples, key=lambda one: (one.launch, one.rank)),
+        {
+            job: {rank: told for seen in found for rank, told in seen.answers.get(job, {}).items()}
+            for job in jobs
+        },
+        max(seen.uncertain_s for seen in found),
+    )
+
+
+def receive(step: Step, listening: socket.socket, found: dict[str, Seen]) -> None:
+    """Receive what other nodes have seen, until all have come or PATIENCE_S is over."""
     deadline, poller = machine.running_s() + PATIENCE_S, machine.poll()
     poller.register(listening, select.POLLIN)
     listening.settimeout(STALLED_S)  # whoever was there may have gone
@@ -111,6 +141,9 @@ def receive(step: Step, listening: socket.socket, found: dict[str, list[sample.S
         # A stranger may come, or one that has gone.
         with suppress(OSError, *STRANGE), listening.accept()[0] as connection:
             connection.settimeout(STALLED_S)
+            for _ in range(CLOCKS):
+                connection.recv(1)
+                connection.sendall(struct.pack("!q", time.time_ns()))
             told = json.loads(_read(connection))
             if told["job"] == step.job and told["node"] in step.nodes:
                 found[told["node"]] = _as_seen_here(told)
@@ -126,13 +159,13 @@ def _read(connection: socket.socket) -> bytes:
     return content
 
 
-def _hand_over(step: Step, samples: Sequence[sample.Sample]) -> str:
-    """Send the samples to the hub; the result is why that failed, "" where it did not."""
+def _hand_over(step: Step, seen: Seen) -> str:
+    """Send it to the hub; the result is why that failed, "" where it did not."""
     deadline = machine.running_s() + PATIENCE_S
     why = "it did not answer"
     while machine.running_s() < deadline:
         try:
-            if _is_taken(step, samples):
+            if _is_taken(step, seen):
                 return ""
         except OSError as error:
             why = error.strerror or str(error)
@@ -140,18 +173,45 @@ def _hand_over(step: Step, samples: Sequence[sample.Sample]) -> str:
     return f"cannot reach {step.hub} on port {step.port}: {why}; this is {step.here} alone"
 
 
-def _is_taken(step: Step, samples: Sequence[sample.Sample]) -> bool:
-    """Send the samples once; whether the hub has taken them. Raises OSError."""
+def _is_taken(step: Step, seen: Seen) -> bool:
+    """Send it once; whether the hub has taken it. Raises OSError."""
     with socket.create_connection((step.hub, step.port), timeout=STALLED_S) as connection:
         connection.settimeout(PATIENCE_S)
-        seen = [one.as_dict() for one in samples]
-        told = {"job": step.job, "node": step.here, "now": machine.monotonic(), "samples": seen}
+        uncertain_ns, later_ns = min(_clock_of(connection) for _ in range(CLOCKS))
+        told = {
+            "job": step.job, "node": step.here, "now": machine.monotonic(),
+            "later_ns": later_ns, "uncertain_s": uncertain_ns / 1e9,
+            "samples": [one.as_dict() for one in seen.samples],
+            "answers": {
+                job: {rank: asked.as_json(one) for rank, one in ranks.items()}
+                for job, ranks in seen.answers.items()
+            },
+        }  # fmt: skip
         connection.sendall(json.dumps(told).encode())
         connection.shutdown(socket.SHUT_WR)
         return connection.recv(len(TAKEN)) == TAKEN
 
 
-def _as_seen_here(told: Mapping[str, Any]) -> list[sample.Sample]:
-    """The samples of another node, with the times of its monotonic clock as times of ours."""
-    later_s = machine.monotonic() - float(told["now"])
-    return [sample.from_dict(one, later_s) for one in told["samples"]]
+def _clock_of(hub: socket.socket) -> tuple[int, int]:
+    """How much later the hub's clock is than ours, in ns, behind how uncertain that is. It was
+    asked between two looks at ours, and may have answered at any moment between them."""
+    before = time.time_ns()
+    hub.sendall(b"?")
+    told = hub.recv(8, socket.MSG_WAITALL)
+    after = time.time_ns()
+    if len(told) < 8:
+        raise ConnectionAbortedError("the hub has gone")
+    return (after - before) // 2, int(struct.unpack("!q", told)[0]) - (before + after) // 2
+
+
+def _as_seen_here(told: Mapping[str, Any]) -> Seen:
+    """What another node has seen, with the times of its clocks as times of ours."""
+    later_s, later_ns = machine.monotonic() - float(told["now"]), int(told["later_ns"])
+    return Seen(
+        [sample.from_dict(one, later_s) for one in told["samples"]],
+        {
+            job: {int(rank): asked.from_json(one, later_ns) for rank, one in ranks.items()}
+            for job, ranks in told["answers"].items()
+        },
+        float(told["uncertain_s"]),
+    )

@@ -55,6 +55,8 @@ COLUMNS = (
     Column("rd/s", lambda s: size(s.reads), lambda s: -_number(s.reads), 10),
     Column("wr/s", lambda s: size(s.writes), lambda s: -_number(s.writes), 10),
     Column("said", lambda s: age(s.quiet_s), lambda s: -_number(s.quiet_s), 4),
+    Column("wait%", lambda s: _share(s.waits), lambda s: -_number(s.waits), 4),
+    Column("late%", lambda s: _share(s.waited_for), lambda s: -_number(s.waited_for), 3),
     Column("step", lambda s: _step(s), lambda s: -(s.progress.step if s.progress else -1), 3),
     Column("/s", lambda s: _rate(s), lambda s: -_number(s.progress and s.progress.rate), 9),
     Column("phase", _phase, _phase, 5, True),
@@ -131,6 +133,10 @@ def _cpu(one: sample.Sample) -> str:
         return ""
     bound = len(cpuset.parse(one.cpus)) or 1
     return f"{100 * one.cpu / bound:.0f}{ELSEWHERE if one.elsewhere else ''}"
+
+
+def _share(share: float | None) -> str:
+    return "" if share is None else f"{100 * share:.0f}"
 
 
 def _raw(one: sample.Sample, name: str) -> float | None:

@@ -1,32 +1,35 @@
 """Asks the ranks what torch has recorded, now and then, and keeps what that says of them together.
 
-An answer costs a rank some CPU time, with the number of collectives that its recorder keeps. So it
-is asked again only when that is a small share of the time that has passed.
+An answer costs a rank some CPU time, by the number of collectives that its recorder keeps. So it is
+asked again only when that is a small share of the time that has passed. A rank is said to be waited
+for when two looks in a row say so, as what is so in one may be chance; or at once, if wanted.
 """
 
 from __future__ import annotations
 
+import select
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from spawnlaunch.rollcall import asked, culprits
-from spawnlaunch.watch import sample
+from spawnlaunch.watch import notes, sample
 
 LOOK_S, EVERY_S = 1.5, 0.03  # how long the main threads are looked at, and how often
 REST_S = 2.5  # at least, until the next question
 SHARE = 0.003  # of a rank's time
-PATIENCE_S = 10.0  # with an answer: its thread needs the GIL, which a hanging rank may hold
+PATIENCE_S = 3.0  # with an answer: its thread needs the GIL, which a hanging rank may hold
 
 
 class Waiting:
-    """What the ranks of each launch have told last, as a verdict by the launch's name."""
+    """What the ranks of each launch have told last."""
 
-    def __init__(self, look_s: float = LOOK_S) -> None:
-        self.verdicts: Mapping[str, culprits.Verdict] = {}
+    def __init__(self, look_s: float = LOOK_S, at_once: bool = False) -> None:
+        self.answers: dict[str, dict[int, asked.Answer]] = {}  # by launch and rank
+        self.verdicts: Mapping[str, culprits.Verdict] = {}  # by launch
         self._look_s = look_s
+        self._suspects: set[tuple[str, int]] | None = None if at_once else set()
         self._asked: dict[tuple[str, int], asked.Asked] = {}
-        self._answers: dict[str, dict[int, asked.Answer]] = {}
         self._due = self._until = 0.0  # monotonic clock
 
     @property
@@ -39,16 +42,13 @@ class Waiting:
         now = time.monotonic()
         if self._asked or now < self._due:
             return
-        self._until = now + self._look_s + PATIENCE_S
-        self._answers = {}
+        self._until, self._due = now + self._look_s + PATIENCE_S, now + self._look_s + REST_S
+        self.answers = {}
         for one in samples:
-            try:
+            with suppress(OSError):  # it has no torch, or is another's
                 self._asked[one.launch, one.rank] = asked.Asked(
                     one.pid, one.start, self._look_s, EVERY_S
                 )
-            except OSError:  # it has no torch, or is another's
-                continue
-        self._due = now + self._look_s + REST_S
 
     def read(self) -> bool:
         """Read what has come; whether all have answered, or will not: there are new verdicts."""
@@ -60,13 +60,59 @@ class Waiting:
                 if answer is None and time.monotonic() < self._until:
                     continue
                 if answer:
-                    self._answers.setdefault(launch, {})[rank] = answer
+                    self.answers.setdefault(launch, {})[rank] = answer
             one.close()
             del self._asked[launch, rank]
         if self._asked:
             return False
-        now = time.monotonic()
-        self.verdicts = {name: culprits.judged(told) for name, told in self._answers.items()}
-        costs = [one.cost_s for told in self._answers.values() for one in told.values()]
-        self._due = now + max(REST_S, max(costs, default=0.0) / SHARE - self._look_s)
+        if self._suspects is not None:
+            self._suspects = {
+                (launch, one.rank)
+                for launch, each in self.verdicts.items()
+                for one in each.culprits
+            }
+        self.judge(self.answers)
+        costs = [one.cost_s for told in self.answers.values() for one in told.values()]
+        self._due = time.monotonic() + max(REST_S, max(costs, default=0.0) / SHARE - self._look_s)
         return True
+
+    def judge(
+        self, answers: Mapping[str, Mapping[int, asked.Answer]], uncertain_s: float = 0.0
+    ) -> None:
+        """Compare what ranks have told; so much may the clocks of their nodes differ."""
+        self.verdicts = {
+            launch: culprits.judged(told, uncertain_s) for launch, told in answers.items()
+        }
+
+    def finish(self) -> None:
+        """Wait for the answers."""
+        while self._asked:
+            select.select(self.fds, [], [], max(0.0, self._until - time.monotonic()))
+            self.read()
+
+    def shown(self, samples: Sequence[sample.Sample]) -> list[sample.Sample]:
+        """The samples, with the shares of time in which they wait, and are waited for."""
+        shares = {
+            (launch, rank): share
+            for launch, verdict in self.verdicts.items()
+            for rank, share in verdict.shares.items()
+        }
+        return [
+            one._replace(**shares[one.launch, one.rank]._asdict())
+            if (one.launch, one.rank) in shares
+            else one
+            for one in samples
+        ]
+
+    def findings(self) -> dict[str, list[notes.Note]]:
+        """Who is waited for, and who is in another collective than the others; by launch."""
+        return {launch: [*self._found(launch, each)] for launch, each in self.verdicts.items()}
+
+    def _found(self, launch: str, verdict: culprits.Verdict) -> Iterator[notes.Note]:
+        if wrong := verdict.mismatch:
+            yield notes.Note(wrong.rank, "mismatch", wrong.words)
+        for one in verdict.culprits:
+            if one.is_hang or self._suspects is None or (launch, one.rank) in self._suspects:
+                clocks = f" (clocks within {1e3 * verdict.uncertain_s:.1f} ms)"
+                words = one.words + (clocks if verdict.uncertain_s else "")
+                yield notes.Note(one.rank, "waited for", words)
