@@ -2,6 +2,7 @@
 
     python -m spawnlaunch.top            until q is typed; r, c, m, ... sort, s shows stacks
     python -m spawnlaunch.top --once     one look, as text; with --json for programs
+    python -m spawnlaunch.top train.py   launches whose name or command line has that in it
     srun --jobid J --overlap python -m spawnlaunch.top --once     all nodes of a job in one table
 
 Launches are found without having been told, whoever has started them: spawnlaunch with a launcher
@@ -49,11 +50,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         metavar="COLUMN",
         help=f"one of {', '.join(column.name for column in table.COLUMNS)}".replace("%", "%%"),
     )
+    parser.add_argument(
+        "words", nargs="?", default="", metavar="WORDS", help="part of a launch's name or command"
+    )
     options = parser.parse_args(argv)
     try:
         if options.once or options.json:
-            return _once(options.json, options.sort)
-        return _live(sample.Sampler(devices.Meter()), options.every, options.sort)
+            return _once(options)
+        return _live(sample.Sampler(devices.Meter(), words=options.words), options)
     except OSError as error:
         from spawnlaunch.run import refused
 
@@ -62,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return status
 
 
-def _once(as_json: bool, sort: str) -> int:
+def _once(options: argparse.Namespace) -> int:
     waits = waiting.Waiting(BETWEEN_S, at_once=True)
     try:
         mine = step.of(os.environ)
@@ -70,15 +74,16 @@ def _once(as_json: bool, sort: str) -> int:
         printing.print_error(str(error), NAME)
         return 2
     if mine is None:
-        return _print(_looked(sample.Sampler(devices.Meter()), waits), waits, as_json, sort)
+        sampler = sample.Sampler(devices.Meter(), words=options.words)
+        return _print(_looked(sampler, waits), waits, options)
     if not mine.is_first_here:
         return 0  # that one looks for all tasks of this node
-    samples = _looked(sample.Sampler(devices.Meter(), mine.has), waits)
+    samples = _looked(sample.Sampler(devices.Meter(), mine.has, options.words), waits)
     found = step.gather(mine, samples, waits.answers)
     status = 0
     if found.seen:
         waits.judge(found.seen.answers, found.seen.uncertain_s)
-        status = _print(found.seen.samples, waits, as_json, sort)
+        status = _print(found.seen.samples, waits, options)
     if found.complaint:
         printing.print_error(found.complaint, NAME, "warning")
         return status or 1
@@ -94,10 +99,10 @@ def _looked(sampler: sample.Sampler, waits: waiting.Waiting) -> list[sample.Samp
 
 
 def _print(
-    samples: Sequence[sample.Sample], waits: waiting.Waiting, as_json: bool, sort: str
+    samples: Sequence[sample.Sample], waits: waiting.Waiting, options: argparse.Namespace
 ) -> int:
     samples = waits.shown(samples)
-    if as_json:
+    if options.json:
         return printing.print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
     histories = notes.Histories()
     histories.add(samples)
@@ -106,10 +111,12 @@ def _print(
     except OSError:
         width = WIDTH
     found = notes.together(waits.findings(), histories.notes())
-    return printing.print_page("\n".join(table.table(samples, found, max(width, 40), sort)), NAME)
+    return printing.print_page(
+        "\n".join(table.table(samples, found, max(width, 40), options.sort)), NAME
+    )
 
 
-def _live(sampler: sample.Sampler, every_s: float, sort: str) -> int:
+def _live(sampler: sample.Sampler, options: argparse.Namespace) -> int:
     if not (sys.stdin and sys.stdin.isatty() and sys.stdout and sys.stdout.isatty()):
         printing.print_error("this is no terminal; type --once", NAME)
         return 2
@@ -120,7 +127,7 @@ def _live(sampler: sample.Sampler, every_s: float, sort: str) -> int:
             f"{error.name} is not installed; type pip install 'spawnlaunch[top]', or --once", NAME
         )
         return 2
-    return screen.show(sampler, every_s, sort)
+    return screen.show(sampler, options.every, options.sort)
 
 
 def _seconds(text: str) -> float:

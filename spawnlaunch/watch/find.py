@@ -2,7 +2,9 @@
 
 A rank is a process whose environment has RANK, LOCAL_RANK and WORLD_SIZE, and whose parent is not
 of the same rank: what a worker starts inherits its environment. So it does not matter who started
-it: spawnlaunch with a launcher or in task mode, torchrun, or srun with variables of one's own.
+it: spawnlaunch with a launcher or in task mode, torchrun, or srun with variables of one's own. A
+process that was started by torch.multiprocessing.spawn sets them later, which nobody else can see;
+but what it starts itself has them, and tells of it.
 
 Ranks belong to the same launch by the mark that spawnlaunch gives them; else by run id, address and
 port. A worker that was forked from the image of --preload shows its own environment too
@@ -53,6 +55,10 @@ class RankFinder:
         children: dict[int, list[int]] = {}
         for each in living.values():
             children.setdefault(each.parent, []).append(each.pid)
+        for pid in [*found]:
+            parent = living[pid].parent
+            if parent in living and parent not in found and is_spawned(parent):
+                found[parent] = found[pid]
         ranks = [
             _rank(process, found[pid], tuple(_below(pid, children)))
             for pid, process in living.items()
@@ -82,6 +88,11 @@ def _environ(pid: int) -> Mapping[str, str] | None:
         return None
     environ = proc.environ(pid) or {}
     return environ if all(reading.is_number(environ.get(name, "")) for name in CONTRACT) else None
+
+
+def is_spawned(pid: int) -> bool:
+    """Whether Python's multiprocessing has started it as a new program."""
+    return "--multiprocessing-fork" in (proc.read(pid, "cmdline") or "").split("\0")
 
 
 def _identity(environ: Mapping[str, str] | None) -> tuple[str, str] | None:

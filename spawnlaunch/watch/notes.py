@@ -30,7 +30,7 @@ GROWN_SHARE = 0.2  # of what it was
 GROWN_TIMES = 3.0  # as much as the median of the others
 RISING = 0.6  # share of the looks at which there was more than at the one before
 UNEVEN = 2.0
-UNEVEN_CORES = 0.3
+LEAST_CORES = 0.05  # used by the one that uses the most; with less nobody computes
 STOPPED = {
     "stopped": "stopped; type kill -CONT {pid}",
     "tracing-stop": "stopped by a debugger",
@@ -135,16 +135,14 @@ def _slow(last: Mapping[int, sample.Sample]) -> list[Note]:
 def _uneven(history: History) -> list[Note]:
     used = {rank: _cores_used(samples) for rank, samples in history.items()}
     known = {rank: cores for rank, cores in used.items() if cores is not None}
-    if len(known) < 2:
+    if len(known) < 2 or max(known.values()) < LEAST_CORES:
         return []
     found = []
     for rank, cores in sorted(known.items()):
         usual = median(other for each, other in known.items() if each != rank)
-        if abs(cores - usual) < UNEVEN_CORES:
-            continue
         if cores > UNEVEN * usual or usual > UNEVEN * cores:
             found.append(
-                Note(rank, "uneven", f"uses {cores:.1f} cores, and the others {usual:.1f}")
+                Note(rank, "uneven", f"uses {cores:.2f} cores, and the others {usual:.2f}")
             )
     return found
 

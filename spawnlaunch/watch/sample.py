@@ -23,8 +23,7 @@ import psutil
 
 from spawnlaunch import cpuset
 from spawnlaunch.node import proc
-from spawnlaunch.watch import devices, output
-from spawnlaunch.watch.find import Rank, RankFinder
+from spawnlaunch.watch import devices, find, output
 from spawnlaunch.watch.progress import Progress, Reader
 
 _PEAK, _THREADS = re.compile(rb"\nVmHWM:\s+(\d+) kB"), re.compile(rb"\nThreads:\s+(\d+)")
@@ -100,7 +99,7 @@ class _Totals(NamedTuple):
 class _Watched:
     """One rank, with what has to be kept between two looks at it."""
 
-    def __init__(self, rank: Rank) -> None:
+    def __init__(self, rank: find.Rank) -> None:
         self.rank = rank
         self.process = psutil.Process(rank.pid)
         self.command = _command(self.process)
@@ -112,12 +111,18 @@ class _Watched:
 
 
 class Sampler:
-    """Looks at the ranks of this user on this machine, or at those of them that are `ours`."""
+    """Looks at the ranks of this user on this machine, or at those of them that are `ours` and of a
+    launch that has `words` in its name or command line."""
 
-    def __init__(self, meter: devices.Meter, ours: Callable[[Rank], bool] = lambda _: True) -> None:
-        self._finder = RankFinder()
+    def __init__(
+        self,
+        meter: devices.Meter,
+        ours: Callable[[find.Rank], bool] = lambda _: True,
+        words: str = "",
+    ) -> None:
+        self._finder = find.RankFinder()
         self._meter = meter
-        self._ours = ours
+        self._ours, self._words = ours, words
         self._output_times = output.OutputTimes()
         self._watched: dict[tuple[int, int], _Watched] = {}
         self._found_at = 0.0
@@ -150,6 +155,8 @@ class Sampler:
             except psutil.Error:
                 continue
             self._watched[key].rank = rank
+            if self._words not in f"{rank.launch} {self._watched[key].command}":
+                del self._watched[key]
         self._output_times.set_ranks(ranks)
 
     def _look(self, watched: _Watched) -> Sample:
@@ -256,15 +263,19 @@ def _status(process: psutil.Process) -> tuple[int | None, int]:
 
 
 def _command(process: psutil.Process) -> str:
+    """Its command line; of one that multiprocessing has started that of the script."""
     try:
+        if find.is_spawned(process.pid):
+            process = process.parent() or process
         return " ".join(process.cmdline()) or process.name()
     except psutil.Error:
         return ""
 
 
 def by_launch(samples: Sequence[Sample]) -> Mapping[str, list[Sample]]:
-    """The samples of each launch."""
+    """The samples of each launch, the one that began last first."""
     launches: dict[str, list[Sample]] = {}
     for sample in samples:
         launches.setdefault(sample.launch, []).append(sample)
-    return launches
+    began = {launch: min(one.start for one in ranks) for launch, ranks in launches.items()}
+    return {launch: launches[launch] for launch in sorted(launches, key=lambda one: -began[one])}

@@ -84,3 +84,37 @@ def test_a_node_from_which_nothing_comes_is_named(slurm: Slurm, job: str) -> Non
     assert "nothing came from node1" in done.stderr
     rows = [line.split()[:2] for line in done.stdout.splitlines()]
     assert [row[0] for row in rows if row[0] in "0123"] == ["0", "1"]
+
+
+LATE = """
+import os, time, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+while True:
+    if os.environ["RANK"] == "3":
+        time.sleep(0.2)  # here
+    dist.all_reduce(torch.ones(4))
+"""
+
+
+@pytest.mark.full
+def test_a_rank_is_waited_for_on_another_node(slurm: Slurm, tmp_path: Path) -> None:
+    script = tmp_path / "late.py"
+    script.write_text(LATE)
+    size = ("--nodelist=node[0-1]", "--ntasks-per-node=2", "--cpu-bind=none")
+    words = (*LAUNCHER, "--quiet", script)
+    running = slurm.popen(["srun", *size, *words], env=environ(), stdout=DEVNULL, stderr=DEVNULL)
+
+    def is_named() -> bool:
+        job = slurm.run(["squeue", "--noheader", "--format=%i"]).stdout.strip()
+        done = slurm.run(["srun", "--jobid", job, *TOP], env=environ()) if job else None
+        return done is not None and any(
+            line.startswith("  ! rank 3: the others wait for it")
+            and "it is at late.py:6 (clocks within " in line
+            for line in done.stdout.splitlines()
+        )
+
+    try:
+        until(is_named, "rank 3 is named")
+    finally:
+        slurm.cancel_all()
+        running.wait(PATIENCE_S)

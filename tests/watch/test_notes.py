@@ -111,7 +111,7 @@ def test_who_uses_far_less_cpu_time_is_uneven_where_no_steps_are_told() -> None:
     history = {0: over_time(0, STAYS), 1: idle, 2: over_time(2, STAYS)}
     (note,) = notes.notes(history, NOW)
     assert (note.rank, note.kind, note.words) == (
-        *(1, "uneven", "uses 0.0 cores, and the others 0.5"),
+        *(1, "uneven", "uses 0.00 cores, and the others 0.50"),
     )
     told = {r: [one._replace(progress=progress()) for one in seen] for r, seen in history.items()}
     told[1] = [one._replace(progress=progress(compute_s=0.5)) for one in told[1]]
