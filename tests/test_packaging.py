@@ -61,10 +61,10 @@ def crowded(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_wheel_has_one_top_level_package(wheel: Path):
+def test_a_wheel_has_one_top_level_package_and_a_line_for_each_start(wheel: Path):
     files = names(wheel)
-    roots = {name.partition("/")[0] for name in files}
-    assert {root for root in roots if not root.endswith(".dist-info")} == {"spawnlaunch"}
+    roots = {name.partition("/")[0] for name in files if ".dist-info/" not in name}
+    assert roots == {"spawnlaunch", "spawnlaunch-witness.pth"}
     assert "spawnlaunch/train/__main__.py" in files
     assert "spawnlaunch/train/tasks/language.py" in files
 

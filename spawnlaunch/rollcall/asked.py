@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from typing import Any
 
-MOST_BYTES = 1 << 28  # of an answer
+MOST_BYTES = 1 << 26  # of an answer
 
 
 class Look(records.NamedTuple):
@@ -83,7 +83,9 @@ class Asked:
         except BlockingIOError:
             return None
         self._data += data
-        if data and len(self._data) <= MOST_BYTES:
+        if len(self._data) > MOST_BYTES:
+            raise OSError("no end of it")
+        if data:
             return None
         try:
             return _answer(bytes(self._data))
@@ -98,7 +100,10 @@ class Asked:
 def _answer(data: bytes) -> Answer:
     line, _, rest = data.partition(b"\n")
     head: dict[str, Any] = json.loads(line)
-    stacks = [tuple(frames.Frame(*frame) for frame in stack) for stack in head["stacks"]]
+    stacks = [
+        tuple(frames.Frame(str(name), str(file), int(line)) for name, file, line in stack)
+        for stack in head["stacks"]
+    ]
     read = []
     for size in head["dumps"]:
         read.append(flight.read(rest[:size]))
@@ -107,5 +112,6 @@ def _answer(data: bytes) -> Answer:
         tuple(call for each in read for call in each.calls),
         {name: ranks for each in read for name, ranks in each.members.items()},
     )
-    looks = [Look(when, stacks[i]) for when, i in head["looks"]]
-    return Answer(head["threads"], looks, record, head["when"], head["seconds"])
+    looks = [Look(flight.moment(when), stacks[i]) for when, i in head["looks"]]
+    when, cost_s = flight.moment(head["when"]), float(head["seconds"])
+    return Answer(str(head["threads"]), looks, record, when, cost_s)

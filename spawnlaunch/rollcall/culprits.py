@@ -13,8 +13,7 @@ at its main thread are compared with those at theirs.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
-from statistics import median
+from itertools import chain, pairwise
 
 from spawnlaunch import records
 from spawnlaunch.rollcall import flight, groups
@@ -84,30 +83,39 @@ def judged(answers: Mapping[int, asked.Answer], uncertain_s: float = 0.0) -> Ver
     count as late."""
     told = {rank: answer.record for rank, answer in answers.items()}
     now = max((answer.when for answer in answers.values()), default=0)
+    meetings = _lately(told, answers, now)
+    if not meetings:
+        return Verdict({}, (), flight.mismatch(told))
+    since = meetings[0].begins
+    ranks = {rank for one in meetings for rank in one.came}
+    uncertain_ns = int(uncertain_s * 1e9)
+    waiting = _spans_of(ranks, chain.from_iterable(one.waits() for one in meetings))
+    late = _spans_of(ranks, chain.from_iterable(one.lates(uncertain_ns) for one in meetings))
+    all_ns = max(now - since, 1)
+    shares = {
+        rank: Share(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns) for rank in ranks
+    }
+    named = _named(shares, late, since, now)
+    found = [_culprit(rank, late[rank], all_ns, meetings, answers) for rank in named]
+    return Verdict(shares, _hanging(meetings, answers) or found, flight.mismatch(told), uncertain_s)
+
+
+def _lately(
+    told: Mapping[int, flight.Record], answers: Mapping[int, asked.Answer], now: int
+) -> list[_Meeting]:
+    """The collectives that are looked at, in their order."""
     meetings = [one for group in flight.names(told) for one in _meetings(group, told, answers)]
     meetings.sort(key=lambda one: one.begins)
     lately = [one for one in meetings if one.begins >= now - LATELY_S * 1e9]
-    meetings = lately if len(lately) >= FEW else meetings[-FEW:]
-    if not meetings:
-        return Verdict({}, ())
-    since = meetings[0].begins
-    waiting: dict[int, list[Span]] = {rank: [] for one in meetings for rank in one.came}
-    late: dict[int, list[Span]] = {rank: [] for rank in waiting}
-    for one in meetings:
-        for rank, span in one.waits():
-            waiting[rank].append(span)
-        for rank, (begin, end) in one.lates():
-            if end - begin > uncertain_s * 1e9:
-                late[rank].append((begin + int(uncertain_s * 1e9), end))
-    waiting = {rank: _merged(spans) for rank, spans in waiting.items()}
-    late = {rank: _merged(spans) for rank, spans in late.items()}
-    all_s = max(now - since, 1)
-    shares = {
-        rank: Share(_length(waiting[rank]) / all_s, _length(late[rank]) / all_s) for rank in waiting
-    }
-    named = _named(shares, late, since, now)
-    found = [_culprit(rank, late[rank], all_s, meetings, answers) for rank in named]
-    return Verdict(shares, _hanging(meetings, answers) or found, flight.mismatch(told), uncertain_s)
+    return lately if len(lately) >= FEW else meetings[-FEW:]
+
+
+def _spans_of(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
+    """Those of each rank; together where they overlap."""
+    spans: dict[int, list[Span]] = {rank: [] for rank in ranks}
+    for rank, span in found:
+        spans[rank].append(span)
+    return {rank: _merged(each) for rank, each in spans.items()}
 
 
 class _Meeting(records.NamedTuple):
@@ -125,10 +133,17 @@ class _Meeting(records.NamedTuple):
         last = max(self.came.values())
         return ((r, (came, last)) for r, came in self.came.items() if r not in self.absent)
 
-    def lates(self) -> Iterable[tuple[int, Span]]:
+    def waiting(self, answers: Mapping[int, asked.Answer], rank: int) -> Iterable[frames.Stack]:
+        """Where the others have been seen while they waited."""
+        for other, (begin, end) in self.waits():
+            if other != rank:
+                looks = answers[other].looks
+                yield from (look.stack for look in looks if begin < look.when < end)
+
+    def lates(self, uncertain_ns: int = 0) -> Iterable[tuple[int, Span]]:
         for rank, came in self.came.items():
             others = sorted(when for other, when in self.came.items() if other != rank)
-            half = others[(len(others) - 1) // 2]
+            half = others[(len(others) - 1) // 2] + uncertain_ns
             if half < came:
                 yield rank, (half, came)
 
@@ -204,7 +219,7 @@ def _culprit(
     each = _in_steps(late)
     before, line = _before(rank, meetings, answers)
     at = _at(rank, answers, _length(late) / all_ns)
-    return Culprit(rank, median(each) / 1e9, all_ns / len(each) / 1e9, before, at or line)
+    return Culprit(rank, _median(each) / 1e9, all_ns / len(each) / 1e9, before, at or line)
 
 
 def _before(
@@ -212,21 +227,24 @@ def _before(
 ) -> tuple[str, str]:
     """Where the others wait for it: in words, and the line."""
     names: Counter[str] = Counter()
-    places: Counter[tuple[str, str, str]] = Counter()
+    places: Counter[tuple[str, str]] = Counter()
     for one in meetings:
         late = dict(one.lates()).get(rank)
-        if not late:
-            continue
-        names[one.call.name] += late[1] - late[0]
-        for other, (begin, end) in one.waits():
-            for look in answers[other].looks if other != rank else ():
-                if begin < look.when < end and (place := _own(look.stack)):
-                    backward = any(f.function == "_engine_run_backward" for f in look.stack)
-                    places[one.call.name, " in backward" * backward, groups.place_of(place)] += 1
+        if late:
+            names[one.call.name] += late[1] - late[0]
+            waiting = one.waiting(answers, rank)
+            places.update(filter(None, (_call(one.call.name, stack) for stack in waiting)))
     if not places:
         return names.most_common(1)[0][0], ""
-    name, way, line = places.most_common(1)[0][0]
-    return f"{line} ({name}{way})", line
+    name, line = places.most_common(1)[0][0]
+    return f"{line} ({name})", line
+
+
+def _call(name: str, stack: frames.Stack) -> tuple[str, str] | None:
+    """The collective in words, and the user's own line."""
+    own = _own(stack)
+    is_backward = any(frame.function == "_engine_run_backward" for frame in stack)
+    return (name + " in backward" * is_backward, groups.place_of(own)) if own else None
 
 
 def _at(rank: int, answers: Mapping[int, asked.Answer], late: float) -> str:
@@ -237,7 +255,7 @@ def _at(rank: int, answers: Mapping[int, asked.Answer], late: float) -> str:
     if not own or not others:
         return ""
     more = {
-        place: share - median(o.get(place, 0.0) for o in others) for place, share in own.items()
+        place: share - _median(o.get(place, 0.0) for o in others) for place, share in own.items()
     }
     most = max(more, key=lambda place: more[place])
     return most if more[most] >= late / 3 else ""
@@ -268,6 +286,12 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
 
 def _within(spans: Iterable[Span], part: Span) -> list[Span]:
     return [(max(b, part[0]), min(e, part[1])) for b, e in spans if b < part[1] and e > part[0]]
+
+
+def _median(numbers: Iterable[float]) -> float:
+    """The lower one of two."""
+    ordered = sorted(numbers)
+    return ordered[(len(ordered) - 1) // 2]
 
 
 def _length(spans: Iterable[Span]) -> int:

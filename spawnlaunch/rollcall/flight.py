@@ -131,7 +131,8 @@ def read(data: bytes) -> Record:
     members = {}
     for group in dump["pg_config"].values():
         ranks = group["ranks"].strip("[]").replace(" ", "")
-        members[group["name"]] = frozenset(map(int, ranks.split(","))) if ranks else frozenset()
+        each = frozenset(map(int, ranks.split(","))) if ranks else frozenset()
+        members[str(group["name"])] = each
     return Record(tuple(_calls(dump["entries"])), members)
 
 
@@ -147,13 +148,20 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
         )
         own = next(filter(is_own, frames), None)
         yield Collective(
-            group=entry["process_group"][0],
-            number=entry["collective_seq_id"],
+            group=str(entry["process_group"][0]),
+            number=int(entry["collective_seq_id"]),
             name=name,
             what=what if name in ALIKE else "",
             place=place_of(own) if own else "",
-            when=entry["time_created_ns"],
+            when=moment(entry["time_created_ns"]),
         )
+
+
+def moment(ns: Any) -> int:
+    """Nanoseconds since 1970, if it can be that: others compute with it. Raises ValueError."""
+    if not 0 <= ns < 1 << 63:
+        raise ValueError(ns)
+    return int(ns)
 
 
 def disagreement(records: Mapping[int, Record]) -> str | None:
@@ -173,20 +181,21 @@ def names(records: Mapping[int, Record]) -> set[str]:
 def mismatch(records: Mapping[int, Record]) -> Mismatch | None:
     """The first collective that ranks have entered by different calls; those who have not entered
     it may come yet."""
-    found = []
-    for group in names(records):
-        by_rank = entered_by(group, records)
-        for number in sorted({n for calls in by_rank.values() for n in calls}):
-            entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
-            if len({(call.name, call.what) for call in entered.values()}) > 1:
-                kinds = _grouped({rank: call.title for rank, call in entered.items()})
-                words = "; ".join(f"{ranks_of(ranks)} in {title}" for ranks, title in kinds)
-                when = min(call.when for call in entered.values())
-                found.append(
-                    (when, kinds[0][0][0], f"collective {number} of group {group}: {words}")
-                )
-                break
-    return Mismatch(*min(found)[1:]) if found else None
+    found = list(filter(None, (_first_mismatch(group, records) for group in names(records))))
+    return min(found)[1] if found else None
+
+
+def _first_mismatch(group: str, records: Mapping[int, Record]) -> tuple[int, Mismatch] | None:
+    """That of a group, and when the first rank entered it."""
+    by_rank = entered_by(group, records)
+    for number in sorted({n for calls in by_rank.values() for n in calls}):
+        entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
+        if len({(call.name, call.what) for call in entered.values()}) > 1:
+            kinds = _grouped({rank: call.title for rank, call in entered.items()})
+            words = "; ".join(f"{ranks_of(ranks)} in {title}" for ranks, title in kinds)
+            when = min(call.when for call in entered.values())
+            return when, Mismatch(kinds[0][0][0], f"collective {number} of group {group}: {words}")
+    return None
 
 
 def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:

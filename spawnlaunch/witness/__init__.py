@@ -24,7 +24,7 @@ def address(pid: int, start: int) -> str:
 
 def begin() -> None:
     """Answer for this process from the moment at which it imports torch, where it is a worker."""
-    if os.environ.get(WITNESS) != str(os.getpid()):
+    if not _is_worker():
         return
     if (number := os.environ.get(STACK_SIGNAL, "")).isdecimal():
         import faulthandler
@@ -36,13 +36,17 @@ def begin() -> None:
         sys.meta_path.insert(0, _Finder())
 
 
+def _is_worker() -> bool:
+    return os.environ.get(WITNESS) == str(os.getpid())
+
+
 class _Finder:
     """Finds no module; but torch is looked for here first."""
 
     _has_begun = False
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "torch" and not self._has_begun:
+        if name == "torch" and not self._has_begun and _is_worker():  # and no fork of it
             self._has_begun = True
             _answer()
 
@@ -51,4 +55,6 @@ def _answer() -> None:
     with suppress(Exception):  # the package is gone, or there is no /proc: the worker does not mind
         from spawnlaunch.witness import answering
 
-        answering.Witness()
+        with open("/proc/self/stat", "rb") as file:  # the start is field 22 of proc(5)
+            start = int(file.read().rpartition(b") ")[2].split()[19])
+        answering.Witness(address(os.getpid(), start))

@@ -18,13 +18,13 @@ import _thread
 import json
 import os
 import select
+import signal
 import socket
 import struct
 import sys
+import threading
 import time
 from contextlib import suppress
-
-from spawnlaunch.witness import address
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -44,41 +44,61 @@ class Witness:
     """The thread. It ends before a fork, and another begins behind it: of a process of several
     threads that forks Python 3.12 warns. Raises OSError where there is no place to listen at."""
 
-    def __init__(self) -> None:
-        with open("/proc/self/stat", "rb") as file:  # the start is field 22 of proc(5)
-            start = int(file.read().rpartition(b") ")[2].split()[19])
-        self._main = _thread.get_ident()
+    def __init__(self, address: str) -> None:
+        self._main = threading.main_thread().ident or 0
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(address(os.getpid(), start))
+        self._listener.bind(address)
         self._listener.listen(8)
         self._stop, self._is_told_to_stop = socket.socketpair()
-        self._forking, self._running = _thread.allocate_lock(), _thread.allocate_lock()
-        self._is_here = True  # and not in a fork
+        self._is_told_to_stop.setblocking(False)
+        # A handler of a signal may fork within a fork.
+        self._forking, self._running = _thread.RLock(), _thread.allocate_lock()
+        self._number = 0  # of the thread
+        self._is_here = self._is_wanted = True  # not in a child; and not while it forks
         self._start()
         os.register_at_fork(
             before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._leave
         )
 
     def _start(self) -> None:
-        self._running.acquire()
+        """Where it is wanted, and not there; one that has to end yet comes here then."""
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
         try:
+            # One that the script has blocked, to wait for it, must not come to the thread.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            if self._is_here and self._is_wanted and self._running.acquire(False):
+                self._start_now()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+    def _start_now(self) -> None:
+        try:
+            with suppress(BlockingIOError):
+                self._is_told_to_stop.recv(1 << 12)
             _thread.start_new_thread(self._run, ())
-        except RuntimeError:  # there can be no more threads
+        except (OSError, RuntimeError):  # there can be no more threads
             self._running.release()
 
     def _before_fork(self) -> None:
-        if self._is_here:
-            self._forking.acquire()
+        if not self._is_here:
+            return
+        self._forking.acquire()
+        self._is_wanted = False
+        until = time.monotonic() + PATIENCE_S
+        with suppress(OSError):
             self._stop.send(b".")
-            if self._running.acquire(timeout=PATIENCE_S):
-                self._is_told_to_stop.recv(1)
-                self._running.release()
+        if self._running.acquire(timeout=PATIENCE_S):
+            self._running.release()
+            while os.path.exists(f"/proc/self/task/{self._number}") and time.monotonic() < until:
+                time.sleep(0.0001)  # it ends a little later than its last line
 
     def _after_fork(self) -> None:
         if self._is_here:
-            if not self._running.locked():  # else it will end, and no other begins
+            try:
+                self._is_wanted = True
                 self._start()
-            self._forking.release()
+            finally:
+                self._forking.release()
 
     def _leave(self) -> None:
         self._is_here = False
@@ -86,23 +106,45 @@ class Witness:
             one.close()
 
     def _run(self) -> None:
+        self._number = _thread.get_native_id()
         try:
-            while self._listener in self._ready([self._listener]):
+            while self._is_wanted and self._is_ready(self._listener):
                 with suppress(Exception):  # of who asks, or of torch's: the worker does not mind
-                    self._hear(self._listener.accept()[0])
+                    self._hear()
+        except OSError:  # the script has closed what it has not opened
+            self._is_here = False
         finally:
             self._running.release()
+            self._start()
 
-    def _ready(self, files: list[Any], within_s: float | None = None) -> list[Any]:
-        """Which of the files can be read: none where the thread is to end, or the time is over."""
-        ready = select.select([*files, self._is_told_to_stop], [], [], within_s)[0]
-        return [] if self._is_told_to_stop in ready else ready
+    def _is_ready(self, file: Any, within_s: float | None = None) -> bool:
+        """Whether it can be read; not where the thread is to end, or the time is over."""
+        return self._events(file, within_s) == {file.fileno()}
 
-    def _hear(self, client: socket.socket) -> None:
+    def _events(self, file: Any, within_s: float | None = None) -> set[int]:
+        """Which of the file and the end of the thread there is. Raises OSError where one is closed.
+
+        With more than 1024 files select(2) would not do.
+        """
+        poll = select.poll()
+        for one in (file, self._is_told_to_stop):
+            poll.register(one, select.POLLIN)
+        events = dict(poll.poll(None if within_s is None else within_s * 1e3))
+        if select.POLLNVAL in events.values():
+            raise OSError
+        return set(events)
+
+    def _hear(self) -> None:
+        try:
+            client = self._listener.accept()[0]
+        except OSError:  # too many files are open: later, perhaps
+            self._events(self._is_told_to_stop, PATIENCE_S)
+            return
         with client:
             client.settimeout(PATIENCE_S)
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-            if struct.unpack("3i", credentials)[1] == os.geteuid():
+            is_own = struct.unpack("3i", credentials)[1] == os.geteuid()
+            if is_own and self._is_ready(client, PATIENCE_S):
                 asked = json.loads(client.recv(1 << 12))
                 client.sendall(self._told(client, asked["seconds"], asked["every"]))
 
@@ -113,7 +155,7 @@ class Witness:
         while time.monotonic() < until:
             frames = tuple(_frames(sys._current_frames().get(self._main)))
             looks.append((time.time_ns(), stacks.setdefault(frames, len(stacks))))
-            if select.select([client, self._is_told_to_stop], [], [], max(every, LEAST_EVERY_S))[0]:
+            if self._events(client, min(max(every, LEAST_EVERY_S), MOST_S)):
                 break  # who asks has gone, or wants no more
         when, dumps = time.time_ns(), [*_dumps()]
         head = {

@@ -265,6 +265,7 @@ def test_a_terminal_gives_workers_its_size_and_nothing_else(flags, tmp_path):
     differ = {name: value for name, value in seen[0].items() if seen[1].get(name) != value}
     for name in (
         "SPAWNLAUNCH_WORKER",
+        "SPAWNLAUNCH_WITNESS",
         "TORCHELASTIC_ERROR_FILE",
         "TORCHELASTIC_RUN_ID",
         "MASTER_PORT",

@@ -1050,6 +1050,13 @@ def nobody_listens(m: Any) -> None:
 
 
 @program
+def nobody_listens_at_a_name(m: Any) -> None:
+    before = sorted(m.listdir("/dev/fd"))
+    noted(m, tried(m, m.connect_local, "\0spawnlaunch-nobody-has-this-name"))
+    noted(m, sorted(m.listdir("/dev/fd")) == before)
+
+
+@program
 def one_end_is_closed(m: Any) -> None:
     mine, theirs = connected(m)
     mine.send(b"last")

@@ -638,6 +638,11 @@ class Door:
             return Socket(self, Tcp(process.node), process)
         return Socket(self, Datagram(process.node), process)
 
+    def connect_local(self, address: str) -> NoReturn:
+        self.begin("socket").free()  # as many as it may have open
+        self.begin("connect")
+        raise refused(errno.ECONNREFUSED)  # no simulated worker has a thread that listens
+
     def accept(self, listener: Socket) -> tuple[Socket, Any]:
         process = self.begin("accept4")
         backlog = process.at(listener.fileno()).backlog

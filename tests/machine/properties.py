@@ -17,7 +17,7 @@ from typing import TypeAlias
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.flags import FAILURE_GRACE_S, Request
-from spawnlaunch.run.environment import STACK_SIGNAL
+from spawnlaunch.run.environment import STACK_SIGNAL, WITNESS
 from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Process, Sent
 from tests.machine.play import Host, Played
 from tests.machine.scripts import COUNT, End
@@ -744,12 +744,15 @@ def starts_are_counted(played: Played) -> Iterator[Verdict]:
 def a_place_of_its_own(played: Played) -> Iterator[Verdict]:
     """A worker alone on its node shares the launcher's terminal; each of several has a session.
 
-    It is told of a signal that asks for its stacks where somebody may ask.
+    It is told of a signal that asks for its stacks where somebody may ask, and who it is itself: by
+    that it knows that it is the one to answer, and none of those which it starts.
     """
     may_ask = played.scenario.flag("--hang-timeout") is not None
     for process in (p for host in played.hosts for p in host.workers):
         is_told = STACK_SIGNAL in process.environ
         yield is_told != may_ask and f"{process} is told of a signal: {is_told}"
+        told = process.environ.get(WITNESS)
+        yield told != str(process.pid) and f"{process} is told that it is {told}"
     if played.scenario.is_refused("setsid"):
         return
     for host in played.hosts:

@@ -20,6 +20,7 @@ from spawnlaunch.run.signals import STACKS
 from tests.support.launching import WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
 from tests.support.processes import state, until
 from tests.support.watching import Launch, launched
+from tests.support.witnessed import needs_line
 
 STUCK = WORKERS / "stuck.py"
 QUICKLY = ("--hang-timeout", "2", "--on-hang", "kill", "--grace", "0.5")
@@ -64,7 +65,10 @@ def ask(one: Launch, times: int = 1, last: str = "") -> None:
 
 @pytest.mark.parametrize(
     ("flags", "words"),
-    [((), ("register",)), (("--preload", "json"), ()), (("--no-prefix",), ("register",))],
+    [
+        *(((), ("register",)), (("--preload", "json"), ()), (("--no-prefix",), ("register",))),
+        pytest.param((), (), marks=needs_line, id="its Python does"),
+    ],
 )
 def test_a_worker_that_registered_tells_all_its_threads_by_itself(
     flags: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
@@ -101,7 +105,8 @@ def py_spy() -> None:
 
 @pytest.mark.usefixtures("py_spy")
 def test_of_one_that_did_not_py_spy_tells(tmp_path: Path):
-    done = hang(tmp_path, "--nproc", 2, STUCK)
+    """As its Python, which reads no .pth."""
+    done = hang(tmp_path, "--nproc", 2, "--no-python", sys.executable, "-S", STUCK)
     told = blocks(tmp_path)
     assert len(told) == 2
     assert all(", by py-spy:" in text and "in_a_thread" in text for text in told.values())
