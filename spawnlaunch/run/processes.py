@@ -215,6 +215,12 @@ class Processes:
         self._dead.append((running, code, end))
         self._loop.alarm(self._reap_dead, 0)
 
+    def reap(self) -> None:
+        """Tell now of workers that have ended in this turn."""
+        if self._dead:
+            self._loop.alarm(self._reap_dead, None)
+            self._reap_dead()
+
     def _reap_dead(self) -> None:
         """Clear up after all workers that have ended in this turn, then reap them.
 
