@@ -271,7 +271,7 @@ class Supervisor:
     def _time_up(self) -> None:
         from spawnlaunch.run import leftovers
 
-        self._processes.reap()  # nobody who has ended still runs, though both are seen in one turn
+        self._processes.reap_dead()  # who has ended does not still run
         if not self.rules.running:
             return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
