@@ -65,7 +65,7 @@ class Loop:
         self._calls: dict[int, Callable[[], None]] = {}
         # When, and the clock of that.
         self._alarms: dict[Callable[[], object], tuple[float, Callable[[], float]]] = {}
-        self._seen = machine.monotonic()  # when it was looked at the clock last
+        self._seen = machine.running_s()  # when it was looked at the clock last
         self.stands = False
         self._poller: select.epoll | select.poll = machine.poll()
         self._per_second = 1000
@@ -104,8 +104,7 @@ class Loop:
         self._alarms.pop(call, None)
         if after_s is not None:
             self._count()  # else a gap that has just been would be waited for once more
-            # At once is in this turn, whatever of it does not count.
-            now = machine.monotonic if always or not after_s else machine.running_s
+            now = machine.monotonic if always else machine.running_s
             self._alarms[call] = now() + after_s, now
 
     def turn(self, timeout_s: float | None = None) -> None:
@@ -126,7 +125,7 @@ class Loop:
                 call()
         self._count()
         past = [each for each in self._alarms.items() if each[1][0] <= each[1][1]()]
-        if machine.monotonic() > self._seen + LATE_S:  # the gap is in between: it is for the next
+        if machine.running_s() > self._seen + LATE_S:  # the gap is in between: it is for the next
             past = []
         for due, at in past:
             if self._alarms.get(due) == at:  # an earlier one may have taken it back
@@ -139,9 +138,11 @@ class Loop:
 
         Else only some of it does: a call that blocks keeps us from hearing others, and each may.
         """
-        seen, self._seen = self._seen, machine.monotonic()
+        # By the clock of patience: what `patient_poll` has taken off is not taken off once more.
+        seen, self._seen = self._seen, machine.running_s()
         if self._seen - seen > most_s:
             machine.lose(self._seen - seen - counts_s)
+            self._seen = seen + counts_s
 
 
 class SignalPipe:

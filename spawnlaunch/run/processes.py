@@ -44,7 +44,7 @@ class Processes:
     has gone wrong: then what workers leave that have ended well may go on. `on_exit` is told of
     each end. What a worker has used that ended well is asked for --result and --record only.
 
-    The way of an end: pidfd -> _has_ended -> _reap_dead -> _note -> Supervisor._on_exit ->
+    The way of an end: pidfd -> _has_ended -> reap_dead -> _note -> Supervisor._on_exit ->
     Decisions.exited (the others are told to end) -> evidence.judged -> Decisions.failed (which
     failure was the first).
     """
@@ -125,7 +125,7 @@ class Processes:
 
     def finish(self) -> None:
         """Nobody runs any more, and nobody will be waited for."""
-        self._loop.alarm(self._reap_dead, None)
+        self._loop.alarm(self.reap_dead, None)
         self._loop.alarm(self._look_again, None)
         if self._zombies:
             from spawnlaunch.run import leftovers
@@ -190,7 +190,7 @@ class Processes:
                     self._has_ended(running, end)
         # Where there are no workers it is a child of what an import has started.
         if self.by_rank and not self._dead:
-            self._loop.alarm(self._reap_dead, REAP_S)
+            self._loop.alarm(self.reap_dead, REAP_S)
         try:
             return bool(machine.waitid(os.P_ALL, 0, os.WSTOPPED | os.WNOHANG | os.WNOWAIT))
         except (OSError, AttributeError):  # there is no child, or no such call
@@ -213,9 +213,9 @@ class Processes:
             if running.worker.own_session:
                 signals.send(running.pid, signal.SIGKILL, is_group=True)
         self._dead.append((running, code, end))
-        self._loop.alarm(self._reap_dead, 0)
+        self._loop.alarm(self.reap_dead, 0)
 
-    def _reap_dead(self) -> None:
+    def reap_dead(self) -> None:
         """Clear up after all workers that have ended in this turn, then reap them.
 
         Together, because each look takes as long as there are orphans.

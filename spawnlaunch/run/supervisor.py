@@ -271,6 +271,9 @@ class Supervisor:
     def _time_up(self) -> None:
         from spawnlaunch.run import leftovers
 
+        self._processes.reap_dead()  # who has ended does not still run
+        if not self.rules.running:
+            return
         running = self._processes.by_rank.items() if self.rules.stage == decisions.KILLING else ()
         stay = frozenset(rank for rank, one in running if leftovers.why_it_stays(one.pid))
         self.rules.time_up(self._prompt(), stay)

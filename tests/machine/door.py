@@ -660,7 +660,7 @@ class Door:
         network = process.node.network
         is_number = name.replace(".", "").isdigit()
         if not is_number and not flags & _socket.AI_NUMERICHOST:
-            takes_s, address = network.answer(name)
+            takes_s, address = network.answer(process, name)
             self.wait(process, lambda: False, takes_s)
             if name in ("localhost",):
                 address = "127.0.0.1"

@@ -315,9 +315,10 @@ class Process:
         if self.node.free_s and not self.is_ours:  # nothing hurries it now
             self.is_exiting = True
             self.kernel.note(self, f"gives its memory back, for {self.node.free_s:.3f} s")
-            until = self.kernel.now + self.node.free_s
-            self.kernel.at(until, self.wake)
-            while self.kernel.now < until:
+            since = self.kernel.now
+            # That is work, which stands as all does.
+            while (left_s := self.node.free_s - self.could_run_s(since, self.kernel.now)) > 1e-9:
+                self.kernel.later(left_s, self.wake)
                 self.state = BLOCKED
                 self.kernel.switch_away(self)
         self.end(-signum)

@@ -12,7 +12,7 @@ import errno
 import os
 import select
 import stat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tests.machine.descriptors import Description
 
@@ -29,6 +29,15 @@ def _error(number: int) -> OSError:
     return OSError(number, os.strerror(number))
 
 
+class Asked(NamedTuple):
+    """A question to a name server."""
+
+    who: Process
+    name: str
+    when: float
+    until: float  # the answer comes
+
+
 class Network:
     """All nodes, by address; which links are cut; what is listened on."""
 
@@ -42,19 +51,22 @@ class Network:
         self.held_back: list[Tcp] = []  # with something that could not be sent; also closed ones
         self.names: dict[str, str] = {}  # the address of each
         self.mute: tuple[int, float] | None = None  # its server is, after so many answers
+        self.asked: list[Asked] = []
         self._next_port = FIRST_PORT
 
     def join(self, node: Node, address: str) -> None:
         self.addresses[address] = node
         self.names[node.name] = address
 
-    def answer(self, name: str) -> tuple[float, str | None]:
+    def answer(self, who: Process, name: str) -> tuple[float, str | None]:
         """How long a name server needs for this name, and what it says."""
-        if self.mute is None:
-            return (0.0, self.names[name]) if name in self.names else (0.01, None)
-        left, for_s = self.mute
-        self.mute = max(left - 1, 0), for_s
-        return (0.0 if left else for_s), self.names.get(name)
+        takes_s, address = (0.0 if name in self.names else 0.01), self.names.get(name)
+        if self.mute is not None:
+            left, for_s = self.mute
+            self.mute = max(left - 1, 0), for_s
+            takes_s = 0.0 if left else for_s
+        self.asked.append(Asked(who, name, self.kernel.now, self.kernel.now + takes_s))
+        return takes_s, address
 
     def free_port(self) -> int:
         self._next_port += 1

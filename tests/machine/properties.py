@@ -18,7 +18,7 @@ from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.flags import FAILURE_GRACE_S, Request
 from spawnlaunch.run.environment import STACK_SIGNAL, WITNESS
-from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Process, Sent
+from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Node, Process, Sent
 from tests.machine.play import Host, Played
 from tests.machine.scripts import COUNT, End
 
@@ -29,6 +29,7 @@ ENDS = frozenset({signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT})
 UNSEEN_S = 1.05
 CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE})
 CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
+EARLY_S = 0.1  # by which a crash may have begun before what was seen first
 ENDS_S = 1.0  # for the kernel to end who is told to die with the guard
 STACKS_S = 0.01  # from the end of patience until it was seen where ranks are, and they are told
 STACK_S = 0.25  # for one that shows its own
@@ -46,6 +47,7 @@ HEARD_S = 1.0  # until all nodes have heard that a rank of another one speaks
 HUNG_S = 5.0  # until it is seen that nobody speaks, and stacks are told
 GRACE_LATE_S = 0.9  # after the grace, until it is seen that it is over
 LATE_S = 10.0  # for launchers that are not there yet to hear that the launch has ended
+AGAIN_S = 0.04  # after an answer, until a name server is asked once more
 TALK_S = 15.0  # for launchers to tell each other
 LOST_S = 60.0  # after which a node that does not answer counts as lost
 RETURN_S = 60.0  # for a launcher that was lost, by hand
@@ -154,14 +156,14 @@ def _failed(played: Played, host: Host) -> list[Process]:
 
 
 def _may_be_first(
-    failed: list[Process], near_s: float, crash_s: float, is_here: bool = True
+    failed: list[Process], near_s: float, crash_s: float, ways_s: dict[Node, float] | None = None
 ) -> list[Process]:
     """Those of the workers that failed by themselves that may be named.
 
-    A crash that was the first is: nobody crashes because another one exits, or aborts. But not of
-    another node while it dumps its core, which nobody looks at there; nor is it before another
-    crash, if both are seen as somebody else ends (docs/limits.md), or that one has ended. An abort
-    gives way to who dumps its core as somebody looks next: it may have begun before.
+    A crash that was the first is: nobody crashes because another one exits, or aborts. It is not
+    before another crash, if both are seen as somebody else ends (docs/limits.md), or that one has
+    ended. An abort gives way to who dumps its core as somebody looks next: it may have begun
+    before. `ways_s` has the way of each node to the hub, where there are several.
     """
     if not failed:
         return []
@@ -169,14 +171,34 @@ def _may_be_first(
     until, seen = first.ended, first.ended
     if _is_crash(first):
         seen = min(p.ended for p in failed)
-        if is_here or first.ended - _began(first) < START_S:
+        if ways_s is None:
             until = first.dying or 0.0
     gives_way = -(first.code or 0) == signal.SIGABRT
     return [
         p for p in failed
         if _began(p) <= until + (crash_s if _is_crash(p) or (gives_way and _dumps(p)) else near_s)
         or (_is_crash(p) and seen < first.ended and _began(p) <= seen + near_s)
+        if not (ways_s and _is_surely_later(p, first, near_s, ways_s))
     ]  # fmt: skip
+
+
+def _is_surely_later(
+    other: Process, first: Process, near_s: float, ways_s: dict[Node, float]
+) -> bool:
+    """Whether a failure is known to be later than a crash that was the first.
+
+    As it ends, it is looked at who dumps its core: on the same node at once, elsewhere once the hub
+    has heard of it, and has told. A crash that has ended before may have begun as much earlier as
+    it takes to hear from the hub.
+    """
+    if other is first or not _is_crash(first) or _is_crash(other):
+        return False
+    if _began(other) <= _began(first) + near_s:
+        return False
+    here, there = ways_s[first.node], ways_s[other.node]
+    is_same = other.node is first.node
+    is_looked_at = other.ended + (0.0 if is_same else here + there) + near_s < first.ended
+    return is_looked_at or first.ended + near_s < other.ended + here + EARLY_S
 
 
 def _began(process: Process) -> float:
@@ -380,7 +402,7 @@ def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
     if whats & STILL and failed:
         return  # whoever looks at them may look late
     crash_s = CRASH_S * _slowness(played) + 2 * max(scenario.latencies, default=0.0)
-    firsts = _may_be_first(failed, NEAR_S * _slowness(played), crash_s, is_here=False)
+    firsts = _may_be_first(failed, NEAR_S * _slowness(played), crash_s, _ways_s(played))
     allowed = {_status(p.code) for p in firsts} or {0}
     yield not codes <= allowed and f"statuses {codes}, and right is one of {sorted(allowed)}"
     named = NAMED.search(played.hosts[0].err.text)
@@ -392,6 +414,12 @@ def the_right_status_of_all(played: Played) -> Iterator[Verdict]:
             named[1] not in ranks
             and f"rank {named[1]} is named, and first was one of {sorted(ranks)}"
         )
+
+
+def _ways_s(played: Played) -> dict[Node, float]:
+    """How long a message takes from each node to the hub's."""
+    network, hub = played.kernel.network, played.hosts[0].node
+    return {host.node: network.delay_s(host.node, hub) for host in played.hosts}
 
 
 def _last(host: Host, count: int) -> list[Process]:
@@ -547,6 +575,23 @@ def who_is_told_ends(played: Played) -> Iterator[Verdict]:
         late_s = to.ended - when - _lost_s(played)
         most_s = 2 * scenario.grace_s + scenario.core_s + MARGIN_S
         yield late_s > most_s and f"{to} ended {late_s:.1f} s after it was told to"
+
+
+def name_servers_are_spared(played: Played) -> Iterator[Verdict]:
+    """All ports of an attempt are of one answer; the next attempt asks some time later."""
+    if _who_is_apart(played) or _is_told(played) or _refused(played):
+        return  # who is told to end seeks the others at once, as do those whose hub is lost
+    for number, host in enumerate(played.hosts):
+        if number == played.scenario.unable:
+            continue  # it asks first whether it was to have the hub
+        asked = [
+            each for each in played.kernel.network.asked
+            if each.who in host.processes and each.who.command[0].startswith(LOOKUP)
+        ]  # fmt: skip
+        for one, other in itertools.pairwise(asked):
+            after_s = other.when - one.until
+            words = f"{host.node.name} asks for {other.name} {after_s:.4f} s after an answer"
+            yield after_s < AGAIN_S and one.name == other.name and words
 
 
 def _lost_s(played: Played) -> float:
@@ -960,5 +1005,5 @@ def _kept(host: Host, place: str) -> str:
 OF_SEVERAL = [
     one_status, one_world, the_right_status_of_all, who_will_not_come_is_not_waited_for, they_meet,
     who_is_gone_is_not_waited_for, who_comes_back_is_waited_for, who_is_told_ends,
-    what_to_type_starts_it_again,
+    what_to_type_starts_it_again, name_servers_are_spared,
 ]  # fmt: skip

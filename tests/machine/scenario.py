@@ -28,7 +28,7 @@ SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 PORT = 29400  # of the first node, where launchers meet
 HUB = "10.0.0.1"
 RUN = "simulated"
-SALT = "what is seldom"
+SALT, RARE_SALT = "what is seldom", "what is rare"
 Kind: TypeAlias = "Callable[[Random, Scenario], Scenario]"
 
 
@@ -120,8 +120,14 @@ class Scenario(NamedTuple):
 
 
 def generated(seed: int, nodes: int | None = None) -> Scenario:
-    """Any launch; `nodes` None: of one node. To one of four something seldom happens."""
-    made, random = _usual(seed, nodes), Random(f"{SALT} {seed} {nodes}")
+    """Any launch; `nodes` None: of one node. To one of four something seldom happens.
+
+    And one of thirty is such that it shows what hardly any other would.
+    """
+    made, random = _usual(seed, nodes), Random(f"{RARE_SALT} {seed} {nodes}")
+    if random.random() < 1 / 30:
+        return random.choice(RARE[made.is_alone])(random, made)
+    random = Random(f"{SALT} {seed} {nodes}")
     return random.choice(SELDOM[made.is_alone])(random, made) if random.random() < 0.25 else made
 
 
@@ -448,6 +454,33 @@ def _all_is_written_down(_: Random, made: Scenario) -> Scenario:
     return made._replace(argvs=tuple((*argv, *more) for argv in made.argvs))
 
 
+def _nobody_reads_the_end(random: Random, made: Scenario) -> Scenario:
+    """Who reads has stopped before much is said, and for longer than anybody waits."""
+    flood = Script([Say(2, random.randrange(2, 8), 40_000), End(0)])
+    calm = Script([Work(random.random()), End(0)])
+    floods = (flood, *(random.choice((flood, calm)) for _ in made.scripts[1:]))
+    return made._replace(scripts=floods, faults=(), pause=(0.0, 100.0))
+
+
+def _fails_far_away(random: Random, made: Scenario) -> Scenario:
+    """A worker that is far from the hub, and because of it one that is not.
+
+    What the hub hears first was not the first: news has its way, and a core is dumped meanwhile.
+    """
+    n_nodes = len(made.argvs)
+    far, near = random.randrange(1, n_nodes), random.randrange(n_nodes - 1)
+    near += near >= far
+    first, victim = (node * len(made.scripts) // n_nodes for node in (far, near))
+    way_s = random.choice((0.05, 0.2))
+    found = [Script([Work(60.0), End(0)]) for _ in made.scripts]
+    found[first] = Script([Work(0.5 + random.random()), End(random.choice((-11, -11, 1, 7)))])
+    found[victim] = Script([Follow(first, 0.4 * random.random()), End(random.choice((1, 1, -6)))])
+    return made._replace(
+        scripts=tuple(found), faults=(), core_s=random.choice((0.0, 0.3, 3.0)),
+        latencies=tuple(way_s if node == far else 0.0 for node in range(n_nodes)),
+    )  # fmt: skip
+
+
 SELDOM: dict[bool, tuple[Kind, ...]] = {
     True: (
         _clock_jumps, _few_numbers, _slow_calls, _pause, _disk_is_full, _typed, _both_are_killed,
@@ -460,6 +493,8 @@ SELDOM: dict[bool, tuple[Kind, ...]] = {
         *[_killed_before_the_start] * 3, _killed_and_back, _all_are_watched, _all_is_written_down,
     ),
 }  # fmt: skip
+
+RARE: dict[bool, tuple[Kind, ...]] = {True: (_nobody_reads_the_end,), False: (_fails_far_away,)}
 
 
 def seldom(kind: Kind, seed: int, nodes: int | None) -> Scenario:

@@ -4,13 +4,13 @@ import pytest
 
 from tests.machine.play import play
 from tests.machine.properties import broken
-from tests.machine.scenario import SELDOM, Kind, seldom
+from tests.machine.scenario import RARE, SELDOM, Kind, seldom
 
 SEEDS = {True: 40, False: 25}
 KINDS = [
     pytest.param(kind, is_alone, id=f"{kind.__name__} {'one node' if is_alone else 'several'}")
     for is_alone, kinds in SELDOM.items()
-    for kind in dict.fromkeys(kinds)
+    for kind in dict.fromkeys(kinds + RARE[is_alone])
 ]
 
 

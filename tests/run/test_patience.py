@@ -110,6 +110,20 @@ def test_who_waits_without_a_loop_waits_for_the_whole_time_too(machine_of, plan,
 
 
 @given_gaps
+def test_a_gap_that_one_without_a_loop_has_seen_is_not_taken_off_once_more(
+    machine_of, plan, after_s
+):
+    machine, rung = machine_of(plan), []
+    began, turning = machine.ran, Loop()
+    turning.alarm(lambda: rung.append(machine.ran - began), after_s)
+    in_ms = SimpleNamespace(poll=lambda timeout: machine.poll(timeout / 1000))
+    patient_poll(in_ms, 5.0)
+    while not rung:
+        turning.turn()
+    assert rung[0] <= after_s + 5.0 + len(plan) * LOOK_S + 0.01
+
+
+@given_gaps
 def test_nothing_is_due_while_all_that_is_waited_for_is_kept_from_running(
     machine_of, plan, after_s
 ):
