@@ -52,19 +52,27 @@ class Waiting:
 
     def read(self) -> bool:
         """Read what has come; whether all have answered, or will not: there are new verdicts."""
-        if not self._asked:
-            return False
-        for (launch, rank), one in list(self._asked.items()):
-            with suppress(OSError):  # it has ended, or tells what cannot be read
-                answer = one.read()
-                if answer is None and time.monotonic() < self._until:
-                    continue
-                if answer:
-                    self.answers.setdefault(launch, {})[rank] = answer
-            one.close()
-            del self._asked[launch, rank]
-        if self._asked:
-            return False
+        for key, one in list(self._asked.items()):
+            if self._has_ended(key, one):
+                one.close()
+                del self._asked[key]
+                if not self._asked:
+                    self._conclude()
+                    return True
+        return False
+
+    def _has_ended(self, key: tuple[str, int], one: asked.Asked) -> bool:
+        """Whether it has answered, or will not."""
+        launch, rank = key
+        try:
+            answer = one.read()
+        except OSError:  # it has ended, or tells what cannot be read
+            return True
+        if answer:
+            self.answers.setdefault(launch, {})[rank] = answer
+        return answer is not None or time.monotonic() >= self._until
+
+    def _conclude(self) -> None:
         if self._suspects is not None:
             self._suspects = {
                 (launch, one.rank)
@@ -73,8 +81,8 @@ class Waiting:
             }
         self.judge(self.answers)
         costs = [one.cost_s for told in self.answers.values() for one in told.values()]
-        self._due = time.monotonic() + max(REST_S, max(costs, default=0.0) / SHARE - self._look_s)
-        return True
+        rest_s = max(REST_S, max(costs, default=0.0) / SHARE - self._look_s)
+        self._due = time.monotonic() + rest_s
 
     def judge(
         self, answers: Mapping[str, Mapping[int, asked.Answer]], uncertain_s: float = 0.0
