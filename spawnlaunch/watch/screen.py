@@ -21,8 +21,9 @@ from spawnlaunch.run import events
 from spawnlaunch.run.hang import sources
 from spawnlaunch.watch import notes, sample, table, waiting
 
-SORTS = {"r": "rank", "c": "cpu%", "m": "mem", "g": "gpu%", "a": "said", "p": "pid"}
-HELP = "q quit  s stacks now  sort by: r rank  c cpu  m memory  g gpu  a age of last line  p pid"
+SORTS = {"r": "rank", "c": "cpu%", "m": "mem", "g": "gpu%", "a": "said", "p": "pid",
+         "w": "late%"}  # fmt: skip
+HELP = "q quit  s stacks  sort by: r rank  c cpu  m mem  g gpu  a said  p pid  w late"
 BACK = "any key: back to the table"
 TITLE, HEADING, WARNING = Style(bold=True), Style(reverse=True), Style(color="red", bold=True)
 
@@ -55,7 +56,7 @@ class View:
     def _style(self, line: str) -> Style | None:
         if not self.is_table:
             return TITLE if line and not line[0].isspace() else None
-        if line.startswith(f"  {table.ELSEWHERE}"):
+        if line.startswith(table.OF_A_NOTE):
             return WARNING
         if line.lstrip().startswith(("rank", "host")):
             return HEADING

@@ -6,6 +6,7 @@ are least wanted. A mark behind the CPU use tells that a thread ran outside the 
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from spawnlaunch import cpuset, errors
 from spawnlaunch.watch import notes, sample
 
 ELSEWHERE = "!"
+OF_A_NOTE = f"  {ELSEWHERE} ", " " * 6  # begin its first line, and those behind it
 TEMPERATURE = "temperature"
 BUNDLED = "/spawnlaunch/train/__main__.py"
 NAME_COLUMNS = 16  # of a host, at most
@@ -78,7 +80,8 @@ def table(
         lines += [*([""] if lines else []), title(ranks)[:width]]
         lines += rows(ranks, width, sort)
         for note in found.get(launch, ()):
-            lines.append(f"  {ELSEWHERE} rank {note.rank}: {note.words}"[:width])
+            said, (first, more) = f"rank {note.rank}: {note.words}", OF_A_NOTE
+            lines += textwrap.wrap(said, width, initial_indent=first, subsequent_indent=more)
     return lines
 
 
