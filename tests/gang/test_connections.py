@@ -38,11 +38,20 @@ class Hasty(Loop):
 
 
 class Noting(Loop):
-    """It tells which alarms it was given."""
+    """It tells which alarms it was given, and what it is to watch."""
 
     def __init__(self) -> None:
         super().__init__()
         self.alarms: list[float | None] = []
+        self.watched: set[int] = set()
+
+    def watch(self, fd: int, *more: Any) -> None:
+        self.watched.add(fd)
+        super().watch(fd, *more)
+
+    def forget(self, fd: int) -> None:
+        self.watched.remove(fd)
+        super().forget(fd)
 
     def alarm(
         self, call: Callable[[], object], after_s: float | None, always: bool = False
@@ -226,4 +235,5 @@ def test_a_stream_that_was_dropped_is_not_ended_again() -> None:
     made.drop()
     made.close()
     assert set(loop.alarms) <= {None}
+    assert not loop.watched
     ends[1].close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,15 +20,21 @@ from tests.support.processes import children, until
 from tests.support.required import require_programs, require_root
 from tests.support.watching import Launch, launched
 
-AS_FIRST = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+AS_FIRST = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc", *LAUNCHER)
+SOON = (  # a launcher that looks for others for a shorter time than usual
+    "import sys; from spawnlaunch.gang import phases; phases.NEAR_S = 0.5; "
+    "from spawnlaunch.__main__ import main; sys.exit(main())"
+)
 
 
 @contextmanager
-def mute(directory: Path, *words: str, within: tuple[str, ...] = ()) -> Iterator[Launch]:
+def mute(
+    directory: Path, *words: str, within: tuple[str, ...] = LAUNCHER, program: str = "true"
+) -> Iterator[Launch]:
     """A launcher whose questions for names are not answered."""
-    command = (*within_mute_names(directory), *within, *LAUNCHER)
+    command = (*within_mute_names(directory), *within)
     environ = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-    flags = ("--nnodes=2", *words, "--no-python", "true")
+    flags = ("--nnodes=2", *words, "--no-python", program)
     with launched(*flags, directory=directory, environ=environ, command=command) as one:
         yield one
 
@@ -76,6 +83,15 @@ def test_the_first_process_of_a_container_ends_as_well(tmp_path: Path) -> None:
 def _asks_below(pid: int) -> bool:
     below = [child for first in children(pid) for child in children(first)]
     return any(title(pid).startswith(b"spawnlaunch looks up") for pid in below)
+
+
+def test_one_that_cannot_take_part_waits_for_no_name_server(tmp_path: Path) -> None:
+    require_root()
+    words = ("--node-rank=0", "--master-addr=nonode")
+    soon = (sys.executable, "-c", SOON)
+    with mute(tmp_path, *words, within=soon, program="no-such-program") as launch:
+        assert launch.status(within_s=100) == 2  # the question would be given up after 150
+        assert "no-such-program" in launch.stderr
 
 
 def test_one_who_asks_dies_with_the_guard(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from spawnlaunch.flags import FAILURE_GRACE_S, Request
 from spawnlaunch.run.environment import STACK_SIGNAL, WITNESS
 from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Node, Process, Sent
 from tests.machine.play import Host, Played
-from tests.machine.scripts import COUNT, End
+from tests.machine.scripts import COUNT, End, Ignore
 
 Verdict: TypeAlias = str | bool
 
@@ -31,6 +31,8 @@ CRASHES = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE
 CRASH_S = 0.2  # spawnlaunch.failures, and the time of a look
 EARLY_S = 0.1  # by which a crash may have begun before what was seen first
 ENDS_S = 1.0  # for the kernel to end who is told to die with the guard
+DIES_S = 0.1  # from a signal until a process that has just been forked dies of it
+ROUNDED_S = 0.06  # of a time that is said to a tenth of a second
 STACKS_S = 0.01  # from the end of patience until it was seen where ranks are, and they are told
 STACK_S = 0.25  # for one that shows its own
 START_S = 0.001  # from a fork until the end of that process is seen, and others are looked at
@@ -52,6 +54,7 @@ TALK_S = 15.0  # for launchers to tell each other
 LOST_S = 60.0  # after which a node that does not answer counts as lost
 RETURN_S = 60.0  # for a launcher that was lost, by hand
 NAMED = re.compile(r"failed(?: first)?(?:, after [^:]*)?: rank (\d+) ")
+WELL = re.compile(NAMED.pattern + r"[^;\n]* after (\S+) s")
 OVERDUE = re.compile(r"still ran after (\S+) s: killed")
 AWAY = frozenset({"cut", "pause"})  # for the others
 ORDER = frozenset({"pidfd_open", "epoll_create"})  # which tell the order of ends, together
@@ -72,6 +75,7 @@ def verdicts(played: Played) -> dict[str, list[Verdict]]:
     checks += [the_first_is_named, the_grace_is_said, all_of_it_is_kept, memory_is_named]
     checks += [a_hang_is_ended, the_guard_ends_by_itself, starts_are_counted, a_place_of_its_own]
     checks += [the_result_is_written, nothing_is_said_twice, no_longer_grace]
+    checks += [a_worker_dies_of_it, well_until_it_failed]
     checks += [the_right_status] if played.scenario.is_alone else OF_SEVERAL
     return {check.__name__: [*check(played)] for check in checks}
 
@@ -284,6 +288,21 @@ def the_first_is_named(played: Played) -> Iterator[Verdict]:
     ranks = [p.environ["RANK"] for p in failed]
     is_named = named is not None and named[1] in ranks
     yield not is_named and f"not named: rank {' or '.join(ranks)}"
+
+
+def well_until_it_failed(played: Played) -> Iterator[Verdict]:
+    """Of one node: for how long it had gone well is until others were told to end, at most.
+
+    However long the first that failed takes to die.
+    """
+    host, is_late = played.hosts[0], played.scenario.refused or STILL & _whats(played)
+    said = WELL.search(host.err.text) if played.scenario.is_alone and not is_late else None
+    last = _last_attempt(host) if said else []
+    told = [each.when for each in _sent_by_launch(played, host) if each.to in last]
+    for first in (p for p in last if said and p.environ["RANK"] == said[1]):
+        well_s, late_s = min((*told, first.ended)) - first.start, START_S * _slowness(played)
+        is_long = float(said[2]) > well_s + ROUNDED_S + late_s
+        yield is_long and f"{said[0]}, and it failed after {well_s:.3f} s"
 
 
 def _status(code: int | None) -> int:
@@ -650,6 +669,21 @@ def _graces(played: Played, host: Host) -> Iterator[Verdict]:
         yield is_short and f"{worker} had {had_s:.3f} s of {grace_s:g}"
 
 
+def a_worker_dies_of_it(played: Played) -> Iterator[Verdict]:
+    """Who does nothing about SIGTERM dies of it, also where it was no worker yet."""
+    scripts = played.scenario.scripts
+    for host in played.hosts:
+        for sent in _sent_by_launch(played, host):
+            worker = sent.to
+            if sent.signum != signal.SIGTERM or worker not in host.workers:
+                continue
+            script = scripts[int(worker.environ["RANK"]) % len(scripts)]
+            if script.told is None and Ignore(signal.SIGTERM) not in script.steps:
+                lived_s = worker.could_run_s(sent.when, worker.dying or played.kernel.now)
+                is_deaf = lived_s > DIES_S * _slowness(played)
+                yield is_deaf and f"{worker} lived for {lived_s:.3f} s after it was told to end"
+
+
 def the_grace_is_said(played: Played) -> Iterator[Verdict]:
     """Of whom it is said how long it still ran after it was told to end had that time."""
     if any(f.number == signal.SIGINT for _, f, _ in played.happened):
@@ -658,8 +692,9 @@ def the_grace_is_said(played: Played) -> Iterator[Verdict]:
         told: dict[int, float] = {}
         ran = []
         for sent in _sent_by_launch(played, host):
-            # Also of one that is no worker yet.
-            ran.append(sent.when - told.setdefault(id(sent.to), sent.when))
+            if sent.signum == signal.SIGTERM:  # also of one that is no worker yet
+                told.setdefault(id(sent.to), sent.when)
+            ran.append(sent.when - told.get(id(sent.to), sent.when))
         for said in OVERDUE.finditer(host.err.text):
             most_s = max(ran, default=0.0) or float(said[1])  # 0: they had ended, and none was told
             yield most_s < float(said[1]) * 0.99 and f"{said[0]}, after {most_s:.3f} s"
@@ -753,7 +788,10 @@ def a_hang_is_ended(played: Played) -> Iterator[Verdict]:
     for last in _attempts(played):
         began, end = max(p.start for p in last), min(p.ended for p in last)
         said = {when for p in last for when in p.player.said if began < when < end}
-        told = [each.when for each in played.kernel.signals if each.to in last]
+        told = [
+            each.when for each in played.kernel.signals
+            if each.to in last and each.signum in (signal.SIGTERM, signal.SIGKILL)
+        ]  # fmt: skip
         times = sorted((began, *said, min(end, *told) if told else end))
         silent_s = max(b - a for a, b in itertools.pairwise(times))
         is_long = silent_s > float(limit) + HUNG_S * _slowness(played)

@@ -367,6 +367,11 @@ def _what_is_left_is_deaf(random: Random, made: Scenario) -> Scenario:
 def _refused_later(random: Random, made: Scenario) -> Scenario:
     error = random.choice((errno.EPERM, errno.ENOSYS, errno.ENOMEM, errno.EINVAL))
     refusal = Refusal(random.choice(SPARED), error, after=random.randrange(12))
+    if made.is_alone and refusal.call == "prctl":  # the guard's first; the launcher has had its own
+        refusal = refusal._replace(after=1 + refusal.after % 2)
+        left = Start(Script([Work(300.0), End(0)]), "naked")
+        leave = Script([left, Work(random.random()), End(1)])
+        made = made._replace(scripts=(leave, *made.scripts[1:]), faults=())
     return made._replace(refused=refusal)
 
 
@@ -410,6 +415,11 @@ def _all_are_watched(random: Random, made: Scenario) -> Scenario:
             ),
             faults=random.choice((made.faults, ())),
         )
+        if random.random() < 0.5:  # on one node it takes longer until all stacks are shown
+            shows = silent._replace(shows_stacks=True)
+            many = shows._replace(steps=[*[Start(shows, "child")] * 4, *shows.steps])
+            each = (*[shows] * (len(made.scripts) - 1), many)
+            made = made._replace(scripts=each, faults=(), pause=None)
     return made._replace(argvs=tuple((*argv, *more) for argv in made.argvs))
 
 

@@ -35,7 +35,7 @@ class Start(NamedTuple):
     """Start a process that does something else: in the same group, in its own session, or away."""
 
     script: Script
-    how: str  # "child", "session", or "daemon", whose parent ends at once
+    how: str  # "child", "session", "daemon", whose parent ends at once; or "naked": that, unmarked
 
 
 class Follow(NamedTuple):
@@ -155,13 +155,15 @@ class Player:
         def run() -> None:
             if start.how != "child":
                 machine.setsid()
+            if start.how == "naked":  # as execve(2) has it, with no environment
+                self.process.kernel.current.environ = {}
             machine.exit_now(Player(self.process.kernel.current, name).play(start.script))
 
         def away() -> None:
             machine.fork(run)
             machine.exit_now(0)
 
-        if start.how == "daemon":
+        if start.how in ("daemon", "naked"):
             pid = machine.fork(away)
             machine.waitpid(pid, 0)
         else:

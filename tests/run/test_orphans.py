@@ -73,10 +73,14 @@ def what_rank_0_leaves_is_killed(launch: Launch) -> None:
     assert len(launch.workers) == 1
 
 
-def test_what_a_failed_worker_leaves_is_killed_while_the_others_have_their_grace(tmp_path: Path):
+@pytest.mark.parametrize(
+    "how", ["start_new_session=True", "env={}, preexec_fn=os.setpgrp"], ids=["mark", "session"]
+)
+def test_what_a_failed_worker_leaves_is_killed_while_the_others_have_their_grace(how, tmp_path):
+    """It has kept the worker's mark, or has no environment and has kept the session."""
     script = tmp_path / "leave.py"
     script.write_text(
-        STUBBORN + "left = subprocess.Popen(['sleep', '600'], start_new_session=True)\n"
+        STUBBORN + f"left = subprocess.Popen(['sleep', '600'], {how})\n"
         "os.write(1, f'ready {left.pid}\\n'.encode())\n"
         "os._exit(3)\n"
     )

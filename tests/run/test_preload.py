@@ -92,6 +92,14 @@ def test_the_exit_status_is_as_if_it_had_been_started(tmp_path: Path, line: str,
     assert done.returncode == status
 
 
+def test_what_a_forked_worker_has_said_is_not_lost_with_it(tmp_path: Path):
+    script = tmp_path / "ends.py"
+    script.write_text("import os\nprint('said')\nos._exit(0)\n")
+    environ = clean_environ(PYTHONUNBUFFERED="")  # as the launcher's own Python is as a rule
+    done = launch("--nproc", 2, "--preload", "json", script, environ=environ)
+    assert done.stdout.split() == ["said", "said"]
+
+
 def test_a_traceback_begins_in_the_script_and_handlers_run(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(

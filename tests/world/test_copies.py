@@ -1,5 +1,7 @@
 """What the processes above tell: a task that has lost its variables, and one that has others'."""
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.resolve import refuse_copies
 from tests.fuzz.environments import resolve
 from tests.support.below import below
-from tests.support.launching import REPORTER
+from tests.support.launching import REPORTER, run
 
 ON_ONE_NODE = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node1", "SLURM_JOB_NUM_NODES": "1",
@@ -96,3 +98,15 @@ def test_what_is_typed_into_a_shell_of_a_step_is_no_rank(
 ) -> None:
     told = below(leader, lambda: slurm.is_shell(STEP | environ), tmp_path, own_group=own_group)
     assert told == is_shell
+
+
+GIVEN = (
+    "import json; from spawnlaunch.world.managers import slurm; print(json.dumps(slurm.given()))"
+)
+
+
+def test_an_environment_of_its_own_that_a_runtime_has_is_not_what_srun_gave(tmp_path: Path) -> None:
+    told = below(
+        "slurmstepd", lambda: json.loads(run(sys.executable, "-c", GIVEN).stdout), tmp_path
+    )
+    assert told is None

@@ -91,6 +91,11 @@ def test_an_address_that_may_be_rank_0s_is_kept(address: str):
     assert explain(**SLURM_TASK, MASTER_ADDR=address)["world"]["master_addr"] == address
 
 
+def test_an_address_is_kept_where_no_manager_knows_better():
+    found = resolve(["--nnodes=2", "--node-rank=1"], {"MASTER_ADDR": "elsewhere"})
+    assert found.sources["master_addr"].value == "elsewhere"
+
+
 @pytest.mark.parametrize("address", ["node1", "node00", "mynode0", "elsewhere", "localhost"])
 def test_an_address_that_cannot_be_rank_0s_is_replaced_and_said(address: str):
     found = explain(**SLURM_TASK, MASTER_ADDR=address, MASTER_PORT="25900")
