@@ -93,12 +93,13 @@ MADE = {
     "a restart": TWO_WORKERS | {"fsync", "rename", "unlink"},
     "files": TWO_WORKERS | {"unlink"},
     "it lasts": LASTING,
-    "a hang": LASTING | {"clone3", "pidfd_send_signal"},
+    "a hang": LASTING | {"clone3", "connect", "pidfd_send_signal"},
     "a task": EVERY_PROGRAM | {"getppid", "poll", "rt_sigprocmask", "sched_setaffinity"},
     "explain": EVERY_PROGRAM
     | {"bind", "exit_group", "getppid", "listen", "rt_sigprocmask", "setsockopt", "socket"},
     "record": LASTING
-    | {"clock_nanosleep", "clone3", "getpriority", "pselect6", "setpgid", "setpriority"},
+    | {"clock_nanosleep", "clone3", "connect", "getpriority", "pselect6", "setpgid"}
+    | {"setpriority"},
     "preload": TWO_WORKERS
     | {"getsid", "getsockname", "pidfd_send_signal", "recvfrom", "recvmsg", "sendmsg", "sendto"}
     | {"clock_nanosleep", "socketpair"},
@@ -108,7 +109,7 @@ OF_TWO_NODES = TWO_WORKERS - {"setsid"} | {
     *("setpgid", "shutdown"),
 }
 OF_TOP = EVERY_PROGRAM | {
-    *("clock_nanosleep", "epoll_create1", "exit_group", "geteuid", "pipe2"),
+    *("clock_nanosleep", "connect", "epoll_create1", "exit_group", "geteuid", "pipe2", "socket"),
     "waitid",  # of a process, anybody's, that ended since it was listed
 }
 # The programs beside a launch, which start nobody.
