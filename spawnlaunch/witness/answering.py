@@ -85,8 +85,12 @@ class Witness:
         self._forking.acquire()
         self._is_wanted = False
         until = time.monotonic() + PATIENCE_S
-        with suppress(OSError):
+        try:
             self._stop.send(b".")
+        except OSError:  # the script has closed what it has not opened
+            self._is_here = False
+            self._forking.release()
+            return
         if self._running.acquire(timeout=PATIENCE_S):
             self._running.release()
             while os.path.exists(f"/proc/self/task/{self._number}") and time.monotonic() < until:
@@ -101,9 +105,10 @@ class Witness:
                 self._forking.release()
 
     def _leave(self) -> None:
-        self._is_here = False
-        for one in (self._listener, self._stop, self._is_told_to_stop):
-            one.close()
+        if self._is_here:
+            self._is_here = False
+            for one in (self._listener, self._stop, self._is_told_to_stop):
+                one.close()
 
     def _run(self) -> None:
         self._number = _thread.get_native_id()
@@ -111,7 +116,7 @@ class Witness:
             while self._is_wanted and self._is_ready(self._listener):
                 with suppress(Exception):  # of who asks, or of torch's: the worker does not mind
                     self._hear()
-        except OSError:  # the script has closed what it has not opened
+        except OSError:  # closed
             self._is_here = False
         finally:
             self._running.release()
@@ -144,7 +149,7 @@ class Witness:
             client.settimeout(PATIENCE_S)
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             is_own = struct.unpack("3i", credentials)[1] == os.geteuid()
-            if is_own and self._is_ready(client, PATIENCE_S):
+            if is_own and client.fileno() in self._events(client, PATIENCE_S):
                 asked = json.loads(client.recv(1 << 12))
                 client.sendall(self._told(client, asked["seconds"], asked["every"]))
 
