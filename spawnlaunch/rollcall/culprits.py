@@ -3,7 +3,7 @@
 A collective begins when the last of its ranks has come. So a rank is waited for from the moment at
 which half of the others are there to that at which it comes itself; and it waits from when it comes
 to when the last one does. Both are shares of the time that is looked at: collectives that run side
-by side count once.
+by side count once. Who waits for another rank meanwhile is late because of that one.
 
 A rank that others wait for is not, then, at the line that takes it longer: it is already as far
 behind as it is late. That line is where it spends more of its time than the others do: the looks
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from itertools import chain, pairwise
+from math import comb
 
 from spawnlaunch import records
 from spawnlaunch.rollcall import flight, groups
@@ -28,13 +29,16 @@ if TYPE_CHECKING:
     Span: TypeAlias = tuple[int, int]  # from and to, nanoseconds since 1970
 
 LATELY_S = 30.0  # what is looked at
-FEW = 20  # collectives, which are looked at also where they are older
+FEW = 60  # collectives, which are looked at also where they are older
 # Whose ranks differ by chance are not named: what is named is at least this share of the time, ...
 LEAST = 0.1
 NEXT_TO_WORST = 0.4  # ... of what the worst is waited for, ...
 ABOVE_OTHERS = 3.0  # ... and so many times what those are who are not named; ...
 PARTS = 10  # ... and of so many parts of the time, each of a step at least, ...
-IN_PARTS = 0.7  # ... so many have that share.
+IN_PARTS = 0.7  # ... so many have ...
+OF_PART = 0.5  # ... that much of that share; ...
+CHANCE = 0.002  # ... and it is less likely than this that all are late by the same rules.
+MOST_TIMES = 100  # counted for that
 SMALL = 0.3  # of the typical time for which it was waited for: a shorter one is no step's
 LEAST_LOOKS = 10
 HANG_S, HANG_STEPS = 5.0, 3  # a collective is a hang where a rank is missing for so long
@@ -87,13 +91,11 @@ def judged(answers: Mapping[int, asked.Answer], uncertain_s: float = 0.0) -> Ver
     if not meetings:
         return Verdict({}, (), flight.mismatch(told))
     since = meetings[0].begins
-    ranks = {rank for one in meetings for rank in one.came}
-    uncertain_ns = int(uncertain_s * 1e9)
-    waiting = _spans_of(ranks, chain.from_iterable(one.waits() for one in meetings))
-    late = _spans_of(ranks, chain.from_iterable(one.lates(uncertain_ns) for one in meetings))
+    waiting, late = _spans(meetings, int(uncertain_s * 1e9))
     all_ns = max(now - since, 1)
     shares = {
-        rank: Share(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns) for rank in ranks
+        rank: Share(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns)
+        for rank in waiting
     }
     named = _named(shares, late, since, now)
     found = [_culprit(rank, late[rank], all_ns, meetings, answers) for rank in named]
@@ -108,6 +110,16 @@ def _lately(
     meetings.sort(key=lambda one: one.begins)
     lately = [one for one in meetings if one.begins >= now - LATELY_S * 1e9]
     return lately if len(lately) >= FEW else meetings[-FEW:]
+
+
+def _spans(
+    meetings: Sequence[_Meeting], uncertain_ns: int
+) -> tuple[dict[int, list[Span]], dict[int, list[Span]]]:
+    """When each rank waits, and when it is waited for."""
+    ranks = {rank for one in meetings for rank in one.came}
+    waiting = _spans_of(ranks, chain.from_iterable(one.waits() for one in meetings))
+    late = _spans_of(ranks, chain.from_iterable(one.lates(uncertain_ns) for one in meetings))
+    return waiting, {rank: _without(spans, waiting[rank]) for rank, spans in late.items()}
 
 
 def _spans_of(ranks: Iterable[int], found: Iterable[tuple[int, Span]]) -> dict[int, list[Span]]:
@@ -175,7 +187,26 @@ def _named(
         shares[r].waited_for for r in found or shares
     ):
         return []
-    return [rank for rank in found if _is_always(late[rank], least, since, now)]
+    found = [rank for rank in found if _is_always(late[rank], OF_PART * least, since, now)]
+    return found if found and _chance(found, late) < CHANCE else []
+
+
+def _chance(found: Sequence[int], late: Mapping[int, Sequence[Span]]) -> float:
+    """How likely some so many of the ranks are late so often where each is so as likely as another.
+
+    A few long interruptions, as a busy machine has them, may well meet the same rank.
+    """
+    small = min(min(_in_steps(late[rank])) for rank in found)
+    times = {rank: sum(e - b >= small for b, e in spans) for rank, spans in late.items()}
+    theirs, all_times = sum(times[rank] for rank in found), sum(times.values())
+    if all_times > MOST_TIMES:
+        theirs, all_times = theirs * MOST_TIMES // all_times, MOST_TIMES
+    size, named = len(late), len(found)
+    ways = (
+        comb(all_times, n) * named**n * (size - named) ** (all_times - n)
+        for n in range(theirs, all_times + 1)
+    )
+    return float(comb(size, named) * sum(ways) / size**all_times)
 
 
 def _is_always(late: Sequence[Span], least: float, since: int, now: int) -> bool:
@@ -282,6 +313,17 @@ def _merged(spans: Iterable[Span]) -> list[Span]:
         else:
             merged.append((begin, end))
     return merged
+
+
+def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
+    """What remains of spans: who itself waits for another rank is late because of that one."""
+    found: list[Span] = []
+    for begin, end in spans:
+        for other in _within(others, (begin, end)):
+            found.append((begin, other[0]))
+            begin = other[1]
+        found.append((begin, end))
+    return [span for span in found if span[0] < span[1]]
 
 
 def _within(spans: Iterable[Span], part: Span) -> list[Span]:

@@ -15,6 +15,7 @@ an answer is the CPU time that it has taken.
 from __future__ import annotations
 
 import _thread
+import atexit
 import json
 import os
 import select
@@ -42,7 +43,10 @@ DUMPS = ("_dump_fr_trace", "_dump_nccl_trace")
 
 class Witness:
     """The thread. It ends before a fork, and another begins behind it: of a process of several
-    threads that forks Python 3.12 warns. Raises OSError where there is no place to listen at."""
+    threads that forks Python 3.12 warns. It ends before Python does, too.
+
+    Raises OSError where there is no place to listen at.
+    """
 
     def __init__(self, address: str) -> None:
         self._main = threading.main_thread().ident or 0
@@ -56,6 +60,7 @@ class Witness:
         self._number = 0  # of the thread
         self._is_here = self._is_wanted = True  # not in a child; and not while it forks
         self._start()
+        atexit.register(self._at_exit)
         os.register_at_fork(
             before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._leave
         )
@@ -83,10 +88,23 @@ class Witness:
         if not self._is_here:
             return
         self._forking.acquire()
+        try:
+            self._end()
+        except OSError:  # the script has closed what it has not opened
+            self._is_here = False
+            self._forking.release()
+
+    def _at_exit(self) -> None:
+        """Python ends threads as soon as they want its lock; one within torch ended the process."""
+        if self._is_here:
+            with suppress(OSError):
+                self._end()
+
+    def _end(self) -> None:
+        """The thread ends, and is not wanted."""
         self._is_wanted = False
         until = time.monotonic() + PATIENCE_S
-        with suppress(OSError):
-            self._stop.send(b".")
+        self._stop.send(b".")
         if self._running.acquire(timeout=PATIENCE_S):
             self._running.release()
             while os.path.exists(f"/proc/self/task/{self._number}") and time.monotonic() < until:
@@ -101,9 +119,10 @@ class Witness:
                 self._forking.release()
 
     def _leave(self) -> None:
-        self._is_here = False
-        for one in (self._listener, self._stop, self._is_told_to_stop):
-            one.close()
+        if self._is_here:
+            self._is_here = False
+            for one in (self._listener, self._stop, self._is_told_to_stop):
+                one.close()
 
     def _run(self) -> None:
         self._number = _thread.get_native_id()
@@ -111,7 +130,7 @@ class Witness:
             while self._is_wanted and self._is_ready(self._listener):
                 with suppress(Exception):  # of who asks, or of torch's: the worker does not mind
                     self._hear()
-        except OSError:  # the script has closed what it has not opened
+        except OSError:  # closed
             self._is_here = False
         finally:
             self._running.release()
@@ -144,7 +163,7 @@ class Witness:
             client.settimeout(PATIENCE_S)
             credentials = client.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
             is_own = struct.unpack("3i", credentials)[1] == os.geteuid()
-            if is_own and self._is_ready(client, PATIENCE_S):
+            if is_own and client.fileno() in self._events(client, PATIENCE_S):
                 asked = json.loads(client.recv(1 << 12))
                 client.sendall(self._told(client, asked["seconds"], asked["every"]))
 

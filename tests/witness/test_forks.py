@@ -1,0 +1,224 @@
+"""A worker that forks, waits for signals, or has no file left, is no worse off than without."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from spawnlaunch.rollcall import asked
+from tests.support.processes import until
+from tests.support.witnessed import needs_line
+from tests.witness.asking import IDLE, answer_of, begin_of, heard, is_at, listens, worker
+
+pytestmark = needs_line
+
+# What is registered first is called last before a fork.
+COUNTS = """
+import os, sys, threading
+counts = []
+os.register_at_fork(before=lambda: counts.append(len(os.listdir("/proc/self/task"))))
+import torch
+"""
+FORKS = """
+def fork(times):
+    for _ in range(times):
+        pid = os.fork()
+        if not pid:
+            os._exit(len(os.listdir("/proc/self/task")) - 1)
+        assert os.waitpid(pid, 0)[1] == 0
+"""
+
+
+def test_at_a_fork_no_thread_is_there(tmp_path: Path):
+    script = f"{COUNTS}{FORKS}fork(100)\nprint(len(counts), max(counts), flush=True)\n{IDLE}"
+    with worker(tmp_path, script) as one:
+        assert one.line() == "100 1"
+        assert one.line() == "ready"
+        answer_of(one.pid)
+        assert one.ends() == (0, "")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 12), reason="Python 3.12 began to warn")
+def test_a_fork_warns_of_nothing(tmp_path: Path):
+    script = f"import os, torch\n{FORKS}fork(20)\n{IDLE}"
+    with worker(tmp_path, script, sys.executable, "-W", "error") as one:
+        assert one.line() == "ready"
+        assert one.ends() == (0, "")
+
+
+def test_a_fork_while_an_answer_is_under_way(tmp_path: Path):
+    """It ends early, and the fork waits for nobody; afterwards there is another."""
+    script = f"{COUNTS}{FORKS}print('ready', flush=True)\nwhile sys.stdin.readline():\n"
+    script += "    fork(1)\n    print(max(counts), flush=True)\n"
+    with worker(tmp_path, script) as one:
+        one.line()
+        for _ in range(5):
+            under_way = asked.Asked(one.pid, begin_of(one.pid), 3600.0)
+            one.tell()
+            assert one.line() == "1"
+            assert heard(under_way).looks
+        answer_of(one.pid)
+        assert one.ends() == (0, "")
+
+
+def test_forks_of_several_threads_while_it_is_asked(tmp_path: Path):
+    script = f"import os, sys, threading, torch\n{FORKS}"
+    script += "threads = [threading.Thread(target=fork, args=(25,)) for _ in range(6)]\n"
+    script += "for one in threads: one.start()\nfor one in threads: one.join()\n"
+    with worker(tmp_path, script + IDLE) as one:
+        is_over = threading.Event()
+        answers = []
+
+        def ask() -> None:
+            while not is_over.is_set():
+                with suppress(OSError):  # a fork came before the question
+                    answers.append(answer_of(one.pid, seconds=0.01))
+
+        asking = threading.Thread(target=ask)
+        asking.start()
+        assert one.line() == "ready"
+        is_over.set()
+        asking.join()
+        assert answers
+        answer_of(one.pid)
+        assert one.ends() == (0, "")
+
+
+def test_a_fork_within_a_fork(tmp_path: Path):
+    """By a handler of a signal, or as here by what is called before each fork."""
+    script = """
+import os, sys
+def fork_too():
+    if not os.environ.get("within"):
+        os.environ["within"] = "yes"
+        fork(1)
+        del os.environ["within"]
+os.register_at_fork(before=fork_too)
+import torch
+"""
+    with worker(tmp_path, f"{script}{FORKS}fork(20)\n{IDLE}") as one:
+        assert one.line() == "ready"
+        answer_of(one.pid)
+        assert one.ends() == (0, "")
+
+
+def test_after_an_answer_that_nobody_took_another_begins(tmp_path: Path):
+    """One that is too long for the socket: the fork does not wait for that for ever."""
+    deep = "def deep(n):\n    return deep(n - 1) if n else sys.stdin.readline()\n"
+    threads = "".join(
+        f"def {'x' * 5000}_{i}():\n    print('there', flush=True)\n    threading.Event().wait()\n"
+        f"threading.Thread(target={'x' * 5000}_{i}, daemon=True).start()\n"
+        for i in range(100)
+    )
+    script = f"import os, sys, threading, torch\n{deep}{FORKS}{threads}print('ready', flush=True)\n"
+    script += "deep(3)\nfork(3)\nprint('forked', flush=True)\nsys.stdin.read()\n"
+    with worker(tmp_path, script) as one:
+        while one.line() != "ready":
+            pass
+        not_taken = asked.Asked(one.pid, begin_of(one.pid))
+        time.sleep(0.3)
+        one.tell()
+        assert one.line() == "forked"
+        not_taken.close()
+        assert len(answer_of(one.pid).threads) > 400_000
+        assert one.ends() == (0, "")
+
+
+def test_the_child_of_a_fork_has_none_of_its_files(tmp_path: Path):
+    script = "import os, sys\nbefore = os.listdir('/proc/self/fd')\nimport torch\n"
+    script += "pid = os.fork()\nif not pid:\n"
+    script += "    print(os.listdir('/proc/self/fd') == before, flush=True)\n    os._exit(0)\n"
+    with worker(tmp_path, script + "os.wait()\n" + IDLE) as one:
+        assert one.line() == "True"
+        assert one.line() == "ready"
+
+
+def test_a_signal_that_the_script_waits_for_comes_to_it(tmp_path: Path):
+    """Also one that it blocks after torch is there, to take it; here by its first thread."""
+    script = (
+        "import signal, sys, torch\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])\n"
+    )
+    script += (
+        "print('waits', flush=True)\nprint(int(signal.sigwait([signal.SIGUSR1])), flush=True)\n"
+    )
+    with worker(tmp_path, script + IDLE) as one:
+        assert one.line() == "waits"
+        os.kill(one.pid, signal.SIGUSR1)
+        assert one.line() == str(int(signal.SIGUSR1))
+        assert one.line() == "ready"
+        answer_of(one.pid)
+        assert one.ends() == (0, "")
+
+
+def test_signals_that_the_script_has_blocked_stay_so(tmp_path: Path):
+    script = "import os, signal, sys\nsignal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR2])\n"
+    script += f"import torch\n{FORKS}fork(3)\n"
+    script += "print(sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))), flush=True)\n"
+    with worker(tmp_path, script + IDLE) as one:
+        assert one.line() == f"[{int(signal.SIGUSR2)}]"
+        assert one.ends() == (0, "")
+
+
+MANY = """
+import os, resource, sys
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_more_files_than_select_takes(when: str, tmp_path: Path):
+    files = "files = [os.open('/dev/null', os.O_RDONLY) for _ in range(1500)]\n"
+    both = (files, "import torch\n")
+    script = MANY + "".join(both if when == "before" else reversed(both)) + IDLE
+    with worker(tmp_path, script) as one:
+        assert one.line() == "ready"
+        assert answer_of(one.pid, seconds=0.1).looks
+        assert one.ends() == (0, "")
+
+
+def test_where_no_more_files_can_be_opened_it_answers_later(tmp_path: Path):
+    script = """
+import os, sys, torch, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+files = []
+try:
+    while True:
+        files.append(os.open("/dev/null", os.O_RDONLY))
+except OSError:
+    print("full", flush=True)
+sys.stdin.readline()
+for file in files:
+    os.close(file)
+sys.stdin.read()
+"""
+    with worker(tmp_path, script) as one:
+        assert one.line() == "full"
+        until(lambda: listens(one.pid), "it listens still")
+        early = asked.Asked(one.pid, begin_of(one.pid))
+        one.tell()
+        assert heard(early).threads
+        assert one.ends() == (0, "")
+
+
+def test_a_script_that_closes_all_files_is_left_alone(tmp_path: Path):
+    script = "import os, sys, torch\nos.closerange(3, 100)\n" + FORKS + "fork(3)\n" + IDLE
+    with worker(tmp_path, script) as one:
+        assert one.line() == "ready"
+        assert not listens(one.pid)
+        assert one.ends() == (0, "")
+
+
+def test_torch_is_imported_by_another_thread(tmp_path: Path):
+    """The main thread is told of all the same."""
+    script = "import sys, threading\ndef load():\n    import torch\n"
+    script += "one = threading.Thread(target=load)\none.start()\none.join()\n"
+    with worker(tmp_path, script + "print('ready', flush=True)\nsys.stdin.read()\n") as one:
+        one.line()
+        is_at(one.pid, "<module> (script.py:8)")
+        assert one.ends() == (0, "")
