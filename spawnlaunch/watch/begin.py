@@ -40,9 +40,9 @@ def recorded(
     path = _made(launch)
     pid, pipe = _spawned(path, blocked)
     command = [sys.executable, "-m", "spawnlaunch", *argv]
-    begins = {"kind": "start", "launch": launch.mark, "host": launch.hostname}
+    begins = {"kind": "start", "time": round(machine.time(), 3), "launch": launch.mark}
     try:
-        _tell(pipe, {**begins, "command": command, "explain": told})
+        _tell(pipe, {**begins, "host": launch.hostname, "command": command, "explain": told})
         yield pipe
     finally:
         _end(pid, pipe, path)

@@ -101,7 +101,7 @@ class _Recording:
             self._since = event["since"]
             self._seen.clear()
             self._due = machine.monotonic() + SHORTEST_S
-        self._write({"time": round(machine.time(), 3), **event})
+        self._write(event)
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")

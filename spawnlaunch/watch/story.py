@@ -1,7 +1,7 @@
 """Records, read again: the launches of a directory, with their samples as curves.
 
 A file holds one launch of one node. The files of several nodes are one launch where their workers
-have met: in the same run, at the same MASTER_ADDR and MASTER_PORT, at the same time.
+meet: in the same run, at the same MASTER_ADDR and MASTER_PORT, at the same time.
 
 A line that cannot be read, as one that a killed machine left half written, is left out and counted.
 """
@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 POINTS = 60_000  # of a chart, at most
 MOST, LEAST = 3000, 300  # of each curve in it, which has some 500 pixels
+APART_S = 30.0  # between launchers of a launch, whose workers may not have to meet, or clocks
 LATEST = 253_402_000_000  # seconds since 1970, in the year 9999
 FIGURES = {
     *("cpu", "memory", "device_use", "device_memory", "device_temperature", "device_clock"),
@@ -114,7 +115,10 @@ class _Node:
         return (
             any(mine & each._meetings() for each in others)
             and not any(self._seats() & each._seats() for each in others)
-            and any(self.began <= each.ended and each.began <= self.ended for each in others)
+            and any(
+                self.began <= each.ended + APART_S and each.began <= self.ended + APART_S
+                for each in others
+            )
         )
 
     def _worlds(self) -> Iterable[tuple[int, Mapping[str, Any]]]:
