@@ -10,6 +10,7 @@ from spawnlaunch import finder
 
 finder.order()
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("directory", metavar="DIR", help="what --record was given")
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
     options = parser.parse_args(argv)
+    gc.disable()  # all of a record is kept until the page is written
     told = story.read(options.directory)
     if not told.launches:
         words = "has no record of a launch (*.jsonl); name the directory of --record"

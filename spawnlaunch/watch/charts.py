@@ -100,12 +100,13 @@ class _Scale:
         self._most = max(-low, high)  # by which all is divided: the sum of both may be no number
         self._x = SPAN / until_s
         self._y = (HEIGHT - TOP - BOTTOM) / (high / self._most - low / self._most)
-
-    def x(self, seconds: float) -> float:
-        return LEFT + self._x * seconds
+        self._bottom = HEIGHT - BOTTOM + self._y * (low / self._most)  # of 0
 
     def y(self, value: float) -> float:
-        return HEIGHT - BOTTOM - self._y * (value / self._most - self.low / self._most)
+        return self._bottom - self._y * (value / self._most)
+
+    def place(self, at: tuple[float, float]) -> str:
+        return f"{LEFT + self._x * at[0]:.2f},{self._bottom - self._y * (at[1] / self._most):.2f}"
 
 
 def plot(
@@ -188,7 +189,7 @@ def _lines(
     strong = " bold" if bold else ""
     for part in parts:
         dot = part if len(part) > 1 else [*part, *part]  # the end of a line is drawn
-        places = " ".join([f"{scale.x(x):.2f},{scale.y(y):.2f}" for x, y in dot])
+        places = " ".join(map(scale.place, dot))
         yield (
             f'<polyline class="{kind(rank)}{strong}" stroke="{colour(rank)}"{style} '
             f'data-rank="{rank}" points="{places}"/>'

@@ -255,11 +255,7 @@ def _curves(story: Story, until_s: float) -> Iterable[tuple[str, Callable[[], st
         marks.setdefault(note["note"], set()).add(note["rank"])
     for name, title, unit, by, kinds in CURVES:
         marked = set().union(*(marks.get(kind, set()) for kind in kinds))
-        curves = {
-            rank: curve
-            for rank, curve in story.curves.get(name, {}).items()
-            if name != "loss" or rank == 0
-        }
+        curves = story.curves.get(name, {})
         yield title, partial(charts.lines, curves, unit, until_s, marked, by)
 
 

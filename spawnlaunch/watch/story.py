@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -172,9 +173,9 @@ def _nodes(file: Path) -> list[_Node]:
     """The launches of a file: one, but of files that were put together."""
     nodes: list[_Node] = []
     ranks: list[Any] = []
-    with file.open(encoding="utf-8", errors="replace") as opened:
+    with file.open("rb", buffering=1 << 20) as opened:
         for text in opened:
-            line = _line(text, ranks)
+            line = _line(text.decode(errors="replace"), ranks)
             if line is None:
                 if nodes:
                     nodes[-1].lost += 1
@@ -264,10 +265,12 @@ def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]
         times = [at - began for at in part.times]
         for name, rows in part.rows.items():
             by_rank = series.setdefault(name, {})
-            for rank, values in zip(part.ranks, zip_longest(*rows), strict=False):
+            for rank, values in zip(part.ranks, _columns(rows, len(part.ranks)), strict=False):
                 known = by_rank.setdefault(rank, ([], []))
                 known[0].extend(times)
                 known[1].extend(values)
+                if name == "loss":  # which is that of all
+                    break
     _add_own_step(series)
     return {
         name: {
@@ -278,15 +281,28 @@ def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]
     }
 
 
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> Iterable[Sequence[Any]]:
+    if all(len(row) == width for row in rows):
+        return zip(*rows, strict=True)
+    return zip_longest(*rows)
+
+
 def _add_own_step(series: dict[str, dict[int, tuple[list[float], list[Any]]]]) -> None:
     """The time that each rank itself needs for a step: data and computing."""
     loading = series.pop("data_s", {})
     for rank, (times, computing) in series.pop("compute_s", {}).items():
-        data = dict(zip(*loading.get(rank, ((), ())), strict=False))
-        own = [
-            value and _number(value) + (_number(data.get(at)) if data.get(at) else 0.0)
-            for at, value in zip(times, computing, strict=True)
-        ]
+        at, data = loading.get(rank, (times, [0.0] * len(times)))
+        own: list[Any]
+        try:
+            own = list(map(operator.add, computing, data if at == times else ()))
+        except TypeError:
+            own = []
+        if len(own) < len(times):
+            known = dict(zip(at, data, strict=True))
+            own = [
+                value and _number(value) + _number(known.get(second) or 0.0)
+                for second, value in zip(times, computing, strict=True)
+            ]
         series.setdefault("own_s", {})[rank] = times, own
 
 
@@ -295,19 +311,25 @@ def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
 
     A value that is not known is None; one that is no finite number is NaN.
     """
-    size = -(-3 * len(values) // most) if len(values) > most else 1
+    are_finite = _all_finite(values)
+    if not are_finite:
+        values = [None if value is None else _number(value) for value in values]
+    if len(values) <= most:
+        return list(zip(times, values, strict=True))
+    size = -(-3 * len(values) // most)
     points: list[tuple[float, float | None]] = []
     for i in range(0, len(values), size):
         group = values[i : i + size]
-        if _all_finite(group):
-            kept = {group.index(min(group)), group.index(max(group))}
-        else:
-            group = [None if value is None else _number(value) for value in group]
-            known = [j for j, value in enumerate(group) if value is not None and value == value]
-            kept = {next(j for j in range(len(group)) if j not in known)}
-            if known:
-                kept |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
-        points += [(times[i + j], group[j]) for j in sorted(kept)]
+        if are_finite or _all_finite(group):
+            first, second = group.index(min(group)), group.index(max(group))
+            kept = (first, second) if first < second else (second, first)
+            points += [(times[i + j], group[j]) for j in (kept if first != second else kept[:1])]
+            continue
+        known = [j for j, value in enumerate(group) if value is not None and value == value]
+        several = {next(j for j in range(len(group)) if j not in known)}
+        if known:
+            several |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
+        points += [(times[i + j], group[j]) for j in sorted(several)]
     return points
 
 
