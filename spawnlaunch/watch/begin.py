@@ -55,13 +55,14 @@ def _end(pid: int, pipe: int, path: str) -> None:
     """
     poller = machine.poll()
     poller.register(pipe, 0)
-    died = "has ended" if poller.poll(0) else ""
+    died = "has died" if poller.poll(0) else ""
     machine.close(pipe)
     with suppress(OSError):
         code = os.waitstatus_to_exitcode(machine.waitpid(pid, 0)[1])
         died = failures.how_it_ended(code) if code else ""
     if died:
-        say.say([f"the recorder (pid {pid}) {died}: {path} has nothing of what came after"])
+        words = f"its process (pid {pid}) {died}; {path} has nothing of what came after"
+        say.say([f"the record breaks off: {words}"])
 
 
 def _tell(pipe: int, start: Mapping[str, Any]) -> None:

@@ -158,7 +158,10 @@ def _how_it_ended(story: Story) -> list[str]:
         "its launcher or its recorder was killed."
         for host, last in story.unended.items()
     ]
-    said += [f"{file}: {count} lines cannot be read." for file, count in story.lost.items()]
+    said += [
+        f"{file}: {count} line{'s' * (count > 1)} cannot be read."
+        for file, count in story.lost.items()
+    ]
     ends = story.of_kind("end")
     if not ends or ends[-1]["status"] == 0:
         return said

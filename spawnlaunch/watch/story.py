@@ -50,6 +50,7 @@ class Story(NamedTuple):
     curves: Mapping[str, Mapping[int, Curve]]  # by figure and rank
     began: float  # seconds since 1970
     ended: float
+    files: Sequence[str]  # their names
     lost: Mapping[str, int]  # by file, lines that could not be read
     unended: Mapping[str, float]  # by host, the last line of a record without an end
 
@@ -217,6 +218,7 @@ def _story(nodes: Sequence[_Node]) -> Story:
         curves=_curves(nodes, began),
         began=began,
         ended=max(node.ended for node in nodes),
+        files=[node.file for node in nodes],
         lost={node.file: node.lost for node in nodes if node.lost},
         unended={
             node.events[0]["host"]: node.ended
