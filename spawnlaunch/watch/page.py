@@ -52,9 +52,9 @@ def page(directory: Directory) -> str:
     ]
     title = words(_title(directory.launches[0]))
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="icon" href="data:,"><style>{colours}\n{style}</style></head><body>\n'
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
+        f'<link rel="icon" href="data:,"/><style>{colours}\n{style}</style></head><body>\n'
         + "\n".join(parts)
         + f"\n<script>{script}</script></body></html>\n"
     )  # fmt: skip
@@ -78,7 +78,7 @@ def _launch(story: Story, number: int, several: bool) -> str:
     head = f"<h1>{words(_title(story))}</h1>"
     if not several:
         return f'<div data-until="{until_s}">{head}\n{inside}</div>'
-    opened = "" if number else " open"
+    opened = "" if number else ' open=""'
     line = f"{_clock(story.began, day=True)}: {_outcome(story)}"
     return (
         f'<details id="launch{number}" data-until="{until_s}"{opened}><summary>{head} '
@@ -322,7 +322,8 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence
 
     def cell(i: int, tag: str, value: Any) -> str:
         inside = words("" if value is None else value)
-        return f"<{tag}{' class=n' if i in numbers else ''}>{inside}</{tag}>"
+        kind = ' class="n"' if i in numbers else ""
+        return f"<{tag}{kind}>{inside}</{tag}>"
 
     body = "".join(row(cells, "td") for cells in rows)
     kind = "" if numbers else ' class="words"'

@@ -229,6 +229,14 @@ def _story(nodes: Sequence[_Node]) -> Story:
 
 
 def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The start of a node with the ranks that its workers had, where they can be read."""
+    try:
+        return _with_ranks(lines)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        return lines[0]
+
+
+def _with_ranks(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The start of a node, with its workers as those of the last attempt were.
 
     Launchers of several nodes do not know their ranks before they have met.
