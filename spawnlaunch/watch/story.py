@@ -305,7 +305,7 @@ def _add_own_step(series: dict[str, dict[int, tuple[list[float], list[Any]]]]) -
         own: list[Any]
         try:
             own = list(map(operator.add, computing, data if at == times else ()))
-        except TypeError:
+        except (TypeError, OverflowError):  # of no numbers, or too great ones
             own = []
         if len(own) < len(times):
             known = dict(zip(at, data, strict=True))
@@ -330,17 +330,26 @@ def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
     points: list[tuple[float, float | None]] = []
     for i in range(0, len(values), size):
         group = values[i : i + size]
-        if are_finite or _all_finite(group):
-            first, second = group.index(min(group)), group.index(max(group))
-            kept = (first, second) if first < second else (second, first)
-            points += [(times[i + j], group[j]) for j in (kept if first != second else kept[:1])]
-            continue
-        known = [j for j, value in enumerate(group) if value is not None and value == value]
-        several = {next(j for j in range(len(group)) if j not in known)}
-        if known:
-            several |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
-        points += [(times[i + j], group[j]) for j in sorted(several)]
+        kept = _extremes(group) if are_finite or _all_finite(group) else _known_extremes(group)
+        points += [(times[i + j], group[j]) for j in kept]
     return points
+
+
+def _extremes(group: Sequence[float]) -> tuple[int, ...]:
+    """The places of the least and of the greatest, in order."""
+    first, second = group.index(min(group)), group.index(max(group))
+    if first == second:
+        return (first,)
+    return (first, second) if first < second else (second, first)
+
+
+def _known_extremes(group: Sequence[Any]) -> list[int]:
+    """Likewise, and of the first that is not known or no number."""
+    known = [j for j, value in enumerate(group) if value is not None and value == value]
+    places = {next(j for j in range(len(group)) if j not in known)}
+    if known:
+        places |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
+    return sorted(places)
 
 
 def _all_finite(values: Sequence[Any]) -> bool:
