@@ -1,4 +1,4 @@
-"""Draw what --record has kept of a launch: one HTML page that needs no network.
+"""Draw what --record has kept of launches: one HTML page that needs no network.
 
 python -m spawnlaunch.report DIR               writes DIR/report.html
 python -m spawnlaunch.report DIR --html FILE   writes FILE; - is stdout
@@ -10,6 +10,7 @@ from spawnlaunch import finder
 
 finder.order()
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -27,9 +28,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("directory", metavar="DIR", help="what --record was given")
     parser.add_argument("--html", metavar="FILE", help="where to write; default DIR/report.html")
     options = parser.parse_args(argv)
+    gc.disable()  # all of a record is kept until the page is written
     told = story.read(options.directory)
-    if told is None:
-        words = "has no record of a launch (node0.jsonl); name the directory of --record"
+    if not told.launches:
+        words = "has no record of a launch (*.jsonl); name the directory of --record"
         printing.print_error(f"{options.directory} {words}", NAME)
         return 2
     drawn = page.page(told)

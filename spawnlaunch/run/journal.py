@@ -35,8 +35,9 @@ class Journal:
 
     def tell(self, kind: str, **values: object) -> None:
         """Tell of an event."""
+        event = {"kind": kind, "time": round(machine.time(), 3), **values}
         with suppress(OSError):
-            machine.write(self._pipe, json.dumps({"kind": kind, **values}).encode() + b"\n")
+            machine.write(self._pipe, json.dumps(event).encode() + b"\n")
 
     def began(self, workers: Sequence[launches.Worker], running: Mapping[int, Running]) -> None:
         """The workers of an attempt were started; `running` has by rank those that could be."""

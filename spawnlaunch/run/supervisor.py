@@ -54,7 +54,8 @@ class Supervisor:
         self.loop = events.Loop(self._follow)
         # The hub tells what a worker alone on another node said last.
         is_told = launch.resolution.gathering is not None and not machine.isatty(2)
-        self.output = output.Output(self.loop, hears_all=request.hang_timeout_s > 0 or is_told)
+        hears_all = is_told or request.hang_timeout_s > 0 or launch.journal is not None
+        self.output = output.Output(self.loop, hears_all)
         self.journal: journal.Journal | None = None  # of --record
         if launch.journal is not None:
             from spawnlaunch.run import journal

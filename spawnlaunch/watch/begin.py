@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from spawnlaunch import errors, machine, reading
-from spawnlaunch.run import launches
+from spawnlaunch import errors, failures, machine, reading
+from spawnlaunch.run import launches, say
 
+MOST_CHARS = 80  # of a run's name in that of a file
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE = """import sys; sys.path[0] = {!r}; from spawnlaunch import finder; finder.own_first()
 try:
@@ -34,16 +37,32 @@ def recorded(
 
     `told` is what --explain=json prints of it. Raises UsageError where no record can be written.
     """
-    pid, pipe = _started(launch.request.record or ".", launch.resolution.world.node_rank, blocked)
+    path = _made(launch)
+    pid, pipe = _spawned(path, blocked)
     command = [sys.executable, "-m", "spawnlaunch", *argv]
-    begins = {"kind": "start", "launch": launch.mark, "host": launch.hostname}
+    begins = {"kind": "start", "time": round(machine.time(), 3), "launch": launch.mark}
     try:
-        _tell(pipe, {**begins, "command": command, "explain": told})
+        _tell(pipe, {**begins, "host": launch.hostname, "command": command, "explain": told})
         yield pipe
     finally:
-        machine.close(pipe)
-        with suppress(OSError):  # it had ended, and was reaped with others
-            machine.waitpid(pid, 0)  # until the record is written
+        _end(pid, pipe, path)
+
+
+def _end(pid: int, pipe: int, path: str) -> None:
+    """Wait until the record is written, and say so if its process died before the launch ended.
+
+    The launcher may have reaped it with others: then only the pipe tells that nobody reads it.
+    """
+    poller = machine.poll()
+    poller.register(pipe, 0)
+    died = "has died" if poller.poll(0) else ""
+    machine.close(pipe)
+    with suppress(OSError):
+        code = os.waitstatus_to_exitcode(machine.waitpid(pid, 0)[1])
+        died = failures.how_it_ended(code) if code else ""
+    if died:
+        words = f"its process (pid {pid}) {died}; {path} has nothing of what came after"
+        say.say([f"the record breaks off: {words}"])
 
 
 def _tell(pipe: int, start: Mapping[str, Any]) -> None:
@@ -55,26 +74,35 @@ def _tell(pipe: int, start: Mapping[str, Any]) -> None:
     machine.set_blocking(pipe, False)
 
 
-def _started(directory: str, node_rank: int | None, blocked: Iterable[int]) -> tuple[int, int]:
-    """Start the recorder, with these signals blocked: its pid, and the pipe to it.
+def _made(launch: launches.Launch) -> str:
+    """The path of a new file for this launch on this node.
 
-    Its file bears the number of the node, or the host's name where the launchers have not met yet.
-    It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
+    It bears the time (UTC), the name of the run, which all nodes share, the number of the node, or
+    the host's name where the launchers have not met yet, and a number that is by chance no other's.
     """
-    name = f"node-{machine.uname().nodename}" if node_rank is None else f"node{node_rank}"
-    path = os.path.join(reading.absolute(directory, "--record"), f"{name}.jsonl")
+    directory, world = launch.request.record or ".", launch.resolution.world
+    number = world.node_rank
+    node = f"node-{machine.uname().nodename}" if number is None else f"node{number}"
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(machine.time()))
+    run = re.sub(r"[^\w.+-]", "_", world.run_id, flags=re.ASCII)[:MOST_CHARS]
+    name = f"{stamp}-{run}-{node}-{launch.mark.rpartition('-')[2]}.jsonl"
+    path = os.path.join(reading.absolute(directory, "--record"), name)
     try:
         machine.makedirs(os.path.dirname(path), exist_ok=True)
-        machine.close(machine.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666))
+        machine.close(machine.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
     except OSError as error:
         raise errors.UsageError(
             f"--record {directory}: cannot write {path}: {error.strerror}; name a directory that "
             "can be written"
         ) from None
-    return _spawned(path, blocked)
+    return path
 
 
 def _spawned(path: str, blocked: Iterable[int]) -> tuple[int, int]:
+    """Start the recorder, with these signals blocked: its pid, and the pipe to it.
+
+    It has a process group of its own, so that a Ctrl-C that ends the workers leaves it to tell.
+    """
     inlet, outlet = machine.pipe()
     try:
         pid = machine.posix_spawn(

@@ -1,12 +1,16 @@
 """Charts as SVG: lines over time and bars of attempts, drawn for print and for small screens.
 
 Ranks differ by colour, by the pattern of the line, and by their number at its end, so that a print
-in black and white can be read. Marked ranks have thick lines.
+in black and white can be read. Marked ranks have thick lines. page.js zooms a chart by the viewBox
+of what is in its class `plot`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+import math
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
 from spawnlaunch.watch import story
@@ -17,58 +21,128 @@ DASHES = ("", "6 3", "2 2", "8 3 2 3", "12 4")
 WIDTH, HEIGHT = 640, 190
 LEFT, RIGHT, TOP, BOTTOM = 84, 44, 10, 24  # at the left there is room for large letters
 FEW = 12  # ranks, each with its number at the end of its line
+EDGE = 3  # of the plot, for the width of lines
+SPAN = WIDTH - LEFT - RIGHT
+LEAST = 1e-300  # a smaller value is none
+ESCAPES = re.compile("\x1b\\[[0-9;]*[A-Za-z]")  # what a terminal takes for colours
+# What no XML may have, and what turns the direction of text.
+UNPRINTABLE = re.compile(
+    "[^\t\n\x20-\x7e\xa0-\u2027\u202f-\u2065\u206a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+
+
+def words(text: object) -> str:
+    """As HTML and XML; what cannot be printed is written as an escape."""
+    plain = ESCAPES.sub("", str(text)).replace("\r\n", "\n")
+    shown = UNPRINTABLE.sub(lambda found: ascii(found.group())[1:-1], plain)
+    return escape(shown)
 
 
 def lines(
-    curves: Mapping[int, story.Curve], unit: str, until_s: float, marked: Collection[int] = ()
+    curves: Mapping[int, story.Curve],
+    unit: str,
+    until_s: float,
+    marked: Collection[int] = (),
+    by: float = 1.0,
 ) -> str:
-    """A chart of a figure of all ranks; "" where nothing is known of it."""
-    points = {rank: parts for rank, curve in curves.items() if (parts := _parts(curve))}
+    """A chart of a figure of all ranks, divided by `by`; "" where nothing is known of it."""
+    points = {rank: parts for rank, curve in curves.items() if (parts := _parts(curve, by))}
     if not points:
-        return ""
-    top = nice(max(y for parts in points.values() for part in parts for _, y in part))
-    drawn = [*_axes(top, unit, until_s)]
-    for rank in sorted(points, key=lambda rank: rank in marked):
-        for part in points[rank]:
-            drawn.append(_line(rank, part, top, until_s, rank in marked))
-    drawn += _labels({rank: parts[-1][-1] for rank, parts in points.items()}, top, marked)
-    return svg(WIDTH, HEIGHT, drawn, f"{unit} of {len(points)} ranks over time")
+        return _odd(curves)
+    values = [y for parts in points.values() for part in parts for _, y in part]
+    high, low = nice(max(values)), -nice(-min(values)) if min(values) < 0 else 0.0
+    scale = _Scale(low, high, until_s)
+    drawn = [
+        line
+        for rank in sorted(points, key=lambda rank: rank in marked)
+        for line in _lines(rank, points[rank], scale, rank in marked)
+    ]
+    ends = {rank: scale.y(parts[-1][-1][1]) for rank, parts in points.items()}
+    data = {"low": low, "high": high, "unit": unit, "bottom": HEIGHT - BOTTOM, "over": TOP}
+    height = HEIGHT - BOTTOM - TOP + 2 * EDGE
+    pieces = [
+        *_axes(scale, unit),
+        plot(SPAN, TOP - EDGE, height, drawn, data),
+        times(until_s, HEIGHT - 6, SPAN),
+        *_labels(ends, marked),
+    ]
+    label = f"{unit} of {len(points)} ranks over time"
+    return svg(WIDTH, HEIGHT, pieces, label, "picture timed") + _odd(curves)
 
 
-def _parts(curve: story.Curve) -> list[list[tuple[float, float]]]:
+def _odd(curves: Mapping[int, story.Curve]) -> str:
+    """Where values are no numbers, as the loss of a training that has diverged."""
+    first = {
+        rank: next((x for x, y in curve if y is not None and not math.isfinite(y)), None)
+        for rank, curve in curves.items()
+    }
+    told = [f"rank {rank} from {x:.0f} s on" for rank, x in first.items() if x is not None]
+    more = f", and {len(told) - FEW} more ranks" if len(told) > FEW else ""
+    return f'<p class="odd">Not a finite number: {", ".join(told[:FEW])}{more}.</p>' if told else ""
+
+
+def _parts(curve: story.Curve, by: float) -> list[list[tuple[float, float]]]:
     """The parts of a curve between places where nothing is known."""
     parts: list[list[tuple[float, float]]] = [[]]
     for x, y in curve:
-        if y is not None:
-            parts[-1].append((x, float(y)))
+        if y is not None and math.isfinite(y / by):
+            parts[-1].append((x, y / by))
         elif parts[-1]:
             parts.append([])
     return [part for part in parts if part]
 
 
-def svg(width: float, height: float, drawn: Sequence[str], words: str) -> str:
+class _Scale:
+    """Where a time and a value are drawn."""
+
+    def __init__(self, low: float, high: float, until_s: float) -> None:
+        self.low, self.high = low, high
+        self._most = max(-low, high)  # by which all is divided: the sum of both may be no number
+        self._x = SPAN / until_s
+        self._y = (HEIGHT - TOP - BOTTOM) / (high / self._most - low / self._most)
+        self._bottom = HEIGHT - BOTTOM + self._y * (low / self._most)  # of 0
+
+    def y(self, value: float) -> float:
+        return self._bottom - self._y * (value / self._most)
+
+    def place(self, at: tuple[float, float]) -> str:
+        return f"{LEFT + self._x * at[0]:.2f},{self._bottom - self._y * (at[1] / self._most):.2f}"
+
+
+def plot(
+    width: float, top: float, height: float, drawn: Iterable[str], data: Mapping[str, object]
+) -> str:
+    """What is drawn over time, cut off at the edges when it is zoomed."""
+    told = "".join(f' data-{name}="{words(value)}"' for name, value in data.items())
+    place = f'x="{LEFT}" y="{top:g}" width="{width:g}" height="{height:g}"'
+    return (
+        f'<svg class="plot" {place} viewBox="{LEFT} {top:g} {width:g} {height:g}" '
+        f'preserveAspectRatio="none"{told}>{"".join(drawn)}</svg>'
+    )
+
+
+def svg(
+    width: float, height: float, drawn: Sequence[str], label: str, kind: str = "picture"
+) -> str:
     """The picture, as wide as the page is."""
     return (
-        f'<svg viewBox="0 0 {width:g} {height:g}" role="img" aria-label="{escape(words)}" '
-        f'xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}</svg>'
+        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'aria-label="{words(label)}" xmlns="http://www.w3.org/2000/svg">{"".join(drawn)}</svg>'
     )
 
 
 def nice(value: float) -> float:
-    """The next 1, 2 or 5 times a power of ten."""
-    if value <= 0:
+    """The next 1, 2 or 5 times a power of ten, or the greatest number."""
+    if value < LEAST:
         return 1.0
-    step = 1.0
-    while step < value:
-        step *= 10
-    while step / 10 >= value:
-        step /= 10
-    return next(step * share for share in (0.2, 0.5, 1) if step * share >= value)
+    power = math.floor(math.log10(value)) - 1
+    steps = (float(f"{digit}e{power + more}") for more in range(3) for digit in (1, 2, 5))
+    return min(next(step for step in steps if step >= value), sys.float_info.max)
 
 
-def text(x: float, y: float, words: str, anchor: str = "start", extra: str = "") -> str:
+def text(x: float, y: float, said: str, anchor: str = "start", extra: str = "") -> str:
     """Words at a place."""
-    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{escape(words)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"{extra}>{words(said)}</text>'
 
 
 def colour(rank: int) -> str:
@@ -76,59 +150,61 @@ def colour(rank: int) -> str:
     return COLOURS[rank % len(COLOURS)]
 
 
-def _x(seconds: float, until_s: float) -> float:
-    return LEFT + (WIDTH - LEFT - RIGHT) * seconds / max(until_s, 1e-9)
+def kind(rank: int) -> str:
+    """The class of what has a rank's colour: the style has other colours for dark screens."""
+    return f"k{rank % len(COLOURS)}"
 
 
-def _y(value: float, top: float) -> float:
-    return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * value / top
-
-
-def _axes(top: float, unit: str, until_s: float) -> list[str]:
+def _axes(scale: _Scale, unit: str) -> list[str]:
     drawn = []
-    for share in (0, 0.5, 1):
-        y = _y(top * share, top)
+    values = [scale.low, 0.0, scale.high] if scale.low < 0 else [0, scale.high / 2, scale.high]
+    for value in values:
+        y = scale.y(value)
         drawn.append(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         )
-        drawn.append(
-            text(LEFT - 6, y + 4, f"{top * share:g}{' ' + unit if share == 1 else ''}", "end")
-        )
-    return [*drawn, *times(until_s, HEIGHT - 6, _x)]
+        said = f"{value:g}{' ' + unit if value == scale.high else ''}"
+        drawn.append(text(LEFT - 6, y + 4, said, "end"))
+    return drawn
 
 
-def times(until_s: float, y: float, x: Callable[[float, float], float]) -> list[str]:
+def times(until_s: float, y: float, width: float) -> str:
     """Marks of a time axis: four parts, in seconds, minutes or hours."""
     unit, length = next(
         ((u, s) for u, s in (("h", 3600), ("min", 60)) if until_s > 3 * s), ("s", 1)
     )
     step = nice(until_s / length / 5) * length
     marks = [i * step for i in range(int(until_s / step) + 1)]
-    return [text(x(at, until_s), y, f"{at / length:g} {unit}", "middle") for at in marks]
+    drawn = [
+        text(LEFT + width * at / until_s, y, f"{at / length:g} {unit}", "middle") for at in marks
+    ]
+    return f'<g class="times" data-y="{y:g}">{"".join(drawn)}</g>'
 
 
-def _line(
-    rank: int, curve: Sequence[tuple[float, float]], top: float, until_s: float, bold: bool
-) -> str:
-    places = " ".join(f"{_x(x, until_s):.1f},{_y(y, top):.1f}" for x, y in curve)
+def _lines(
+    rank: int, parts: Sequence[Sequence[tuple[float, float]]], scale: _Scale, bold: bool
+) -> Iterable[str]:
     dash = DASHES[rank % len(DASHES)]
     style = f' stroke-dasharray="{dash}"' if dash else ""
-    return (
-        f'<polyline fill="none" stroke="{colour(rank)}" stroke-width="{3 if bold else 1.3}"{style} '
-        f'points="{places}"><title>rank {rank}</title></polyline>'
-    )
+    strong = " bold" if bold else ""
+    for part in parts:
+        dot = part if len(part) > 1 else [*part, *part]  # the end of a line is drawn
+        places = " ".join(map(scale.place, dot))
+        yield (
+            f'<polyline class="{kind(rank)}{strong}" stroke="{colour(rank)}"{style} '
+            f'data-rank="{rank}" points="{places}"/>'
+        )
 
 
-def _labels(
-    ends: Mapping[int, tuple[float, float]], top: float, marked: Collection[int]
-) -> list[str]:
+def _labels(ends: Mapping[int, float], marked: Collection[int]) -> list[str]:
     """The numbers of ranks at the ends of their lines, apart from each other."""
     shown = [rank for rank in ends if len(ends) <= FEW or rank in marked]
     drawn, last = [], float("inf")
-    for rank in sorted(shown, key=lambda rank: -_y(ends[rank][1], top)):
-        y = min(_y(ends[rank][1], top) + 4, last - 11)
+    for rank in sorted(shown, key=lambda rank: -ends[rank]):
+        y = min(ends[rank] + 4, last - 11)
         last = y
         bold = ' font-weight="bold"' if rank in marked else ""
         name = f"{rank} ◀" if rank in marked else str(rank)
-        drawn.append(text(WIDTH - RIGHT + 5, y, name, extra=f' style="fill:{colour(rank)}"{bold}'))
+        extra = f' class="{kind(rank)} last"{bold}'
+        drawn.append(text(WIDTH - RIGHT + 5, y, name, extra=extra))
     return drawn

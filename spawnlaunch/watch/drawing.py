@@ -8,7 +8,6 @@ beside the NUMA node that it is next to, with the rank that uses it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset
@@ -112,9 +111,11 @@ def _domain(
     at = top + TITLE + GAP
     for device in devices:
         rank = taken.get(device["index"])
-        fill = "#eee" if rank is None else charts.colour(rank)
+        kind, fill = ("free", "#eee") if rank is None else _coloured(rank)
         x = WIDE - DEVICE_WIDTH - PAD
-        drawn.append(f'<rect class="core" x="{x}" y="{at}" width="12" height="12" fill="{fill}"/>')
+        drawn.append(
+            f'<rect class="{kind} core" x="{x}" y="{at}" width="12" height="12" fill="{fill}"/>'
+        )
         drawn.append(charts.text(x + 18, at + 10, _named(device, taken)))
         at += TITLE + GAP
     y = max(y, at)
@@ -127,13 +128,18 @@ def _named(device: Mapping[str, Any], taken: Mapping[int, int]) -> str:
     return f"{device['kind']} {device['index']} {device['address']}{owner}"
 
 
+def _coloured(rank: int) -> tuple[str, str]:
+    return charts.kind(rank), charts.colour(rank)
+
+
 def _box(x: float, y: float, width: float, height: float) -> str:
     return f'<rect class="box" x="{x}" y="{y:.1f}" width="{width}" height="{height:.1f}" rx="3"/>'
 
 
 def _core(core: _Core, x: float, y: float) -> str:
     letter = ",".join(map(str, core.ranks)) if len(core.ranks) < 3 else f"{len(core.ranks)}x"
-    fill = charts.colour(core.ranks[0]) if core.ranks else "#ddd" if core.allowed else "#fff"
+    unused = ("free", "#ddd") if core.allowed else ("shut", "#fff")
+    kind, fill = _coloured(core.ranks[0]) if core.ranks else unused
     words = f"CPUs {cpuset.format(core.cpus)}: " + (
         f"local rank {letter}" if core.ranks else "no rank" if core.allowed else "not allowed"
     )
@@ -141,6 +147,6 @@ def _core(core: _Core, x: float, y: float) -> str:
     inside = charts.text(x + CORE / 2, y + 15, letter or ("" if core.allowed else "x"), "middle",
                          f' class="{"letter" if letter else ""}"{size}')  # fmt: skip
     return (
-        f'<g><title>{escape(words)}</title><rect class="core" x="{x}" y="{y:.1f}" width="{CORE}" '
-        f'height="{CORE}" fill="{fill}" rx="2"/>{inside}</g>'
+        f'<g><title>{charts.words(words)}</title><rect class="{kind} core" x="{x}" y="{y:.1f}" '
+        f'width="{CORE}" height="{CORE}" fill="{fill}" rx="2"/>{inside}</g>'
     )

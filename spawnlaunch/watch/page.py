@@ -1,38 +1,31 @@
-"""The report as one HTML page: nothing is fetched, and there is no script."""
+"""The report as one HTML page: nothing is fetched. page.js zooms its charts and shows values."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from shlex import join
 from typing import Any
 
 from spawnlaunch.rollcall import groups
 from spawnlaunch.watch import charts, drawing, table
-from spawnlaunch.watch.story import Curve, Story
+from spawnlaunch.watch.charts import words
+from spawnlaunch.watch.story import Directory, Story
 
-STYLE = """
-:root { color-scheme: light; }
-body { font: 15px/1.45 system-ui, sans-serif; color: #222; background: #fff; max-width: 60rem;
-       margin: 0 auto; padding: 0 1rem 2rem; overflow-wrap: anywhere; }
-h1 { font-size: 1.35rem; } h2 { font-size: 1.1rem; margin: 1.8rem 0 .4rem; }
-svg { width: 100%; height: auto; display: block; } svg text { font: 11px sans-serif; fill: #222; }
-svg .grid { stroke: #ccc; stroke-width: .7; }
-svg text.letter { fill: #fff; font-weight: bold; }
-pre { overflow-x: auto; background: #f5f5f5; border: 1px solid #ddd; padding: .6rem;
-      font-size: 12.5px; overflow-wrap: normal; }
-.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 13.5px; }
-th, td { text-align: left; padding: .15rem .7rem .15rem 0; border-bottom: 1px solid #ddd;
-         vertical-align: top; overflow-wrap: normal; } td.n, th.n { text-align: right; }
-.words td:last-child { overflow-wrap: anywhere; min-width: 11rem; }
-.mark { border-left: 4px solid #b30000; padding-left: .6rem; margin: .25rem 0; }
-.well { border-left: 4px solid #009e73; padding-left: .6rem; }
-@media (max-width: 500px) { body { font-size: 14px; padding: 0 .6rem 1rem; }
-  svg text { font-size: 15px; } }
-"""
+ENDING = 130  # the width of what became of a rank
 # Figures with a curve: title, unit, by what a value is divided, kinds of notes that mark a rank.
 CURVES = (
+    (
+        "own_s",
+        "Its own part of a step: data and computing, without waiting for others",
+        "ms",
+        1e-3,
+        ("slow", "stuck"),
+    ),
+    ("waited_for", "Share of the time that others wait for it", "%", 1e-2, ("waited for",)),
+    ("waits", "Share of the time that it waits for others", "%", 1e-2, ()),
     ("cpu", "CPU use", "cores", 1.0, ("uneven",)),
     ("memory", "Memory", "MiB", 2.0**20, ("grows",)),
     ("device_use", "Device use", "%", 1.0, ()),
@@ -40,31 +33,79 @@ CURVES = (
     ("device_temperature", "Device temperature", "°C", 1.0, ()),
     ("device_clock", "Device clock", "MHz", 1.0, ("device",)),
     ("reads", "Reads", "MiB/s", 2.0**20, ()),
+    ("writes", "Writes", "MiB/s", 2.0**20, ()),
+    ("loss", "Loss of the training loop", "", 1.0, ()),
 )
 
 
-def page(story: Story) -> str:
-    """The whole page."""
-    until_s = max(story.ended - story.began, 1.0)
-    sections = [
-        *_head(story),
-        *_pictures(story),
-        *_section("Attempts", _attempts(story, until_s)),
-        *_curves(story, until_s),
-        *_section("The first failure", _failure(story)),
-        *_section("Ranks at their end", _ranks(story)),
-        *_section("What happened", _events(story)),
-        *_section("What was derived, and from where", _sources(story)),
-        *_section("The environment of the workers", _environment(story)),
+def page(directory: Directory) -> str:
+    """The whole page, of at least one launch."""
+    here, several = Path(__file__).parent, len(directory.launches) > 1
+    colours = "".join(f".k{i}{{--k:{colour}}}" for i, colour in enumerate(charts.COLOURS))
+    style, script = ((here / f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
+    parts = [
+        *(
+            f'<p class="mark">{words(name)}: no launch begins in it.</p>'
+            for name in directory.unread
+        ),
+        *(_launch(story, number, several) for number, story in enumerate(directory.launches)),
     ]
-    title = escape(_title(story))
+    title = words(_title(directory.launches[0]))
     return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f'<link rel="icon" href="data:,"><style>{STYLE}</style></head><body>\n'
-        + "\n".join(sections)
-        + "\n</body></html>\n"
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"/><title>{title}</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"/>'
+        f'<link rel="icon" href="data:,"/><style>{colours}\n{style}</style></head><body>\n'
+        + "\n".join(parts)
+        + f"\n<script>{script}</script></body></html>\n"
+    )  # fmt: skip
+
+
+def _launch(story: Story, number: int, several: bool) -> str:
+    """All of one launch; of several the newest is open."""
+    until_s = max(story.ended - story.began, 1.0)
+    sections: Sequence[tuple[str, Callable[[], str]]] = [
+        ("", lambda: "\n".join(_head(story))),
+        *_pictures(story),
+        ("Attempts", lambda: _attempts(story, until_s)),
+        *_curves(story, until_s),
+        ("The first failure", lambda: _failure(story)),
+        ("Ranks at their end", lambda: _ranks(story)),
+        ("What happened", lambda: _events(story)),
+        ("What was derived, and from where", lambda: _sources(story)),
+        ("The environment of the workers", lambda: _environment(story)),
+    ]
+    inside = "\n".join(part for title, content in sections for part in _section(title, content))
+    head = f"<h1>{words(_title(story))}</h1>"
+    if not several:
+        return f'<div data-until="{until_s}">{head}\n{inside}</div>'
+    opened = "" if number else ' open=""'
+    line = f"{_clock(story.began, day=True)}: {_outcome(story)}"
+    return (
+        f'<details id="launch{number}" data-until="{until_s}"{opened}><summary>{head} '
+        f"{words(line)}</summary>\n{inside}</details>"
     )
+
+
+def _index(launches: Sequence[Story]) -> str:
+    lines = (
+        f'<li><a href="#launch{number}">{_clock(story.began, day=True)}</a> '
+        f"{words(_title(story))}, {_outcome(story)}: {words(_command(story))}</li>"
+        for number, story in enumerate(launches)
+    )
+    return f"<p>{len(launches)} launches, the newest first:</p><ol>{''.join(lines)}</ol>"
+
+
+def _command(story: Story) -> str:
+    return join(map(str, story.starts[0]["command"]))
+
+
+def _clock(at: float, day: bool = False) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S" if day else "%H:%M:%S", time.localtime(at))
+
+
+def _outcome(story: Story) -> str:
+    ends = story.of_kind("end")
+    return f"status {ends[-1]['status']}" if ends else "no end"
 
 
 def _title(story: Story) -> str:
@@ -72,23 +113,26 @@ def _title(story: Story) -> str:
     return f"{world['world_size']} ranks on {', '.join(start['host'] for start in story.starts)}"
 
 
-def _section(title: str, content: str) -> list[str]:
-    return [f"<h2>{escape(title)}</h2>", content] if content else []
+def _section(title: str, content: Callable[[], str]) -> list[str]:
+    """What has no content has no title; of a record that is not ours the rest is still drawn."""
+    try:
+        drawn = content()
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        drawn = f'<p class="mark">Cannot be drawn: {words(repr(error))}</p>'
+    return [f"<h2>{words(title)}</h2>" if title else "", drawn] if drawn else []
 
 
 def _head(story: Story) -> Iterable[str]:
-    start = story.starts[0]
-    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(story.began))
     lasted = f"{story.ended - story.began:.0f} s"
-    yield f"<h1>{escape(_title(story))}</h1>"
-    yield f"<pre>{escape(join(start['command']))}</pre><p>{when}, {lasted}</p>"
-    yield from (f'<p class="mark">{escape(line)}</p>' for line in _how_it_ended(story))
+    yield f"<pre>{words(_command(story))}</pre>"
+    yield f"<p>{_clock(story.began, day=True)}, {lasted}</p>"
+    yield from (f'<p class="mark">{words(line)}</p>' for line in _how_it_ended(story))
     ends = story.of_kind("end")
     if ends and ends[-1]["status"] == 0:
         yield '<p class="well">It ended well, with status 0.</p>'
     for note in story.of_kind("note"):
-        words = f"rank {note['rank']} after {note['time'] - story.began:.0f} s: {note['words']}"
-        yield f'<p class="mark"><b>{escape(note["note"])}</b> {escape(words)}</p>'
+        said = f"rank {note['rank']} after {note['time'] - story.began:.0f} s: {note['words']}"
+        yield f'<p class="mark"><b>{words(note["note"])}</b> {words(said)}</p>'
     yield from _roll(story)
 
 
@@ -104,66 +148,90 @@ def _roll(story: Story) -> Iterable[str]:
         said = "; ".join(
             group.line for group in sorted(found, key=lambda each: len(each.ranks))[:3]
         )
-        words = f"after {calls[-1]['time'] - story.began:.0f} s: {said}"
-        yield f'<p class="mark"><b>roll call</b> {escape(words)}</p>'
+        after_s = calls[-1]["time"] - story.began
+        yield f'<p class="mark"><b>roll call</b> {words(f"after {after_s:.0f} s: {said}")}</p>'
 
 
 def _how_it_ended(story: Story) -> list[str]:
+    said = [
+        f"No record of {host} after {_clock(last)} ({last - story.began:.0f} s): it still runs, or "
+        "its launcher or its recorder was killed."
+        for host, last in story.unended.items()
+    ]
+    said += [
+        f"{file}: {count} line{'s' * (count > 1)} cannot be read."
+        for file, count in story.lost.items()
+    ]
     ends = story.of_kind("end")
-    if not ends:
-        return ["The record has no end: the launch still runs, or was killed."]
+    if not ends or ends[-1]["status"] == 0:
+        return said
     end = ends[-1]
-    if end["status"] == 0:
-        return []
     why = f"It exited with status {end['status']}" + (f" ({end['cause']})" if end["cause"] else "")
-    return [f"{why}.", *end["words"]]
+    return [f"{why}.", *end["words"], *said]
 
 
-def _pictures(story: Story) -> Iterable[str]:
+def _pictures(story: Story) -> Iterable[tuple[str, Callable[[], str]]]:
     for start in story.starts:
-        told = start["explain"]
-        yield from _section(
-            f"Where the ranks sit on {start['host']}",
-            drawing.picture(told["node"], told["workers"], start["host"]),
+        host = start["host"]
+        yield (
+            f"Where the ranks sit on {host}",
+            partial(_picture, start["explain"], host),
         )
+
+
+def _picture(told: Mapping[str, Any], host: str) -> str:
+    return drawing.picture(told["node"], told["workers"], host)
 
 
 def _attempts(story: Story, until_s: float) -> str:
     """A bar for each rank of each attempt: from its start to its end, with what it came to."""
-    height, drawn, y = 16, [], 4.0
+    height, bars, beside, y = 16, [], [], 4.0
     pids = {
-        (attempt["restart"], int(rank)): (attempt["time"], pid)
+        (attempt["restart"], rank): (attempt["time"], pid)
         for attempt in story.of_kind("attempt")
         for rank, pid in attempt["pids"].items()
     }
     ended = {(one["rank"], one["pid"]): one for one in story.of_kind("ended")}
-    span = charts.WIDTH - charts.LEFT - 130
 
-    def x(seconds: float, _: float = 0.0) -> float:
-        return charts.LEFT + span * seconds / until_s
+    def x(at: float) -> float:
+        return charts.LEFT + charts.SPAN * (at - story.began) / until_s
 
     for (restart, rank), (at, pid) in sorted(pids.items()):
         end = ended.get((rank, pid))
         until = end["time"] if end else story.ended
-        left, right = x(at - story.began), x(until - story.began)
         failed = bool(end and end["status"] and not end["told"])
+        kind = "bad" if failed else charts.kind(rank)
         fill = "#b30000" if failed else charts.colour(rank)
-        drawn.append(charts.text(charts.LEFT - 6, y + 11, f"{restart}: {rank}", "end"))
-        drawn.append(
-            f'<rect x="{left:.1f}" y="{y}" width="{max(right - left, 2):.1f}" '
+        bars.append(
+            f'<rect class="{kind}" x="{x(at):.2f}" y="{y}" width="{max(x(until) - x(at), 2):.2f}" '
             f'height="{height - 4}" fill="{fill}" stroke="{fill}" '
             f'fill-opacity="{0.9 if failed else 0.55}"/>'
         )
-        drawn += _marks(story, rank, at, until, y, x)
-        drawn.append(charts.text(right + 6, y + 11, _ending(end)))
+        bars += _marks(story, rank, at, until, y, x)
+        beside.append(charts.text(charts.LEFT - 6, y + 11, f"{restart}: {rank}", "end"))
+        beside.append(_beside(x(at), x(until), y + 11, _ending(end)))
         y += height
-    y += 18
-    drawn += charts.times(until_s, y - 4, x)
+    drawn = [
+        charts.plot(charts.SPAN, 0, y, bars, {}),
+        *beside,
+        charts.times(until_s, y + 14, charts.SPAN),
+    ]
     legend = (
-        "<p>Attempt: rank. A white line is the first output, a black one the end of the first "
-        "collective; red failed first by itself.</p>"
+        '<p class="legend">Attempt: rank. A white line is the first output, a black one the end of '
+        "the first collective; red failed first by itself.</p>"
     )
-    return charts.svg(charts.WIDTH, y, drawn, "attempts over time") + legend if pids else ""
+    picture = charts.svg(charts.WIDTH, y + 18, drawn, "attempts over time", "picture timed")
+    return picture + legend if pids else ""
+
+
+def _beside(left: float, right: float, y: float, said: str) -> str:
+    """Words behind a bar, before it, or on it, as there is room."""
+    x, anchor = left + 6, "start"
+    if right + ENDING < charts.WIDTH:
+        x = right + 6
+    elif left - ENDING > charts.LEFT:
+        x, anchor = left - 6, "end"
+    return charts.text(x, y, said, anchor, ' class="last"')
 
 
 def _marks(story: Story, rank: int, start: float, end: float, y: float, x: Any) -> Iterable[str]:
@@ -171,9 +239,8 @@ def _marks(story: Story, rank: int, start: float, end: float, y: float, x: Any) 
         for event in story.of_kind(kind):
             at = event.get("at", event["time"])
             if event["rank"] == rank and start <= at <= end:
-                place = x(at - story.began)
                 yield (
-                    f'<line x1="{place:.1f}" x2="{place:.1f}" y1="{y}" y2="{y + 12}" '
+                    f'<line x1="{x(at):.2f}" x2="{x(at):.2f}" y1="{y}" y2="{y + 12}" '
                     f'stroke="{ink}" stroke-width="2"/>'
                 )
 
@@ -185,41 +252,19 @@ def _ending(end: Mapping[str, Any] | None) -> str:
     return f"{how}, told {end['told']}" if end["told"] and end["told"] != end["signal"] else how
 
 
-def _curves(story: Story, until_s: float) -> Iterable[str]:
+def _curves(story: Story, until_s: float) -> Iterable[tuple[str, Callable[[], str]]]:
     marks: dict[str, set[int]] = {}
     for note in story.of_kind("note"):
         marks.setdefault(note["note"], set()).add(note["rank"])
-    own = _own_step(story)
-    yield from _section(
-        "Its own part of a step, in ms: data and computing, without waiting for others",
-        charts.lines(own, "ms", until_s, marks.get("slow", set()) | marks.get("stuck", set())),
-    )
     for name, title, unit, by, kinds in CURVES:
-        curves = {
-            rank: [(at, None if value is None else value / by) for at, value in curve]
-            for rank, curve in story.curves.get(name, {}).items()
-        }
         marked = set().union(*(marks.get(kind, set()) for kind in kinds))
-        yield from _section(title, charts.lines(curves, unit, until_s, marked))
-    loss = {rank: curve for rank, curve in story.curves.get("loss", {}).items() if rank == 0}
-    yield from _section("Loss of the training loop", charts.lines(loss, "", until_s))
-
-
-def _own_step(story: Story) -> dict[int, Curve]:
-    """The time that each rank itself needs for a step, in milliseconds."""
-    own: dict[int, Curve] = {}
-    for rank, computing in story.curves.get("compute_s", {}).items():
-        data = dict(story.curves.get("data_s", {}).get(rank, ()))
-        own[rank] = [
-            (at, None if value is None else 1e3 * (value + (data.get(at) or 0.0)))
-            for at, value in computing
-        ]
-    return own
+        curves = story.curves.get(name, {})
+        yield title, partial(charts.lines, curves, unit, until_s, marked, by)
 
 
 def _failure(story: Story) -> str:
     ends = [end for end in story.of_kind("end") if end["traceback"]]
-    return f"<pre>{escape(ends[-1]['traceback'])}</pre>" if ends else ""
+    return f"<pre>{words(ends[-1]['traceback'])}</pre>" if ends else ""
 
 
 def _ranks(story: Story) -> str:
@@ -242,10 +287,9 @@ def _events(story: Story) -> str:
     rows = []
     for one in story.events:
         if one["kind"] in ("said", "restart", "roll"):
-            words = [one["words"]] if isinstance(one["words"], str) else one["words"]
-            rows += [
-                (f"{one['time'] - story.began:.1f}\N{NO-BREAK SPACE}s", line) for line in words
-            ]
+            after = f"{one['time'] - story.began:.1f}\N{NO-BREAK SPACE}s"
+            lines = [one["words"]] if isinstance(one["words"], str) else one["words"]
+            rows += [(after, line) for line in lines]
     return _table(("after", ""), rows)
 
 
@@ -277,8 +321,9 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence
         return f"<tr>{''.join(cell(i, tag, value) for i, value in enumerate(cells))}</tr>"
 
     def cell(i: int, tag: str, value: Any) -> str:
-        words = escape("" if value is None else str(value))
-        return f"<{tag}{' class=n' if i in numbers else ''}>{words}</{tag}>"
+        inside = words("" if value is None else value)
+        kind = ' class="n"' if i in numbers else ""
+        return f"<{tag}{kind}>{inside}</{tag}>"
 
     body = "".join(row(cells, "td") for cells in rows)
     kind = "" if numbers else ' class="words"'

@@ -1,8 +1,7 @@
 """The process behind --record: samples and events of one launch on this node, as JSON lines.
 
-A file `nodeN.jsonl` for each node, one object a line, appended; a launch begins with "start", so
-that a job that was started again goes on in the same file. `kind` tells what it is, `time` is
-seconds since 1970:
+A file for each launch and node (begin.py has its name), one object a line. `kind` tells what it is,
+`time` is seconds since 1970:
 
     start     "launch": the mark of the run, "host", "command", and "explain": all that
               --explain=json prints of the launch: world, sources, node, workers
@@ -58,7 +57,9 @@ def main(path: str) -> None:
             _Recording(file).run()
     except OSError as error:
         print(f"spawnlaunch: cannot write {path}: {error.strerror}; the record ends here",
-              file=sys.stderr)  # fmt: skip
+              file=sys.stderr, flush=True)  # fmt: skip
+        while machine.read(0, 1 << 16):  # it has been said: the launcher need not say it again
+            pass
 
 
 class _Recording:
@@ -99,7 +100,7 @@ class _Recording:
             self._since = event["since"]
             self._seen.clear()
             self._due = machine.monotonic() + SHORTEST_S
-        self._write({"time": round(machine.time(), 3), **event})
+        self._write(event)
 
     def _write(self, line: dict[str, Any]) -> None:
         self._file.write(json.dumps(line) + "\n")

@@ -1,17 +1,43 @@
-"""A record, read again: the last launch of each node's file, with the samples as curves.
+"""Records, read again: the launches of a directory, with their samples as curves.
 
-What cannot be read, as a line that a killed machine left half written, is left out.
+A file holds one launch of one node. The files of several nodes are one launch where their workers
+meet: in the same run, at the same MASTER_ADDR and MASTER_PORT, at the same time.
+
+A line that cannot be read, as one that a killed machine left half written, is left out and counted.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import operator
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
-POINTS = 400  # of a curve, at most: more than a page has room for
+POINTS = 60_000  # of a chart, at most
+MOST, LEAST = 3000, 300  # of each curve in it, which has some 500 pixels
+APART_S = 30.0  # between launchers of a launch, whose workers may not have to meet, or clocks
+LATEST = 253_402_000_000  # seconds since 1970, in the year 9999
+FIGURES = {
+    *("cpu", "memory", "device_use", "device_memory", "device_temperature", "device_clock"),
+    *("reads", "writes", "data_s", "compute_s", "loss", "waits", "waited_for"),
+}  # that are drawn
+# What a line of each kind must have for the page to be drawn.
+SHAPES: Mapping[str, Mapping[str, type]] = {
+    "start": {"launch": str, "host": str, "command": list, "explain": dict},
+    "attempt": {"restart": int, "pids": dict, "world": dict},
+    "output": {"rank": int},
+    "collective": {"rank": int},
+    "sample": {"ranks": list},
+    "waits": {"ranks": list},
+    "note": {"rank": int, "note": str, "words": str},
+    "said": {"what": str},
+    "roll": {"groups": list},
+    "ended": {"rank": int},
+    "end": {"status": int, "words": list},
+}
 
 Curve = Sequence[tuple[float, float | None]]  # seconds since the start, and the value
 
@@ -24,45 +50,193 @@ class Story(NamedTuple):
     curves: Mapping[str, Mapping[int, Curve]]  # by figure and rank
     began: float  # seconds since 1970
     ended: float
+    files: Sequence[str]  # their names
+    lost: Mapping[str, int]  # by file, lines that could not be read
+    unended: Mapping[str, float]  # by host, the last line of a record without an end
 
     def of_kind(self, kind: str) -> list[Mapping[str, Any]]:
         """The events of a kind."""
         return [event for event in self.events if event["kind"] == kind]
 
 
-def read(directory: str) -> Story | None:
-    """The record in a directory; None where there is none."""
-    files = sorted(Path(directory).glob("node*.jsonl"), key=lambda file: (len(file.name), file))
-    launches = [lines for lines in map(_last_launch, files) if lines]
-    if not launches:
+class Directory(NamedTuple):
+    """What a directory holds."""
+
+    launches: Sequence[Story]  # the newest first
+    unread: Sequence[str]  # files in which no launch begins
+
+
+def read(directory: str) -> Directory:
+    """All records of a directory."""
+    nodes: list[_Node] = []
+    unread = []
+    for file in sorted(Path(directory).glob("*.jsonl")):
+        found = _nodes(file)
+        nodes += found
+        if not found:
+            unread.append(file.name)
+    launches: list[list[_Node]] = []
+    for node in sorted(nodes, key=lambda each: each.began):
+        others = next((each for each in reversed(launches) if node.is_of(each)), None)
+        if others:
+            others.append(node)
+        else:
+            launches.append([node])
+    return Directory([_story(each) for each in reversed(launches)], unread)
+
+
+class _Node:
+    """The record of one launch on one node."""
+
+    def __init__(self, start: dict[str, Any], file: str) -> None:
+        self.file = file
+        self.events = [start]
+        self.parts: list[_Samples | dict[str, Any]] = []  # and attempts, which part them
+        self.began = self.ended = float(start["time"])
+        self.lost = 0
+        self._last: dict[str, _Samples] = {}  # by kind
+
+    def add(self, line: dict[str, Any]) -> None:
+        kind = line["kind"]
+        self.began, self.ended = min(self.began, line["time"]), max(self.ended, line["time"])
+        if kind not in ("sample", "waits"):
+            self.events.append(line)
+            if kind == "attempt":
+                self._last.clear()
+                self.parts.append(line)
+            return
+        part = self._last.get(kind)
+        if part is None or not part.takes(line):
+            part = self._last[kind] = _Samples(line)
+            self.parts.append(part)
+        part.add(line)
+
+    def is_of(self, others: Sequence[_Node]) -> bool:
+        """Whether it is of the launch of these."""
+        mine = self._meetings()
+        return (
+            any(mine & each._meetings() for each in others)
+            and not any(self._seats() & each._seats() for each in others)
+            and any(
+                self.began <= each.ended + APART_S and each.began <= self.ended + APART_S
+                for each in others
+            )
+        )
+
+    def _worlds(self) -> Iterable[tuple[int, Mapping[str, Any]]]:
+        """Where its workers met, by attempt, as their variables have it."""
+        told = self.events[0]["explain"]["world"]
+        known = {
+            "NODE_RANK": told.get("node_rank"),
+            "MASTER_ADDR": told.get("master_addr"),
+            "MASTER_PORT": told.get("master_port"),
+        }
+        attempts = [event for event in self.events if event["kind"] == "attempt"]
+        yield from ((one["restart"], {**known, **one["world"]}) for one in attempts)
+        if not attempts:
+            yield 0, known
+
+    def _meetings(self) -> set[tuple[str, ...]]:
+        told = self.events[0]["explain"]["world"]
+        if told.get("nnodes") == 1:
+            return set()
+        places = {(f"{w['MASTER_ADDR']}", f"{w['MASTER_PORT']}") for _, w in self._worlds()}
+        return {(f"{told.get('run_id')}", *each) for each in places if each[1] not in ("0", "None")}
+
+    def _seats(self) -> set[tuple[int, str]]:
+        """No two nodes of a launch have the same number in the same attempt."""
+        return {(restart, f"{world['NODE_RANK']}") for restart, world in self._worlds()}
+
+
+class _Samples:
+    """Samples in a row that have the same ranks and figures."""
+
+    def __init__(self, line: Mapping[str, Any]) -> None:
+        self.ranks: list[int] = line["ranks"]
+        self.names = _figures(line)
+        self.times: list[float] = []
+        self.rows: dict[str, list[list[Any]]] = {name: [] for name in self.names}
+
+    def takes(self, line: Mapping[str, Any]) -> bool:
+        return line["ranks"] == self.ranks and _figures(line) == self.names
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        self.times.append(line["time"])
+        for name in self.names:
+            self.rows[name].append(line[name])
+
+
+def _figures(line: Mapping[str, Any]) -> list[str]:
+    return [name for name, values in line.items() if name in FIGURES and type(values) is list]
+
+
+def _nodes(file: Path) -> list[_Node]:
+    """The launches of a file: one, but of files that were put together."""
+    nodes: list[_Node] = []
+    ranks: list[Any] = []
+    with file.open("rb", buffering=1 << 20) as opened:
+        for text in opened:
+            line = _line(text.decode(errors="replace"), ranks)
+            if line is None:
+                if nodes:
+                    nodes[-1].lost += 1
+            elif line["kind"] == "start":
+                nodes.append(_Node(line, file.name))
+            elif nodes:
+                nodes[-1].add(line)
+                ranks = line.get("ranks", ranks)
+    return nodes
+
+
+def _line(text: str, ranks: list[Any]) -> dict[str, Any] | None:
+    """A line of a record; None: it is none. `ranks` of a sample are known to be good."""
+    try:
+        line = json.loads(text)
+        shape = SHAPES.get(line["kind"], {})
+        is_sound = 0 <= line["time"] < LATEST and all(
+            isinstance(line[name], kind) for name, kind in shape.items()
+        )
+        if line["kind"] == "start":
+            int(line["explain"]["world"]["world_size"]), _first_rank(line)
+        if line["kind"] == "attempt":
+            line["pids"] = {int(rank): pid for rank, pid in line["pids"].items()}
+        if "ranks" in shape and line["ranks"] != ranks:
+            is_sound = is_sound and all(type(rank) is int for rank in line["ranks"])
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         return None
-    lines = sorted((line for each in launches for line in each), key=lambda line: line["time"])
-    began = lines[0]["time"]
+    return line if is_sound else None
+
+
+def _story(nodes: Sequence[_Node]) -> Story:
+    began = min(node.began for node in nodes)
+    events = sorted(
+        (event for node in nodes for event in node.events), key=lambda event: event["time"]
+    )
     return Story(
-        starts=sorted(map(_as_begun, launches), key=_first_rank),
-        events=[line for line in lines if line["kind"] != "sample"],
-        curves=_curves((line for line in lines if line["kind"] in ("sample", "attempt")), began),
+        starts=sorted((_as_begun(node.events) for node in nodes), key=_first_rank),
+        events=events,
+        curves=_curves(nodes, began),
         began=began,
-        ended=lines[-1]["time"],
+        ended=max(node.ended for node in nodes),
+        files=[node.file for node in nodes],
+        lost={node.file: node.lost for node in nodes if node.lost},
+        unended={
+            node.events[0]["host"]: node.ended
+            for node in nodes
+            if not any(event["kind"] == "end" for event in node.events)
+        },
     )
 
 
-def _last_launch(file: Path) -> list[dict[str, Any]]:
-    lines: list[dict[str, Any]] = []
-    with file.open(encoding="utf-8", errors="replace") as opened:
-        for text in opened:
-            try:
-                line = json.loads(text)
-                float(line["time"]), str(line["kind"])
-            except (ValueError, TypeError, KeyError):
-                continue
-            if line["kind"] == "start":
-                lines = []
-            lines.append(line)
-    return lines if lines and lines[0]["kind"] == "start" else []
-
-
 def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The start of a node with the ranks that its workers had, where they can be read."""
+    try:
+        return _with_ranks(lines)
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError):
+        return lines[0]
+
+
+def _with_ranks(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """The start of a node, with its workers as those of the last attempt were.
 
     Launchers of several nodes do not know their ranks before they have met.
@@ -73,7 +247,7 @@ def _as_begun(lines: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         return start
     told = start["explain"]
     ranks = [worker["rank"] for worker in told["workers"]]
-    first, world = min(map(int, last["pids"])), last.get("world", {})
+    first, world = min(last["pids"]), last.get("world", {})
     of_role = int(world.get("ROLE_RANK", first))
     workers = []
     for worker in told["workers"]:
@@ -89,33 +263,106 @@ def _first_rank(start: Mapping[str, Any]) -> int:
     return int(start["explain"]["workers"][0]["rank"])
 
 
-def _curves(samples: Iterable[Mapping[str, Any]], began: float) -> dict[str, dict[int, Curve]]:
-    curves: dict[str, dict[int, list[tuple[float, Any]]]] = {}
-    for line in samples:
-        after_s = line["time"] - began
-        if line["kind"] == "attempt":  # other processes: nothing leads from those before to them
-            for by_rank, rank in product(curves.values(), map(int, line["pids"])):
-                by_rank.setdefault(rank, []).append((after_s, None))
+def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]:
+    series: dict[str, dict[int, tuple[list[float], list[Any]]]] = {}
+    for part in (part for node in nodes for part in node.parts):
+        if isinstance(part, dict):  # other processes: nothing leads from those before to them
+            for by_rank in series.values():
+                for rank in part["pids"].keys() & by_rank:
+                    by_rank[rank][0].append(part["time"] - began)
+                    by_rank[rank][1].append(None)
             continue
-        for name, values in line.items():
-            if name in ("kind", "time", "ranks") or not isinstance(values, list):
-                continue
-            for rank, value in zip(line["ranks"], values, strict=False):
-                curves.setdefault(name, {}).setdefault(rank, []).append((after_s, value))
+        times = [at - began for at in part.times]
+        for name, rows in part.rows.items():
+            by_rank = series.setdefault(name, {})
+            for rank, values in zip(part.ranks, _columns(rows, len(part.ranks)), strict=False):
+                known = by_rank.setdefault(rank, ([], []))
+                known[0].extend(times)
+                known[1].extend(values)
+                if name == "loss":  # which is that of all
+                    break
+    _add_own_step(series)
     return {
-        name: {rank: thinned(points) for rank, points in sorted(by_rank.items())}
-        for name, by_rank in curves.items()
+        name: {
+            rank: thinned(times, values, max(LEAST, min(MOST, POINTS // len(by_rank))))
+            for rank, (times, values) in sorted(by_rank.items())
+        }
+        for name, by_rank in series.items()
     }
 
 
-def thinned(points: Sequence[tuple[float, Any]]) -> Sequence[tuple[float, Any]]:
-    """At most POINTS of them: of neighbours the one that stands out most, so that peaks stay."""
-    if len(points) <= POINTS or not all(isinstance(v, (int, float, type(None))) for _, v in points):
-        return points
-    size = -(-len(points) // POINTS)
-    groups = [points[i : i + size] for i in range(0, len(points), size)]
-    return [
-        next((point for point in group if point[1] is None), None)
-        or max(group, key=lambda point: point[1] or 0)
-        for group in groups
-    ]
+def _columns(rows: Sequence[Sequence[Any]], width: int) -> Iterable[Sequence[Any]]:
+    if all(len(row) == width for row in rows):
+        return zip(*rows, strict=True)
+    return zip_longest(*rows)
+
+
+def _add_own_step(series: dict[str, dict[int, tuple[list[float], list[Any]]]]) -> None:
+    """The time that each rank itself needs for a step: data and computing."""
+    loading = series.pop("data_s", {})
+    for rank, (times, computing) in series.pop("compute_s", {}).items():
+        at, data = loading.get(rank, (times, [0.0] * len(times)))
+        own: list[Any]
+        try:
+            own = list(map(operator.add, computing, data if at == times else ()))
+        except (TypeError, OverflowError):  # of no numbers, or too great ones
+            own = []
+        if len(own) < len(times):
+            known = dict(zip(at, data, strict=True))
+            own = [
+                value and _number(value) + _number(known.get(second) or 0.0)
+                for second, value in zip(times, computing, strict=True)
+            ]
+        series.setdefault("own_s", {})[rank] = times, own
+
+
+def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
+    """At most so many points, the least and the greatest of those that are left out among them.
+
+    A value that is not known is None; one that is no finite number is NaN.
+    """
+    are_finite = _all_finite(values)
+    if not are_finite:
+        values = [None if value is None else _number(value) for value in values]
+    if len(values) <= most:
+        return list(zip(times, values, strict=True))
+    size = -(-3 * len(values) // most)
+    points: list[tuple[float, float | None]] = []
+    for i in range(0, len(values), size):
+        group = values[i : i + size]
+        kept = _extremes(group) if are_finite or _all_finite(group) else _known_extremes(group)
+        points += [(times[i + j], group[j]) for j in kept]
+    return points
+
+
+def _extremes(group: Sequence[float]) -> tuple[int, ...]:
+    """The places of the least and of the greatest, in order."""
+    first, second = group.index(min(group)), group.index(max(group))
+    if first == second:
+        return (first,)
+    return (first, second) if first < second else (second, first)
+
+
+def _known_extremes(group: Sequence[Any]) -> list[int]:
+    """Likewise, and of the first that is not known or no number."""
+    known = [j for j, value in enumerate(group) if value is not None and value == value]
+    places = {next(j for j in range(len(group)) if j not in known)}
+    if known:
+        places |= {min(known, key=group.__getitem__), max(known, key=group.__getitem__)}
+    return sorted(places)
+
+
+def _all_finite(values: Sequence[Any]) -> bool:
+    try:
+        return math.isfinite(sum(values))
+    except (TypeError, OverflowError):
+        return False
+
+
+def _number(value: Any) -> float:
+    """As a finite number; NaN where it is none."""
+    try:
+        number = float(value) if isinstance(value, (int, float)) else math.nan
+    except OverflowError:
+        return math.nan
+    return number if math.isfinite(number) else math.nan

@@ -8,6 +8,7 @@ from subprocess import DEVNULL
 import pytest
 
 from spawnlaunch.failures import TIMED_OUT
+from spawnlaunch.watch import story
 from tests.gang.nodes import free_port
 from tests.support.launching import LAUNCHER, clean_environ, run, start
 from tests.support.patience import PATIENCE_S
@@ -23,34 +24,10 @@ def report(record: Path) -> str:
 def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_given: bool) -> None:
     """Where none are given, no launcher knows its ranks before it has met the other."""
     (tmp_path / "says.py").write_text(SAYS)
-    port = free_port()
-    launchers = []
-    for number in range(2):
-        place = tmp_path / "record" if ranks_are_given else tmp_path / f"record{number}"
-        where = (
-            ("--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port)
-            if ranks_are_given
-            else ("--rdzv-endpoint", f"127.0.0.1:{port}")
-        )
-        flags = ("--quiet", "--nnodes", 2, *where, "--nproc", 2, "--record", place)
-        launchers.append(start(*LAUNCHER, *flags, tmp_path / "says.py", stderr=DEVNULL))
-    said = [
-        line.split()
-        for one in launchers
-        for line in one.communicate(None, PATIENCE_S)[0].splitlines()
-    ]
-    assert [one.returncode for one in launchers] == [0, 0]
-    if not ranks_are_given:  # on one host: of two, the names of the files differ
-        (first,) = (tmp_path / "record0").iterdir()
-        (tmp_path / "record").mkdir()
-        first.rename(tmp_path / "record" / "node-a.jsonl")
-        (tmp_path / "record1" / first.name).rename(tmp_path / "record" / "node-b.jsonl")
-    names = {file.name for file in (tmp_path / "record").iterdir()}
-    expected = (
-        {"node0.jsonl", "node1.jsonl"} if ranks_are_given else {"node-a.jsonl", "node-b.jsonl"}
-    )
-    assert names == expected
+    said = two_nodes(tmp_path, free_port(), ranks_are_given)
+    assert len([*(tmp_path / "record").iterdir()]) == 2
     page = report(tmp_path / "record")
+    assert page.count("<pre>") == 1  # launch, with its command
     assert "<h1>4 ranks on " in page
     assert "<td>RANK</td><td>0, 1, 2, 3</td>" in page
     assert f"<td>MASTER_PORT</td><td>{said[0][1]}</td>" in page
@@ -62,6 +39,39 @@ def test_all_nodes_are_on_one_page_with_their_ranks(tmp_path: Path, ranks_are_gi
         if line["kind"] == "ended"
     ]
     assert sorted(ended) == [0, 1, 2, 3]
+
+
+def test_a_job_that_is_started_again_is_another_launch(tmp_path: Path) -> None:
+    """As by Slurm: under the same name, at the same port."""
+    (tmp_path / "says.py").write_text(SAYS)
+    port = free_port()
+    for _ in range(2):
+        two_nodes(tmp_path, port, True)
+    launches = story.read(str(tmp_path / "record")).launches
+    assert [len(launch.starts) for launch in launches] == [2, 2]
+    assert launches[0].began > launches[1].ended
+    for launch in launches:
+        assert sorted(one["rank"] for one in launch.of_kind("ended")) == [0, 1, 2, 3]
+
+
+def two_nodes(directory: Path, port: int, ranks_are_given: bool) -> list[list[str]]:
+    """Launch says.py on two nodes; what its workers have said, as words."""
+    launchers = []
+    for number in range(2):
+        where = (
+            ("--node-rank", number, "--master-addr", "127.0.0.1", "--master-port", port)
+            if ranks_are_given
+            else ("--rdzv-endpoint", f"127.0.0.1:{port}")
+        )
+        flags = ("--quiet", "--nnodes", 2, *where, "--nproc", 2, "--record", directory / "record")
+        launchers.append(start(*LAUNCHER, *flags, directory / "says.py", stderr=DEVNULL))
+    said = [
+        line.split()
+        for one in launchers
+        for line in one.communicate(None, PATIENCE_S)[0].splitlines()
+    ]
+    assert [one.returncode for one in launchers] == [0, 0]
+    return said
 
 
 HANGS = """

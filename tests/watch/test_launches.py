@@ -1,0 +1,147 @@
+"""A directory of --record has a file for each launch, and its page has each launch."""
+
+import json
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spawnlaunch.watch import story
+from tests.support.launching import LAUNCHER, WORKERS, run, start
+from tests.support.patience import PATIENCE_S
+from tests.support.processes import children, until
+from tests.support.watching import launched
+
+REPORT = (sys.executable, "-m", "spawnlaunch.report")
+FAILS = "import sys, time\ntime.sleep(1)\nraise ValueError(sys.argv[1])\n"
+
+
+def page(record: Path) -> str:
+    return run(*REPORT, record, "--html", "-", check=True).stdout
+
+
+def lines(file: Path) -> list[dict[str, Any]]:
+    return [*map(json.loads, file.read_text().splitlines())]
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of two launches at the same time, each of one rank that fails."""
+    directory = tmp_path_factory.mktemp("two")
+    (directory / "fails.py").write_text(FAILS)
+    flags = ("--quiet", "--record", directory / "record", directory / "fails.py")
+    launchers = [start(*LAUNCHER, *flags, word) for word in ("first", "second")]
+    assert [one.wait(PATIENCE_S) for one in launchers] == [1, 1]
+    return directory / "record"
+
+
+def test_two_at_once_are_two_with_their_own_events(two: Path) -> None:
+    assert len([*two.glob("*.jsonl")]) == 2
+    launches = story.read(str(two)).launches
+    assert {one.starts[0]["command"][-1] for one in launches} == {"first", "second"}
+    for one in launches:
+        pids = one.of_kind("attempt")[0]["pids"]
+        assert [end["pid"] for end in one.of_kind("ended")] == [*pids.values()]
+        assert one.starts[0]["command"][-1] in one.of_kind("end")[0]["traceback"]
+
+
+def test_each_is_on_the_page_with_its_command_and_the_traceback_of_its_only_worker(two: Path):
+    drawn = page(two)
+    for word in ("first", "second"):
+        assert re.search(rf"<pre>[^<]*fails\.py {word}</pre>", drawn)
+        assert drawn.count(f"ValueError: {word}") == 1
+
+
+def test_the_newest_comes_first_and_is_open(two: Path) -> None:
+    launches = story.read(str(two)).launches
+    assert launches[0].began >= launches[1].began
+    words = [one.starts[0]["command"][-1] for one in launches]
+    drawn = re.findall(r"<details([^>]*)>.*?fails\.py (\w+)</pre>", page(two), re.DOTALL)
+    assert [word for _, word in drawn] == words
+    assert [" open=" in attributes for attributes, _ in drawn] == [True, False]
+
+
+def test_names_sort_by_time_and_tell_the_run(two: Path) -> None:
+    files = sorted(two.glob("*.jsonl"))
+    begun = [lines(file)[0] for file in files]
+    for file, one in zip(files, begun, strict=True):
+        assert one["explain"]["world"]["run_id"] in file.name
+    seconds = [int(one["time"]) for one in begun]
+    assert seconds == sorted(seconds)
+
+
+def test_a_record_that_was_torn_anywhere_loses_one_line(two: Path, tmp_path: Path) -> None:
+    whole, other = sorted(two.glob("*.jsonl"))
+    data = whole.read_bytes()
+    (tmp_path / other.name).write_bytes(other.read_bytes())
+    torn = tmp_path / whole.name
+    ends = [i + 1 for i, byte in enumerate(data) if byte == ord("\n")]
+    for length in sorted({*ends, *range(1, len(data), 997), len(data) - 2}):
+        torn.write_bytes(data[:length])
+        found = story.read(str(tmp_path))
+        full = data[:length].count(b"\n")
+        if not full:
+            assert torn.name in found.unread
+            assert len(found.launches) == 1
+            continue
+        (one,) = (each for each in found.launches if torn.name in each.files)
+        is_cut = length not in {0, *ends, *(end - 1 for end in ends)}
+        assert one.lost == ({torn.name: 1} if is_cut else {})
+        others = [each for each in found.launches if each is not one]
+        assert [each.of_kind("end")[0]["status"] for each in others] == [1]
+
+
+def test_what_is_missing_is_said_on_the_page(two: Path, tmp_path: Path) -> None:
+    file = max(two.glob("*.jsonl"))
+    (tmp_path / file.name).write_bytes(file.read_bytes()[:-20])
+    (tmp_path / "empty.jsonl").touch()
+    drawn = page(tmp_path)
+    assert f"{file.name}: 1 line" in drawn
+    assert "empty.jsonl" in drawn
+    assert "No record of" in drawn
+
+
+def test_files_that_were_put_together_are_two_launches(two: Path, tmp_path: Path) -> None:
+    (tmp_path / "all.jsonl").write_text("".join(file.read_text() for file in two.glob("*.jsonl")))
+    kept = [one._replace(files=()) for one in story.read(str(tmp_path)).launches]
+    assert sorted(kept, key=repr) == sorted(
+        (one._replace(files=()) for one in story.read(str(two)).launches), key=repr
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_recorder_that_dies_is_said_once_and_the_launch_goes_on(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    record = tmp_path / "record"
+    with launched(
+        *("--nproc", 2, "--quiet", "--record", record, WORKERS / "sleep.py"), directory=tmp_path
+    ) as running:
+        until(lambda: "attempt" in "".join(map(Path.read_text, record.glob("*"))), "it began")
+        (recorder,) = (
+            pid
+            for pid in children(running.pid)
+            if Path(f"/proc/{pid}/comm").read_text() != "spawnlaunch grd\n"
+        )
+        os.kill(recorder, number)
+        until(lambda: not Path(f"/proc/{recorder}/stat").exists(), "it was reaped")
+        running.send(signal.SIGINT)
+        running.status()
+        said = [line for line in running.stderr.splitlines() if "record" in line]
+    assert len(said) == 1
+    assert f"(pid {recorder})" in said[0]
+    assert str(next(record.iterdir())) in said[0]
+    assert "No record of" in page(record)
+
+
+def test_a_record_for_which_there_is_no_room_is_said_once(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE is one way to have none: the first line does not fit."""
+    record = tmp_path / "record"
+    flags = ("--nproc", 2, "--quiet", "--record", record, "--no-python", "sleep", 1)
+    done = run("prlimit", "--fsize=2000", *LAUNCHER, *flags)
+    assert done.returncode == 0
+    assert done.stderr.count(str(record)) == 1
