@@ -67,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _once(options: argparse.Namespace) -> int:
-    waits = waiting.Waiting(BETWEEN_S, at_once=True)
+    waits = waiting.Inquiry(BETWEEN_S, at_once=True)
     try:
         mine = step.of(os.environ)
     except errors.UsageError as error:
@@ -90,7 +90,7 @@ def _once(options: argparse.Namespace) -> int:
     return status
 
 
-def _looked(sampler: sample.Sampler, waits: waiting.Waiting) -> list[sample.Sample]:
+def _looked(sampler: sample.Sampler, waits: waiting.Inquiry) -> list[sample.Sample]:
     """A sample. It takes two looks, as use is the difference between them."""
     waits.ask(sampler.sample())
     time.sleep(BETWEEN_S)
@@ -99,7 +99,7 @@ def _looked(sampler: sample.Sampler, waits: waiting.Waiting) -> list[sample.Samp
 
 
 def _print(
-    samples: Sequence[sample.Sample], waits: waiting.Waiting, options: argparse.Namespace
+    samples: Sequence[sample.Sample], waits: waiting.Inquiry, options: argparse.Namespace
 ) -> int:
     samples = waits.shown(samples)
     if options.json:

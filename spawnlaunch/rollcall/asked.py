@@ -25,7 +25,7 @@ class Look(records.NamedTuple):
     stack: frames.Stack
 
 
-class Answer(records.NamedTuple):
+class Testimony(records.NamedTuple):
     """What a worker has told."""
 
     threads: str  # the stacks of all of them, as py-spy writes them
@@ -35,14 +35,14 @@ class Answer(records.NamedTuple):
     cost_s: float  # CPU time of the worker
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: Testimony) -> dict[str, Any]:
     """For another node, without the threads."""
     members = {name: sorted(ranks) for name, ranks in answer.record.members.items()}
     calls = answer.record.calls
     return {"looks": answer.looks, "calls": calls, "members": members, "when": answer.when}
 
 
-def from_json(told: Mapping[str, Any], later_ns: int) -> Answer:
+def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
     """The answer; `later_ns` is added to its times, which are of another's clock.
 
     Raises TypeError, ValueError or KeyError where it is none.
@@ -53,10 +53,10 @@ def from_json(told: Mapping[str, Any], later_ns: int) -> Answer:
         Look(when + later_ns, tuple(frames.Frame(*frame) for frame in stack))
         for when, stack in told["looks"]
     ]
-    return Answer("", looks, flight.Record(tuple(calls), members), told["when"] + later_ns, 0.0)
+    return Testimony("", looks, flight.Record(tuple(calls), members), told["when"] + later_ns, 0.0)
 
 
-class Asked:
+class Question:
     """One worker that was asked; `fd` can be read when more of its answer has come."""
 
     def __init__(self, pid: int, start: int, seconds: float = 0.0, every: float = 0.04) -> None:
@@ -76,7 +76,7 @@ class Asked:
         number: int = self._socket.fileno()
         return number
 
-    def read(self) -> Answer | None:
+    def read(self) -> Testimony | None:
         """The answer, once it is there. Raises OSError where there will be none."""
         try:
             data = self._socket.recv(1 << 20)
@@ -97,7 +97,7 @@ class Asked:
         self._socket.close()
 
 
-def _answer(data: bytes) -> Answer:
+def _answer(data: bytes) -> Testimony:
     line, _, rest = data.partition(b"\n")
     head: dict[str, Any] = json.loads(line)
     stacks = [
@@ -114,4 +114,4 @@ def _answer(data: bytes) -> Answer:
     )
     looks = [Look(flight.moment(when), stacks[i]) for when, i in head["looks"]]
     when, cost_s = flight.moment(head["when"]), float(head["seconds"])
-    return Answer(str(head["threads"]), looks, record, when, cost_s)
+    return Testimony(str(head["threads"]), looks, record, when, cost_s)

@@ -44,7 +44,7 @@ LEAST_LOOKS = 10
 HANG_S, HANG_STEPS = 5.0, 3  # a collective is a hang where a rank is missing for so long
 
 
-class Share(records.NamedTuple):
+class Waits(records.NamedTuple):
     """What share of the time a rank waits for others, and others for it."""
 
     waits: float
@@ -76,13 +76,13 @@ class Culprit(records.NamedTuple):
 class Verdict(records.NamedTuple):
     """What the answers of several ranks say together."""
 
-    shares: Mapping[int, Share]  # of ranks that are in a collective with others
+    shares: Mapping[int, Waits]  # of ranks that are in a collective with others
     culprits: Sequence[Culprit]
     mismatch: flight.Mismatch | None = None  # ranks are in different collectives
     uncertain_s: float = 0.0  # the clocks of the nodes may differ by this
 
 
-def judged(answers: Mapping[int, asked.Answer], uncertain_s: float = 0.0) -> Verdict:
+def judged(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> Verdict:
     """Compare what ranks have recorded; their clocks may differ by `uncertain_s`, which does not
     count as late."""
     told = {rank: answer.record for rank, answer in answers.items()}
@@ -94,7 +94,7 @@ def judged(answers: Mapping[int, asked.Answer], uncertain_s: float = 0.0) -> Ver
     waiting, late = _spans(meetings, int(uncertain_s * 1e9))
     all_ns = max(now - since, 1)
     shares = {
-        rank: Share(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns)
+        rank: Waits(_length(waiting[rank]) / all_ns, _length(late[rank]) / all_ns)
         for rank in waiting
     }
     named = _named(shares, late, since, now)
@@ -103,7 +103,7 @@ def judged(answers: Mapping[int, asked.Answer], uncertain_s: float = 0.0) -> Ver
 
 
 def _lately(
-    told: Mapping[int, flight.Record], answers: Mapping[int, asked.Answer], now: int
+    told: Mapping[int, flight.Record], answers: Mapping[int, asked.Testimony], now: int
 ) -> list[_Meeting]:
     """The collectives that are looked at, in their order."""
     meetings = [one for group in flight.names(told) for one in _meetings(group, told, answers)]
@@ -145,7 +145,7 @@ class _Meeting(records.NamedTuple):
         last = max(self.came.values())
         return ((r, (came, last)) for r, came in self.came.items() if r not in self.absent)
 
-    def waiting(self, answers: Mapping[int, asked.Answer], rank: int) -> Iterable[frames.Stack]:
+    def waiting(self, answers: Mapping[int, asked.Testimony], rank: int) -> Iterable[frames.Stack]:
         """Where the others have been seen while they waited."""
         for other, (begin, end) in self.waits():
             if other != rank:
@@ -161,7 +161,7 @@ class _Meeting(records.NamedTuple):
 
 
 def _meetings(
-    group: str, told: Mapping[int, flight.Record], answers: Mapping[int, asked.Answer]
+    group: str, told: Mapping[int, flight.Record], answers: Mapping[int, asked.Testimony]
 ) -> Iterable[_Meeting]:
     """The collectives of a group that all its ranks remember, as far as these have answered."""
     by_rank = flight.entered_by(group, told)
@@ -176,7 +176,7 @@ def _meetings(
 
 
 def _named(
-    shares: Mapping[int, Share], late: Mapping[int, Sequence[Span]], since: int, now: int
+    shares: Mapping[int, Waits], late: Mapping[int, Sequence[Span]], since: int, now: int
 ) -> list[int]:
     """The ranks that are late by more than chance, and in all of the time."""
     worst = max(share.waited_for for share in shares.values())
@@ -229,7 +229,7 @@ def _in_steps(late: Sequence[Span]) -> list[int]:
     return []
 
 
-def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Answer]) -> list[Culprit]:
+def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony]) -> list[Culprit]:
     """Those who have not come to the last collective, for much longer than any step took."""
     last = meetings[-1]
     begins = [one.begins for one in meetings if one.call.group == last.call.group]
@@ -245,7 +245,7 @@ def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Answer]) 
 
 def _culprit(
     rank: int, late: Sequence[Span], all_ns: int, meetings: Sequence[_Meeting],
-    answers: Mapping[int, asked.Answer],
+    answers: Mapping[int, asked.Testimony],
 ) -> Culprit:  # fmt: skip
     each = _in_steps(late)
     before, line = _before(rank, meetings, answers)
@@ -254,7 +254,7 @@ def _culprit(
 
 
 def _before(
-    rank: int, meetings: Sequence[_Meeting], answers: Mapping[int, asked.Answer]
+    rank: int, meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony]
 ) -> tuple[str, str]:
     """Where the others wait for it: in words, and the line."""
     names: Counter[str] = Counter()
@@ -278,7 +278,7 @@ def _call(name: str, stack: frames.Stack) -> tuple[str, str] | None:
     return (name + " in backward" * is_backward, groups.place_of(own)) if own else None
 
 
-def _at(rank: int, answers: Mapping[int, asked.Answer], late: float) -> str:
+def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
     """Where it spends more of its time than the others, if that is most of what it is late."""
     own = _profile(answers[rank])
     others = [_profile(answer) for other, answer in answers.items() if other != rank]
@@ -292,7 +292,7 @@ def _at(rank: int, answers: Mapping[int, asked.Answer], late: float) -> str:
     return most if more[most] >= late / 3 else ""
 
 
-def _profile(answer: asked.Answer) -> dict[str, float]:
+def _profile(answer: asked.Testimony) -> dict[str, float]:
     """What share of the looks was at which line of the user's program."""
     if len(answer.looks) < LEAST_LOOKS:
         return {}

@@ -52,9 +52,9 @@ class Supervisor:
         request = launch.request
         self.launch, self.tree, self._pipe = launch, tree, pipe
         self.loop = events.Loop(self._follow)
-        # The hub tells what a worker alone on another node said last.
-        is_told = launch.resolution.gathering is not None and not machine.isatty(2)
-        hears_all = is_told or request.hang_timeout_s > 0 or launch.journal is not None
+        # The hub tells what a worker alone on another node said last, and the record has it.
+        is_told = launch.resolution.gathering is not None or launch.journal is not None
+        hears_all = request.hang_timeout_s > 0 or (is_told and not machine.isatty(2))
         self.output = output.Output(self.loop, hears_all)
         self.journal: journal.Journal | None = None  # of --record
         if launch.journal is not None:

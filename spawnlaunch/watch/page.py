@@ -199,13 +199,10 @@ def _attempts(story: Story, until_s: float) -> str:
     for (restart, rank), (at, pid) in sorted(pids.items()):
         end = ended.get((rank, pid))
         until = end["time"] if end else story.ended
-        failed = bool(end and end["status"] and not end["told"])
-        kind = "bad" if failed else charts.kind(rank)
-        fill = "#b30000" if failed else charts.colour(rank)
+        look = FAILED if end and end["status"] and not end["told"] else _look(rank)
         bars.append(
-            f'<rect class="{kind}" x="{x(at):.2f}" y="{y}" width="{max(x(until) - x(at), 2):.2f}" '
-            f'height="{height - 4}" fill="{fill}" stroke="{fill}" '
-            f'fill-opacity="{0.9 if failed else 0.55}"/>'
+            f'<rect x="{x(at):.2f}" y="{y}" width="{max(x(until) - x(at), 2):.2f}" '
+            f'height="{height - 4}" {look}/>'
         )
         bars += _marks(story, rank, at, until, y, x)
         beside.append(charts.text(charts.LEFT - 6, y + 11, f"{restart}: {rank}", "end"))
@@ -222,6 +219,14 @@ def _attempts(story: Story, until_s: float) -> str:
     )
     picture = charts.svg(charts.WIDTH, y + 18, drawn, "attempts over time", "picture timed")
     return picture + legend if pids else ""
+
+
+FAILED = 'class="bad" fill="#b30000" stroke="#b30000" fill-opacity="0.9"'
+
+
+def _look(rank: int) -> str:
+    colour = charts.colour(rank)
+    return f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
 
 
 def _beside(left: float, right: float, y: float, said: str) -> str:

@@ -72,7 +72,7 @@ class _Recording:
         self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
         self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
         self._histories = notes.Histories()
-        self._waiting = waiting.Waiting()
+        self._waiting = waiting.Inquiry()
 
     def run(self) -> None:
         """Record until the pipe ends."""

@@ -66,7 +66,7 @@ class View:
 def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
     """Draw until q is typed; the result is the exit status."""
     console, view, histories = Console(highlight=False), View(sort), notes.Histories()
-    waits = waiting.Waiting()
+    waits = waiting.Inquiry()
     with _raw_terminal(), Live(view, console=console, screen=True, auto_refresh=False) as live:
         due = 0.0
         while True:
@@ -114,7 +114,7 @@ def _typed(key: str, view: View, live: Live) -> None:
 
 def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
     """Where the ranks of a launch are at this moment, a line for each group, the smallest first."""
-    waits, loop, answers = waiting.Waiting(0.0), events.Loop(), []
+    waits, loop, answers = waiting.Inquiry(0.0), events.Loop(), []
     waits.ask(ranks)
     waits.finish()
     told_by_itself = waits.answers.get(ranks[0].launch, {})

@@ -35,7 +35,7 @@ TAKEN = b"taken"
 # What is no JSON, or too deep, or has other types and numbers than a sample has.
 STRANGE = (ValueError, RecursionError, TypeError, AttributeError, KeyError, OverflowError)
 
-Answers: TypeAlias = Mapping[str, Mapping[int, asked.Answer]]  # by launch or job, and rank
+Answers: TypeAlias = Mapping[str, Mapping[int, asked.Testimony]]  # by launch or job, and rank
 
 
 class Step(NamedTuple):

@@ -40,6 +40,7 @@ SHAPES: Mapping[str, Mapping[str, type]] = {
 }
 
 Curve = Sequence[tuple[float, float | None]]  # seconds since the start, and the value
+Series = dict[str, dict[int, tuple[list[float], list[Any]]]]  # by name and rank: times, and values
 
 
 class Story(NamedTuple):
@@ -177,14 +178,13 @@ def _nodes(file: Path) -> list[_Node]:
     with file.open("rb", buffering=1 << 20) as opened:
         for text in opened:
             line = _line(text.decode(errors="replace"), ranks)
-            if line is None:
-                if nodes:
-                    nodes[-1].lost += 1
-            elif line["kind"] == "start":
+            if line and line["kind"] == "start":
                 nodes.append(_Node(line, file.name))
-            elif nodes:
+            elif nodes and line:
                 nodes[-1].add(line)
                 ranks = line.get("ranks", ranks)
+            elif nodes:
+                nodes[-1].lost += 1
     return nodes
 
 
@@ -192,19 +192,24 @@ def _line(text: str, ranks: list[Any]) -> dict[str, Any] | None:
     """A line of a record; None: it is none. `ranks` of a sample are known to be good."""
     try:
         line = json.loads(text)
-        shape = SHAPES.get(line["kind"], {})
-        is_sound = 0 <= line["time"] < LATEST and all(
-            isinstance(line[name], kind) for name, kind in shape.items()
-        )
-        if line["kind"] == "start":
-            int(line["explain"]["world"]["world_size"]), _first_rank(line)
-        if line["kind"] == "attempt":
-            line["pids"] = {int(rank): pid for rank, pid in line["pids"].items()}
-        if "ranks" in shape and line["ranks"] != ranks:
-            is_sound = is_sound and all(type(rank) is int for rank in line["ranks"])
+        return line if _is_sound(line, ranks) else None
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError):
         return None
-    return line if is_sound else None
+
+
+def _is_sound(line: dict[str, Any], ranks: list[Any]) -> bool:
+    """Whether it has what its kind has. May raise whatever looking at it may."""
+    shape = SHAPES.get(line["kind"], {})
+    if line["kind"] == "start":
+        int(line["explain"]["world"]["world_size"]), _first_rank(line)
+    if line["kind"] == "attempt":
+        line["pids"] = {int(rank): pid for rank, pid in line["pids"].items()}
+    are_new = "ranks" in shape and line["ranks"] != ranks
+    if are_new and not all(type(rank) is int for rank in line["ranks"]):
+        return False
+    return 0 <= line["time"] < LATEST and all(
+        isinstance(line[name], kind) for name, kind in shape.items()
+    )
 
 
 def _story(nodes: Sequence[_Node]) -> Story:
@@ -264,23 +269,19 @@ def _first_rank(start: Mapping[str, Any]) -> int:
 
 
 def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]:
-    series: dict[str, dict[int, tuple[list[float], list[Any]]]] = {}
+    series: Series = {}
     for part in (part for node in nodes for part in node.parts):
-        if isinstance(part, dict):  # other processes: nothing leads from those before to them
-            for by_rank in series.values():
-                for rank in part["pids"].keys() & by_rank:
-                    by_rank[rank][0].append(part["time"] - began)
-                    by_rank[rank][1].append(None)
+        if isinstance(part, dict):
+            _break_off(series, part["pids"].keys(), part["time"] - began)
             continue
         times = [at - began for at in part.times]
         for name, rows in part.rows.items():
-            by_rank = series.setdefault(name, {})
-            for rank, values in zip(part.ranks, _columns(rows, len(part.ranks)), strict=False):
-                known = by_rank.setdefault(rank, ([], []))
+            ranks = part.ranks[:1] if name == "loss" else part.ranks  # that of all
+            columns = _columns(rows, len(part.ranks))
+            for rank, values in zip(ranks, columns, strict=False):
+                known = series.setdefault(name, {}).setdefault(rank, ([], []))
                 known[0].extend(times)
                 known[1].extend(values)
-                if name == "loss":  # which is that of all
-                    break
     _add_own_step(series)
     return {
         name: {
@@ -289,6 +290,14 @@ def _curves(nodes: Sequence[_Node], began: float) -> dict[str, dict[int, Curve]]
         }
         for name, by_rank in series.items()
     }
+
+
+def _break_off(series: Series, ranks: Iterable[int], at: float) -> None:
+    """These are other processes from now on: nothing leads from those before to them."""
+    for by_rank in series.values():
+        for rank in ranks & by_rank.keys():
+            by_rank[rank][0].append(at)
+            by_rank[rank][1].append(None)
 
 
 def _columns(rows: Sequence[Sequence[Any]], width: int) -> Iterable[Sequence[Any]]:

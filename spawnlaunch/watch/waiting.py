@@ -21,15 +21,15 @@ SHARE = 0.003  # of a rank's time
 PATIENCE_S = 3.0  # with an answer: its thread needs the GIL, which a hanging rank may hold
 
 
-class Waiting:
+class Inquiry:
     """What the ranks of each launch have told last."""
 
     def __init__(self, look_s: float = LOOK_S, at_once: bool = False) -> None:
-        self.answers: dict[str, dict[int, asked.Answer]] = {}  # by launch and rank
+        self.answers: dict[str, dict[int, asked.Testimony]] = {}  # by launch and rank
         self.verdicts: Mapping[str, culprits.Verdict] = {}  # by launch
         self._look_s = look_s
         self._suspects: set[tuple[str, int]] | None = None if at_once else set()
-        self._asked: dict[tuple[str, int], asked.Asked] = {}
+        self._asked: dict[tuple[str, int], asked.Question] = {}
         self._due = self._until = 0.0  # monotonic clock
 
     @property
@@ -46,7 +46,7 @@ class Waiting:
         self.answers = {}
         for one in samples:
             with suppress(OSError):  # it has no torch, or is another's
-                self._asked[one.launch, one.rank] = asked.Asked(
+                self._asked[one.launch, one.rank] = asked.Question(
                     one.pid, one.start, self._look_s, EVERY_S
                 )
 
@@ -61,7 +61,7 @@ class Waiting:
                     return True
         return False
 
-    def _has_ended(self, key: tuple[str, int], one: asked.Asked) -> bool:
+    def _has_ended(self, key: tuple[str, int], one: asked.Question) -> bool:
         """Whether it has answered, or will not."""
         launch, rank = key
         try:
@@ -85,7 +85,7 @@ class Waiting:
         self._due = time.monotonic() + rest_s
 
     def judge(
-        self, answers: Mapping[str, Mapping[int, asked.Answer]], uncertain_s: float = 0.0
+        self, answers: Mapping[str, Mapping[int, asked.Testimony]], uncertain_s: float = 0.0
     ) -> None:
         """Compare what ranks have told; so much may the clocks of their nodes differ."""
         self.verdicts = {

@@ -32,7 +32,7 @@ FAULTS = ("none", "data", "compute", "sleep", "lock", "leak", "stop", "hang", "m
 KINDS = {"leak": "grows", "stop": "stopped", "mismatch": "mismatch"}  # of note; else "waited for"
 BUNDLED = ("--device", "cpu", "--steps", "1000000", "--loader-workers", "0", "--batch-size", "16",
            "--lr", "1e-6", "--no-plot")  # fmt: skip
-LINES = {"two": "data", "node": "data"}  # where these happen
+LINES = {"two": "data", "node": "data"}  # as what these happen
 HEALTHY_S, PATIENCE_S = 15.0, 90.0  # from the first look at the collectives on
 
 
@@ -95,7 +95,7 @@ def play(one: Case) -> Outcome:
         ]  # fmt: skip
         environ = {
             **os.environ, "TMPDIR": directory, "OMP_NUM_THREADS": "1", "CLIENT": one.client,
-            "FAULT": one.fault, "RANKS": ",".join(map(str, one.ranks)),
+            "FAULT": LINES.get(one.fault, one.fault), "RANKS": ",".join(map(str, one.ranks)),
             "DELAY_S": str(one.delay_s),
         }  # fmt: skip
         with open(f"{directory}/output", "w+") as output:

@@ -131,14 +131,14 @@ RECORDS = st.builds(
 )  # fmt: skip
 LOOKS = st.builds(asked.Look, st.integers(BEGAN, BEGAN + 9000), st.sampled_from([stack(31), ()]))
 ANSWERS = st.builds(
-    asked.Answer, threads=st.just(""), looks=st.lists(LOOKS, max_size=15), record=RECORDS,
+    asked.Testimony, threads=st.just(""), looks=st.lists(LOOKS, max_size=15), record=RECORDS,
     when=st.one_of(st.integers(BEGAN, BEGAN + 20_000), st.integers(0, 1 << 63)),
     cost_s=st.just(0.0),
 )  # fmt: skip
 
 
 @given(st.dictionaries(st.integers(0, 4), ANSWERS))
-def test_no_records_break_it(told: dict[int, asked.Answer]):
+def test_no_records_break_it(told: dict[int, asked.Testimony]):
     verdict = culprits.judged(told)
     assert {each.rank for each in verdict.culprits} <= set(told)
     assert all(each.words for each in verdict.culprits)

@@ -31,7 +31,7 @@ class Training(NamedTuple):
     has_world: bool = True  # all ranks meet in each step
 
 
-def answers(of: Training, seed: int = 0) -> dict[int, asked.Answer]:
+def answers(of: Training, seed: int = 0) -> dict[int, asked.Testimony]:
     """What the ranks tell after the last step."""
     draw = Random(seed)
     clock = dict.fromkeys(range(of.size), BEGAN)
@@ -57,7 +57,7 @@ def answers(of: Training, seed: int = 0) -> dict[int, asked.Answer]:
     members = {name: frozenset(ranks) for name, ranks in {**of.groups, **world}.items()}
     now = max(clock.values())
     return {
-        rank: asked.Answer(
+        rank: asked.Testimony(
             "", _looks(spans[rank], of.look_ns, now), _record(calls[rank], members, rank), now, 0.0
         )
         for rank in clock
@@ -91,7 +91,7 @@ def stack(line: int) -> frames.Stack:
     return frames.Frame("step", FILE, line), outer
 
 
-def renamed(told: Mapping[int, asked.Answer], to: Sequence[int]) -> dict[int, asked.Answer]:
+def renamed(told: Mapping[int, asked.Testimony], to: Sequence[int]) -> dict[int, asked.Testimony]:
     """The same run, where rank i has the number to[i]."""
     return {
         to[rank]: answer._replace(

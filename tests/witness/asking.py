@@ -82,19 +82,19 @@ def begin_of(pid: int) -> int:
 def listens(pid: int) -> bool:
     """Whether a process with this number can be asked."""
     try:
-        asked.Asked(pid, begin_of(pid)).close()
+        asked.Question(pid, begin_of(pid)).close()
     except OSError:
         return False
     return True
 
 
-def answer_of(pid: int, seconds: float = 0.0) -> asked.Answer:
+def answer_of(pid: int, seconds: float = 0.0) -> asked.Testimony:
     """What a worker says, as soon as it has imported torch."""
-    found: list[asked.Asked] = []
+    found: list[asked.Question] = []
 
     def is_asked() -> bool:
         try:
-            found.append(asked.Asked(pid, begin_of(pid), seconds))
+            found.append(asked.Question(pid, begin_of(pid), seconds))
         except OSError:
             return False
         return True
@@ -103,7 +103,7 @@ def answer_of(pid: int, seconds: float = 0.0) -> asked.Answer:
     return heard(found[0])
 
 
-def heard(one: asked.Asked) -> asked.Answer:
+def heard(one: asked.Question) -> asked.Testimony:
     """The whole answer. Raises OSError where none comes."""
     try:
         while True:
@@ -114,7 +114,7 @@ def heard(one: asked.Asked) -> asked.Answer:
         one.close()
 
 
-def place_of(answer: asked.Answer) -> str:
+def place_of(answer: asked.Testimony) -> str:
     """The function and line of the main thread, the innermost one."""
     for line in answer.threads.splitlines():
         if line.startswith("    "):

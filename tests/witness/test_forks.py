@@ -58,7 +58,7 @@ def test_a_fork_while_an_answer_is_under_way(tmp_path: Path):
     with worker(tmp_path, script) as one:
         one.line()
         for _ in range(5):
-            under_way = asked.Asked(one.pid, begin_of(one.pid), 3600.0)
+            under_way = asked.Question(one.pid, begin_of(one.pid), 3600.0)
             one.tell()
             assert one.line() == "1"
             assert heard(under_way).looks
@@ -120,7 +120,7 @@ def test_after_an_answer_that_nobody_took_another_begins(tmp_path: Path):
     with worker(tmp_path, script) as one:
         while one.line() != "ready":
             pass
-        not_taken = asked.Asked(one.pid, begin_of(one.pid))
+        not_taken = asked.Question(one.pid, begin_of(one.pid))
         time.sleep(0.3)
         one.tell()
         assert one.line() == "forked"
@@ -200,7 +200,7 @@ sys.stdin.read()
     with worker(tmp_path, script) as one:
         assert one.line() == "full"
         until(lambda: listens(one.pid), "it listens still")
-        early = asked.Asked(one.pid, begin_of(one.pid))
+        early = asked.Question(one.pid, begin_of(one.pid))
         one.tell()
         assert heard(early).threads
         assert one.ends() == (0, "")

@@ -72,7 +72,7 @@ def test_many_at_once(one: Worker):
     together = []
     for _ in range(10):
         try:
-            together.append(asked.Asked(one.pid, begin_of(one.pid), 0.01))
+            together.append(asked.Question(one.pid, begin_of(one.pid), 0.01))
         except BlockingIOError:
             continue
     assert len(together) >= 5
@@ -85,7 +85,7 @@ def test_many_at_once(one: Worker):
 @needs_line
 def test_who_leaves_does_not_keep_it_looking(one: Worker):
     for _ in range(3):
-        asked.Asked(one.pid, begin_of(one.pid), 3600.0).close()
+        asked.Question(one.pid, begin_of(one.pid), 3600.0).close()
     assert answer_of(one.pid).threads
 
 
@@ -100,9 +100,9 @@ class False_:
         self._listener.bind(witness.address(os.getpid(), begin_of(os.getpid())))
         self._listener.listen()
 
-    def says(self, *parts: bytes) -> asked.Answer:
+    def says(self, *parts: bytes) -> asked.Testimony:
         """What is understood of it. Raises OSError."""
-        question = asked.Asked(os.getpid(), begin_of(os.getpid()))
+        question = asked.Question(os.getpid(), begin_of(os.getpid()))
         with self._listener.accept()[0] as client:
             client.recv(1 << 12)  # with a question left unread its end would be a reset
             client.setblocking(False)

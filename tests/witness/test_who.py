@@ -140,7 +140,7 @@ def test_who_listens_in_place_of_the_worker_is_not_asked(user: int, tmp_path: Pa
         one.tell(str(user))
         assert one.line() == "ready"
         with pytest.raises(PermissionError):
-            asked.Asked(pid, begin_of(pid))
+            asked.Question(pid, begin_of(pid))
 
 
 # As launches start workers

@@ -79,7 +79,9 @@ class RollCall:
         self._scratch = scratch
         self._done = done
         self.journal = journal
-        self._witnesses: dict[int, tuple[Target, asked.Asked]] = {}  # who are asked, by their fds
+        self._witnesses: dict[
+            int, tuple[Target, asked.Question]
+        ] = {}  # who are asked, by their fds
         self._targets: deque[Target] = deque()
         self.is_busy = False
         self._end_at = 0.0  # by machine.running_s
@@ -129,7 +131,7 @@ class RollCall:
     def _ask_witness(self, target: Target) -> bool:
         """Whether it can answer."""
         try:
-            one = asked.Asked(target.process.pid, target.process.start)
+            one = asked.Question(target.process.pid, target.process.start)
         except OSError:
             return False
         self._witnesses[one.fd] = target, one
