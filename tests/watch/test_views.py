@@ -26,8 +26,8 @@ def noted(record: Path) -> set[tuple[str, int]]:
 
 
 def lines(record: Path) -> list[dict[str, Any]]:
-    file = record / "node0.jsonl"
-    return [json.loads(line) for line in file.read_text().split("\n")[:-1]] if file.exists() else []
+    told = "".join(file.read_text() for file in record.glob("*.jsonl"))
+    return [json.loads(line) for line in told.split("\n")[:-1]]
 
 
 @pytest.mark.full
