@@ -32,7 +32,7 @@ LINES_OF_CODE = {
     "bench": 3_295,
     "check": 832,
     "train": 4_600,
-    "tests": 43_701,
+    "tests": 43_740,
 }
 FILES = 162  # of the launcher
 

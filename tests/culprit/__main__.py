@@ -34,6 +34,7 @@ BUNDLED = ("--device", "cpu", "--steps", "1000000", "--loader-workers", "0", "--
            "--lr", "1e-6", "--no-plot")  # fmt: skip
 LINES = {"two": "data", "node": "data"}  # as what these happen
 HEALTHY_S, PATIENCE_S = 15.0, 90.0  # from the first look at the collectives on
+MOST_S = 300.0  # of a launch
 
 
 class Case(NamedTuple):
@@ -82,7 +83,7 @@ def line_of(fault: str) -> str:
     return f"client.py:{next(i for i, line in enumerate(lines, 1) if line.endswith(mark))}"
 
 
-def play(one: Case) -> Outcome:
+def play(one: Case, patience_s: float = PATIENCE_S) -> Outcome:
     """Launch it, and read its record until it is decided."""
     with tempfile.TemporaryDirectory() as directory:
         script = str(HERE / "client.py")
@@ -104,7 +105,7 @@ def play(one: Case) -> Outcome:
             )
             began = time.monotonic()
             try:
-                outcome = _watched(one, launch, Path(directory), began)
+                outcome = _watched(one, launch, Path(directory), began, patience_s)
             finally:
                 launch.send_signal(signal.SIGTERM)
                 try:
@@ -115,7 +116,9 @@ def play(one: Case) -> Outcome:
             return outcome._replace(said=output.read()[-2000:])
 
 
-def _watched(one: Case, launch: subprocess.Popen[bytes], directory: Path, began: float) -> Outcome:
+def _watched(
+    one: Case, launch: subprocess.Popen[bytes], directory: Path, began: float, patience_s: float
+) -> Outcome:
     kind = KINDS.get(one.fault, "waited for")
     first = None
     while True:
@@ -126,11 +129,16 @@ def _watched(one: Case, launch: subprocess.Popen[bytes], directory: Path, began:
         waits = [event for event in events if event["kind"] == "waits"]
         first = first or (time.monotonic() if waits or one.fault == "stop" else None)
         passed_s = time.monotonic() - first if first else 0.0
-        is_over = passed_s > (HEALTHY_S if one.fault == "none" else PATIENCE_S)
+        is_over = passed_s > (HEALTHY_S if one.fault == "none" else patience_s)
         is_found = one.fault != "none" and len(named) >= (
             len(one.ranks) if kind == "waited for" else 1
         )
-        if is_over or is_found or launch.poll() is not None or time.monotonic() - began > 300:
+        if (
+            is_over
+            or is_found
+            or launch.poll() is not None
+            or time.monotonic() - began > max(MOST_S, patience_s)
+        ):
             return Outcome(named, others, time.monotonic() - began, "")
         time.sleep(0.5)
 
