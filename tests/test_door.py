@@ -27,7 +27,7 @@ PURE = {
            "waitstatus_to_exitcode", "stat_result", "terminal_size", "get_exec_path"},
     "os.path": {"join", "basename", "dirname", "split", "splitext", "isabs", "normpath",
                 "commonpath", "samestat"},
-    "time": {"strftime", "localtime"},
+    "time": {"strftime", "gmtime", "localtime"},
     "signal": {"Signals", "struct_siginfo", "default_int_handler", "Handlers"},
     "select": set(),
     "socket": {"gaierror", "inet_ntoa", "AddressFamily"},

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.run.environment import MARK
+from spawnlaunch.run.environment import MARK, WITNESS
 from tests.support.launching import (
     LAUNCHER,
     MPICH_RANK,
@@ -94,7 +94,8 @@ def test_what_would_be_started_is_what_is_started():
     (explained,) = explain("--master-port", 23450)["workers"]
     done = launch("--master-port", 23450, REPORTER)
     (worker,) = (json.loads(line) for line in done.stdout.splitlines())
-    differ = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", MARK)  # of each launch its own
+    # Of each launch its own, or of each process.
+    differ = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_ERROR_FILE", MARK, WITNESS)
     for name, value in explained["env"].items():
         assert name in differ or worker["environ"][name] == value, name
 

@@ -37,6 +37,7 @@ def main() -> int:
         if options.compare or options.show:
             return _look_back(options)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
+            os.environ.pop("SPAWNLAUNCH_WITNESS", None)  # nothing runs beside what is measured
             from spawnlaunch.bench import run
 
             return run.run(options, os.environ)

@@ -149,15 +149,17 @@ class Tree:
 
         What is killed may just have started something, so this looks again until nothing is found.
         """
-        deadline, began = machine.running_s() + patience_s, machine.monotonic()
+        seen = machine.running_s()
+        deadline = seen + patience_s
         while left := self.living():
             send(signal.SIGKILL, left)
             kill_groups(left)
-            deadline += max(0.0, machine.monotonic() - began - events.LATE_S)  # else we did not run
-            if machine.running_s() > deadline:
+            now = machine.running_s()
+            deadline += max(0.0, now - seen - events.LATE_S)  # in which we did not run
+            if now > deadline:
                 return left
+            seen = now
             _await_deaths(left, at_most_s=0.02)
-            began = machine.monotonic()
         return []
 
     def living(self) -> list[proc.Process]:

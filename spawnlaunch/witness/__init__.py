@@ -46,7 +46,11 @@ class _Finder:
     _has_begun = False
 
     def find_spec(self, name: str, *_: object) -> None:
-        if name == "torch" and not self._has_begun and _is_worker():  # and no fork of it
+        if name != "torch" or self._has_begun or not _is_worker():  # but a fork of it
+            return
+        if (
+            sys._getframe(2).f_code.co_name != "find_spec"
+        ):  # importlib.util's, which imports nothing
             self._has_begun = True
             _answer()
 

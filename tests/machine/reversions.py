@@ -64,7 +64,7 @@ REVERSIONS = (
     _one("what does not die at once is left, though it could not run", "free freeze",
          "run.tree:Tree.end", *LATER,
          "run.tree:Tree.end",
-         "deadline += max(0.0, machine.monotonic() - began - events.LATE_S)", "pass"),
+         "deadline += max(0.0, now - seen - events.LATE_S)", "pass"),
     _one("our own words are dropped, as their reader was frozen", "freeze",
          "run.say:write", "machine.monotonic() - began < patience_s + LATE_S", "True"),
     _one("a worker that is stopped uses up its grace", "stop",

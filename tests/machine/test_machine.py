@@ -20,6 +20,7 @@ from tests.support import edits
 ONCE_BROKEN = {
     (46518, 1): "status 0 though output was lost: nobody read the line that said so, either",
     (33, 1): "workers were killed at once: all stood still after the calls, and before the wait",
+    (6786, 1): "what did not die at once was left: all stood still just after a wait for its death",
     (9726, 1): "of one that had ended, as the guard was stopped, it was said that it still ran",
     (41, 6): "a name server was asked once more for each port",
     (6988, 1): "who exited while the launcher stood was named before the abort that he died of",

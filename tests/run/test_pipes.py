@@ -1,5 +1,6 @@
 """Sources and sinks by themselves: a reader that reads seldom or not at all, and what is lost."""
 
+import math
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,8 +21,9 @@ def passing() -> Iterator[Callable[[events.Loop, float], None]]:
 
     def passes(loop: events.Loop, for_s: float) -> None:
         passed.append(for_s)
-        machine.lose(-for_s)
-        for _ in range(3):
+        steps = math.ceil(for_s / events.LATE_S) + 2  # what passes at once is a gap
+        for _ in range(steps):
+            machine.lose(-for_s / steps)
             loop.turn(0)
 
     try:
