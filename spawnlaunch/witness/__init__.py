@@ -48,9 +48,7 @@ class _Finder:
     def find_spec(self, name: str, *_: object) -> None:
         if name != "torch" or self._has_begun or not _is_worker():  # but a fork of it
             return
-        if (
-            sys._getframe(2).f_code.co_name != "find_spec"
-        ):  # importlib.util's, which imports nothing
+        if sys._getframe(2).f_code.co_name != "find_spec":  # of importlib.util: no import
             self._has_begun = True
             _answer()
 
