@@ -672,7 +672,7 @@ def _graces(played: Played, host: Host) -> Iterator[Verdict]:
 def a_worker_dies_of_it(played: Played) -> Iterator[Verdict]:
     """Who does nothing about SIGTERM dies of it, also where it was no worker yet."""
     scripts = played.scenario.scripts
-    for host in played.hosts:
+    for host in (host for host in played.hosts if not host.node.is_down):
         for sent in _sent_by_launch(played, host):
             worker = sent.to
             if sent.signum != signal.SIGTERM or worker not in host.workers:
