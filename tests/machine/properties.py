@@ -17,6 +17,7 @@ from typing import TypeAlias
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.flags import FAILURE_GRACE_S, Request
+from spawnlaunch.run import say
 from spawnlaunch.run.environment import STACK_SIGNAL, WITNESS
 from tests.machine.kernel import CORES, MOST_CALLS, Kernel, Node, Process, Sent
 from tests.machine.play import Host, Played
@@ -180,7 +181,8 @@ def _may_be_first(
     gives_way = -(first.code or 0) == signal.SIGABRT
     return [
         p for p in failed
-        if _began(p) <= until + (crash_s if _is_crash(p) or (gives_way and _dumps(p)) else near_s)
+        if p.could_run_s(until, max(until, _began(p)))  # while all stands nobody can look
+        <= (crash_s if _is_crash(p) or (gives_way and _dumps(p)) else near_s)
         or (_is_crash(p) and seen < first.ended and _began(p) <= seen + near_s)
         if not (ways_s and _is_surely_later(p, first, near_s, ways_s))
     ]  # fmt: skip
@@ -899,6 +901,8 @@ def no_longer_grace(played: Played) -> Iterator[Verdict]:
     if _cannot_hear_stops(played) or played.scenario.is_needed_refused:
         return
     most_s = max(played.scenario.grace_s, float(played.scenario.flag("--failure-grace") or 0))
+    if played.scenario.pause:  # who reads is waited for, with what is said of the end
+        most_s += say.PATIENCE_S
     for host in played.hosts:
         for worker in host.workers:
             sent = [each for each in _sent_by_launch(played, host) if each.to is worker]
