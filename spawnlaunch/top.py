@@ -111,9 +111,8 @@ def _print(
     except OSError:
         width = WIDTH
     found = notes.together(waits.findings(), histories.notes())
-    return printing.print_page(
-        "\n".join(table.table(samples, found, max(width, 40), options.sort)), NAME
-    )
+    lines = table.table(samples, found, max(width, 40), options.sort)
+    return printing.print_page("\n".join(lines), NAME)
 
 
 def _live(sampler: sample.Sampler, options: argparse.Namespace) -> int:

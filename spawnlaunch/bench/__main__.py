@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
 
-from spawnlaunch import errors, printing
+from spawnlaunch import errors, printing, witness
 from spawnlaunch.bench import command_line, flags
 from spawnlaunch.binding import report
 from spawnlaunch.world import managers
@@ -37,7 +37,7 @@ def main() -> int:
         if options.compare or options.show:
             return _look_back(options)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
-            os.environ.pop("SPAWNLAUNCH_WITNESS", None)  # nothing runs beside what is measured
+            os.environ.pop(witness.WITNESS, None)  # nothing runs beside what is measured
             from spawnlaunch.bench import run
 
             return run.run(options, os.environ)

@@ -47,13 +47,20 @@ def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
 
     Raises TypeError, ValueError or KeyError where it is none.
     """
-    calls = [flight.Collective(*call)._replace(when=call[-1] + later_ns) for call in told["calls"]]
-    members = {name: frozenset(ranks) for name, ranks in told["members"].items()}
-    looks = [
-        Look(when + later_ns, tuple(frames.Frame(*frame) for frame in stack))
-        for when, stack in told["looks"]
-    ]
-    return Testimony("", looks, flight.Record(tuple(calls), members), told["when"] + later_ns, 0.0)
+    calls = tuple(
+        flight.Collective(
+            str(group), int(number), str(name), str(what), str(at), flight.moment(when + later_ns)
+        )
+        for group, number, name, what, at, when in told["calls"]
+    )
+    members = {name: frozenset(map(int, ranks)) for name, ranks in told["members"].items()}
+    looks = [Look(flight.moment(when + later_ns), _stack(stack)) for when, stack in told["looks"]]
+    when = flight.moment(told["when"] + later_ns)
+    return Testimony("", looks, flight.Record(calls, members), when, 0.0)
+
+
+def _stack(told: Any) -> frames.Stack:
+    return tuple(frames.Frame(str(name), str(file), int(line)) for name, file, line in told)
 
 
 class Question:
@@ -100,10 +107,7 @@ class Question:
 def _answer(data: bytes) -> Testimony:
     line, _, rest = data.partition(b"\n")
     head: dict[str, Any] = json.loads(line)
-    stacks = [
-        tuple(frames.Frame(str(name), str(file), int(line)) for name, file, line in stack)
-        for stack in head["stacks"]
-    ]
+    stacks = [*map(_stack, head["stacks"])]
     read = []
     for size in head["dumps"]:
         read.append(flight.read(rest[:size]))

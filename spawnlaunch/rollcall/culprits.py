@@ -165,9 +165,8 @@ def _meetings(
 ) -> Iterable[_Meeting]:
     """The collectives of a group that all its ranks remember, as far as these have answered."""
     by_rank = flight.entered_by(group, told)
-    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
-    for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
-        calls = {rank: numbers[number] for rank, numbers in by_rank.items() if number in numbers}
+    for number in flight.numbers(by_rank):
+        calls = {rank: each[number] for rank, each in by_rank.items() if number in each}
         absent = frozenset(by_rank) - frozenset(calls)
         until = {rank: answers[rank].when for rank in absent}
         if len(by_rank) > 1:

@@ -201,8 +201,7 @@ def _first_mismatch(group: str, records: Mapping[int, Record]) -> tuple[int, Mis
 def _first(group: str, records: Mapping[int, Record]) -> tuple[int, str] | None:
     """The first one of a group: when it was entered, and who has; None: its members agree."""
     by_rank = entered_by(group, records)
-    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
-    for number in sorted({n for calls in by_rank.values() for n in calls if n >= remembered}):
+    for number in numbers(by_rank):
         if found := _differences(number, by_rank):
             when, words = found
             return when, f"collective {number} of group {group}: {'; '.join(words)}"
@@ -223,6 +222,12 @@ def _differences(
     words = [f"{ranks_of(ranks)} in {title}" for ranks, title in kinds]
     words += [f"{ranks_of(ranks)} not there, {last}" for ranks, last in _grouped(absent)]
     return min(call.when for call in entered.values()), words
+
+
+def numbers(by_rank: Mapping[int, Mapping[int, Collective]]) -> list[int]:
+    """Of the collectives of a group that are as late as what all its members remember."""
+    remembered = max((min(calls) for calls in by_rank.values() if calls), default=0)
+    return sorted({n for calls in by_rank.values() for n in calls if n >= remembered})
 
 
 def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:

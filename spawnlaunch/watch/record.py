@@ -78,9 +78,8 @@ class _Recording:
         """Record until the pipe ends."""
         while True:
             left_s = max(0.0, self._due - machine.monotonic())
-            ready = select.select([0, *self._waiting.fds], [], [], left_s if self._mark else None)[
-                0
-            ]
+            files = [0, *self._waiting.fds]
+            ready = select.select(files, [], [], left_s if self._mark else None)[0]
             if self._waiting.read():
                 self._judge()
             if 0 in ready:
@@ -128,9 +127,8 @@ class _Recording:
                 name: [_short(getattr(verdict.shares[rank], name)) for rank in ranks]
                 for name in ("waits", "waited_for")
             }
-            self._write(
-                {"kind": "waits", "time": round(machine.time(), 3), "ranks": ranks, **shares}
-            )
+            now = round(machine.time(), 3)
+            self._write({"kind": "waits", "time": now, "ranks": ranks, **shares})
         for note in self._waiting.findings().get(self._mark or "", ()):
             self._once("note", note.rank, note=note.kind, words=note.words)
 

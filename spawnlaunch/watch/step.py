@@ -213,5 +213,5 @@ def _as_seen_here(told: Mapping[str, Any]) -> Seen:
             job: {int(rank): asked.from_json(one, later_ns) for rank, one in ranks.items()}
             for job, ranks in told["answers"].items()
         },
-        float(told["uncertain_s"]),
+        int(told["uncertain_s"] * 1e9) / 1e9,  # which must be a finite number
     )

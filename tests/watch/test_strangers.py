@@ -17,7 +17,11 @@ STRANGE = [
     *(json.dumps({**TOLD, name: value}).encode()
       for name, value in [("now", 10**400), ("now", []), ("node", []), ("node", "c"),
                           ("samples", 7), ("samples", [7]), ("samples", [[]]), ("later_ns", ""),
-                          ("uncertain_s", {}), ("answers", 1), ("answers", {"7.0": {"x": 1}}),
+                          ("uncertain_s", {}), ("uncertain_s", float("inf")),
+                          ("uncertain_s", float("nan")),
+                          ("answers", {"7.0": {"1": {"looks": [], "calls": [],
+                                                     "members": {"0": [[]]}, "when": 0}}}),
+                          ("answers", 1), ("answers", {"7.0": {"x": 1}}),
                           ("answers", {"7.0": {"1": {"looks": [[1, [[]]]]}}})]),
 ]  # fmt: skip
 
