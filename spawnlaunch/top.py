@@ -24,7 +24,7 @@ import time
 from collections.abc import Sequence
 
 from spawnlaunch import arguments, errors, printing
-from spawnlaunch.watch import devices, notes, sample, step, table, waiting
+from spawnlaunch.watch import devices, kept, notes, sample, step, table, waiting
 
 NAME = "spawnlaunch.top"
 BETWEEN_S = 0.5  # the two looks of --once
@@ -110,7 +110,7 @@ def _print(
         width = os.get_terminal_size(1).columns
     except OSError:
         width = WIDTH
-    found = notes.together(waits.findings(), histories.notes())
+    found = notes.together(waits.findings(), histories.notes(), kept.findings(samples))
     lines = table.table(samples, found, max(width, 40), options.sort)
     return printing.print_page("\n".join(lines), NAME)
 

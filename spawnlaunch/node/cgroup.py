@@ -69,13 +69,15 @@ def _first(places: list[str], names: tuple[str, ...]) -> cpuset.CpuSet | None:
     return sysfs.cpus(*[f"{place}/{name}" for place in places for name in names])
 
 
-def directories(root: str, controller: str) -> list[str]:
+def directories(root: str, controller: str, process: str = "self") -> list[str]:
     """Where the files of a controller may be read: the process's group, then its parents.
+
+    The controller "" is version 2 itself.
 
     In a container the path in /proc/self/cgroup may be the host's, which is not there: what is
     mounted, at the end of the parents, is the container's own group.
     """
-    path = (_group(root, controller) or "").rstrip("/")
+    path = (_group(root, controller, process) or "").rstrip("/")
     paths = [path]
     while path.startswith("/"):
         path = path.rpartition("/")[0]
@@ -83,10 +85,10 @@ def directories(root: str, controller: str) -> list[str]:
     return [f"{root}{mount}{path}" for mount in _mounts(root, controller) for path in paths]
 
 
-def _group(root: str, controller: str) -> str | None:
+def _group(root: str, controller: str, process: str = "self") -> str | None:
     """The process's group; lines read `3:cpuset:/slurm/job_1` (version 1) or `0::/slurm/job_1`."""
     groups: dict[str, str] = {}
-    for line in (sysfs.text(f"{root}/proc/self/cgroup") or "").splitlines():
+    for line in (sysfs.text(f"{root}/proc/{process}/cgroup") or "").splitlines():
         if line.count(":") >= 2:
             _, controllers, path = line.split(":", 2)
             groups |= dict.fromkeys(controllers.split(","), path)

@@ -1,6 +1,7 @@
 """What the guard tells the recorder of --record: events, as JSON lines through a pipe.
 
-A recorder that does not read is not waited for. watch/record.py has what each kind is.
+A recorder that does not read is not waited for; that it has died is said. watch/record.py has what
+each kind is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from spawnlaunch.run import launches
+    from spawnlaunch.run import events, launches
+    from spawnlaunch.run.output import Output
     from spawnlaunch.run.processes import Running
 
 
@@ -29,9 +31,14 @@ OF_THE_NODE = (
 class Journal:
     """The pipe, and what goes through it."""
 
-    def __init__(self, pipe: int, hostname: str) -> None:
-        self._pipe = pipe
-        self._hostname = hostname
+    def __init__(self, pipe: int, hostname: str, loop: events.Loop, output: Output) -> None:
+        self._pipe, self._hostname = pipe, hostname
+        self._loop, self._output = loop, output
+        loop.watch(pipe, self._broken, 0)  # the end of its reader is told without being asked for
+
+    def _broken(self) -> None:
+        self._loop.forget(self._pipe)
+        self._output.say(["the record breaks off here: the process that writes it has died"])
 
     def tell(self, kind: str, **values: object) -> None:
         """Tell of an event."""

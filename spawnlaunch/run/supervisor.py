@@ -60,7 +60,7 @@ class Supervisor:
         if launch.journal is not None:
             from spawnlaunch.run import journal
 
-            self.journal = journal.Journal(launch.journal, launch.hostname)
+            self.journal = journal.Journal(launch.journal, launch.hostname, self.loop, self.output)
         self.hang_help: hang.HangHelp | None = None
         if request.hang_timeout_s or request.stack_on_usr2:
             from spawnlaunch.run import hang

@@ -62,7 +62,7 @@ def _end(pid: int, pipe: int, path: str) -> None:
         died = failures.how_it_ended(code) if code else ""
     if died:
         words = f"its process (pid {pid}) {died}; {path} has nothing of what came after"
-        say.say([f"the record breaks off: {words}"])
+        say.say([f"the record broke off: {words}"])
 
 
 def _tell(pipe: int, start: Mapping[str, Any]) -> None:

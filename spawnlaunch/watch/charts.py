@@ -50,6 +50,8 @@ def lines(
     if not points:
         return _odd(curves)
     values = [y for parts in points.values() for part in parts for _, y in part]
+    if not any(values):
+        return '<p class="odd">0 of all ranks, all the time.</p>' + _odd(curves)
     high, low = nice(max(values)), -nice(-min(values)) if min(values) < 0 else 0.0
     scale = _Scale(low, high, until_s)
     drawn = [

@@ -1,6 +1,6 @@
 """What stands out among the ranks of a launch, in the samples of some minutes.
 
-    stopped    it is stopped, or sleeps so that no signal reaches it
+    stopped    it is frozen, stopped, swapped out, or sleeps so that no signal reaches it
     stuck      no rank has made a step for long; this one is not waiting for the others
     slow       its own part of a step (data and computing) takes longer than the others'
     grows      its memory has grown steadily, and more than that of the others
@@ -31,11 +31,6 @@ GROWN_TIMES = 3.0  # as much as the median of the others
 RISING = 0.6  # share of the looks at which there was more than at the one before
 UNEVEN = 2.0
 LEAST_CORES = 0.05  # used by the one that uses the most; with less nobody computes
-STOPPED = {
-    "stopped": "stopped; type kill -CONT {pid}",
-    "tracing-stop": "stopped by a debugger",
-    "disk-sleep": "in an uninterruptible sleep: it waits for a disk or a driver",
-}
 STILL = 3  # looks in a row; a sleep of that kind is usually short
 KEPT = 240  # samples of each rank
 LOOKS = 6  # before anything is said of what changes with time
@@ -55,21 +50,23 @@ class Histories:
     """The last samples of all launches that live."""
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[int, deque[sample.Sample]]] = {}
+        self.by_launch: dict[str, dict[int, deque[sample.Sample]]] = {}
 
     def add(self, samples: Sequence[sample.Sample]) -> None:
         """Add the samples of one look; a rank that has none has ended."""
-        before, self._of = self._of, {}
+        before, self.by_launch = self.by_launch, {}
         for launch, ranks in sample.by_launch(samples).items():
             old = before.get(launch, {})
-            self._of[launch] = {one.rank: old.get(one.rank, deque(maxlen=KEPT)) for one in ranks}
+            self.by_launch[launch] = {
+                one.rank: old.get(one.rank, deque(maxlen=KEPT)) for one in ranks
+            }
             for one in ranks:
-                self._of[launch][one.rank].append(one)
+                self.by_launch[launch][one.rank].append(one)
 
     def notes(self) -> dict[str, list[Note]]:
         """What stands out, by launch."""
         now = time.monotonic()
-        return {launch: notes(history, now) for launch, history in self._of.items()}
+        return {launch: notes(history, now) for launch, history in self.by_launch.items()}
 
 
 def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
@@ -91,9 +88,9 @@ def notes(history: History, now: float) -> list[Note]:
 
 def _stopped(history: History) -> Iterable[Note]:
     for rank, samples in sorted(history.items()):
-        states = {one.state for one in [*samples][-STILL:]}
-        if len(states) == 1 and (words := STOPPED.get(*states)):
-            yield Note(rank, "stopped", f"it is {words.format(pid=samples[-1].pid)}")
+        kinds = {one.held and one.held.kind for one in [*samples][-STILL:]}
+        if len(kinds) == 1 and (found := samples[-1].held):
+            yield Note(rank, "stopped", f"it is {found.words}")
 
 
 def _stuck(last: Mapping[int, sample.Sample], now: float) -> Iterable[Note]:

@@ -9,12 +9,13 @@ from pathlib import Path
 from shlex import join
 from typing import Any
 
+from spawnlaunch import failures
 from spawnlaunch.rollcall import groups
 from spawnlaunch.watch import charts, drawing, table
 from spawnlaunch.watch.charts import words
 from spawnlaunch.watch.story import Directory, Story
 
-ENDING = 130  # the width of what became of a rank
+ENDING = 180  # the width of what became of a rank
 # Figures with a curve: title, unit, by what a value is divided, kinds of notes that mark a rank.
 CURVES = (
     (
@@ -86,15 +87,6 @@ def _launch(story: Story, number: int, several: bool) -> str:
     )
 
 
-def _index(launches: Sequence[Story]) -> str:
-    lines = (
-        f'<li><a href="#launch{number}">{_clock(story.began, day=True)}</a> '
-        f"{words(_title(story))}, {_outcome(story)}: {words(_command(story))}</li>"
-        for number, story in enumerate(launches)
-    )
-    return f"<p>{len(launches)} launches, the newest first:</p><ol>{''.join(lines)}</ol>"
-
-
 def _command(story: Story) -> str:
     return join(map(str, story.starts[0]["command"]))
 
@@ -105,7 +97,7 @@ def _clock(at: float, day: bool = False) -> str:
 
 def _outcome(story: Story) -> str:
     ends = story.of_kind("end")
-    return f"status {ends[-1]['status']}" if ends else "no end"
+    return _status(ends[-1]["status"]) if ends else "no end"
 
 
 def _title(story: Story) -> str:
@@ -166,7 +158,9 @@ def _how_it_ended(story: Story) -> list[str]:
     if not ends or ends[-1]["status"] == 0:
         return said
     end = ends[-1]
-    why = f"It exited with status {end['status']}" + (f" ({end['cause']})" if end["cause"] else "")
+    why = f"It exited with {_status(end['status'])}" + (
+        f" ({end['cause']})" if end["cause"] else ""
+    )
     return [f"{why}.", *end["words"], *said]
 
 
@@ -253,8 +247,15 @@ def _marks(story: Story, rank: int, start: float, end: float, y: float, x: Any) 
 def _ending(end: Mapping[str, Any] | None) -> str:
     if end is None:
         return "not seen to end"
-    how = end["signal"] or f"status {end['status']}"
+    killed = f"status {end['status']}: killed by {end['signal']}"
+    how = killed if end["signal"] else _status(end["status"])
     return f"{how}, told {end['told']}" if end["told"] and end["told"] != end["signal"] else how
+
+
+def _status(status: int) -> str:
+    """`status 1`, `status 137 (SIGKILL)`: as a shell tells of a death by a signal."""
+    name = failures.signal_name(status - 128)
+    return f"status {status}" + f" ({name})" * (status > 128 and name.startswith("SIG"))
 
 
 def _curves(story: Story, until_s: float) -> Iterable[tuple[str, Callable[[], str]]]:

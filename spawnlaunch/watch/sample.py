@@ -23,6 +23,7 @@ import psutil
 
 from spawnlaunch import cpuset
 from spawnlaunch.node import proc
+from spawnlaunch.rollcall import held
 from spawnlaunch.watch import devices, find, output
 from spawnlaunch.watch.progress import Progress, Reader
 
@@ -45,6 +46,7 @@ class Sample(NamedTuple):
     start: int  # clock ticks since boot
     command: str
     state: str  # as psutil has it: running, sleeping, disk-sleep, stopped, zombie
+    held: held.Held | None  # what keeps it from running
     cpu: float | None
     cpu_seconds: float  # in all
     cpus: str  # the mask of its first thread, as a list
@@ -67,6 +69,7 @@ class Sample(NamedTuple):
         """For JSON."""
         return {
             **self._asdict(),
+            "held": self.held and self.held._asdict(),
             "device": self.device and self.device._asdict(),
             "progress": self.progress and self.progress._asdict(),
         }
@@ -83,6 +86,7 @@ def from_dict(told: Mapping[str, Any], later_s: float = 0.0) -> Sample:
     return Sample(
         **{
             **told,
+            "held": held.Held(**told["held"]) if told["held"] else None,
             "device": devices.DeviceUse(**device) if device else None,
             "progress": Progress(**progress) if progress else None,
             "said_at": None if said_at is None else said_at + later_s,
@@ -188,6 +192,7 @@ class Sampler:
             start=rank.start,
             command=watched.command,
             state=process.status(),
+            held=held.look(rank.pid, may_be_frozen=rates[0] == 0),
             cpu=rates[0],
             cpu_seconds=round(totals.cpu_s, 2),
             cpus=cpuset.format(mask),

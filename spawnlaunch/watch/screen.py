@@ -79,7 +79,7 @@ def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
                 histories.add(view.samples)
             if view.is_table:
                 found, width = notes.together(waits.findings(), histories.notes()), console.width
-                view.lines = table.table(view.samples, found, width, view.sort)
+                view.lines = table.table(view.samples, found, width, view.sort, histories.by_launch)
             live.refresh()
             _reap()
             key = _key(max(0.0, due - time.monotonic()))
@@ -115,7 +115,8 @@ def _typed(key: str, view: View, live: Live) -> None:
 def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
     """Where the ranks of a launch are at this moment, a line for each group, the smallest first."""
     waits, loop, answers = waiting.Inquiry(0.0), events.Loop(), []
-    waits.ask(ranks)
+    found = {one.rank: one.held for one in ranks if one.held}
+    waits.ask([one for one in ranks if not (one.held and one.held.is_mute)])
     waits.finish()
     told_by_itself = waits.answers.get(ranks[0].launch, {})
     missing = [one for one in ranks if one.rank not in told_by_itself]
@@ -134,7 +135,8 @@ def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
         ask(one)
     while missing:
         loop.turn()
-    return [f"  {group.line}" for group in groups.groups(answers)]
+    lines = [f"rank {rank} is {each.words}" for rank, each in found.items()]
+    return [f"  {line}" for line in [*lines, *(group.line for group in groups.groups(answers))]]
 
 
 @contextmanager

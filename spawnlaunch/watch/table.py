@@ -1,13 +1,14 @@
 """The table of top, as text: pure functions from samples to lines.
 
 Columns that nobody has figures for are left out, and then, where the screen is narrow, those that
-are least wanted. A mark behind the CPU use tells that a thread ran outside the rank's mask.
+are least wanted; where there is room, the use of CPUs and devices in the last looks is drawn. A
+mark behind the CPU use tells that a thread ran outside the rank's mask.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset, errors
@@ -18,8 +19,10 @@ OF_A_NOTE = f"  {ELSEWHERE} ", " " * 6  # begin its first line, and those behind
 TEMPERATURE = "temperature"
 BUNDLED = "/spawnlaunch/train/__main__.py"
 NAME_COLUMNS = 16  # of a host, at most
+BLOCKS = "\N{BOX DRAWINGS LIGHT HORIZONTAL}▁▂▃▄▅▆▇█"  # nothing, and eighths
+LATELY = 12  # looks
 STATES = {"running": "run", "sleeping": "sleep", "disk-sleep": "disk", "stopped": "stop",
-          "tracing-stop": "trace", "zombie": "dead", "idle": "idle"}  # fmt: skip
+          "tracing-stop": "trace", "zombie": "dead", "idle": "idle", "swapped": "swap"}  # fmt: skip
 
 
 class Column(NamedTuple):
@@ -36,6 +39,11 @@ def _number(value: float | None) -> float:
     return -1.0 if value is None else value
 
 
+def _state(one: sample.Sample) -> str:
+    kind = one.held.kind if one.held else one.state
+    return STATES.get(kind, kind)
+
+
 def _phase(one: sample.Sample) -> str:
     return one.progress.phase if one.progress else ""
 
@@ -44,7 +52,7 @@ COLUMNS = (
     Column("host", lambda s: s.host[:NAME_COLUMNS], lambda s: s.host, 9, True),
     Column("rank", lambda s: str(s.rank), lambda s: s.rank, 0),
     Column("pid", lambda s: str(s.pid), lambda s: s.pid, 5),
-    Column("state", lambda s: STATES.get(s.state, s.state), lambda s: s.state, 6, True),
+    Column("state", lambda s: _state(s), lambda s: _state(s), 6, True),
     Column("cpu%", lambda s: _cpu(s), lambda s: -_number(s.cpu), 1),
     Column("cpus", lambda s: _short(s.cpus, 11), lambda s: s.cpus, 8, True),
     Column("mem", lambda s: size(s.memory), lambda s: -s.memory, 2),
@@ -63,6 +71,11 @@ COLUMNS = (
     Column("/s", lambda s: _rate(s), lambda s: -_number(s.progress and s.progress.rate), 9),
     Column("phase", _phase, _phase, 5, True),
 )  # fmt: skip
+# What has a history: the heading, and the share of what is there.
+TRENDS: Sequence[tuple[str, Callable[[sample.Sample], float | None]]] = (
+    ("cpu lately", lambda s: None if s.cpu is None else s.cpu / _bound(s)),
+    ("gpu lately", lambda s: None if _raw(s, "use") is None else _of(s, "use") / 100),
+)
 ALWAYS = ("rank", "pid", "state", "cpu%", "cpus", "mem", "peak", "thr", "rd/s", "wr/s", "said")
 
 
@@ -71,6 +84,7 @@ def table(
     found: Mapping[str, Sequence[notes.Note]],
     width: int,
     sort: str = "rank",
+    histories: Mapping[str, notes.History] | None = None,
 ) -> list[str]:
     """All launches, each with a title, its ranks, and what stands out."""
     if not samples:
@@ -78,7 +92,7 @@ def table(
     lines: list[str] = []
     for launch, ranks in sample.by_launch(samples).items():
         lines += [*([""] if lines else []), title(ranks)[:width]]
-        lines += rows(ranks, width, sort)
+        lines += rows(ranks, width, sort, (histories or {}).get(launch, {}))
         for note in found.get(launch, ()):
             said, (first, more) = f"rank {note.rank}: {note.words}", OF_A_NOTE
             lines += textwrap.wrap(said, width, initial_indent=first, subsequent_indent=more)
@@ -101,7 +115,9 @@ def _command(words: str) -> str:
     return f"spawnlaunch.train {arguments}" if script.endswith(BUNDLED) else words
 
 
-def rows(ranks: Sequence[sample.Sample], width: int, sort: str) -> list[str]:
+def rows(
+    ranks: Sequence[sample.Sample], width: int, sort: str, history: notes.History
+) -> list[str]:
     """The heading and a line for each rank, as many columns as fit."""
     key = next(column.key for column in COLUMNS if column.name == sort)
     ordered = sorted(ranks, key=lambda one: (key(one), one.rank, one.host))
@@ -109,6 +125,8 @@ def rows(ranks: Sequence[sample.Sample], width: int, sort: str) -> list[str]:
         [_fitted(cell, wide, column) for cell in cells]
         for column, cells, wide in _columns(ordered, width)
     ]
+    left = width - sum(len(column[0]) + 1 for column in columns)
+    columns += [*_trends(ordered, history)][: max(0, left // (LATELY + 1))]
     return [" ".join(line).rstrip()[:width] for line in zip(*columns, strict=True)]
 
 
@@ -126,6 +144,19 @@ def _columns(ranks: Sequence[sample.Sample], width: int) -> list[tuple[Column, l
     return columns
 
 
+def _trends(ranks: Sequence[sample.Sample], history: notes.History) -> Iterable[list[str]]:
+    """What has been lately: columns with their headings."""
+    for name, share in TRENDS:
+        shares = [[share(s) for s in [*history.get(one.rank, ())][-LATELY:]] for one in ranks]
+        cells = ["".join(map(_block, each)).rjust(LATELY) for each in shares]
+        if any(each.strip() for each in cells):
+            yield [name.ljust(LATELY), *cells]
+
+
+def _block(share: float | None) -> str:
+    return " " if share is None else BLOCKS[max(0, min(8, round(8 * share)))]
+
+
 def _fitted(text: str, wide: int, column: Column) -> str:
     return text.ljust(wide) if column.left else text.rjust(wide)
 
@@ -134,8 +165,11 @@ def _cpu(one: sample.Sample) -> str:
     """Percent of the cores that it is bound to; of one where it is bound to none."""
     if one.cpu is None:
         return ""
-    bound = len(cpuset.parse(one.cpus)) or 1
-    return f"{100 * one.cpu / bound:.0f}{ELSEWHERE if one.elsewhere else ''}"
+    return f"{100 * one.cpu / _bound(one):.0f}{ELSEWHERE if one.elsewhere else ''}"
+
+
+def _bound(one: sample.Sample) -> int:
+    return len(cpuset.parse(one.cpus)) or 1
 
 
 def _share(share: float | None) -> str:

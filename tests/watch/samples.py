@@ -13,7 +13,8 @@ def sample(rank: int = 0, **other: Any) -> Sample:
     usual: dict[str, Any] = {
         "time": 1000.0, "host": "node0", "launch": "spawnlaunch-7-abc", "job": "7.0",
         "rank": rank, "local_rank": rank, "world_size": 4, "pid": 100 + rank, "start": 1000,
-        "command": "python -u train.py", "state": "sleeping", "cpu": 0.5, "cpu_seconds": 10.0,
+        "command": "python -u train.py", "state": "sleeping", "held": None, "cpu": 0.5,
+        "cpu_seconds": 10.0,
         "cpus": str(rank), "elsewhere": "", "memory": 1 << 30, "peak": 1 << 30,
         "memory_below": 0, "threads": 3, "processes": 0, "reads": 0.0, "writes": 0.0,
         "quiet_s": 1.0, "said_at": 50.0, "device": None, "progress": None,

@@ -114,7 +114,7 @@ def test_files_that_were_put_together_are_two_launches(two: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_recorder_that_dies_is_said_once_and_the_launch_goes_on(
+def test_that_a_recorder_has_died_is_said_at_once_and_at_the_end_and_the_launch_goes_on(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     record = tmp_path / "record"
@@ -129,12 +129,13 @@ def test_a_recorder_that_dies_is_said_once_and_the_launch_goes_on(
         )
         os.kill(recorder, number)
         until(lambda: not Path(f"/proc/{recorder}/stat").exists(), "it was reaped")
+        until(lambda: "the record breaks off here" in running.stderr, "it is said")
         running.send(signal.SIGINT)
         running.status()
         said = [line for line in running.stderr.splitlines() if "record" in line]
-    assert len(said) == 1
-    assert f"(pid {recorder})" in said[0]
-    assert str(next(record.iterdir())) in said[0]
+    assert len(said) == 2
+    assert f"(pid {recorder})" in said[1]
+    assert str(next(record.iterdir())) in said[1]
     assert "No record of" in page(record)
 
 

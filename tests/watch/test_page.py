@@ -61,7 +61,7 @@ def test_nothing_is_fetched(html: str) -> None:
 
 def test_the_pictures_are_xml(html: str) -> None:
     pictures = re.findall(r'<svg class="picture.*?</svg>(?=\n|<p|</div>)', html, re.DOTALL)
-    assert len(pictures) >= 4
+    assert len(pictures) >= 3  # a figure that is 0 all the time has none
     for picture in pictures:
         ElementTree.fromstring(picture)
 

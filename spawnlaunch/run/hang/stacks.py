@@ -1,5 +1,8 @@
 """Where the workers are: the stacks of each of their processes, from the best source there is.
 
+What is held from outside is named as that, before anything else (rollcall/held.py), and is not
+asked itself where nothing of it runs.
+
 1. The worker itself, once it has imported torch: a thread in it answers (spawnlaunch/witness), with
    what torch's flight recorder has. All workers are asked at once.
 2. The process itself, where it catches the signal SPAWNLAUNCH_STACK_SIGNAL: faulthandler writes the
@@ -29,7 +32,7 @@ from functools import partial
 
 from spawnlaunch import machine, records
 from spawnlaunch.node import proc
-from spawnlaunch.rollcall import asked, flight, frames, groups
+from spawnlaunch.rollcall import asked, flight, frames, groups, held
 from spawnlaunch.run import launches, signals, tree
 from spawnlaunch.run.hang import sources
 
@@ -55,6 +58,7 @@ class Target(records.NamedTuple):
     worker: launches.Worker
     process: proc.Process
     is_worker: bool  # and no child of one
+    is_mute: bool  # it is held from outside, and cannot answer
 
     @property
     def name(self) -> str:
@@ -102,8 +106,11 @@ class RollCall:
             workers = ()
         for worker, pid in workers:
             for process in proc.below(filter(None, [proc.look(pid)])):
-                target = Target(worker, process, process.pid == pid)
-                if not process.dead and not (target.is_worker and self._ask_witness(target)):
+                found = held.look(process.pid)
+                target = Target(worker, process, process.pid == pid, bool(found and found.is_mute))
+                if found and not process.dead:
+                    self._output.say([f"{target.name} is {found.words}"])
+                if not process.dead and not self._ask_witness(target):
                     self._targets.append(target)
         self.is_busy = True
         self._end_at = machine.running_s() + ALL_S
@@ -130,6 +137,8 @@ class RollCall:
 
     def _ask_witness(self, target: Target) -> bool:
         """Whether it can answer."""
+        if target.is_mute or not target.is_worker:
+            return False
         try:
             one = asked.Question(target.process.pid, target.process.start)
         except OSError:
@@ -179,7 +188,7 @@ class RollCall:
             self._loop.alarm(self._next, 0)
         elif machine.running_s() > self._end_at:
             self._look(target, only_kernel=True)
-        elif proc.catches(target.process.pid, signals.STACKS):
+        elif not target.is_mute and proc.catches(target.process.pid, signals.STACKS):
             self._ask(target)
         else:
             self._look(target)

@@ -1,0 +1,64 @@
+"""What keeps a process from running, from outside, whatever its program does.
+
+    frozen         by the freezer of its control group, or of one above it
+    stopped        by a signal
+    tracing-stop   by a debugger
+    swapped        most of its memory is not there, so that it waits for the disk
+    disk-sleep     it waits for a disk or a driver, so that no signal reaches it
+
+Sources: proc(5), State and VmSwap of /proc/PID/status; cgroup.freeze in cgroup-v2.rst, and
+freezer.self_freezing in cgroup-v1/freezer-subsystem.rst.
+"""
+
+from __future__ import annotations
+
+from spawnlaunch import records
+from spawnlaunch.node import cgroup, proc, sysfs
+
+FREEZERS = {  # files that say "1" in a group that was frozen, and how it is thawed
+    "cgroup.freeze": "echo 0 > {place}/cgroup.freeze",
+    "freezer.self_freezing": "echo THAWED > {place}/freezer.state",
+}
+STATES = {"T": "stopped", "t": "tracing-stop", "D": "disk-sleep"}
+WORDS = {
+    "stopped": "stopped; type kill -CONT {pid}",
+    "tracing-stop": "stopped by a debugger",
+    "disk-sleep": "in an uninterruptible sleep: it waits for a disk or a driver",
+}
+MUTE = frozenset({"frozen", "stopped", "tracing-stop"})  # nothing of it runs
+SWAPPED_KIB = 64 << 10  # a library's start, which nobody needs any more, may well be swapped out
+
+
+class Held(records.NamedTuple):
+    """What holds it."""
+
+    kind: str
+    words: str  # behind "it is", with what to type, where something helps
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether no thread of it can answer."""
+        return self.kind in MUTE
+
+
+def look(pid: int, may_be_frozen: bool = True) -> Held | None:
+    """What holds a process; None: nothing that can be seen."""
+    thaw = _thaw(pid) if may_be_frozen else ""
+    if thaw:
+        return Held("frozen", f"frozen by its control group; type {thaw}")
+    status = sysfs.fields(f"/proc/{pid}/status", ":") if proc.is_proc_ours() else {}
+    kind = STATES.get(status.get("State", "?")[:1], "")
+    swapped, there = (int(status.get(name, "0").split()[0]) for name in ("VmSwap", "VmRSS"))
+    if kind not in MUTE and swapped > max(SWAPPED_KIB, there):
+        return Held("swapped", f"swapped out: {swapped >> 10} MiB, and {there >> 10} are in memory")
+    return Held(kind, WORDS[kind].format(pid=pid)) if kind else None
+
+
+def _thaw(pid: int) -> str:
+    """The command that thaws it; "" where it is not frozen."""
+    places = [p for kind in ("freezer", "") for p in cgroup.directories("", kind, str(pid))]
+    for place in places:
+        for file, command in FREEZERS.items():
+            if sysfs.text(f"{place}/{file}") == "1":
+                return command.format(place=place)
+    return ""
