@@ -229,17 +229,30 @@ def _in_steps(late: Sequence[Span]) -> list[int]:
 
 
 def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony]) -> list[Culprit]:
-    """Those who have not come to the last collective, for much longer than any step took."""
-    last = meetings[-1]
-    begins = [one.begins for one in meetings if one.call.group == last.call.group]
-    usual = max((b - a for a, b in pairwise(begins)), default=0)
+    """Who is missing for much longer than any step took, and does not wait for another meanwhile.
+
+    A broadcast is over for some of its ranks before all have come: these go on to the next one, and
+    those who still wait in the first are missing there.
+    """
+    missing: dict[int, tuple[_Meeting, Span]] = {}
+    for one in meetings:
+        for rank, span in one.lates() if one.absent else ():
+            if rank in one.absent and span[1] - span[0] > _patience(one, meetings):
+                missing.setdefault(rank, (one, span))
+    waiting = {rank for one, _ in missing.values() for rank in one.came if rank not in one.absent}
     found = []
-    for rank, (begin, end) in last.lates():
-        if rank in last.absent and end - begin > max(HANG_S * 1e9, HANG_STEPS * usual):
-            before, _ = _before(rank, [last], answers)
-            at = max(_profile(answers[rank]).items(), key=lambda p: p[1], default=("", 0.0))[0]
-            found.append(Culprit(rank, (end - begin) / 1e9, 0.0, before, at))
+    for rank in sorted(missing.keys() - waiting):
+        one, (begin, end) = missing[rank]
+        before, _ = _before(rank, [one], answers)
+        at = max(_profile(answers[rank]).items(), key=lambda p: p[1], default=("", 0.0))[0]
+        found.append(Culprit(rank, (end - begin) / 1e9, 0.0, before, at))
     return found
+
+
+def _patience(one: _Meeting, meetings: Sequence[_Meeting]) -> float:
+    """So many nanoseconds may a rank be missing in it, by how often its group meets."""
+    begins = [each.begins for each in meetings if each.call.group == one.call.group]
+    return max(HANG_S * 1e9, HANG_STEPS * max((b - a for a, b in pairwise(begins)), default=0))
 
 
 def _culprit(
@@ -249,7 +262,8 @@ def _culprit(
     each = _in_steps(late)
     before, line = _before(rank, meetings, answers)
     at = _at(rank, answers, _length(late) / all_ns)
-    return Culprit(rank, _median(each) / 1e9, all_ns / len(each) / 1e9, before, at or line)
+    late_s, every_s = (ns / len(each) / 1e9 for ns in (sum(each), all_ns))
+    return Culprit(rank, late_s, every_s, before, at or line)
 
 
 def _before(
