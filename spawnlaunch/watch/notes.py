@@ -81,15 +81,17 @@ def notes(history: History, now: float) -> list[Note]:
     """What stands out; `now` is of the monotonic clock, for the age of steps."""
     last = {rank: samples[-1] for rank, samples in history.items() if samples}
     found = [*_stopped(history), *_stuck(last, now)]
-    found += _slow(last) or _uneven(history)
+    held = {note.rank for note in found if note.kind == "stopped"}
+    found += _slow(last) or [note for note in _uneven(history) if note.rank not in held]
     found += [*_grows(history), *_elsewhere(last), *_device(last), *_idle_device(history)]
     return found
 
 
 def _stopped(history: History) -> Iterable[Note]:
     for rank, samples in sorted(history.items()):
-        kinds = {one.held and one.held.kind for one in [*samples][-STILL:]}
-        if len(kinds) == 1 and (found := samples[-1].held):
+        found, lately = samples[-1].held, [one.held for one in [*samples][-STILL:]]
+        kinds = [one.kind for one in lately if one]
+        if found and (found.is_mute or kinds == [found.kind] * STILL):
             yield Note(rank, "stopped", f"it is {found.words}")
 
 

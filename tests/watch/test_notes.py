@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from spawnlaunch.rollcall.held import MUTE, Held
 from spawnlaunch.watch import notes
 from spawnlaunch.watch.sample import Sample
 from tests.watch.samples import device, over_time, progress, sample
@@ -144,3 +145,23 @@ def test_a_device_that_is_far_less_used_is_told() -> None:
     assert "20 % of the time, others' 95 %" in note.words
     assert notes.notes({**others, 3: used(3, 80.0)}, NOW) == []
     assert notes.notes({**others, 3: used(3, None)}, NOW) == []
+
+
+def held(kind: str) -> Held:
+    return Held(kind, "held")
+
+
+@pytest.mark.parametrize("kind", sorted(MUTE))
+def test_who_cannot_run_is_named_at_once_and_not_for_the_time_it_does_not_use(kind: str) -> None:
+    history = {rank: over_time(rank, [100] * 9) for rank in range(3)}
+    still = [one._replace(cpu_seconds=10.0, held=held(kind)) for one in history[1]]
+    assert found(sample(0), sample(1, held=held(kind))) == [(1, "stopped")]
+    (note,) = notes.notes({**history, 1: still}, NOW)
+    assert (note.rank, note.kind) == (1, "stopped")
+
+
+@pytest.mark.parametrize("kind", ["disk-sleep", "swapped"])
+def test_what_passes_by_itself_is_named_when_it_stays(kind: str) -> None:
+    looks = [sample(0, held=held(kind))] * notes.STILL
+    assert [len(notes.notes({0: looks[:n]}, NOW)) for n in range(1, notes.STILL + 1)] == [0, 0, 1]
+    assert notes.notes({0: [*looks[:-1], sample(0, held=held("other"))]}, NOW) == []
