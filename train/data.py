@@ -31,6 +31,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import rng
+from .config import Config
 from .distributed import World, agree, together
 from .errors import RefusedError
 from .exit import deaf_children
@@ -212,6 +213,22 @@ class Reader:
             except StopIteration as error:  # which would pass for the end of the batches
                 raise RuntimeError(f"sample {index} of {self.split!r} raised {error!r}") from error
         return collate(read)
+
+
+class Readers(dict[str, Reader]):
+    """The reader of each split by its name, made when it is first asked for, and once.
+
+    What ``dataset`` does may take minutes, and memory.
+    """
+
+    def __init__(self, task: Task, config: Config) -> None:
+        super().__init__()
+        self.task = task
+        self.config = config
+
+    def __missing__(self, split: str) -> Reader:
+        self[split] = Reader(self.task, split, self.config.task, self.config.seed)
+        return self[split]
 
 
 class Feed:

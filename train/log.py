@@ -86,14 +86,16 @@ class Clock:
 
     def sent(self, last: bool) -> None:
         """A bucket of gradients goes to the network."""
-        self.last_sent, self.all_sent = self._mark(), last
+        if last:
+            self.last_sent, self.all_sent = self._mark(), True
         self.progress.phase(WAIT)
 
     def computed(self, last: bool) -> None:
         """A backward pass is over; unless it was the last of the step, a batch is asked for."""
         self.progress.phase(WAIT if last else DATA)
         self.asked_at = time.perf_counter()
-        self.done = self._mark()
+        if last:
+            self.done = self._mark()
 
     def received(self) -> None:
         """Everything from the other ranks is here."""
