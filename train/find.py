@@ -18,8 +18,11 @@ BUNDLED = {
     "classify": PACKAGE + "classify:Classify",
     "causal_lm": PACKAGE + "causal_lm:CausalLM",
     "sequence_classification": PACKAGE + "sequence_classification:SequenceClassification",
+    "image_classification": PACKAGE + "image_classification:ImageClassification",
+    "seq2seq": PACKAGE + "seq2seq:Seq2Seq",
 }
-WITH_HF = ("causal_lm", "sequence_classification")  # tasks that need the extra
+# Tasks that need the extra.
+WITH_HF = ("causal_lm", "sequence_classification", "image_classification", "seq2seq")
 
 
 def task_class(name: str) -> type:
