@@ -268,6 +268,12 @@ class Config:
     static_graph: bool = switch("promise that every step uses the same parameters")
     find_unused: bool = switch("allow parameters that some steps or ranks do not use")
     sync_bn: bool = switch("let BatchNorm count the samples of all ranks; on GPUs only")
+    gradient_dtype: str = flag(
+        "fp32",
+        one_of("fp32", "bf16"),
+        "NAME",
+        "what gradients are sent as: fp32 or bf16 (%(default)s)",
+    )
     bucket_mb: int = flag(25, whole(1), "N", "MiB of gradients sent at once (%(default)s)")
     loader_workers: int | None = flag(
         None, whole(0, 1024), "N", "processes that read samples (by the worker's CPUs)"

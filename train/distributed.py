@@ -113,8 +113,10 @@ class Buckets:
     have zeros: the sum over the ranks has everybody's numbers side by side, and nothing is rounded.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, halved: bool = False) -> None:
+        """Where they are ``halved``, gradients travel as bfloat16, and are rounded to it."""
         self.world = world
+        self.halved = halved
         self.waiting: Tensor | None = None  # for the last bucket
         self.sums: Callable[[], Tensor] | None = None
 
@@ -130,12 +132,13 @@ class Buckets:
 
     def send(self, bucket: Tensor, is_last: bool) -> torch.futures.Future[Tensor]:
         """Begin to add up a bucket, a vector; what is returned has the sums."""
+        packed = bucket.dtype in (torch.float32, torch.float64) and not self.halved
+        if is_last and self.waiting is not None and not packed:
+            self.sums, self.waiting = start_sum_over_ranks(self.waiting), None
         if not is_last or self.waiting is None:
-            return _start(bucket, lambda sums: sums)
+            sent = bucket.to(torch.bfloat16) if self.halved else bucket
+            return _start(sent, lambda sums: bucket.copy_(sums) if self.halved else sums)
         values, self.waiting = self.waiting, None
-        if bucket.dtype not in (torch.float32, torch.float64):
-            self.sums = start_sum_over_ranks(values)
-            return _start(bucket, lambda sums: sums)
         own, length = values.view(torch.int16).to(bucket.dtype), len(bucket)
         places = own.new_zeros(self.world.size, len(own))
         places[self.world.rank] = own

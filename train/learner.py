@@ -152,7 +152,7 @@ class Learner:
         wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
         # It holds no learner, which holds the wrapper: Python cannot see that circle, as a part of
         # it is in C++, and the wrapper has to go before its process group.
-        buckets = Buckets(self.world)
+        buckets = Buckets(self.world, self.config.gradient_dtype == "bf16")
         if self.device.type == "cpu":  # a device has an operation beside its computation for free
             self.start_sum = buckets.start_sum
         wrapped.register_comm_hook((self.clock, buckets), lambda to, bucket: _send(to, bucket))
@@ -246,6 +246,10 @@ class Learner:
         )
         if unused and has(self.task, "optimizer"):
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
+        if self.device.type != "cpu" and self.config.precision == "fp32" and not self.config.tf32:
+            lines.append(
+                "matrix products are in float32, without TF32; --tf32 or --precision bf16 is faster"
+            )
         return lines
 
     def loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:

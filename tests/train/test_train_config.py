@@ -35,6 +35,7 @@ def test_no_flag_appears_or_goes_unnoticed() -> None:
             "static_graph",
             "find_unused",
             "sync_bn",
+            "gradient_dtype",
             "bucket_mb",
         ),
         *("loader_workers", "gc_every"),
