@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from . import kinds
 from .errors import RefusedError, refuse, speaks
 
 LARGEST = 2**31 - 1
@@ -254,10 +253,9 @@ class Config:
 
     device: str = flag(
         "auto",
-        one_of("auto", "cpu", *kinds.NAMES),
+        one_of("auto", "cpu", "cuda"),
         "NAME",
-        f"auto, cpu, {', '.join(kinds.NAMES[:-1])} or {kinds.NAMES[-1]} (%(default)s); cuda stands "
-        "for ROCm too",
+        "auto, cpu or cuda (%(default)s); cuda stands for ROCm too",
     )
     precision: str = flag(
         "fp32", one_of("fp32", "bf16", "fp16"), "NAME", "fp32, bf16 or fp16 (%(default)s)"

@@ -14,7 +14,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .errors import RefusedError, StoppedError
-from .kinds import BACKENDS, device_module
 
 T = TypeVar("T")
 
@@ -72,10 +71,12 @@ def join(world: World, device: torch.device) -> None:
     """Meet the other workers; a world of one has nobody to meet."""
     on_device = device.type != "cpu"
     if on_device:
-        device_module(device).set_device(device)
+        torch.cuda.set_device(device)
     if world.size == 1:
         return
-    dist.init_process_group(BACKENDS[device.type], device_id=device if on_device else None)
+    dist.init_process_group(
+        "nccl" if on_device else "gloo", device_id=device if on_device else None
+    )
 
 
 def leave_group() -> None:

@@ -24,7 +24,6 @@ from .config import Config
 from .data import Order
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError, StoppedError
-from .kinds import device_module
 from .log import Clock, Step
 from .model import build_model, in_eval_mode, learning_of, make_optimizer, named
 from .screen import Screen
@@ -379,7 +378,7 @@ class Watch:
         if self.on_device:
             totals = torch.empty_like(totals, device="cpu", pin_memory=True)
             totals.copy_(result.totals, non_blocking=True)
-            arrived = device_module(self.device).Event()
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
             arrived.record()
         self.unseen.append(_Seen(step, first, totals, result.losses, arrived))
         stop = False

@@ -18,7 +18,7 @@ from torch import nn
 from . import checkpoint, distributed, saving
 from .config import Config
 from .data import Readers
-from .device import count_devices, peak_bytes, pick_device
+from .device import peak_bytes, pick_device
 from .distributed import World
 from .errors import RefusedError, StoppedError
 from .exit import noted, requeue
@@ -51,7 +51,9 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     """
     deadline = Deadline(config.max_time, os.environ, time.time(), noted)
     world = distributed.read_world(os.environ)
-    device = pick_device(config.device, world, count_devices(config.device))
+    device = pick_device(
+        config.device, world, 0 if config.device == "cpu" else torch.cuda.device_count()
+    )
     if config.tf32:
         torch.set_float32_matmul_precision("high")
     distributed.join(world, device)  # and from here on all ranks refuse together
