@@ -39,7 +39,7 @@ def test_no_check_names_a_function_that_is_not_there() -> None:
 
 
 def test_a_new_call_is_found(tmp_path: Path) -> None:
-    texts = ("torch.cuda.empty_cache()", "device_module(d).x()", "event.synchronize()", "nccl()")
+    texts = ("torch.cuda.empty_cache()", "torch.xpu.x()", "event.synchronize()", "nccl()")
     others = ("torch.zeros(1)", "print('cuda')", "dist.barrier()")
     for text, is_one in [*((each, True) for each in texts[:3]), *((o, False) for o in others)]:
         function = ast.parse(f"def f():\n    {text}").body[0]
