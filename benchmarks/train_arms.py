@@ -94,9 +94,11 @@ def ours(work: Work) -> None:
     import torch
 
     from spawnlaunch.train.commandline import parse
+    from spawnlaunch.train.data import Readers
     from spawnlaunch.train.distributed import read_world
     from spawnlaunch.train.log import Metrics
     from spawnlaunch.train.run import train
+    from spawnlaunch.train.schedule import Deadline
     from spawnlaunch.train.screen import Screen
     from spawnlaunch.train.training import Place
 
@@ -122,7 +124,7 @@ def ours(work: Work) -> None:
         lines.touch()
     metrics = Metrics(lines if world.rank == 0 else None)
     place = Place(world, torch.device("cpu"), work.scratch, Screen(None), metrics, [Split()])
-    train(TaskInTurns(work), config, place, {}, None, lambda: False)
+    train(Readers(TaskInTurns(work), config), config, place, {}, None, Deadline(None, {}, 0.0))
 
 
 class TaskInTurns:

@@ -17,8 +17,9 @@ import pickle
 import re
 import shutil
 import threading
+import zipfile
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -209,9 +210,9 @@ def newest_whole(
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The weights and the rest, on the CPU."""
+    """The weights and the rest, mapped, so that a node reads them once for all of its ranks."""
     weights, training = (
-        torch.load(path / name, map_location="cpu", weights_only=True)
+        torch.load(path / name, map_location="cpu", weights_only=True, mmap=True)
         for name in (WEIGHTS, TRAINING)
     )
     return weights, training
@@ -229,7 +230,8 @@ def weights_of(path: Path) -> Any:
         path = newest
     file = path / WEIGHTS if path.is_dir() else path
     try:
-        return torch.load(file, map_location="cpu", weights_only=True)
+        mapped = zipfile.is_zipfile(file)  # as torch.save has it since 1.6
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
     except OSError:
         raise
     except Exception as error:  # of many kinds, by which bytes are wrong
@@ -256,22 +258,25 @@ def room_for(out: Path, size: int, count: int) -> None:
 
 def prune(out: Path, keep: int, best: int) -> None:
     """Remove all but the ``keep`` newest checkpoints and the best, and name the best."""
-    for path in all_in(out)[keep:]:
-        if step_of(path) != best:
-            _remove(path)
+    # First, for the link must not lead to what is removed.
     if path_of(out, best).exists():
         link = out / (BEST + PART)
         link.unlink(missing_ok=True)
         link.symlink_to(path_of(out, best).name)
         link.replace(out / BEST)
+    else:
+        (out / BEST).unlink(missing_ok=True)
+    for path in all_in(out)[keep:]:
+        if step_of(path) != best:
+            _remove(path)
 
 
 def remove_all(out: Path) -> None:
     """Remove every checkpoint, and what a killed run left of one."""
     clean_up(out)
+    (out / BEST).unlink(missing_ok=True)
     for path in all_in(out):
         _remove(path)
-    (out / BEST).unlink(missing_ok=True)
 
 
 def clean_up(out: Path) -> None:
@@ -306,11 +311,20 @@ class Writer:
         self.written = False
 
     def write(
-        self, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], best: int
+        self,
+        step: int,
+        weights: Mapping[str, Any],
+        training: Mapping[str, Any],
+        best: int,
+        written: Callable[[], None],
     ) -> None:
-        """Begin to write what nobody changes any more; ``best`` is a step, or -1."""
+        """Begin to write what nobody changes any more, and call ``written`` when it is there.
+
+        ``best`` is a step, or -1.
+        """
         self.wait()
-        self.thread = threading.Thread(target=self._write, args=(step, weights, training, best))
+        what = (step, weights, training, best, written)
+        self.thread = threading.Thread(target=self._write, args=what)
         self.thread.start()
 
     def problem(self) -> BaseException | None:
@@ -330,11 +344,17 @@ class Writer:
             raise self.error
 
     def _write(
-        self, step: int, weights: Mapping[str, Any], training: Mapping[str, Any], best: int
+        self,
+        step: int,
+        weights: Mapping[str, Any],
+        training: Mapping[str, Any],
+        best: int,
+        written: Callable[[], None],
     ) -> None:
         try:
             write(self.out, step, weights, training, check=not self.written)
             self.written = True
+            written()
             prune(self.out, self.keep, best)
         except OSError as error:
             self.error = StoppedError(

@@ -94,6 +94,11 @@ def _add_task(parser: Parser, cls: type[Task], options: list[Option]) -> None:
     parser.add_argument("-h", "--help", action="help", default=SUPPRESS, help=SUPPRESS)
     group: _ArgumentGroup = parser.add_argument_group(f"flags of the task {cls.__name__}")
     for option in options:
+        if option.name.startswith("no_") and option.how.get("action") is BooleanOptionalAction:
+            parser.error(
+                f"{cls.__name__} has an option {option.name}, and {_flag(option.name)} would take "
+                f"back one without no_; rename it"
+            )
         try:
             group.add_argument(_flag(option.name), **option.how)
         except ArgumentError:  # --help, --config and the --no-compile of --compile among them

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from . import kinds
 from .errors import RefusedError, refuse, speaks
 
 LARGEST = 2**31 - 1
@@ -254,10 +253,9 @@ class Config:
 
     device: str = flag(
         "auto",
-        one_of("auto", "cpu", *kinds.NAMES),
+        one_of("auto", "cpu", "cuda"),
         "NAME",
-        f"auto, cpu, {', '.join(kinds.NAMES[:-1])} or {kinds.NAMES[-1]} (%(default)s); cuda stands "
-        "for ROCm too",
+        "auto, cpu or cuda (%(default)s); cuda stands for ROCm too",
     )
     precision: str = flag(
         "fp32", one_of("fp32", "bf16", "fp16"), "NAME", "fp32, bf16 or fp16 (%(default)s)"
@@ -268,6 +266,12 @@ class Config:
     static_graph: bool = switch("promise that every step uses the same parameters")
     find_unused: bool = switch("allow parameters that some steps or ranks do not use")
     sync_bn: bool = switch("let BatchNorm count the samples of all ranks; on GPUs only")
+    gradient_dtype: str = flag(
+        "fp32",
+        one_of("fp32", "bf16"),
+        "NAME",
+        "what gradients are sent as: fp32 or bf16 (%(default)s)",
+    )
     bucket_mb: int = flag(25, whole(1), "N", "MiB of gradients sent at once (%(default)s)")
     loader_workers: int | None = flag(
         None, whole(0, 1024), "N", "processes that read samples (by the worker's CPUs)"

@@ -14,6 +14,7 @@ from __future__ import annotations
 import copy
 import functools
 import hashlib
+import inspect
 import multiprocessing
 import os
 import random
@@ -31,6 +32,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, default_collate
 
 from . import rng
+from .config import Config
 from .distributed import World, agree, together
 from .errors import RefusedError
 from .exit import deaf_children
@@ -214,6 +216,22 @@ class Reader:
         return collate(read)
 
 
+class Readers(dict[str, Reader]):
+    """The reader of each split by its name, made when it is first asked for, and once.
+
+    What ``dataset`` does may take minutes, and memory.
+    """
+
+    def __init__(self, task: Task, config: Config) -> None:
+        super().__init__()
+        self.task = task
+        self.config = config
+
+    def __missing__(self, split: str) -> Reader:
+        self[split] = Reader(self.task, split, self.config.task, self.config.seed)
+        return self[split]
+
+
 class Feed:
     """Batches on the device, read by other processes where there are any."""
 
@@ -267,7 +285,7 @@ def to_device(batch: Any, device: torch.device) -> Any:
         # From pinned memory the copy runs beside the computation that is already queued.
         return batch.to(device, non_blocking=True)
     if hasattr(batch, "to"):
-        return batch.to(device)
+        return batch.to(device, **({"non_blocking": True} if _copies_beside(batch.to) else {}))
     if isinstance(batch, Mapping):
         items = {key: to_device(value, device) for key, value in batch.items()}
         if not isinstance(batch, dict):
@@ -284,6 +302,17 @@ def to_device(batch: Any, device: torch.device) -> Any:
     for name in names:
         object.__setattr__(moved, name, to_device(getattr(batch, name), device))  # frozen ones too
     return moved
+
+
+def _copies_beside(to: Callable[..., Any]) -> bool:
+    """Whether a method ``to`` takes non_blocking, by that name or among any others."""
+    try:
+        parameters = inspect.signature(to).parameters
+    except ValueError:  # as of what is written in C
+        return False
+    return "non_blocking" in parameters or any(
+        one.kind is one.VAR_KEYWORD for one in parameters.values()
+    )
 
 
 def _attributes(thing: object) -> list[str]:

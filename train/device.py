@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import importlib.util
 import os
 import resource
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from torch.profiler import profile, schedule
 
 from .distributed import World
 from .errors import RefusedError
-from .kinds import KINDS, device_module
 
 # Dense 16-bit matrix products, in TFLOP/s, by a part of the name that the driver gives the device.
 # Sources: the makers' data sheets. An MI250X shows each of its two dies as a device.
@@ -34,53 +32,29 @@ PEAK_TFLOPS = {
 }
 
 
-def count_devices(wanted: str) -> dict[str, int]:
-    """How many devices of each kind PyTorch shows this process; ``wanted`` is what --device says.
-
-    A kind that it does not know, or has none of, is left out.
-    """
-    counts = {}
-    for kind in KINDS:
-        if wanted not in ("auto", kind.name):
-            continue
-        package = kind.extension.partition(".")[0]
-        if package and not hasattr(torch, kind.name) and importlib.util.find_spec(package):
-            importlib.import_module(kind.extension)
-        module = getattr(torch, kind.name, None)
-        if module is not None and (count := module.device_count()):
-            counts[kind.name] = count
-    return counts
-
-
-def pick_device(wanted: str, world: World, visible: Mapping[str, int]) -> torch.device:
-    """The device of this worker; ``visible`` is how many there are of each kind.
+def pick_device(wanted: str, world: World, count: int) -> torch.device:
+    """The device of this worker, which sees ``count`` of them.
 
     A launcher either shows every worker all devices, and LOCAL_RANK counts them, or shows each
     worker its own one. Raises RefusedError when neither is so.
     """
-    if wanted == "cpu" or (wanted == "auto" and not visible):
+    if wanted == "cpu" or (wanted == "auto" and not count):
         return torch.device("cpu")
-    kind = next(iter(visible)) if wanted == "auto" else wanted
-    count = visible.get(kind, 0)
     index = 0 if count == 1 else world.local_rank
     if index >= count:
+        maker = "ROCm" if torch.version.hip else "CUDA"  # PyTorch for ROCm says cuda as well
         raise RefusedError(
-            f"LOCAL_RANK is {world.local_rank} but {count} {maker(kind)} devices are visible; "
+            f"LOCAL_RANK is {world.local_rank} but {count} {maker} devices are visible; "
             "start as many workers per node as it has devices, or type --device cpu"
         )
-    return torch.device(kind, index)
-
-
-def maker(kind: str) -> str:
-    """What users call the devices of this kind: PyTorch for ROCm says cuda for them."""
-    return "ROCm" if kind == "cuda" and torch.version.hip else kind.upper()
+    return torch.device("cuda", index)
 
 
 def peak_tflops(told: float | None, device: torch.device, precision: str) -> float | None:
     """The most that one device can do at this precision; None if nobody knows."""
     if told is not None or device.type == "cpu" or precision == "fp32":
         return told
-    name = device_module(device).get_device_name(device)
+    name = torch.cuda.get_device_name(device)
     return next((peak for part, peak in PEAK_TFLOPS.items() if part in name), None)
 
 
@@ -106,7 +80,7 @@ def keep_freed(device: torch.device) -> bool:
 def peak_bytes(device: torch.device) -> int:
     """The most memory this process had: of the device, or of the machine where it used none."""
     if device.type != "cpu":
-        return int(device_module(device).max_memory_allocated(device))
+        return int(torch.cuda.max_memory_allocated(device))
     unit = 1 if sys.platform == "darwin" else 1024  # getrusage(2): kilobytes, on macOS bytes
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
@@ -116,16 +90,19 @@ def without_collections(wanted: bool) -> Iterator[None]:
     """Let Python collect no garbage by itself in here.
 
     A collection takes tens of milliseconds, and Python begins it at another moment on each rank,
-    while all the others wait. Between the same two steps everywhere it costs its time once.
+    while all the others wait. Between the same two steps everywhere it costs its time once. What is
+    there already, as modules and samples, is left out of collections, so that whole ones are quick.
     """
     if not wanted:
         yield
         return
     gc.collect()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
+        gc.unfreeze()
         gc.enable()
 
 

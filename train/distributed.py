@@ -14,7 +14,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from .errors import RefusedError, StoppedError
-from .kinds import BACKENDS, device_module
 
 T = TypeVar("T")
 
@@ -72,10 +71,12 @@ def join(world: World, device: torch.device) -> None:
     """Meet the other workers; a world of one has nobody to meet."""
     on_device = device.type != "cpu"
     if on_device:
-        device_module(device).set_device(device)
+        torch.cuda.set_device(device)
     if world.size == 1:
         return
-    dist.init_process_group(BACKENDS[device.type], device_id=device if on_device else None)
+    dist.init_process_group(
+        "nccl" if on_device else "gloo", device_id=device if on_device else None
+    )
 
 
 def leave_group() -> None:
@@ -113,8 +114,10 @@ class Buckets:
     have zeros: the sum over the ranks has everybody's numbers side by side, and nothing is rounded.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, halved: bool = False) -> None:
+        """Where they are ``halved``, gradients travel as bfloat16, and are rounded to it."""
         self.world = world
+        self.halved = halved
         self.waiting: Tensor | None = None  # for the last bucket
         self.sums: Callable[[], Tensor] | None = None
 
@@ -130,12 +133,13 @@ class Buckets:
 
     def send(self, bucket: Tensor, is_last: bool) -> torch.futures.Future[Tensor]:
         """Begin to add up a bucket, a vector; what is returned has the sums."""
+        packed = bucket.dtype in (torch.float32, torch.float64) and not self.halved
+        if is_last and self.waiting is not None and not packed:
+            self.sums, self.waiting = start_sum_over_ranks(self.waiting), None
         if not is_last or self.waiting is None:
-            return _start(bucket, lambda sums: sums)
+            sent = bucket.to(torch.bfloat16) if self.halved else bucket
+            return _start(sent, lambda sums: bucket.copy_(sums) if self.halved else sums)
         values, self.waiting = self.waiting, None
-        if bucket.dtype not in (torch.float32, torch.float64):
-            self.sums = start_sum_over_ranks(values)
-            return _start(bucket, lambda sums: sums)
         own, length = values.view(torch.int16).to(bucket.dtype), len(bucket)
         places = own.new_zeros(self.world.size, len(own))
         places[self.world.rank] = own

@@ -14,7 +14,7 @@ from .distributed import any_rank, from_every_rank, refuse_if_any, sum_over_rank
 from .errors import StoppedError
 from .learner import Learner
 from .log import OWN, brief
-from .task import Task, has, name_of
+from .task import has, name_of
 
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
 
@@ -53,19 +53,16 @@ def unfit(report: Mapping[str, Any], best: str) -> str:
 class Evaluator:
     """Evaluates the model as it is, as often as asked."""
 
-    def __init__(
-        self, task: Task, name: str, learner: Learner, workers: int, split: str = "validation"
-    ) -> None:
+    def __init__(self, reader: Reader, learner: Learner, workers: int) -> None:
         """Batch i of the samples of a split goes to rank i modulo the number of ranks.
 
         So a batch holds the same samples however many ranks there are, and nothing is padded.
         """
         world, batch_size = learner.world, learner.config.eval_batch_size
-        reader = Reader(task, split, name, learner.config.seed)
         starts = range(0, len(reader), batch_size)
         places = [range(i, min(i + batch_size, len(reader))) for i in starts]
         batches = [Batch(part, list(part)) for part in places]
-        self.task = task
+        self.task = learner.task
         self.learner = learner
         self.wrong = ""  # what this rank has to say about what the task measured
         self.rounds = -(-len(batches) // world.size)
@@ -94,9 +91,9 @@ class Evaluator:
         return sums
 
     def _add(self, sums: dict[str, Tensor], batch: Any) -> None:
-        # The ranks may have different numbers of batches, so the model is the bare one: a wrapper
-        # may communicate in every forward pass, and ranks would wait for each other for ever.
-        model = self.learner.bare
+        # The ranks may have different numbers of batches, so the model has no wrapper: that may
+        # communicate in every forward pass, and ranks would wait for each other for ever.
+        model = self.learner.model
         with self.learner.autocast():
             measured = self.task.measure(model, batch)
         if missing := (set(sums) or {"loss", "count", *measured}) ^ set(measured):

@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import os
 import sys
+import sysconfig
 from types import ModuleType
 from typing import NoReturn
 
@@ -17,8 +18,11 @@ BUNDLED = {
     "classify": PACKAGE + "classify:Classify",
     "causal_lm": PACKAGE + "causal_lm:CausalLM",
     "sequence_classification": PACKAGE + "sequence_classification:SequenceClassification",
+    "image_classification": PACKAGE + "image_classification:ImageClassification",
+    "seq2seq": PACKAGE + "seq2seq:Seq2Seq",
 }
-WITH_HF = ("causal_lm", "sequence_classification")  # tasks that need the extra
+# Tasks that need the extra.
+WITH_HF = ("causal_lm", "sequence_classification", "image_classification", "seq2seq")
 
 
 def task_class(name: str) -> type:
@@ -31,7 +35,10 @@ def task_class(name: str) -> type:
     if not place or not attribute:
         known = ", ".join(BUNDLED)
         _refuse(f"there is no task {name!r}; type {known}, file.py:Class or package.module:Class")
-    module = _from_file(place) if place.endswith(".py") else _from_name(place)
+    is_file = place.endswith(".py")
+    if name not in BUNDLED and (not is_file or os.getcwd() in sys.path):  # as python -m has it
+        _import_first_from(os.getcwd())
+    module = _from_file(place) if is_file else _from_name(place)
     found = getattr(module, attribute, None)
     if not isinstance(found, type):
         _refuse(f"{place} has no class {attribute}")
@@ -54,13 +61,12 @@ def _from_file(path: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    _also_import_from(os.path.dirname(path))
+    _import_first_from(os.path.dirname(path))
     spec.loader.exec_module(module)
     return module
 
 
 def _from_name(name: str) -> ModuleType:
-    _also_import_from(os.getcwd())
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -73,10 +79,16 @@ def _from_name(name: str) -> ModuleType:
         raise
 
 
-def _also_import_from(directory: str) -> None:
-    # At the end: a task finds its own helpers, and shadows nothing that is installed.
-    if directory not in sys.path:
-        sys.path.append(directory)
+def _import_first_from(directory: str) -> None:
+    """Let a task find its own helpers before what is installed, as a script does.
+
+    But behind Python's own modules: a signal.py beside a task is not for those.
+    """
+    own = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib")}
+    own |= {os.path.join(one, "lib-dynload") for one in own}
+    place = 1 + max((i for i, one in enumerate(sys.path) if one in own), default=-1)
+    if directory not in sys.path[:place]:
+        sys.path[place:] = [directory, *(one for one in sys.path[place:] if one != directory)]
 
 
 def _refuse(text: str) -> NoReturn:

@@ -5,9 +5,11 @@ And what becomes of a run in which a loss or a gradient is not finite: ``Watch``
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, NamedTuple
 
@@ -22,9 +24,8 @@ from .config import Config
 from .data import Order
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError, StoppedError
-from .kinds import device_module
 from .log import Clock, Step
-from .model import build_model, learning_of, make_optimizer, named
+from .model import build_model, in_eval_mode, learning_of, make_optimizer, named
 from .screen import Screen
 from .task import Task, has
 
@@ -35,6 +36,8 @@ FIRST_SCALE = 512.0
 # The scaler of half precision halves its scale after each step that is not finite, and leaves that
 # step out: so it finds the scale. When it has done so this often in a row, no scale helps.
 HALVINGS = 32
+# From torch 2.13 on.
+BATCHED, DDP_TAKES = "batched_grad_copy", inspect.signature(DistributedDataParallel).parameters
 LAG = 2  # steps that the device may be behind
 SHOWN = 64  # samples named in a message
 
@@ -61,6 +64,23 @@ def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
     return loss_sum, count
 
 
+class Loss(nn.Module):
+    """The loss of a task as the forward pass of a module, which is what is wrapped.
+
+    So ``loss`` has the same model on any number of ranks, and calls it as often, and by as many of
+    its methods, as it wants to.
+    """
+
+    def __init__(self, task: Task, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        self.of = functools.partial(task.loss, model)
+
+    def forward(self, batch: Any) -> Any:
+        """What the task makes of a batch."""
+        return self.of(batch)
+
+
 def _send(to: tuple[Clock, Buckets], bucket: Any) -> torch.futures.Future[Tensor]:
     """Add up a bucket of gradients over the ranks.
 
@@ -85,7 +105,9 @@ class Learner:
         self.per_rank = per_rank
         self.clock = Clock(device)
         model = build_model(task, config, world, device)
-        self.bare = model.to(device).train()  # what comes from a file may be in eval mode
+        self.bare = model.to(device)
+        if not model.training:  # as from_pretrained leaves it; a part of it that is so was put so
+            model.train()
         # Kept, because to find them walks through the whole model.
         self.learning = learning_of(self.bare)
         self.is_first_step = True
@@ -99,18 +121,25 @@ class Learner:
         on_cpu, fused = device.type == "cpu", "_step_supports_amp_scaling"
         self.kernel_leaves_out = not on_cpu and getattr(self.optimizer, fused, False)
         self.host_leaves_out = on_cpu or config.skip_nonfinite > 0
+        # The kernel of AdamW divides gradients by a float32, which would round a float64.
+        wide = any(p.dtype == torch.float64 for p in self.optimized)
+        own = has(task, "optimizer")
+        self.kernel_scales = not (own or wide or config.precision == "fp16")
         self.scaler = torch.amp.GradScaler(
             device.type, init_scale=FIRST_SCALE, enabled=config.precision == "fp16"
         )
         self.start_sum = start_sum_over_ranks
+        # Inside of the wrapper: so the compiler can overlap communication, and validations have it.
+        self.model: nn.Module = torch.compile(self.bare) if config.compile else self.bare  # type: ignore[assignment]
         self.ddp = self._data_parallel() if world.size > 1 else None
-        wrapped: nn.Module = self.ddp or self.bare
-        # The wrapper first and the compiler around it: so it can overlap communication.
-        self.model: nn.Module = torch.compile(wrapped) if config.compile else wrapped  # type: ignore[assignment]
+        self._loss: Callable[[Any], Any] = self.ddp or functools.partial(task.loss, self.model)
 
     def _data_parallel(self) -> DistributedDataParallel:
+        # Gradients begin as None, and so are copied to the buckets: all of a bucket at once.
+        batched: Any = {"batched_grad_copy": True} if BATCHED in DDP_TAKES else {}
         wrapped = DistributedDataParallel(
-            self.bare,
+            Loss(self.task, self.model),
+            **batched,
             gradient_as_bucket_view=True,
             static_graph=self.config.static_graph,
             find_unused_parameters=self.config.find_unused,
@@ -122,7 +151,7 @@ class Learner:
         wrapped.broadcast_buffers = any(name in kept for name, _ in self.bare.named_buffers())
         # It holds no learner, which holds the wrapper: Python cannot see that circle, as a part of
         # it is in C++, and the wrapper has to go before its process group.
-        buckets = Buckets(self.world)
+        buckets = Buckets(self.world, self.config.gradient_dtype == "bf16")
         if self.device.type == "cpu":  # a device has an operation beside its computation for free
             self.start_sum = buckets.start_sum
         wrapped.register_comm_hook((self.clock, buckets), lambda to, bucket: _send(to, bucket))
@@ -135,17 +164,20 @@ class Learner:
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Have the model in eval mode, and no gradients.
+        """Have the model in eval mode, and no gradients; behind it each module in the mode it had.
 
         It draws the same random numbers each time, whatever was drawn before, and training goes on
         as if it had drawn none.
         """
+        modes = [(module, module.training) for module in self.bare.modules()]
         self.bare.eval()
         try:
             with torch.no_grad(), rng.aside(self.config.seed, self.world.rank, self.device):
                 yield
         finally:
-            self.bare.train()
+            self.bare.train()  # which a model may have its own of, as one that merges weights
+            for module, mode in modes:
+                module.training = mode
 
     def settle(self, batch: Any) -> None:
         """Let the wrapper arrange its buckets, by a pass that changes nothing else.
@@ -205,17 +237,23 @@ class Learner:
         every = sum(p.numel() for p in self.bare.parameters())
         frozen = every - sum(p.numel() for p in self.learning)
         lines = [f"{every:,} parameters" + (f", {frozen:,} of them frozen" if frozen else "")]
+        if kept := in_eval_mode(self.bare):
+            lines.append(f"in eval mode, as model() left them: {named(kept)}")
         unused = (self.config.betas, self.config.weight_decay) != (
             Config.betas,
             Config.weight_decay,
         )
         if unused and has(self.task, "optimizer"):
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
+        if self.device.type != "cpu" and self.config.precision == "fp32" and not self.config.tf32:
+            lines.append(
+                "matrix products are in float32, without TF32; --tf32 or --precision bf16 is faster"
+            )
         return lines
 
     def loss(self, batch: Any) -> tuple[Tensor, Tensor | float]:
         """The forward pass: the sum of the losses of a batch, and the count of its terms."""
-        return sum_and_count(self.task.loss(self.model, batch))
+        return sum_and_count(self._loss(batch))
 
     def refuse_unsent(self) -> None:
         """Raises RefusedError where the wrapper still waits for a gradient, and sent not all."""
@@ -236,8 +274,16 @@ class Learner:
             self.unused_in_first_step = [] if self.ddp else self._without_gradient()
             self._refuse_sparse()
 
-    def optimize_if(self, finite: Tensor) -> None:
-        """Let the optimizer make its step, or leave everything as it is."""
+    def optimize_if(self, finite: Tensor, factor: Tensor, gradients: list[Tensor]) -> None:
+        """Let the optimizer make its step with the gradients times a factor, if all are finite.
+
+        Else everything is left as it is.
+        """
+        if self.kernel_scales:  # in the pass that it makes anyway
+            self.optimizer.grad_scale = (1.0 / factor).float()  # type: ignore[attr-defined]
+        else:
+            wide = any(gradient.dtype == torch.float64 for gradient in gradients)
+            torch._foreach_mul_(gradients, factor if wide else factor.float())
         if self.scaler.is_enabled():
             self.scaler.step(self.optimizer)  # which masks what it finds, and lowers its scale
             self.scaler.update()
@@ -292,7 +338,9 @@ class Learner:
     def load(self, weights: dict[str, Any], rest: dict[str, Any]) -> None:
         """Go on from what ``state`` returned."""
         self.bare.load_state_dict(weights)
-        self.optimizer.load_state_dict(rest["optimizer"])
+        state = rest["optimizer"]
+        # On a CPU it keeps the tensors that it is given, and these are mapped from a file.
+        self.optimizer.load_state_dict(copied(state) if self.device.type == "cpu" else state)
         for group, made in zip(self.optimizer.param_groups, self.first_groups, strict=True):
             group.update(made)  # decay and the like are what this run asks for
         if rest["scaler"]:  # else the run that wrote it had another --precision
@@ -330,7 +378,7 @@ class Watch:
         if self.on_device:
             totals = torch.empty_like(totals, device="cpu", pin_memory=True)
             totals.copy_(result.totals, non_blocking=True)
-            arrived = device_module(self.device).Event()
+            arrived = torch.cuda.Event()  # type: ignore[no-untyped-call]
             arrived.record()
         self.unseen.append(_Seen(step, first, totals, result.losses, arrived))
         stop = False

@@ -23,7 +23,6 @@ from torch import Tensor
 
 from .distributed import from_every_rank, from_rank_0, numbers_of_every_rank
 from .errors import StoppedError
-from .kinds import device_module
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
 from .schedule import Position
 from .screen import Screen
@@ -68,7 +67,7 @@ class Clock:
     def _mark(self) -> Any:
         if not self.on_device:
             return time.perf_counter()
-        event = device_module(self.device).Event(enable_timing=True)
+        event: Any = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         return event
 
@@ -86,14 +85,16 @@ class Clock:
 
     def sent(self, last: bool) -> None:
         """A bucket of gradients goes to the network."""
-        self.last_sent, self.all_sent = self._mark(), last
+        if last:
+            self.last_sent, self.all_sent = self._mark(), True
         self.progress.phase(WAIT)
 
     def computed(self, last: bool) -> None:
         """A backward pass is over; unless it was the last of the step, a batch is asked for."""
         self.progress.phase(WAIT if last else DATA)
         self.asked_at = time.perf_counter()
-        self.done = self._mark()
+        if last:
+            self.done = self._mark()
 
     def received(self) -> None:
         """Everything from the other ranks is here."""
@@ -107,7 +108,7 @@ class Clock:
     def wait_for_device(self) -> None:
         """Until what was queued there is done."""
         if self.on_device:
-            device_module(self.device).synchronize(self.device)
+            torch.cuda.synchronize(self.device)
 
     def split(self) -> Split:
         """The means since the last call; waits for the device."""

@@ -46,7 +46,7 @@ def steps_and_validations(
             if at.evaluated:
                 at, stop = step(run, at, batches)
                 if gc_every and at.step % gc_every == 0:
-                    gc.collect(1)  # on all ranks between the same two steps
+                    gc.collect()  # on all ranks between the same two steps
                 if record is not None:
                     record()
             else:  # a validation is due behind the last step
@@ -128,17 +128,16 @@ def update(learner: Learner, totals: Tensor) -> tuple[Tensor, Tensor]:
     Returns the norm of that gradient, and whether it and the loss are finite, else no weight
     changes. `learn` divided each loss by `per_rank`, the mean number of samples of a rank, which
     keeps half precision in its range. So `per_rank / count` makes of the sum over the ranks the
-    gradient of the global mean; the factor of clipping goes into it, for one pass over all.
+    gradient of the global mean; the factor of clipping goes into it.
     """
     learner.scaler.unscale_(learner.optimizer)
     gradients = [p.grad for p in learner.optimized if p.grad is not None]
     learner.look_at_first_gradients()
-    factor = (learner.per_rank / totals[1].clamp(min=TINY)).float()
+    factor = learner.per_rank / totals[1].clamp(min=TINY)  # as the norm, in double precision
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
     if clip := learner.config.clip:
         factor = factor * (clip / (norm + TINY)).clamp(max=1.0)
-    torch._foreach_mul_(gradients, factor)
     finite = torch.isfinite(norm + totals[0])
-    learner.optimize_if(finite)
+    learner.optimize_if(finite, factor, gradients)
     learner.forget_gradients()
     return norm, finite

@@ -123,6 +123,7 @@ def agree_on_model(model: nn.Module) -> None:
         f"the parameter {name}": f"{tuple(p.shape)}, {p.dtype}{', frozen' * (not p.requires_grad)}"
         for name, p in model.named_parameters()
     }
+    shapes["the modules in eval mode"] = named(in_eval_mode(model))
     agree(shapes, "model() has to build the same model on every rank")
     weights = {
         f"the initial values of {name}": f"CRC-32 {crc32(_bytes_of(p)):08x}"
@@ -173,6 +174,17 @@ def synchronized(model: nn.Module, world: World, device: torch.device) -> nn.Mod
     return converted
 
 
+def in_eval_mode(model: nn.Module, above: str = "") -> list[str]:
+    """The names of the outermost modules that are in eval mode within one that is not."""
+    found = []
+    for name, child in model.named_children():
+        if child.training:
+            found += in_eval_mode(child, f"{above}{name}.")
+        else:
+            found.append(above + name)
+    return found
+
+
 def named(names: list[str]) -> str:
     """The first few names, and how many more there are."""
     more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -212,6 +224,12 @@ def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimi
         _refuse_strangers(own, model)
         return own
     kind = type(own).__name__
+    if isinstance(own, (list, tuple, dict)):
+        raise RefusedError(
+            f"optimizer() returns {len(own)} optimizers in a {kind}, as for a GAN, whose losses "
+            "take turns; the loop has one loss and one optimizer: return one, with a group of "
+            "parameters for each rate, or write a loop of your own, as train/examples/plain_ddp.py"
+        )
     why = "which asks for the loss several times in one step"
     if not isinstance(own, torch.optim.Optimizer):
         why = "which is no torch.optim.Optimizer"

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from . import schedule
 from .config import EPOCH, Config
-from .data import Batch, Order, Reader, samples_of, to_device
+from .data import Batch, Order, Readers, to_device
 from .distributed import World
 from .learner import Learner
 from .screen import Screen
@@ -24,23 +24,23 @@ SHOWN = 20  # parameters
 
 
 def rehearse(
-    task: Task, config: Config, world: World, device: torch.device, screen: Screen
+    readers: Readers, config: Config, world: World, device: torch.device, screen: Screen
 ) -> None:
     """Make what a run makes, on every rank, and tell its shapes, memory and steps.
 
     Raises RefusedError as a run would, for what the ranks disagree on or the model lacks.
     """
-    reader = Reader(task, "train", config.task, config.seed)
+    reader = readers["train"]
     batch = schedule.global_batch(config, world.size)
     order = Order(len(reader), config.seed, batch, config.accumulate, world.rank, world.size)
     scheduled = schedule.schedule(config, len(reader), batch)
-    learner = Learner(task, config, world, device, batch / world.size)
+    learner = Learner(readers.task, config, world, device, batch / world.size)
     first = order.batch(0, 0)
     told = [
         f"a batch: {', '.join(shapes(reader[first]))}",
         *parameters(learner.bare),
         memory(learner, to_device(reader[first], device), first),
-        *plan(scheduled, len(samples_of(task, "validation", config.seed))),
+        *plan(scheduled, len(readers["validation"])),
         f"a checkpoint is about {learner.state_bytes() / MIB:,.1f} MiB",
         "--dry-run: nothing was trained, and nothing written",
     ]

@@ -13,8 +13,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from .kinds import device_module
-
 
 def read(device: torch.device) -> dict[str, Any]:
     """The states of Python's, NumPy's and torch's generators, of tensors, numbers and tuples."""
@@ -26,7 +24,7 @@ def read(device: torch.device) -> dict[str, Any]:
         "torch": torch.get_rng_state(),
     }
     if device.type != "cpu":
-        states[device.type] = device_module(device).get_rng_state(device)
+        states[device.type] = torch.cuda.get_rng_state(device)
     return states
 
 
@@ -38,7 +36,7 @@ def write(states: dict[str, Any], device: torch.device) -> None:
     np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), *rest))
     torch.set_rng_state(states["torch"])
     if device.type != "cpu" and device.type in states:
-        device_module(device).set_rng_state(states[device.type], device)
+        torch.cuda.set_rng_state(states[device.type], device)
 
 
 def seed_alike(seed: int) -> None:

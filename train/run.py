@@ -17,8 +17,8 @@ from torch import nn
 
 from . import checkpoint, distributed, saving
 from .config import Config
-from .data import samples_of
-from .device import count_devices, peak_bytes, pick_device
+from .data import Readers
+from .device import peak_bytes, pick_device
 from .distributed import World
 from .errors import RefusedError, StoppedError
 from .exit import noted, requeue
@@ -51,7 +51,9 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
     """
     deadline = Deadline(config.max_time, os.environ, time.time(), noted)
     world = distributed.read_world(os.environ)
-    device = pick_device(config.device, world, count_devices(config.device))
+    device = pick_device(
+        config.device, world, 0 if config.device == "cpu" else torch.cuda.device_count()
+    )
     if config.tf32:
         torch.set_float32_matmul_precision("high")
     distributed.join(world, device)  # and from here on all ranks refuse together
@@ -64,9 +66,10 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
         if config.dry_run:
             return rehearse(task, config, world, device, screen)
         place, found = arrive(config, task, world, device, screen)
-        identity = announce(task, config, world, device, screen)
+        readers = Readers(task, config)
+        identity = announce(readers, config, world, device, screen)
         screen.line(f"writing to {place.out}")
-        outcome = train(task, config, place, identity, found, deadline.is_over)
+        outcome = train(readers, config, place, identity, found, deadline)
     except RefusedError as refusal:
         distributed.leave_group()
         raise RefusedError(str(refusal), shared=refusal.shared, met=True) from refusal
@@ -86,22 +89,22 @@ def run(config: Config, make_task: Callable[[], Task], preempted_status: int) ->
 
 
 def train(
-    task: Task,
+    readers: Readers,
     config: Config,
     place: Place,
     identity: dict[str, Any],
     begin_from: Path | None,
-    wants_stop: Callable[[], bool],
+    deadline: Deadline,
 ) -> Outcome:
     """Train from ``begin_from``, or from the beginning, until the end or until a rank must stop.
 
-    Every rank calls it with the same task, configuration and checkpoint, and gets the same result.
+    Every rank calls it with the same arguments but its place, and gets the same result.
     """
-    training = Training(task, config, place, wants_stop)
-    saver = Saver(place.out, identity, config, place.world, training.learner)
+    training = Training(readers, config, place, deadline.is_over)
+    saver = Saver(place.out, identity, config, place.world, training.learner, deadline)
     at = saver.restore(begin_from, training.log)
     if config.eval_only:
-        if begin_from is None and config.init is None and not task.pretrained:
+        if begin_from is None and config.init is None and not readers.task.pretrained:
             raise RefusedError(
                 "--eval-only evaluates the weights of --resume or --init; type one of them",
                 shared=True,
@@ -128,8 +131,9 @@ def rehearse(task: Task, config: Config, world: World, device: torch.device, scr
     from . import rehearsal
 
     with rehearsal.prepared(task):
-        announce(task, config, world, device, screen)
-        rehearsal.rehearse(task, config, world, device, screen)
+        readers = Readers(task, config)
+        announce(readers, config, world, device, screen)
+        rehearsal.rehearse(readers, config, world, device, screen)
     gc.collect()  # as behind a run
     distributed.leave_group()
     return 0
@@ -176,15 +180,16 @@ def arrive(
 
 
 def announce(
-    task: Task, config: Config, world: World, device: torch.device, screen: Screen
+    readers: Readers, config: Config, world: World, device: torch.device, screen: Screen
 ) -> dict[str, Any]:
     """Say what is trained and on what; returns what a resumed run must have in common."""
+    task = readers.task
     description = distributed.together(lambda: str(task.describe() or ""))
     distributed.agree(
         {"describe()": description}, "describe() has to tell of the data alone, and not of the rank"
     )
     if not description:
-        lengths = [len(samples_of(task, split, config.seed)) for split in ("train", "validation")]
+        lengths = [len(readers[split]) for split in ("train", "validation")]
         description = "{:,} samples to train on, {:,} held out".format(*lengths)
     ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
     each = f"{config.batch_size} samples per rank and step"

@@ -18,7 +18,7 @@ from .learner import Learner
 from .log import Log
 from .metrics import go_back_to
 from .progress import NOTHING, SAVE
-from .schedule import Position
+from .schedule import Deadline, Position
 
 METRICS = "metrics.jsonl"
 CONFIG = "config.toml"
@@ -161,7 +161,13 @@ class Saver:
     """Saves and restores one run; every rank calls it at the same steps, and rank 0 writes."""
 
     def __init__(
-        self, out: Path, identity: dict[str, Any], config: Config, world: World, learner: Learner
+        self,
+        out: Path,
+        identity: dict[str, Any],
+        config: Config,
+        world: World,
+        learner: Learner,
+        deadline: Deadline,
     ) -> None:
         self.identity = identity
         self.config = config
@@ -169,12 +175,14 @@ class Saver:
         self.learner = learner
         self.out = out
         self.global_batch = round(learner.per_rank * world.size)
+        self.deadline = deadline
         self.writer = checkpoint.Writer(out, config.keep) if world.rank == 0 else None
         self.saved: Position | None = None
 
     def save(self, at: Position, log: Log) -> None:
         """Copy the state of this moment; it is written while the training goes on."""
         self.learner.clock.progress.phase(SAVE)
+        began = time.monotonic()
         problem: BaseException | None = None
         if self.writer is not None:
             # Before the copy: one that is still being written holds as much memory again.
@@ -195,8 +203,12 @@ class Saver:
                 "config": asdict(self.config),
                 "world_size": self.world.size,
                 "global_batch": self.global_batch,
+                "longest_save_s": self.deadline.longest_save_s,
             }
-            self.writer.write(at.step, weights, training, at.best_step)
+            self.writer.write(
+                *(at.step, weights, training, at.best_step),
+                lambda: self.deadline.saved_in(time.monotonic() - began),
+            )
         if self.saved is None:
             self.finish()  # so that what cannot be kept is found now, and on every rank
         self.saved = at
@@ -240,6 +252,7 @@ class Saver:
                 shared=True,
             ) from error
         log.load(training["log"])
+        self.deadline.saved_in(training.get("longest_save_s", 0.0))
         said = f"resumed from step {training['progress']['step']}"
         if changed := changes(training, self.config, self.world.size, self.global_batch):
             said += f"; changed: {', '.join(changed)}"

@@ -183,14 +183,16 @@ def _final_share(config: Config) -> float:
     return config.final_lr / config.lr
 
 
-MARGIN_S = 60.0  # kept for the last save, but at most
-MARGIN_SHARE = 0.1  # of the time that was given
+# Kept for the last save: a share of the time that was given, but at most so many seconds; and once
+# a save was seen, so many times the longest, but at most half of the time.
+MARGIN_SHARE, MARGIN_S = 0.1, 60.0
+SAVES, MOST_SHARE = 2.0, 0.5
 
 
 class Deadline:
     """When this process has to begin its last save: in time, or once a signal was ``noted``.
 
-    ``started`` and the rest are Unix times.
+    ``started`` is a Unix time, as that of Slurm; from then on a clock counts that nobody sets.
     """
 
     def __init__(
@@ -201,14 +203,24 @@ class Deadline:
         noted: Sequence[str] = (),
     ) -> None:
         self.noted = noted
-        ends: list[tuple[float, str]] = []
+        self.started = time.monotonic()
+        given: list[tuple[float, str]] = []
         if max_time is not None:
-            ends.append((started + seconds(max_time), "the time of --max-time"))
+            given.append((seconds(max_time), "the time of --max-time"))
         slurm = environ.get("SLURM_JOB_END_TIME", "")
         if slurm.isdecimal():
-            ends.append((float(slurm), "the time of the Slurm job"))
-        end, self.name = min(ends, default=(float("inf"), ""))
-        self.at = end - min(MARGIN_S, MARGIN_SHARE * max(0.0, end - started))
+            given.append((max(0.0, float(slurm) - started), "the time of the Slurm job"))
+        self.given_s, self.name = min(given, default=(float("inf"), ""))
+        self.longest_save_s = 0.0
+
+    def saved_in(self, took_s: float) -> None:
+        """A checkpoint was on the disk after so many seconds."""
+        self.longest_save_s = max(self.longest_save_s, took_s)
+
+    def margin_s(self) -> float:
+        """The time that is kept for the last save."""
+        usual = min(MARGIN_S, MARGIN_SHARE * self.given_s)
+        return max(usual, min(SAVES * self.longest_save_s, MOST_SHARE * self.given_s))
 
     def is_over(self) -> bool:
         """Whether this process wants to stop."""
@@ -218,4 +230,5 @@ class Deadline:
         """Why this process wants to stop; nothing if it does not."""
         if self.noted:
             return self.noted[0]
-        return self.name if time.time() >= self.at else ""
+        gone = time.monotonic() - self.started
+        return self.name if gone >= self.given_s - self.margin_s() else ""

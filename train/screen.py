@@ -6,13 +6,11 @@ import importlib
 import os
 import shutil
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any, TextIO
 
-BAR_WIDTH = 24
-REDRAW_S = 0.1
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"
 
 
@@ -28,7 +26,7 @@ def terminal_columns(stream: TextIO, environ: Mapping[str, str]) -> int | None:
 
 
 class Screen:
-    """Lines on a stream; on a terminal of some columns also a bar: tqdm's where it is installed.
+    """Lines on a stream; on a terminal of some columns a bar, tqdm's, where that is installed.
 
     Without a stream nothing is said, which is how every rank but 0 reports. One that can no longer
     be written to, such as a pipe whose reader has left, ends no training either.
@@ -36,7 +34,7 @@ class Screen:
 
     def __init__(self, stream: TextIO | None, columns: int | None = None) -> None:
         self.stream = stream
-        self.columns = columns
+        self.columns = columns if find_spec("tqdm") else None
         self.note = ""
         self.bar: Any = None
 
@@ -57,8 +55,7 @@ class Screen:
         if self.columns is not None and self.stream is not None:
             with self._on_stream():
                 if self.bar is None:
-                    place = self.stream, self.columns
-                    self.bar = _tqdm(*place, step, steps) or PlainBar(*place, step, steps)
+                    self.bar = _tqdm(self.stream, self.columns, step, steps)
                 self.note = note or self.note
                 self.bar.set_postfix_str(self.note, refresh=False)
                 self.bar.update(step - self.bar.n)
@@ -91,11 +88,8 @@ class Screen:
 
 
 def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:
-    """The bar of tqdm, or None where tqdm is not installed."""
-    try:
-        tqdm = importlib.import_module("tqdm").tqdm
-    except ImportError:
-        return None
+    """The bar of tqdm."""
+    tqdm = importlib.import_module("tqdm").tqdm
     shape = "{percentage:3.0f}% |{bar:20}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]"
     return tqdm(
         total=steps,
@@ -107,42 +101,6 @@ def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:
         nrows=shutil.get_terminal_size().lines,
         leave=False,
     )
-
-
-class PlainBar:
-    """As much of tqdm's bar as the loop uses."""
-
-    def __init__(self, stream: TextIO, columns: int, step: int, steps: int) -> None:
-        self.stream = stream
-        self.columns = columns
-        self.first = self.n = step - 1
-        self.steps = steps
-        self.note = ""
-        self.drawn_at = 0.0
-        self.started = time.monotonic()
-
-    def set_postfix_str(self, note: str, refresh: bool) -> None:  # noqa: ARG002
-        self.note = note
-
-    def update(self, steps: int) -> None:
-        self.n += steps
-        if time.monotonic() - self.drawn_at >= REDRAW_S:
-            self.refresh()
-
-    def refresh(self) -> None:
-        self.drawn_at = now = time.monotonic()
-        left = round((now - self.started) / (self.n - self.first) * (self.steps - self.n))
-        eta = f"{left // 3600}:{left // 60 % 60:02}:{left % 60:02}"
-        bar = "#" * (BAR_WIDTH * self.n // self.steps)
-        text = f"[{bar:<{BAR_WIDTH}}] step {self.n}/{self.steps}  {eta} left  {self.note}"
-        # A line that wraps cannot be redrawn in place.
-        print("\r\x1b[K" + text[: self.columns - 1], end="", file=self.stream, flush=True)
-
-    def clear(self) -> None:
-        print("\r\x1b[K", end="", file=self.stream)
-
-    def close(self) -> None:
-        self.clear()
 
 
 def printable(text: str) -> str:

@@ -63,8 +63,8 @@ class Task:
         """The SUM of the losses of a collated batch and the COUNT of terms in it, both 0-d.
 
         Sums and counts of several ranks can be added; means cannot, when batches are uneven. The
-        count may be a plain number, such as ``len(batch)``.
-        ``model`` is called exactly once, because it may be wrapped for data-parallel training.
+        count may be a plain number, such as ``len(batch)``. ``model`` is what ``model()`` made, on
+        any number of ranks; it may be called several times, or by methods and parts of its own.
         """
         raise NotImplementedError
 

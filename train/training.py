@@ -12,7 +12,7 @@ from torch import Tensor
 
 from . import rng, schedule
 from .config import Config, aim
-from .data import Batch, Feed, Order, Reader, default_workers, to_device
+from .data import Batch, Feed, Order, Readers, default_workers, to_device
 from .device import keep_freed, peak_tflops
 from .distributed import World
 from .errors import StoppedError
@@ -23,7 +23,7 @@ from .means import refuse_means
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
-from .task import Task, unit_of
+from .task import unit_of
 from .trackers import Tracker
 
 
@@ -50,15 +50,15 @@ class Training:
     """All that the steps of a run need; and its validations."""
 
     def __init__(
-        self, task: Task, config: Config, place: Place, wants_stop: Callable[[], bool]
+        self, readers: Readers, config: Config, place: Place, wants_stop: Callable[[], bool]
     ) -> None:
-        self.task = task
+        self.task = task = readers.task
         self.config = config
         self.place = place
         self.wants_stop = wants_stop
         world, device = place.world, place.device
         keep_freed(device)
-        self.reader = Reader(task, "train", config.task, config.seed)
+        self.reader = readers["train"]
         length = len(self.reader)
         batch = schedule.global_batch(config, world.size)
         self.order = Order(length, config.seed, batch, config.accumulate, world.rank, world.size)
@@ -70,7 +70,7 @@ class Training:
         self._try_out()
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
-            split: Evaluator(task, config.task, self.learner, self.workers, split)
+            split: Evaluator(readers[split], self.learner, self.workers)
             for split in dict.fromkeys(wanted)
         }
         # All that is alike on all ranks is made: from here on each draws numbers of its own.

@@ -31,8 +31,8 @@ LINES_OF_CODE = {
     "core": 11_160,
     "bench": 3_296,
     "check": 832,
-    "train": 4_600,
-    "tests": 43_870,
+    "train": 4_940,
+    "tests": 44_480,
 }
 FILES = 162  # of the launcher
 

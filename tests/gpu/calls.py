@@ -21,7 +21,7 @@ FOLDERS = ("spawnlaunch", "train")
 # Names that stand for what a device's library does; below torch they are modules.
 MODULES = ("cuda", "xpu", "hpu", "npu")
 # What a device module has, and its events, whatever they are called on.
-CALLED = ("device_module", "device_count", "synchronize", "elapsed_time")
+CALLED = ("device_count", "synchronize", "elapsed_time")
 
 
 class Place(NamedTuple):

@@ -39,7 +39,7 @@ def test_no_check_names_a_function_that_is_not_there() -> None:
 
 
 def test_a_new_call_is_found(tmp_path: Path) -> None:
-    texts = ("torch.cuda.empty_cache()", "device_module(d).x()", "event.synchronize()", "nccl()")
+    texts = ("torch.cuda.empty_cache()", "torch.xpu.x()", "event.synchronize()", "nccl()")
     others = ("torch.zeros(1)", "print('cuda')", "dist.barrier()")
     for text, is_one in [*((each, True) for each in texts[:3]), *((o, False) for o in others)]:
         function = ast.parse(f"def f():\n    {text}").body[0]
@@ -77,10 +77,10 @@ def test_a_check_that_does_not_enter_what_it_names_has_failed(machine: Machine) 
     machine.has.add("gpu")
 
     def enters(of: Machine) -> None:
-        code = "from spawnlaunch.train.device import maker; maker('xpu')"
+        code = "from spawnlaunch.train.rng import seed; seed(0, 0)"
         of.run("-c", code).check()
 
-    there, other = "train/device.py:maker", "train/device.py:peak_bytes"
+    there, other = "train/rng.py:seed", "train/device.py:peak_bytes"
     good = run(Check("good", ("gpu",), (there,), enters), machine)
     assert (good.result, good.entered) == ("passed", (there,))
     bad = run(Check("bad", ("gpu",), (there, other), enters), machine)

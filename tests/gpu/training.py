@@ -10,10 +10,8 @@ from tests.gpu.machine import Ended, Machine
 SMALL = ("--layers", "2", "--width", "64", "--context", "64", "--eval-every", "0")
 # What every run of the loop on a device passes through.
 LOOP = (
-    "train/device.py:count_devices",
-    "train/device.py:pick_device",
+    "train/run.py:run",
     "train/distributed.py:join",
-    "train/kinds.py:device_module",
     "train/log.py:Clock._mark",
     "train/log.py:Clock._between",
     "train/log.py:Clock.wait_for_device",
@@ -54,8 +52,11 @@ def the_loop_learns_on_the_cpu(machine: Machine) -> Figures:
 
 @check("gpu", reaches=ON_DEVICE)
 def the_loop_learns_in_fp32(machine: Machine) -> Figures:
-    """The loop in float32 on the device."""
-    return _falls(machine, "fp32", "--device", "cuda")
+    """The loop in float32 on the device, which says that TF32 is faster."""
+    figures = _falls(machine, "fp32", "--device", "cuda")
+    ended = _train(machine, "said", *SMALL, "--device", "cuda", "--steps", "1")
+    assert "without TF32; --tf32 or --precision bf16 is faster" in ended.out, ended.out
+    return figures
 
 
 @check("gpu", reaches=ON_DEVICE)
@@ -120,6 +121,58 @@ def the_loops_times_agree_with_the_profilers(machine: Machine) -> Figures:
     return {"kernels_s": round(busy_s, 5), "compute_s": compute_s}
 
 
+def _overlap(trace: dict[str, Any]) -> Figures:
+    """Seconds of copies to the device in a trace, and of those during which a kernel ran."""
+    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
+    kernels = sorted((e["ts"], e["ts"] + e["dur"]) for e in events if e.get("cat") == "kernel")
+    copies = [e for e in events if "Memcpy HtoD" in e.get("name", "")]
+    beside = sum(
+        max(0.0, min(end, copy["ts"] + copy["dur"]) - max(begin, copy["ts"]))
+        for copy in copies
+        for begin, end in kernels
+    )
+    whole = sum(copy["dur"] for copy in copies)
+    pinned = sum("Pinned" in copy["name"] for copy in copies)
+    return {"copies": len(copies), "pinned": pinned, "s": whole / 1e6, "beside_s": beside / 1e6}
+
+
+@check("gpu", reaches=(*ON_DEVICE, "train/data.py:Feed.__init__"))
+def batches_are_copied_from_pinned_memory(machine: Machine) -> Figures:
+    """What a stream of their own would be worth to batches: copies during which no kernel runs."""
+    shape = ("--layers", "6", "--width", "512", "--context", "512", "--batch-size", "16")
+    flags = (*shape, "--eval-every", "0", "--save-every", "0", "--precision", "bf16")
+    _train(machine, "copies", *flags, "--steps", "20", "--loader-workers", "2", "--profile")
+    found = _overlap(json.loads((machine.folder / "copies" / "trace-rank0.json").read_text()))
+    assert found["pinned"], f"no copy is from pinned memory: {found}"
+    return found
+
+
+COPIES = """
+import json, time, torch
+on_device = torch.empty(1 << 28, device="cuda")
+pinned = torch.empty(1 << 28, pin_memory=True)
+found = {}
+for name, copy in (
+    ("pageable", lambda: on_device.to("cpu", copy=True)),
+    ("pinned", lambda: pinned.copy_(on_device, non_blocking=True)),
+) * 2:
+    torch.cuda.synchronize()
+    began = time.perf_counter()
+    copy()
+    torch.cuda.synchronize()
+    found[name] = round(1.0737 / (time.perf_counter() - began), 2)
+print(json.dumps(found))
+"""
+
+
+@check("gpu")
+def what_pinned_memory_is_worth_to_a_checkpoint(machine: Machine) -> Figures:
+    """GB/s at which rank 0 copies its state, as it does, and as it could to pinned memory."""
+    figures: Figures = machine.run("-c", COPIES).check().json()[-1]
+    assert min(figures.values()) > 0
+    return figures
+
+
 BIG = ("16", "2048", "1024", "16", "30")  # layers, width, context, batch, steps
 
 
@@ -153,6 +206,18 @@ def the_loop_learns_on_every_device(machine: Machine) -> Figures:
     _train(machine, "ddp", *SMALL, "--steps", "60", "--log-every", "20", ranks=ranks)
     losses = _losses(machine, "ddp")
     assert losses[-1] < losses[0] - 1, losses
+    return {"ranks": ranks, "losses": losses}
+
+
+@check("NCCL", "two gpus", reaches=("train/distributed.py:Buckets.send",))
+def gradients_may_travel_as_bfloat16(machine: Machine) -> Figures:
+    """The same with half the bytes: the last loss is near that of float32."""
+    ranks, losses = len(machine.devices), []
+    for kind in ("fp32", "bf16"):
+        flags = (*SMALL, "--steps", "60", "--log-every", "20", "--gradient-dtype", kind)
+        _train(machine, kind, *flags, ranks=ranks)
+        losses.append(_losses(machine, kind)[-1])
+    assert abs(losses[1] / losses[0] - 1) < 0.05, losses
     return {"ranks": ranks, "losses": losses}
 
 

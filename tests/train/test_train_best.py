@@ -11,7 +11,7 @@ import torch
 from spawnlaunch.train.commandline import parse
 from spawnlaunch.train.config import aim
 from tests.train.past import PAST
-from tests.train.ranks import complete, metrics, run
+from tests.train.ranks import ROOT, complete, metrics, run
 
 FLAGS = (
     *("--device", "cpu", "--task", "past.py:Past", "--lr", "0.1", "--warmup", "0", "--out", "here"),
@@ -107,3 +107,42 @@ def test_what_cannot_be_compared_is_told(
     ranks = run(2, *FLAGS, *flags, cwd=tmp_path)
     assert [rank.status for rank in ranks] == [status, status]
     assert [rank.err for rank in ranks] == [f"train: error: {said}", ""]
+
+
+WATCHED = """
+import sys
+from pathlib import Path
+from spawnlaunch.train import checkpoint
+
+out, linked, seen = Path("run"), False, 0
+for step in (1, 2, 3, 4):
+    checkpoint.write(out, step, {"a": 1}, {"b": 2}, False)
+checkpoint.prune(out, 9, 1)
+
+
+def look(event, arguments):
+    global seen
+    if watching and event.startswith(("os.", "shutil.", "pathlib.")) and not asking:
+        asking.append(1)
+        assert not (out / "best").is_symlink() or (out / "best").exists(), (event, arguments)
+        seen += 1
+        asking.clear()
+
+
+watching, asking = True, []
+sys.addaudithook(look)
+checkpoint.prune(out, 1, 3)
+checkpoint.prune(out, 1, 2)
+checkpoint.remove_all(out)
+watching = False
+print("looked" if seen > 20 else seen, sorted(path.name for path in out.iterdir()))
+"""
+
+
+def test_best_always_leads_to_a_checkpoint(tmp_path: Path) -> None:
+    """Whatever is renamed or removed: looked at before each of these calls."""
+    program = tmp_path / "watched.py"
+    program.write_text(WATCHED)
+    (tmp_path / "run").mkdir()
+    (ended,) = run(0, cwd=tmp_path, program=program, PYTHONPATH=str(ROOT))
+    assert (ended.out, ended.err) == ("looked []\n", "")

@@ -90,3 +90,37 @@ def test_torchrun_can_start_it(tmp_path: Path) -> None:
 def test_one_rank_of_a_launcher_is_a_run_too(tmp_path: Path) -> None:
     (ended,) = complete(1, *ONE_STEP, cwd=tmp_path)
     assert "1 rank on cpu" in ended.out
+
+
+@pytest.mark.parametrize("how", ["own.py:Own", "own:Own"])
+def test_a_tasks_own_modules_come_before_what_is_installed(tmp_path: Path, how: str) -> None:
+    """As a script's do: before a checkout's package train, too. But behind Python's own."""
+    for name in ("tqdm", "train", "sched"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "__init__.py").write_text("raise ImportError('of the task')")
+    (tmp_path / "train" / "__init__.py").write_text("MINE = True")
+    (tmp_path / "own.py").write_text(
+        "import sched, train\n"
+        "class Own:\n"
+        "    def model(self): ...\n"
+        "    def dataset(self, split): ...\n"
+        "    def loss(self, model, batch): return train.MINE, sched.scheduler\n"
+    )
+    program = tmp_path / "elsewhere" / "program.py"
+    program.parent.mkdir()
+    program.write_text(
+        "import os, sys\n"
+        "at = max(i for i, one in enumerate(sys.path) if one.endswith('site-packages'))\n"
+        f"sys.path.insert(at + 1, {str(ENTRY.parents[2])!r})\n"  # as an editable install has it
+        "import spawnlaunch.train\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "from spawnlaunch.train.find import task_class\n"
+        "before = len(sys.path)\n"
+        f"print(task_class({how!r})().loss(None, None)[0], task_class({how!r}).__name__)\n"
+        "try:\n"
+        "    import tqdm\n"
+        "except ImportError as error:\n"
+        "    print(error, len(sys.path) - before)\n"
+    )
+    (ended,) = run(0, cwd=tmp_path, program=program)
+    assert ended.out == "True Own\nof the task 1\n", ended

@@ -106,11 +106,28 @@ def test_the_time_that_was_given_is_kept(tmp_path: Path) -> None:
 
 def test_the_end_of_a_slurm_job_is_a_deadline() -> None:
     ends = {"SLURM_JOB_END_TIME": "10000"}
-    assert Deadline(None, ends, started=1000).at == 10000 - 60
-    assert Deadline(None, ends, started=9900).at == 10000 - 10
-    assert Deadline("1:00:00", ends, started=1000).at == 1000 + 3600 - 60
-    assert Deadline("1:00:00", ends, started=1000).reason() == "the time of --max-time"
+    for max_time, started, given_s, margin_s in (
+        (None, 1000, 9000, 60),
+        (None, 9900, 100, 10),
+        ("1:00:00", 1000, 3600, 60),
+        ("1:00:00", 20000, 0, 0),
+    ):
+        deadline = Deadline(max_time, ends, started)
+        assert (deadline.given_s, deadline.margin_s()) == (given_s, margin_s)
+    assert deadline.reason().endswith("the Slurm job")
+    assert Deadline("0s", {}, started=1000).reason() == "the time of --max-time"
     assert Deadline(None, {}, started=1000).reason() == ""
+
+
+def test_the_time_kept_for_the_last_save_follows_from_the_saves_so_far() -> None:
+    deadline = Deadline("1:00:00", {}, started=time.time())
+    for took_s, kept_s in ((2, 60), (45, 90), (30, 90), (3000, 1800)):
+        deadline.saved_in(took_s)
+        assert deadline.margin_s() == kept_s
+    assert deadline.reason() == ""
+    with_no_end = Deadline(None, {}, started=time.time())
+    with_no_end.saved_in(1e9)
+    assert with_no_end.reason() == ""
 
 
 @pytest.mark.parametrize(

@@ -166,7 +166,7 @@ def test_what_cannot_be_written_at_the_beginning_is_refused(tmp_path: Path) -> N
         ("defaults = {'betas': (0.9, 0.9)}", "Odd.defaults: betas is not a number, a text, true"),
         ("__init__ = lambda self, config='': None", "Odd has an option config, and so has"),
         ("__init__ = lambda self, help='': None", "Odd has an option help, and so has the"),
-        ("__init__ = lambda self, no_compile=False: None", "Odd has an option no_compile, and so"),
+        ("__init__ = lambda self, no_compile=False: None", "Odd has an option no_compile, and --"),
     ],
 )
 def test_what_a_class_says_of_flags_is_checked_as_flags_are(

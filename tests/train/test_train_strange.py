@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch import nn
 
 from spawnlaunch.train.data import to_device
 from tests.train.ranks import complete, history, metrics, run
@@ -216,6 +217,24 @@ def test_what_a_batch_is_made_of_stays_of_its_class() -> None:
         assert (moved.x.device.type, batch.x.device.type) == ("meta", "cpu")
     assert to_device(named, torch.device("meta")).limit == 3
     assert to_device(Slotted(torch.ones(2), "text"), torch.device("cpu")).name == "text"
+
+
+class Copied:
+    def to(self, device: torch.device, *, non_blocking: bool = False) -> tuple[str, bool]:
+        return device.type, non_blocking
+
+
+class Forwarded:
+    def to(self, *words: Any, **named: Any) -> tuple[Any, Any]:
+        return words, named
+
+
+def test_what_moves_itself_is_copied_beside_the_computation() -> None:
+    there = torch.device("meta")
+    assert to_device(Copied(), there) == ("meta", True)
+    assert to_device([Forwarded()], there) == [((there,), {"non_blocking": True})]
+    packed = nn.utils.rnn.pack_sequence([torch.ones(2)])
+    assert to_device(packed, there).data.device == there
 
 
 def test_a_batch_of_any_kind_is_brought_to_the_device() -> None:

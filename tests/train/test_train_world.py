@@ -47,16 +47,14 @@ def test_an_incomplete_environment_is_refused(change: dict[str, str | None], sai
 @pytest.mark.parametrize(
     ("wanted", "visible", "device"),
     [
-        ("auto", {}, "cpu"),
-        ("cpu", {"cuda": 4}, "cpu"),
-        ("auto", {"cuda": 4}, "cuda:3"),
-        ("cuda", {"cuda": 4}, "cuda:3"),
-        ("auto", {"cuda": 1}, "cuda:0"),
-        ("auto", {"xpu": 12}, "xpu:3"),
-        ("auto", {"hpu": 8}, "hpu:3"),
+        ("auto", 0, "cpu"),
+        ("cpu", 4, "cpu"),
+        ("auto", 4, "cuda:3"),
+        ("cuda", 4, "cuda:3"),
+        ("auto", 1, "cuda:0"),
     ],
 )
-def test_local_rank_3_gets_its_device(wanted: str, visible: dict[str, int], device: str) -> None:
+def test_local_rank_3_gets_its_device(wanted: str, visible: int, device: str) -> None:
     assert str(pick_device(wanted, World(3, 4, 3), visible)) == device
 
 
@@ -66,9 +64,8 @@ def test_a_worker_without_a_device_is_refused(
     wanted: str, count: int, rocm: str | None, maker: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(torch.version, "hip", rocm)
-    visible = {"cuda": count} if count else {}
     with pytest.raises(RefusedError, match=f"{count} {maker} devices are visible.*--device cpu"):
-        pick_device(wanted, World(3, 4, 3), visible)
+        pick_device(wanted, World(3, 4, 3), count)
 
 
 @pytest.mark.full

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import platform
 import sysconfig
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -21,7 +20,7 @@ from torch import Tensor, nn
 
 from ..config import flag, whole
 from ..errors import RefusedError
-from ..task import Task, split_of
+from ..task import split_of
 from . import scores
 
 BYTES = 256
@@ -65,7 +64,7 @@ class ConvNet(nn.Module):
 
 
 @dataclass(frozen=True)
-class Classify(Task):
+class Classify(scores.Classifier):
     """A convolutional network on windows of source code.
 
     One file in five is held out: in turn to validate with, and to test.
@@ -76,7 +75,6 @@ class Classify(Task):
     files: int = flag(10, whole(2), "N", "fewest files of a package that is a class (%(default)s)")
 
     name = "classify"
-    unit = "nats"
     counted = "pieces"
     defaults: ClassVar = {"batch_size": 32, "steps": 400, "lr": 3e-3, "eval_every": 200}
 
@@ -135,21 +133,5 @@ class Classify(Task):
     def dataset(self, split: str) -> Pieces:
         return split_of(self.splits, split)
 
-    def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        ids, labels = batch
-        return F.cross_entropy(model(ids), labels, reduction="sum"), torch.ones_like(labels).sum()
-
-    def measure(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> dict[str, Tensor]:
-        ids, labels = batch
-        logits = model(ids)
-        return {
-            "loss": F.cross_entropy(logits, labels, reduction="sum"),
-            "count": torch.ones_like(labels).sum(),
-            "confusion": scores.confusion(labels, logits.argmax(dim=1), len(self.packages)),
-        }
-
-    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        return scores.report(sums["confusion"], list(self.packages))
-
-    def show(self, sums: Mapping[str, Tensor]) -> str:
-        return scores.show(sums["confusion"], list(self.packages))
+    def _names(self) -> list[str]:
+        return list(self.packages)

@@ -52,21 +52,28 @@ def tokenizer_of(model: str, tokenizer: str | None) -> Any:
     return loaded
 
 
-def config_of(model: str, changes: str, tokenizer: Any, **more: Any) -> Any:
-    """The configuration in a directory, or of a type such as "gpt2", with changes as JSON."""
-    more |= {
+def of_tokens(tokenizer: Any) -> dict[str, Any]:
+    """What a configuration has to say of the tokens."""
+    return {
         "pad_token_id": tokenizer.pad_token_id,
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
         "use_cache": False,
     }
+
+
+def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) -> Any:
+    """The configuration in a directory, or of a type such as "gpt2", with changes as JSON.
+
+    What is ``by_type`` is said of a type alone; a directory knows it.
+    """
     wanted = _read_changes(changes)
     # A directory of another kind, as of a run in --out gpt2, is not meant.
     if (Path(model) / "config.json").exists():
         make = partial(AutoConfig.from_pretrained, model, local_files_only=True)
     elif model in CONFIG_MAPPING:
         make = partial(AutoConfig.for_model, model)
-        more = {"vocab_size": len(tokenizer), **more}
+        more = {**by_type, **more}
     else:
         raise RefusedError(_no_model(model), shared=True)
     with _refused_as(f"--model-name: {model}"):
@@ -233,10 +240,16 @@ class FineTuning(Task):
 
     def configure(self, **more: Any) -> None:
         """Make the configuration, and see that a model can be made from it."""
-        self.config = config_of(self.model_name, self.model_config, self.tokens, **more)
+        more = {**of_tokens(self.tokens), **more}
+        by_type = {"vocab_size": len(self.tokens), **self._by_type()}
+        self.config = config_of(self.model_name, self.model_config, by_type, **more)
         flag = "name" if self.model_config == "{}" else "config"
         asked = self.model_name if flag == "name" else self.model_config
         self.parameters = count_parameters(self._kind, self.config, f"--model-{flag}: {asked}")
+
+    def _by_type(self) -> dict[str, Any]:
+        """What the configuration of a type has to say beside, where no directory says it."""
+        return {}
 
     def prepare(self, directory: Path) -> None:
         """Make tokens of the rows, unless a run that now goes on has done so."""

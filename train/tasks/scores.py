@@ -7,12 +7,49 @@ taken for class j. What has no samples or no predictions counts as zero, as scik
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..task import Task
 
 LARGEST_SHOWN = 25  # classes in a printed matrix
+
+
+class Classifier(Task):
+    """A task that finds the class of each sample; a subclass says how, and what they are called."""
+
+    unit = "nats"
+
+    def _names(self) -> Sequence[str]:
+        """The names of the classes."""
+        raise NotImplementedError
+
+    def _logits(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        """Logits of shape (samples, classes), and the classes of shape (samples,), int64."""
+        logits: Tensor = model(batch[0])
+        return logits, batch[1]
+
+    def loss(self, model: nn.Module, batch: Any) -> tuple[Tensor, Tensor]:
+        logits, truth = self._logits(model, batch)
+        return F.cross_entropy(logits, truth, reduction="sum"), torch.ones_like(truth).sum()
+
+    def measure(self, model: nn.Module, batch: Any) -> dict[str, Tensor]:
+        logits, truth = self._logits(model, batch)
+        return {
+            "loss": F.cross_entropy(logits, truth, reduction="sum"),
+            "count": torch.ones_like(truth).sum(),
+            "confusion": confusion(truth, logits.argmax(dim=1), len(self._names())),
+        }
+
+    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        return report(sums["confusion"], self._names())
+
+    def show(self, sums: Mapping[str, Tensor]) -> str:
+        return show(sums["confusion"], self._names())
 
 
 def confusion(truth: Tensor, taken: Tensor, classes: int) -> Tensor:

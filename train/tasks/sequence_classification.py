@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import flag, whole, word
@@ -37,7 +36,7 @@ class Texts:
 
 
 @dataclass
-class SequenceClassification(FineTuning):
+class SequenceClassification(scores.Classifier, FineTuning):
     """A model with a classification head; texts that are too long lose their end."""
 
     text: str = flag("text", word, "COLUMN", 'or "{title}: {body}" (%(default)s)')
@@ -45,7 +44,6 @@ class SequenceClassification(FineTuning):
     length: int = flag(128, whole(1), "N", "most tokens of a text (%(default)s)")
 
     name = "sequence_classification"
-    unit = "nats"
     counted = "texts"
     _kind = "AutoModelForSequenceClassification"
 
@@ -108,26 +106,9 @@ class SequenceClassification(FineTuning):
         mask = pad([torch.ones_like(text) for text in texts], batch_first=True)
         return {"input_ids": ids, "attention_mask": mask, "labels": torch.stack(labels)}
 
-    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-        loss, _ = self._forward(model, batch)
-        return loss, torch.ones_like(batch["labels"]).sum()
+    def _names(self) -> list[str]:
+        return self.labels
 
-    def measure(self, model: nn.Module, batch: dict[str, Tensor]) -> dict[str, Tensor]:
-        loss, logits = self._forward(model, batch)
-        truth = batch["labels"]
-        return {
-            "loss": loss,
-            "count": torch.ones_like(truth).sum(),
-            "confusion": scores.confusion(truth, logits.argmax(dim=1), len(self.labels)),
-        }
-
-    def _forward(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    def _logits(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
         inputs = {name: value for name, value in batch.items() if name != "labels"}
-        logits: Tensor = model(**inputs).logits.float()
-        return F.cross_entropy(logits, batch["labels"], reduction="sum"), logits
-
-    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
-        return scores.report(sums["confusion"], self.labels)
-
-    def show(self, sums: Mapping[str, Tensor]) -> str:
-        return scores.show(sums["confusion"], self.labels)
+        return model(**inputs).logits.float(), batch["labels"]

@@ -1,0 +1,233 @@
+"""Images in directories and recordings of speech: the bundled tasks that learn of them."""
+
+import json
+import random
+import wave
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spawnlaunch.train.errors import RefusedError
+from tests.support.late import Late
+from tests.train.ranks import complete, metrics, run
+
+pytestmark = pytest.mark.skipif(
+    not (find_spec("transformers") and find_spec("PIL") and find_spec("soundfile")),
+    reason="needs transformers, pillow and soundfile",
+)
+image_classification = Late("spawnlaunch.train.tasks.image_classification")
+seq2seq = Late("spawnlaunch.train.tasks.seq2seq")
+COMMON = ("--device", "cpu", "--warmup", "0", "--log-every", "4", "--out", "here")
+RESNET = json.dumps({"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]})
+IMAGES = (
+    *("--task", "image_classification", "--model-config", RESNET, "--size", "16"),
+    *("--batch-size", "8", "--lr", "1e-2", "--eval-batch-size", "5"),
+)
+WHISPER = json.dumps(
+    {
+        **{f"{part}_{what}": 1 for part in ("encoder", "decoder") for what in ("layers",)},
+        **{f"{part}_attention_heads": 2 for part in ("encoder", "decoder")},
+        **{f"{part}_ffn_dim": 64 for part in ("encoder", "decoder")},
+        "d_model": 32,
+        "num_mel_bins": 16,
+        "max_source_positions": 50,
+        "max_target_positions": 40,
+    }
+)
+SPEECH = (
+    *("--task", "seq2seq", "--model-name", "whisper", "--model-config", WHISPER),
+    *("--data", "said.csv", "--length", "12", "--lr", "1e-2"),
+)
+COLOURS = {"blue": (20, 20, 200), "red": (200, 20, 20)}
+
+
+def paint(folder: Path, count: int) -> None:
+    """Images of two classes, of sizes of their own."""
+    from PIL import Image
+
+    draw = random.Random(str(folder))
+    for colour, pixels in COLOURS.items():
+        (folder / colour).mkdir(parents=True)
+        for number in range(count):
+            size = draw.randint(12, 40), draw.randint(12, 40)
+            Image.new("RGB", size, pixels).save(folder / colour / f"{number}.png")
+
+
+def tone(file: Path, hertz: float, rate: int = 16_000) -> None:
+    """A recording of half a second."""
+    sound = 0.3 * np.sin(2 * np.pi * hertz * np.arange(rate // 2) / rate)
+    with wave.open(str(file), "wb") as out:
+        out.setnchannels(1)
+        out.setsampwidth(2)
+        out.setframerate(rate)
+        out.writeframes((sound * 32767).astype("<i2").tobytes())
+
+
+@pytest.fixture
+def spoken(tmp_path: Path) -> Path:
+    """Low tones are called low, and high ones high."""
+    lines = ["audio,text"]
+    for number in range(60):
+        high = number % 3 == 0
+        tone(tmp_path / f"{number}.wav", (2000 if high else 200) + number)
+        lines.append(f"{number}.wav,{'high tone' if high else 'low'}")
+    (tmp_path / "said.csv").write_text("\n".join(lines) + "\n")
+    return tmp_path
+
+
+def test_images_of_a_directory_are_told_apart(tmp_path: Path) -> None:
+    paint(tmp_path / "images", 30)
+    flags = (*COMMON, *IMAGES, "--data", "images", "--steps", "16")
+    (ended,) = complete(1, *flags, cwd=tmp_path)
+    assert "(one image in 10), 2 classes" in ended.out
+    assert metrics(tmp_path / "here", "accuracy")[-1] == 1.0
+    assert (tmp_path / "here" / "model" / "config.json").exists()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("world", [1, 2])
+def test_a_split_of_images_and_a_saved_model_are_used(tmp_path: Path, world: int) -> None:
+    paint(tmp_path / "images" / "train", 16)
+    paint(tmp_path / "images" / "val", 5)
+    paint(tmp_path / "images" / "test", 3)
+    data = ("--data", "images", "--steps", "8", "--eval-splits", "validation,test")
+    (first, *_) = complete(world, *COMMON, *IMAGES, *data, cwd=tmp_path)
+    assert "10 held out (of images/val), 2 classes" in first.out
+    again = ("--model-name", "here/model", "--model-config", "{}", "--eval-only", "--out", "again")
+    complete(world, *COMMON, *IMAGES, *data, *again, cwd=tmp_path)
+    before, after = (
+        json.loads((tmp_path / out / "evaluation.json").read_text()) for out in ("here", "again")
+    )
+    for split in ("validation", "test"):
+        assert after[split]["loss"] == pytest.approx(before[split]["loss"], rel=1e-4)
+
+
+@pytest.mark.full
+def test_what_a_sample_draws_does_not_depend_on_loaders_or_ranks(tmp_path: Path) -> None:
+    paint(tmp_path / "images", 10)
+    flags = (*COMMON, *IMAGES, "--data", "images", "--steps", "4", "--global-batch", "8")
+    losses = []
+    for world, loaders in ((1, "0"), (1, "2")):
+        out = f"{world}-{loaders}"
+        complete(world, *flags, "--loader-workers", loaders, "--out", out, cwd=tmp_path)
+        losses.append(metrics(tmp_path / out, "loss"))
+    assert losses[0] == losses[1]
+
+
+@given(st.integers(5, 60), st.integers(5, 60), st.integers(8, 32), st.booleans())
+def test_an_image_of_any_shape_becomes_a_square(
+    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, size: int, drawn: bool
+) -> None:
+    from PIL import Image
+
+    file = tmp_path_factory.getbasetemp() / "one.png"
+    Image.new("RGB", (width, height), (255, 0, 128)).save(file)
+    images = image_classification.Images([(str(file), 1)], size, drawn, (0, 0, 0.5), (1, 1, 0.5))
+    pixels, label = images[0]
+    assert (tuple(pixels.shape), label) == ((3, size, size), 1)
+    expected = torch.tensor([1.0, 0.0, (128 / 255 - 0.5) / 0.5])
+    assert torch.allclose(pixels.amax((1, 2)), expected, atol=1e-6)
+    assert torch.allclose(pixels.amin((1, 2)), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ([], "data has no images in directories named after their classes, such as"),
+        (["data/1.png"], "data has no images in directories named after their classes, such as"),
+        (["data/train/a/1.png", "data/val/b/1.png"], "the class 'b' is in validation only"),
+        (["data/a/1.png"], "data leaves no images for train; give it more"),
+    ],
+)
+def test_a_directory_without_images_is_refused(tmp_path: Path, made: list[str], said: str) -> None:
+    for name in made:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    task = image_classification.ImageClassification(str(tmp_path / "data"))
+    with pytest.raises(RefusedError) as refused:
+        task.prepare(tmp_path)
+    assert said in str(refused.value)
+
+
+@pytest.mark.full
+def test_an_image_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    paint(tmp_path / "images", 6)
+    for file in (tmp_path / "images" / "red").iterdir():
+        file.write_bytes(file.read_bytes()[:40])
+    flags = (*COMMON, *IMAGES, "--data", "images", "--steps", "4")
+    (ended,) = run(1, *flags, cwd=tmp_path)
+    assert ended.status == 1
+    assert "cannot read the image " in ended.err
+
+
+def test_speech_is_written_down(spoken: Path) -> None:
+    flags = (*COMMON, *SPEECH, "--steps", "40", "--eval-every", "0", "--save-every", "0")
+    (ended,) = complete(1, *flags, cwd=spoken)
+    assert "said.csv: 54 recordings to train on" in ended.out
+    assert metrics(spoken / "here", "wer")[-1] < 0.5
+    assert "heard: " in ended.out
+    assert (spoken / "here" / "model" / "preprocessor_config.json").exists()
+
+
+@pytest.mark.full
+def test_the_word_error_rate_is_the_same_on_any_number_of_ranks(spoken: Path) -> None:
+    flags = (*COMMON, *SPEECH, "--steps", "6", "--global-batch", "12", "--eval-batch-size", "2")
+    found = []
+    for world in (1, 2):
+        complete(world, *flags, "--out", f"{world}", cwd=spoken)
+        found.append([metrics(spoken / f"{world}", name) for name in ("wer", "validation_loss")])
+    assert found[0][0] == found[1][0]
+    assert found[0][1] == pytest.approx(found[1][1], rel=1e-4)
+    saved = ("--model-name", "1/model", "--model-config", "{}", "--eval-only", "--out", "again")
+    complete(1, *flags, *saved, cwd=spoken)
+    again: Any = json.loads((spoken / "again" / "evaluation.json").read_text())
+    assert again["validation"]["wer"] == found[0][0][-1]
+    complete(1, *flags, "--loss-only", "--out", "none", cwd=spoken)
+    assert metrics(spoken / "none", "wer") == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("rate", "flags", "said"),
+    [
+        (8_000, (), "0.wav has 8,000 samples per second, and the model takes 16,000; type ffmpeg"),
+        (0, (), "0.wav: "),
+        (16_000, ("--audio", "sound"), "--audio: there is no column 'sound'; the columns are"),
+        (16_000, ("--length", "37"), "writes 40 tokens at most, 4 of them before the text; type"),
+    ],
+)
+def test_what_is_no_recording_is_refused(
+    spoken: Path, rate: int, flags: tuple[str, ...], said: str
+) -> None:
+    if rate:
+        tone(spoken / "0.wav", 100, rate)
+    else:
+        (spoken / "0.wav").write_bytes(b"no sound")
+    (ended,) = run(1, *COMMON, *SPEECH, *flags, cwd=spoken)
+    assert (ended.status, ended.err.count("\n")) == (2, 1), ended
+    assert said in ended.err
+
+
+def slowly(one: tuple[str, ...], other: tuple[str, ...]) -> int:
+    """The distance, as it is defined."""
+    if not one or not other:
+        return len(one) + len(other)
+    return min(
+        slowly(one[1:], other) + 1,
+        slowly(one, other[1:]) + 1,
+        slowly(one[1:], other[1:]) + (one[0] != other[0]),
+    )
+
+
+words = st.lists(st.sampled_from("abc"), max_size=5).map(tuple)
+
+
+@given(words, words)
+def test_a_distance_is_the_fewest_changes(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+    assert seq2seq.distance(one, other) == slowly(one, other)

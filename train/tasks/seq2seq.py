@@ -1,0 +1,197 @@
+"""Train or fine-tune a speech model of Hugging Face transformers: sound in, text out.
+
+An encoder reads the log-mel spectrum of a recording, and a decoder writes its words, as in Whisper.
+What counts is the word error rate of what the model generates.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+import transformers
+from torch import Tensor, nn
+
+from ..config import flag, switch, whole, word
+from ..errors import RefusedError
+from . import rows
+from .huggingface import FineTuning, model_of
+from .sequence_classification import Texts
+
+soundfile: Any = importlib.import_module("soundfile")
+FILES = "{}-files.txt"
+IGNORED = -100  # what transformers takes for no token
+PROMPT = 4  # tokens of Whisper's: it begins, the language, what to do, and no times
+FRAMES_A_SECOND = 50  # of Whisper's encoder: 100 of the spectrum, of which it joins two
+
+
+class Recordings:
+    """Pairs (sound as the model takes it, tokens of shape (length,), int64)."""
+
+    def __init__(self, files: list[str], texts: Texts, extractor: Any) -> None:
+        self.files = files
+        self.texts = texts
+        self.extractor = extractor
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, index: int) -> tuple[dict[str, Tensor], Tensor]:
+        sound, rate = soundfile.read(self.files[index], dtype="float32", always_2d=True)
+        made = self.extractor(sound.mean(axis=1), sampling_rate=rate)
+        return {name: value[0] for name, value in made.items()}, self.texts[index][0]
+
+
+@dataclass
+class Seq2Seq(FineTuning):
+    """Speech to text; recordings that are too long lose their end, and so do texts."""
+
+    audio: str = flag("audio", word, "COLUMN", "with the path of a file, seen from --data's place")
+    text: str = flag("text", word, "COLUMN", "with what is said (%(default)s)")
+    length: int = flag(128, whole(2), "N", "most tokens of a text (%(default)s)")
+    loss_only: bool = switch("do not generate in validations, which then have the loss alone")
+
+    name = "seq2seq"
+    unit = "nats per token"
+    counted = "tokens"
+    defaults: ClassVar = {"lr": 1e-5, "weight_decay": 0.01, "eval_batch_size": 8}
+    _kind = "AutoModelForSpeechSeq2Seq"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.splits: dict[str, Recordings] = {}
+        most = getattr(self.config, "max_target_positions", None)
+        if most is not None and self.length + PROMPT > most:
+            raise RefusedError(
+                f"--length is {self.length}, and {self.model_name} writes {most} tokens at most, "
+                f"{PROMPT} of them before the text; type --length {most - PROMPT}",
+                shared=True,
+            )
+        if (Path(self.model_name) / "preprocessor_config.json").exists():
+            auto: Any = transformers.AutoFeatureExtractor
+            self.extractor: Any = auto.from_pretrained(self.model_name, local_files_only=True)
+        else:
+            seconds = getattr(self.config, "max_source_positions", 1500) // FRAMES_A_SECOND
+            make: Any = transformers.WhisperFeatureExtractor
+            self.extractor = make(
+                getattr(self.config, "num_mel_bins", 80), chunk_length=max(1, seconds)
+            )
+
+    def _by_type(self) -> dict[str, Any]:
+        return {"decoder_start_token_id": self.tokens.pad_token_id, "begin_suppress_tokens": None}
+
+    def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
+        for split, of_split in splits.items():
+            place = Path(self.data).parent
+            files = [place / rows.fill("--audio", self.audio, row) for row in of_split]
+            for file in files:
+                self._refuse(file)
+            names = "\n".join(str(file.resolve()) for file in files)
+            (directory / rows.FOLDER / FILES.format(split)).write_text(names, encoding="utf-8")
+            texts = (rows.fill("--text", self.text, row) for row in of_split)
+            rows.write_tokens(directory, split, [self._encode(text) for text in texts])
+
+    def _refuse(self, file: Path) -> None:
+        """Raises RefusedError where it is no recording, or one of another sampling rate."""
+        try:
+            rate = soundfile.info(str(file)).samplerate
+        except (OSError, RuntimeError) as error:
+            raise RefusedError(f"--audio: cannot read {file}: {error}") from error
+        if rate != (wanted := self.extractor.sampling_rate):
+            raise RefusedError(
+                f"--audio: {file} has {rate:,} samples per second, and the model takes {wanted:,}; "
+                f"type ffmpeg -i {file} -ar {wanted} OUT.wav for each"
+            )
+
+    def _encode(self, text: str) -> list[int]:
+        ids: list[int] = self.tokens(text, truncation=True, max_length=self.length)["input_ids"]
+        # The model puts it there by itself.
+        return ids[1:] if ids[0] == self.config.decoder_start_token_id else ids
+
+    def prepared(self, directory: Path) -> None:
+        super().prepared(directory)
+        for split in rows.prepared_splits(directory):
+            text = (directory / rows.FOLDER / FILES.format(split)).read_text(encoding="utf-8")
+            tokens, ends = (
+                rows.read_prepared(directory, f"{split}-{x}") for x in ("tokens", "ends")
+            )
+            self.splits[split] = Recordings(
+                text.split("\n"), Texts(tokens, ends, ends), self.extractor
+            )
+
+    def _size(self, split: str) -> str:
+        return f"{len(self.splits[split]):,} recordings"
+
+    def model(self) -> Any:
+        return model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
+
+    def dataset(self, split: str) -> Recordings:
+        return self._find(self.splits, split)
+
+    def collate(self, samples: list[tuple[dict[str, Any], Tensor]]) -> dict[str, Any]:
+        """As long as the longest of the batch."""
+        sounds, texts = zip(*samples, strict=True)
+        labels = nn.utils.rnn.pad_sequence(list(texts), True, IGNORED)
+        padded = self.extractor.pad(list(sounds), return_tensors="pt")
+        return {"sound": dict(padded), "labels": labels}
+
+    def loss(self, model: nn.Module, batch: dict[str, Any]) -> tuple[Tensor, Tensor]:
+        labels = batch["labels"]
+        logits = model(**batch["sound"], labels=labels).logits.float()  # which shifts them itself
+        nats = F.cross_entropy(
+            logits.flatten(0, 1), labels.flatten(), ignore_index=IGNORED, reduction="sum"
+        )
+        return nats, (labels != IGNORED).sum()
+
+    def measure(self, model: Any, batch: dict[str, Any]) -> dict[str, Tensor | float]:
+        loss, count = self.loss(model, batch)
+        pairs = [] if self.loss_only else zip(*self._texts(model, batch), strict=True)
+        counted = [(distance(a.split(), b.split()), len(a.split())) for a, b in pairs]
+        errors, words = (float(sum(of)) for of in zip(*counted, strict=True)) if counted else (0, 0)
+        return {"loss": loss, "count": count, "errors": errors, "words": words}
+
+    def _texts(self, model: Any, batch: dict[str, Any]) -> tuple[list[str], list[str]]:
+        """What was said, and what the model says."""
+        labels = batch["labels"]
+        heard = model.generate(
+            **batch["sound"],
+            max_new_tokens=self.length,
+            num_beams=1,
+            do_sample=False,
+            use_cache=True,
+        )
+        said = labels.masked_fill(labels == IGNORED, self.tokens.pad_token_id)
+        said, heard = (self.tokens.batch_decode(x, skip_special_tokens=True) for x in (said, heard))
+        return said, heard
+
+    def report(self, sums: Mapping[str, Tensor]) -> dict[str, float]:
+        """The word error rate: words to change, leave out or put in, of those that were said."""
+        return {} if self.loss_only else {"wer": float(sums["errors"] / sums["words"].clamp(min=1))}
+
+    @torch.no_grad()
+    def sample(self, model: Any, seed: int) -> str:  # noqa: ARG002
+        """The first recording held out, in both."""
+        batch = self.collate([self.splits["validation"][0]])
+        device = next(model.parameters()).device
+        sound = {name: value.to(device) for name, value in batch["sound"].items()}
+        said, heard = self._texts(model, {"sound": sound, "labels": batch["labels"]})
+        return f"said:  {said[0]}\nheard: {heard[0]}"
+
+    def export(self, model: Any, directory: Path) -> None:
+        super().export(model, directory)
+        self.extractor.save_pretrained(directory / "model")
+
+
+def distance(one: Sequence[str], other: Sequence[str]) -> int:
+    """The fewest items to change, leave out or put in, to make one of the other (Levenshtein)."""
+    row = list(range(len(other) + 1))
+    for i, a in enumerate(one, start=1):
+        before, row[0] = row[0], i
+        for j, b in enumerate(other, start=1):
+            before, row[j] = row[j], min(row[j] + 1, row[j - 1] + 1, before + (a != b))
+    return row[-1]
