@@ -17,7 +17,7 @@ from torch import nn
 
 from . import checkpoint, distributed, saving
 from .config import Config
-from .data import samples_of
+from .data import described, samples_of
 from .device import count_devices, peak_bytes, pick_device
 from .distributed import World
 from .errors import RefusedError, StoppedError
@@ -97,8 +97,9 @@ def train(
 
     Every rank calls it with the same task, configuration and checkpoint, and gets the same result.
     """
-    training = Training(task, config, place, wants_stop)
-    saver = Saver(place.out, identity, config, place.world, training.learner)
+    order = checkpoint.order_in(begin_from) if begin_from is not None else None
+    training = Training(task, config, place, wants_stop, order)
+    saver = Saver(place.out, identity, config, place.world, training)
     at = saver.restore(begin_from, training.log)
     if config.eval_only:
         if begin_from is None and config.init is None and not task.pretrained:
@@ -184,11 +185,14 @@ def announce(
         {"describe()": description}, "describe() has to tell of the data alone, and not of the rank"
     )
     if not description:
-        lengths = [len(samples_of(task, split, config.seed)) for split in ("train", "validation")]
-        description = "{:,} samples to train on, {:,} held out".format(*lengths)
+        splits = (samples_of(task, split, config.seed) for split in ("train", "validation"))
+        train, held_out = (described(samples) for samples in splits)
+        description = f"{train} to train on, {held_out.removesuffix(' samples')} held out"
     ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
     each = f"{config.batch_size} samples per rank and step"
-    if config.global_batch is not None:
+    if config.global_tokens is not None:
+        each = f"{config.global_tokens:,} tokens per step"
+    elif config.global_batch is not None:
         each = f"{config.global_batch} samples per step"
     elif config.accumulate > 1:
         each = f"{config.accumulate} times {config.batch_size} samples per rank and step"

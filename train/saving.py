@@ -14,11 +14,12 @@ from . import checkpoint, rng
 from .config import Config, aim, to_toml, toml
 from .distributed import World, from_every_rank, rank_0_alone
 from .errors import RefusedError, StoppedError
-from .learner import Learner
 from .log import Log
 from .metrics import go_back_to
+from .order import Shuffled
 from .progress import NOTHING, SAVE
 from .schedule import Position
+from .training import Training
 
 METRICS = "metrics.jsonl"
 CONFIG = "config.toml"
@@ -161,14 +162,14 @@ class Saver:
     """Saves and restores one run; every rank calls it at the same steps, and rank 0 writes."""
 
     def __init__(
-        self, out: Path, identity: dict[str, Any], config: Config, world: World, learner: Learner
+        self, out: Path, identity: dict[str, Any], config: Config, world: World, run: Training
     ) -> None:
-        self.identity = identity
+        self.order, self.stream, self.learner = run.order, run.stream, run.learner
+        self.identity = {**identity, "order": run.order.kind.name}
         self.config = config
         self.world = world
-        self.learner = learner
         self.out = out
-        self.global_batch = round(learner.per_rank * world.size)
+        self.global_batch = run.order.global_batch
         self.writer = checkpoint.Writer(out, config.keep) if world.rank == 0 else None
         self.saved: Position | None = None
 
@@ -195,6 +196,8 @@ class Saver:
                 "config": asdict(self.config),
                 "world_size": self.world.size,
                 "global_batch": self.global_batch,
+                "order": self.order.record(at.samples),
+                "stream": None if self.stream is None else self.stream.record(),
             }
             self.writer.write(at.step, weights, training, at.best_step)
         if self.saved is None:
@@ -239,6 +242,8 @@ class Saver:
                 "another --out",
                 shared=True,
             ) from error
+        if self.stream is not None:
+            self.stream.go_on(training["stream"])
         log.load(training["log"])
         said = f"resumed from step {training['progress']['step']}"
         if changed := changes(training, self.config, self.world.size, self.global_batch):
@@ -252,6 +257,7 @@ class Saver:
         return at if same else at.without_best()
 
     def _compare(self, path: Path, saved: dict[str, Any]) -> None:
+        saved = {"order": Shuffled.name, **saved}  # of old there was no other
         for name, value in self.identity.items():
             if saved[name] != value:
                 raise RefusedError(
