@@ -44,8 +44,8 @@ def order_of(
     told = together(lambda: {name: _told(task, name, reader) for name in hooks})
     kind = _kind(reader, told, config, version)
     if "lengths" in told:
-        kind = _by_length(kind, told["lengths"], config, batch, record)
-        _refuse_empty_passes(kind, world.size * config.accumulate)
+        passes = world.size * config.accumulate
+        kind = _by_length(kind, told["lengths"], config, passes, record)
         batch = max(1, round(kind.batch))
     agree(
         {"the order of the samples": kind.name},
@@ -86,29 +86,30 @@ def _kind(reader: Reader, told: Mapping[str, Any], config: Config, version: int)
 
 
 def _by_length(
-    kind: Kind, lengths: Any, config: Config, batch: int, record: Mapping[str, Any] | None
+    kind: Kind, lengths: Any, config: Config, passes: int, record: Mapping[str, Any] | None
 ) -> ByLength:
     """The budget is that of the flags from where the run goes on, and before it what it was."""
-    mean = max(1.0, float(order.sums(lengths, np.int64).sum()) / len(lengths))
-    budget = config.global_tokens or max(1, round(batch * mean))
-    budgets = [(int(since), int(tokens)) for since, tokens in (record or {}).get("budgets", ())]
-    if not budgets or budgets[-1][1] != budget:
-        budgets.append((record["samples"] if record and budgets else 0, budget))
-    return ByLength(kind, lengths, config.seed, budgets)
-
-
-def _refuse_empty_passes(kind: ByLength, passes: int) -> None:
-    budget, needed = kind.budgets[-1][1], passes * kind.longest
+    longest = max(1, int(lengths.max()))
+    budget, needed = config.global_tokens, passes * longest
+    if budget is None:
+        mean = float(order.sums(lengths, np.int64).sum()) / len(lengths)
+        budget = round(mean * (config.global_batch or config.batch_size * passes))
+        # That of a rank's own batch depends on the ranks anyway.
+        budget = budget if config.global_batch else max(budget, needed)
     if budget < needed:
         _refuse(
             f"a step has {budget:,} tokens, and each of its {passes} forward passes needs room for "
-            f"the longest sample, of {kind.longest:,}; type --global-tokens {needed} or more"
+            f"the longest sample, of {longest:,}; type --global-tokens {needed} or more"
         )
     if kind.length < passes:
         _refuse(
             f"there are {kind.length} samples, and a step makes {passes} forward passes; start "
             "fewer ranks"
         )
+    budgets = [(int(since), int(tokens)) for since, tokens in (record or {}).get("budgets", ())]
+    if not budgets or budgets[-1][1] != budget:
+        budgets.append((record["samples"] if record and budgets else 0, budget))
+    return ByLength(kind, lengths, config.seed, budgets)
 
 
 def _told(task: Task, name: str, reader: Reader) -> Any:

@@ -24,7 +24,7 @@ VERSION = 2  # of these orders; the first one stored the permutation of any numb
 STORED = 1 << 20  # so many samples have a stored permutation at most: 8 MiB
 ROUNDS = 8
 PIECE = 256  # weights of which only the sum is kept
-BATCHES = 64  # of a window in which samples are sorted by their lengths
+STEPS = 128  # about, of a window in which samples are sorted by their lengths
 NO_END = 1 << 62  # the length of what has none that is known
 
 Ints = npt.NDArray[np.int64]
@@ -73,7 +73,8 @@ class Bijection:
     def __init__(self, length: int, *words: int) -> None:
         self.length = length
         left = math.isqrt(length - 1) + 1
-        self.bases = (np.uint64(left), np.uint64(-(-length // left)))
+        self.base = -(-length // left)
+        self.bases = (np.uint64(left), np.uint64(self.base))
         self.keys = keys_of(words, ROUNDS)
 
     def at(self, places: Ints) -> Ints:
@@ -237,9 +238,10 @@ class Sorted(NamedTuple):
 class ByLength:
     """The samples of another kind of order, with those of like lengths in one step.
 
-    Each window of it is sorted by length and cut into stretches of equally many tokens, which come
-    in a shuffled order. The cuts follow the budget that was in force where the window begins:
-    ``budgets`` has (position in the stream, tokens of a step), the first for position 0.
+    Each window of it is sorted by length and cut into steps, which come in a shuffled order. A step
+    has as many samples as ``budget`` tokens hold when all are padded to the longest of them. The
+    budget is the one in force where the window begins: ``budgets`` has (position in the stream,
+    tokens of a step), the first for position 0.
     """
 
     def __init__(
@@ -251,16 +253,18 @@ class ByLength:
         self.seed = seed
         self.budgets = tuple(budgets)
         parts = sums(lengths, np.int64)
-        self.mean = max(1.0, float(parts.sum()) / self.length)  # tokens of a sample
+        mean = max(1.0, float(parts.sum()) / len(lengths))
         self.longest = max(1, int(lengths.max()))
-        self.windows = max(1, round(self.mean * self.length / (BATCHES * self.budgets[0][1])))
+        self.windows = max(1, round(mean * self.length / (STEPS * self.budgets[0][1])))
         self.name = f"{kind.name}, by lengths {digest(parts)}"
         self.sorted = functools.lru_cache(maxsize=2)(self._sorted)
 
-    @property
+    @functools.cached_property
     def batch(self) -> float:
-        """The mean number of samples of a step, by the budget now in force."""
-        return self.budgets[-1][1] / self.mean
+        """The mean number of samples of a step in the first window, by the budget now in force."""
+        first = share(self.length, self.windows, 0)
+        tokens = np.sort(self._tokens(self.kind.at(0, np.arange(len(first)))))
+        return len(first) / len(steps_of(tokens, self.budgets[-1][1], self.longest))
 
     def count(self, position: int) -> int:
         """How many samples the step takes that begins there."""
@@ -285,16 +289,33 @@ class ByLength:
         begin = epoch * self.length + places.start
         budget = next(tokens for since, tokens in reversed(self.budgets) if since <= begin)
         samples = self.kind.at(epoch, np.arange(places.start, places.stop))
-        tokens = np.maximum(self.lengths[samples], 1)
+        tokens = self._tokens(samples)
         by_length = np.argsort(tokens, kind="stable")
-        ends = np.cumsum(tokens[by_length], dtype=np.int64)
-        # No stretch has fewer tokens than the budget, if there are as many: each rank finds a
-        # sample in it wherever the budget holds the longest one for each.
-        steps = max(1, int(ends[-1]) // budget)
-        cuts = np.searchsorted(ends, np.arange(1, steps) * (ends[-1] / steps), "right")
-        stretches = np.split(samples[by_length], cuts)
-        taken = [stretches[one] for one in permutation(steps, self.seed, epoch, 3, window)]
+        sizes = steps_of(tokens[by_length], budget, self.longest)
+        steps = np.split(samples[by_length], np.cumsum(sizes)[:-1])
+        taken = [steps[one] for one in permutation(len(steps), self.seed, epoch, 3, window)]
         return Sorted(np.concatenate(taken), np.cumsum([0, *map(len, taken)]))
+
+    def _tokens(self, samples: Ints) -> Ints:
+        tokens: Ints = np.maximum(self.lengths[samples], 1)
+        return tokens
+
+
+def steps_of(tokens: Ints, budget: int, longest: int) -> list[int]:
+    """How many samples of these rising lengths each step takes, for a budget of padded tokens.
+
+    None takes fewer than the budget holds of the ``longest`` there is, so that each rank finds one
+    in it: what few are left at the end are given to other steps, one by one.
+    """
+    sizes: list[int] = []
+    left = len(tokens)
+    while left:
+        sizes.insert(0, min(left, budget // int(tokens[left - 1])))
+        left -= sizes[0]
+    if len(sizes) > 1 and sizes[0] < budget // longest:
+        few = sizes.pop(0)
+        sizes = [size + len(share(few, len(sizes), at)) for at, size in enumerate(sizes)]
+    return sizes
 
 
 def groups(numbers: Ints) -> Iterator[tuple[int, Any]]:
