@@ -134,7 +134,7 @@ def update(learner: Learner, totals: Tensor) -> tuple[Tensor, Tensor]:
     learner.scaler.unscale_(learner.optimizer)
     gradients = [p.grad for p in learner.optimized if p.grad is not None]
     learner.look_at_first_gradients()
-    factor = (learner.per_rank / totals[1].clamp(min=TINY)).float()
+    factor = learner.per_rank / totals[1].clamp(min=TINY)  # as the norm, in double precision
     norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(gradients))) * factor
     if clip := learner.config.clip:
         factor = factor * (clip / (norm + TINY)).clamp(max=1.0)
