@@ -31,8 +31,8 @@ LINES_OF_CODE = {
     "core": 11_160,
     "bench": 3_296,
     "check": 832,
-    "train": 4_600,
-    "tests": 43_740,
+    "train": 5_120,
+    "tests": 44_260,
 }
 FILES = 162  # of the launcher
 

@@ -177,7 +177,7 @@ def rough(cwd: Path, kind: str, dice: random.Random, most: int, kills: int) -> l
         world, passes = dice.randint(1, most), dice.randint(1, 3)
         flags = (*flags_of(kind), "--accumulate", str(passes), "--resume", "auto")
         loaders = ("--loader-workers", dice.choice("02"))
-        dies = f"{dice.randrange(world)}:{dice.randint(2, STEPS * passes // 2)}"
+        dies = f"{dice.randrange(world)}:{dice.randint(2, STEPS * passes // (kills + 1))}"
         known = {"LAUNCH": f"rough{number}", "DIES": dies if number < kills else ""}
         ended = run(world, *flags, *loaders, "--out", "rough", cwd=cwd, **known)
         assert ({one.status for one in ended} == {0}) == (number == kills), ended
