@@ -2,7 +2,7 @@
 
     step-00000350/weights.pt      the model's state_dict: torch.load(..., weights_only=True)
                   training.pt     everything else that a run needs to go on
-                  manifest.json   the step, and size and SHA-256 of the two files
+                  manifest.json   the step, the order of samples, and size and SHA-256 of the two
 
 It is written aside, as step-00000350.part, flushed to the disk and renamed. So a name without an
 ending always was a whole checkpoint; whether it still is, the manifest tells.
@@ -88,7 +88,7 @@ def write(
         TRAINING: _save(part / TRAINING, training),
     }
     with (part / MANIFEST).open("w", encoding="utf-8") as file:
-        json.dump({"step": step, "files": files}, file, indent=1)
+        json.dump({"step": step, "order": training.get("order"), "files": files}, file, indent=1)
         file.flush()
         os.fsync(file.fileno())
     if check:
@@ -207,6 +207,12 @@ def newest_whole(
     if complaints:
         raise RefusedError("; ".join(complaints) + f"; there is no other, so {otherwise}")
     return None, []
+
+
+def order_in(path: Path) -> dict[str, Any]:
+    """What a checkpoint says of the order of samples; those that say nothing have the first one."""
+    manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    return manifest.get("order") or {"version": 1}
 
 
 def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:

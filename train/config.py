@@ -227,6 +227,15 @@ class Config:
     global_batch: int | None = flag(
         None, whole(1), "N", "samples per step of ALL workers together, instead of --batch-size"
     )
+    global_tokens: int | None = flag(
+        None,
+        whole(1),
+        "N",
+        "padded tokens per step of ALL workers together, for a task with lengths()",
+    )
+    window: int | None = flag(
+        None, whole(1), "N", "blocks that are mixed at a time, for a task with blocks() (8)"
+    )
     lr: float = flag(4e-3, positive, "RATE", "highest learning rate (%(default)s)")
     schedule: str = flag(
         "cosine",

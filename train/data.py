@@ -1,9 +1,4 @@
-"""From a task's samples to batches on the device, in an order that any number of ranks shares.
-
-The samples of all epochs form one endless stream. Position p of it belongs to epoch p // length,
-and every epoch is a fresh permutation. A step takes the next stretch of the stream whatever the
-number of ranks is, so a run is described by one number, the samples consumed by all ranks together,
-and no epoch ends in a short batch.
+"""From a task's samples to batches on the device; ``order`` says which samples a batch has.
 
 A sample is read with the generators of Python, NumPy and torch seeded from its place in the run, so
 what it draws does not depend on who reads it, nor on what was read before.
@@ -12,7 +7,6 @@ what it draws does not depend on who reads it, nor on what was read before.
 from __future__ import annotations
 
 import copy
-import functools
 import hashlib
 import inspect
 import multiprocessing
@@ -21,93 +15,22 @@ import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from numpy.random import mtrand
 from torch import Tensor
-from torch.utils.data import DataLoader, IterableDataset, default_collate
+from torch.utils.data import DataLoader, Dataset, IterableDataset, default_collate, default_convert
 
 from . import rng
 from .config import Config
 from .distributed import World, agree, together
 from .errors import RefusedError
 from .exit import deaf_children
+from .order import Batch
 from .shipping import Shipped, end_with_rank
 from .task import Samples, Task, has, name_of
-
-
-def permutation(length: int, seed: int, epoch: int) -> npt.NDArray[np.int64]:
-    """The order of ``length`` samples in one epoch, as an array of shape (length,).
-
-    Random keys are sorted instead of shuffling in place: NumPy promises that the raw stream of
-    PCG64 stays what it is (numpy.org, "Compatibility policy" of numpy.random), and makes no such
-    promise for ``Generator.permutation``.
-    """
-    keys = np.random.PCG64(np.random.SeedSequence((seed, epoch))).random_raw(length)
-    return np.argsort(np.asarray(keys), kind="stable").astype(np.int64)
-
-
-def share(total: int, parts: int, part: int) -> range:
-    """The ``part``-th of ``parts`` neighbouring stretches of range(total), as even as can be."""
-    return range(part * total // parts, (part + 1) * total // parts)
-
-
-class Batch(NamedTuple):
-    """The samples of one forward pass, and the place of each in the run."""
-
-    places: range
-    indices: list[int]
-
-
-@dataclass(frozen=True)
-class Order:
-    """Which samples each forward pass of a run takes.
-
-    A step takes the next ``global_batch`` positions of the stream. The ranks share them in
-    neighbouring blocks, and a rank shares its block among its ``accumulate`` forward passes; so the
-    blocks, joined in rank order, are the batch that a single rank would have taken in one pass.
-    """
-
-    length: int  # of the data set
-    seed: int
-    global_batch: int
-    accumulate: int = 1
-    rank: int = 0
-    world_size: int = 1
-
-    def positions(self, first: int, micro: int) -> range:
-        """Where in the stream this rank's ``micro``-th pass of the step at ``first`` reads."""
-        block = share(self.global_batch, self.world_size, self.rank)
-        part = share(len(block), self.accumulate, micro)
-        begin = first + block.start + part.start
-        return range(begin, begin + len(part))
-
-    def indices(self, positions: range) -> list[int]:
-        """The samples at these positions of the stream."""
-        return [int(self._epoch(p // self.length)[p % self.length]) for p in positions]
-
-    def batch(self, first: int, micro: int) -> Batch:
-        """The samples of this rank's ``micro``-th pass of the step at ``first``."""
-        positions = self.positions(first, micro)
-        return Batch(positions, self.indices(positions))
-
-    def batches(self, first: int, steps: int) -> Iterator[Batch]:
-        """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""
-        for step in range(steps):
-            for micro in range(self.accumulate):
-                yield self.batch(first + step * self.global_batch, micro)
-
-    def _epoch(self, epoch: int) -> npt.NDArray[np.int64]:
-        return _recent_permutation(self.length, self.seed, epoch)
-
-
-# A batch touches two epochs where one ends, and seldom more.
-_recent_permutation = functools.lru_cache(maxsize=2)(permutation)
-
 
 MOST_WORKERS = 8
 NO_MORE = object()
@@ -165,7 +88,7 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     """The samples of a split, made with generators that are seeded alike for all ranks and splits.
 
     So a random split into two is the same one for both. Raises RefusedError where there are no
-    samples that can be counted, or the ranks have different numbers of them.
+    samples, or the ranks have different numbers of them.
     """
     rng.seed_alike(seed)
     samples = together(lambda: task.dataset(split))
@@ -175,17 +98,29 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
         "dataset() has to return all samples on every rank, for the loop shares them out",
     )
     wrong = ""
-    if not count:
-        wrong = "has no length" if count is None else "is empty"
-    elif isinstance(samples, IterableDataset):
-        wrong = "has samples in one order alone, as an IterableDataset"
+    if count == 0:
+        wrong = "is empty"
+    elif not come_in_turn(samples) and (count is None or not hasattr(samples, "__getitem__")):
+        wrong = "has no length" if count is None else "has no index"
     if wrong:
         raise RefusedError(
             f"the data set {split!r} of the task {name_of(task)} {wrong}; give it samples that "
-            "len() counts, and that have an index each",
+            "len() counts, and that have an index each, or an IterableDataset",
             shared=True,
         )
     return samples
+
+
+def come_in_turn(samples: object) -> bool:
+    """Whether the samples have no index, and can only be read one after the other."""
+    indexed = hasattr(samples, "__getitem__") and not isinstance(samples, IterableDataset)
+    return hasattr(samples, "__iter__") and not indexed
+
+
+def described(samples: Samples) -> str:
+    """How many samples there are, if that is known."""
+    known = hasattr(samples, "__len__")
+    return f"{len(samples):,} samples" if known else "samples as they come"
 
 
 class Reader:
@@ -200,13 +135,23 @@ class Reader:
         self.seed = seed
         recipe = Recipe(task, split, seed)
         self.shipped = Shipped(name, recipe.make(), recipe)
+        self.first: list[Any] | None = None  # samples, where those behind them have no index
+
+    @property
+    def samples(self) -> Samples:
+        """What ``dataset`` of the task returned."""
+        return cast(Samples, self.shipped.content[0])
 
     def __len__(self) -> int:
-        return len(self.shipped.content[0])
+        return len(self.samples)
+
+    def collated(self, samples: list[Any]) -> Any:
+        """A batch of these samples, with tensors in place of arrays."""
+        return default_convert(self.shipped.content[1](samples))  # type: ignore[no-untyped-call]
 
     def __getitem__(self, batch: Batch) -> Any:
         samples, collate = self.shipped.content
-        read = []
+        samples, read = self.first or samples, []
         for place, index in zip(*batch, strict=True):
             seed_sample(self.seed, self.split, place)
             try:
@@ -233,10 +178,17 @@ class Readers(dict[str, Reader]):
 
 
 class Feed:
-    """Batches on the device, read by other processes where there are any."""
+    """Batches on the device, read by other processes where there are any.
+
+    Without an ``order`` what reads them brings its own.
+    """
 
     def __init__(
-        self, reader: Reader, order: Iterable[Batch], workers: int, device: torch.device
+        self,
+        reader: Reader | Dataset[Any],
+        order: Iterable[Batch] | None,
+        workers: int,
+        device: torch.device,
     ) -> None:
         self.device = device
         several: dict[str, Any] = {}

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .data import Batch, Feed, Reader, number_on
-from .distributed import any_rank, from_every_rank, refuse_if_any, sum_over_ranks
+from .data import NO_MORE, Feed, Reader, come_in_turn, number_on
+from .distributed import World, any_rank, from_every_rank, refuse_if_any, sum_over_ranks
 from .errors import StoppedError
 from .learner import Learner
 from .log import OWN, brief
+from .order import Batch
+from .streamed import Evaluated
 from .task import has, name_of
 
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
@@ -50,6 +53,22 @@ def unfit(report: Mapping[str, Any], best: str) -> str:
     return ""
 
 
+class InOrder:
+    """Every so many neighbours a batch, of which some are this rank's; anew in each evaluation."""
+
+    def __init__(self, length: int, size: int, world: World) -> None:
+        starts = range(0, length, size)
+        self.rounds = -(-len(starts) // world.size)
+        self.own = starts[world.rank :: world.size]
+        self.length = length
+        self.size = size
+
+    def __iter__(self) -> Iterator[Batch]:
+        for start in self.own:
+            part = range(start, min(start + self.size, self.length))
+            yield Batch(part, part)
+
+
 class Evaluator:
     """Evaluates the model as it is, as often as asked."""
 
@@ -59,14 +78,17 @@ class Evaluator:
         So a batch holds the same samples however many ranks there are, and nothing is padded.
         """
         world, batch_size = learner.world, learner.config.eval_batch_size
-        starts = range(0, len(reader), batch_size)
-        places = [range(i, min(i + batch_size, len(reader))) for i in starts]
-        batches = [Batch(part, list(part)) for part in places]
         self.task = learner.task
         self.learner = learner
         self.wrong = ""  # what this rank has to say about what the task measured
-        self.rounds = -(-len(batches) // world.size)
-        self.feed = Feed(reader, batches[world.rank :: world.size], workers, learner.device)
+        self.rounds: int | None = None  # not known before
+        if come_in_turn(reader.samples):
+            evaluated = Evaluated(reader, batch_size, world.rank, world.size)
+            self.feed = Feed(evaluated, None, min(workers, 1), learner.device)
+            return
+        order = InOrder(len(reader), batch_size, world)
+        self.rounds = order.rounds
+        self.feed = Feed(reader, order, workers, learner.device)
 
     def __call__(self, wants_stop: Callable[[], bool]) -> dict[str, Tensor] | None:
         """The sums over all samples, in double precision on the CPU, the same on every rank.
@@ -82,11 +104,14 @@ class Evaluator:
         """The sums over this rank's samples; None if the ranks agreed to stop."""
         sums: dict[str, Tensor] = {}
         batches = iter(self.feed)
-        for number in range(self.rounds):
+        for number in itertools.count() if self.rounds is None else range(self.rounds):
             if number % ASK_EVERY == 0 and any_rank(wants_stop(), self.learner.device):
                 return None
+            batch = next(batches, NO_MORE)
+            if batch is NO_MORE and self.rounds is None:
+                break
             # In the last round some ranks may have nothing left.
-            if (batch := next(batches, None)) is not None:
+            if batch is not NO_MORE and batch is not None:
                 self._add(sums, batch)
         return sums
 
@@ -121,6 +146,10 @@ class Evaluator:
                     f"the ranks disagree on what measure() returns: rank 0 has {shapes}, rank "
                     f"{rank} has {other}; return the same sums, of the same shapes, on every rank"
                 )
+        if not shapes:
+            raise StoppedError(
+                "what was to be evaluated gave no sample; look at what dataset() reads"
+            )
         zero = torch.zeros((), dtype=torch.float64, device=self.learner.device)
         flat = torch.cat(
             [sums.get(name, zero.expand(shape)).flatten() for name, shape in shapes.items()]

@@ -21,11 +21,11 @@ from torch.nn.parallel import DistributedDataParallel
 from . import rng
 from .checkpoint import copied
 from .config import Config
-from .data import Order
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError, StoppedError
 from .log import Clock, Step
 from .model import build_model, in_eval_mode, learning_of, make_optimizer, named
+from .order import Order
 from .screen import Screen
 from .task import Task, has
 
@@ -411,7 +411,7 @@ class Watch:
         """What this rank has to say about a loss that is not finite; nothing if its own is."""
         for micro, loss in enumerate(seen.losses.tolist()):
             if not math.isfinite(loss):
-                samples = self.order.indices(self.order.positions(seen.first, micro))
+                samples = self.order.batch(seen.first, micro).indices
                 more = f" and {len(samples) - SHOWN} more" if len(samples) > SHOWN else ""
                 return (
                     f"rank {self.order.rank}: the loss of step {seen.step} is {loss}, on the "

@@ -175,7 +175,6 @@ class Sizes(NamedTuple):
     """What the log has to know of a run."""
 
     steps: int
-    global_batch: int  # samples per step
     unit: str  # of the loss, with a space before it
     counted: str  # what the count of a loss counts; "" if the task does not say
     flops_per_sample: float | None
@@ -200,7 +199,7 @@ class Log:
         self.clock = clock
         self.hosts = from_every_rank(socket.gethostname())
         self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
-        self.timed = 0
+        self.timed = self.samples = 0  # steps and samples since the last line
         self.timed_s = 0.0
         self.splits: list[tuple[int, list[Split]]] = []
 
@@ -211,6 +210,7 @@ class Log:
         """
         self.window += torch.where(result.finite, result.totals[:2], 0.0)
         self.timed += 1
+        self.samples += at.taken
         self.timed_s += took_s
         self.clock.progress.step(at.step, self.sizes.steps)
 
@@ -225,7 +225,7 @@ class Log:
         if told[0][-1]:  # rank 0 alone writes
             raise StoppedError(from_rank_0(str(self.metrics.problem)))
         self.splits.append((self.timed, splits))
-        speed = self.timed * self.sizes.global_batch / self.timed_s
+        speed = self.samples / self.timed_s
         numbers: dict[str, Any] = {
             "step": at.step,
             "samples": at.samples,
@@ -246,14 +246,14 @@ class Log:
             tracker.log(at.step, numbers, own._asdict())
         self.screen.progress(at.step, self.sizes.steps, self._note(numbers))
         self.window.zero_()
-        self.timed, self.timed_s = 0, 0.0
+        self.timed, self.samples, self.timed_s = 0, 0, 0.0
 
     def _rates(self, samples_per_s: float, count: float) -> dict[str, float]:
         """Throughput in the task's own terms, and in operations where their number is known."""
         rates = {}
         if self.sizes.counted:
-            samples = self.timed * self.sizes.global_batch
-            rates[f"{self.sizes.counted}_per_second"] = round(count / samples * samples_per_s, 1)
+            each = count / self.samples
+            rates[f"{self.sizes.counted}_per_second"] = round(each * samples_per_s, 1)
         if self.sizes.flops_per_sample:
             flops = self.sizes.flops_per_sample * samples_per_s
             rates["tflops"] = round(flops / 1e12, 4)
@@ -292,12 +292,18 @@ class Log:
 
     def state(self) -> dict[str, Any]:
         """What a resumed run needs for the same next line."""
-        return {"window": self.window.cpu().clone(), "timed": self.timed, "timed_s": self.timed_s}
+        names = ("timed", "samples", "timed_s")
+        return {
+            "window": self.window.cpu().clone(),
+            **{name: getattr(self, name) for name in names},
+        }
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state`` returned."""
         self.window.copy_(state["window"])
-        self.timed, self.timed_s = state["timed"], state["timed_s"]
+        if "samples" in state:  # those of old have none, and the next line counts what follows
+            self.timed, self.samples = state["timed"], state["samples"]
+            self.timed_s = state["timed_s"]
 
 
 def brief(report: Mapping[str, float]) -> dict[str, float]:

@@ -60,7 +60,7 @@ def steps_and_validations(
 def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position, bool]:
     """One step: the position behind it, and whether the ranks agreed to stop there."""
     config, schedule, began = run.config, run.schedule, time.perf_counter()
-    number, samples = at.step + 1, at.samples + schedule.batch
+    number, taken = at.step + 1, run.order.count(at.samples)
     lr = run.learner.set_lr(schedule.share(number))
     result = learn(run.learner, batches, run.wants_stop)
     # Raises where a loss or gradient is not finite; on a device it looks at a step before this one.
@@ -68,12 +68,13 @@ def step(run: Training, at: Position, batches: Iterator[Any]) -> tuple[Position,
     if unused := run.learner.unused():
         run.place.screen.line(f"without a gradient in the first step: {unused}")
     every = (config.log_every, config.eval_every, config.save_every)
-    log, validate, save = (schedule.is_due(each, number, samples) for each in every)
+    samples = at.samples + taken
+    log, validate, save = (schedule.is_due(each, number, samples, taken) for each in every)
     # These would wait for the device anyway; waiting here counts that time as the steps' own.
     if log or validate or save:
         run.learner.clock.wait_for_device()
     took_s = time.perf_counter() - began
-    at = at.after_step(schedule.batch, took_s, validate)
+    at = at.after_step(taken, took_s, validate)
     run.log.add(at, result, took_s)
     if log:
         run.log.tell(at, result, lr)

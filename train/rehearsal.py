@@ -12,11 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from . import schedule
+from .arranged import order_of
 from .config import EPOCH, Config
-from .data import Batch, Order, Readers, to_device
+from .data import Readers, come_in_turn, described, to_device
 from .distributed import World
 from .learner import Learner
+from .order import NO_END, Batch
 from .screen import Screen
+from .streamed import Stream
 from .task import Task, has
 
 MIB = 1 << 20
@@ -31,16 +34,17 @@ def rehearse(
     Raises RefusedError as a run would, for what the ranks disagree on or the model lacks.
     """
     reader = readers["train"]
-    batch = schedule.global_batch(config, world.size)
-    order = Order(len(reader), config.seed, batch, config.accumulate, world.rank, world.size)
-    scheduled = schedule.schedule(config, len(reader), batch)
-    learner = Learner(readers.task, config, world, device, batch / world.size)
+    order = order_of(readers.task, reader, config, world)
+    if come_in_turn(reader.samples):
+        Stream(reader, order)
+    scheduled = schedule.schedule(config, order.kind.length, order.mean)
+    learner = Learner(readers.task, config, world, device, order.global_batch / world.size)
     first = order.batch(0, 0)
     told = [
         f"a batch: {', '.join(shapes(reader[first]))}",
         *parameters(learner.bare),
         memory(learner, to_device(reader[first], device), first),
-        *plan(scheduled, len(readers["validation"])),
+        *plan(scheduled, described(readers["validation"].samples)),
         f"a checkpoint is about {learner.state_bytes() / MIB:,.1f} MiB",
         "--dry-run: nothing was trained, and nothing written",
     ]
@@ -119,17 +123,19 @@ def activations(learner: Learner, batch: Any) -> int:
     return sum(kept.values())
 
 
-def plan(scheduled: schedule.Schedule, held_out: int) -> list[str]:
+def plan(scheduled: schedule.Schedule, held_out: str) -> list[str]:
     """The steps, the learning rate on the way, and what happens between steps."""
     config, steps, batch = scheduled.config, scheduled.steps, scheduled.batch
     length = scheduled.length
-    epochs = steps * batch / length
+    epochs = f"{steps * batch / length:.3g} epochs of {length:,} samples"
+    if length == NO_END:
+        epochs = "as they come"
     falls = f", then falls ({config.schedule}) to {config.lr * scheduled.final:.3g}"
     return [
-        f"{steps:,} steps of {batch:,} samples: {epochs:.3g} epochs of {length:,} samples",
+        f"{steps:,} steps of {batch:,.6g} samples: {epochs}",
         f"learning rate: rises to {config.lr:.3g} in {counted(scheduled.warmup, 'step')}"
         + ("" if config.schedule == "constant" else falls),
-        f"validations, each of {held_out:,} samples: {often(scheduled, config.eval_every)}",
+        f"validations, each of {held_out}: {often(scheduled, config.eval_every)}",
         f"checkpoints, the best and {config.keep} kept: {often(scheduled, config.save_every)}",
     ]
 

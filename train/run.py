@@ -17,7 +17,7 @@ from torch import nn
 
 from . import checkpoint, distributed, saving
 from .config import Config
-from .data import Readers
+from .data import Readers, described
 from .device import peak_bytes, pick_device
 from .distributed import World
 from .errors import RefusedError, StoppedError
@@ -100,8 +100,9 @@ def train(
 
     Every rank calls it with the same arguments but its place, and gets the same result.
     """
-    training = Training(readers, config, place, deadline.is_over)
-    saver = Saver(place.out, identity, config, place.world, training.learner, deadline)
+    order = checkpoint.order_in(begin_from) if begin_from is not None else None
+    training = Training(readers, config, place, deadline.is_over, order)
+    saver = Saver(place.out, identity, config, place.world, training, deadline)
     at = saver.restore(begin_from, training.log)
     if config.eval_only:
         if begin_from is None and config.init is None and not readers.task.pretrained:
@@ -189,11 +190,13 @@ def announce(
         {"describe()": description}, "describe() has to tell of the data alone, and not of the rank"
     )
     if not description:
-        lengths = [len(readers[split]) for split in ("train", "validation")]
-        description = "{:,} samples to train on, {:,} held out".format(*lengths)
+        train, held_out = (described(readers[split].samples) for split in ("train", "validation"))
+        description = f"{train} to train on, {held_out.removesuffix(' samples')} held out"
     ranks = "1 rank" if world.size == 1 else f"{world.size} ranks"
     each = f"{config.batch_size} samples per rank and step"
-    if config.global_batch is not None:
+    if config.global_tokens is not None:
+        each = f"{config.global_tokens:,} tokens per step"
+    elif config.global_batch is not None:
         each = f"{config.global_batch} samples per step"
     elif config.accumulate > 1:
         each = f"{config.accumulate} times {config.batch_size} samples per rank and step"

@@ -14,11 +14,12 @@ from . import checkpoint, rng
 from .config import Config, aim, to_toml, toml
 from .distributed import World, from_every_rank, rank_0_alone
 from .errors import RefusedError, StoppedError
-from .learner import Learner
 from .log import Log
 from .metrics import go_back_to
+from .order import Shuffled
 from .progress import NOTHING, SAVE
 from .schedule import Deadline, Position
+from .training import Training
 
 METRICS = "metrics.jsonl"
 CONFIG = "config.toml"
@@ -166,15 +167,15 @@ class Saver:
         identity: dict[str, Any],
         config: Config,
         world: World,
-        learner: Learner,
+        run: Training,
         deadline: Deadline,
     ) -> None:
-        self.identity = identity
+        self.order, self.stream, self.learner = run.order, run.stream, run.learner
+        self.identity = {**identity, "order": run.order.kind.name}
         self.config = config
         self.world = world
-        self.learner = learner
         self.out = out
-        self.global_batch = round(learner.per_rank * world.size)
+        self.global_batch = run.order.global_batch
         self.deadline = deadline
         self.writer = checkpoint.Writer(out, config.keep) if world.rank == 0 else None
         self.saved: Position | None = None
@@ -204,6 +205,8 @@ class Saver:
                 "world_size": self.world.size,
                 "global_batch": self.global_batch,
                 "longest_save_s": self.deadline.longest_save_s,
+                "order": self.order.record(at.samples),
+                "stream": None if self.stream is None else self.stream.record(),
             }
             self.writer.write(
                 *(at.step, weights, training, at.best_step),
@@ -251,6 +254,8 @@ class Saver:
                 "another --out",
                 shared=True,
             ) from error
+        if self.stream is not None:
+            self.stream.go_on(training["stream"])
         log.load(training["log"])
         self.deadline.saved_in(training.get("longest_save_s", 0.0))
         said = f"resumed from step {training['progress']['step']}"
@@ -265,6 +270,7 @@ class Saver:
         return at if same else at.without_best()
 
     def _compare(self, path: Path, saved: dict[str, Any]) -> None:
+        saved = {"order": Shuffled.name, **saved}  # of old there was no other
         for name, value in self.identity.items():
             if saved[name] != value:
                 raise RefusedError(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from .config import EPOCH, Config, seconds
 from .errors import RefusedError
+from .order import NO_END
 
 FINAL_LR_SHARE = 0.05
 MOST_WARMUP, WARMUP_PART = 50, 7  # by default so many steps, or the seventh part of a short run
@@ -20,6 +21,12 @@ def global_batch(config: Config, world_size: int) -> int:
     Raises RefusedError when ``--global-batch`` leaves a forward pass without a sample.
     """
     passes = world_size * config.accumulate
+    if config.global_batch is not None and config.global_tokens is not None:
+        raise RefusedError(
+            "--global-batch and --global-tokens both say how large a step is; leave one of them "
+            "out",
+            shared=True,
+        )
     if config.global_batch is None:
         return config.batch_size * passes
     if config.global_batch < passes:
@@ -35,6 +42,7 @@ def global_batch(config: Config, world_size: int) -> int:
 class Position:
     """The position after ``step`` steps, which have used ``samples`` samples of the stream.
 
+    ``taken`` of them were those of the last step, or 0 if nobody knows any more.
     ``evaluated`` is false while a validation of these weights is due. ``loss`` is the newest
     validation loss. ``best`` is the best value so far of what --best names, ``best_step`` where it
     was, and ``since_best`` the validations behind it. ``seconds`` of training were spent,
@@ -49,6 +57,7 @@ class Position:
     best_step: int = -1
     since_best: int = 0
     seconds: float = 0.0
+    taken: int = 0
 
     def after_step(self, samples: int, seconds: float, evaluate: bool) -> Position:
         """One step later."""
@@ -56,6 +65,7 @@ class Position:
             self,
             step=self.step + 1,
             samples=self.samples + samples,
+            taken=samples,
             seconds=self.seconds + seconds,
             evaluated=not evaluate,
         )
@@ -87,7 +97,7 @@ class Schedule:
 
     config: Config
     length: int  # of the data set
-    batch: int  # samples of one step
+    batch: float  # samples of one step, the mean of all
     steps: int
     warmup: int
     final: float  # the learning rate of the last step, as a share of the highest
@@ -106,18 +116,18 @@ class Schedule:
         }
         return rise * (self.final + (1.0 - self.final) * left[self.config.schedule])
 
-    def is_due(self, every: int | str, step: int, samples: int) -> bool:
-        """Whether it is due behind a step that has used up so many ``samples`` of the stream."""
+    def is_due(self, every: int | str, step: int, samples: int, taken: int) -> bool:
+        """Whether it is due behind a step that took so many samples, up to ``samples`` of all."""
         if step == self.steps:
             return True
         if every == EPOCH:
-            return samples // self.length > (samples - self.batch) // self.length
+            return samples // self.length > (samples - taken) // self.length
         return bool(every) and step % int(every) == 0
 
     def times(self, every: int | str) -> int:
         """How often that is due in the whole run, the last step aside."""
         if every == EPOCH:
-            return self.steps * self.batch // self.length
+            return int(self.steps * self.batch // self.length)
         return self.steps // int(every) if every else 0
 
     def is_impatient(self, at: Position) -> bool:
@@ -132,7 +142,7 @@ class Schedule:
         """Whether a checkpoint is due at this position, or it is the best so far."""
         return at.evaluated and (
             at.best_step == at.step
-            or self.is_due(self.config.save_every, at.step, at.samples)
+            or self.is_due(self.config.save_every, at.step, at.samples, at.taken)
             or self.complete(at)
         )
 
@@ -141,12 +151,19 @@ class Schedule:
         return 1 + self.times(self.config.save_every) + self.times(self.config.eval_every)
 
 
-def schedule(config: Config, length: int, batch: int) -> Schedule:
-    """What the flags ask for, of ``length`` samples in steps of ``batch``.
+def schedule(config: Config, length: int, batch: float) -> Schedule:
+    """What the flags ask for, of ``length`` samples in steps of ``batch``, on the mean.
 
     With ``--epochs`` the last step is completed by samples of the next epoch, as every other step
-    is that an epoch ends in. Raises RefusedError when the flags contradict each other.
+    is that an epoch ends in. Raises RefusedError when the flags contradict each other, or count
+    epochs that have no end.
     """
+    if length == NO_END and (config.epochs or EPOCH in (config.eval_every, config.save_every)):
+        raise RefusedError(
+            "--epochs, --eval-every epoch and --save-every epoch count passes over the samples, "
+            "and len() of an IterableDataset is not known; type numbers of steps",
+            shared=True,
+        )
     steps = math.ceil(config.epochs * length / batch) if config.epochs else config.steps
     if config.warmup is not None and config.warmup > steps:
         raise RefusedError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn, Protocol, TypeVar
 
@@ -25,7 +25,10 @@ TOGETHER = (("measure", ("report", "show")), ("prepare", ("prepared",)), ("prepa
 
 
 class Samples(Protocol):
-    """A map-style data set: item ``i`` depends on ``i`` alone, never on what was read before."""
+    """A map-style data set: item ``i`` depends on ``i`` alone, never on what was read before.
+
+    An IterableDataset is taken too; ``streamed`` says what it has to keep to.
+    """
 
     def __len__(self) -> int: ...
 
@@ -83,6 +86,25 @@ class Task:
 
     def prepared(self, directory: Path) -> None:
         """Take up what ``prepare`` left; every rank calls it."""
+
+    def blocks(self, samples: Samples) -> Sequence[int]:
+        """How many neighbours lie together in each shard or row group of the samples that train.
+
+        They are then read nearly in order, block by block; by default they are taken to lie
+        anywhere. It is asked for on the class, as ``lengths`` and ``weights`` are.
+        """
+        raise NotImplementedError
+
+    def lengths(self, samples: Samples) -> Sequence[int]:
+        """The tokens of each sample that trains: those of like lengths are taken together.
+
+        An array or a memory map of whole numbers; a map is shared by the ranks of a node.
+        """
+        raise NotImplementedError
+
+    def weights(self, samples: Samples) -> Sequence[float]:
+        """How often each sample that trains is drawn, beside the others; by default all once."""
+        raise NotImplementedError
 
     def collate(self, samples: list[Any]) -> Any:
         """A batch of samples; by default torch's default_collate."""

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 from . import rng, schedule
+from .arranged import order_of
 from .config import Config, aim
-from .data import Batch, Feed, Order, Readers, default_workers, to_device
+from .data import Feed, Readers, come_in_turn, default_workers, to_device
 from .device import keep_freed, peak_tflops
 from .distributed import World
 from .errors import StoppedError
@@ -20,9 +21,11 @@ from .evaluate import Evaluator, refuse_report, unfit
 from .learner import Learner, Watch
 from .log import Log, Metrics, Sizes
 from .means import refuse_means
+from .order import Batch
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
+from .streamed import Stream
 from .task import unit_of
 from .trackers import Tracker
 
@@ -50,8 +53,14 @@ class Training:
     """All that the steps of a run need; and its validations."""
 
     def __init__(
-        self, readers: Readers, config: Config, place: Place, wants_stop: Callable[[], bool]
+        self,
+        readers: Readers,
+        config: Config,
+        place: Place,
+        wants_stop: Callable[[], bool],
+        order: Mapping[str, Any] | None = None,
     ) -> None:
+        """``order`` is that of the run that goes on, as its checkpoint has it."""
         self.task = task = readers.task
         self.config = config
         self.place = place
@@ -59,14 +68,14 @@ class Training:
         world, device = place.world, place.device
         keep_freed(device)
         self.reader = readers["train"]
-        length = len(self.reader)
-        batch = schedule.global_batch(config, world.size)
-        self.order = Order(length, config.seed, batch, config.accumulate, world.rank, world.size)
-        self.schedule = schedule.schedule(config, length, batch)
+        self.order = order_of(task, self.reader, config, world, order)
+        in_turn = come_in_turn(self.reader.samples)
+        self.stream = Stream(self.reader, self.order) if in_turn else None
+        self.schedule = schedule.schedule(config, self.order.kind.length, self.order.mean)
         self.measure, self.more_is_better = aim(config.best)
         self.workers = default_workers(config.loader_workers, device, world)
 
-        self.learner = Learner(task, config, world, device, batch / world.size)
+        self.learner = Learner(task, config, world, device, self.order.global_batch / world.size)
         self._try_out()
         wanted = ("validation", *config.eval_splits.split(","))
         self.evaluators = {
@@ -94,12 +103,15 @@ class Training:
 
     def _first_and_halves(self) -> list[Any]:
         """The first batch of this rank, of two samples at least, and its two halves."""
-        place = self.order.positions(0, 0)
-        end = max(place.stop, place.start + 2)
-        middle = (place.start + end) // 2
-        parts = (range(place.start, end), range(place.start, middle), range(middle, end))
+        whole = self.order.batch(0, 0)
+        if len(whole.places) < 2:
+            whole = self.order.at(range(whole.places[0], whole.places[0] + 2))
+        middle = len(whole.places) // 2
+        parts = (slice(None), slice(middle), slice(middle, None))
         return [
-            to_device(self.reader[Batch(part, self.order.indices(part))], self.place.device)
+            to_device(
+                self.reader[Batch(whole.places[part], whole.indices[part])], self.place.device
+            )
             for part in parts
         ]
 
@@ -107,7 +119,6 @@ class Training:
         peak = peak_tflops(self.config.peak_tflops, self.place.device, self.config.precision)
         return Sizes(
             steps=self.schedule.steps,
-            global_batch=self.order.global_batch,
             unit=unit_of(self.task),
             counted=self.task.counted,
             flops_per_sample=self.task.flops_per_sample,
@@ -116,8 +127,11 @@ class Training:
 
     def batches(self, at: Position) -> Iterator[Any]:
         """The batches of this rank from a position to the end."""
-        indices = self.order.batches(at.samples, self.schedule.steps - at.step)
-        return iter(Feed(self.reader, indices, self.workers, self.place.device))
+        steps, device = self.schedule.steps - at.step, self.place.device
+        if self.stream is not None:
+            return self.stream.batches(at.samples, steps, self.workers, device)
+        order = self.order.batches(at.samples, steps)
+        return iter(Feed(self.reader, order, self.workers, device))
 
     def at_the_end(self, last: Measured | None) -> dict[str, Measured]:
         """What is wanted of each split at the end; ``last`` is the validation before it."""

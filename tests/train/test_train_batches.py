@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from spawnlaunch.train.data import Order
+from spawnlaunch.train.order import Order, Shuffled
 from tests.train.ranks import complete
 
 STEPS, BATCH = 4, 6
@@ -96,7 +96,7 @@ def test_a_batch_of_any_class_trains_as_a_plain_loop_does(
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.01, betas=(0.9, 0.95), weight_decay=0)
     samples = torch.arange(90.0).view(30, 3).sin()
     for step in range(STEPS):
-        x = samples[Order(30, 0, BATCH).batch(step * BATCH, 0).indices]
+        x = samples[Order(Shuffled(30, 0), BATCH).batch(step * BATCH, 0).indices]
         torch.autograd.backward((model(x)[:, 0] - x.sum(dim=1)).square().mean())
         optimizer.step()
         optimizer.zero_grad()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.train.data import Order
+from spawnlaunch.train.order import Order, Shuffled
 from spawnlaunch.train.tasks.language import Language
 from tests.train.ranks import ENTRY, SMALL, TEXT, history, run
 
@@ -41,7 +41,7 @@ def test_a_loss_that_is_no_number_stops_with_rank_step_and_samples(tmp_path: Pat
     ranks = run(2, *FLAGS, *flags, cwd=tmp_path, **errors)
     assert [rank.status for rank in ranks] == [1, 1]
     length = len(Language(context=16, text=TEXT).dataset("train"))
-    order = Order(length, 0, global_batch=12, accumulate=2, rank=1, world_size=2)
+    order = Order(Shuffled(length, 0), global_batch=12, accumulate=2, rank=1, world_size=2)
     samples = ", ".join(map(str, order.indices(order.positions(2 * 12, 1))))
     said = f"rank 1: the loss of step 3 is nan, on the training samples {samples}; look at them, "
     assert ranks[0].err.startswith(f"train: error: {said}")

@@ -221,9 +221,28 @@ def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> Non
     line = json.loads((documented / "here" / "metrics.jsonl").read_text().splitlines()[0])
     assert {"points_per_second", "tflops"} < set(line)
     assert (documented / "here" / "xor.pt").exists()
-    own = (documented / "every_hook.py").read_text()
+    own = "".join(file.read_text() for file in documented.glob("*.py"))
     for name in HOOKS:
         assert re.search(rf"^    (def {name}\(|{name} = )", own, re.M), name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--task", "my_shards.py:Shards", "--window", "4"),
+        ("--task", "my_lengths.py:Lengths", "--global-tokens", "4000"),
+        ("--task", "my_weights.py:Balanced"),
+        ("--task", "my_stream.py:Streamed"),
+    ],
+)
+def test_the_documentation_has_an_example_of_every_kind_of_data(
+    documented: Path, flags: tuple[str, ...]
+) -> None:
+    page = (ranks.ROOT / "docs" / "train.md").read_text(encoding="utf-8")
+    assert f"{flags[1]} --steps 40 {' '.join(flags[2:])}".strip() in page
+    first, _ = ranks.complete(2, *flags, "--steps", "40", "--device", "cpu", cwd=documented)
+    assert "\nvalidation loss 0." in first.out
 
 
 @pytest.mark.full

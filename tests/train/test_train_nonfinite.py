@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from spawnlaunch.train.config import Config
-from spawnlaunch.train.data import Order
 from spawnlaunch.train.distributed import World
 from spawnlaunch.train.learner import Learner
 from spawnlaunch.train.loop import learn
+from spawnlaunch.train.order import Order, Shuffled
 from spawnlaunch.train.task import Task
 from tests.train.ranks import complete, metrics, run
 
@@ -137,7 +137,7 @@ def reference(out: Path) -> list[float]:
             continue
         model = torch.nn.Linear(3, 1)
         model.load_state_dict(weights(out, step - 1))
-        batch = samples[Order(24, 0, 6).batch(6 * (step - 1), 0).indices]
+        batch = samples[Order(Shuffled(24, 0), 6).batch(6 * (step - 1), 0).indices]
         torch.autograd.backward((model(batch) - 1).square().mean())
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)))
     return norms

@@ -10,8 +10,8 @@ from torch import nn
 from torch.optim import lr_scheduler
 
 from spawnlaunch.train.config import Config
-from spawnlaunch.train.data import Order
 from spawnlaunch.train.errors import RefusedError
+from spawnlaunch.train.order import Order, Shuffled
 from spawnlaunch.train.schedule import schedule
 from tests.train.ranks import complete, metrics, run
 
@@ -60,7 +60,7 @@ def reference(own: bool, betas: tuple[float, float], clip: float, rates: list[fl
         optimizer = torch.optim.AdamW(groups, lr=0.02, betas=betas)
     first = [group["lr"] for group in optimizer.param_groups]
     samples = torch.arange(90.0).view(30, 3).sin()
-    order = Order(SAMPLES, 0, BATCH)
+    order = Order(Shuffled(SAMPLES, 0), BATCH)
     for step, share in enumerate(rates):
         batch = samples[order.batch(step * BATCH, 0).indices]
         torch.autograd.backward((5 * model(batch) - 3).square().mean())

@@ -1,16 +1,57 @@
 """The order of samples is decided by the seed and the epoch, and by nothing else."""
 
+import functools
+from collections import Counter
 from dataclasses import replace
 from itertools import chain
 
+import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spawnlaunch.train.data import Order, permutation, share
+from spawnlaunch.train import order as orders
+from spawnlaunch.train.order import (
+    STORED,
+    Bijection,
+    Blocks,
+    ByLength,
+    Kind,
+    Order,
+    Shuffled,
+    Weighted,
+    permutation,
+    share,
+    steps_of,
+)
+from tests.train import uniform
 
 lengths = st.integers(1, 200)
 seeds = st.integers(0, 2**31 - 1)
 small = st.integers(1, 7)
+RANKS = 3  # at most, times as many passes
+
+
+@st.composite
+def kinds(draw: st.DrawFn) -> Kind:
+    """Any kind of order, of at least as many samples as there are passes in a step."""
+    seed, kind = draw(seeds), draw(st.sampled_from(["shuffled", "blocks", "weights"]))
+    length = draw(st.integers(RANKS**2, 200))
+    made: Kind = Shuffled(length, seed)
+    if kind == "blocks":
+        ends = sorted(draw(st.lists(st.integers(0, length), max_size=20)))
+        blocks = np.diff([0, *ends, length])
+        made = Blocks(blocks, seed, draw(small))
+    if kind == "weights":
+        weights = draw(st.lists(st.integers(0, 9), min_size=length, max_size=length))
+        made = Weighted(np.array([*weights[1:], 1.5]), seed)
+    if draw(st.booleans()):
+        tokens = np.array(draw(st.lists(st.integers(0, 30), min_size=length, max_size=length)))
+        least = RANKS**2 * max(1, int(tokens.max()))
+        budget = st.integers(least, 4 * least)
+        since = sorted(draw(st.lists(st.integers(1, 2 * length), max_size=2)))
+        made = ByLength(made, tokens, seed, [(at, draw(budget)) for at in (0, *since)])
+    return made
 
 
 def joined(order: Order, steps: int, world: int) -> list[list[int]]:
@@ -43,38 +84,183 @@ def test_seeds_and_epochs_give_different_orders() -> None:
     assert len(orders) == 64
 
 
-def test_the_order_is_the_same_with_every_library_version() -> None:
-    assert permutation(8, seed=1, epoch=2).tolist() == [5, 6, 3, 2, 1, 0, 4, 7]
+def test_the_orders_are_the_same_with_every_library_version() -> None:
+    assert permutation(8, 1, 2).tolist() == [5, 6, 3, 2, 1, 0, 4, 7]
+    far = Bijection(10**12, 1, 2).at(np.arange(3))
+    assert far.tolist() == [248922984443, 834770807626, 737796372790]
+    weighted = Weighted(np.array([0.0, 1, 2, 5]), 1)
+    assert weighted.at(2, np.arange(4)).tolist() == [3, 3, 2, 1]
+    blocks = Blocks(np.array([2, 0, 3, 1]), 1, 2)
+    assert blocks.at(2, np.arange(6)).tolist() == [5, 2, 3, 1, 4, 0]
+    tokens = np.array([5, 1, 4, 1, 9, 2, 6, 3])
+    by_length = ByLength(Shuffled(8, 1), tokens, 1, [(0, 9)])
+    assert by_length.at(2, np.arange(8)).tolist() == [7, 2, 6, 0, 3, 1, 5, 4]
 
 
-@given(lengths, seeds, st.integers(1, 40), small, small, small)
-def test_ranks_and_passes_do_not_change_a_global_batch(
-    length: int, seed: int, batch: int, steps: int, world: int, accumulate: int
+@given(st.integers(1, 3000), seeds)
+def test_a_bijection_visits_every_sample_once(length: int, seed: int) -> None:
+    found = Bijection(length, seed).at(np.arange(length))
+    assert sorted(found.tolist()) == list(range(length))
+
+
+@given(st.integers(1, 2**60), seeds, st.data())
+def test_a_bijection_finds_the_way_back(length: int, seed: int, data: st.DataObject) -> None:
+    some = data.draw(st.lists(st.integers(0, length - 1), max_size=20))
+    places, order = np.array(some, dtype=np.int64), Bijection(length, seed)
+    found = order.at(places)
+    assert ((found >= 0) & (found < length)).all()
+    assert (order.places(found) == places).all()
+
+
+@pytest.mark.parametrize("length", [STORED + 1, 1_500_000, 10**9, 10**12])
+def test_a_bijection_is_as_even_as_chance(length: int) -> None:
+    found = [*uniform.statistics(length, 1), *uniform.of_seeds(length, 1000)]
+    assert [one for one in found if not -5 < one[1] < 5] == []
+
+
+@pytest.mark.parametrize("length", [STORED + 1, 10**12])
+def test_that_a_weaker_network_is_uneven_is_seen(
+    length: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alone = Order(length, seed, batch)
+    monkeypatch.setattr(orders, "ROUNDS", 2)
+    assert max(value for _, value in uniform.statistics(length, 1)) > 100
+
+
+def test_above_a_million_samples_the_order_is_that_of_its_version() -> None:
+    length, places = STORED + 1, np.arange(99)
+    new, old = (Shuffled(length, 3, version).at(4, places) for version in (2, 1))
+    assert (old == permutation(length, 3, 4)[:99]).all()
+    assert (new == Bijection(length, 3, 4).at(places)).all()
+    fewer = [Shuffled(STORED, 3, version).at(4, places).tolist() for version in (2, 1)]
+    assert fewer[0] == fewer[1]
+
+
+@given(kinds(), st.integers(RANKS**2, 40), small, st.integers(1, RANKS), st.integers(1, RANKS))
+def test_ranks_and_passes_do_not_change_a_global_batch(
+    kind: Kind, batch: int, steps: int, world: int, accumulate: int
+) -> None:
+    alone = Order(kind, batch)
     shared = replace(alone, accumulate=accumulate)
     assert joined(shared, steps, world) == [one.indices for one in alone.batches(0, steps)]
+    ranks = [replace(shared, rank=rank, world_size=world) for rank in range(world)]
+    assert all(one.indices for rank in ranks for one in rank.batches(0, steps))
 
 
-@given(lengths, seeds, st.integers(1, 40), small)
-def test_the_stream_is_one_permutation_after_the_other(
-    length: int, seed: int, batch: int, world: int
-) -> None:
-    steps = 2 * length // batch + 1
-    stream = list(chain(*joined(Order(length, seed, batch), steps, world)))
-    assert stream[:length] == permutation(length, seed, 0).tolist()
-    assert (
-        stream[length : 2 * length] == permutation(length, seed, 1).tolist()[: len(stream) - length]
-    )
+@given(kinds(), st.integers(1, 40))
+def test_the_stream_has_each_epoch_whole_and_one_behind_the_other(kind: Kind, batch: int) -> None:
+    order, places, taken = Order(kind, batch), list[int](), list[int]()
+    for one in order.batches(0, 2 * kind.length):  # a step has a sample at least
+        places += one.places
+        taken += one.indices
+        if len(places) >= 2 * kind.length:
+            break
+    assert sorted(places) == list(range(len(places)))
+    at = dict(zip(places, taken, strict=True))
+    for epoch in range(2):
+        own = [at[epoch * kind.length + place] for place in range(kind.length)]
+        assert own == kind.at(epoch, np.arange(kind.length)).tolist()
+        if "weights" not in kind.name:
+            assert sorted(own) == list(range(kind.length))
 
 
-@given(lengths, seeds, small, small, small)
+@given(kinds(), st.integers(1, 40), small, small)
 def test_a_run_that_goes_on_takes_what_would_have_come(
-    length: int, seed: int, batch: int, steps: int, more: int
+    kind: Kind, batch: int, steps: int, more: int
 ) -> None:
-    order = Order(length, seed, batch)
+    order = Order(kind, batch)
     whole = list(order.batches(0, steps + more))
-    assert list(order.batches(steps * batch, more)) == whole[steps:]
+    behind = sum(len(one.indices) for one in whole[:steps])
+    if isinstance(kind, ByLength):  # made anew, as after a kill
+        budgets = order.record(behind)["budgets"]
+        order = Order(ByLength(kind.kind, kind.lengths, kind.seed, budgets), batch)
+    assert list(order.batches(behind, more)) == whole[steps:]
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40), seeds, small)
+def test_blocks_are_read_once_and_few_at_a_time(sizes: list[int], seed: int, window: int) -> None:
+    of = np.repeat(np.arange(len(sizes)), sizes)
+    if not len(of):
+        return
+    kind = Blocks(np.array(sizes), seed, window)
+    blocks = of[kind.at(7, np.arange(len(of)))].tolist()
+    last = {block: place for place, block in enumerate(blocks)}
+    first = {block: place for place, block in reversed(list(enumerate(blocks)))}
+    for place in range(len(blocks)):
+        assert sum(first[one] <= place <= last[one] for one in first) <= window
+
+
+def test_a_rank_reads_its_own_blocks_of_a_window() -> None:
+    order = Order(Blocks(np.full(64, 500), 0, 8), 200, world_size=4)
+    for rank in range(4):
+        mine = replace(order, rank=rank)
+        window = chain(*(one.indices for one in mine.batches(0, 8 * 500 // 200)))
+        assert len({index // 500 for index in window}) <= 4
+
+
+@given(st.lists(st.integers(0, 9) | st.floats(0, 9), min_size=1, max_size=900), seeds)
+def test_samples_are_drawn_as_often_as_they_weigh(weights: list[float], seed: int) -> None:
+    every = np.array([*weights, 1.0])
+    drawn = Counter(Weighted(every, seed).at(3, np.arange(len(every))).tolist())
+    due = every / every.sum() * len(every)
+    assert all(due[one] - 2 < drawn[one] < due[one] + 2 for one in range(len(every)))
+    assert not any(drawn[one] for one in range(len(every)) if every[one] == 0)
+
+
+@given(st.integers(1, 2000), seeds, st.sampled_from([1, 3, 0.5]))
+def test_samples_of_equal_weights_are_drawn_once(length: int, seed: int, weight: float) -> None:
+    drawn = Weighted(np.full(length, weight), seed).at(1, np.arange(length))
+    assert sorted(drawn.tolist()) == list(range(length))
+
+
+def test_draws_by_weight_are_as_even_as_chance() -> None:
+    weights = np.tile([0.5, 0.5, 2.0], 100_000)  # whose thirds are no neighbours
+    drawn = Weighted(weights, 0).at(0, np.arange(len(weights))) % 3
+    counts = np.bincount(drawn) / len(weights)
+    assert counts == pytest.approx([1 / 6, 1 / 6, 2 / 3], abs=0.002)
+
+
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=300), st.integers(1, 20), small)
+def test_steps_hold_their_budget_and_a_sample_for_each_pass(
+    tokens: list[int], passes: int, more: int
+) -> None:
+    rising = np.sort(tokens)
+    budget = passes * int(rising[-1]) + more
+    sizes = steps_of(rising, budget, int(rising[-1]))
+    assert sum(sizes) == len(tokens)
+    assert min(sizes) >= min(passes, len(tokens))
+    ends = np.cumsum(sizes)
+    padded = [size * int(rising[end - 1]) for size, end in zip(sizes, ends, strict=True)]
+    least = -(-budget // int(rising[-1]))
+    # What was left at the end is one more for each step, or a few where there are few steps.
+    assert all(one <= budget + least * int(rising[-1]) for one in padded)
+
+
+@functools.cache
+def lognormal(sigma: float) -> np.ndarray:
+    drawn = np.random.default_rng(0).lognormal(5, sigma, 100_000)
+    return np.maximum(1, drawn).astype(np.int64)
+
+
+@pytest.mark.parametrize("sigma", [0.5, 1.0, 1.5])
+@pytest.mark.parametrize("world", [1, 8])
+@pytest.mark.parametrize("samples", [16, 256])
+def test_samples_of_any_lengths_are_padded_by_less_than_a_twentieth(
+    sigma: float, world: int, samples: int
+) -> None:
+    tokens = lognormal(sigma)
+    budget = max(round(samples * tokens.mean()), world * int(tokens.max()))
+    order, first = Order(ByLength(Shuffled(len(tokens), 0), tokens, 0, [(0, budget)]), 1), 0
+    used = padded = 0
+    while first < len(tokens):
+        own = [
+            tokens[list(replace(order, rank=rank, world_size=world).batch(first, 0).indices)]
+            for rank in range(world)
+        ]
+        used += sum(int(one.sum()) for one in own)
+        padded += sum(int(one.max()) * len(one) for one in own)
+        first += order.count(first)
+    assert first == len(tokens)  # an epoch ends where a step does
+    assert padded < used / 0.95
 
 
 @given(st.integers(0, 100), small)

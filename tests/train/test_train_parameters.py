@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from spawnlaunch.train.data import Order
+from spawnlaunch.train.order import Order, Shuffled
 from tests.train.ranks import complete, run
 
 STEPS, BATCH = 5, 6
@@ -142,7 +142,7 @@ def test_the_rest_learns_as_torch_has_it(
         # Each rank decides on its own share of the batch whether it uses the second layer.
         losses = []
         for rank in range(world):
-            order = Order(30, 0, BATCH, 1, rank, world)
+            order = Order(Shuffled(30, 0), BATCH, 1, rank, world)
             batch = samples[order.batch(step * BATCH, 0).indices]
             losses.append((model(batch) - 3).square().sum())
         torch.autograd.backward(torch.stack(losses).sum() / BATCH)

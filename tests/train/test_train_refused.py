@@ -12,15 +12,18 @@ from typing import Any
 import pytest
 import torch
 
+from spawnlaunch.train.arranged import order_of
 from spawnlaunch.train.commandline import parse
 from spawnlaunch.train.config import Config
-from spawnlaunch.train.data import Batch, Feed, Reader
+from spawnlaunch.train.data import Feed, Reader
+from spawnlaunch.train.distributed import World
 from spawnlaunch.train.errors import RefusedError
 from spawnlaunch.train.learner import sum_and_count
 from spawnlaunch.train.log import Metrics
 from spawnlaunch.train.model import made_by, own_optimizer, start_from
+from spawnlaunch.train.order import NO_END, Batch
 from spawnlaunch.train.saving import begin, claim
-from spawnlaunch.train.schedule import Position
+from spawnlaunch.train.schedule import Position, schedule
 from spawnlaunch.train.task import Task
 from tests.train.ranks import ENTRY, complete, environment, run
 
@@ -355,3 +358,60 @@ def test_a_directory_that_may_not_be_written_to_is_one_line(cwd: Path) -> None:
         assert done.returncode in (1, 2), done.stderr
         assert done.stderr.startswith("train: error: cannot write"), done.stderr
         assert done.stderr.count("\n") == 1
+
+
+class Told(Task):
+    """A task whose data set has ten samples, and which tells something of them."""
+
+    def __init__(self, samples: Any = range(10)) -> None:
+        self.samples = samples
+
+    def dataset(self, _split: str) -> Any:
+        return self.samples
+
+
+@pytest.mark.parametrize(
+    ("hooks", "flags", "said"),
+    [
+        ({"blocks": [4, 5]}, {}, "returns blocks of 9 samples together, and the data set 'train'"),
+        ({"blocks": [11, -1]}, {}, "returns numbers from -1 to 11, "),
+        ({"lengths": [1.5] * 10}, {}, "returns float64 of the shape \\(10,\\), "),
+        ({"lengths": [1] * 9}, {}, "returns 9 numbers, .* whole number of 0 or more for each samp"),
+        ({"weights": [float("nan")] * 10}, {}, "returns numbers from nan to nan, "),
+        ({"weights": [0] * 10}, {}, "returns nothing but zeros, "),
+        ({"weights": [1] * 10, "blocks": [10]}, {}, "has blocks\\(\\) and weights\\(\\), and samp"),
+        ({}, {"window": 3}, "--window counts blocks, and the task told has no blocks"),
+        ({}, {"global_tokens": 3}, "--global-tokens goes by lengths, .* type --global-batch"),
+        ({"lengths": [9] * 10}, {"global_tokens": 8}, "longest sample, of 9; .* 9 or more"),
+        ({"lengths": [9] * 10}, {"global_tokens": 8, "global_batch": 8}, "leave one of them out"),
+        ({"lengths": [1] * 10}, {"accumulate": 11}, "there are 10 samples, and a step makes 11"),
+    ],
+)
+def test_what_hooks_say_of_other_samples_is_refused(
+    hooks: dict[str, Any], flags: dict[str, Any], said: str
+) -> None:
+    told = {name: lambda _self, _samples, found=found: found for name, found in hooks.items()}
+    task = type("Told", (Told,), told)()
+    with pytest.raises(RefusedError, match=said):
+        order_of(task, Reader(task, "train", "language", 0), Config(**flags), World())
+
+
+def test_samples_that_come_in_turn_have_no_blocks_and_no_epochs() -> None:
+    task = type("Told", (Told,), {"blocks": lambda _self, _samples: [3]})(iter([1, 2, 3]))
+    with pytest.raises(RefusedError, match=r"have no index to go by; .* leave blocks"):
+        order_of(task, Reader(task, "train", "language", 0), Config(), World())
+    with pytest.raises(RefusedError, match=r"count passes over the samples, .* numbers of steps"):
+        schedule(Config(epochs=2), NO_END, 8)
+
+
+def test_an_attribute_of_a_task_is_no_hook() -> None:
+    task = Told()
+    task.weights = torch.ones(3)  # type: ignore[method-assign, assignment]
+    order = order_of(task, Reader(task, "train", "language", 0), Config(), World())
+    assert order.kind.name == "shuffled"
+
+
+def test_an_order_that_is_not_known_is_refused() -> None:
+    task, record = Told(), {"version": 9, "samples": 0, "budgets": []}
+    with pytest.raises(RefusedError, match="has version 9 of the order of samples, and the newest"):
+        order_of(task, Reader(task, "train", "language", 0), Config(), World(), record)

@@ -1,0 +1,88 @@
+"""Whatever a task says of its data, a step has the same samples on any number of ranks."""
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.support.matrix import mostly_full
+from tests.train.ranks import complete, run
+from tests.train.streams import KINDS, STEPS, TASKS, flags_of, rough, taken, undisturbed, weights
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "kills", "seed"),
+    mostly_full(
+        [("Both", 3, 1, 0), ("States", 3, 1, 0)]
+        + [(kind, 8, 3, seed) for kind in KINDS for seed in range(3)],
+        at_once=2,
+    ),
+)
+def test_steps_and_weights_are_those_of_one_rank_after_kills_and_resizes(
+    tmp_path: Path, kind: str, most: int, kills: int, seed: int
+) -> None:
+    alone = undisturbed(tmp_path, kind)
+    assert len(alone) == STEPS
+    launches = rough(tmp_path, kind, random.Random(f"{kind} {seed}"), most, kills)
+    whole = set()
+    for launch in launches:
+        for rate, samples in launch.items():
+            assert samples <= alone[rate]  # a rank that was killed has not noted all
+            whole.update([rate] if samples == alone[rate] else [])
+    assert whole == set(alone)
+    ours, others = weights(tmp_path / "rough"), weights(tmp_path / "alone")
+    for name, weight in ours.items():
+        assert weight.dtype == torch.float64
+        torch.testing.assert_close(weight, others[name], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", mostly_full(["Lengths", "Map", "Blocks", "Turns"]))
+def test_an_epoch_has_every_sample_once_though_the_steps_change_their_size(
+    tmp_path: Path, kind: str
+) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    flags = [word for word in flags_of(kind) if word not in ("--steps", str(STEPS))]
+    sizes = ("--global-tokens", ("900", "400")) if kind == "Lengths" else None
+    name, (first, second) = sizes or ("--global-batch", ("40", "23"))
+    common = (*flags, "--out", "resized", "--resume", "auto", "--steps")
+    complete(2, *common, "5", name, first, cwd=tmp_path, LAUNCH="first")
+    complete(1, *common, "60", name, second, cwd=tmp_path, LAUNCH="second")
+    found = [taken(tmp_path, launch) for launch in ("first", "second")]
+    every = [samples for launch in found for _, samples in sorted(launch.items(), reverse=True)]
+    seen = Counter[int]()
+    for samples in every:
+        seen += samples
+        assert max(seen.values()) - (min(seen.values()) if len(seen) == 403 else 0) <= 1
+    assert len(seen) == 403
+
+
+@pytest.mark.full
+def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    flags = [*flags_of("States"), "--out", "here", "--resume", "auto"]
+    complete(1, *flags, "--max-time", "1000h", cwd=tmp_path)
+    states = tmp_path / "states-0"
+    states.unlink(missing_ok=True)
+    complete(2, *flags, "--steps", "30", cwd=tmp_path)
+    assert str(STEPS * 48 % 403) in states.read_text().split()
+
+
+@pytest.mark.parametrize("world", [2])
+@pytest.mark.parametrize(
+    ("kind", "status", "said"),
+    mostly_full(
+        [
+            ("ByRank", 2, "the ranks disagree on the first sample of 'train': rank 0 has "),
+            ("Once", 1, "the data set 'train' gave 20 samples and no more when it was iterated"),
+        ]
+    ),
+)
+def test_what_cannot_be_read_in_turn_is_told_in_one_line(
+    tmp_path: Path, kind: str, status: int, said: str, world: int
+) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    ended = run(world, *flags_of(kind), "--out", "here", cwd=tmp_path)
+    assert [one.status for one in ended] == [status] * world, ended
+    assert ended[0].err.startswith(f"train: error: {said}"), ended[0].err

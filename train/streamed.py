@@ -1,0 +1,170 @@
+"""Samples that have no index, as those of an IterableDataset, and come one after the other.
+
+Every rank reads all of them and keeps its share. So each step has the samples that it has on any
+number of ranks, if the data set gives the same ones each time, and to every rank. A resumed run
+goes on from the data set's own ``state_dict``; without one it reads once more what it has read.
+"""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import IterableDataset
+
+from .data import NO_MORE, Feed, Reader, seed_sample
+from .distributed import agree
+from .errors import StoppedError
+from .order import Order
+
+
+class State(NamedTuple):
+    """Where a data set is: in which pass, at which place of all passes, and its ``state_dict``."""
+
+    number: int = 0
+    place: int = 0
+    samples: Any = None
+
+
+class Passes:
+    """Reads all samples in turn, pass after pass; what they draw follows from their places."""
+
+    def __init__(self, reader: Reader, state: State) -> None:
+        self.samples: Any = reader.samples
+        self.split, self.seed = reader.split, reader.seed
+        self.number, self.place, own = state
+        self.coming = self._begun(own)
+
+    def _begun(self, own: Any = None) -> Iterator[Any]:
+        seed_sample(self.seed, self.split, self.place)
+        if hasattr(self.samples, "set_epoch"):
+            self.samples.set_epoch(self.number)
+        if own not in (None, {}):
+            self.samples.load_state_dict(own)
+        return iter(self.samples)
+
+    def take(self) -> Any:
+        """The next sample of this pass, or NO_MORE."""
+        seed_sample(self.seed, self.split, self.place)
+        sample = next(self.coming, NO_MORE)
+        self.place += sample is not NO_MORE
+        return sample
+
+    def take_on(self) -> Any:
+        """The next sample of this pass, or the first of the one behind it."""
+        if (sample := self.take()) is not NO_MORE:
+            return sample
+        self.number += 1
+        self.coming = self._begun()
+        if (sample := self.take()) is not NO_MORE:
+            return sample
+        raise StoppedError(
+            f"the data set {self.split!r} gave {self.place:,} samples and no more when it was "
+            "iterated again; let its __iter__ begin anew each time, or type a lower --steps"
+        )
+
+    def state(self) -> State:
+        """Where the data set is now."""
+        return State(self.number, self.place, own_state(self.samples))
+
+
+def own_state(samples: Any) -> Any:
+    """The ``state_dict`` of a data set that can go on from one, else None."""
+    return samples.state_dict() if hasattr(samples, "load_state_dict") else None
+
+
+class Trained(IterableDataset[Any]):
+    """The batches of one rank from a position on, each with the state behind its step, pickled."""
+
+    def __init__(self, reader: Reader, order: Order, first: int, steps: int, state: State) -> None:
+        self.reader, self.order = reader, order
+        self.first, self.steps, self.state = first, steps, state
+
+    def __iter__(self) -> Iterator[tuple[Any, bytes]]:
+        passes = Passes(self.reader, self.state)
+        while passes.place < self.first:  # there is no state to go on from
+            passes.take_on()
+        for _ in range(self.steps):
+            first, passing = passes.place, range(self.order.accumulate)
+            own = [self.order.batch(first, micro).indices for micro in passing]
+            kept: dict[int, Any] = {place: None for places in own for place in places}
+            for place in range(first, first + self.order.count(first)):
+                sample = passes.take_on()
+                if place in kept:
+                    kept[place] = sample
+            state = pickle.dumps(passes.state())
+            for places in own:
+                yield self.reader.collated([kept[place] for place in places]), state
+
+
+class Evaluated(IterableDataset[Any]):
+    """The batches of one rank in one pass; None in a last round that has no samples for it."""
+
+    def __init__(self, reader: Reader, size: int, rank: int, ranks: int) -> None:
+        self.reader, self.state = reader, State(0, 0, own_state(reader.samples))
+        self.size, self.rank, self.ranks = size, rank, ranks
+
+    def __iter__(self) -> Iterator[Any]:
+        coming = iter(Passes(self.reader, self.state).take, NO_MORE)
+        while True:
+            own, rounds = [], -1
+            for rounds, sample in enumerate(islice(coming, self.size * self.ranks)):
+                if rounds // self.size == self.rank:
+                    own.append(sample)
+            if rounds < 0:
+                return
+            yield self.reader.collated(own) if own else None
+
+
+class Stream:
+    """The batches that train, of samples that come one after the other; and how far they came."""
+
+    def __init__(self, reader: Reader, order: Order) -> None:
+        """Reads the first samples, which are tried out: ``reader`` then has them by their index.
+
+        Raises RefusedError on all ranks where they are not the same for all.
+        """
+        self.reader, self.order = reader, order
+        self.state = pickle.dumps(State(0, 0, own_state(reader.samples)))
+        passes = Passes(reader, State())
+        reader.first = [passes.take_on() for _ in range(max(2, order.count(0)))]
+        agree(
+            {f"the first sample of {reader.split!r}": digest(reader.first[0])},
+            "dataset() has to give all samples to every rank, for the loop shares them out; leave "
+            "its own division by rank out",
+        )
+
+    def batches(self, first: int, steps: int, workers: int, device: torch.device) -> Iterator[Any]:
+        """The batches of this rank; one more process at most reads them, for each reads all."""
+        self.reader.first = None
+        trained = Trained(self.reader, self.order, first, steps, pickle.loads(self.state))
+        for batch, self.state in Feed(trained, None, min(workers, 1), device):
+            yield batch
+
+    def record(self) -> tuple[Any, ...]:
+        """What ``go_on`` takes."""
+        return tuple(pickle.loads(self.state))
+
+    def go_on(self, record: tuple[Any, ...]) -> None:
+        """Go on from a checkpoint; without a state in it the samples are read from the first on."""
+        if record[2] is not None:
+            self.state = pickle.dumps(State(*record))
+
+
+def digest(value: Any) -> int:
+    """A number that two samples of different numbers or texts hardly share; other things have 0."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().float().numpy()
+    if isinstance(value, np.ndarray):
+        return zlib.crc32(np.ascontiguousarray(value).tobytes())
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        return zlib.crc32(repr([digest(one) for one in value]).encode())
+    return zlib.crc32(repr(value).encode()) if isinstance(value, (str, bytes, int, float)) else 0
