@@ -30,9 +30,9 @@ LINES_OF_CODE = {
     "launcher": 16_971,
     "core": 11_160,
     "bench": 3_296,
-    "check": 832,
+    "check": 1_031,
     "train": 4_600,
-    "tests": 43_740,
+    "tests": 43_990,
 }
 FILES = 162  # of the launcher
 
