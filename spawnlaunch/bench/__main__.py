@@ -97,9 +97,10 @@ def _look_back(options: flags.BenchRequest) -> int:
     if options.pick:
         from spawnlaunch.bench import advice
 
-        return advice.print_pick(advice.advise(shown, options.chosen))
+        return advice.print_pick(advice.advise(shown, options.chosen, options.least))
     return printing.print_page(
-        "\n".join(table.page(shown, options.chosen, with_costs=options.why)), command_line.NAME
+        "\n".join(table.page(shown, options.chosen, least=options.least, with_costs=options.why)),
+        command_line.NAME,
     )
 
 

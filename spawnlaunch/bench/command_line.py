@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spawnlaunch import arguments, errors, values
-from spawnlaunch.bench import arms, own_arms, workloads
+from spawnlaunch.bench import arms, own_arms, stats, workloads
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
@@ -188,6 +188,13 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "nothing where the default is best. Tables go to stderr",
     )
     add(
+        "--least",
+        type=_percent,
+        default=stats.LEAST,
+        metavar="PERCENT",
+        help="the gain from which on other flags than the default are advised, as 5%%; default 2%%",
+    )
+    add(
         "--why",
         action="store_true",
         help="also show what the samples cost each rank: waiting, local memory, migrations, "
@@ -269,6 +276,12 @@ def _duration(text: str) -> float:
     if seconds > 0:
         return seconds
     raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
+
+
+def _percent(text: str) -> float:
+    if text.removesuffix("%") and (share := _reader(values.seconds)(text.removesuffix("%"))) >= 0:
+        return float(share) / 100
+    raise ArgumentTypeError(f"{text!r} is no share; type one as 5%")
 
 
 def _window(text: str) -> float:

@@ -29,6 +29,7 @@ class BenchRequest(NamedTuple):
     matrix: bool  # copies by device and NUMA node as well
     omp_threads: int | None  # of each rank, in all arms; None: what the arm gives
     chosen: tuple[str, ...]  # workloads that are advised for; empty: all, by the default weights
+    least: float  # the gain that is advised at all, as 0.02
     pick: bool  # print nothing but the flags that are advised
     why: bool  # what samples cost each rank as well
     json: str | None

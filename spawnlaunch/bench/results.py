@@ -129,22 +129,22 @@ def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
 
 def rows(result: Result) -> list[Row]:
     """Every arm against the one that was chosen, and then against `auto`, by which is advised."""
-    return [row for measured in result.measured for row in rows_of(measured, result)]
+    return [row for measured in result.measured for row in rows_of(measured, result.against)]
 
 
-def rows_of(measured: Measured, result: Result) -> list[Row]:
-    """The comparisons of one workload."""
-    compared = pairs(measured.there, result.against)
+def rows_of(measured: Measured, against: str) -> list[Row]:
+    """The comparisons of one workload, with this arm and with `auto`."""
+    compared = pairs(measured.there, against)
     higher = measured.workload.higher_is_better
     found = []
     summed = summed_up(measured)
     for series, values in summed.items():
-        logs = [stats.log_ratios(values[arm], values[other], higher) for arm, other in compared]
+        costs = [stats.pair(values[arm], values[other], higher) for arm, other in compared]
         if series == MEAN or len(summed) == 1:
-            verdicts = stats.judge(logs, measured.error)
+            verdicts = stats.judge(costs, measured.error)
         else:
             level = measured.error / max(1, len(compared))
-            verdicts = [stats.compared(each, level)._replace(verdict="") for each in logs]
+            verdicts = [stats.compared(each, level)._replace(verdict="") for each in costs]
         found += [
             Row(measured.workload.name, series, *pair, each)
             for pair, each in zip(compared, verdicts, strict=True)

@@ -13,6 +13,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from spawnlaunch.bench import effort, record, results, sample, stats, table, take, workloads
@@ -21,6 +22,7 @@ from spawnlaunch.bench.workloads import COMMAND, Workload
 PROGRESS_CHARS = 60
 TIMES_AGAIN = 2  # that a disturbed sample is taken again
 SHARE_AGAIN = 8  # one of so many samples at most
+WARMEST = 99  # rounds before the first that the order is drawn from
 WITHOUT_COUNT = 3  # taken again whatever the share
 
 Print = Callable[[Iterable[str]], None]
@@ -165,14 +167,8 @@ class Bench:
         if options.rounds:
             ended = measured.rounds >= options.rounds
             return stats.ERROR / share.workloads if ended else 0.0
-        over = self.now + round_s > share.deadline and not has_more
-        is_last = over or measured.rounds >= stats.LOOKS[-1]
-        if not is_last and measured.rounds not in stats.LOOKS:
-            return 0.0
-        error = stats.error_of_look(measured.rounds, is_last) / share.workloads
-        found = results.headline(results.rows_of(measured._replace(error=error), self.result))
-        is_decided = all(row.comparison.verdict != stats.UNDECIDED for row in found)
-        return error if is_last or is_decided else 0.0
+        is_over = self.now + round_s > share.deadline and not has_more
+        return error_of_end(measured, self.result.against, share.workloads, is_over)
 
     def _progress(self, workload: Workload, doing: str) -> None:
         """One line that is written over; without what is done it is taken away."""
@@ -183,11 +179,38 @@ class Bench:
             os.write(2, (f"\r{line:{PROGRESS_CHARS}}" + ("" if doing else "\r")).encode())
 
 
+def error_of_end(measured: results.Measured, against: str, workloads: int, is_over: bool) -> float:
+    """With which error to judge these rounds as the last ones, of so many workloads; 0: go on."""
+    is_last = is_over or measured.rounds >= stats.LOOKS[-1]
+    if not is_last and measured.rounds not in stats.LOOKS:
+        return 0.0
+    error = stats.error_of_look(measured.rounds, is_last) / workloads
+    found = results.headline(results.rows_of(measured._replace(error=error), against))
+    is_decided = all(row.comparison.verdict != stats.UNDECIDED for row in found)
+    return error if is_last or is_decided else 0.0
+
+
 def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[str]:
-    """The arms in the order of one round, the same on every rank."""
-    shuffled = list(names)
-    random.Random(f"{seed} {workload} {number}").shuffle(shuffled)
-    return shuffled
+    """The arms in the order of one round, the same on every rank.
+
+    Each round begins with the arm that ended the one before, and the others are drawn. So each arm
+    follows each arm equally often in the mean, itself too: what an arm leaves to whoever follows
+    it, as a warm cache or a hot core, is the same for all.
+    """
+    if len(names) < 2:
+        return list(names)
+    first, last = (_last(tuple(names), seed, workload, each) for each in (number - 1, number))
+    between = [name for name in names if name not in (first, last)]
+    random.Random(f"{seed} {workload} {number}").shuffle(between)
+    return [first, *between, last]
+
+
+@lru_cache(maxsize=4096)
+def _last(names: tuple[str, ...], seed: int, workload: str, number: int) -> str:
+    """The last arm of a round, another than its first."""
+    drawn = random.Random(f"{seed} {workload} {number} last")
+    before = _last(names, seed, workload, number - 1) if number > -WARMEST else ""
+    return drawn.choice([name for name in names if name != before])
 
 
 def _is_known(measured: results.Measured, name: str, number: int) -> bool:

@@ -86,7 +86,7 @@ def block(
     yield ""
     yield title(workload)
     yield f"  {workload.about}"
-    compared = results.rows_of(measured, result)
+    compared = results.rows_of(measured, result.against)
     for series, arms in results.summed_up(measured).items():
         mine = [row for row in compared if row.series == series]
         there = [arm for arm in result.arms if arm.name in arms]
@@ -116,10 +116,16 @@ def verdict(found: stats.Comparison) -> str:
     """The verdict as a cell of a table; of an undecided one, which difference would be seen."""
     if found.verdict == stats.EQUAL:
         return f"equal within {stats.DELTA:.0%}"
-    if found.verdict == stats.UNDECIDED:
-        seen = f"{found.seen:.1%} would be seen" if found.low else "too few to tell"
-        return f"undecided: {seen}"
-    return found.verdict
+    if found.verdict != stats.UNDECIDED:
+        return found.verdict
+    if not found.low:
+        return "undecided: too few to tell"
+    if found.resolution >= stats.DELTA:
+        steps = "one value" if found.resolution > 1 else f"steps of {found.resolution:.0%}"
+        return f"undecided: measured in {steps}"
+    if found.low > 1 or found.high < 1 or found.seen < stats.DELTA:
+        return "undecided: so few rounds may have missed stragglers"
+    return f"undecided: {found.seen:.1%} would be seen"
 
 
 def interval(found: stats.Comparison) -> str:
@@ -216,9 +222,9 @@ def lasting(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def end(result: results.Result, chosen: Sequence[str]) -> Iterator[str]:
+def end(result: results.Result, chosen: Sequence[str], least: float = stats.LEAST) -> Iterator[str]:
     """What the page says, and what is advised by it."""
-    found = advice.advise(result, chosen)
+    found = advice.advise(result, chosen, least)
     yield ""
     if found.arm:
         yield TOGETHER
@@ -229,10 +235,14 @@ def end(result: results.Result, chosen: Sequence[str]) -> Iterator[str]:
 
 
 def page(
-    result: results.Result, chosen: Sequence[str] = (), *, with_costs: bool = False
+    result: results.Result,
+    chosen: Sequence[str] = (),
+    *,
+    least: float = stats.LEAST,
+    with_costs: bool = False,
 ) -> Iterator[str]:
     """All of it."""
     yield from header(result)
     for measured in result.measured:
         yield from block(measured, result, with_costs=with_costs)
-    yield from end(result, chosen)
+    yield from end(result, chosen, least)
