@@ -99,7 +99,15 @@ def _look_back(options: flags.BenchRequest) -> int:
 
         return advice.print_pick(advice.advise(shown, options.chosen, options.least))
     return printing.print_page(
-        "\n".join(table.page(shown, options.chosen, least=options.least, with_costs=options.why)),
+        "\n".join(
+            table.page(
+                shown,
+                options.chosen,
+                least=options.least,
+                ranks=options.ranks,
+                with_costs=options.why,
+            )
+        ),
         command_line.NAME,
     )
 

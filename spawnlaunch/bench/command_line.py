@@ -195,6 +195,14 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         help="the gain from which on other flags than the default are advised, as 5%%; default 2%%",
     )
     add(
+        "--ranks",
+        type=_sizes,
+        default=(),
+        metavar="LIST",
+        help="also estimate what a step would take with so many ranks, as 8,64,512, from the same "
+        "samples, where they can tell; also with --show",
+    )
+    add(
         "--why",
         action="store_true",
         help="also show what the samples cost each rank: waiting, local memory, migrations, "
@@ -276,6 +284,10 @@ def _duration(text: str) -> float:
     if seconds > 0:
         return seconds
     raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_reader(values.positive)(word) for word in text.split(","))
 
 
 def _percent(text: str) -> float:

@@ -72,6 +72,7 @@ class Watch:
         self._node_cpus = node_cpus  # of all ranks of the arm on this node
         self._began: _Counts | None = None
         self.effort: Effort | None = None
+        self.steps: list[list[float]] = []  # of each window, the seconds of each step
 
     def start(self) -> None:
         """Begin to count."""

@@ -31,6 +31,7 @@ class BenchRequest(NamedTuple):
     chosen: tuple[str, ...]  # workloads that are advised for; empty: all, by the default weights
     least: float  # the gain that is advised at all, as 0.02
     pick: bool  # print nothing but the flags that are advised
+    ranks: tuple[int, ...]  # sizes of a job, of which the steps are estimated
     why: bool  # what samples cost each rank as well
     json: str | None
     resume: str | None  # such a file, to go on with

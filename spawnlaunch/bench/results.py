@@ -119,12 +119,28 @@ def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
     """By series and arm the rounds' values; of several series their geometric mean comes last."""
     higher = measured.workload.higher_is_better
     each = {name: slowest(samples, higher) for name, samples in measured.series.items()}
+    if not measured.workload.together:
+        for name, arms in each.items():
+            _of_each_step(measured, name, arms)
     if len(each) > 1 and measured.rounds:
         arms = next(iter(each.values()))
         each[MEAN] = {
             arm: stats.geometric_means([series[arm] for series in each.values()]) for arm in arms
         }
     return each
+
+
+def _of_each_step(measured: Measured, series: str, arms: dict[str, list[float]]) -> None:
+    """A job waits in each step for its slowest rank, and not always for the same one."""
+    steps = record.series_of([each for each in measured.taken if each.counts], arms, "steps")
+    for arm, rounds in steps.get(series, {}).items():
+        for number, ranks in enumerate(rounds):
+            if len(ranks) > 1 and all(ranks):
+                length = min(map(len, ranks))
+                most = sum(max(times) for times in zip(*ranks, strict=False)) / length
+                slow = max(sum(times) / len(times) for times in ranks)
+                worse = max(1.0, most / slow)
+                arms[arm][number] *= 1 / worse if measured.workload.higher_is_better else worse
 
 
 def rows(result: Result) -> list[Row]:

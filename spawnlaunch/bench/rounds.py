@@ -64,7 +64,14 @@ class Bench:
             share = Share(count, self.now + (end - self.now) / len(left))
             measured = self._measure(left.pop(0), share)
             if self.me.group.rank == 0:
-                tell(table.block(measured, self.result, with_costs=self.me.options.why))
+                tell(
+                    table.block(
+                        measured,
+                        self.result,
+                        ranks=self.me.options.ranks,
+                        with_costs=self.me.options.why,
+                    )
+                )
 
     def _measure(self, workload: Workload, share: Share) -> results.Measured:
         """The rounds of a workload; those that a file has already are not taken."""
@@ -144,6 +151,7 @@ class Bench:
             efforts,
             error,
             "" if error else effort.disturbed(list(zip(hosts, efforts, strict=True))),
+            steps=() if error else tuple(each.steps or {} for _, each in there),
             at_s=round(self.now, 3),
         )
 

@@ -193,7 +193,7 @@ def _finish_early(options: flags.BenchRequest, file: record.Recorder, page: Page
     found = results.read(file.path)
     for measured in found.measured:
         if not measured.is_ended:
-            page.add(table.block(measured, found, with_costs=options.why))
+            page.add(table.block(measured, found, ranks=options.ranks, with_costs=options.why))
     if not options.pick:
         page.add(table.end(found, options.chosen, options.least))
     printing.print_error(

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from spawnlaunch import cpuset
-from spawnlaunch.bench import advice, results, scaling, stats, workloads
+from spawnlaunch.bench import advice, results, scaling, stats, stragglers, workloads
 from spawnlaunch.bench.arms import CONTROLS
 from spawnlaunch.bench.why import cause, costs
 
@@ -79,9 +79,16 @@ def title(workload: workloads.Workload) -> str:
 
 
 def block(
-    measured: results.Measured, result: results.Result, *, with_costs: bool = False
+    measured: results.Measured,
+    result: results.Result,
+    *,
+    ranks: Sequence[int] = (),
+    with_costs: bool = False,
 ) -> Iterator[str]:
-    """The table of one workload; `with_costs` what its samples cost each rank, too."""
+    """The table of one workload, with steps of jobs of so many ranks.
+
+    `with_costs`: what its samples cost each rank, too.
+    """
     workload = measured.workload
     yield ""
     yield title(workload)
@@ -99,6 +106,7 @@ def block(
         yield f"  {name} failed: {textwrap.shorten(why, PAGE_CHARS, placeholder=' ...')}"
     count = f"{measured.rounds} round{'' if measured.rounds == 1 else 's'}"
     yield f"  {count}{'' if measured.is_ended else ', and then it was interrupted'}"
+    yield from stragglers.lines(measured, ranks, result.against)
     yield from _disturbances(measured)
     yield from _explained(measured, compared, result)
     yield from scaling.lines(measured, compared, result)
@@ -239,10 +247,11 @@ def page(
     chosen: Sequence[str] = (),
     *,
     least: float = stats.LEAST,
+    ranks: Sequence[int] = (),
     with_costs: bool = False,
 ) -> Iterator[str]:
     """All of it."""
     yield from header(result)
     for measured in result.measured:
-        yield from block(measured, result, with_costs=with_costs)
+        yield from block(measured, result, ranks=ranks, with_costs=with_costs)
     yield from end(result, chosen, least)
