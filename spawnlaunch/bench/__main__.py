@@ -6,6 +6,7 @@ finder.order()
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
@@ -70,6 +71,7 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
         "none",
         *count,
     ]
+    os.environ[flags.BEGAN] = str(time.monotonic())
     os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
 
 

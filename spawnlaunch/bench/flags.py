@@ -9,6 +9,8 @@ from spawnlaunch import errors
 from spawnlaunch.bench import arms, command_line, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
 
+BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine
+
 
 class BenchRequest(NamedTuple):
     """What the user asked for."""

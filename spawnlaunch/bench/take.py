@@ -1,6 +1,7 @@
 """This rank's part of one sample, which all ranks that take part begin together."""
 
 import os
+import time
 from typing import NamedTuple
 
 import torch
@@ -22,19 +23,25 @@ class Participant(NamedTuple):
     agreed: agree.Agreed
 
 
-def take(workload: workloads.Workload, me: Participant, arm: str) -> sample.Sample | None:
-    """A sample of an arm; None: this rank takes no part in it."""
+def take(
+    workload: workloads.Workload, me: Participant, arm: str, left_s: float
+) -> sample.Sample | None:
+    """A sample of an arm, ended after `left_s` of rank 0; None: this rank takes no part in it."""
     group, part = me.group, me.agreed.parts.get(arm)
-    if workload.name == workloads.COMMAND:
-        return _of_command(me, part, arm)
     key = f"sample {group.count}"
-    group.tell(None)
+    until = time.monotonic() + group.tell(left_s)
+
+    def stopped() -> bool:
+        return time.monotonic() > until or group.has_failed()
+
+    if workload.name == workloads.COMMAND:
+        return _of_command(me, part, arm, stopped)
     if part is None:
         return None
     return sample.of_workload(
         part.binding,
         lambda watch: _bundled(workload, me, part, key, watch),
-        group.has_failed,
+        stopped,
         used_cpus(me, arm),
     )
 
@@ -48,7 +55,9 @@ def used_cpus(me: Participant, arm: str) -> cpuset.CpuSet:
     return cpuset.EMPTY.union(*map(cpuset.parse, here))
 
 
-def _of_command(me: Participant, part: Part | None, arm: str) -> sample.Sample | None:
+def _of_command(
+    me: Participant, part: Part | None, arm: str, stopped: sample.Stopped
+) -> sample.Sample | None:
     """Rank 0 holds a port that the ranks of the command can meet at."""
     held = host.hold_free_port() if me.group.rank == 0 else None
     port = me.group.tell(held.port if held else 0)
@@ -60,7 +69,7 @@ def _of_command(me: Participant, part: Part | None, arm: str) -> sample.Sample |
             part.binding,
             command_environment(part, port, me.here.environ),
             me.options.metric,
-            me.group.has_failed,
+            stopped,
             used_cpus(me, arm),
         )
     finally:

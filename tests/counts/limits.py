@@ -29,10 +29,10 @@ LIMITS = {
 LINES_OF_CODE = {
     "launcher": 16_971,
     "core": 11_160,
-    "bench": 3_296,
+    "bench": 3_561,
     "check": 1_031,
     "train": 4_600,
-    "tests": 43_990,
+    "tests": 44_160,
 }
 FILES = 162  # of the launcher
 
