@@ -45,6 +45,15 @@ def test_an_arm_that_beats_the_default_for_sure_is_advised_in_its_place():
     assert said.text.endswith(" times as good in compute as auto")
 
 
+def test_a_gain_below_the_least_that_is_asked_for_is_not_advised():
+    found = laptop(compute={"node": 1.04})
+    assert advise(found).flags == "--bind node"
+    assert advise(found, least=0.1)[1:3] == ("", True)
+    small = laptop(compute={"node": 1.01})
+    assert advise(small)[1:3] == ("", True)
+    assert advise(small, least=0.0).flags == "--bind node"
+
+
 def test_size_decides_and_not_the_number_of_workloads():
     found = laptop(compute={"node": 1.03}, loader={"node": 1.03}, train={"node": 0.6})
     assert advise(found)[1:3] == ("", True)
