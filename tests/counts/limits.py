@@ -32,7 +32,7 @@ LINES_OF_CODE = {
     "bench": 3_561,
     "check": 1_031,
     "train": 4_600,
-    "tests": 44_160,
+    "tests": 44_171,
 }
 FILES = 162  # of the launcher
 
