@@ -6,6 +6,7 @@ finder.order()
 
 import os
 import sys
+import time
 from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import NoReturn
@@ -70,6 +71,7 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
         "none",
         *count,
     ]
+    os.environ[flags.BEGAN] = str(time.monotonic())
     os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
 
 
@@ -97,9 +99,18 @@ def _look_back(options: flags.BenchRequest) -> int:
     if options.pick:
         from spawnlaunch.bench import advice
 
-        return advice.print_pick(advice.advise(shown, options.chosen))
+        return advice.print_pick(advice.advise(shown, options.chosen, options.least))
     return printing.print_page(
-        "\n".join(table.page(shown, options.chosen, with_costs=options.why)), command_line.NAME
+        "\n".join(
+            table.page(
+                shown,
+                options.chosen,
+                least=options.least,
+                ranks=options.ranks,
+                with_costs=options.why,
+            )
+        ),
+        command_line.NAME,
     )
 
 

@@ -1,14 +1,15 @@
 """What to type, by the size of what was measured. Pure.
 
 An arm is advised in place of the default if, over the workloads that count, the weighted mean of
-its log ratios to the default is above 0 for sure, and if it is for sure in none of them worse by
-MARGIN or more. `for sure` is by the intervals of the page, which hold together; that of the mean
-has the squares of their distances added (Zou and Donner, Statistics in Medicine 27, 2008). Among
+its log ratios to the default is above 0 for sure and at least LEAST (--least), and if it is for
+sure in none of them worse by MARGIN or more. `for sure` is by the intervals of the page, which hold
+together; that of the mean has the squares of their distances added (Zou and Donner, Statistics in
+Medicine 27, 2008). Among
 several such arms it is the one with the best mean. An arm that the page shows to be worse by more
 than MARGIN in a workload that does not count is not advised either. Controls never are, nor arms
 that have more than flags of the launcher, which --pick could not print.
 
-The default is kept for sure if no other arm's mean can be better by DELTA, or if it may not be
+The default is kept for sure if no other arm's mean can be better by LEAST, or if it may not be
 advised. Otherwise it is undecided, and the default is kept for want of knowledge.
 """
 
@@ -42,16 +43,17 @@ class Candidate(NamedTuple):
     high: float
     harms: str  # the workload that is, or may be, worse by more than MARGIN; "" for none
     is_harm_sure: bool
+    least: float = stats.LEAST  # the gain that is worth it
 
     @property
     def is_better(self) -> bool:
         """Whether it is for sure, and does no harm."""
-        return self.low > 1 and not self.harms
+        return self.low > 1 and self.ratio >= 1 + self.least and not self.harms
 
     @property
     def is_out(self) -> bool:
         """Whether it is for sure not what to advise."""
-        return self.high < 1 + stats.DELTA or self.is_harm_sure
+        return self.high < 1 + self.least or self.is_harm_sure
 
 
 def weights(measured: Sequence[str], chosen: Sequence[str]) -> dict[str, float]:
@@ -64,9 +66,16 @@ def weights(measured: Sequence[str], chosen: Sequence[str]) -> dict[str, float]:
 
 
 def candidate(
-    arm: str, compared: Mapping[str, stats.Comparison], weight: Mapping[str, float]
+    arm: str,
+    compared: Mapping[str, stats.Comparison],
+    weight: Mapping[str, float],
+    least: float = stats.LEAST,
 ) -> Candidate:
-    """An arm, from its comparisons with the default by workload."""
+    """An arm, from its comparisons with the default by workload.
+
+    Their intervals allow for the stragglers that fewer than EQUAL_ROUNDS may have missed.
+    """
+    compared = {name: _allowing(its) for name, its in compared.items()}
     mean = sum(share * math.log(compared[name].ratio) for name, share in weight.items())
     down = up = 0.0
     for name, share in weight.items():
@@ -86,7 +95,13 @@ def candidate(
         math.exp(mean + math.sqrt(up)),
         next(iter([*sure, *possible]), ""),
         bool(sure),
+        least,
     )
+
+
+def _allowing(found: stats.Comparison) -> stats.Comparison:
+    wider = 1 + stats.unseen(found.rounds, stats.EQUAL_ROUNDS)
+    return found._replace(low=found.low / wider, high=found.high * wider)
 
 
 def choose(candidates: Sequence[Candidate]) -> Candidate | None:
@@ -95,7 +110,9 @@ def choose(candidates: Sequence[Candidate]) -> Candidate | None:
     return max(better, key=lambda each: each.ratio, default=None)
 
 
-def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
+def advise(
+    result: results.Result, chosen: Sequence[str] = (), least: float = stats.LEAST
+) -> Advice:
     """What these measurements say is to be typed for the chosen workloads, and its worth."""
     compared = results.headline(results.rows(result))
     names = [arm.name for arm in result.arms]
@@ -110,7 +127,7 @@ def advise(result: results.Result, chosen: Sequence[str] = ()) -> Advice:
     its = {name: _by_workload(compared, name, default) for name in names}
     by_flags = [arm.name for arm in result.arms if not arm.beside and arm.name not in arms.CONTROLS]
     whole = [n for n in by_flags if n != default and its[n].keys() >= counts.keys()]
-    candidates = [candidate(name, its[name], counts) for name in whole]
+    candidates = [candidate(name, its[name], counts, least) for name in whole]
     best = choose(candidates)
     if best is not None:
         flags = next(arm.flag for arm in result.arms if arm.name == best.arm)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spawnlaunch import arguments, errors, values
-from spawnlaunch.bench import arms, own_arms, workloads
+from spawnlaunch.bench import arms, own_arms, stats, workloads
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
@@ -188,6 +188,21 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         "nothing where the default is best. Tables go to stderr",
     )
     add(
+        "--least",
+        type=_percent,
+        default=stats.LEAST,
+        metavar="PERCENT",
+        help="the gain from which on other flags than the default are advised, as 5%%; default 2%%",
+    )
+    add(
+        "--ranks",
+        type=_sizes,
+        default=(),
+        metavar="LIST",
+        help="also estimate what a step would take with so many ranks, as 8,64,512, from the same "
+        "samples, where they can tell; also with --show",
+    )
+    add(
         "--why",
         action="store_true",
         help="also show what the samples cost each rank: waiting, local memory, migrations, "
@@ -269,6 +284,16 @@ def _duration(text: str) -> float:
     if seconds > 0:
         return seconds
     raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_reader(values.positive)(word) for word in text.split(","))
+
+
+def _percent(text: str) -> float:
+    if text.removesuffix("%") and (share := _reader(values.seconds)(text.removesuffix("%"))) >= 0:
+        return float(share) / 100
+    raise ArgumentTypeError(f"{text!r} is no share; type one as 5%")
 
 
 def _window(text: str) -> float:

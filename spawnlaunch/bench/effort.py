@@ -20,6 +20,7 @@ from spawnlaunch.node.cpus import read_numa
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # in which /proc/stat counts
 WAITED = 0.05  # of its time, from which on a sample was disturbed, if others ran in that time
 OTHERS = 0.1  # of a CPU, that others had
+OTHERS_EACH = 0.02  # of each of many CPUs
 TICKS = 3  # less is not known from /proc/stat
 SECONDS = ("took_s", "ran_s", "waited_s", "busy_s", "stolen_s")
 COUNTED = (*SECONDS, "involuntary", "migrations", "throttled")
@@ -32,13 +33,14 @@ class Effort(NamedTuple):
     took_s: float
     ran_s: float | None = None  # of all threads together
     waited_s: float | None = None  # ready to run, and not run
-    busy_s: float | None = None  # that the CPUs of the rank's node ran anybody
+    busy_s: float | None = None  # that the CPUs of the arm's ranks on the node ran anybody
     stolen_s: float | None = None  # that a hypervisor ran somebody else on them
     involuntary: int | None = None  # switches away from a thread that would have gone on
     migrations: int | None = None  # of threads, to another CPU
     local_pages: float | None = None  # share of the memory that is on NUMA nodes of the rank's CPUs
     mhz: float | None = None  # of the rank's CPUs, at the end
     throttled: int | None = None  # times that heat, or a container's quota, held the CPUs back
+    cpus: int = 0  # of all ranks of this arm on the node: those that busy_s and stolen_s are of
     strayed: str = ""  # the CPUs of a thread that is not bound as the arm says; "" for none
 
     @property
@@ -67,9 +69,10 @@ class Watch:
 
     def __init__(self, cpus: cpuset.CpuSet, node_cpus: cpuset.CpuSet) -> None:
         self._cpus = cpus  # of this rank
-        self._node_cpus = node_cpus  # that ranks of this node may use
+        self._node_cpus = node_cpus  # of all ranks of the arm on this node
         self._began: _Counts | None = None
         self.effort: Effort | None = None
+        self.steps: list[list[float]] = []  # of each window, the seconds of each step
 
     def start(self) -> None:
         """Begin to count."""
@@ -90,6 +93,7 @@ class Watch:
             local_pages=local_share(sysfs.text("/proc/self/numa_maps"), _nodes_of(self._cpus)),
             mhz=_mhz(self._cpus),
             throttled=_less(now.throttled, began.throttled),
+            cpus=len(self._node_cpus),
             strayed=_strayed(self._cpus),
         )
         self.effort = found if self.effort is None else added(self.effort, found)
@@ -148,7 +152,8 @@ def disturbed(ranks: Sequence[tuple[str, Effort | None]]) -> str:
     for host, effort in ranks:
         if effort is None:
             continue
-        least_s = max(OTHERS * effort.took_s, TICKS * TICK_S)
+        share = max(OTHERS, OTHERS_EACH * effort.cpus)  # daemons use a little of each CPU
+        least_s = max(share * effort.took_s, TICKS * TICK_S)
         used_s = sum(each.ran_s or 0 for other, each in ranks if each and other == host)
         others_s = 0.0 if effort.busy_s is None else effort.busy_s - used_s
         if effort.waited > WAITED and others_s > least_s:

@@ -9,6 +9,8 @@ from spawnlaunch import errors
 from spawnlaunch.bench import arms, command_line, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
 
+BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine
+
 
 class BenchRequest(NamedTuple):
     """What the user asked for."""
@@ -29,7 +31,9 @@ class BenchRequest(NamedTuple):
     matrix: bool  # copies by device and NUMA node as well
     omp_threads: int | None  # of each rank, in all arms; None: what the arm gives
     chosen: tuple[str, ...]  # workloads that are advised for; empty: all, by the default weights
+    least: float  # the gain that is advised at all, as 0.02
     pick: bool  # print nothing but the flags that are advised
+    ranks: tuple[int, ...]  # sizes of a job, of which the steps are estimated
     why: bool  # what samples cost each rank as well
     json: str | None
     resume: str | None  # such a file, to go on with

@@ -12,14 +12,14 @@ rest is made of: tables, verdicts, pictures.
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from spawnlaunch import errors
 from spawnlaunch.bench import effort
 
-FORMAT = 4
+FORMAT = 5
 BENCH, SAMPLE, ENDED, RESUMED, FOUND = "bench", "sample", "ended", "resumed", "found"
 
 Line = tuple[str, dict[str, Any]]  # its kind and what it says
@@ -36,6 +36,7 @@ class Taken(NamedTuple):
     error: str = ""  # why there is none; then the arm is out of this workload
     mark: str = ""  # what disturbed it
     counts: bool = True  # False: it was disturbed, and taken again
+    steps: tuple[dict[str, list[float]], ...] = ()  # of each rank, by series: seconds of each step
     at_s: float = 0.0  # since the bench began, without the time between an end and a resumption
 
 
@@ -100,15 +101,16 @@ def lines(path: str) -> Iterator[Line]:
 def taken_of(said: dict[str, Any]) -> Taken:
     """A sample from its line."""
     efforts = tuple(effort.read(each) for each in said["efforts"])
-    return Taken(**{**said, "values": tuple(said["values"]), "efforts": efforts})
+    known = {name: tuple(said.get(name, ())) for name in ("values", "steps")}
+    return Taken(**{**said, **known, "efforts": efforts})
 
 
-def series_of(taken: Sequence[Taken], names: Sequence[str]) -> dict[str, Any]:
-    """By series and arm the values of each rank in each round, from samples that count.
+def series_of(taken: Sequence[Taken], names: Iterable[str], what: str = "values") -> dict[str, Any]:
+    """By series and arm the values, or steps, of each rank in each round, of samples that count.
 
     Rounds that not all of these arms have are left out.
     """
-    cells = {(each.round, each.arm): each.values for each in taken if not each.error}
+    cells = {(each.round, each.arm): getattr(each, what) for each in taken if not each.error}
     rounds = sorted({number for number, _ in cells})
     whole = [n for n in rounds if all((n, name) in cells for name in names)]
     if not whole or not names:

@@ -119,6 +119,9 @@ def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
     """By series and arm the rounds' values; of several series their geometric mean comes last."""
     higher = measured.workload.higher_is_better
     each = {name: slowest(samples, higher) for name, samples in measured.series.items()}
+    if not measured.workload.together:
+        for name, arms in each.items():
+            _of_each_step(measured, name, arms)
     if len(each) > 1 and measured.rounds:
         arms = next(iter(each.values()))
         each[MEAN] = {
@@ -127,24 +130,37 @@ def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
     return each
 
 
+def _of_each_step(measured: Measured, series: str, arms: dict[str, list[float]]) -> None:
+    """A job waits in each step for its slowest rank, and not always for the same one."""
+    steps = record.series_of([each for each in measured.taken if each.counts], arms, "steps")
+    for arm, rounds in steps.get(series, {}).items():
+        for number, ranks in enumerate(rounds):
+            if len(ranks) > 1 and all(ranks):
+                length = min(map(len, ranks))
+                most = sum(max(times) for times in zip(*ranks, strict=False)) / length
+                slow = max(sum(times) / len(times) for times in ranks)
+                worse = max(1.0, most / slow)
+                arms[arm][number] *= 1 / worse if measured.workload.higher_is_better else worse
+
+
 def rows(result: Result) -> list[Row]:
     """Every arm against the one that was chosen, and then against `auto`, by which is advised."""
-    return [row for measured in result.measured for row in rows_of(measured, result)]
+    return [row for measured in result.measured for row in rows_of(measured, result.against)]
 
 
-def rows_of(measured: Measured, result: Result) -> list[Row]:
-    """The comparisons of one workload."""
-    compared = pairs(measured.there, result.against)
+def rows_of(measured: Measured, against: str) -> list[Row]:
+    """The comparisons of one workload, with this arm and with `auto`."""
+    compared = pairs(measured.there, against)
     higher = measured.workload.higher_is_better
     found = []
     summed = summed_up(measured)
     for series, values in summed.items():
-        logs = [stats.log_ratios(values[arm], values[other], higher) for arm, other in compared]
+        costs = [stats.pair(values[arm], values[other], higher) for arm, other in compared]
         if series == MEAN or len(summed) == 1:
-            verdicts = stats.judge(logs, measured.error)
+            verdicts = stats.judge(costs, measured.error)
         else:
             level = measured.error / max(1, len(compared))
-            verdicts = [stats.compared(each, level)._replace(verdict="") for each in logs]
+            verdicts = [stats.compared(each, level)._replace(verdict="") for each in costs]
         found += [
             Row(measured.workload.name, series, *pair, each)
             for pair, each in zip(compared, verdicts, strict=True)

@@ -9,18 +9,22 @@ what the machine is like.
 import contextlib
 import gc
 import itertools
+import math
 import os
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
-from spawnlaunch.bench import effort, record, results, sample, stats, table, take, workloads
+from spawnlaunch.bench import effort, flags, record, results, sample, stats, table, take, workloads
 from spawnlaunch.bench.workloads import COMMAND, Workload
 
 PROGRESS_CHARS = 60
+BUDGET_USED = "the budget was used"
 TIMES_AGAIN = 2  # that a disturbed sample is taken again
 SHARE_AGAIN = 8  # one of so many samples at most
+WARMEST = 99  # rounds before the first that the order is drawn from
 WITHOUT_COUNT = 3  # taken again whatever the share
 
 Print = Callable[[Iterable[str]], None]
@@ -45,12 +49,19 @@ class Bench:
         known = before.measured if before else []
         self.before = {each.workload.name: each for each in known}
         done_s = max((taken.at_s for each in known for taken in each.taken), default=0.0)
-        self._began = time.monotonic() - done_s
+        started = me.here.environ.get(flags.BEGAN, "")
+        began = float(started) if started and not before else time.monotonic()
+        self._began = began - done_s
 
     @property
     def now(self) -> float:
         """Seconds that the bench has taken, without the time before it was resumed."""
         return time.monotonic() - self._began
+
+    @property
+    def left_s(self) -> float:
+        """Seconds until samples are ended where they are."""
+        return math.inf if self.me.options.rounds else self.me.options.budget_s - self.now
 
     def measure_all(self, tell: Print) -> None:
         """Every workload, its table told as soon as it is done, on rank 0."""
@@ -58,11 +69,24 @@ class Bench:
         gc.freeze()  # the children of this process shall not copy what they never use
         left = [Workload(**each) for each in self.result.about["workloads"]]
         end, count = self.me.options.budget_s, len(left)
-        while left:
+        while left and not self.me.group.tell(self.left_s <= 0):
             share = Share(count, self.now + (end - self.now) / len(left))
             measured = self._measure(left.pop(0), share)
             if self.me.group.rank == 0:
-                tell(table.block(measured, self.result, with_costs=self.me.options.why))
+                tell(
+                    table.block(
+                        measured,
+                        self.result,
+                        ranks=self.me.options.ranks,
+                        with_costs=self.me.options.why,
+                    )
+                )
+
+        if left:
+            why = dict.fromkeys((each.name for each in left), BUDGET_USED)
+            self.result = self.result._replace(not_run={**self.result.not_run, **why})
+            if self.me.group.rank == 0:
+                tell(f"{name} left out: {reason}" for name, reason in why.items())
 
     def _measure(self, workload: Workload, share: Share) -> results.Measured:
         """The rounds of a workload; those that a file has already are not taken."""
@@ -78,29 +102,37 @@ class Bench:
             return found
         if workload.name != COMMAND:
             workloads.measure_of(workload.name)  # imported before the first fork
-        last_known = max((each.round for each in found.taken), default=-1)
-        for number in itertools.count(-self.me.options.warm_up):
-            began = self.now
-            self._round(found, share, number)
-            if number < 0:
-                if not self.me.group.tell(found.there):
-                    break
-                continue
-            error = 0.0
-            if self.me.group.rank == 0 and (number >= last_known or number + 1 in stats.LOOKS):
-                error = self._error_of_end(found, share, self.now - began, number < last_known)
-            if error := self.me.group.tell(error):
-                found = found._replace(error=error, is_ended=True)
-                break
-        found = found._replace(is_ended=True, error=found.error or stats.ERROR / share.workloads)
+        found = found._replace(error=self._rounds(found, share))
+        if not found.error:
+            last = stats.error_of_look(found.rounds, True) / share.workloads
+            found = found._replace(error=self.me.group.tell(last))
+        found = found._replace(is_ended=True)
         self.result = self.result._replace(measured=[*self.result.measured[:-1], found])
         if self.file:
             self.file.write(record.ENDED, results.end_of(found))
         self._progress(workload, "")
         return found
 
-    def _round(self, measured: results.Measured, share: Share, number: int) -> None:
-        """Every arm that has not failed once, unless a file has it."""
+    def _rounds(self, found: results.Measured, share: Share) -> float:
+        """Take them; the result is with which error to judge them, 0 where they were cut short."""
+        last_known = max((each.round for each in found.taken), default=-1)
+        for number in itertools.count(-self.me.options.warm_up):
+            began = self.now
+            if not self._round(found, share, number):
+                return 0.0
+            if number < 0:
+                if not self.me.group.tell(found.there):
+                    return 0.0
+                continue
+            error = 0.0
+            if self.me.group.rank == 0 and (number >= last_known or number + 1 in stats.LOOKS):
+                error = self._error_of_end(found, share, self.now - began, number < last_known)
+            if error := self.me.group.tell(error):
+                return float(error)
+        raise AssertionError("rounds have no end")
+
+    def _round(self, measured: results.Measured, share: Share, number: int) -> bool:
+        """Every arm that has not failed once, unless a file has it. False: the budget is used."""
         options, workload = self.me.options, measured.workload
         for name in order(self.me.agreed.names, options.seed, workload.name, number):
             if self.me.group.tell(_is_known(measured, name, number)):
@@ -113,6 +145,8 @@ class Bench:
             self._progress(workload, f"{what}{left}, {name}")
             for times in range(TIMES_AGAIN + 1):
                 taken = self._take(workload, name, number)
+                if self.me.group.tell(taken is not None and taken.error == BUDGET_USED):
+                    return False
                 counts = self.me.group.tell(
                     taken is None or not taken.mark or not _again(measured.taken, times)
                 )
@@ -120,10 +154,11 @@ class Bench:
                     self._keep(measured, taken._replace(counts=counts))
                 if counts:
                     break
+        return True
 
     def _take(self, workload: Workload, name: str, number: int) -> record.Taken | None:
         """A sample of all ranks, on rank 0."""
-        mine = take.take(workload, self.me, name)
+        mine = take.take(workload, self.me, name, self.left_s)
         if mine is not None and mine.error:
             self.me.group.report_failure()
         everyone: list[sample.Sample | None] = self.me.group.gather(mine)
@@ -133,7 +168,7 @@ class Bench:
         arm = next(arm for arm in self.result.arms if arm.name == name)
         efforts = tuple(each.effort for _, each in there)
         hosts = [rank.host for rank in arm.ranks]
-        error = failure(workload, self.me.options.metric, there)
+        error = failure(workload, self.me.options.metric, there, is_over=self.left_s <= 0)
         return record.Taken(
             workload.name,
             number,
@@ -142,6 +177,7 @@ class Bench:
             efforts,
             error,
             "" if error else effort.disturbed(list(zip(hosts, efforts, strict=True))),
+            steps=() if error else tuple(each.steps or {} for _, each in there),
             at_s=round(self.now, 3),
         )
 
@@ -165,14 +201,8 @@ class Bench:
         if options.rounds:
             ended = measured.rounds >= options.rounds
             return stats.ERROR / share.workloads if ended else 0.0
-        over = self.now + round_s > share.deadline and not has_more
-        is_last = over or measured.rounds >= stats.LOOKS[-1]
-        if not is_last and measured.rounds not in stats.LOOKS:
-            return 0.0
-        error = stats.error_of_look(measured.rounds, is_last) / share.workloads
-        found = results.headline(results.rows_of(measured._replace(error=error), self.result))
-        is_decided = all(row.comparison.verdict != stats.UNDECIDED for row in found)
-        return error if is_last or is_decided else 0.0
+        is_over = self.now + round_s > share.deadline and not has_more
+        return error_of_end(measured, self.result.against, share.workloads, is_over)
 
     def _progress(self, workload: Workload, doing: str) -> None:
         """One line that is written over; without what is done it is taken away."""
@@ -183,11 +213,38 @@ class Bench:
             os.write(2, (f"\r{line:{PROGRESS_CHARS}}" + ("" if doing else "\r")).encode())
 
 
+def error_of_end(measured: results.Measured, against: str, workloads: int, is_over: bool) -> float:
+    """With which error to judge these rounds as the last ones, of so many workloads; 0: go on."""
+    is_last = is_over or measured.rounds >= stats.LOOKS[-1]
+    if not is_last and measured.rounds not in stats.LOOKS:
+        return 0.0
+    error = stats.error_of_look(measured.rounds, is_last) / workloads
+    found = results.headline(results.rows_of(measured._replace(error=error), against))
+    is_decided = all(row.comparison.verdict != stats.UNDECIDED for row in found)
+    return error if is_last or is_decided else 0.0
+
+
 def order(names: Sequence[str], seed: int, workload: str, number: int) -> list[str]:
-    """The arms in the order of one round, the same on every rank."""
-    shuffled = list(names)
-    random.Random(f"{seed} {workload} {number}").shuffle(shuffled)
-    return shuffled
+    """The arms in the order of one round, the same on every rank.
+
+    Each round begins with the arm that ended the one before, and the others are drawn. So each arm
+    follows each arm equally often in the mean, itself too: what an arm leaves to whoever follows
+    it, as a warm cache or a hot core, is the same for all.
+    """
+    if len(names) < 2:
+        return list(names)
+    first, last = (_last(tuple(names), seed, workload, each) for each in (number - 1, number))
+    between = [name for name in names if name not in (first, last)]
+    random.Random(f"{seed} {workload} {number}").shuffle(between)
+    return [first, *between, last]
+
+
+@lru_cache(maxsize=4096)
+def _last(names: tuple[str, ...], seed: int, workload: str, number: int) -> str:
+    """The last arm of a round, another than its first."""
+    drawn = random.Random(f"{seed} {workload} {number} last")
+    before = _last(names, seed, workload, number - 1) if number > -WARMEST else ""
+    return drawn.choice([name for name in names if name != before])
 
 
 def _is_known(measured: results.Measured, name: str, number: int) -> bool:
@@ -203,12 +260,18 @@ def _again(taken: Sequence[record.Taken], times: int) -> bool:
 
 
 def failure(
-    workload: Workload, metric: str | None, everyone: Sequence[tuple[int, sample.Sample]]
+    workload: Workload,
+    metric: str | None,
+    everyone: Sequence[tuple[int, sample.Sample]],
+    *,
+    is_over: bool = False,
 ) -> str:
     """What is wrong with the samples of the ranks; "" for nothing."""
     for rank, each in everyone:
         if each.error and each.error != sample.STOPPED:
             return f"{workload.name} on rank {rank}: {each.error.rstrip()}"
+    if is_over and any(each.error for _, each in everyone):
+        return BUDGET_USED
     for rank, each in everyone:
         for value in each.values.values():
             if value <= 0:

@@ -193,9 +193,9 @@ def _finish_early(options: flags.BenchRequest, file: record.Recorder, page: Page
     found = results.read(file.path)
     for measured in found.measured:
         if not measured.is_ended:
-            page.add(table.block(measured, found, with_costs=options.why))
+            page.add(table.block(measured, found, ranks=options.ranks, with_costs=options.why))
     if not options.pick:
-        page.add(table.end(found, options.chosen))
+        page.add(table.end(found, options.chosen, options.least))
     printing.print_error(
         f"{why} ended it early; to go on, type python -m {command_line.NAME} --resume {file.path}",
         command_line.NAME,
@@ -207,7 +207,7 @@ def _finish(
     options: flags.BenchRequest, file: record.Recorder, done: results.Result, page: Page
 ) -> int:
     """The files first: whoever reads the page may stop before its end. The exit status."""
-    found, refusal = advice.advise(done, options.chosen), ""
+    found, refusal = advice.advise(done, options.chosen, options.least), ""
     try:
         file.write(record.FOUND, results.found(done, found._asdict()))
         if options.plot:
@@ -217,7 +217,7 @@ def _finish(
     except errors.UsageError as unwritable:
         refusal = str(unwritable)
     if not options.pick:
-        page.add(table.end(done, options.chosen))
+        page.add(table.end(done, options.chosen, options.least))
     if refusal:
         printing.print_error(refusal, command_line.NAME)
         return 2

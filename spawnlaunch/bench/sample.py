@@ -54,6 +54,7 @@ class Sample(NamedTuple):
     values: dict[str, Any]  # numbers above 0
     error: str = ""
     effort: Effort | None = None  # what it cost; None: nobody looked
+    steps: dict[str, list[float]] | None = None  # seconds of each step, by series
 
 
 class Ended(NamedTuple):
@@ -111,7 +112,10 @@ def of_workload(
         libraries.set_threads(binding.threads)
         watch = Watch(binding.cpus or allowed, allowed)
         try:
-            said = json.dumps({"values": measure(watch), "effort": effort.kept(watch.effort)})
+            values = measure(watch)
+            steps = dict(zip(values, watch.steps, strict=False)) if watch.steps else {}
+            found = {"values": values, "effort": effort.kept(watch.effort), "steps": steps}
+            said = json.dumps(found)
         except Exception:
             said = json.dumps({"error": traceback.format_exc()[-TAIL_CHARS:]})
         os.write(writing, said.encode())  # less than a pipe holds: nobody reads yet
@@ -131,7 +135,7 @@ def of_workload(
     found = json.loads(said)
     if "error" in found:
         return Sample({}, found["error"])
-    return Sample(found["values"], "", effort.read(found["effort"]))
+    return Sample(found["values"], "", effort.read(found["effort"]), found["steps"])
 
 
 def of_command(

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from spawnlaunch.bench import results, workloads
 
+POSSIBLE = 1.05  # of a bundled workload; a command may gain caches too
+UNLIKELY = 1.5
 UNSCALED = ("jitter",)  # a time that more work does not make
 
 
@@ -29,6 +31,13 @@ def lines(
             ends = (found.low, found.high)
             low, high = (speeds(end, workers / fewest, per_rank=per_rank)[1] for end in ends)
             said = f" ({low:.0%} to {high:.0%})" if found.low else ""
+            if (found.low and low > POSSIBLE and per_rank) or efficiency > UNLIKELY:
+                yield (
+                    f"  error: {workers} workers seem to have {efficiency:.0%} of the efficiency "
+                    f"of {fewest}, more than is possible: others had the CPUs; measure again on a "
+                    "machine that is not busy"
+                )
+                continue
             yield (
                 f"  {workers} workers: {speed:.2f} times the speed of {fewest}, "
                 f"efficiency {efficiency:.0%}{said}"

@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from spawnlaunch import cpuset
-from spawnlaunch.bench import advice, results, scaling, stats, workloads
+from spawnlaunch.bench import advice, results, scaling, stats, stragglers, workloads
 from spawnlaunch.bench.arms import CONTROLS
 from spawnlaunch.bench.why import cause, costs
 
@@ -79,14 +79,21 @@ def title(workload: workloads.Workload) -> str:
 
 
 def block(
-    measured: results.Measured, result: results.Result, *, with_costs: bool = False
+    measured: results.Measured,
+    result: results.Result,
+    *,
+    ranks: Sequence[int] = (),
+    with_costs: bool = False,
 ) -> Iterator[str]:
-    """The table of one workload; `with_costs` what its samples cost each rank, too."""
+    """The table of one workload, with steps of jobs of so many ranks.
+
+    `with_costs`: what its samples cost each rank, too.
+    """
     workload = measured.workload
     yield ""
     yield title(workload)
     yield f"  {workload.about}"
-    compared = results.rows_of(measured, result)
+    compared = results.rows_of(measured, result.against)
     for series, arms in results.summed_up(measured).items():
         mine = [row for row in compared if row.series == series]
         there = [arm for arm in result.arms if arm.name in arms]
@@ -99,6 +106,7 @@ def block(
         yield f"  {name} failed: {textwrap.shorten(why, PAGE_CHARS, placeholder=' ...')}"
     count = f"{measured.rounds} round{'' if measured.rounds == 1 else 's'}"
     yield f"  {count}{'' if measured.is_ended else ', and then it was interrupted'}"
+    yield from stragglers.lines(measured, ranks, result.against)
     yield from _disturbances(measured)
     yield from _explained(measured, compared, result)
     yield from scaling.lines(measured, compared, result)
@@ -116,10 +124,16 @@ def verdict(found: stats.Comparison) -> str:
     """The verdict as a cell of a table; of an undecided one, which difference would be seen."""
     if found.verdict == stats.EQUAL:
         return f"equal within {stats.DELTA:.0%}"
-    if found.verdict == stats.UNDECIDED:
-        seen = f"{found.seen:.1%} would be seen" if found.low else "too few to tell"
-        return f"undecided: {seen}"
-    return found.verdict
+    if found.verdict != stats.UNDECIDED:
+        return found.verdict
+    if not found.low:
+        return "undecided: too few to tell"
+    if found.resolution >= stats.DELTA:
+        steps = "one value" if found.resolution > 1 else f"steps of {found.resolution:.0%}"
+        return f"undecided: measured in {steps}"
+    if found.low > 1 or found.high < 1 or found.seen < stats.DELTA:
+        return "undecided: so few rounds may have missed stragglers"
+    return f"undecided: {found.seen:.1%} would be seen"
 
 
 def interval(found: stats.Comparison) -> str:
@@ -216,9 +230,9 @@ def lasting(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def end(result: results.Result, chosen: Sequence[str]) -> Iterator[str]:
+def end(result: results.Result, chosen: Sequence[str], least: float = stats.LEAST) -> Iterator[str]:
     """What the page says, and what is advised by it."""
-    found = advice.advise(result, chosen)
+    found = advice.advise(result, chosen, least)
     yield ""
     if found.arm:
         yield TOGETHER
@@ -229,10 +243,15 @@ def end(result: results.Result, chosen: Sequence[str]) -> Iterator[str]:
 
 
 def page(
-    result: results.Result, chosen: Sequence[str] = (), *, with_costs: bool = False
+    result: results.Result,
+    chosen: Sequence[str] = (),
+    *,
+    least: float = stats.LEAST,
+    ranks: Sequence[int] = (),
+    with_costs: bool = False,
 ) -> Iterator[str]:
     """All of it."""
     yield from header(result)
     for measured in result.measured:
-        yield from block(measured, result, with_costs=with_costs)
-    yield from end(result, chosen)
+        yield from block(measured, result, ranks=ranks, with_costs=with_costs)
+    yield from end(result, chosen, least)

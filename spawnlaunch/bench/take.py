@@ -1,11 +1,13 @@
 """This rank's part of one sample, which all ranks that take part begin together."""
 
 import os
+import time
 from typing import NamedTuple
 
 import torch
 import torch.distributed as dist
 
+from spawnlaunch import cpuset
 from spawnlaunch.bench import agree, effort, flags, rank_group, sample, workloads
 from spawnlaunch.bench.here import Part, RankOnNode
 from spawnlaunch.bench.workloads import timing
@@ -21,24 +23,41 @@ class Participant(NamedTuple):
     agreed: agree.Agreed
 
 
-def take(workload: workloads.Workload, me: Participant, arm: str) -> sample.Sample | None:
-    """A sample of an arm; None: this rank takes no part in it."""
+def take(
+    workload: workloads.Workload, me: Participant, arm: str, left_s: float
+) -> sample.Sample | None:
+    """A sample of an arm, ended after `left_s` of rank 0; None: this rank takes no part in it."""
     group, part = me.group, me.agreed.parts.get(arm)
-    if workload.name == workloads.COMMAND:
-        return _of_command(me, part)
     key = f"sample {group.count}"
-    group.tell(None)
+    until = time.monotonic() + group.tell(left_s)
+
+    def stopped() -> bool:
+        return time.monotonic() > until or group.has_failed()
+
+    if workload.name == workloads.COMMAND:
+        return _of_command(me, part, arm, stopped)
     if part is None:
         return None
     return sample.of_workload(
         part.binding,
         lambda watch: _bundled(workload, me, part, key, watch),
-        group.has_failed,
-        me.here.view.allowed,
+        stopped,
+        used_cpus(me, arm),
     )
 
 
-def _of_command(me: Participant, part: Part | None) -> sample.Sample | None:
+def used_cpus(me: Participant, arm: str) -> cpuset.CpuSet:
+    """Those of all ranks of an arm on this node: what runs elsewhere disturbs nobody."""
+    its = next(each for each in me.agreed.result.arms if each.name == arm)
+    here = [rank.cpus for rank in its.ranks if rank.host == me.here.view.host]
+    if not all(here):
+        return me.here.view.allowed
+    return cpuset.EMPTY.union(*map(cpuset.parse, here))
+
+
+def _of_command(
+    me: Participant, part: Part | None, arm: str, stopped: sample.Stopped
+) -> sample.Sample | None:
     """Rank 0 holds a port that the ranks of the command can meet at."""
     held = host.hold_free_port() if me.group.rank == 0 else None
     port = me.group.tell(held.port if held else 0)
@@ -50,8 +69,8 @@ def _of_command(me: Participant, part: Part | None) -> sample.Sample | None:
             part.binding,
             command_environment(part, port, me.here.environ),
             me.options.metric,
-            me.group.has_failed,
-            me.here.view.allowed,
+            stopped,
+            used_cpus(me, arm),
         )
     finally:
         if held:

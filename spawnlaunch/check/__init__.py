@@ -6,8 +6,10 @@
     srun -n 16 python -m spawnlaunch.check --all
 
 It runs under any launcher. It imports torch, starts a DataLoader worker and a parallel computation,
-and only then looks: a mask that was right at the start may have been lost by then.
+and only then looks: a mask that was right at the start may have been lost by then. It compares the
+ranks' software, their speed and their clocks, too. A fault is named with its ranks and with what to
+type, and the exit status is 1; load, quotas and the like are noted, and are no fault.
 
-With --all it measures as well, before a long job: whether software is the same on all ranks, how
-fast their devices, memories and all-reduces are, what they reach, and what room they have.
+With --all it measures more, before a long job: how fast devices, memories and all-reduces are, what
+they reach, what room and which limits they have.
 """

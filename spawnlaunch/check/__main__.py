@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -16,9 +17,11 @@ from spawnlaunch import arguments, check, errors, printing
 from spawnlaunch import node as nodes
 from spawnlaunch.check import findings, verdicts
 from spawnlaunch.check.facts import Facts, look, mask
+from spawnlaunch.check.verdict import FAIL, OK, WARN, Verdict
 from spawnlaunch.node import hardware
 
 NAME = "spawnlaunch.check"
+GLOO = "GLOO_SOCKET_IFNAME"
 COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory", "omp", "loader")
 
 
@@ -28,7 +31,12 @@ def main() -> int:
     parser = arguments.Parser(NAME, check.__doc__)
     parser.add_argument("--json", action="store_true", help="print JSON in place of the table")
     parser.add_argument(
-        "--all", action="store_true", help="measure too: devices, memory, all-reduce, disks, clocks"
+        "--all",
+        action="store_true",
+        help="measure more: devices, memory, all-reduce, disks, limits",
+    )
+    parser.add_argument(
+        "--warn-only", action="store_true", help="end with status 0 whatever is wrong"
     )
     options = parser.parse_args()
     try:
@@ -42,14 +50,21 @@ def main() -> int:
         return 2
     rank, local_rank = int(os.environ["RANK"]), int(os.environ["LOCAL_RANK"])
     node = nodes.read()
-    everyone, measured = _gather(node, look(node, rank, local_rank, at_start, os.environ), options)
-    found, judged = findings.findings(everyone), verdicts.verdicts(measured) if measured else []
+    mine = look(node, rank, local_rank, at_start, os.environ)
+    try:
+        everyone, measured = _gather(node, mine, options)
+    except RuntimeError as error:  # torch.distributed's
+        said = str(error).partition("\n")[0]
+        printing.print_error(f"rank {rank} cannot talk to the others: {said}", NAME)
+        return 1
+    found = [*findings.findings(everyone), *verdicts.verdicts(measured)]
     if rank == 0:
-        lines = [*_page(everyone, found), *_lines(judged)]
-        said = _as_json(everyone, found, measured, judged) if options.json else "\n".join(lines)
-        if status := printing.print_page(said, NAME):
+        said = _as_json(everyone, measured, found) if options.json else ""
+        page = said or "\n".join(_page(everyone, found, with_all=options.all))
+        if status := printing.print_page(page, NAME):
             return status
-    return 1 if found or any(verdict.status == verdicts.FAIL for verdict in judged) else 0
+    has_failed = any(verdict.status == FAIL for verdict in found)
+    return int(has_failed and not options.warn_only)
 
 
 def _derive_world() -> None:
@@ -79,60 +94,59 @@ def _derive_world() -> None:
 def _gather(
     node: hardware.Node, mine: Facts, options: argparse.Namespace
 ) -> tuple[list[Facts], list[dict[str, Any]]]:
-    """The facts of all ranks, in their order, and what they have measured with --all."""
+    """The facts of all ranks, in their order, and what they have measured."""
     import torch.distributed as dist
 
+    from spawnlaunch.check import measures
+
+    environ = dict(os.environ)
+    chosen = environ.get(GLOO, "")
+    if chosen and not verdicts.named(f"={chosen}", measures.interfaces()):
+        del os.environ[GLOO]  # which is said; without it there is somebody to say it to
     dist.init_process_group("gloo")
     everyone: list[Facts] = [mine] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)
-    measured: list[dict[str, Any]] = []
+    measured: list[dict[str, Any]] = [{}] * dist.get_world_size()
+    own = measures.measure(node, mine, environ)
     if options.all:
-        from spawnlaunch.check import measures
-
-        measured = [{}] * dist.get_world_size()
-        own = measures.measure(node, mine.rank, mine.local_rank, mine.device)
-        dist.all_gather_object(measured, own)
+        own |= measures.measure_all(mine.rank, mine.local_rank)
+    dist.all_gather_object(measured, own)
     dist.destroy_process_group()
     return everyone, measured
 
 
 def _as_json(
-    everyone: Sequence[Facts],
-    found: Sequence[findings.Finding],
-    measured: Sequence[dict[str, Any]],
-    judged: Sequence[verdicts.Verdict],
+    everyone: Sequence[Facts], measured: Sequence[dict[str, Any]], found: Sequence[Verdict]
 ) -> str:
-    said: dict[str, Any] = {
+    """What is wrong is among "findings", and all that was looked at among "verdicts"."""
+    wrong = [each for each in found if each.status in (WARN, FAIL)]
+    return json.dumps({
         "ranks": [facts._asdict() for facts in everyone],
-        "findings": [finding._asdict() for finding in found],
-    }
-    if measured:
-        said |= {"measured": measured, "verdicts": [verdict._asdict() for verdict in judged]}
-    return json.dumps(said)
+        "findings": [{"rule": each.name, **each._asdict()} for each in wrong],
+        "measured": measured,
+        "verdicts": [verdict._asdict() for verdict in found],
+    })  # fmt: skip
 
 
-def _lines(judged: Sequence[verdicts.Verdict]) -> Iterator[str]:
-    """A line for each verdict, its remedy below it."""
-    if judged:
-        yield ""
-    width = max((len(verdict.name) for verdict in judged), default=0)
-    for verdict in judged:
-        yield f"{verdict.status:4}  {verdict.name.ljust(width)}  {verdict.message}"
-        if verdict.remedy:
-            yield f"{'':{width + 8}}{verdict.remedy}"
-
-
-def _page(everyone: Sequence[Facts], found: Sequence[findings.Finding]) -> Iterator[str]:
+def _page(everyone: Sequence[Facts], found: Sequence[Verdict], *, with_all: bool) -> Iterator[str]:
+    """The table, a line for each verdict, its remedy below it, and what they come to."""
     rows = [COLUMNS, *map(_row, everyone)]
     widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
     for row in rows:
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
     yield ""
-    for finding in found:
-        yield f"{finding.rule}: {finding.message}"
-        yield f"    {finding.remedy}"
-    if not found:
-        yield "nothing is wrong"
+    told = [verdict for verdict in found if with_all or verdict.status != OK]
+    width = max((len(verdict.name) for verdict in told), default=0)
+    for verdict in told:
+        yield f"{verdict.status:4}  {verdict.name.ljust(width)}  {verdict.message}"
+        if verdict.remedy and verdict.status != OK:
+            yield f"{'':{width + 8}}{verdict.remedy}"
+    if told:
+        yield ""
+    counts = Counter(verdict.status for verdict in found)
+    wrong = [(FAIL, "fault"), (WARN, "warning")]
+    said = [f"{counts[how]} {what}{'s' * (counts[how] > 1)}" for how, what in wrong if counts[how]]
+    yield " and ".join(said) or "nothing is wrong"
 
 
 def _row(facts: Facts) -> tuple[str, ...]:

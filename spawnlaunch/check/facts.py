@@ -2,7 +2,10 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
+
+import psutil
 
 from spawnlaunch import cpuset, nodewide, reading
 from spawnlaunch.binding import apply, report
@@ -24,6 +27,7 @@ class Facts(NamedTuple):
     device_address: str | None
     device_cpus: str | None  # CPUs next to the device; None where unknown
     device_numa: int | None
+    devices_seen: int  # that the environment shows
     cpus_at_start: str  # the mask before torch was imported
     cpus: str  # the main thread's mask afterwards
     threads: tuple[str, ...]  # the different masks of all threads, the main thread's first
@@ -32,13 +36,16 @@ class Facts(NamedTuple):
     cores_of_node: int  # physical cores of the machine that are online
     numa: str  # NUMA nodes of the mask
     memory: str  # memory policy: mode and nodes
-    omp_threads: int  # what torch computes with
+    memory_near: str  # NUMA nodes of the mask that have memory
+    memory_allowed: str  # NUMA nodes that this process may allocate from; "" where unknown
+    omp_threads: int  # what torch computes with, or OMP_NUM_THREADS, which torch may cut
     launched: bool  # by this package's launcher
     given: str  # the CPUs that its launcher divides; without one, the mask at the start
     given_cores: int  # of these, those next to the device, where some are
     wider: str  # how to start with more of them; "" where they are all
     nearer: str  # how to start with some next to the device; "" where some are
     openmp: tuple[str, ...]  # OpenMP's variables that move threads
+    oversubscribed: bool  # --oversubscribe was typed: to share is meant
 
 
 class MemoryPolicy(NamedTuple):
@@ -64,7 +71,8 @@ def look(
     loader = _loader_mask()
     omp_threads = _compute()
     now = mask()
-    device = visible.visible(node, environ).device_of(local_rank)
+    seen = visible.visible(node, environ)
+    device = seen.device_of(local_rank)
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     launched = _is_launched(environ)
@@ -84,6 +92,7 @@ def look(
         device_address=place.address if place else None,
         device_cpus=None if local is None else cpuset.format(local),
         device_numa=place.numa if place else None,
+        devices_seen=len(seen.devices),
         cpus_at_start=cpuset.format(at_start),
         cpus=cpuset.format(now),
         threads=_thread_masks(now),
@@ -92,14 +101,34 @@ def look(
         cores_of_node=len(node.cores),
         numa=cpuset.format(each.id for each in node.numa if each.cpus & now),
         memory=_memory(),
-        omp_threads=omp_threads,
+        memory_near=cpuset.format(
+            each.id for each in node.numa if each.cpus & now and each.memory != 0
+        ),
+        memory_allowed=sysfs.fields("/proc/self/status", ":").get("Mems_allowed_list", ""),
+        omp_threads=max(omp_threads, _told_threads(environ)),
         launched=launched,
         given=cpuset.format(given),
         given_cores=count_cores(node, near or given),
         wider="" if given >= node.cpus_online else report.wider(there, environ, tasks),
         nearer=report.wider(there, environ, tasks, local) if local and given and not near else "",
         openmp=tuple(line.partition("=")[0] for line in report.openmp_hazards(environ)),
+        oversubscribed=_is_oversubscribed(),
     )
+
+
+def _told_threads(environ: Mapping[str, str]) -> int:
+    """OMP_NUM_THREADS, of whose list the first is for the outermost loops; 0 where it is none."""
+    first = environ.get("OMP_NUM_THREADS", "").partition(",")[0].strip()
+    return int(first) if reading.is_number(first) else 0
+
+
+def _is_oversubscribed() -> bool:
+    """Whether a launcher of ours above this process was told so: ranks have its command line."""
+    words: list[str] = []
+    with suppress(psutil.Error, OSError):  # one of them may just have ended
+        for each in psutil.Process().parents():
+            words += each.cmdline()
+    return "--oversubscribe" in words
 
 
 def _is_launched(environ: Mapping[str, str]) -> bool:

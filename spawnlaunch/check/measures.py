@@ -1,4 +1,4 @@
-"""What --all measures on this rank: its software, its device, its disks, its clock, its limits.
+"""What is measured on this rank: its software, speed and clock; with --all device, disks, limits.
 
 All ranks measure at the same time, as they work at the same time. The result is plain values, for
 JSON and for `verdicts`, which judges.
@@ -16,11 +16,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from spawnlaunch import __version__, reading
+from spawnlaunch import __version__, cpuset, reading
+from spawnlaunch.check import facts, surroundings, verdicts
 from spawnlaunch.node import hardware
 
 MIB = 1 << 20
 FOR_S = 1.0  # of each measurement
+QUICK_S = 0.25  # of the one that is always made
+TIMES = 4  # that it is made again while a rank is slow: what slows it for a moment is no fault
 CPU_SIDE, DEVICE_SIDE = 512, 8192  # of the matrices that are multiplied
 CPU_COPY, DEVICE_COPY = 64 * MIB, 1024 * MIB  # larger than any cache
 SUMMED = 16 * MIB  # bytes that are added up over ranks
@@ -28,6 +31,8 @@ SUMS = 5
 FILE = 64 * MIB
 ROUNDS = 8  # of questions for the time
 CLOCK_DAEMONS = ("chronyd", "ntpd", "systemd-timesyn")  # the kernel keeps 15 characters of a name
+# What names adapters or interfaces: for NCCL, gloo, and torch's RPC.
+NETWORK = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 DRIVERS = ("nvidia", "amdgpu", "mlx5_core")
 
 
@@ -40,30 +45,58 @@ def device_of(local_rank: int) -> torch.device:
     return torch.device(kind.type, local_rank % torch.accelerator.device_count())
 
 
-def measure(node: hardware.Node, rank: int, local_rank: int, address: int | None) -> dict[str, Any]:
-    """Measure all; `address` is the number of this rank's device in the node, where it is known."""
+def measure(node: hardware.Node, mine: facts.Facts, environ: Mapping[str, str]) -> dict[str, Any]:
+    """What takes no time; `environ` has the variables as they were at the start."""
+    return {
+        "rank": mine.rank,
+        "host": mine.host,
+        "versions": versions(),
+        "device": "cpu",
+        **_speed_of_cpus(),
+        "clock_daemon": _clock_daemon(),
+        "nics": nics_of(node, mine.device, environ),
+        "clock_s": _clock(mine.rank),
+        "surroundings": surroundings.look(cpuset.parse(mine.given)),
+    }
+
+
+def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
+    """What --all has beside that."""
     host, device = os.uname().nodename, device_of(local_rank)
     everyone = _each({"host": host, "local_rank": local_rank})
-    found = {
-        "rank": rank,
-        "host": host,
-        "versions": versions(),
+    found: dict[str, Any] = {
         "device": str(device),
-        "gflops": _rate(device, *_product(device)) / 1e9,
         "copied_gb_per_s": _rate(device, *_copy(device)) / 1e9,
         "limits": limits(),
         "hard": limits(hard=True),
         "shm_size": _shm("f_blocks"),
         "container": _container(),
-        "clock_daemon": _clock_daemon(),
-        "nics": nics_of(node, address),
         "rank_0": _reached(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])),
         "unknown_hosts": _unknown({one["host"] for one in everyone}),
     }
+    if device.type != "cpu":
+        found["gflops"] = _rate(device, *_product(device)) / 1e9
     first = [one["host"] for one in everyone].index(host) == rank  # one of each node writes
     found["disks"] = disks() if first else {}
     dist.barrier()
-    return {**found, "clock_s": _clock(rank), "sums": sums(device, rank, everyone)}
+    return {**found, "sums": sums(device, rank, everyone)}
+
+
+def _speed_of_cpus() -> dict[str, float]:
+    """Matrix products on the CPU by each thread, the best of some times, and who disturbed it."""
+    device = torch.device("cpu")
+    work, threads = _product(device), torch.get_num_threads()
+    mine, others = 0.0, 0.0
+    for _ in range(TIMES):
+        ticks, began, ran = surroundings.busy_s(), time.perf_counter(), time.process_time()
+        rate = _rate(device, *work, QUICK_S) / 1e9 / threads
+        took_s, own_s = time.perf_counter() - began, time.process_time() - ran
+        if rate > mine:
+            mine, others = rate, max(0.0, surroundings.busy_s() - ticks - own_s) / took_s
+        everyone = _each(mine)
+        if min(everyone) >= verdicts.SLOW * verdicts.usual(everyone):
+            break
+    return {"gflops": mine * threads, "gflops_per_thread": mine, "others": others}
 
 
 def versions() -> dict[str, str]:
@@ -115,14 +148,16 @@ def _copy(device: torch.device) -> tuple[Callable[[], object], float]:
     return lambda: other.copy_(one), 2.0 * size
 
 
-def _rate(device: torch.device, work: Callable[[], object], each: float) -> float:
+def _rate(
+    device: torch.device, work: Callable[[], object], each: float, for_s: float = FOR_S
+) -> float:
     """Operations or bytes per second, measured while all ranks work."""
     for _ in range(2):
         work()
     _wait_for(device)
     dist.barrier()
     begun, done = time.perf_counter(), 0
-    while time.perf_counter() < begun + FOR_S:
+    while time.perf_counter() < begun + for_s:
         work()
         done += 1
         _wait_for(device)
@@ -240,7 +275,7 @@ def _clock_daemon() -> str:
     return ""
 
 
-def nics_of(node: hardware.Node, number: int | None) -> dict[str, Any]:
+def nics_of(node: hardware.Node, number: int | None, environ: Mapping[str, str]) -> dict[str, Any]:
     """The adapters, those next to the device first, and what NCCL is told to use."""
     home = node.devices[number].numa if number is not None else None
     near = [nic.name for nic in node.nics if home is not None and nic.numa == home]
@@ -248,9 +283,14 @@ def nics_of(node: hardware.Node, number: int | None) -> dict[str, Any]:
         "all": [nic.name for nic in node.nics],
         "near": near,
         "links": sorted(_links()),
-        "NCCL_IB_HCA": os.environ.get("NCCL_IB_HCA"),
-        "NCCL_SOCKET_IFNAME": os.environ.get("NCCL_SOCKET_IFNAME"),
+        "interfaces": interfaces(),
+        **{name: environ.get(name) for name in NETWORK},
     }
+
+
+def interfaces() -> list[str]:
+    """All that this machine has."""
+    return [name for _, name in socket.if_nameindex()]
 
 
 def _links() -> list[str]:

@@ -16,6 +16,7 @@ MANY_FILES = 65536
 FLAGS = {"memlock": "-l", "nofile": "-n", "nproc": "-u"}  # of ulimit
 IN_DOCKER = {"memlock": -1, "nofile": MANY_FILES, "nproc": -1}
 LARGE_SHM = 8 << 30
+NO_DEVICE = "let it see one: look at CUDA_VISIBLE_DEVICES, and at what the job was given (--gpus)"
 
 Rank = Mapping[str, Any]
 
@@ -61,6 +62,27 @@ def of_remote(facts: Facts) -> str:
     if facts.launched:
         return NO_FLAGS
     return f"{LAUNCH}, next to its device"
+
+
+def of_shared_device(facts: Facts) -> str:
+    """For ranks that take one device."""
+    if facts.launched:
+        return "start as many workers as there are devices (--nproc gpu), or type --oversubscribe"
+    return "start as many ranks as there are devices: python -m spawnlaunch --nproc gpu"
+
+
+def of_far_memory(facts: Facts, is_cpuset: bool) -> str:
+    """For memory that is away from the CPUs."""
+    if is_cpuset:
+        return f"let the job have the memory of NUMA node {facts.memory_near} (cpuset.mems)"
+    if facts.launched:
+        return "leave --mem-bind out, and start without numactl --membind"
+    return "start without numactl --membind, or with --localalloc"
+
+
+def of_threads(facts: Facts) -> str:
+    """For more threads than CPUs."""
+    return f"unset OMP_NUM_THREADS, or export OMP_NUM_THREADS={max(1, facts.cores)}"
 
 
 def of_drift(facts: Facts) -> str:

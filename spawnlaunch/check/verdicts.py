@@ -1,47 +1,57 @@
-"""What --all says: ok, warn or fail, with a remedy; a pure function of what was measured."""
+"""What is said of what was measured: ok, note, warn or fail, with a remedy; a pure function."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from statistics import median
-from typing import Any, NamedTuple
+from statistics import median, median_high
+from typing import Any
 
 from spawnlaunch.check import remedies
+from spawnlaunch.check.verdict import FAIL, NOTE, OK, WARN, Verdict
 from spawnlaunch.rollcall import groups
 
-OK, WARN, FAIL = "ok", "warn", "fail"
-
-SLOW = 0.8  # of the median: such a rank holds up all others
+SLOW = 0.8  # of what is usual: such a rank holds up all others
+VERY_SLOW = 0.5  # a fault
+SLOW_BESIDE_OTHERS = 0.25  # a fault where others run on the rank's CPUs
+OTHERS = 0.25  # of a CPU, that these have
 FEW_FILES, FEW_PROCESSES = 4096, 4096  # a DataLoader worker opens some for each tensor it sends
 LITTLE_SHM, NO_SHM = 1 << 30, 128 << 20  # Docker gives 64 MiB, which two batches fill
 LITTLE_DISK_GIB, NO_DISK_GIB = 10.0, 1.0
 SLOW_DISK_MB_PER_S = 50.0
+BUSY = 0.5  # load for each CPU
+MUCH_SWAP = 64 << 20
+FAST_GOVERNORS = ("performance", "schedutil")
+GIB = 1 << 30
 CLOCK_S = 1.0  # more mixes up logs, and confuses tools that compare times of files
 
 Rank = Mapping[str, Any]
 
 
-class Verdict(NamedTuple):
-    """One line of what --all prints."""
-
-    name: str
-    status: str  # OK, WARN or FAIL
-    message: str
-    remedy: str = ""
-
-
 def verdicts(ranks: Sequence[Rank]) -> list[Verdict]:
-    """All lines, for the measurements of all ranks in their order."""
-    return [
+    """All lines, for the measurements of all ranks in their order; more of them with --all."""
+    found = [
         _versions(ranks),
-        _speed(ranks, "matrix product", "gflops", "GFLOP/s"),
-        _speed(ranks, "memory", "copied_gb_per_s", "GB/s"),
-        *_sums(ranks),
+        _speed(ranks, "matrix product", "gflops_per_thread", "GFLOP/s per thread", "cpu"),
+        _clocks(ranks),
         *_nics(ranks),
+        *_surroundings(ranks),
+    ]
+    if "limits" not in ranks[0]:
+        return found
+    if ranks[0]["device"] != "cpu":
+        found.append(_speed(ranks, "matrix product", "gflops", "GFLOP/s per rank"))
+    return [
+        *found,
+        _speed(ranks, "memory", "copied_gb_per_s", "GB/s per rank"),
+        *_sums(ranks),
         _names(ranks),
         _rank_0(ranks),
         *_disks(ranks),
-        _clocks(ranks),
         *_limits(ranks),
     ]
+
+
+def usual(rates: Sequence[float]) -> float:
+    """What at least half of all ranks reach, or of two the faster one."""
+    return median_high(rates)
 
 
 def _by(ranks: Sequence[Rank], value: Callable[[Rank], Any]) -> dict[Any, list[int]]:
@@ -65,16 +75,23 @@ def _versions(ranks: Sequence[Rank]) -> Verdict:
     return Verdict("versions", OK, same)
 
 
-def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str) -> Verdict:
+def _speed(ranks: Sequence[Rank], name: str, key: str, unit: str, device: str = "") -> Verdict:
     rates = [one[key] for one in ranks]
-    middle = median(rates)
-    said = f"{min(rates):.3g} to {max(rates):.3g} {unit} per rank, on {ranks[0]['device']}"
+    middle = usual(rates)
+    said = f"{min(rates):.3g} to {max(rates):.3g} {unit}, on {device or ranks[0]['device']}"
     slow = [one for one in ranks if one[key] < SLOW * middle]
     if not slow:
         return Verdict(name, OK, said)
     named = ", ".join(f"rank {one['rank']} on {one['host']} {one[key]:.3g}" for one in slow)
-    said = f"{named}, where half of all have {middle:.3g} {unit} or more"
-    return Verdict(name, WARN, said, remedies.of_slow(slow[0]))
+    said = f"{named}, where others have {middle:.3g} {unit}"
+    is_fault = any(one[key] < _least(one) * middle for one in slow)
+    numbers = tuple(one["rank"] for one in slow)
+    return Verdict(name, FAIL if is_fault else WARN, said, remedies.of_slow(slow[0]), numbers)
+
+
+def _least(rank: Rank) -> float:
+    """From which share of what is usual on a rank is not at fault: others may be beside it."""
+    return SLOW_BESIDE_OTHERS if rank["others"] > OTHERS else VERY_SLOW
 
 
 def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
@@ -95,8 +112,13 @@ def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """By host, as it is seen from its first rank."""
     for (said, wrong, remedy), who in _by(ranks, _nics_of).items():
+        numbers = tuple(who)
         yield Verdict(
-            "network", WARN if wrong else OK, f"{groups.ranks_of(who)}: {said}{wrong}", remedy
+            "network",
+            FAIL if wrong else OK,
+            f"{groups.ranks_of(who)}: {said}{wrong}",
+            remedy,
+            numbers,
         )
 
 
@@ -108,8 +130,10 @@ def _nics_of(rank: Rank) -> tuple[str, str, str]:
         for name, there in (
             ("NCCL_IB_HCA", found["all"]),
             ("NCCL_SOCKET_IFNAME", [*found["links"], "lo"]),
+            ("GLOO_SOCKET_IFNAME", found["interfaces"]),
+            ("TP_SOCKET_IFNAME", found["interfaces"]),
         )
-        if found[name] and not named(found[name], there)
+        if found[name] and not named(("=" if name[0] in "GT" else "") + found[name], there)
     ]
     near = f"next to the device {', '.join(found['near'])}; " if found["near"] else ""
     adapters = ", ".join(found["all"]) or "none"
@@ -186,7 +210,30 @@ def _clocks(ranks: Sequence[Rank]) -> Verdict:
     if abs(ahead) < CLOCK_S:
         return Verdict("clocks", OK, f"at most {abs(ahead) * 1000:.2g} ms apart from rank 0's")
     said = f"{most['host']} is {abs(ahead):.3g} s {'ahead of' if ahead > 0 else 'behind'} rank 0's"
-    return Verdict("clocks", WARN, said, remedies.of_clock(most))
+    return Verdict("clocks", FAIL, said, remedies.of_clock(most), (most["rank"],))
+
+
+def _surroundings(ranks: Sequence[Rank]) -> Iterator[Verdict]:
+    """What each node is like, where it may cost time, as its first rank sees it."""
+    for host, who in _by(ranks, lambda one: one["host"]).items():
+        first = next(one for one in ranks if one["rank"] == who[0])
+        for name, said in _around(first["surroundings"]):
+            yield Verdict(name, NOTE, f"{host}: {said}", "", tuple(who))
+
+
+def _around(its: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    cpus, limit = its["cpus"], its["memory_limit"]
+    if its["load"] > BUSY * cpus:
+        yield "load", f"{its['load']:.1f}, with {cpus} CPUs that may be used"
+    if its["quota_cpus"] is not None and its["quota_cpus"] < cpus:
+        yield "CPU quota", f"the time of {its['quota_cpus']:.3g} CPUs, of {cpus}"
+    if slow := [each for each in its["governors"] if each not in FAST_GOVERNORS]:
+        yield "governor", f"{', '.join(slow)}: clocks may be slow to rise"
+    if its["swap_used"] > MUCH_SWAP:
+        yield "swap", f"{its['swap_used'] / GIB:.3g} GiB are used"
+    if limit is not None and limit < its["memory"]:
+        used = its["memory_used"] / GIB
+        yield "memory limit", f"the control group has {used:.3g} GiB of {limit / GIB:.3g}"
 
 
 def _limits(ranks: Sequence[Rank]) -> Iterator[Verdict]:

@@ -28,7 +28,7 @@ def _about() -> dict[str, Any]:
         "command": "python -m spawnlaunch.bench",
         "versions": {"torch": "2.13.0"},
         "seed": 0,
-        "rounds": 20,
+        "rounds": 60,
         "budget_s": 300.0,
         "warm_up": 1,
         "seconds": 0.3,
@@ -129,5 +129,5 @@ def _samples(worth: float, ranks: int, workload, which: int) -> list[list[float 
     """Rounds of ranks that are alike but for noise, and all as good as `worth` says."""
     better = worth if workload.higher_is_better else 1 / worth
     seeds = range(ranks * which, ranks * which + ranks)
-    by_rank = [rounds(better, seed, noise=0.002, drift=0, count=20)[0] for seed in seeds]
+    by_rank = [rounds(better, seed, noise=0.002, drift=0, count=60)[0] for seed in seeds]
     return [list(values) for values in zip(*by_rank, strict=True)]

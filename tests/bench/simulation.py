@@ -4,7 +4,7 @@
 
 A table has six workloads and four arms, thirty comparisons with a verdict, and every workload a
 budget of its own, which ends it after 14 to 80 rounds if it is not decided before. The rule is the
-bench's own: `stats.judge` at the looks of `stats.error_of_look`, and `advice.choose`.
+bench's own: `rounds.order`, `rounds.error_of_end` at the looks, and `advice.choose`.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from spawnlaunch.bench import advice, stats
+from spawnlaunch.bench import advice, record, results, rounds, stats, workloads
 from spawnlaunch.bench.arms import CONTROLS
 from spawnlaunch.bench.results import pairs
 from spawnlaunch.bench.stats import BETTER, EQUAL, UNDECIDED, WORSE, Comparison
@@ -109,6 +109,45 @@ def three(_rng: Rng) -> Logs:
 TRUTHS = (equal, mixed, edges, tempting, level, three)
 POWER_ROUNDS = 40
 
+# What samples are beside noise: a function of the costs' logarithms, in the order of time (rounds,
+# then the places in a round), and of the arm in each place, to the costs that are measured.
+Happens = Callable[[Rng, Logs, NDArray[np.int64]], Logs]
+STRAGGLES = (0.08, 3.0)  # the share of an arm's samples, and how many times as long they take
+CLOCK = 0.1  # the steps of a coarse clock, of the time of a sample
+LEFT = 0.04  # what one arm leaves to whoever follows it
+NEIGHBOUR = (0.15, 1.5, 5)  # how often a neighbour comes, what it takes, and for how many samples
+
+
+def nothing(_rng: Rng, costs: Logs, _arms: NDArray[np.int64]) -> Logs:
+    return costs
+
+
+def stragglers(rng: Rng, costs: Logs, places: NDArray[np.int64]) -> Logs:
+    """One arm, the last, straggles in each workload, and so its mean is 16 % larger."""
+    share, times = STRAGGLES
+    late = (places == len(ARMS) - 1) & (rng.random(costs.shape) < share)
+    return costs + np.where(late, math.log(times), 0.0)
+
+
+def coarse(_rng: Rng, costs: Logs, _places: NDArray[np.int64]) -> Logs:
+    return np.log(np.maximum(1, np.round(np.exp(costs) / CLOCK)) * CLOCK)
+
+
+def carried(_rng: Rng, costs: Logs, places: NDArray[np.int64]) -> Logs:
+    """Who follows the first arm is slower, whoever it is."""
+    follows = np.concatenate(([False], places.ravel()[:-1] == 0)).reshape(places.shape)
+    return costs + np.where(follows, math.log1p(LEFT), 0.0)
+
+
+def neighbours(rng: Rng, costs: Logs, _places: NDArray[np.int64]) -> Logs:
+    """Another user of the machine comes and goes, whatever arm is measured."""
+    often, times, samples = NEIGHBOUR
+    comes = np.repeat(rng.random(costs.size // samples + 1) < often, samples)[: costs.size]
+    return costs + np.where(comes.reshape(costs.shape), math.log(times), 0.0)
+
+
+HAPPENS: tuple[Happens, ...] = (stragglers, coarse, carried, neighbours)
+
 
 class Count(NamedTuple):
     """What was counted, of how many."""
@@ -129,35 +168,54 @@ class Count(NamedTuple):
 
 
 def workload(
-    rng: Rng, truth: Logs, noise: Callable[[Rng, int], Logs], budget: int
+    rng: Rng, truth: Logs, kind: tuple[Callable[[Rng, int], Logs], Happens], budget: int
 ) -> tuple[list[Comparison], int]:
-    """The comparisons of a workload when its rounds ended, and how many there were."""
+    """The comparisons of a workload when its rounds ended, and how many there were.
+
+    The order of the arms, the looks and the end of the rounds are the bench's own.
+    """
+    noise, happens = kind
+    seed, name = int(rng.integers(2**31)), "compute"
+    places = np.array([
+        [ARMS.index(arm) for arm in rounds.order(ARMS, seed, name, i)] for i in range(budget)
+    ])  # fmt: skip
     slots = noise(rng, budget * len(ARMS)).reshape(budget, len(ARMS))
-    order = rng.permuted(np.tile(np.arange(len(ARMS)), (budget, 1)), axis=1)
-    values = truth + np.take_along_axis(slots, order, axis=1)
-    column = {name: values[:, i] for i, name in enumerate(ARMS)}
-    for rounds in sorted({*(n for n in stats.LOOKS if n < budget), budget}):
-        error = stats.error_of_look(rounds, rounds == budget) / len(WORKLOADS)
-        logs = [(column[arm] - column[other])[:rounds] for arm, other in PAIRS]
-        found = stats.judge(logs, error)
-        if all(each.verdict != UNDECIDED for each in found):
-            break
-    return found, rounds
+    costs = np.exp(happens(rng, -truth[places] - slots, places))
+    measured = results.Measured(workloads.NAMES[name], ARMS, [], 0.0)
+    for done in range(1, budget + 1):
+        if done in stats.LOOKS or done == budget:
+            taken = [
+                record.Taken(name, i, ARMS[arm], ({"": 1 / float(cost)},))
+                for i in range(done)
+                for arm, cost in zip(places[i], costs[i], strict=True)
+            ]
+            measured = measured._replace(taken=taken)
+            error = rounds.error_of_end(measured, ARMS[0], len(WORKLOADS), done == budget)
+            if error:
+                break
+    rows = results.rows_of(measured._replace(error=error), ARMS[0])
+    return [row.comparison for row in rows], done
 
 
 def table(
-    rng: Rng, truth: Logs, noise: Callable[[Rng, int], Logs], budget: int | None = None
+    rng: Rng,
+    truth: Logs,
+    kind: tuple[Callable[[Rng, int], Logs], Happens],
+    budget: int | None = None,
 ) -> Count:
     """One table, counted."""
+    true = truth.copy()
+    if kind[1] is stragglers:  # what counts is the mean
+        true[:, -1] -= math.log1p(STRAGGLES[0] * (STRAGGLES[1] - 1))
     count = Count(tables=1)
     against_auto: dict[str, dict[str, Comparison]] = {arm: {} for arm in ARMS}
     false = False
     for i, name in enumerate(WORKLOADS):
         most = budget or int(rng.integers(FEWEST, MOST + 1))
-        found, rounds = workload(rng, truth[i], noise, most)
-        count = count._replace(rounds=count.rounds + rounds)
+        found, done = workload(rng, truth[i], kind, most)
+        count = count._replace(rounds=count.rounds + done)
         for (arm, other), its in zip(PAIRS, found, strict=True):
-            size = truth[i, ARMS.index(arm)] - truth[i, ARMS.index(other)]
+            size = true[i, ARMS.index(arm)] - true[i, ARMS.index(other)]
             false |= is_false(its.verdict, size)
             count = count.plus(
                 Count(
@@ -178,7 +236,7 @@ def table(
         if arm not in (*CONTROLS, "auto")
     ]
     best = advice.choose(candidates)
-    wrong = best is not None and is_wrong(truth, ARMS.index(best.arm))
+    wrong = best is not None and is_wrong(true, ARMS.index(best.arm))
     return count._replace(
         false_claims=int(false), wrong_advice=int(wrong), sure_advice=int(best is not None)
     )
@@ -199,15 +257,21 @@ def is_wrong(truth: Logs, arm: int) -> bool:
 
 
 def simulate(tables: int, seed: int) -> Iterator[tuple[str, str, Count]]:
-    """For each kind of noise and of truth, what was counted; `tables` is their number per noise."""
-    for noise in NOISES:
-        for kind in TRUTHS:
-            rng = np.random.default_rng([seed, NOISES.index(noise), TRUTHS.index(kind)])
+    """For each kind and truth what was counted; `tables` is their number per kind.
+
+    Kinds are noise alone, and, with lognormal noise, each of HAPPENS.
+    """
+    kinds = [(noise, nothing) for noise in NOISES]
+    kinds += [(lognormal, happens) for happens in HAPPENS]
+    for number, kind in enumerate(kinds):
+        name = kind[0].__name__ if kind[1] is nothing else kind[1].__name__
+        for truth in TRUTHS:
+            rng = np.random.default_rng([seed, number, TRUTHS.index(truth)])
             count = Count()
             for _ in range(-(-tables // len(TRUTHS))):
-                budget = POWER_ROUNDS if kind is three else None
-                count = count.plus(table(rng, kind(rng), noise, budget))
-            yield noise.__name__, kind.__name__, count
+                budget = POWER_ROUNDS if truth is three else None
+                count = count.plus(table(rng, truth(rng), kind, budget))
+            yield name, truth.__name__, count
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from spawnlaunch import errors
-from spawnlaunch.bench import effort, matrix, scaling, table, why, workloads
+from spawnlaunch.bench import effort, matrix, results, scaling, table, why, workloads
 from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.bench.record import Recorder, Taken, as_line, lines, taken_of
 from spawnlaunch.bench.results import Measured, Result
@@ -232,3 +232,25 @@ def test_the_adapter_next_to_each_device_and_the_load_are_told():
     found.nodes.append({**found.nodes[0], "host": "node1", "load": 12.0})
     page = "\n".join(table.page(found))
     assert "node1 is busy: load 12.0 before the first sample, and 1 of the others too" in page
+
+
+def test_daemons_that_use_a_little_of_many_cpus_disturb_nobody():
+    many = WAITED._replace(busy_s=0.15 + 0.17 * 0.3, cpus=128)
+    assert effort.disturbed([("a", many)]) == ""
+    assert effort.disturbed([("a", many._replace(cpus=2))]) != ""
+
+
+@pytest.mark.parametrize(("worth", "is_possible"), [(0.9, True), (1.01, True), (20.0, False)])
+def test_an_efficiency_above_what_is_possible_is_an_error_that_is_said(
+    worth: float, is_possible: bool
+):
+    found = on(node_of(LAPTOP), 2, {"compute": {"auto": worth}}, ("unpinned", "auto"))
+    arms = [arm._replace(name=str(i + 1)) for i, arm in enumerate(found.arms)]
+    names = {"unpinned": "1", "auto": "2"}
+    taken = [each._replace(arm=names[each.arm]) for each in found.measured[0].taken]
+    measured = found.measured[0]._replace(names=("1", "2"), taken=taken)
+    found = found._replace(arms=arms, against="1", measured=[measured])
+    found.about["counts"] = [1, 2]
+    (line,) = scaling.lines(measured, results.rows(found), found)
+    assert line.startswith("  2 workers:") == is_possible
+    assert line.startswith("  error: 2 workers") != is_possible

@@ -1,6 +1,7 @@
 """Real benches of real ranks: on this machine, under Slurm, and of a command of the user."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from datetime import timedelta
 from pathlib import Path
 
@@ -352,6 +354,18 @@ def test_the_order_of_the_arms_is_a_function_of_the_seed():
     assert orders != [tuple(order(names, 1, "triad", number)) for number in range(20)]
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7])
+def test_each_arm_follows_each_equally_often_itself_too(count: int):
+    names, rounds = tuple("abcdefg"[:count]), 2000
+    every = [order(names, 0, "triad", number) for number in range(rounds)]
+    assert all(sorted(each) == list(names) for each in every)
+    taken = [name for each in every for name in each]
+    pairs = Counter(itertools.pairwise(taken))
+    share = rounds / count  # of each pair
+    assert len(pairs) == count**2
+    assert all(abs(times - share) < 6 * share**0.5 + 1 for times in pairs.values()), pairs
+
+
 @pytest.mark.stress
 @pytest.mark.timeout(1800)
 def test_of_two_equal_arms_a_difference_is_claimed_in_at_most_one_of_20_real_runs(tmp_path: Path):
@@ -390,7 +404,7 @@ def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
 
 @pytest.mark.full
 def test_a_script_types_the_flags_that_are_picked():
-    arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "6")
+    arms = ("--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "7")
     done = run(*TWO_RANKS, "--pick", *arms, *METRIC)
     assert (done.stdout, done.returncode) == ("--bind none\n", 0), done.stderr
     assert "unpinned" in done.stderr
@@ -400,7 +414,7 @@ def test_a_script_types_the_flags_that_are_picked():
 
 @pytest.mark.full
 def test_a_batch_script_launches_with_what_was_picked(slurm: Slurm, tmp_path: Path):
-    arms = ("--pick", "--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "6")
+    arms = ("--pick", "--arms", "auto,unpinned", "--warm-up", "0", "--rounds", "7")
     picked = shlex.join(map(str, ("srun", "-n2", *BENCH, *arms, *METRIC)))
     launch = f"srun -n2 {sys.executable} -m spawnlaunch --explain $flags {REPORTER}"
     script = tmp_path / "job.sh"
@@ -427,7 +441,7 @@ def test_what_is_picked_for_training_is_the_arm_that_is_truly_better(slurm: Slur
     script = tmp_path / "job.sh"
     script.write_text(
         "#!/bin/sh\n"  # undecided, it is asked again with more rounds
-        f"for rounds in 6 12 24; do flags=$({picked} --rounds $rounds) && break; done || exit\n"
+        f"for rounds in 8 16 32; do flags=$({picked} --rounds $rounds) && break; done || exit\n"
         f"echo picked $flags\n{launch} $flags {REPORTER}\n"
     )
     reports = tmp_path / "reports"

@@ -11,7 +11,7 @@ def test_the_rule_is_hardly_ever_wrong_and_finds_what_there_is():
         total = total.plus(count)
         if kind == "three":
             three[noise] = count.found / count.differ
-    assert total.tables == 5 * TABLES
+    assert total.tables == 9 * TABLES
     assert total.false_claims <= 0.05 * total.tables + 7  # two and a half standard deviations
     assert total.wrong_advice <= 0.01 * total.tables + 3
     assert total.missed <= 0.06 * total.intervals

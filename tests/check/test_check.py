@@ -76,7 +76,7 @@ def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
     done = launch("--nproc", 1, *CHECK, environ=clean_environ(OMP_PROC_BIND="true"))
     assert done.returncode == 1
     assert "OMP_PROC_BIND=true binds the worker's main thread" in done.stderr
-    assert "drift: rank 0" in done.stdout
+    assert "drift" in done.stdout
 
 
 @pytest.mark.parametrize("flag", mostly_full(["--help", "", "--json"]))

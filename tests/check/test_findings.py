@@ -14,6 +14,7 @@ GOOD = Facts(
     device_address="0000:c1:00.0",
     device_cpus="0-7",
     device_numa=0,
+    devices_seen=2,
     cpus_at_start="0-7",
     cpus="0-7",
     threads=("0-7",),
@@ -22,6 +23,8 @@ GOOD = Facts(
     cores_of_node=16,
     numa="0",
     memory="preferred 0",
+    memory_near="0",
+    memory_allowed="0-1",
     omp_threads=8,
     launched=False,
     given="0-15",
@@ -29,6 +32,7 @@ GOOD = Facts(
     wider="",
     nearer="",
     openmp=(),
+    oversubscribed=False,
 )
 OTHER = GOOD._replace(
     rank=1,
@@ -41,18 +45,21 @@ OTHER = GOOD._replace(
     threads=("8-15",),
     loader_cpus="8-15",
     numa="1",
+    memory="preferred 1",
+    memory_near="1",
 )
 
 
 def on(facts: Facts, cpus: str, cores: int, numa: str) -> Facts:
     """The same rank, from start to end on other CPUs."""
     return facts._replace(
-        cpus_at_start=cpus, cpus=cpus, threads=(cpus,), loader_cpus=cpus, cores=cores, numa=numa
-    )
+        cpus_at_start=cpus, cpus=cpus, threads=(cpus,), loader_cpus=cpus, cores=cores, numa=numa,
+        omp_threads=cores,
+    )  # fmt: skip
 
 
 def rules(*everyone: Facts) -> list[tuple[str, tuple[int, ...]]]:
-    return [(finding.rule, finding.ranks) for finding in findings(everyone)]
+    return [(finding.name, finding.ranks) for finding in findings(everyone)]
 
 
 def test_nothing_is_wrong_with_ranks_on_cores_of_their_own_next_to_their_devices():
@@ -64,7 +71,9 @@ def test_the_same_cpus_on_two_hosts_are_not_shared():
 
 
 def test_ranks_that_share_cpus_are_named_together():
-    third = on(OTHER._replace(rank=2, local_rank=2), "7-9", 3, "0-1")._replace(device_cpus=None)
+    third = on(OTHER._replace(rank=2, local_rank=2), "7-9", 3, "0-1")._replace(
+        device_cpus=None, device=2
+    )
     assert rules(GOOD, OTHER, third) == [("shared-cores", (0, 1, 2))]
 
 
@@ -93,7 +102,7 @@ def test_one_core_each_is_all_that_a_small_machine_has():
 @pytest.mark.parametrize(
     "drifted",
     [
-        GOOD._replace(cpus="0", threads=("0",), cores=8),
+        GOOD._replace(cpus="0", threads=("0",), cores=8, omp_threads=1),
         GOOD._replace(threads=("0-7", "0")),
         GOOD._replace(loader_cpus="0"),
     ],
@@ -106,5 +115,5 @@ def test_a_mask_that_was_lost_is_drift(drifted: Facts):
 def test_every_finding_has_a_remedy():
     wrong = [on(GOOD, "8", 1, "1")._replace(loader_cpus="9"), OTHER]
     found = findings(wrong)
-    assert {finding.rule for finding in found} == {"shared-cores", "one-core", "remote", "drift"}
+    assert {finding.name for finding in found} == {"shared-cores", "one-core", "remote", "drift"}
     assert all(finding.remedy for finding in found)

@@ -22,13 +22,18 @@ def rank(number: int, **other: Any) -> dict[str, Any]:
     """What a rank of a healthy node measures, but for `other`."""
     return {
         "rank": number, "host": "node1", "versions": {"torch": "2.13.0", "python": "3.11.7"},
-        "device": "cuda:0", "gflops": 500e3, "copied_gb_per_s": 3000.0, "rank_0": None,
+        "device": "cuda:0", "gflops": 500e3, "gflops_per_thread": 40.0, "others": 0.0,
+        "copied_gb_per_s": 3000.0, "rank_0": None,
         "unknown_hosts": [], "disks": {}, "clock_s": 0.0, "sums": {"within the node": 200.0},
         "limits": {"memlock": None, "nofile": 65536, "nproc": None, "shm_free": 1 << 34},
         "hard": {"memlock": None, "nofile": 65536, "nproc": None}, "container": "",
         "shm_size": 1 << 34, "clock_daemon": "",
         "nics": {"all": ["mlx5_0", "mlx5_1"], "near": ["mlx5_0"], "links": ["eth0"],
-                 "NCCL_IB_HCA": None, "NCCL_SOCKET_IFNAME": None},
+                 "interfaces": ["lo", "eth0"], "NCCL_IB_HCA": None, "NCCL_SOCKET_IFNAME": None,
+                 "GLOO_SOCKET_IFNAME": None, "TP_SOCKET_IFNAME": None},
+        "surroundings": {"cpus": 64, "load": 2.0, "quota_cpus": None, "governors": ["performance"],
+                         "swap_used": 0, "memory": 1 << 38, "memory_limit": None,
+                         "memory_used": None},
         **other,
     }  # fmt: skip
 
@@ -53,12 +58,13 @@ DISK = {"place": "/scratch", "free_gib": 100.0, "written_mb_per_s": 500.0}
         ({"versions": {"torch": "2.12.0", "python": "3.11.7"}}, "versions", "fail",
          "torch: ranks 0-1,3 2.13.0, rank 2 2.12.0"),
         ({"gflops": 300e3}, "matrix product", "warn", "rank 2 on node1 3e+05"),
+        ({"gflops": 50e3}, "matrix product", "fail", "rank 2 on node1 5e+04"),
         ({"copied_gb_per_s": 2000.0}, "memory", "warn", "rank 2 on node1 2e+03"),
         ({"sums": {"within the node": 20.0}, "host": "node2"},
          "all-reduce", "warn", "node2 is slowest"),
         ({"unknown_hosts": ["node9"]}, "host names", "warn", "node1 does not know node9"),
         ({"rank_0": "node1:29500: Connection refused"}, "rank 0", "fail", "Connection refused"),
-        ({"clock_s": -3.5, "host": "node2"}, "clocks", "warn", "node2 is 3.5 s behind rank 0's"),
+        ({"clock_s": -3.5, "host": "node2"}, "clocks", "fail", "node2 is 3.5 s behind rank 0's"),
         ({"disks": {"here": {"place": "/no", "error": "No such file"}}},
          "disk", "fail", "here, /no: No such file"),
         ({"disks": {"here": {**DISK, "free_gib": 0.5}}}, "disk", "fail", "0.5 GiB free"),
@@ -94,12 +100,13 @@ NICS = rank(0)["nics"]
         ("NCCL_SOCKET_IFNAME", "ib", "NCCL_SOCKET_IFNAME=ib names none of eth0, lo"),
         ("NCCL_SOCKET_IFNAME", "=eth", "=eth names none of eth0, lo"),
         ("NCCL_IB_HCA", "=mlx5_7:1,mlx5_8", "names none of mlx5_0, mlx5_1"),
+        ("GLOO_SOCKET_IFNAME", "eth", "GLOO_SOCKET_IFNAME=eth names none of lo, eth0"),
         ("NCCL_IB_HCA", "^mlx5", "NCCL_IB_HCA=^mlx5 names none of mlx5_0, mlx5_1"),
     ],
 )
 def test_a_variable_that_leaves_nccl_nothing_is_named(variable: str, value: str, words: str):
     ((said, how, message),) = complaints(nics={**NICS, variable: value})
-    assert (said, how) == ("network", "warn")
+    assert (said, how) == ("network", "fail")
     assert message.startswith("rank 2: ")
     assert words in message
 
@@ -126,9 +133,9 @@ def measured(*flags: object, **environ: str) -> tuple[int, dict[str, Any]]:
 @pytest.mark.full
 def test_every_line_is_there_and_a_place_that_cannot_be_written_is_a_failure(tmp_path: Path):
     status, said = measured("--nproc", 2, "--bind", "none", TMPDIR=str(tmp_path))
-    assert {one["name"] for one in said["verdicts"]} == LINES
+    assert {one["name"] for one in said["verdicts"] if one["status"] != "note"} >= LINES
     failed = [one for one in said["verdicts"] if one["status"] == "fail"]
-    assert status == (1 if failed or said["findings"] else 0)
+    assert status == (1 if failed else 0)
     for one in said["measured"]:
         assert one["versions"]["torch"] == torch.__version__
         assert one["gflops"] > 0

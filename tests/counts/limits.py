@@ -29,10 +29,10 @@ LIMITS = {
 LINES_OF_CODE = {
     "launcher": 17_090,
     "core": 11_160,
-    "bench": 3_296,
-    "check": 832,
+    "bench": 3_561,
+    "check": 1_031,
     "train": 5_475,
-    "tests": 45_000,
+    "tests": 45_435,
 }
 FILES = 162  # of the launcher
 

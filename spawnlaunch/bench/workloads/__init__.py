@@ -15,6 +15,7 @@ class Workload(NamedTuple):
     unit: str
     higher_is_better: bool
     about: str
+    together: bool = False  # in each step the ranks wait for each other
 
 
 COMMAND = "command"  # the workload that is the user's own
@@ -25,9 +26,11 @@ BUNDLED = (
     Workload("copies", "GB/s", True, "to and from the device, pinned and pageable (CUDA, ROCm)"),
     Workload("launches", "launches/s", True, "starts of kernels (CUDA, ROCm)"),
     Workload("latency", "us", False, "a copy of 4 bytes to the device and back (CUDA, ROCm)"),
-    Workload("allreduce", "GB/s", True, "bus bandwidth of all-reduce, by the size of the message"),
+    Workload(
+        "allreduce", "GB/s", True, "bus bandwidth of all-reduce, by the size of the message", True
+    ),
     Workload("loader", "samples/s", True, "a DataLoader that decompresses samples"),
-    Workload("train", "steps/s", True, "a step of the bundled training loop"),
+    Workload("train", "steps/s", True, "a step of the bundled training loop", True),
     Workload("jitter", "us", False, "the longest gap in a spinning loop"),
 )
 NAMES = {workload.name: workload for workload in BUNDLED}

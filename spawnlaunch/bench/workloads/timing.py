@@ -1,8 +1,9 @@
 """What a workload knows of the ranks that run it together, and how it is timed."""
 
+import itertools
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from spawnlaunch.bench import effort
 
 WARM_UP_S = 0.05
 WARM_UP_STEPS = 2
+MOST_STEPS = 100  # of a window that are kept
 
 
 class Rank(NamedTuple):
@@ -54,13 +56,21 @@ def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
     _warm_up(rank, step)
     rank.barrier()
     rank.watch.start()
-    began, done = time.perf_counter(), 0
-    while (now := time.perf_counter()) - began < rank.seconds:
+    ends = [time.perf_counter()]
+    while ends[-1] - ends[0] < rank.seconds:
         step()
         rank.wait_for_device()
-        done += 1
+        ends.append(time.perf_counter())
     rank.watch.stop()
-    return done / (now - began)
+    rank.watch.steps.append(kept_steps(ends))
+    return (len(ends) - 1) / (ends[-1] - ends[0])
+
+
+def kept_steps(ends: Sequence[float]) -> list[float]:
+    """Seconds of each step, from the times at which they ended; of many, several at once."""
+    every = math.ceil((len(ends) - 1) / MOST_STEPS)
+    marks = ends[::every]
+    return [float(f"{(b - a) / every:.4g}") for a, b in itertools.pairwise(marks)]
 
 
 def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
@@ -77,12 +87,16 @@ def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
     count = rank.from_rank_0(max(1, math.ceil(rank.seconds / step_s)))
     rank.barrier()
     rank.watch.start()
-    began = time.perf_counter()
+    ends = [time.perf_counter()]
     for _ in range(count):
         step()
+        if count <= MOST_STEPS:  # else steps are short, and to wait for each would lengthen them
+            rank.wait_for_device()
+            ends.append(time.perf_counter())
     rank.wait_for_device()
-    took_s = time.perf_counter() - began
+    took_s = time.perf_counter() - ends[0]
     rank.watch.stop()
+    rank.watch.steps.append(kept_steps(ends) if len(ends) > 1 else [])
     return count / took_s
 
 

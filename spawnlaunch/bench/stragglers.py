@@ -1,0 +1,118 @@
+"""What a job pays that meets in every step: the mean of the slowest of N ranks, each step. Pure.
+
+A step of all ranks is a slot: the first step of each, the second, and so on, which began together.
+What the slowest rank took in each slot is measured for the ranks that there are. A job of more is
+taken for several such groups, each with slots of its own: the mean of the largest of m slots that
+are drawn from all that were measured. So what ranks of one group have in common, as a node's
+neighbours or its clock, is not counted as if it were chance; between groups nothing is shared. What
+more communication costs is not in it.
+
+The interval is a bootstrap's, which draws whole rounds, for steps of one round are alike. Where it
+is wide, or the samples have too few slots for such a tail, nothing is said.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from spawnlaunch.bench import record, results, stats
+
+Slots = list[stats.Floats]  # by round, what the slowest rank took in each step, seconds
+
+DRAWS = 200
+OUTER = (2.5, 97.5)  # percentiles of the interval
+TAIL = 5  # slots that shall be in the tail that decides
+WIDEST = 1.25  # of an interval's ends that are shown
+SLOWEST = 0.05  # of the steps are the tail that is shown
+
+
+class Estimate(NamedTuple):
+    """The mean step of so many ranks, seconds, with the ends of an interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def slots(taken: Sequence[record.Taken], arm: str, series: str, ranks: int | None = None) -> Slots:
+    """Of the samples that count; of fewer ranks than were measured, of each such group of them."""
+    found = []
+    for each in taken:
+        if each.arm == arm and each.counts and not each.error:
+            steps = [rank[series] for rank in each.steps if rank.get(series)]
+            if steps and len(steps) == len(each.values):
+                length = min(map(len, steps))
+                times = np.array([its[:length] for its in steps])
+                width = min(ranks or len(times), len(times))
+                turns = [np.roll(times, i, axis=0)[:width].max(axis=0) for i in range(len(times))]
+                found.append(np.concatenate(turns) if width < len(times) else turns[0])
+    return found
+
+
+def mean_of_largest(rounds: Slots, groups: float) -> float:
+    """The mean of the largest of so many slots, each as any that was measured.
+
+    >>> mean_of_largest([np.array([1.0, 3.0])], 1), mean_of_largest([np.array([1.0, 3.0])], 2)
+    (2.0, 2.5)
+    """
+    times = np.concatenate(rounds)
+    weights = np.concatenate([np.full(len(each), 1 / len(each)) for each in rounds])
+    order = np.argsort(times)
+    reached = np.cumsum(weights[order]) / len(rounds)
+    shares = np.diff(np.minimum(reached, 1.0) ** groups, prepend=0.0)
+    return float(times[order] @ shares / shares.sum())
+
+
+def estimate(rounds: Slots, groups: float) -> Estimate | None:
+    """None: these samples cannot tell; of twice the ranks that were measured they always can."""
+    rng = np.random.default_rng(len(rounds))
+    drawn = [
+        mean_of_largest([rounds[i] for i in rng.integers(len(rounds), size=len(rounds))], groups)
+        for _ in range(DRAWS)
+    ]
+    low, high = np.percentile(drawn, OUTER)
+    found = Estimate(mean_of_largest(rounds, groups), float(low), float(high))
+    few = sum(map(len, rounds)) < TAIL * groups
+    return None if groups > 2 and (few or high > WIDEST * low) else found
+
+
+def at_size(measured: results.Measured, arm: str, series: str, ranks: int) -> Estimate | None:
+    """The mean step of a job of so many ranks under an arm."""
+    here = max((len(each.values) for each in measured.taken), default=0)
+    its = slots(measured.taken, arm, series, ranks)
+    return estimate(its, max(1.0, ranks / here)) if its else None
+
+
+def lines(measured: results.Measured, sizes: Sequence[int], against: str) -> Iterator[str]:
+    """The typical step and the tail of each arm, and what steps are at each size."""
+    for series in measured.series:
+        every = {arm: slots(measured.taken, arm, series) for arm in measured.there}
+        every = {arm: its for arm, its in every.items() if its}
+        name = f"{series}, " if series else ""
+        if every:
+            said = "; ".join(f"{arm} {_tail(its)}" for arm, its in every.items())
+            yield f"  {name}a step, and the slowest of twenty: {said}"
+        for ranks in sizes if every else ():
+            found = {arm: at_size(measured, arm, series, ranks) for arm in every}
+            told = [f"{arm} {_said(its, found.get(against))}" for arm, its in found.items()]
+            yield f"  {name}a step of {ranks} ranks: {'; '.join(told)}"
+
+
+def _tail(rounds: Slots) -> str:
+    times = np.sort(np.concatenate(rounds))
+    slowest = times[-max(1, int(SLOWEST * len(times))) :]
+    return f"{_ms(float(np.median(times)))} and {_ms(float(slowest.mean()))} ms"
+
+
+def _said(its: Estimate | None, base: Estimate | None) -> str:
+    if its is None:
+        return "cannot be told from these samples"
+    said = f"{_ms(its.mean)} ms ({_ms(its.low)} to {_ms(its.high)})"
+    if base is None or its is base:
+        return said
+    return f"{said}, {base.mean / its.mean:.2f} times as good"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g}"

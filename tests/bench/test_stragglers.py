@@ -1,0 +1,121 @@
+"""Steps of each rank: what a job pays that waits in each for its slowest rank."""
+
+import math
+
+import numpy as np
+import pytest
+
+from spawnlaunch.bench import results, stragglers, table
+from spawnlaunch.bench.record import Taken
+from spawnlaunch.bench.workloads import NAMES, timing
+from tests.bench.results import on
+from tests.bench.test_arms import LAPTOP
+from tests.node.tree import node_of
+
+MEASURED, STEPS, ROUNDS = 4, 20, 40
+SIZES = (8, 32, 64)
+
+
+def drawn(rng: np.random.Generator, ranks: int, kind: str) -> np.ndarray:
+    """Steps of one window, of ranks of one node: an array of shape (ranks, STEPS), seconds."""
+    shape = (ranks, STEPS)
+    own = np.exp(rng.normal(0, 0.1, shape))
+    if kind == "stragglers":  # of a rank, in one step of twelve
+        own *= np.where(rng.random(shape) < 0.08, 3, 1)
+    if kind == "node":  # all ranks of it at once
+        own *= np.where(rng.random(STEPS) < 0.08, 2, 1)
+    if kind == "heavy":
+        own = 1 + 0.1 * rng.pareto(4, shape)
+    return own
+
+
+def bench(seed: int, kind: str) -> results.Measured:
+    rng = np.random.default_rng(seed)
+    taken = [
+        Taken(
+            "compute", i, arm,
+            tuple({"": 1 / float(its.mean())} for its in times),
+            steps=tuple({"": its.tolist()} for its in times),
+        )
+        for i in range(ROUNDS)
+        for arm in ("unpinned", "auto")
+        for times in [drawn(rng, MEASURED, kind)]
+    ]  # fmt: skip
+    return results.Measured(NAMES["compute"], ("unpinned", "auto"), taken, 0.03)
+
+
+def truth(kind: str, ranks: int) -> float:
+    """The mean of the slowest of so many, on nodes of as many as were measured."""
+    rng = np.random.default_rng(0)
+    nodes = ranks // MEASURED
+    rounds = [
+        np.max([drawn(rng, MEASURED, kind).max(axis=0) for _ in range(nodes)], axis=0)
+        for _ in range(200)
+    ]
+    return float(np.mean(rounds))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", ["noise", "stragglers", "node", "heavy"])
+def test_what_is_told_of_a_larger_job_is_within_a_tenth_of_the_truth(kind: str):
+    for ranks in SIZES:
+        expected, told = truth(kind, ranks), 0
+        for seed in range(6):
+            found = stragglers.at_size(bench(seed, kind), "auto", "", ranks)
+            told += found is not None
+            assert found is None or found.mean == pytest.approx(expected, rel=0.1)
+        assert told >= {8: 6, 32: 3, 64: 0}[ranks]
+
+
+def test_of_few_samples_a_large_job_cannot_be_told():
+    few = bench(0, "noise")
+    few = few._replace(taken=few.taken[:4])
+    assert stragglers.at_size(few, "auto", "", 512) is None
+    assert stragglers.at_size(few, "auto", "", 8) is not None
+
+
+def test_of_fewer_ranks_than_were_measured_each_group_counts():
+    its = bench(1, "noise")
+    one, two, four = (stragglers.at_size(its, "auto", "", ranks) for ranks in (1, 2, 4))
+    assert one is not None
+    assert two is not None
+    assert four is not None
+    assert 1.0 < one.mean < two.mean < four.mean
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3.5, 16])
+def test_the_mean_of_the_largest_is_that_of_the_order_statistics(groups: float):
+    """Of numbers that are evenly spread between 0 and 1 it is m / (m + 1)."""
+    even = [(np.arange(1000) + 0.5) / 1000]
+    found = stragglers.mean_of_largest(even, groups)
+    assert found == pytest.approx(groups / (groups + 1), abs=0.002)
+
+
+def test_a_round_is_worth_what_its_slowest_rank_in_each_step_lets_it_be():
+    """Each rank is late once, and alone is as fast as the others; together they are late twice."""
+    steps = ({"": [1.0, 3.0, 1.0, 1.0]}, {"": [1.0, 1.0, 3.0, 1.0]})
+    one = Taken("compute", 0, "auto", ({"": 1 / 1.5},) * 2, steps=steps)
+    measured = results.Measured(NAMES["compute"], ("auto",), [one], 0.03)
+    assert results.summed_up(measured)[""] == {"auto": [pytest.approx(1 / 2)]}
+    together = measured._replace(workload=NAMES["train"])
+    assert results.summed_up(together)[""] == {"auto": [pytest.approx(1 / 1.5)]}
+
+
+def test_the_table_has_the_typical_step_the_tail_and_each_size():
+    found = on(node_of(LAPTOP), 2, {"compute": {}}, ("unpinned", "auto"))
+    page = "\n".join(
+        table.page(found._replace(measured=[bench(0, "stragglers")]), ranks=(8, 10**6))
+    )
+    assert "slowest of twenty: unpinned " in page
+    assert " 8 ranks: unpinned " in page
+    assert " times as good" in page
+    assert "1000000 ranks: unpinned cannot" in page
+
+
+def test_of_many_short_steps_several_are_kept_as_one():
+    ends = [0.001 * i for i in range(1001)]
+    kept = timing.kept_steps(ends)
+    assert len(kept) == timing.MOST_STEPS
+    assert kept == pytest.approx([0.001] * len(kept))
+    assert timing.kept_steps([0.0, 0.5, 2.0]) == [0.5, 1.5]
+    assert math.isclose(sum(kept) * 10, 1.0)
