@@ -5,7 +5,8 @@
 The hub is a real one in a process of its own, on loopback. The launchers are the real rules on the
 real wire, with no workers, in a few processes beside it. So hub and launchers share the CPUs of
 this machine, which launchers on nodes of their own do not: the hub's own CPU time, which stands
-beside each time, is what remains there. Without --nodes there is a table: 64, 512, 4,096 and 9,408.
+beside each time, is what remains there. Where it may, the hub runs before them, and they before
+other programs (nice -10 and -5). Without --nodes there is a table: 64, 512, 4,096 and 9,408.
 """
 
 import json
@@ -98,6 +99,7 @@ class Crowd:
         self.loop.watch(channel.fileno(), self._told)
 
     def run(self) -> None:
+        be_rather(5)
         while True:
             self.loop.turn(5.0)
 
@@ -122,8 +124,9 @@ class Crowd:
             one.link.member.begin()
 
     def expect(self, what: str, count: int) -> None:
-        """Forget what was, and say when so many have heard this."""
+        """Forget what was, say so, and say when so many have heard this."""
         self._noted.clear()
+        self._channel.sendall(b"0\n")
         self._awaited = (what, count) if count else None
         if not count:
             self._channel.sendall(f"{time.monotonic()}\n".encode())
@@ -161,7 +164,14 @@ class Crowd:
 # The hub, and all of them
 
 
+def be_rather(by: int) -> None:
+    """Run before others, where that is allowed."""
+    with suppress(PermissionError):
+        os.nice(-by)
+
+
 def be_hub(endpoint: Endpoint, settings: Settings) -> None:
+    be_rather(10)
     loop = Loop()
     server = Server(loop, endpoint, settings, "hub", lambda _: None)
     while not server.is_over:
@@ -210,6 +220,8 @@ class Gang:
             count = sum(number not in but for number in share)
             words = ["then" if again else "expect", what, count]
             channel.sendall(json.dumps(words).encode() + b"\n")
+        for _, channel in self._crowds if not again else ():
+            answer(channel)  # else what is heard from now on might be forgotten
         return lambda: max(answer(channel) for _, channel in self._crowds)
 
     def end(self) -> None:
@@ -383,7 +395,8 @@ def measure(options: Namespace) -> Section:
         "gang",
         "Launchers of many nodes",
         f"""One hub and so many launchers, which have no workers; they are in {PROCESSES} processes
-        on loopback, and share this machine's CPUs with it. In s, and in brackets the seconds of
+        on loopback, and share this machine's CPUs with it; they run before other programs, and the
+        hub before them, where that is allowed. In s, and in brackets the seconds of
         CPU that the hub itself has used for it; rounds: {options.rounds}. All come at once. One
         that is refused or lost is named at each.""",
         ["", *(f"{size:,}" for size in sizes)],

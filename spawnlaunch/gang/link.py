@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from spawnlaunch.world.gathering import Gathering
 
 CONNECT_S = 5.0  # for a connection to be there, and for the handshake; twice as long the next time
-LONG_S = 60.0  # the same, at most: a hub that thousands have found at once is busy
+LONG_S = 20.0  # the same, at most: a hub that thousands have found at once is busy
 HURRY_S = 4.5  # for name servers to answer, once the launcher was told to end
 
 

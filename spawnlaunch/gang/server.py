@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 MOST_STRANGERS = 64  # at a time, beside those that are expected
 MOST_MEMBERS = 64  # beside twice as many as are expected: who comes again may be there still
-MOST_AT_ONCE = 32  # connections that are taken in a turn, in which others are not heard
+# Connections that are taken in a turn, in which others are not heard. A turn hears a thousand, and
+# of thousands that come at once those for whom the kernel has no room find the hub seconds later.
+MOST_AT_ONCE = 512
 AT_ONCE = 100  # of so many strangers one is dropped for others
 MOST_SAID = 16  # lines about strangers
 MOST_WAITING = 65535  # to be taken; the kernel has a limit of its own (net.core.somaxconn)
