@@ -16,6 +16,7 @@ PARTS = (
     "output",
     "restart",
     "several_nodes",
+    "gang",
     "task_mode",
     "plan",
     "train_loop",

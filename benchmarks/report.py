@@ -83,6 +83,7 @@ class Section(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str | Times]]
     goals: Sequence[Goal] = ()
+    keeps_times: bool = False  # on a busy machine, too: its times are told beside CPU times
 
 
 def main(
@@ -121,8 +122,10 @@ def main(
 def render(section: Section, command: str, load: float, before: Use, during: Use) -> str:
     """The section as Markdown; `load`, and what others did before and while it was measured."""
     is_busy = not (before.is_quiet and during.is_quiet)
-    rows = relative(section.rows) if is_busy else section.rows
+    rows = relative(section.rows) if is_busy and not section.keeps_times else section.rows
     busy = "**Busy**, so these are ratios to the first line of each column: " if is_busy else ""
+    if is_busy and section.keeps_times:
+        busy = "**Busy**, so these times are longer than they need be: "
     lines = [
         f"## {section.title}",
         "",

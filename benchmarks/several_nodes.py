@@ -5,7 +5,7 @@
 Nodes are network namespaces with a cable each, and one worker. torchrun has c10d, and for restarts
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, without which they seldom succeed. Where it never notices
 (a worker killed while the others compute, a cable that is cut) only our time is measured. Then a
-hub with many members on loopback, which are one process, and the memory of it and of a launcher.
+hub of many launchers on loopback (benchmarks.gang), and the memory of it and of a launcher.
 """
 
 import os
@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from statistics import median
 
-from benchmarks import hub_of_many, report
+from benchmarks import gang, memory, report
 from benchmarks.processes import ENOUGH_S, ROOT
 from benchmarks.report import Goal, Section, Times, cell
 from benchmarks.turns import turns
@@ -31,6 +31,7 @@ from tests.gang.namespaces import Network, may_make_namespaces
 ROUNDS = 5
 HOSTS = "abcd"
 LOST_AFTER_S = 10
+MANY = 256  # launchers without workers
 NO_OP = ("--no-python", "sh", "-c", "date +began:%s.%N; exec sleep 600")
 REDUCE = (str(Path(__file__).with_name("reducing_worker.py")),)
 OURS = (sys.executable, "-m", "spawnlaunch", "--quiet", "--failure-grace=1", "--nproc=1")
@@ -238,8 +239,7 @@ def measure(options: Namespace) -> Section:
         "Several nodes",
         f"""Four namespaces with a cable each, one worker on each, in s; rounds: {options.rounds}.
         torchrun has c10d, and a store of its own for each attempt. Goals are for medians, as a
-        round takes minutes. The {hub_of_many.MEMBERS} launchers are one process on loopback, beside
-        the hub's.""",
+        round takes minutes. The {MANY} launchers are those of benchmarks.gang.""",
         ["", "spawnlaunch", "torchrun"],
         rows,
         goals,
@@ -248,14 +248,29 @@ def measure(options: Namespace) -> Section:
 
 def _many(rounds: int) -> list[tuple[str, list[float], str, float]]:
     """Of a hub of many, and of a launcher: what it is, each round's value, its unit, the goal."""
-    n = hub_of_many.MEMBERS
-    seen = [hub_of_many.seen() for _ in range(rounds)]
-    memory = [hub_of_many.launcher_mib() for _ in range(rounds)]
+    n = MANY
+    seen = [gang.a_life(n) for _ in range(rounds)]
+    of_one = [memory.launcher_mib() for _ in range(rounds)]
     return [
-        (f"{n} launchers, to the start at all", [one.start_s for one in seen], "", 1.0),
-        (f"{n} launchers, a failure, to the stop at all", [one.stop_s for one in seen], "", 0.5),
-        ("memory of a launcher, more than on one node", memory, " MiB", 3.0),
-        (f"memory of a hub of {n}, more than of one", [one.hub_mib for one in seen], " MiB", 6.0),
+        (
+            f"{n} launchers, to the start at all",
+            [one["all told their ranks"][0] for one in seen],
+            "",
+            1.0,
+        ),
+        (
+            f"{n} launchers, a failure, to the stop at all",
+            [one["all heard of a failure"][0] for one in seen],
+            "",
+            0.5,
+        ),
+        ("memory of a launcher, more than on one node", of_one, " MiB", 3.0),
+        (
+            f"memory of a hub of {n}, more than of one",
+            [one["hub's memory, MiB"][0] for one in seen],
+            " MiB",
+            6.0,
+        ),
     ]
 
 

@@ -23,14 +23,11 @@ class Hub(phases.Phases):
 
     def _follow(self, rule: Callable[[], None]) -> None:
         rule()
-        for conn, node in list(self.nodes.items()):
-            # though the kernel there still answers
-            if self.now - node.heard >= self.settings.dead_s:
-                self.net.tell(
-                    f"{node.hello.host} has not answered for a minute, so it counts as lost"
-                )
-                self.net.dismiss(conn)
-                self._lose(conn, is_certain=False)
+        for conn in self.nodes.dead.due(self.now):  # though the kernel there still answers
+            host = self.nodes[conn].hello.host
+            self.net.tell(f"{host} has not answered for a minute, so it counts as lost")
+            self.net.dismiss(conn)
+            self._lose(conn, is_certain=False)
         self._conclude()
 
     @event
@@ -45,7 +42,8 @@ class Hub(phases.Phases):
     def came(self, conn: int, hello: messages.Hello, addr: str, is_local: bool = False) -> None:
         """Somebody has said hello, on a new connection, from this address."""
         addr = hello.addr or addr
-        for other, node in list(self.nodes.items()):
+        alike = {**self.nodes.of(("who", hello.who)), **self.nodes.of(("host", hello.host))}
+        for other, node in alike.items():
             if _is_later_self(hello, addr, node):  # the end of its connection is still to come
                 self.net.dismiss(other)
                 self._lose(other, is_certain=True)
@@ -63,7 +61,8 @@ class Hub(phases.Phases):
         if hello.status:
             return failures.Cause("unable", hello.host, code=hello.status, words=hello.words)
         settings = self.settings
-        others = [o for o in self.nodes.values() if not self._is_replaced(hello, addr, o)]
+        same = self.nodes.of(("given", hello.rank)).values() if hello.rank >= 0 else ()
+        others = [other for other in same if not self._is_replaced(hello, addr, other)]
         why = roster.refusal(hello, others, settings.total, dict(settings.told))
         if why is None:
             return None
@@ -80,8 +79,7 @@ class Hub(phases.Phases):
 
         One whose place is taken may have been started twice; it ends nothing.
         """
-        settings = self.settings
-        is_awaited = roster.is_awaited(hello, self.nodes, settings.expected, settings.total)
+        is_awaited = roster.is_awaited(hello, self.nodes, self._expected, self.settings.total)
         is_final = is_awaited and not (hello.again or self._may_return())
         if is_final and self.phase != phases.RUNNING:
             self._miss(hello, cause, self.now)
@@ -97,22 +95,30 @@ class Hub(phases.Phases):
 
     def _miss(self, hello: messages.Hello, cause: failures.Cause, since: float) -> None:
         self._not_missing(hello)
-        self.missing.append(phases.Missing(hello, cause, since))
+        self.missing[hello.who] = phases.Missing(hello, cause)
+        self._missing_ranks[hello.rank] = hello.who
+        if since > self.now:
+            self._away.set(hello.who, since)
 
     def _not_missing(self, hello: messages.Hello) -> None:
-        self.missing = [one for one in self.missing if not roster.is_same(one.hello, hello)]
+        """Neither this launcher, nor one with the same place."""
+        for who in (hello.who, self._missing_ranks.get(hello.rank, "") if hello.rank >= 0 else ""):
+            self.missing.pop(who, None)
+            self._away.drop(who)
 
     def _let_in(self, conn: int, node: roster.Peer) -> None:
         hello, settings = node.hello, self.settings
         self._arrivals += 1
-        self.fences = [fence for fence in self.fences if not _ends(hello, fence)]
+        for fence in self._fences_of.get(hello.host, ()):
+            if _ends(hello, fence):
+                self.fences.drop(fence)
         self._not_missing(hello)
         self._learn(conn, node)
         differs = roster.differences(hello, dict(settings.told))
         if differs:
             self.net.tell_once(words.differing(hello.host, differs))
         rules = settings.for_members()
-        self.net.say(conn, messages.Welcome(self._absent(), differs=differs, **rules))
+        self.net.say(conn, messages.Welcome(differs=differs, **rules))
         if self.phase in (phases.RUNNING, phases.STOPPING):
             self.net.say(conn, self._begun)
         if self.phase == phases.ENDED:
@@ -130,12 +136,12 @@ class Hub(phases.Phases):
         """
         hello = node.hello
         if self.epoch == 0 and hello.epoch > self.floor:
-            for other in self.nodes.values():
-                other.rank = -1
+            for other in list(self.nodes.of(roster.RANKED)):
+                self.nodes.change(other, rank=-1)
             self.size, self.since = min(hello.nodes, self.settings.most), self.now
         if self.epoch == 0 and hello.epoch and hello.epoch >= self.floor:
             node.rank = hello.last
-        self.nodes[conn] = node
+        self.nodes.add(conn, node)
         self.floor = max(self.floor, hello.epoch)
         self.total, self.used = max(self.total, hello.total), max(self.used, hello.used)
 
@@ -147,19 +153,21 @@ class Hub(phases.Phases):
 
     def _lose(self, conn: int, is_certain: bool) -> None:
         """A member is lost, and with it its workers; but not those that had ended well."""
-        node = self.nodes.pop(conn)
+        node = self.nodes.remove(conn)
         self._holes.append(node)
         hello, cause = node.hello, failures.Cause("lost", node.hello.host)
         if self.phase == phases.JOINING:
             if is_certain and not (hello.again or self._may_return() or node.leaving):
                 self._miss(hello, cause, self.now + RETURN_S)
             if node.rank >= 0:  # it is waited for as well
-                self._told = 0.0
+                self._lose_more()
         if node.state != roster.BUSY or self.phase == phases.ENDED:
             return
         wait_s = CERTAIN_S if is_certain else phases.NOTICE_S + self.settings.longest_grace_s
-        self.fences.append(phases.Fence(hello.who, hello.host, hello.boot, self.now + wait_s))
-        self.lost = (*self.lost, hello.host)
+        fence = phases.Fence(hello.who, hello.host, hello.boot)
+        self.fences.set(fence, self.now + wait_s)
+        self._fences_of.setdefault(hello.host, []).append(fence)
+        self.lost.append(hello.host)
         if self.phase == phases.RUNNING:
             self._stop(cause)
 
@@ -172,8 +180,8 @@ class Hub(phases.Phases):
         if node is None:
             return
         if self.is_mute(node):  # both ways of its connection have to be whole again
-            node.unsure = self.now + self.settings.lost_after_s
-        node.heard = self.now
+            self.nodes.unsure.set(conn, self.now + self.settings.lost_after_s)
+        self.nodes.hear(conn, self.now)
         match message:
             case messages.Beat():
                 self.net.say(conn, message)
@@ -184,38 +192,43 @@ class Hub(phases.Phases):
             case _:
                 # What is said of workers counts for those that run, or stop.
                 if message.epoch == self.epoch and node.state != roster.IDLE:
-                    self._of_workers(node, message)
+                    self._of_workers(conn, message)
 
     def _signalled(self, conn: int, signalled: messages.Signalled) -> None:
         """A launcher was told to end; a second time it does not want to wait, nor do the others."""
         node, number = self.nodes[conn], signalled.number
-        node.leaving = node.leaving or number
+        self.nodes.change(conn, leaving=node.leaving or number)
         cause = failures.Cause("signal", node.hello.host, code=-number)
         # Else a spare leaves.
         if self.phase == phases.RUNNING and (node.state != roster.IDLE or node.local):
             self._stop(cause)
-        if signalled.again and self.phase == phases.STOPPING:
+        if signalled.again and self.phase == phases.STOPPING and not self._is_hurried:
+            self._is_hurried = True
             self._say_busy(messages.Stop(self.epoch, self.cause or cause, 0.0))
 
-    def _of_workers(self, node: roster.Peer, message: messages.ToHub) -> None:
+    def _of_workers(self, conn: int, message: messages.ToHub) -> None:
+        nodes = self.nodes
         match message:
             case messages.Idle():
-                self._idle(node, message)
+                self._idle(conn, message)
             case messages.Done():
-                node.state = roster.DONE
+                nodes.change(conn, state=roster.DONE)
             case messages.Failed():
-                self._failed(node, message)
+                self._failed(nodes[conn], message)
             case messages.Silent():
-                node.silent = True
+                nodes.change(conn, silent=True)
             case messages.Talking():
-                self.asked, node.silent = None, False
-                for other in self.nodes.values():
-                    other.stacked = False
+                self.asked = None
+                nodes.change(conn, silent=False)
+                for other in list(nodes.of(roster.STACKED)):
+                    nodes.change(other, stacked=False)
             case messages.Stacked():
-                node.stacked = True
+                nodes.change(conn, stacked=True)
 
-    def _idle(self, node: roster.Peer, idle: messages.Idle) -> None:
-        node.state, node.hello = roster.IDLE, node.hello._replace(port=idle.port)
+    def _idle(self, conn: int, idle: messages.Idle) -> None:
+        node = self.nodes[conn]
+        hello = node.hello._replace(port=idle.port)
+        self.nodes.change(conn, state=roster.IDLE, hello=hello)
         self.outcomes += idle.outcomes
         if self.phase == phases.RUNNING:  # nobody has told it to
             self._stop(failures.Cause("lost", node.hello.host))

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.stream import EventLoop
     from spawnlaunch.world.gathering import Gathering
 
-CONNECT_S = 5.0  # for a connection to be there, and for the handshake
+CONNECT_S = 5.0  # for a connection to be there, and for the handshake; twice as long the next time
+LONG_S = 20.0  # the same, at most: a hub that thousands have found at once is busy
 HURRY_S = 4.5  # for name servers to answer, once the launcher was told to end
 
 
@@ -84,6 +85,7 @@ class Link:
         self._stream: Connection | None = None
         self._connecting: list[socket.socket] = []  # one, while it lasts
         self._lookup: lookup.Lookup | None = None  # while it lasts
+        self._patience_s = CONNECT_S
         self._until: float | None = None  # name servers are waited for
         self._is_linked = False
         self._code, self._why = 0, ""  # of the last attempt's failure
@@ -155,7 +157,7 @@ class Link:
             return
         self._connecting = [sock]
         self._loop.watch(sock.fileno(), self._reached, select.POLLOUT)
-        self._loop.alarm(self._too_late, CONNECT_S)
+        self._loop.alarm(self._too_late, self._patience_s)
 
     def say(self, message: ToHub) -> None:
         if self._stream and self._is_linked:
@@ -192,17 +194,21 @@ class Link:
 
     def _too_late(self) -> None:
         is_there = self._stream is not None
+        self._patience_s = min(2 * self._patience_s, LONG_S)
         self.drop()
-        self._fail("no answer", is_there)
+        self._fail("no answer", is_there, is_mute=True)
 
-    def _fail(self, why: str, is_there: bool) -> None:
-        """Try the next port of a host that answers; after the last one, say why there is no hub."""
+    def _fail(self, why: str, is_there: bool, is_mute: bool = False) -> None:
+        """Try the next port of a host that answers; after the last one, say why there is no hub.
+
+        One that is mute may be busy, or frozen.
+        """
         self._port += 1
         if is_there and self._found and self._port < self._endpoint.ports:
             self.drop()
             self._connect(*self._found)
         else:
-            self.member.unlinked(why, is_nobody=is_there)
+            self.member.unlinked(why, is_nobody=is_there and not is_mute)
 
     def _reached(self) -> None:
         sock = self._connecting.pop()
@@ -221,7 +227,7 @@ class Link:
 
     def _ready(self) -> None:
         self._loop.alarm(self._too_late, None)
-        self._is_linked = True
+        self._is_linked, self._patience_s = True, CONNECT_S
         self.member.linked()
 
     def _heard(self, messages: list[Any]) -> None:

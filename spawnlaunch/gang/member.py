@@ -257,8 +257,7 @@ class Member(rules.Rules):
             self._rules, self._join_s = welcome, welcome.join_s
 
     def _of_waiting(self, waiting: messages.Waiting) -> None:
-        who = failures.names(waiting.absent)
-        limit_s = waiting.return_s
+        who, limit_s = waiting.who, waiting.return_s
         self.launcher.tell(returns(limit_s, who) if limit_s else f"waiting for {who}")
 
     def _of_refused(self, refused: messages.Refused) -> None:

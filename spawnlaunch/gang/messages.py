@@ -121,7 +121,6 @@ class Beat(NamedTuple):
 class Welcome(NamedTuple):
     """The hello was accepted. From here on the hub's settings count for this launcher."""
 
-    absent: tuple[str, ...] = ()  # who is still waited for
     return_s: Seconds = 0.0  # for a hub that was lost to come back; 0: it will not
     returns: bool = False  # it does so before the first epoch, too
     beat_s: Seconds = 5.0
@@ -135,7 +134,7 @@ class Welcome(NamedTuple):
 class Waiting(NamedTuple):
     """Some launchers are missing. The hub says so every few seconds."""
 
-    absent: tuple[str, ...]
+    who: str
     return_s: Seconds = 0.0  # said once: how long those that were lost have to come back
 
 

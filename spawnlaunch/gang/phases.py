@@ -4,6 +4,9 @@ JOINING   nobody works; launchers come, and the next epoch begins when enough ar
 RUNNING   an epoch's workers run
 STOPPING  they were told to end; once all have, the hub decides whether there is another epoch
 ENDED     everybody was told the status
+
+What all are told takes as long as there are nodes. What is concluded from any other event takes
+no longer, whoever of them is silent, missing or lost.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from __future__ import annotations
 from math import inf
 
 from spawnlaunch import failures, records
-from spawnlaunch.gang import messages, roster, rules
+from spawnlaunch.gang import deadlines, messages, roster, rules
 from spawnlaunch.gang.words import STOPS, returns
 
 TYPE_CHECKING = False
@@ -47,6 +50,7 @@ if TYPE_CHECKING:
 JOINING, RUNNING, STOPPING, ENDED = "joining", "running", "stopping", "ended"
 
 TELL_S = 10.0  # between two lines that name who is missing
+AGAIN_S = 1.0  # the same, where more are lost
 MISSED = 5  # beats of a launcher that may be cut off
 CALL_S = 1.0  # for others to come, where no more are expected
 NOTICE_S = 3.0  # between the two ends' notice of a cut
@@ -57,20 +61,18 @@ NEAR_S = 10.0  # for these to come, and to hear that it has ended
 
 
 class Fence(records.NamedTuple):
-    """A launcher that was lost, whose workers may run until then."""
+    """A launcher that was lost, whose workers may still run for a time."""
 
     who: str
     host: str
     boot: str
-    until: float
 
 
 class Missing(records.NamedTuple):
-    """A launcher that will not come, from a time on; until then the same one may come again."""
+    """A launcher that will not come."""
 
     hello: messages.Hello
     cause: failures.Cause
-    since: float
 
 
 class Phases(rules.Rules):
@@ -86,7 +88,7 @@ class Phases(rules.Rules):
         super().__init__(clock, wake)
         self.settings, self.net = settings, net
         self.phase, self.since = JOINING, self.now  # when it began
-        self.nodes: dict[int, roster.Peer] = {}
+        self.nodes = roster.Nodes(settings.dead_s)
         self._arrivals = 0
         self.epoch = 0  # the last that began here
         self.floor = 0  # the highest that anybody has seen
@@ -94,17 +96,23 @@ class Phases(rules.Rules):
         self.total = 0  # starts of workers after the first
         self.used = 0  # of the restarts that are allowed
         self._called = inf  # since when enough are there
-        self._told = self.since  # when the missing were named last
-        self.fences: list[Fence] = []
-        self.missing: list[Missing] = []  # since the last epoch began
+        self._told, self._tells_at = -inf, self.since + TELL_S  # when the missing are named
+        self._has_news = False  # some are lost of whom it was not said
+        self.fences = deadlines.Deadlines()
+        self._fences_of: dict[str, list[Fence]] = {}  # by host
+        self.missing: dict[str, Missing] = {}  # since the last epoch began, by launcher
+        self._missing_ranks: dict[int, str] = {}
+        self._away = deadlines.Deadlines()  # of these, those who may come again for a moment
+        self._expected = frozenset(settings.expected)
         self.began: float | None = None  # the first epoch, by the clock that never stands
         self.cause: failures.Cause | None = None  # of the epoch that ends
         self.failures: tuple[failures.Failure, ...] = ()  # that may be the first
-        self.lost: tuple[str, ...] = ()  # hosts, since the epoch began
+        self.lost: list[str] = []  # hosts, since the epoch began
         self._holes: list[roster.Peer] = []  # launchers that are gone since then
         self._place: tuple[int, str] | None = None  # for files; and the launch
         self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
         self.asked: float | None = None  # since when stacks are being shown
+        self._is_hurried = False  # all were told to wait for no grace
         self.again: list[failures.Cause] = []  # of epochs that were followed by another
         self.status = 0
         self.late = 0  # launchers that are on their way, and shall hear how it ended
@@ -119,12 +127,11 @@ class Phases(rules.Rules):
         settings = self.settings
         if self.began is not None and settings.timeout_s:
             yield self.began + settings.timeout_s - self.slept
-        yield from (node.heard + settings.dead_s for node in self.nodes.values())
+        yield self.nodes.dead.first()[0]
         if self.phase == JOINING:
-            yield from (fence.until for fence in self.fences)
-            yield from (node.unsure for node in self.nodes.values())
-            yield from (one.since for one in self.missing)
-            yield from (self._told + TELL_S, self.since + self._limit_s, self._safe_at)
+            for each in (self.fences, self.nodes.unsure, self._away):
+                yield each.first()[0]
+            yield from (self._tells_at, self.since + self._limit_s, self._safe_at)
             yield self._called + self._call_s
         elif self.phase == STOPPING:
             yield self.since + LEAVE_S
@@ -156,15 +163,15 @@ class Phases(rules.Rules):
 
     def _say_busy(self, message: messages.ToMember) -> None:
         """To those whose workers run, or have ended by themselves."""
-        for conn, node in self.nodes.items():
-            if node.state != roster.IDLE:
-                self.net.say(conn, message)
+        for conn in (*self.nodes.of(roster.BUSY), *self.nodes.of(roster.DONE)):
+            self.net.say(conn, message)
 
     def _end(self, cause: failures.Cause | None) -> None:
         """Tell everybody the status. Nobody has workers now."""
         self.status = cause.status(code for _, code in self.outcomes) if cause else 0
+        end = messages.End(self.status, cause, self.total)
         for conn in self.nodes:
-            self.net.say(conn, messages.End(self.status, cause, self.total))
+            self.net.say(conn, end)
         self._expect()
         self.phase, self.cause, self.since = ENDED, cause, self.now
         self.net.linger()
@@ -176,9 +183,10 @@ class Phases(rules.Rules):
         it.
         """
         settings, nodes, missing = self.settings, self.nodes.values(), self._missing()
+        local = self.nodes.of(roster.LOCAL).values()
         until = min(self.now + NEAR_S, self.since + min(YOUNG_S, settings.join_s))
         late = settings.total - len(nodes) - len(missing)
-        was_member = any(node.local and node.hello.epoch for node in nodes)
+        was_member = any(node.hello.epoch for node in local)
         if was_member or self.epoch or late <= 0 or self.now >= until:
             return
         self.late, self._until = late, until
@@ -198,7 +206,7 @@ class Phases(rules.Rules):
         At least half of the last epoch's nodes have to be here: had another hub most of them, it
         could begin an epoch too.
         """
-        count = min(len(roster.ready(self.nodes)), self.settings.most)
+        count = min(len(self.nodes.of(roster.READY)), self.settings.most)
         return count >= self.settings.least and 2 * count >= self.size
 
     # Launchers come
@@ -209,7 +217,8 @@ class Phases(rules.Rules):
             self._end(failures.Cause("signal", first.hello.host, code=-first.leaving))
             return
         self._let_go()
-        self.fences = [fence for fence in self.fences if fence.until > self.now]
+        for times in (self.fences, self.nodes.unsure, self._away):
+            times.due(self.now)
         if self._is_out_of_time():
             self._end(failures.Cause("timeout"))
         elif self._is_impossible():
@@ -225,49 +234,59 @@ class Phases(rules.Rules):
 
     def _first_that_ends_all(self) -> roster.Peer | None:
         """A launcher that was told to end and ends the launch by that: the hub's before others."""
-        leaving = [node for node in self.nodes.values() if node.leaving]
+        leaving = self.nodes.of(roster.LEAVING).values()
         first = min(leaving, key=lambda node: not node.local, default=None)
         return first if first and (first.local or not self.settings.is_elastic) else None
 
     def _missing(self) -> list[Missing]:
         """Launchers that will not come."""
-        return [one for one in self.missing if one.since <= self.now]
+        return [one for who, one in self.missing.items() if who not in self._away]
+
+    @property
+    def _count_missing(self) -> int:
+        return len(self.missing) - len(self._away)
 
     def _is_impossible(self) -> bool:
         """Whether there cannot be enough nodes any more, as some will not come."""
-        missing, settings = len(self._missing()), self.settings
+        missing, settings = self._count_missing, self.settings
         return missing > 0 and max(settings.total - missing, len(self.nodes)) < settings.least
 
     def _name_absent(self) -> None:
         """Say every TELL_S who is missing. After a time the launch ends."""
-        who, limit_s = self._absent(), self._limit_s
+        limit_s = self._limit_s
         if self.now >= self.since + limit_s:
-            words = failures.names(who)
+            words = failures.names(self._absent())
             if self.floor:
                 words += f"; nobody has come back within {limit_s:g} s"
             self._end(failures.Cause("absent", words=words))
             return
-        if self.epoch and self._told < self.since:  # the first time since somebody was lost
-            message, said = messages.Waiting(who, limit_s), self._returns(who, limit_s)
-        elif self.now >= max(self._told, self.since) + TELL_S:
-            message, said = messages.Waiting(who), [f"waiting for {failures.names(who)}"]
-        else:
+        if self.now < self._tells_at:
             return
-        self._told = self.now
+        who = failures.names(self._absent())
+        if self._has_news:
+            message, said = messages.Waiting(who, limit_s), self._returns(who, limit_s)
+        else:
+            message, said = messages.Waiting(who), [f"waiting for {who}"]
+        self._told, self._tells_at, self._has_news = self.now, self.now + TELL_S, False
         for conn in self.nodes:
             self.net.say(conn, message)
         for line in said:
             self.net.tell(line)
 
-    def _returns(self, who: tuple[str, ...], limit_s: float) -> list[str]:
+    def _lose_more(self) -> None:
+        """One more is waited for. Where it is one of many, all are named together."""
+        self._has_news = self.epoch > 0
+        self._tells_at = min(self._tells_at, max(self.now, self._told + AGAIN_S))
+
+    def _returns(self, who: str, limit_s: float) -> list[str]:
         """That those who were lost are waited for, and what the user types to have each again."""
         if self.settings.returns:  # whatever has made the pod starts it
-            return [returns(limit_s, failures.names(who))]
+            return [returns(limit_s, who)]
         holes = sorted(roster.not_back(self.nodes, self._holes), key=lambda node: node.rank)
         lost = [(node.hello.host, node.hello.rank, node.hello.nproc) for node in holes]
         return [
             returns(limit_s, host, self.net.line_again(rank, nproc))
-            for host, rank, nproc in lost[: failures.MOST_NAMES] or [(failures.names(who), -1, 0)]
+            for host, rank, nproc in lost[: failures.MOST_NAMES] or [(who, -1, 0)]
         ]
 
     def _absent(self) -> tuple[str, ...]:
@@ -308,27 +327,27 @@ class Phases(rules.Rules):
 
     def _is_time(self) -> bool:
         """Whether the epoch begins now. Enough nodes are there; others may be waited for."""
-        ready, settings = roster.ready(self.nodes).values(), self.settings
-        if len(ready) >= settings.total:
+        ready, settings = len(self.nodes.of(roster.READY)), self.settings
+        if ready >= settings.total:
             return True
-        are_all_back = self.size > 0 and sum(node.rank >= 0 for node in ready) >= self.size
+        are_all_back = self.size > 0 and len(self.nodes.of(roster.RANKED)) >= self.size
         if not are_all_back and self.now < self._safe_at:
             return False
         is_for_newcomers = self.cause is not None and self.cause.kind == "join"
         if are_all_back and not is_for_newcomers:
             return True
-        enough = settings.total - len(self._missing())
+        enough = settings.total - self._count_missing
         if self.epoch:
             enough = min(enough, settings.most)
-        return len(ready) >= enough or self.now >= self._called + self._call_s
+        return ready >= enough or self.now >= self._called + self._call_s
 
     def _may_be_cut_off(self) -> bool:
         """Whether somebody is, or was until just now: the kernels may give its connection up.
 
         Then it comes again; were it told to begin before, it would be lost with the epoch.
         """
-        nodes = roster.ready(self.nodes).values()
-        return any(self.is_mute(node) or self.now < node.unsure for node in nodes)
+        _, conn = self.nodes.dead.first()  # the one that was heard the longest ago
+        return self.is_mute(self.nodes[conn]) or len(self.nodes.unsure) > 0
 
     def is_mute(self, node: roster.Peer) -> bool:
         return self.now - node.heard > MISSED * self.settings.beat_s
@@ -344,16 +363,16 @@ class Phases(rules.Rules):
 
     def _begin_epoch(self) -> None:
         settings, nodes = self.settings, self.nodes
-        order = roster.chosen(nodes, settings.most)
+        order = roster.chosen(nodes.of(roster.READY), settings.most)
         self._place = self._place or roster.place(nodes, settings.launch)
         self.epoch = self.floor = max(self.epoch, self.floor) + 1
         self.total = self.total + 1 if self.epoch > 1 else 0
         self.size = len(order)
         workers = self._say_start(order)
-        for conn, node in nodes.items():
-            if conn not in order:
-                node.begin(-1)
-                self.net.say(conn, self._begun)
+        begun = self._begun
+        for conn in sorted(nodes.keys() - set(order)):
+            nodes.begin(conn, -1)
+            self.net.say(conn, begun)
         if self.epoch > 1:
             self.net.tell(f"start {self.epoch}: {self.size} nodes, {workers} workers")
         if not (settings.is_elastic or settings.max_restarts):
@@ -361,8 +380,10 @@ class Phases(rules.Rules):
         self.phase, self.since, self._called = RUNNING, self.now, inf
         self.began = self.time if self.began is None else self.began
         self.cause = self.asked = None
-        self.failures, self.lost = (), ()
-        self._holes, self.outcomes, self.missing = [], [], []
+        self.failures, self.lost, self._is_hurried = (), [], False
+        self._holes, self.outcomes = [], []
+        self.missing, self._missing_ranks, self._fences_of = {}, {}, {}
+        self._away = deadlines.Deadlines()
 
     def _say_start(self, order: list[int]) -> int:
         """Have these nodes start their workers; the result is how many those are."""
@@ -386,7 +407,7 @@ class Phases(rules.Rules):
                 role_rank=roles[conn][0],
                 role_size=roles[conn][1],
             )
-            nodes[conn].begin(node_rank)
+            nodes.begin(conn, node_rank)
             self.net.say(conn, start)
         return firsts[-1]
 
@@ -397,57 +418,60 @@ class Phases(rules.Rules):
     # Workers run
 
     def _run(self) -> None:
-        nodes = self.nodes.values()
+        nodes = self.nodes
         if self._is_out_of_time():
             self._stop(failures.Cause("timeout"))
             return
-        if not any(node.state == roster.BUSY for node in nodes):
+        if not nodes.of(roster.BUSY):
             self._end(None)
             return
         self._let_go()  # spares: others' signals stop all
-        is_ending = any(node.state == roster.DONE for node in nodes)
-        newcomers = list(roster.ready(self.nodes).values())
-        if newcomers and self.size < self.settings.most and not is_ending:
-            self._stop(failures.Cause("join", newcomers[0].hello.host))
+        newcomers = nodes.of(roster.READY)
+        if newcomers and self.size < self.settings.most and not nodes.of(roster.DONE):
+            newcomer = next(iter(newcomers.values()))
+            self._stop(failures.Cause("join", newcomer.hello.host))
         else:
             self._look_for_hang()
 
     def _look_for_hang(self) -> None:
         """Ask for the stacks once all nodes are silent. One alone may wait for another's ranks."""
-        busy = {conn: node for conn, node in self.nodes.items() if node.state == roster.BUSY}
-        if not all(node.silent for node in busy.values()):
+        busy = self.nodes.of(roster.BUSY)
+        if len(self.nodes.of(roster.SILENT)) < len(busy):
             return
         if self.asked is None:
-            self.asked = self.now
+            self.asked, stacks = self.now, messages.Stacks(self.epoch)
             for conn in busy:
-                self.net.say(conn, messages.Stacks(self.epoch))
+                self.net.say(conn, stacks)
         elif self.settings.ends_hung and (
-            all(node.stacked for node in busy.values()) or self.now >= self.asked + STACKS_S
+            len(self.nodes.of(roster.STACKED)) == len(busy) or self.now >= self.asked + STACKS_S
         ):
             self._stop(failures.Cause("hang"))
 
     def _go_on_or_end(self) -> None:
         """Once nobody runs: end the launch, or let launchers join for another epoch."""
-        if not all(node.state == roster.IDLE for node in self.nodes.values()):
+        if self.nodes.of(roster.BUSY) or self.nodes.of(roster.DONE):
             return
-        cause = _cause(self.cause or failures.Cause("lost"), self.failures, self.lost)
+        given = self.cause or failures.Cause("lost")
+        if given.kind == "signal" and self.now < self.since + LEAVE_S and self._can_go_on(given):
+            return
+        cause = _cause(given, self.failures, self.lost)
         used = _used_after(cause, self.used, self.settings)
         if used is None or not self._can_go_on(cause):
             self._end(cause)
-            return
-        if cause.kind == "signal" and self.now < self.since + LEAVE_S:
             return
         self._let_go()
         if cause.kind in failures.FAULTS:
             self.net.tell(f"{cause.in_words}: restart {used} of {self.settings.max_restarts}")
         self.again.append(cause)
         self.phase, self.cause, self.used, self.since = JOINING, cause, used, self.now
-        self._told, self._called = 0.0, inf
+        self._told, self._called = -inf, inf
+        self._lose_more()
 
     def _can_go_on(self, cause: failures.Cause) -> bool:
         """Whether there may be nodes for another epoch."""
-        settings, leaving = self.settings, [node for node in self.nodes.values() if node.leaving]
-        if cause.kind == "timeout" or any(node.local for node in leaving):
+        settings, leaving = self.settings, self.nodes.of(roster.LEAVING)
+        local = self.nodes.of(roster.LOCAL).values()
+        if cause.kind == "timeout" or any(node.leaving for node in local):
             return False
         if cause.kind == "signal" or leaving:
             return settings.is_elastic and self._is_enough()
@@ -455,26 +479,26 @@ class Phases(rules.Rules):
 
     def _let_go(self) -> None:
         """Send an End to launchers that were told to end; the others go on."""
-        for conn, node in list(self.nodes.items()):
-            if node.leaving:
-                signal = failures.Cause("signal", node.hello.host, code=-node.leaving)
-                self.net.say(conn, messages.End(128 + node.leaving, signal, self.total))
-                del self.nodes[conn]
+        for conn, node in list(self.nodes.of(roster.LEAVING).items()):
+            signal = failures.Cause("signal", node.hello.host, code=-node.leaving)
+            self.net.say(conn, messages.End(128 + node.leaving, signal, self.total))
+            self.nodes.remove(conn)
 
 
 def _cause(
-    given: failures.Cause, failed: Sequence[failures.Failure], lost: tuple[str, ...]
+    given: failures.Cause, failed: Sequence[failures.Failure], lost: Sequence[str]
 ) -> failures.Cause:
     """The cause of an epoch's end, now that all is known that will be.
 
     Where all failures are victims' and a node is lost, that is why they failed.
     """
+    told = failures.folded(lost)
     if given.kind == "failure" and failed:
         first = failures.first(failed)
         if lost and first.order in (failures.VICTIM, failures.ABORT):
-            return failures.Cause("lost", lost[0], lost=lost, after_s=given.after_s)
+            return failures.Cause("lost", lost[0], lost=told, after_s=given.after_s)
         given = first.cause._replace(after_s=given.after_s)
-    return given._replace(lost=lost)
+    return given._replace(lost=told)
 
 
 def _used_after(cause: failures.Cause, used: int, settings: Settings) -> int | None:

@@ -1,16 +1,25 @@
-"""Who is in the gang, who of them works in the next epoch, and as which node rank. Pure."""
+"""Who is in the gang, who of them works in the next epoch, and as which node rank. Pure.
+
+`Nodes` answers from an index what each event asks. What looks at all launchers is for what all are
+told of: an epoch's beginning, and who is missing.
+"""
 
 from __future__ import annotations
 
 import re
 
-from spawnlaunch.gang import messages
+from spawnlaunch.gang import deadlines, messages
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 IDLE, BUSY, DONE = "idle", "busy", "done"
+# Other groups of launchers: who could work in the next epoch, who was told to end, who had a node
+# rank in the last; those of the busy who are silent, and who have shown their stacks; the hub's.
+READY, LEAVING, RANKED, SILENT, STACKED, LOCAL = (
+    *("ready", "leaving", "ranked", "silent", "stacked", "local"),
+)
 
 DIGITS = "0123456789"
 MOST_WORKERS = 2**22  # of a node: its processes have numbers below (PID_MAX_LIMIT, proc(5))
@@ -29,14 +38,80 @@ class Peer:
         self.local = local  # it is the hub's own
         self.heard = heard  # when it was heard last
         self.came = came  # a number that grows: the order of arrival
-        self.unsure = 0.0  # until then it may be lost, as what was sent to it in a cut is not there
         self.leaving = 0  # the signal that told it to end
-        self.begin(-1)
-
-    def begin(self, rank: int) -> None:
-        """An epoch begins, in which it has this node rank; -1: it is a spare, or has just come."""
-        self.rank, self.state = rank, BUSY if rank >= 0 else IDLE
+        self.rank, self.state = -1, IDLE  # -1: it is a spare, or has just come
         self.silent = self.stacked = False
+
+    def groups(self) -> Iterator[object]:
+        """Those that it is in. Of the keys of its hello none changes."""
+        hello, is_busy = self.hello, self.state == BUSY
+        yield from (("who", hello.who), ("host", hello.host), ("given", hello.rank), self.state)
+        members = (
+            (READY, self.state == IDLE and not self.leaving),
+            (LEAVING, self.leaving),
+            (RANKED, self.rank >= 0),
+            (SILENT, is_busy and self.silent),
+            (STACKED, is_busy and self.stacked),
+            (LOCAL, self.local),
+        )
+        yield from (group for group, is_in in members if is_in)
+
+
+class Nodes(dict[int, Peer]):
+    """The launchers that have said hello, by connection. Its methods change it, and nothing else.
+
+    A launcher counts as lost that was not heard for `dead_s`.
+    """
+
+    def __init__(self, dead_s: float) -> None:
+        super().__init__()
+        self._groups: dict[object, dict[int, Peer]] = {}
+        self._dead_s = dead_s
+        self.dead = deadlines.Deadlines()
+        self.unsure = deadlines.Deadlines()  # may be lost: what was sent into a cut is not there
+
+    def of(self, group: object) -> Mapping[int, Peer]:
+        """Those of a group."""
+        return self._groups.get(group, {})
+
+    def add(self, conn: int, node: Peer) -> None:
+        self[conn] = node
+        self._enter(conn, node)
+        self.hear(conn, node.heard)
+
+    def remove(self, conn: int) -> Peer:
+        node = self.pop(conn)
+        self._leave(conn, node)
+        self.dead.drop(conn)
+        self.unsure.drop(conn)
+        return node
+
+    def hear(self, conn: int, now: float) -> None:
+        """It has said something."""
+        self[conn].heard = now
+        self.dead.set(conn, now + self._dead_s)
+
+    def change(self, conn: int, **fields: object) -> None:
+        node = self[conn]
+        self._leave(conn, node)
+        for name, value in fields.items():
+            setattr(node, name, value)
+        self._enter(conn, node)
+
+    def begin(self, conn: int, rank: int) -> None:
+        """An epoch begins, in which it has this node rank; -1: it is a spare."""
+        state = BUSY if rank >= 0 else IDLE
+        self.change(conn, rank=rank, state=state, silent=False, stacked=False)
+
+    def _enter(self, conn: int, node: Peer) -> None:
+        for group in node.groups():
+            self._groups.setdefault(group, {})[conn] = node
+
+    def _leave(self, conn: int, node: Peer) -> None:
+        for group in node.groups():
+            del self._groups[group][conn]
+            if not self._groups[group]:  # else its first is sought among all that have been there
+                del self._groups[group]
 
 
 def natural(host: str) -> tuple[tuple[int, int, str], ...]:
@@ -59,18 +134,12 @@ def _key(node: Peer) -> tuple[object, ...]:
     return given, natural(node.hello.host), node.came
 
 
-def ready(nodes: Mapping[int, Peer]) -> dict[int, Peer]:
-    """Those that could work in the next epoch, by connection."""
-    return {c: node for c, node in nodes.items() if node.state == IDLE and not node.leaving}
-
-
-def chosen(nodes: Mapping[int, Peer], most: int) -> list[int]:
-    """The connections of those that work in the next epoch; the place is the node rank.
+def chosen(here: Mapping[int, Peer], most: int) -> list[int]:
+    """The connections of those that work in the next epoch, of all that could: in order of rank.
 
     Who has worked keeps its node rank, and who comes back has the one that it was given; others
     take the holes.
     """
-    here = ready(nodes)
     order = sorted(here, key=lambda c: (here[c].rank < 0, here[c].rank, _key(here[c])))[:most]
     place: dict[int, int] = {}
     for conn in order:
@@ -112,21 +181,13 @@ def roles(nodes: Mapping[int, Peer], order: Iterable[int]) -> dict[int, tuple[in
     return {conn: (first, sizes[nodes[conn].hello.role]) for conn, first in firsts.items()}
 
 
-def is_awaited(
-    hello: messages.Hello, nodes: Mapping[int, Peer], expected: tuple[str, ...], total: int
-) -> bool:
+def is_awaited(hello: messages.Hello, nodes: Nodes, expected: frozenset[str], total: int) -> bool:
     """Whether a launcher's place is free: its host's, where all are known, or its node rank."""
-    here = [node.hello for node in nodes.values()]
-    if expected and (hello.host not in expected or any(o.host == hello.host for o in here)):
+    if expected and (hello.host not in expected or nodes.of(("host", hello.host))):
         return False
-    if 0 <= hello.rank < total and any(other.rank == hello.rank for other in here):
+    if 0 <= hello.rank < total and nodes.of(("given", hello.rank)):
         return False
-    return len(here) < total
-
-
-def is_same(one: messages.Hello, other: messages.Hello) -> bool:
-    """Whether these are of one launcher, or of two with the same place."""
-    return one.who == other.who or one.rank == other.rank >= 0
+    return len(nodes) < total
 
 
 def refusal(
@@ -167,14 +228,30 @@ def differences(hello: messages.Hello, told: Mapping[str, str]) -> tuple[str, ..
 
 
 def not_back(nodes: Mapping[int, Peer], holes: Iterable[Peer]) -> list[Peer]:
-    """Launchers that are gone, and for whom nobody else has come."""
-    left = list(holes)
+    """Launchers that are gone, and for whom nobody else has come.
+
+    A newcomer stands for one of its node rank, if it can, and of its host; else for the first.
+    """
+    left = dict(enumerate(holes))
+    alike: dict[object, list[int]] = {}
+    for n in reversed(left):
+        for key in _likeness(left[n].hello):
+            alike.setdefault(key, []).append(n)
     for node in nodes.values():
         if node.rank < 0 and not node.leaving and left:
-            one = node.hello
-            others = [(h.hello.rank != one.rank, h.hello.host != one.host) for h in left]
-            del left[others.index(min(others))]
-    return left
+            for key in _likeness(node.hello):
+                those = alike.get(key, [])
+                while those and those[-1] not in left:
+                    those.pop()
+                if those:
+                    del left[those[-1]]
+                    break
+    return list(left.values())
+
+
+def _likeness(hello: messages.Hello) -> tuple[object, ...]:
+    """Who may stand for whom, rather by the first of these."""
+    return (hello.rank, hello.host), hello.rank, hello.host, None
 
 
 def absent(nodes: Mapping[int, Peer], expected: tuple[str, ...], total: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import errno
 from functools import partial
 
 from spawnlaunch import machine
-from spawnlaunch.gang import hub, phases
+from spawnlaunch.gang import deadlines, hub, phases
 from spawnlaunch.gang.messages import Hello
 from spawnlaunch.gang.stream import Connection, Ended, tune
 from spawnlaunch.gang.wire import Wire
@@ -25,8 +25,12 @@ if TYPE_CHECKING:
 
 MOST_STRANGERS = 64  # at a time, beside those that are expected
 MOST_MEMBERS = 64  # beside twice as many as are expected: who comes again may be there still
-MOST_AT_ONCE = 32  # connections that are taken in a turn, in which others are not heard
+# Connections that are taken in a turn, in which others are not heard. A turn hears a thousand, and
+# of thousands that come at once those for whom the kernel has no room find the hub seconds later.
+MOST_AT_ONCE = 512
+AT_ONCE = 100  # of so many strangers one is dropped for others
 MOST_SAID = 16  # lines about strangers
+MOST_WAITING = 65535  # to be taken; the kernel has a limit of its own (net.core.somaxconn)
 PROVE_S = 10.0  # for a stranger to say hello
 PAUSE_S = 0.5  # where no connection can be taken
 LAST_S = 10.0  # for members to hear the end
@@ -61,6 +65,7 @@ class Server:
         have a launcher again, by its node rank and workers.
         """
         self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
+        self._alarms = deadlines.Alarms(loop)  # of connections
         self._room, self.line_again = room, line_again
         self.hub = hub.Hub(settings, self, clock or machine.monotonic, self._wake)
         self.streams: dict[int, Connection] = {}
@@ -88,8 +93,10 @@ class Server:
     def close(self) -> None:
         """Drop what is still there."""
         self.shut()
-        for call in (self.hub.tick, self._give_up, *self._strangers.values()):
+        for call in (self.hub.tick, self._give_up):
             self._loop.alarm(call, None)
+        for call in self._strangers.values():
+            self._alarms.alarm(call, None)
         for stream in self.streams.values():
             stream.drop()
         self.streams.clear()
@@ -112,7 +119,8 @@ class Server:
     def _take(self, sock: socket.socket, address: str) -> None:
         """A connection of somebody who is to say hello. Raises OSError."""
         most = min(self._room - self.members, MOST_STRANGERS + self.hub.settings.total)
-        self.leaving = [stream for stream in self.leaving if stream.is_open]
+        if len(self._strangers) + len(self.leaving) >= most:
+            self.leaving = [stream for stream in self.leaving if stream.is_open]
         if len(self._strangers) + len(self.leaving) >= most:
             self._tell_of_crowd(address)
             if not self._has_evicted():
@@ -124,27 +132,31 @@ class Server:
         wire = Wire(self._endpoint.secret, self._endpoint.run, is_hub=True)
         try:
             self.streams[conn] = Connection(
-                self._loop, sock, wire, partial(self._heard, conn), partial(self._ended, conn)
+                self._alarms, sock, wire, partial(self._heard, conn), partial(self._ended, conn)
             )
         except OSError:
             sock.close()
             raise
         self._addresses[conn] = address
         self._strangers[conn] = partial(self._too_slow, conn)
-        self._loop.alarm(self._strangers[conn], PROVE_S)
+        self._alarms.alarm(self._strangers[conn], PROVE_S)
 
     @property
     def members(self) -> int:
         return len(self.streams) - len(self._strangers)
 
     def _has_evicted(self) -> bool:
-        """Drop a stranger for another one: one that was refused, else the oldest that is silent.
+        """Drop strangers for others: some that were refused, else the oldest that are silent.
 
         A launcher speaks as soon as it is connected. All of a launch may come from one address, so
-        no address has a limit of its own; but that which has the most strangers loses one.
+        no address has a limit of its own; but that which has the most strangers loses them. Of
+        thousands some go at once, as all are looked at for this.
         """
         if self.leaving:
-            self.leaving.pop(0).drop()
+            many = 1 + len(self.leaving) // AT_ONCE
+            for stream in self.leaving[:many]:
+                stream.drop()
+            del self.leaving[:many]
             return True
         counts: dict[str, int] = {}
         for conn in self._strangers:
@@ -153,8 +165,10 @@ class Server:
         def burden(conn: int) -> tuple[bool, int]:
             return not self.streams[conn].wire.has_begun, counts[self._addresses[conn]]
 
-        if self._strangers:  # of several that are alike max gives the first, which is the oldest
-            self._forget(max(self._strangers, key=burden)).drop()
+        # Of several that are alike the oldest stays the first.
+        order = sorted(self._strangers, key=burden, reverse=True)
+        for conn in order[: 1 + len(order) // AT_ONCE]:
+            self._forget(conn).drop()
         return bool(counts)
 
     def _pause(self, error: OSError) -> None:
@@ -201,13 +215,15 @@ class Server:
         self._once(line, key=why)
 
     def _too_slow(self, conn: int) -> None:
-        self._tell_of_stranger(conn, "it says nothing")
-        self._forget(conn).drop()
+        self.streams[conn].turn()  # this hub may have been too slow to read it
+        if conn in self._strangers:
+            self._tell_of_stranger(conn, "it says nothing")
+            self._forget(conn).drop()
 
     def _forget(self, conn: int) -> Connection:
         """It is none of ours any more."""
         if conn in self._strangers:
-            self._loop.alarm(self._strangers.pop(conn), None)
+            self._alarms.alarm(self._strangers.pop(conn), None)
         del self._addresses[conn]
         return self.streams.pop(conn)
 
@@ -215,7 +231,7 @@ class Server:
         stream, is_stranger = self.streams[conn], conn in self._strangers
         if is_stranger and end.is_final:
             stream.refuse(str(end))
-        if not end.certain:
+        if is_stranger and not end.certain:
             self.leaving.append(stream)
         if is_stranger and end.certain and stream.wire.has_begun:
             end = Ended("it went before it had proved itself")
@@ -238,7 +254,7 @@ class Server:
                 self._tell_of_crowd(self._addresses[conn])
                 self._forget(conn).drop()
             else:
-                self._loop.alarm(self._strangers.pop(conn), None)
+                self._alarms.alarm(self._strangers.pop(conn), None)
                 is_local = message.who == self._who
                 # the name that all reach the hub by; here it may be one for this machine alone
                 address = self._endpoint.host if is_local else self._addresses[conn]
@@ -305,7 +321,7 @@ def _bound(family: int, address: tuple[Any, ...]) -> socket.socket:
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         sock.bind(address)
-        sock.listen(1024)
+        sock.listen(MOST_WAITING)
         sock.setblocking(False)
     except OSError:
         sock.close()

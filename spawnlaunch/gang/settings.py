@@ -18,6 +18,8 @@ ALIKE = (
     "return_timeout_s",
 )
 
+MOST_BEATS = 2000  # in a second, of all launchers
+
 
 class Settings(records.NamedTuple):
     """How many nodes, how often again, and how long for what. Times are in seconds."""
@@ -65,6 +67,16 @@ class Settings(records.NamedTuple):
         return {name: its[name] for name in messages.Welcome._fields if name in its}
 
 
+def beat_s(lost_after_s: float, nodes: int) -> float:
+    """How often a launcher beats.
+
+    What is sent into a cut starts the kernel's clock, which a beat does soon. Of thousands the hub
+    hears no more than MOST_BEATS in a second; then the kernel's own probes start it (tcp(7)).
+    """
+    most_s: float = Settings._field_defaults["beat_s"]
+    return min(most_s, max(lost_after_s / 10, nodes / MOST_BEATS))
+
+
 def settings_of(
     request: flags.Request, gathering: Gathering, grace_s: float, failure_grace_s: float | None
 ) -> Settings:
@@ -86,8 +98,7 @@ def settings_of(
         join_s=join_s,
         last_call_s=float(conf.get("last_call_timeout", Settings._field_defaults["last_call_s"])),
         lost_after_s=lost_after_s,
-        # What is sent into a cut starts the kernel's clock, which a beat does soon.
-        beat_s=min(Settings._field_defaults["beat_s"], lost_after_s / 10),
+        beat_s=beat_s(lost_after_s, gathering.most + gathering.spares),
         grace_s=grace_s,
         failure_grace_s=grace_s if failure_grace_s is None else failure_grace_s,
         timeout_s=request.timeout_s,

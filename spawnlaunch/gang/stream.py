@@ -107,7 +107,7 @@ class Connection:
             if self._events:
                 self._loop.forget(self._sock.fileno())
             if events:
-                self._loop.watch(self._sock.fileno(), self._turn, events)
+                self._loop.watch(self._sock.fileno(), self.turn, events)
             self._events = events
 
     def _send(self, data: bytes) -> None:
@@ -133,7 +133,8 @@ class Connection:
             with suppress(OSError):
                 self._sock.shutdown(socket.SHUT_WR)
 
-    def _turn(self) -> None:
+    def turn(self) -> None:
+        """Read what is there, and send what waits."""
         if self.waiting:
             self._flush()
         data, end = self._read()

@@ -73,6 +73,17 @@ def digest_of(run: str) -> str:
     return name[:16]
 
 
+_last: list[tuple[messages.Message, bytes]] = []
+
+
+def text_of(message: messages.Message) -> bytes:
+    """As it is written. What is said to all is the same object for each, and is written once."""
+    if not _last or _last[0][0] is not message:
+        text = json.dumps(messages.to_json(message), separators=(",", ":")).encode()
+        _last[:] = [(message, text)]
+    return _last[0][1]
+
+
 class Wire:
     """One end of a connection."""
 
@@ -90,7 +101,7 @@ class Wire:
 
     def encode(self, message: messages.Message) -> bytes:
         """The line of a message, the next one in this direction."""
-        text = json.dumps(messages.to_json(message), separators=(",", ":")).encode()
+        text = text_of(message)
         mac = self.mac(self.is_hub, self._sent, text)
         self._sent += 1
         return mac + b" " + text + b"\n"

@@ -57,11 +57,25 @@ def listen(resolution: identity.Resolution) -> tuple[identity.Resolution, HeldPo
             said = f"{source} {port} is in use on this machine: another port is taken"
             resolution = resolution._replace(warnings=(*resolution.warnings, said))
             return _with_free_port(resolution, f"{source} {port} is in use")
-        raise errors.UsageError(
-            f"port {port} ({resolution.sources['master_port'].source}) is in use on this machine, "
-            "so rank 0 cannot listen there; end what uses it, or type --master-port N"
-        )
+        raise errors.UsageError(_in_use(resolution, port))
     return resolution, held
+
+
+def _in_use(resolution: identity.Resolution, port: int) -> str:
+    """Rank 0 ends; the other tasks of a step have the same port by themselves, and wait for it."""
+    from spawnlaunch.node import listeners  # where a launch ends
+
+    world, source = resolution.world, resolution.sources["master_port"].source
+    said = (
+        f"port {port} ({source}) is in use on this machine, by {listeners.who(port)}, so rank 0 "
+        "cannot listen there; end what uses it, or type --master-port N"
+    )
+    if world.mode == identity.TASK and world.world_size > 1:
+        said += (
+            f" on all; the {world.world_size - 1} other tasks wait for rank 0 until they are "
+            "ended, by srun if it has --kill-on-bad-exit=1"
+        )
+    return said
 
 
 def renew_port(

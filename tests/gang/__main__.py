@@ -16,22 +16,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=2000)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--nodes", type=int, help="of each schedule; default: 2 to 6")
     parser.add_argument("--trace", type=int)
     parser.add_argument("--mutants", action="store_true")
     args = parser.parse_args()
     if args.trace is not None:
-        Simulation(args.trace, trace=print).run()
+        Simulation(args.trace, trace=print, nodes=args.nodes).run()
         return 0
     seeds = range(args.first, args.first + args.seeds)
-    return mutants(seeds) if args.mutants else simulate(seeds)
+    return mutants(seeds) if args.mutants else simulate(seeds, args.nodes)
 
 
-def simulate(seeds: range) -> int:
+def simulate(seeds: range, nodes: int | None = None) -> int:
     """Run them all; name those in which something did not hold."""
     seen: Counter[str] = Counter()
     events, broken, began = 0, 0, time.process_time()
     for seed in seeds:
-        simulation = Simulation(seed)
+        simulation = Simulation(seed, nodes=nodes)
         try:
             simulation.run()
         except Broken as error:

@@ -20,9 +20,9 @@ NOBODY, USER, MANAGER = "nobody", "user", "manager"  # who starts a lost launche
 TOLD = (("--nnodes", "2"), ("--grace", "0"))  # of which a launcher may have the second otherwise
 
 
-def plan(random: Random) -> tuple[Settings, bool, int]:
-    """Settings, whether node ranks are given, and how many launchers there are."""
-    count = random.randint(2, 6)
+def plan(random: Random, nodes: int | None = None) -> tuple[Settings, bool, int]:
+    """Settings, whether node ranks are given, and how many launchers there are (None: a few)."""
+    count = nodes or random.randint(2, 6)
     spares = random.choice((0, 0, 0, 1, 2)) if count > 2 else 0
     spares = min(spares, count - 1)
     most = count - spares

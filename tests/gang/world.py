@@ -308,10 +308,8 @@ class Worlds:
         shadow, calls = shadow_of(hub.state)
         shadow.tick()
         node = shadow.nodes.get(number)
-        if node and shadow.is_mute(node):
-            node.unsure = shadow.now + shadow.settings.lost_after_s
         if node:
-            node.heard = shadow.now
+            shadow.nodes.hear(number, shadow.now)
         self.changes_nothing(shadow, calls, message, number, message)
 
     def before_member_hears(self, host: Host, message: Any) -> None:

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from torch import nn
 
 from spawnlaunch.train.config import Config
-from spawnlaunch.train.data import Order
 from spawnlaunch.train.device import without_collections
 from spawnlaunch.train.distributed import World
 from spawnlaunch.train.learner import Learner
 from spawnlaunch.train.model import in_eval_mode
+from spawnlaunch.train.order import Order, Shuffled
 from spawnlaunch.train.task import Task
 from tests.train.ranks import complete, history, metrics, run
 
@@ -222,7 +222,7 @@ def by_hand(own: bool, clip: float) -> dict[str, Any]:
     if own:
         optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     samples = torch.arange(90.0, dtype=torch.float64).view(30, 3).sin()
-    order = Order(30, 0, 6)
+    order = Order(Shuffled(30, 0), 6)
     for step in range(6):
         batch = samples[order.batch(6 * step, 0).indices]
         torch.autograd.backward((5 * model(batch) - 3).square().mean())

@@ -1,5 +1,6 @@
 """MASTER_PORT: free, outside the ephemeral range, and never given to two launches."""
 
+import os
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -8,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spawnlaunch.node import listeners
 from spawnlaunch.world import host, master
-from tests.support.launching import WORKERS, launch, reports
+from tests.support.launching import WORKERS, clean_environ, launch, reports
 
 
 def test_a_held_port_is_given_to_nobody_else_until_it_is_let_go():
@@ -60,3 +62,29 @@ def test_eight_launches_at_once_get_eight_ports():
     low, high = map(int, Path(host.EPHEMERAL).read_text().split())
     assert len(set(found)) == 8
     assert not [port for port in found if low <= port <= high]
+
+
+def test_who_has_a_port_that_rank_0_cannot_have_is_named():
+    """A process that listens, which this test is here; or a launch that has chosen the port."""
+    held = host.hold_free_port()
+    assert listeners.who(held.port) == "another launch, which has chosen it"
+    held.lock.close()
+    for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        with socket.create_server((address, held.port), family=family):
+            assert listeners.who(held.port).endswith(f" (pid {os.getpid()})")
+
+
+@pytest.mark.parametrize("tasks", [1, 4])
+def test_a_task_that_is_rank_0_says_who_has_its_port_and_who_waits_for_it(tasks: int):
+    """All tasks have the port by themselves: nobody can tell the others another one."""
+    step = {
+        "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
+        "SLURM_STEP_NUM_TASKS": f"{tasks}", "SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0",
+        "SLURM_STEP_TASKS_PER_NODE": f"{tasks}", "SLURM_STEP_NODELIST": "node1",
+    }  # fmt: skip
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = launch("--master-port", port, WORKERS / "report.py", environ=clean_environ(**step))
+    assert done.returncode == 2, done.stderr
+    assert f"(pid {os.getpid()})" in done.stderr
+    assert ("--kill-on-bad-exit=1" in done.stderr) == (tasks > 1)

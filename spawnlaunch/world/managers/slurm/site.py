@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 
 from spawnlaunch import reading
-from spawnlaunch.node import proc
+from spawnlaunch.node import listeners, proc
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ KILL_WAIT_S = 30  # the default of KillWait
 REPORT_S = 5.0  # of that, for what a launcher says at last
 
 PORTS = ("SLURM_SRUN_COMM_PORT", "SLURM_STEP_LAUNCHER_PORT")
-LISTENS = "0A"  # of the states in /proc/net/tcp (proc(5))
 FLAGS = ("--kill-on-bad-exit", "-K")
 
 
@@ -43,7 +42,8 @@ def kills_on_bad_exit(environ: identity.Environ, variable: str) -> bool:
         (int(environ[name]) for name in PORTS if reading.is_number(environ.get(name, ""))), None
     )
     for pid in os.listdir("/proc") if port and proc.is_proc_ours() else ():
-        if pid.isdigit() and proc.read(pid, "comm") == "srun\n" and _listens(pid, port):
+        is_srun = pid.isdigit() and proc.read(pid, "comm") == "srun\n"
+        if is_srun and listeners.has_one_of(pid, listeners.sockets(port or 0, pid)):
             return _says_so(pid, variable)
     return False
 
@@ -56,21 +56,6 @@ def _says_so(srun: str, variable: str) -> bool:
         if word.startswith(FLAGS):
             return not word.endswith("0")
     return (proc.environ(int(srun)) or {}).get(variable) not in (None, "", "0")
-
-
-def _listens(pid: str, port: int | None) -> bool:
-    """Whether the process has a socket that listens on this port of its own network."""
-    try:
-        held = {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}
-    except OSError:
-        return False  # another user's, or it has just ended
-    for table in ("net/tcp", "net/tcp6"):
-        for line in (proc.read(pid, table) or "").splitlines()[1:]:
-            _, local, _, state, *_, inode = line.split()[:10]
-            is_it = state == LISTENS and int(local.rpartition(":")[2], 16) == port
-            if is_it and f"socket:[{inode}]" in held:
-                return True
-    return False
 
 
 def kill_wait_s(environ: identity.Environ) -> int | None:
