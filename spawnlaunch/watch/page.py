@@ -200,7 +200,8 @@ def _attempts(story: Story, until_s: float) -> str:
         )
         bars += _marks(story, rank, at, until, y, x)
         beside.append(charts.text(charts.LEFT - 6, y + 11, f"{restart}: {rank}", "end"))
-        beside.append(_beside(x(at), x(until), y + 11, _ending(end)))
+        on = "light" if look == FAILED else "on"
+        beside.append(_beside(x(at), x(until), y + 11, _ending(end), on))
         y += height
     drawn = [
         charts.plot(charts.SPAN, 0, y, bars, {}),
@@ -223,14 +224,14 @@ def _look(rank: int) -> str:
     return f'class="{charts.kind(rank)}" fill="{colour}" stroke="{colour}" fill-opacity="0.55"'
 
 
-def _beside(left: float, right: float, y: float, said: str) -> str:
-    """Words behind a bar, before it, or on it, as there is room."""
-    x, anchor = left + 6, "start"
+def _beside(left: float, right: float, y: float, said: str, on: str) -> str:
+    """Words behind a bar, before it, or on it, as there is room; there they have this class."""
+    x, anchor, kind = left + 6, "start", f"last {on}"
     if right + ENDING < charts.WIDTH:
-        x = right + 6
+        x, kind = right + 6, "last"
     elif left - ENDING > charts.LEFT:
-        x, anchor = left - 6, "end"
-    return charts.text(x, y, said, anchor, ' class="last"')
+        x, anchor, kind = left - 6, "end", "last"
+    return charts.text(x, y, said, anchor, f' class="{kind}"')
 
 
 def _marks(story: Story, rank: int, start: float, end: float, y: float, x: Any) -> Iterable[str]:
