@@ -238,15 +238,22 @@ def not_back(nodes: Mapping[int, Peer], holes: Iterable[Peer]) -> list[Peer]:
         for key in _likeness(left[n].hello):
             alike.setdefault(key, []).append(n)
     for node in nodes.values():
-        if node.rank < 0 and not node.leaving and left:
-            for key in _likeness(node.hello):
-                those = alike.get(key, [])
-                while those and those[-1] not in left:
-                    those.pop()
-                if those:
-                    del left[those[-1]]
-                    break
+        if node.rank < 0 and not node.leaving:
+            left.pop(_one_like(node.hello, alike, left), None)
     return list(left.values())
+
+
+def _one_like(
+    hello: messages.Hello, alike: Mapping[object, list[int]], left: Mapping[int, Peer]
+) -> int:
+    """For whom of those who are left a newcomer stands; -1: nobody is."""
+    for key in _likeness(hello):
+        those = alike.get(key, [])
+        while those and those[-1] not in left:
+            those.pop()
+        if those:
+            return those[-1]
+    return -1
 
 
 def _likeness(hello: messages.Hello) -> tuple[object, ...]:

@@ -118,7 +118,7 @@ def lose_many(gang: Counted) -> None:
     for conn in rest:
         gang.count("idle", lambda conn=conn: gang.hears(conn, Idle(1)))  # type: ignore[misc]
     for conn in rest:
-        gang.count("a beat while many are lost", lambda conn=conn: gang.hears(conn, Beat(5)))  # type: ignore[misc]
+        gang.count("beat, many lost", lambda conn=conn: gang.hears(conn, Beat(5)))  # type: ignore[misc]
     for conn in lost:
         come = lambda conn=conn: gang.come(gang.nodes + conn, f"node{conn}", boot="1")  # noqa: E731
         gang.count("one comes back", come)  # type: ignore[arg-type]

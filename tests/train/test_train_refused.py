@@ -398,9 +398,9 @@ def test_what_hooks_say_of_other_samples_is_refused(
 
 def test_samples_that_come_in_turn_have_no_blocks_and_no_epochs() -> None:
     task = type("Told", (Told,), {"blocks": lambda _self, _samples: [3]})(iter([1, 2, 3]))
-    with pytest.raises(RefusedError, match=r"have no index to go by; .* leave blocks"):
+    with pytest.raises(RefusedError, match=r"no index to go by"):
         order_of(task, Reader(task, "train", "language", 0), Config(), World())
-    with pytest.raises(RefusedError, match=r"count passes over the samples, .* numbers of steps"):
+    with pytest.raises(RefusedError, match=r"numbers of steps"):
         schedule(Config(epochs=2), NO_END, 8)
 
 
@@ -413,5 +413,5 @@ def test_an_attribute_of_a_task_is_no_hook() -> None:
 
 def test_an_order_that_is_not_known_is_refused() -> None:
     task, record = Told(), {"version": 9, "samples": 0, "budgets": []}
-    with pytest.raises(RefusedError, match="has version 9 of the order of samples, and the newest"):
+    with pytest.raises(RefusedError, match="has version 9"):
         order_of(task, Reader(task, "train", "language", 0), Config(), World(), record)

@@ -67,7 +67,7 @@ def test_eight_launches_at_once_get_eight_ports():
 def test_who_has_a_port_that_rank_0_cannot_have_is_named():
     """A process that listens, which this test is here; or a launch that has chosen the port."""
     held = host.hold_free_port()
-    assert listeners.who(held.port) == "another launch, which has chosen it"
+    assert listeners.who(held.port).startswith("another launch")
     held.lock.close()
     for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
         with socket.create_server((address, held.port), family=family):
