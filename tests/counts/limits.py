@@ -32,7 +32,7 @@ LINES_OF_CODE = {
     "bench": 3_296,
     "check": 832,
     "train": 4_600,
-    "tests": 43_870,
+    "tests": 44_700,
 }
 FILES = 162  # of the launcher
 

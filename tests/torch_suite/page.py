@@ -17,9 +17,9 @@ PyTorch tests its launcher in `test/distributed/launcher` and `test/distributed/
 there that asks for something that is seen from outside is restated in `tests/torch_suite/cases.py`:
 the same flags, variables or functions, and what the test asks of them. It is run under torchrun
 {torch}, which shows that the case asks for what torchrun does, and under spawnlaunch.
-`python -m tests.torch_suite` runs all and writes this page; `make full` runs them again, and fails
-where one does not come out as it stands here. Of {cases} cases {theirs} hold under torchrun and
-{ours} under spawnlaunch; each one that does not hold here has its row in
+`python -m tests.torch_suite` runs all and writes this page; `make full` runs those of spawnlaunch
+again, and fails where one does not come out as it stands here. Of {cases} cases {theirs} hold under
+torchrun and {ours} under spawnlaunch; each one that does not hold here has its row in
 [what differs](torchrun.md#what-differs).
 Where a test meets by etcd, the case meets by c10d. Functions are called through
 `tests/torch_suite/api.py`, which has torch's `elastic_launch`, `LaunchConfig` and

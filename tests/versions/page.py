@@ -15,8 +15,9 @@ HEAD = """\
 
 `make matrix` runs tests of launching, of torchrun's command lines and of training with the oldest
 versions that `pyproject.toml` allows and with the newest that pip finds, each in a virtual
-environment of its own, and writes this page. The tests are {tests}; a test is skipped where its
-package or its program is not there.
+environment of its own, and writes this page. The tests are those of `make test` in
+{tests}.
+One is skipped where a package that it needs is not there.
 
 | row | Python | torch | numpy | psutil | passed | failed | skipped |
 |---|---|---|---|---|---|---|---|"""
@@ -37,7 +38,7 @@ def page(results: list[Result]) -> str:
 
 
 def _page(results: list[Result]) -> Iterator[str]:
-    yield HEAD.format(tests=", ".join(f"`{name}`" for name in TESTS))
+    yield HEAD.format(tests=",\n".join(f"`{name}`" for name in TESTS))
     for row, result in zip(ROWS, results, strict=True):
         cells = [*result.versions, result.passed, result.failed, result.skipped]
         if result.missing:

@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 def test_the_page_has_each_row_and_what_was_tried_did_not_fail() -> None:
     assert PAGE.read_text(encoding="utf-8").startswith(
-        HEAD.format(tests=", ".join(f"`{name}`" for name in TESTS))
+        HEAD.format(tests=",\n".join(f"`{name}`" for name in TESTS))
     )
     rows = rows_of_page()
     assert [*rows] == [row.name for row in ROWS]
