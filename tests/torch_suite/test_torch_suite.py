@@ -12,7 +12,7 @@ from tests.torch_suite.page import PAGE, expected, page
 from tests.torch_suite.running import Case, holds
 
 
-@pytest.mark.parametrize("case", mostly_full(CASES, 3), ids=str)
+@pytest.mark.parametrize(("case",), mostly_full([(case,) for case in CASES], 3), ids=str)
 def test_a_case_comes_out_as_the_page_says(case: Case, tmp_path: Path) -> None:
     assert holds(case, SPAWNLAUNCH, None, tmp_path / "case") == (not case.differs)
 
