@@ -11,8 +11,11 @@ from tests.torch_suite.cases import CASES
 from tests.torch_suite.page import PAGE, expected, page
 from tests.torch_suite.running import Case, holds
 
+# A case is a tuple itself, which would be taken for several values.
+ROWS = mostly_full([(case,) for case in CASES], 3)
 
-@pytest.mark.parametrize(("case",), mostly_full([(case,) for case in CASES], 3), ids=str)
+
+@pytest.mark.parametrize(("case",), ROWS, ids=str)  # noqa: PT006
 def test_a_case_comes_out_as_the_page_says(case: Case, tmp_path: Path) -> None:
     assert holds(case, SPAWNLAUNCH, None, tmp_path / "case") == (not case.differs)
 
