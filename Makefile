@@ -14,7 +14,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full clients stress gpu bench counts coverage docs lint clean
+.PHONY: help run test full clients stress matrix gpu bench counts coverage docs lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -44,6 +44,9 @@ stress: $(READY)  ## simulate 100,000 launches; kill real ones, and let workers 
 	$(BIN)/python -m tests.stress.writing
 	$(BIN)/python -m tests.stress.saying
 	$(BIN)/python -m pytest -m stress
+
+matrix: $(READY)  ## the oldest and newest torch, numpy, psutil and Python; writes docs/versions.md
+	$(BIN)/python -m tests.versions
 
 gpu:  ## all that one GPU can show, in minutes; what cannot run here is named. Needs no venv
 	$(PYTHON) -m tests.gpu

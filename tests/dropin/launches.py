@@ -95,7 +95,11 @@ class Started(NamedTuple):
 
 def started_here(order: dict[str, Any]) -> Started:
     """spawnlaunch, in a process as any other."""
-    module = {"torchrun": "spawnlaunch", "launch": "spawnlaunch.distributed_launch"}
+    module = {
+        "torchrun": "spawnlaunch",
+        "launch": "spawnlaunch.distributed_launch",
+        "call": "tests.torch_suite.agent",
+    }
     with (
         open(order["stdin"], "rb") as stdin,
         open(order["stdout"], "ab") as stdout,

@@ -4,7 +4,7 @@ It files that in $PROBE_OUT, as RESTART.RANK.json, and says one line on each str
 what it does then, one thing or several with a semicolon between; `1:` before one means rank 1, and
 `@0` behind it the first attempt only.
 
-    exit N   kill N   raise   record   sleep N   say N   family N   reduce
+    exit N   kill N   raise   record   sleep N   say N   count N   family N   reduce [tcp]
 """
 
 import json
@@ -76,8 +76,9 @@ def note_signals(seconds):
 
 
 def wait_for_all():
-    """Until all ranks have filed theirs: else a failure of one could be the end of another."""
-    ranks = range(int(os.environ["WORLD_SIZE"]))
+    """Until all ranks of this node have filed theirs: a failure of one could be another's end."""
+    first = int(RANK) - int(os.environ["LOCAL_RANK"])
+    ranks = range(first, first + int(os.environ["LOCAL_WORLD_SIZE"]))
     files = [os.path.join(os.environ["PROBE_OUT"], f"{RESTART}.{rank}.json") for rank in ranks]
     deadline = time.monotonic() + 60
     while not all(map(os.path.exists, files)) and time.monotonic() < deadline:
@@ -104,33 +105,56 @@ def main():
 
 
 def act(what, number="0"):
-    if what == "exit":
-        sys.exit(int(number))
-    if what == "kill":
-        os.kill(os.getpid(), int(number))
-    if what == "raise":
-        raise ValueError("bad luck")
-    if what == "say":
-        print(number, flush=True)
-    if what == "record":
-        from torch.distributed.elastic.multiprocessing.errors import record
+    DEEDS[what](number)
 
-        record(lambda: act("raise"))()
-    if what == "sleep":
-        note_signals(float(number) or 600)
-    if what == "family":
-        code = f"import time; time.sleep({number}); open({BASE!r} + '.family', 'w').close()"
-        subprocess.Popen([sys.executable, "-c", code])
-    if what == "reduce":
-        import torch
-        import torch.distributed as dist
 
-        dist.init_process_group("gloo")
-        one = torch.ones(1)
-        dist.all_reduce(one)
-        with open(f"{BASE}.sum", "w") as file:
-            file.write(str(one.item()))
-        dist.destroy_process_group()
+def fail(_):
+    raise ValueError("bad luck")
+
+
+def record(_):
+    from torch.distributed.elastic.multiprocessing.errors import record
+
+    record(lambda: fail(_))()
+
+
+def family(number):
+    code = f"import time; time.sleep({number}); open({BASE!r} + '.family', 'w').close()"
+    subprocess.Popen([sys.executable, "-c", code])
+
+
+def count(number):
+    for each in range(int(number)):
+        print(f"line {each}", flush=True)
+
+
+def reduce(where):
+    """With all ranks, who meet by env:// or, with the word tcp, by the same address in tcp://."""
+    import torch
+    import torch.distributed as dist
+
+    address = "tcp://{MASTER_ADDR}:{MASTER_PORT}".format(**os.environ)
+    size = int(os.environ["WORLD_SIZE"])
+    by_tcp = {"init_method": address, "rank": int(RANK), "world_size": size}
+    dist.init_process_group("gloo", **(by_tcp if where == "tcp" else {}))
+    one = torch.ones(1)
+    dist.all_reduce(one)
+    with open(f"{BASE}.sum", "w") as file:
+        file.write(str(one.item()))
+    dist.destroy_process_group()
+
+
+DEEDS = {
+    "exit": lambda number: sys.exit(int(number)),
+    "kill": lambda number: os.kill(os.getpid(), int(number)),
+    "raise": fail,
+    "say": lambda number: print(number, flush=True),
+    "count": count,
+    "record": record,
+    "sleep": lambda number: note_signals(float(number) or 600),
+    "family": family,
+    "reduce": reduce,
+}
 
 
 if __name__ == "__main__" or os.environ.get("PROBE_IMPORTED"):

@@ -1,10 +1,11 @@
 """torchrun for many command lines: torch is imported once, and each line runs in a fork of that.
 
 On stdin it reads a line of JSON for each launch: words, environ, cwd, stdin, stdout and stderr
-(files), and which of the two programs. On stdout it writes a line of JSON when one has started, and
+(files), and which of the programs. On stdout it writes a line of JSON when one has started, and
 another when it has ended: [its number, pid] and [its number, pid, status as waitpid(2) has it].
 """
 
+import importlib
 import json
 import os
 import select
@@ -15,6 +16,7 @@ import tempfile
 PROGRAMS = {
     "torchrun": "torch.distributed.run",
     "launch": "torch.distributed.launch",
+    "call": "tests.torch_suite.agent",
 }
 
 
@@ -37,11 +39,7 @@ def become(order):
         os.close(opened)
     program = PROGRAMS[order["program"]]
     sys.argv = [program, *order["words"]]
-    if order["program"] == "launch":
-        import torch.distributed.launch as module
-    else:
-        import torch.distributed.run as module
-    module.main()
+    importlib.import_module(program).main()
 
 
 def fork(order):
