@@ -1,8 +1,8 @@
 """The pages that are made from the source: python -m docs.generate writes them.
 
-flags.md is the table of flags, errors.md the table of errors that the tests type; the README and
-comparison.md have figures of benchmarks.md, and say how many of its goals are missed. A test
-compares.
+flags.md is the table of flags, errors.md the table of errors that the tests type; the README,
+index.md and comparison.md have figures of benchmarks.md; README and comparison.md say how many of
+its goals are missed. A test compares.
 """
 
 from __future__ import annotations
@@ -207,8 +207,8 @@ def goals_missed(page: str) -> str:
 
 START_8, START_64 = "start of 8, ms", "start of 64, ms"
 COLUMNS = {
-    START_8: "first line of the last of 8 workers",
-    "memory, MiB": "memory of the launcher",
+    START_8: "until all of 8 workers have printed",
+    "memory, MiB": "the launcher's memory",
     "death to end, ms": "from a worker's death to the end of the launch",
 }
 SHORT = {"spawnlaunch": "spawnlaunch", "torchrun": "torchrun"}
@@ -231,15 +231,22 @@ def readme() -> str:
 def comparison() -> str:
     """The comparison, likewise."""
     text = (DOCS / "comparison.md").read_text(encoding="utf-8")
-    columns = {START_8: COLUMNS[START_8], START_64: "of 64", **COLUMNS}
+    columns = {START_8: COLUMNS[START_8], START_64: "until all of 64 have", **COLUMNS}
     text = with_made(text, "figures", measured(LONG, columns))
     return with_made(text, "goals", goals_missed("benchmarks.md"))
+
+
+def index() -> str:
+    """The first page of the site, with the README's figures."""
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    return with_made(text, "figures", measured(SHORT, COLUMNS))
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/flags.md": lambda: "\n".join(flags()),
     "docs/errors.md": lambda: "\n".join(errors()),
     "docs/comparison.md": comparison,
+    "docs/index.md": index,
     "README.md": readme,
 }
 
