@@ -40,7 +40,8 @@ FLAGS_HEAD = """\
 `python -m spawnlaunch --help` shows the same.
 
 Everything behind the script's name goes to the script. You may type `_` for `-` in a flag's name,
-and `--flag=value` for `--flag value`. A flag marked **launcher** needs a launcher that stays above
+and `--flag=value` for `--flag value`; `5m` and `2h` for a time in seconds. A flag marked
+**launcher** needs a launcher that stays above
 its workers: it is refused where the resource manager has started one task per rank. A variable sets
 its flag, as under torchrun; a typed flag wins over it.
 """

@@ -27,12 +27,12 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_085,
+    "launcher": 17_117,
     "core": 11_160,
     "bench": 3_296,
     "check": 832,
     "train": 4_600,
-    "tests": 43_870,
+    "tests": 43_966,
 }
 FILES = 162  # of the launcher
 
