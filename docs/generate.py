@@ -1,8 +1,8 @@
 """The pages that are made from the source: python -m docs.generate writes them.
 
-flags.md is the table of flags, errors.md the table of errors that the tests type; the README and
-comparison.md have figures of benchmarks.md, and say how many of its goals are missed. A test
-compares.
+flags.md is the table of flags, errors.md the table of errors that the tests type; the README,
+index.md and comparison.md have figures of benchmarks.md; README and comparison.md say how many of
+its goals are missed. A test compares.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ FLAGS_HEAD = """\
 `python -m spawnlaunch --help` shows the same.
 
 Everything behind the script's name goes to the script. You may type `_` for `-` in a flag's name,
-and `--flag=value` for `--flag value`. A flag marked **launcher** needs a launcher that stays above
+and `--flag=value` for `--flag value`; `5m` and `2h` for a time in seconds. A flag marked
+**launcher** needs a launcher that stays above
 its workers: it is refused where the resource manager has started one task per rank. A variable sets
 its flag, as under torchrun; a typed flag wins over it.
 """
@@ -207,8 +208,8 @@ def goals_missed(page: str) -> str:
 
 START_8, START_64 = "start of 8, ms", "start of 64, ms"
 COLUMNS = {
-    START_8: "first line of the last of 8 workers",
-    "memory, MiB": "memory of the launcher",
+    START_8: "until all of 8 workers have printed",
+    "memory, MiB": "the launcher's memory",
     "death to end, ms": "from a worker's death to the end of the launch",
 }
 SHORT = {"spawnlaunch": "spawnlaunch", "torchrun": "torchrun"}
@@ -231,15 +232,22 @@ def readme() -> str:
 def comparison() -> str:
     """The comparison, likewise."""
     text = (DOCS / "comparison.md").read_text(encoding="utf-8")
-    columns = {START_8: COLUMNS[START_8], START_64: "of 64", **COLUMNS}
+    columns = {START_8: COLUMNS[START_8], START_64: "until all of 64 have", **COLUMNS}
     text = with_made(text, "figures", measured(LONG, columns))
     return with_made(text, "goals", goals_missed("benchmarks.md"))
+
+
+def index() -> str:
+    """The first page of the site, with the README's figures."""
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    return with_made(text, "figures", measured(SHORT, COLUMNS))
 
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/flags.md": lambda: "\n".join(flags()),
     "docs/errors.md": lambda: "\n".join(errors()),
     "docs/comparison.md": comparison,
+    "docs/index.md": index,
     "README.md": readme,
 }
 

@@ -163,6 +163,10 @@ def warnings(request: flags.Request, several_nodes: bool) -> list[str]:
         )
     if request.program.kind == "script" and (word := request.program.target) in flags.PROGRAMS:
         found.append(f"the file {word} here is run; for ours type python -m spawnlaunch.{word}")
+    if request.nproc is None and "--nproc" in " ".join(request.program.args):
+        from spawnlaunch import programs
+
+        found += programs.behind(request.program)
     if request.rdzv_conf:
         from spawnlaunch.torchrun import readers
 
@@ -242,15 +246,10 @@ def _program(words: Sequence[str], kind: str = "script", *, is_bare: bool) -> fl
         _check_program(target)
     if kind != "script":
         return flags.Program(kind, target, args)
-    if target in flags.PROGRAMS:
+    if target in flags.PROGRAMS or (target != "-" and not os.path.exists(target)):
         from spawnlaunch import programs
 
         return programs.named(target, args, is_bare)
-    if target != "-" and not os.path.exists(target):
-        raise errors.UsageError(
-            f"script {target!r} not found: there is no {reading.absolute(target, 'script')}; "
-            f"check the path, or type -m {target} for a module, --no-python {target} for a program"
-        )
     return flags.Program("script", target, args)
 
 

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 
-from spawnlaunch import errors, flags
+from spawnlaunch import errors, flags, reading
 
 CHECK = "spawnlaunch.check"
 
@@ -24,10 +25,12 @@ def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
 
     `train` and `check` run in workers. For the others it raises Instead, so that `__main__` becomes
     `python -m spawnlaunch.WORD` in place of a launch; or FlagsError, where a launcher's flag stands
-    before the word (not `is_bare`).
+    before the word (not `is_bare`); UsageError where there is neither.
     """
     if os.path.isfile(word) or os.path.isfile(os.path.join(word, "__main__.py")):
         return flags.Program("script", word, args)
+    if word not in flags.PROGRAMS:
+        raise errors.UsageError(_not_found(word))
     if word == "train":
         return flags.Program("bundled", word, args)
     if word == "check":
@@ -38,6 +41,37 @@ def named(word: str, args: tuple[str, ...], is_bare: bool) -> flags.Program:
             f"own go behind it: type {flags.HERE} {word} --help"
         )
     raise flags.Instead(f"spawnlaunch.{word}", *args)
+
+
+def _not_found(word: str) -> str:
+    from difflib import get_close_matches
+
+    seen = f"script {word!r} not found: there is no {reading.absolute(word, 'script')}"
+    if near := get_close_matches(word, flags.PROGRAMS, n=1):
+        return f"{seen}; did you mean {flags.HERE} {near[0]}?"
+    return (
+        f"{seen}; check the path, or type -m {word} for a module, --no-python {word} for a program"
+    )
+
+
+def behind(program: flags.Program) -> Iterator[str]:
+    """A line about --nproc behind a script that does not seem to read it."""
+    if program.kind != "script" or not os.path.isfile(program.target):
+        return
+    try:
+        with open(program.target, "rb") as script:
+            reads_it = b"nproc" in script.read()
+    except OSError:
+        return  # Python will say so
+    for number, word in enumerate(program.args):
+        name, _, value = word.replace("_", "-").partition("=")
+        if name in ("--nproc", "--nproc-per-node") and not reads_it:
+            value = value or "".join(program.args[number + 1 : number + 2])
+            yield (
+                f"{name} {value} stands behind {program.target}, so the script gets it and the "
+                f"launcher does not; type {flags.HERE} {name} {value} {program.target}"
+            )
+            return
 
 
 def need_torch(program: flags.Program, python: str) -> None:

@@ -27,6 +27,7 @@ from spawnlaunch import cpuset, reading, records
 ENDPOINT_PORT = 29400  # torchrun's, of a --rdzv-endpoint that names none
 MAX_PORT = 65535
 MAX_DIGITS_OF_TIME = 30  # longer than any clock runs, and far below a float's infinity
+UNITS = {"s": 1, "m": 60, "h": 3600}  # of a time
 MOST_LOCAL = 32768  # workers on a machine: as many as it has pids, by default (proc(5), pid_max)
 
 AUTO, EXCLUSIVE, NUMA_NODE, SOCKET = "auto", "exclusive", "node", "socket"
@@ -176,11 +177,13 @@ def backend(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """A time in seconds, with or without a fraction."""
-    if reading.is_number(text.replace(".", "", 1), MAX_DIGITS_OF_TIME):
-        return float(text)
+    """A time in seconds, with or without a fraction; 90s, 5m and 2h are 90, 300 and 7200."""
+    unit = UNITS.get(text[-1:], 0)
+    number = text[:-1] if unit else text
+    if reading.is_number(number.replace(".", "", 1), MAX_DIGITS_OF_TIME):
+        return float(number) * (unit or 1)
     raise ValueError(
-        f"{reading.excerpt(text)} is not a time in seconds; type a number, as 30 or 2.5"
+        f"{reading.excerpt(text)} is not a time in seconds; type a number, as 30, 2.5 or 5m"
     )
 
 

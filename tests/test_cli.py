@@ -95,6 +95,27 @@ def test_a_flag_that_does_nothing_without_another_says_so(words, said):
     assert cli.warnings(parse(*words, SCRIPT), several_nodes=False) == said
 
 
+@pytest.mark.parametrize("words", [["--nproc", "2"], ["--nproc=2"], ["--lr", "1", "--nproc", "2"]])
+def test_nproc_behind_a_script_that_does_not_name_it_is_told(words, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("print(1)")
+    (said,) = cli.warnings(parse(str(script), *words), several_nodes=False)
+    assert said.endswith(f"type python -m spawnlaunch --nproc 2 {script}")
+    assert cli.warnings(parse("--nproc", "1", str(script), *words), several_nodes=False) == []
+    script.write_text("parser.add_argument('--nproc')")
+    assert cli.warnings(parse(str(script), *words), several_nodes=False) == []
+    (tmp_path / "__main__.py").touch()
+    assert cli.warnings(parse(str(tmp_path), *words), several_nodes=False) == []
+
+
+@pytest.mark.parametrize(("unit", "of"), [("", 1), ("s", 1), ("m", 60), ("h", 3600)])
+def test_a_time_has_a_unit_or_is_in_seconds(unit, of):
+    assert parse("--grace", f"2.5{unit}", SCRIPT).grace_s == 2.5 * of
+    for wrong in (f"-1{unit}", f"1e3{unit}", f"x{unit}", f"1{unit} ", "m", "1m30"):
+        with pytest.raises(UsageError, match="seconds"):
+            parse(f"--grace={wrong}", SCRIPT)
+
+
 def test_an_error_is_one_line_that_no_terminal_obeys_and_nobody_has_to_scroll():
     assert str(UsageError("a\nb\x1b[2J \u2028 \udcff é")) == "a\\nb\\x1b[2J \\u2028 \\xff é"
     long = str(UsageError("unknown " + "x" * 100_000 + "; type y"))

@@ -12,7 +12,6 @@ NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
 WINDOW_S = 0.3
 BUDGET_S = 300.0
-UNITS = {"s": 1, "m": 60, "h": 3600}
 
 SETS = "\n".join(f"  {name:11} {about}" for name, about in own_arms.HELP.items())
 
@@ -276,9 +275,8 @@ def _files(text: str) -> tuple[str, ...]:
 
 def _duration(text: str) -> float:
     """`90`, `90s`, `5m` or `1h`, in seconds."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
     try:
-        seconds = values.seconds(number) * UNITS[unit]
+        seconds = values.seconds(text)
     except ValueError:
         seconds = 0
     if seconds > 0:

@@ -93,9 +93,7 @@ def rendezvous(text: str) -> dict[str, str]:
                 raise ValueError(f"is_host={reading.excerpt(value)} is not 1 or 0; type is_host=1")
             found[name] = "1" if value.lower() in YES else ""
         else:
-            if name in TIMES:
-                values.seconds(value)
-            found[name] = value
+            found[name] = f"{values.seconds(value):.15g}" if name in TIMES else value
     return found
 
 

@@ -27,19 +27,19 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_330,
+    "launcher": 17_355,
     "core": 11_390,
     "bench": 3_561,
     "check": 1_031,
     "train": 5_475,
-    "tests": 45_630,
+    "tests": 46_500,
 }
 FILES = 164  # of the launcher
 
 # Of the launcher's functions; see tests/counts/shape.py. The goals are 20, none, and 90.
 COMPLEX = 0
 NESTED = 1
-IMPORTS_IN_FUNCTIONS = 140
+IMPORTS_IN_FUNCTIONS = 141
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
 SENTENCES = 78

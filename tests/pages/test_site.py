@@ -1,0 +1,92 @@
+"""The site as it is built: what a browser would find on its pages."""
+
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+from tests.support.launching import ROOT
+
+FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"}
+READERS = [
+    *("library.html", "ending.html", "torchrun.html", "pinning.html", "bench.html", "train.html"),
+    *("variables.html", "slurm/README.md", "kubernetes/README.md"),
+]
+
+
+class Page(HTMLParser):
+    """What a page fetches, its links, and its headings of each size."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.fetched: list[str] = []
+        self.links: list[str] = []
+        self.headings: list[int] = []
+        self.without_words: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        of = {name: value or "" for name, value in attrs}
+        if of.get(FETCHED.get(tag, "")):
+            self.fetched.append(of[FETCHED[tag]])
+        if tag == "link" and {"stylesheet", "preconnect", "icon"} & set(of["rel"].split()):
+            self.fetched.append(of["href"])
+        if tag == "img" and not of.get("alt"):
+            self.without_words.append(of["src"])
+        if tag == "a" and "href" in of:
+            self.links.append(of["href"])
+        if re.fullmatch("h[1-6]", tag):
+            self.headings.append(int(tag[1]))
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("material", reason="make docs installs mkdocs-material")
+    place = tmp_path_factory.mktemp("site")
+    words = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", place)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr  # a link, an anchor or a picture is not there
+    return place
+
+
+def pages(site: Path) -> dict[str, Page]:
+    found = {}
+    for path in site.rglob("*.html"):
+        if path.name != "404.html":
+            found[str(path.relative_to(site))] = Page(path.read_text(encoding="utf-8"))
+    return found
+
+
+def test_a_page_fetches_nothing_from_elsewhere_and_all_that_it_fetches_is_there(site: Path):
+    for name, page in pages(site).items():
+        for each in page.fetched:
+            assert not re.match(r"\w+:|//", each), f"{name} fetches {each}"
+            assert ((site / name).parent / each.partition("?")[0]).is_file(), f"{name}: {each}"
+    assert "http" not in (site / "site.css").read_text()
+
+
+def test_a_page_has_one_title_and_no_heading_is_two_sizes_smaller_than_the_one_above(site: Path):
+    for name, page in pages(site).items():
+        assert page.headings.count(1) == 1, name
+        pairs = zip(page.headings, page.headings[1:], strict=False)
+        assert [pair for pair in pairs if pair[1] > pair[0] + 1] == [], name
+
+
+def test_a_picture_has_words_for_who_does_not_see_it(site: Path):
+    assert {
+        name: page.without_words for name, page in pages(site).items() if page.without_words
+    } == {}
+
+
+def test_no_backslash_stands_before_a_pipe(site: Path):
+    for path in site.rglob("*.html"):
+        cells = re.findall(r"<td[^>]*>.*?</td>", path.read_text(encoding="utf-8"), re.S)
+        assert [cell for cell in cells if r"\|" in cell] == [], path.name
+
+
+def test_every_kind_of_reader_finds_their_page_from_the_first_one(site: Path):
+    links = Page((site / "index.html").read_text(encoding="utf-8")).links
+    assert [each for each in READERS if not any(link.endswith(each) for link in links)] == []
