@@ -5,7 +5,7 @@ from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from spawnlaunch import arguments, errors, values
+from spawnlaunch import arguments, errors, reading, values
 from spawnlaunch.bench import arms, own_arms, stats, workloads
 
 NAME = "spawnlaunch.bench"
@@ -289,8 +289,9 @@ def _sizes(text: str) -> tuple[int, ...]:
 
 
 def _percent(text: str) -> float:
-    if text.removesuffix("%") and (share := _reader(values.seconds)(text.removesuffix("%"))) >= 0:
-        return float(share) / 100
+    number = text.removesuffix("%")
+    if reading.is_number(number.replace(".", "", 1)):
+        return float(number) / 100
     raise ArgumentTypeError(f"{text!r} is no share; type one as 5%")
 
 
