@@ -63,6 +63,7 @@ def test_the_help_says_what_the_rule_is():
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--seconds 0", "--seconds: '0' leaves no time to measure"),
         ("--warm 1", "unrecognized arguments: --warm 1"),
+        ("--least 5m", "--least: '5m' is no share; type one as 5%"),
         ("--budget soon", "--budget: 'soon' is not a time; type one as 90s, 5m or 1h"),
         ("--for train -- sh", "--for and --pick choose among bundled workloads"),
         ("--for train --workloads triad", "train is advised for but not measured"),
