@@ -157,7 +157,7 @@ def _goal(goal: Goal, *, is_busy: bool) -> str:
 
 def share(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
     """Ours as a share of theirs, within the rounds."""
-    return stats.compared(stats.log_ratios(ours, theirs, True), LEVEL)
+    return stats.compared(stats.pair(theirs, ours, False), LEVEL)
 
 
 def goal(what: str, ours: Sequence[float], theirs: Sequence[float], limit: float) -> Goal:
@@ -169,11 +169,16 @@ def goal(what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
 def goal_of_difference(
     what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
 ) -> Goal:
-    """At most so much more than theirs, in the unit of both."""
-    found = stats.compared(np.subtract(ours, theirs), LEVEL)  # which takes them for logarithms
-    low = math.log(found.low) if found.low else -math.inf
-    interval = (low, math.log(found.high))
-    return Goal(what, math.log(found.ratio), limit, interval=interval, is_ratio=False)
+    """At most so much more than theirs, in the unit of both.
+
+    The interval has each difference for which those of the rounds have no preferred sign, by the
+    same bound as the ratios of stats.py.
+    """
+    more = np.subtract(ours, theirs)
+    left = len(more) - stats.quantile(LEVEL) ** 2  # else there are too few rounds
+    wide = stats.quantile(LEVEL) * more.std() / math.sqrt(left) if left > 0 else math.inf
+    middle = float(more.mean())
+    return Goal(what, middle, limit, interval=(middle - wide, middle + wide), is_ratio=False)
 
 
 def relative(rows: Sequence[Sequence[str | Times]]) -> list[list[str | Times]]:

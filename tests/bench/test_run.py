@@ -394,7 +394,7 @@ def test_rounds_go_on_until_all_is_decided(tmp_path: Path):
 
 @pytest.mark.full
 def test_the_budget_ends_what_is_not_decided(tmp_path: Path):
-    words = ("--workloads", "jitter", "--warm-up", "0", "--budget", "1s", "--seconds", "0.05")
+    words = ("--workloads", "jitter", "--warm-up", "0", "--budget", "40s", "--seconds", "0.5")
     done = run(*ONE_RANK, *words, "--json", tmp_path / "found.json")
     (measured,) = results.read(str(tmp_path / "found.json")).measured
     assert 1 <= measured.rounds < stats.LOOKS[-1]
@@ -532,7 +532,9 @@ def test_numbers_of_workers_are_compared_by_speed_and_efficiency(tmp_path: Path)
     words = ("--workloads", "compute,allreduce", "--rounds", "2", "--json", file, *SHORT)
     done = run(*BENCH, "--nproc", "1,2", *words)
     assert done.returncode == 0, done.stderr
-    assert re.search(r"2 workers: [\d.]+ times the speed of 1, efficiency \d+%", done.stdout)
+    # What disturbs the one worker more than both may well seem to be too good.
+    told = (r": [\d.]+ times the speed of 1, efficiency \d+%", r" seem to have \d+% of the effici")
+    assert any(re.search(f"2 workers{words}", done.stdout) for words in told), done.stdout
     assert "allreduce left out" in done.stdout
     found = results.read(str(file))
     assert [len(arm.ranks) for arm in found.arms] == [1, 2]

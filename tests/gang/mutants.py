@@ -149,7 +149,7 @@ MUTANTS = (
            "is_there and have_workers and (self.settings.return_s > 0)",
            "False", "test_one_that_comes_back_before_its_end_is_heard_is_not_refused"),
     Mutant("who has come back is not missing", "gang.roster:not_back",
-           "node.rank < 0 and (not node.leaving) and left", "False",
+           "node.rank < 0 and (not node.leaving)", "False",
            "test_those_who_are_lost_are_waited_for_by_name"),
     Mutant("one more is lost, which is said", "gang.hub:Hub._lose",
            "node.rank >= 0", "False",

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import re
+from random import Random
 from typing import Any
 
 import pytest
 
 from spawnlaunch import failures
 from spawnlaunch.failures import Cause
-from spawnlaunch.gang import hub, member
+from spawnlaunch.gang import hub, member, roster
 from spawnlaunch.gang.messages import (
     VERSION,
     Beat,
@@ -1073,3 +1075,43 @@ def test_one_that_was_told_to_end_tells_a_hub_that_was_out_of_reach() -> None:
     launcher.member.unlinked("lost")
     launcher.member.linked()
     assert launcher.said(Hello)[-1].leaving == 15
+
+
+def test_the_ranks_of_an_older_epoch_count_no_more() -> None:
+    """A hub of a new process learns from those who come: one may not have heard of the last one."""
+    gang = Gang(least=3, most=3, return_s=60.0)
+    gang.come(0, epoch=5, nodes=2, last=1)
+    assert gang.hub.nodes[0].rank == 1
+    gang.come(1, epoch=6, nodes=2, last=1)
+    assert [gang.hub.nodes[conn].rank for conn in (0, 1)] == [-1, 1]
+
+
+def test_newcomers_of_one_host_stand_for_as_many_that_are_lost() -> None:
+    hellos = [Hello(VERSION, "node1", f"{n}", 1, rank=n) for n in range(3)]
+    lost = [roster.Peer(hello, "", False, 0.0, n) for n, hello in enumerate(hellos)]
+    others = [hellos[0], hellos[2]._replace(rank=-1), hellos[1]._replace(rank=-1)]
+    came = {n: roster.Peer(hello, "", False, 0.0, n) for n, hello in enumerate(others)}
+    for n in range(4):
+        here = {conn: came[conn] for conn in range(min(n, 3))}
+        assert len(roster.not_back(here, lost)) == 3 - len(here)
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_no_name_is_lost_where_many_are_folded(seed: int) -> None:
+    draw = Random(seed)
+    hosts = [f"node{n:0{draw.choice([1, 4])}}.site" for n in range(draw.randrange(2, 40))]
+    some = draw.sample([*hosts, "login", "gpu-a"], draw.randrange(1, len(hosts) + 1))
+    found = failures.folded(some)
+    assert len(found) <= failures.MOST_NAMES
+    shown, more = set(), 0
+    for text in found:
+        if text.endswith(failures.MORE):
+            more = int(text.removesuffix(failures.MORE))
+        elif run := re.fullmatch(r"(.*)\[(\d+)-(\d+)\](.*)", text):
+            before, low, high, after = run.groups()
+            numbers = range(int(low), int(high) + 1)
+            shown |= {f"{before}{n:0{len(low)}}{after}" for n in numbers}
+        else:
+            shown.add(text)
+    assert shown <= set(some)
+    assert len(shown) + more == len(some)

@@ -69,9 +69,6 @@ EQUIVALENT = {
     "spawnlaunch/gang/stream.py Connection._flush: dropped: self.waiting.clear()": (
         "sending fails again in the next turn, which reads why and ends it"
     ),
-    "spawnlaunch/gang/roster.py Peer.__init__: 0.0 -> 1.0": (
-        "the first second of the machine's clock is over"
-    ),
     "spawnlaunch/binding/cores.py _owned: max(map(len, by_groups), default=0) > 1 -> "
     "max(map(len, by_groups), default=0) >= 1": "where no core is claimed twice none is given away",
     "spawnlaunch/binding/picture.py module: 34 -> 35": "a colour, which repeats what letters say",
