@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
     high: float
     harms: str  # the workload that is, or may be, worse by more than MARGIN; "" for none
     is_harm_sure: bool
-    least: float = stats.LEAST  # the gain that is worth it
+    least: float = command_line.LEAST  # the gain that is worth it
 
     @property
     def is_better(self) -> bool:
@@ -69,7 +69,7 @@ def candidate(
     arm: str,
     compared: Mapping[str, stats.Comparison],
     weight: Mapping[str, float],
-    least: float = stats.LEAST,
+    least: float = command_line.LEAST,
 ) -> Candidate:
     """An arm, from its comparisons with the default by workload.
 
@@ -111,7 +111,7 @@ def choose(candidates: Sequence[Candidate]) -> Candidate | None:
 
 
 def advise(
-    result: results.Result, chosen: Sequence[str] = (), least: float = stats.LEAST
+    result: results.Result, chosen: Sequence[str] = (), least: float = command_line.LEAST
 ) -> Advice:
     """What these measurements say is to be typed for the chosen workloads, and its worth."""
     compared = results.headline(results.rows(result))

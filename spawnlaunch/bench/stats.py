@@ -44,7 +44,6 @@ BETTER, WORSE, EQUAL, UNDECIDED = "better", "worse", "equal", "undecided"
 
 ERROR = 1 / 30
 DELTA = 0.02  # pinning is said to be worth 1 to 10 % (torchrun's documentation of --numa-binding)
-LEAST = DELTA  # a gain that is worth other flags than the default, unless --least says otherwise
 LOOKS = (20, 28, 40, 60, 80)  # after so many rounds; most of the rounds are new each time
 RARE, HUGE, MISSED = 0.08, 3.0, 0.04
 SMALL_ROUNDS, EQUAL_ROUNDS = 40, 60

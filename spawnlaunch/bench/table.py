@@ -4,7 +4,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 
 from spawnlaunch import cpuset
-from spawnlaunch.bench import advice, results, scaling, stats, stragglers, workloads
+from spawnlaunch.bench import advice, command_line, results, scaling, stats, stragglers, workloads
 from spawnlaunch.bench.arms import CONTROLS
 from spawnlaunch.bench.why import cause, costs
 
@@ -230,7 +230,9 @@ def lasting(seconds: float) -> str:
     return f"{hours} h {minutes} min" if hours else f"{minutes} min"
 
 
-def end(result: results.Result, chosen: Sequence[str], least: float = stats.LEAST) -> Iterator[str]:
+def end(
+    result: results.Result, chosen: Sequence[str], least: float = command_line.LEAST
+) -> Iterator[str]:
     """What the page says, and what is advised by it."""
     found = advice.advise(result, chosen, least)
     yield ""
@@ -246,7 +248,7 @@ def page(
     result: results.Result,
     chosen: Sequence[str] = (),
     *,
-    least: float = stats.LEAST,
+    least: float = command_line.LEAST,
     ranks: Sequence[int] = (),
     with_costs: bool = False,
 ) -> Iterator[str]:

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-import psutil
-
 from spawnlaunch import cpuset, nodewide, reading
 from spawnlaunch.binding import apply, report
 from spawnlaunch.binding.cores import count_cores
@@ -124,6 +122,8 @@ def _told_threads(environ: Mapping[str, str]) -> int:
 
 def _is_oversubscribed() -> bool:
     """Whether a launcher of ours above this process was told so: ranks have its command line."""
+    import psutil  # what says that a package is missing is imported before
+
     words: list[str] = []
     with suppress(psutil.Error, OSError):  # one of them may just have ended
         for each in psutil.Process().parents():

@@ -42,7 +42,7 @@ def test_a_loss_that_is_no_number_stops_with_rank_step_and_samples(tmp_path: Pat
     assert [rank.status for rank in ranks] == [1, 1]
     length = len(Language(context=16, text=TEXT).dataset("train"))
     order = Order(Shuffled(length, 0), global_batch=12, accumulate=2, rank=1, world_size=2)
-    samples = ", ".join(map(str, order.indices(order.positions(2 * 12, 1))))
+    samples = ", ".join(map(str, order.batch(2 * 12, 1).indices))
     said = f"rank 1: the loss of step 3 is nan, on the training samples {samples}; look at them, "
     assert ranks[0].err.startswith(f"train: error: {said}")
     assert ranks[0].err.count("\n") == 1
