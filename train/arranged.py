@@ -58,8 +58,8 @@ def _refuse_what_does_not_go_together(
     task: Task, reader: Reader, config: Config, hooks: list[str]
 ) -> None:
     has_no, named = f"the task {name_of(task)} has no", " and ".join(f"{name}()" for name in hooks)
-    if config.window is not None and "blocks" not in hooks:
-        _refuse(f"--window counts blocks, and {has_no} blocks(); leave it out")
+    if config.block_window is not None and "blocks" not in hooks:
+        _refuse(f"--block-window counts blocks, and {has_no} blocks(); leave it out")
     if config.global_tokens is not None and "lengths" not in hooks:
         _refuse(f"--global-tokens goes by lengths, and {has_no} lengths(); type --global-batch")
     if hooks and come_in_turn(reader.samples):
@@ -79,7 +79,7 @@ def _kind(reader: Reader, told: Mapping[str, Any], config: Config, version: int)
     if come_in_turn(reader.samples):
         return AsTheyCome(len(reader)) if hasattr(reader.samples, "__len__") else AsTheyCome()
     if "blocks" in told:
-        return Blocks(told["blocks"].astype(np.int64), config.seed, config.window or WINDOW)
+        return Blocks(told["blocks"].astype(np.int64), config.seed, config.block_window or WINDOW)
     if "weights" in told:
         return Weighted(told["weights"], config.seed)
     return Shuffled(len(reader), config.seed, version)

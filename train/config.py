@@ -233,7 +233,7 @@ class Config:
         "N",
         "padded tokens per step of ALL workers together, for a task with lengths()",
     )
-    window: int | None = flag(
+    block_window: int | None = flag(
         None, whole(1), "N", "blocks that are mixed at a time, for a task with blocks() (8)"
     )
     lr: float = flag(4e-3, positive, "RATE", "highest learning rate (%(default)s)")

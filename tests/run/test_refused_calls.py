@@ -118,7 +118,8 @@ BESIDE = {
     "completion": ("spawnlaunch", "--completion", "bash"),
     "scripts": ("spawnlaunch.scripts",),
     "report": ("spawnlaunch.report", "record"),
-    "top": ("spawnlaunch.top", "--once"),
+    # Of no launch: others may run here, and what is asked of their ranks depends on them.
+    "top": ("spawnlaunch.top", "--once", "a launch that is not there"),
 }
 OF_BESIDE = {
     **dict.fromkeys(BESIDE, EVERY_PROGRAM | {"epoll_create1", "exit_group", "rt_sigprocmask"}),

@@ -230,7 +230,7 @@ def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> Non
 @pytest.mark.parametrize(
     "flags",
     [
-        ("--task", "my_shards.py:Shards", "--window", "4"),
+        ("--task", "my_shards.py:Shards", "--block-window", "4"),
         ("--task", "my_lengths.py:Lengths", "--global-tokens", "4000"),
         ("--task", "my_weights.py:Balanced"),
         ("--task", "my_stream.py:Streamed"),

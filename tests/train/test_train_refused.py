@@ -380,7 +380,7 @@ class Told(Task):
         ({"weights": [float("nan")] * 10}, {}, "returns numbers from nan to nan, "),
         ({"weights": [0] * 10}, {}, "returns nothing but zeros, "),
         ({"weights": [1] * 10, "blocks": [10]}, {}, "has blocks\\(\\) and weights\\(\\), and samp"),
-        ({}, {"window": 3}, "--window counts blocks, and the task told has no blocks"),
+        ({}, {"block_window": 3}, "--block-window counts blocks, and the task told has no blocks"),
         ({}, {"global_tokens": 3}, "--global-tokens goes by lengths, .* type --global-batch"),
         ({"lengths": [9] * 10}, {"global_tokens": 8}, "longest sample, of 9; .* 9 or more"),
         ({"lengths": [9] * 10}, {"global_tokens": 8, "global_batch": 8}, "leave one of them out"),

@@ -68,11 +68,6 @@ class Empty(Base):
         return [] if split == "validation" else super().dataset(split)
 
 
-class Endless(Base):
-    def dataset(self, split):
-        return iter(super().dataset(split))
-
-
 class Filed(Base):
     def __init__(self, file: pathlib.Path):
         super().__init__()
@@ -128,7 +123,6 @@ def test_what_a_task_needs_may_be_typed_beside_a_file(cwd: Path) -> None:
     ("task", "said"),
     [
         ("Empty", "the data set 'validation' of the task empty is empty; give it samples"),
-        ("Endless", "the data set 'train' of the task endless has no length; give it samples"),
         ("Filed", "--task: the parameter file of Filed is of the type Path, which no flag can be"),
     ],
 )
