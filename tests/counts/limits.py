@@ -29,10 +29,10 @@ LIMITS = {
 LINES_OF_CODE = {
     "launcher": 17_355,
     "core": 11_390,
-    "bench": 3_561,
+    "bench": 3_562,
     "check": 1_031,
     "train": 5_475,
-    "tests": 46_500,
+    "tests": 46_525,
 }
 FILES = 164  # of the launcher
 
