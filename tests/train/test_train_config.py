@@ -15,7 +15,7 @@ LANGUAGE = {"context": 128, "layers": 5, "width": 128, "text": None}
 def test_no_flag_appears_or_goes_unnoticed() -> None:
     assert [one.name for one in fields(Config)] == [
         *("task", "steps", "epochs", "batch_size", "accumulate", "global_batch"),
-        *("global_tokens", "window"),
+        *("global_tokens", "block_window"),
         *(
             "lr",
             "schedule",
