@@ -126,7 +126,7 @@ class ByRank(Turns):
 
 class Once(Turns):
     def dataset(self, split):
-        return iter(list(Rows())[:20])
+        return iter([Rows()[i] for i in range(20)])
 '''
 KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Turns", "States")
 STEPS = 24
