@@ -235,9 +235,10 @@ def _hanging(meetings: Sequence[_Meeting], answers: Mapping[int, asked.Testimony
     those who still wait in the first are missing there.
     """
     missing: dict[int, tuple[_Meeting, Span]] = {}
-    for one in meetings:
-        for rank, span in one.lates() if one.absent else ():
-            if rank in one.absent and span[1] - span[0] > _patience(one, meetings):
+    for one in filter(lambda one: one.absent, meetings):
+        patience = _patience(one, meetings)
+        for rank, span in one.lates():
+            if rank in one.absent and span[1] - span[0] > patience:
                 missing.setdefault(rank, (one, span))
     waiting = {rank for one, _ in missing.values() for rank in one.came if rank not in one.absent}
     found = []

@@ -15,6 +15,10 @@ from __future__ import annotations
 from spawnlaunch import records
 from spawnlaunch.node import cgroup, proc, sysfs
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
 FREEZERS = {  # files that say "1" in a group that was frozen, and how it is thawed
     "cgroup.freeze": "echo 0 > {place}/cgroup.freeze",
     "freezer.self_freezing": "echo THAWED > {place}/freezer.state",
@@ -41,12 +45,16 @@ class Held(records.NamedTuple):
         return self.kind in MUTE
 
 
-def look(pid: int, may_be_frozen: bool = True) -> Held | None:
-    """What holds a process; None: nothing that can be seen."""
+def status(pid: int) -> Mapping[str, str]:
+    """The lines of /proc/PID/status; none where it has ended or is not to be seen."""
+    return sysfs.fields(f"/proc/{pid}/status", ":") if proc.is_proc_ours() else {}
+
+
+def look(pid: int, status: Mapping[str, str], may_be_frozen: bool = True) -> Held | None:
+    """What holds a process of that `status`; None: nothing that can be seen."""
     thaw = _thaw(pid) if may_be_frozen else ""
     if thaw:
         return Held("frozen", f"frozen by its control group; type {thaw}")
-    status = sysfs.fields(f"/proc/{pid}/status", ":") if proc.is_proc_ours() else {}
     kind = STATES.get(status.get("State", "?")[:1], "")
     swapped, there = (int(status.get(name, "0").split()[0]) for name in ("VmSwap", "VmRSS"))
     if kind not in MUTE and swapped > max(SWAPPED_KIB, there):

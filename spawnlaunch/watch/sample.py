@@ -14,7 +14,6 @@ waited for are in the figures of who waited (getrusage(2), RUSAGE_CHILDREN; proc
 from __future__ import annotations
 
 import os
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -27,7 +26,6 @@ from spawnlaunch.rollcall import held
 from spawnlaunch.watch import devices, find, output
 from spawnlaunch.watch.progress import Progress, Reader
 
-_PEAK, _THREADS = re.compile(rb"\nVmHWM:\s+(\d+) kB"), re.compile(rb"\nThreads:\s+(\d+)")
 FIND_S = 2.0  # between two searches for ranks
 THREADS_AT_ONCE = 2  # of a rank, which has dozens: all have been looked at after some samples
 
@@ -177,7 +175,7 @@ class Sampler:
             ]
         watched.before = now, totals
         mask = _mask(process)
-        peak, threads = _status(process)
+        status = held.status(rank.pid)
         said_at = self._output_times.said_at(rank)
         progress = watched.progress.read()
         return Sample(
@@ -192,15 +190,15 @@ class Sampler:
             start=rank.start,
             command=watched.command,
             state=process.status(),
-            held=held.look(rank.pid, may_be_frozen=rates[0] == 0),
+            held=held.look(rank.pid, status, may_be_frozen=rates[0] == 0),
             cpu=rates[0],
             cpu_seconds=round(totals.cpu_s, 2),
             cpus=cpuset.format(mask),
             elsewhere=cpuset.format(_elsewhere(watched, mask)),
             memory=process.memory_info().rss,
-            peak=peak,
+            peak=_peak(status),
             memory_below=sum(memory for _, memory in below),
-            threads=threads,
+            threads=int(status["Threads"]) if status else process.num_threads(),
             processes=len(below),
             reads=rates[1],
             writes=rates[2],
@@ -256,15 +254,9 @@ def _elsewhere(watched: _Watched, mask: frozenset[int]) -> frozenset[int]:
     return watched.elsewhere | watched.outside
 
 
-def _status(process: psutil.Process) -> tuple[int | None, int]:
-    """The peak of the resident set, in bytes, and the number of threads."""
-    try:
-        with open(f"/proc/{process.pid}/status", "rb") as file:
-            text = file.read()
-    except FileNotFoundError:  # no /proc
-        return None, process.num_threads()
-    peak, threads = (_PEAK.search(text), _THREADS.search(text))
-    return (int(peak[1]) * 1024 if peak else None), (int(threads[1]) if threads else 0)
+def _peak(status: Mapping[str, str]) -> int | None:
+    """Of the resident set, in bytes."""
+    return int(status["VmHWM"].split()[0]) * 1024 if "VmHWM" in status else None
 
 
 def _command(process: psutil.Process) -> str:

@@ -52,7 +52,7 @@ COLUMNS = (
     Column("host", lambda s: s.host[:NAME_COLUMNS], lambda s: s.host, 9, True),
     Column("rank", lambda s: str(s.rank), lambda s: s.rank, 0),
     Column("pid", lambda s: str(s.pid), lambda s: s.pid, 5),
-    Column("state", lambda s: _state(s), lambda s: _state(s), 6, True),
+    Column("state", _state, _state, 6, True),
     Column("cpu%", lambda s: _cpu(s), lambda s: -_number(s.cpu), 1),
     Column("cpus", lambda s: _short(s.cpus, 11), lambda s: s.cpus, 8, True),
     Column("mem", lambda s: size(s.memory), lambda s: -s.memory, 2),

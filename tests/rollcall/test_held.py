@@ -43,7 +43,7 @@ def running(code: str = SLEEPS) -> Iterator[int]:
 
 
 def found(pid: int) -> held.Held:
-    one = held.look(pid)
+    one = held.look(pid, held.status(pid))
     assert one
     return one
 
@@ -55,17 +55,17 @@ def advised(one: held.Held) -> str:
 
 def test_nothing_holds_a_process_that_sleeps_or_has_ended():
     with running() as pid:
-        assert held.look(pid) is None
-    assert held.look(pid) is None
+        assert held.look(pid, held.status(pid)) is None
+    assert held.look(pid, held.status(pid)) is None
 
 
 def test_a_stopped_process_goes_on_by_what_is_advised():
     with running() as pid:
         os.kill(pid, signal.SIGSTOP)
-        until(lambda: held.look(pid), "it is stopped")
+        until(lambda: held.look(pid, held.status(pid)), "it is stopped")
         assert (found(pid).kind, found(pid).is_mute) == ("stopped", True)
         subprocess.run(["sh", "-c", advised(found(pid))], check=True)
-        until(lambda: held.look(pid) is None, "it goes on")
+        until(lambda: held.look(pid, held.status(pid)) is None, "it goes on")
 
 
 def test_a_debugger_is_named():
@@ -73,7 +73,7 @@ def test_a_debugger_is_named():
         let_go = hold_by_a_debugger(pid)
         assert found(pid).words == "stopped by a debugger"
         let_go()
-        until(lambda: held.look(pid) is None, "it goes on")
+        until(lambda: held.look(pid, held.status(pid)) is None, "it goes on")
 
 
 def freezers() -> list[Path]:
@@ -105,15 +105,15 @@ def test_a_frozen_process_goes_on_by_what_is_advised(is_below: bool):
         with running() as pid:
             (inner / "cgroup.procs").write_text(f"{pid}")
             try:
-                assert held.look(pid) is None
+                assert held.look(pid, held.status(pid)) is None
                 freeze.write_text(FILES[freeze.name])
                 assert found(pid).kind == "frozen"
-                assert held.look(pid, may_be_frozen=False) in (None, (
+                assert held.look(pid, held.status(pid), may_be_frozen=False) in (None, (
                     "disk-sleep", held.WORDS["disk-sleep"]
                 ))  # fmt: skip
             finally:
                 subprocess.run(["sh", "-c", advised(found(pid))], check=True)
-            until(lambda pid=pid: held.look(pid) is None, "it goes on")
+            until(lambda pid=pid: held.look(pid, held.status(pid)) is None, "it goes on")
         until(lambda pid=pid: state(pid) == "", "it has ended")
         for group in dict.fromkeys([inner, outer]):
             group.rmdir()

@@ -106,11 +106,13 @@ class RollCall:
             workers = ()
         for worker, pid in workers:
             for process in proc.below(filter(None, [proc.look(pid)])):
-                found = held.look(process.pid)
+                if process.dead:
+                    continue
+                found = held.look(process.pid, held.status(process.pid))
                 target = Target(worker, process, process.pid == pid, bool(found and found.is_mute))
-                if found and not process.dead:
+                if found:
                     self._output.say([f"{target.name} is {found.words}"])
-                if not process.dead and not self._ask_witness(target):
+                if not self._ask_witness(target):
                     self._targets.append(target)
         self.is_busy = True
         self._end_at = machine.running_s() + ALL_S
