@@ -27,6 +27,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.memory import pss_mib
+from benchmarks.processes import cpu_s, free_port
 from benchmarks.report import Goal, Section, Times, cell
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang.deadlines import Alarms
@@ -182,10 +183,8 @@ class Gang:
     """One launch: a hub, and processes of launchers."""
 
     def __init__(self, nodes: int, **settings: Any) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
         self.nodes = nodes
-        self._endpoint = Endpoint("127.0.0.1", port, RUN, secret_of(None, RUN), LOST_AFTER_S)
+        self._endpoint = Endpoint("127.0.0.1", free_port(), RUN, secret_of(None, RUN), LOST_AFTER_S)
         self._settings = Settings(
             least=nodes, most=nodes, join_s=ENOUGH_S, failure_grace_s=0.5, grace_s=0.5,
             lost_after_s=LOST_AFTER_S, beat_s=beat_s(LOST_AFTER_S, nodes), **settings,
@@ -262,12 +261,6 @@ def gang(nodes: int, **settings: Any) -> Iterator[Gang]:
         made.end()
 
 
-def cpu_s(pid: int) -> float:
-    """proc_pid_stat(5): user and system time."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def most_mib(pid: int) -> float:
     """The most that it ever had in memory (VmHWM, proc_pid_status(5))."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
@@ -303,29 +296,26 @@ def a_life(nodes: int) -> Seen:
         at_rest = (cpu_s(one.hub) - cpu) / (time.monotonic() - began)
         seen["hub at rest, % of a CPU"] = (100 * at_rest,)
 
-        heard = one.until("stop", but=range(1))
-        cpu, began = cpu_s(one.hub), time.monotonic()
-        one.say("fail", 0)
-        seen["all heard of a failure"] = heard() - began, cpu_s(one.hub) - cpu
-        again = one.until("start", again=True)
-        seen["all began again"] = again() - began, cpu_s(one.hub) - cpu
+        def again() -> float:
+            return one.until("start", again=True)()
 
+        heard = one.until("stop", but=range(1))
+        seen["all heard of a failure"], seen["all began again"] = timed(
+            one.hub, lambda: one.say("fail", 0), heard, again
+        )
         lost = range(nodes - max(1, nodes // 10), nodes)
         heard = one.until("stop", but=lost)
-        cpu, began = cpu_s(one.hub), time.monotonic()
-        one.say("lose", [lost[0], nodes], 1.0, True)
-        seen["a tenth lost in 1 s: the others heard"] = heard() - began, cpu_s(one.hub) - cpu
-        again = one.until("start", again=True)
-        seen["a tenth lost in 1 s, and back: all began again"] = (
-            again() - began, cpu_s(one.hub) - cpu,
-        )  # fmt: skip
+        (
+            seen["a tenth lost in 1 s: the others heard"],
+            seen["a tenth lost in 1 s, and back: all began again"],
+        ) = timed(one.hub, lambda: one.say("lose", [lost[0], nodes], 1.0, True), heard, again)
 
-        again = one.until("start")
+        began_again = one.until("start")
         one.end_hub()
         time.sleep(1.0)  # all are at its door, and knock
         began = time.monotonic()
         one.begin_hub()
-        seen["the hub started again: all began again"] = again() - began, cpu_s(one.hub)
+        seen["the hub started again: all began again"] = began_again() - began, cpu_s(one.hub)
         seen["hub's memory at its worst, MiB"] = (most_mib(one.hub),)
     return seen
 

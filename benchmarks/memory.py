@@ -1,12 +1,11 @@
 """What a launcher costs in memory, alone and as one of several."""
 
 import re
-import socket
 import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.processes import finish, lines, start
+from benchmarks.processes import children, finish, free_port, lines, start
 
 
 def pss_mib(pids: list[int]) -> float:
@@ -17,11 +16,9 @@ def pss_mib(pids: list[int]) -> float:
 
 def launcher_mib() -> float:
     """By how much a launcher that takes part is larger than one of one node, guards included."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
     program = ("--no-python", "sh", "-c", "echo began; exec sleep 600")
     ours = (sys.executable, "-m", "spawnlaunch", "--quiet", "--nproc=1")
-    gang = ("--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{port}", "--rdzv-backend=static")
+    gang = ("--nnodes=2", f"--rdzv-endpoint=127.0.0.1:{free_port()}", "--rdzv-backend=static")
     interface = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
     launchers: list[subprocess.Popen[bytes]] = []
     try:
@@ -29,12 +26,8 @@ def launcher_mib() -> float:
             launchers.append(start((*ours, *flags, *program), interface))
         for launcher in launchers:
             lines(launcher, 1, "began")
-        alone, _, member = (pss_mib([one.pid, *_children(one.pid)]) for one in launchers)
+        alone, _, member = (pss_mib([one.pid, *children(one.pid)]) for one in launchers)
         return member - alone
     finally:
         for launcher in launchers:
             finish(launcher)
-
-
-def _children(pid: int) -> list[int]:
-    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -10,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 ENOUGH_S = 120.0
+TICKS = os.sysconf("SC_CLK_TCK")
 PREFIX = re.compile(r"^\[\d+\] ", flags=re.MULTILINE)  # ours, in front of each line
 
 
@@ -23,6 +25,24 @@ def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Pope
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
+
+
+def free_port() -> int:
+    """One at which nobody listens on this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+def children(pid: int) -> list[int]:
+    """Those that its first thread has started."""
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def cpu_s(pid: int) -> float:
+    """Seconds of CPU that a process has used: proc_pid_stat(5), utime and stime."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICKS
 
 
 def lines(process: subprocess.Popen[bytes], count: int, word: str = "") -> list[str]:

@@ -1,10 +1,13 @@
 """What watching costs: --record beside the training loop, and spawnlaunch.top of 64 ranks.
 
-    python -m benchmarks.watching [--rounds 25] [--seconds 2] [--write]
+    python -m benchmarks.watching [--rounds 25] [--seconds 2] [--windows 10] [--write]
 
-The loop trains under --record. In every round its recorder runs for some seconds, and is stopped
-for as many, in another order each time; what the loop did in both is compared within the round.
-(The guard tells the recorder of events only, and there are none meanwhile.) Then top draws 64 idle
+The loop trains under --record, once its recorders of collectives are full, as they are in any job
+after minutes. First the CPU time is counted that watching takes: of the recorder, and of all
+threads of Python in the workers but the first, of which one answers it. On a machine whose cores
+all have a rank it is taken from the steps. Then the steps themselves are compared: in every round
+the recorder runs for some seconds, and is stopped for as many, in an order that is drawn. (The
+guard tells the recorder of events only, and there are none meanwhile.) Last, top draws 64 idle
 ranks of 21 threads, twice a second, on a terminal: the processor time that the kernel says it used.
 """
 
@@ -12,6 +15,7 @@ import fcntl
 import json
 import os
 import pty
+import random
 import signal
 import struct
 import subprocess
@@ -21,17 +25,19 @@ import termios
 import threading
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from benchmarks import processes, report
 from benchmarks.report import Goal, Section, cell
 
 ROUNDS = 25
 RANKS = 2
-TRAINED_STEPS = 100  # before the first round
-OF_PLAIN = 0.99  # of the loop's speed, with a recorder
+TRAINED_STEPS = 2500  # before all: each is a collective, and torch keeps the last 2,000 of these
+WINDOW_S = 30.0  # ranks are asked at least once in it
+OF_A_STEP = 0.005  # at most, by the CPU time and by the speed
 LARGEST_GUARD_MIB = 16.0
 WATCHED, EVERY_S, WATCHED_S, OF_A_CORE = 64, 0.5, 20.0, 0.1
 SCREEN = (80, 120)  # lines and columns
@@ -42,46 +48,64 @@ for _ in range(20):
 print("ready", flush=True)
 time.sleep(3600)
 """
-TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def measure(options: Namespace) -> Section:
     """Both, one after the other."""
     with tempfile.TemporaryDirectory() as scratch:
-        running, stopped, recorder_share, guard_mib = recording(
-            Path(scratch), options.rounds, options.seconds
-        )
+        cost = recording(Path(scratch), options)
     top_share = watching()
-    found = report.share(running, stopped)
+    found = report.share(cost.running, cost.stopped)
     return Section(
         "watching",
         "Watching",
-        f"""{RANKS} ranks of the training loop under --record, {len(running)} rounds of
-        {options.seconds:g} s with its recorder running and as many with it stopped; the share of a
-        core that the recorder used while it ran, and the peak of the guard's memory. And top,
+        f"""{RANKS} ranks of the training loop under --record, each on one core:
+        {len(cost.recorder)} times {WINDOW_S:g} s in which CPU time is counted, then
+        {len(cost.running)} rounds of {options.seconds:g} s with its recorder running and as many
+        with it stopped. The share of a core that the recorder used, and that the threads in the
+        workers did which answer it, the slower worker's; what the recorder used once, until its
+        launch had trained {TRAINED_STEPS} steps; and the peak of the guard's memory. And top,
         drawing {WATCHED} ranks of 21 threads every {EVERY_S} s for {WATCHED_S:g} s on a terminal of
         {SCREEN[0]} lines.""",
-        ["", "steps per second", "share of a core", "memory of the guard"],
+        ["", "steps per second", "share of a core", "at the start", "memory of the guard"],
         [
-            ["--record, its recorder stopped", cell(stopped), "", ""],
-            ["--record", cell(running), cell([recorder_share]), cell([guard_mib], " MiB")],
-            [f"top of {WATCHED} ranks", "", cell([top_share]), ""],
+            ["--record, its recorder stopped", cell(cost.stopped), "", "", ""],
+            [
+                "--record: the recorder", cell(cost.running), cell(cost.recorder),
+                cell([cost.begin_s], " s"), cell([cost.guard_mib], " MiB"),
+            ],
+            ["--record: a worker's answers", "", cell(cost.answers), "", ""],
+            [f"top of {WATCHED} ranks", "", cell([top_share]), "", ""],
         ],
         [
+            report.goal_of_difference(
+                "CPU time of watching, as a share of all ranks' steps",
+                [r / RANKS + a for r, a in zip(cost.recorder, cost.answers, strict=True)],
+                [0.0] * len(cost.recorder), OF_A_STEP,
+            ),
             Goal(
-                "Speed with a recorder, of that without", found.ratio, OF_PLAIN,
+                "Speed with a recorder, of that without", found.ratio, 1 - OF_A_STEP,
                 at_least=True, interval=(found.low, found.high),
             ),
-            Goal("Guard with --record, MiB", guard_mib, LARGEST_GUARD_MIB),
+            Goal("Guard with --record, MiB", cost.guard_mib, LARGEST_GUARD_MIB),
             Goal(f"Share of a core of top with {WATCHED} ranks", top_share, OF_A_CORE),
         ],
     )  # fmt: skip
 
 
-def recording(
-    scratch: Path, rounds: int, seconds: float
-) -> tuple[list[float], list[float], float, float]:
-    """Steps per second in each round, recorder running and stopped; what it used; guard's MiB."""
+class Cost(NamedTuple):
+    """Of --record."""
+
+    recorder: Sequence[float]  # share of a core, in each window
+    answers: Sequence[float]  # the same of a worker, that which used the most
+    begin_s: float  # CPU time of the recorder until the first window
+    guard_mib: float
+    running: Sequence[float]  # steps per second in each round, with a recorder
+    stopped: Sequence[float]
+
+
+def recording(scratch: Path, options: Namespace) -> Cost:
+    """What --record costs a launch of the loop."""
     words = (
         f"--task language --layers 1 --width 32 --context 32 --steps 1000000 --out {scratch}/out"
     )
@@ -93,26 +117,51 @@ def recording(
     threading.Thread(target=_read_all, args=(process.stdout.fileno(),), daemon=True).start()
     metrics = Metrics(scratch / "out" / "metrics.jsonl")
     speeds: dict[bool, list[float]] = {True: [], False: []}
-    used_s = ran_s = 0.0
+    drawn = random.Random(0)
     try:
         while metrics.steps() < TRAINED_STEPS:
             if process.poll() is not None:
                 raise RuntimeError(f"{command} ended with {process.returncode}")
             time.sleep(0.1)
-        recorder, guard = _recorder_and_guard(process.pid)
-        for number in range(rounds):
-            for runs in (True, False) if number % 2 else (False, True):
+        recorder, guard, workers = _parts(process.pid)
+        begin_s = processes.cpu_s(recorder)
+        shares = [_shares(recorder, workers) for _ in range(options.windows)]
+        for _ in range(options.rounds):
+            for runs in drawn.sample((True, False), 2):
                 os.kill(recorder, signal.SIGCONT if runs else signal.SIGSTOP)
-                before, used = time.monotonic(), cpu_seconds(recorder)
-                speeds[runs].append(metrics.speed(seconds))
-                if runs:
-                    used_s += cpu_seconds(recorder) - used
-                    ran_s += time.monotonic() - before
+                speeds[runs].append(metrics.speed(options.seconds))
         os.kill(recorder, signal.SIGCONT)
         peak = Path(f"/proc/{guard}/status").read_text().partition("VmHWM:")[2].split()[0]
     finally:
         processes.finish(process)
-    return speeds[True], speeds[False], used_s / ran_s, int(peak) / 1024
+    return Cost(*zip(*shares, strict=True), begin_s, int(peak) / 1024, speeds[True], speeds[False])
+
+
+def _shares(recorder: int, workers: Sequence[int]) -> tuple[float, float]:
+    """What of a core the recorder uses for some time, and what the answers of a worker do."""
+    began, before = time.monotonic(), [_ran_ns(recorder), *map(_beside_ns, workers)]
+    time.sleep(WINDOW_S)
+    after = [_ran_ns(recorder), *map(_beside_ns, workers)]
+    passed_ns = (time.monotonic() - began) * 1e9
+    ours, *theirs = ((b - a) / passed_ns for a, b in zip(before, after, strict=True))
+    return ours, max(theirs)
+
+
+def _ran_ns(pid: int) -> int:
+    """Nanoseconds that a process has run: Documentation/scheduler/sched-stats.rst."""
+    return sum(map(_thread_ns, Path(f"/proc/{pid}/task").iterdir()))
+
+
+def _beside_ns(pid: int) -> int:
+    """The same of its threads that have no name of their own, and are not the first one."""
+    first = Path(f"/proc/{pid}/task/{pid}")
+    name = (first / "comm").read_text()
+    beside = [t for t in first.parent.iterdir() if (t / "comm").read_text() == name]
+    return sum(map(_thread_ns, beside)) - _thread_ns(first)
+
+
+def _thread_ns(task: Path) -> int:
+    return int((task / "schedstat").read_text().split()[0])
 
 
 def _read_all(fd: int) -> None:
@@ -148,18 +197,12 @@ class Metrics:
         return (last - first) / (ended - began)
 
 
-def _recorder_and_guard(launcher: int) -> tuple[int, int]:
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
-    names = {Path(f"/proc/{pid}/comm").read_text().strip(): int(pid) for pid in children}
-    guard = names.pop("spawnlaunch grd")
-    (recorder,) = names.values()
-    return recorder, guard
-
-
-def cpu_seconds(pid: int) -> float:
-    """Of a process so far: proc(5), stat, utime and stime."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+def _parts(launcher: int) -> tuple[int, int, list[int]]:
+    """The recorder, the guard and the workers."""
+    parts = processes.children(launcher)
+    (guard,) = [pid for pid in parts if "grd" in Path(f"/proc/{pid}/comm").read_text()]
+    (recorder,) = set(parts) - {guard}
+    return recorder, guard, processes.children(guard)
 
 
 @contextmanager
@@ -200,9 +243,9 @@ def watching() -> float:
             while b"q quit" not in drawn:
                 time.sleep(0.1)
             time.sleep(2)
-            before, began = cpu_seconds(pid), time.monotonic()
+            before, began = processes.cpu_s(pid), time.monotonic()
             time.sleep(WATCHED_S)
-            return (cpu_seconds(pid) - before) / (time.monotonic() - began)
+            return (processes.cpu_s(pid) - before) / (time.monotonic() - began)
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
@@ -220,6 +263,10 @@ def flags(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--seconds", type=float, default=2.0, metavar="S", help="of each half of a round; default 2"
     )
+    parser.add_argument(
+        "--windows", type=int, default=10, metavar="N",
+        help=f"in which CPU time is counted, of {WINDOW_S:g} s; default 10",
+    )  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -12,9 +12,11 @@ at its main thread are compared with those at theirs.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from itertools import chain, pairwise
 from math import comb
+from operator import itemgetter
 
 from spawnlaunch import records
 from spawnlaunch.rollcall import flight, groups
@@ -340,8 +342,11 @@ def _without(spans: Sequence[Span], others: Sequence[Span]) -> list[Span]:
     return [span for span in found if span[0] < span[1]]
 
 
-def _within(spans: Iterable[Span], part: Span) -> list[Span]:
-    return [(max(b, part[0]), min(e, part[1])) for b, e in spans if b < part[1] and e > part[0]]
+def _within(spans: Sequence[Span], part: Span) -> list[Span]:
+    """What of ordered spans, of which none overlap, lies in a part of the time."""
+    first = bisect_right(spans, part[0], key=itemgetter(1))
+    behind = bisect_left(spans, part[1], key=itemgetter(0))
+    return [(max(b, part[0]), min(e, part[1])) for b, e in spans[first:behind]]
 
 
 def _median(numbers: Iterable[float]) -> float:

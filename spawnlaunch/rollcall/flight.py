@@ -141,20 +141,23 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
         if entry.get("is_p2p"):
             continue  # two ranks know of it, and each counts for itself
         name = entry["profiling_name"].partition(":")[2] or entry["profiling_name"]
-        shapes = zip(entry["input_dtypes"], entry["input_sizes"], strict=False)
-        what = ", ".join(f"{dtype}{list(sizes)}" for dtype, sizes in shapes)
         frames = (
             Frame(each["name"], each["filename"], each["line"]) for each in entry.get("frames", ())
         )
         own = next(filter(is_own, frames), None)
         yield Collective(
-            group=str(entry["process_group"][0]),
-            number=int(entry["collective_seq_id"]),
-            name=name,
-            what=what if name in ALIKE else "",
-            place=place_of(own) if own else "",
-            when=moment(entry["time_created_ns"]),
+            str(entry["process_group"][0]),
+            int(entry["collective_seq_id"]),
+            name,
+            _what(entry) if name in ALIKE else "",
+            place_of(own) if own else "",
+            moment(entry["time_created_ns"]),
         )
+
+
+def _what(entry: dict[str, Any]) -> str:
+    shapes = zip(entry["input_dtypes"], entry["input_sizes"], strict=False)
+    return ", ".join(f"{dtype}{list(sizes)}" for dtype, sizes in shapes)
 
 
 def moment(ns: Any) -> int:

@@ -24,7 +24,7 @@ A file for each launch and node (begin.py has its name), one object a line. `kin
     restart   "words"
     end       "status", "cause", "words" of the report, and "traceback" of the first failure
 
-Samples are taken twice a second at first, and ever more rarely: every hundredth of what has passed,
+Samples are taken twice a second at first, and ever more rarely: every fiftieth of what has passed,
 at most every ten seconds.
 """
 
@@ -40,7 +40,7 @@ from typing import Any, TextIO
 from spawnlaunch import machine
 from spawnlaunch.watch import devices, notes, sample, waiting
 
-SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.01
+SHORTEST_S, LONGEST_S, SHARE = 0.5, 10.0, 0.02
 OF_A_RANK = ("cpu", "memory", "peak", "memory_below", "threads", "processes", "reads", "writes",
              "quiet_s")  # fmt: skip
 OF_A_DEVICE = ("use", "memory", "temperature", "clock")

@@ -26,7 +26,8 @@ from spawnlaunch.rollcall import held
 from spawnlaunch.watch import devices, find, output
 from spawnlaunch.watch.progress import Progress, Reader
 
-FIND_S = 2.0  # between two searches for ranks
+FIND_S = 2.0  # between two searches for ranks, ...
+FIND_SHARE = 0.01  # ... which take longer where there are more processes: at most so much CPU time
 THREADS_AT_ONCE = 2  # of a rank, which has dozens: all have been looked at after some samples
 
 
@@ -127,15 +128,16 @@ class Sampler:
         self._ours, self._words = ours, words
         self._output_times = output.OutputTimes()
         self._watched: dict[tuple[int, int], _Watched] = {}
-        self._found_at = 0.0
+        self._find_at = 0.0  # monotonic clock
         self._host = os.uname().nodename
 
     def sample(self) -> list[Sample]:
         """All ranks that live, those of a launch together and in their order."""
         now = time.monotonic()
-        if now - self._found_at >= FIND_S or not self._watched:
-            self._found_at = now
+        if now >= self._find_at or not self._watched:
+            began = time.thread_time()
             self.find()
+            self._find_at = now + max(FIND_S, (time.thread_time() - began) / FIND_SHARE)
         self._meter.begin()
         samples = []
         for key, watched in list(self._watched.items()):
@@ -147,7 +149,7 @@ class Sampler:
         return samples
 
     def find(self) -> None:
-        """Look which ranks there are; `sample` does so by itself every FIND_S."""
+        """Look which ranks there are; `sample` does so by itself now and then."""
         before, self._watched = self._watched, {}
         ranks = [rank for rank in self._finder.ranks() if self._ours(rank)]
         for rank in ranks:

@@ -1,7 +1,7 @@
 """Asks the ranks what torch has recorded, now and then, and keeps what that says of them together.
 
-An answer costs a rank some CPU time, by the number of collectives that its recorder keeps. So it is
-asked again only when that is a small share of the time that has passed. A rank is said to be waited
+An answer costs a rank some CPU time, by the number of collectives that its recorder keeps, and us
+some to read it. So ranks are asked again only when that is a small share of the time passed. A rank is said to be waited
 for when two looks in a row say so, as what is so in one may be chance; or at once, if wanted.
 """
 
@@ -17,7 +17,7 @@ from spawnlaunch.watch import notes, sample
 
 LOOK_S, EVERY_S = 1.5, 0.03  # how long the main threads are looked at, and how often
 REST_S = 2.5  # at least, until the next question
-SHARE = 0.003  # of a rank's time
+SHARE = 0.003  # of a rank's time; what it takes us for each rank counts as its own
 PATIENCE_S = 3.0  # with an answer: its thread needs the GIL, which a hanging rank may hold
 
 
@@ -31,6 +31,7 @@ class Inquiry:
         self._suspects: set[tuple[str, int]] | None = None if at_once else set()
         self._asked: dict[tuple[str, int], asked.Question] = {}
         self._due = self._until = 0.0  # monotonic clock
+        self._used_s = 0.0  # CPU time, since they were asked
 
     @property
     def fds(self) -> list[int]:
@@ -43,7 +44,7 @@ class Inquiry:
         if self._asked or now < self._due:
             return
         self._until, self._due = now + self._look_s + PATIENCE_S, now + self._look_s + REST_S
-        self.answers = {}
+        self.answers, self._used_s = {}, 0.0
         for one in samples:
             with suppress(OSError):  # it has no torch, or is another's
                 self._asked[one.launch, one.rank] = asked.Question(
@@ -52,14 +53,19 @@ class Inquiry:
 
     def read(self) -> bool:
         """Read what has come; whether all have answered, or will not: there are new verdicts."""
+        if not self._asked:
+            return False
+        began = time.thread_time()
         for key, one in list(self._asked.items()):
             if self._has_ended(key, one):
                 one.close()
                 del self._asked[key]
-                if not self._asked:
-                    self._conclude()
-                    return True
-        return False
+        if not self._asked:
+            self._conclude()
+        self._used_s += time.thread_time() - began
+        if not self._asked:
+            self._rest()
+        return not self._asked
 
     def _has_ended(self, key: tuple[str, int], one: asked.Question) -> bool:
         """Whether it has answered, or will not."""
@@ -80,9 +86,12 @@ class Inquiry:
                 for one in each.culprits
             }
         self.judge(self.answers)
+
+    def _rest(self) -> None:
+        """Ask nobody until that has cost only so much."""
         costs = [one.cost_s for told in self.answers.values() for one in told.values()]
-        rest_s = max(REST_S, max(costs, default=0.0) / SHARE - self._look_s)
-        self._due = time.monotonic() + rest_s
+        cost_s = max(costs, default=0.0) + self._used_s / max(1, len(costs))
+        self._due = time.monotonic() + max(REST_S, cost_s / SHARE - self._look_s)
 
     def judge(
         self, answers: Mapping[str, Mapping[int, asked.Testimony]], uncertain_s: float = 0.0
