@@ -1,6 +1,6 @@
 """What watching costs: --record beside the training loop, and spawnlaunch.top of 64 ranks.
 
-    python -m benchmarks.watching [--rounds 25] [--seconds 2] [--windows 10] [--write]
+    python -m benchmarks.watching [--rounds 10] [--seconds 30] [--windows 10] [--write]
 
 The loop trains under --record, once its recorders of collectives are full, as they are in any job
 after minutes. First the CPU time is counted that watching takes: of the recorder, and of all
@@ -33,10 +33,10 @@ from typing import NamedTuple
 from benchmarks import processes, report
 from benchmarks.report import Goal, Section, cell
 
-ROUNDS = 25
+ROUNDS = 10
 RANKS = 2
 TRAINED_STEPS = 2500  # before all: each is a collective, and torch keeps the last 2,000 of these
-WINDOW_S = 30.0  # ranks are asked at least once in it
+WINDOW_S = 30.0  # ranks are asked at least once in it, and in a half of a round
 OF_A_STEP = 0.005  # at most, by the CPU time and by the speed
 LARGEST_GUARD_MIB = 16.0
 WATCHED, EVERY_S, WATCHED_S, OF_A_CORE = 64, 0.5, 20.0, 0.1
@@ -261,8 +261,9 @@ def _drain(terminal: int, drawn: bytearray) -> None:
 
 def flags(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "--seconds", type=float, default=2.0, metavar="S", help="of each half of a round; default 2"
-    )
+        "--seconds", type=float, default=WINDOW_S, metavar="S",
+        help=f"of each half of a round; default {WINDOW_S:g}",
+    )  # fmt: skip
     parser.add_argument(
         "--windows", type=int, default=10, metavar="N",
         help=f"in which CPU time is counted, of {WINDOW_S:g} s; default 10",

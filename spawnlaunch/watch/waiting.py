@@ -1,8 +1,9 @@
 """Asks the ranks what torch has recorded, now and then, and keeps what that says of them together.
 
 An answer costs a rank some CPU time, by the number of collectives that its recorder keeps, and us
-some to read it. So ranks are asked again only when that is a small share of the time passed. A rank is said to be waited
-for when two looks in a row say so, as what is so in one may be chance; or at once, if wanted.
+some to read it. So ranks are asked again only when that is a small share of the time passed. A rank
+is said to be waited for when two looks in a row say so, as what is so in one may be chance; or at
+once, if wanted.
 """
 
 from __future__ import annotations

@@ -37,7 +37,8 @@ BUNDLED = ("--device", "cpu", "--steps", "1000000", "--loader-workers", "0", "--
 LINES = {"two": "data", "node": "data"}  # as what these happen
 NEEDED = ("accelerate", "lightning", "transformers")
 RANKS, LINES_RIGHT, NAMED_IN_HEALTHY = 0.98, 0.95, 0.01  # at least, at least, at most
-HEALTHY_S, PATIENCE_S = 15.0, 90.0  # from the first look at the collectives on
+# From the first look at the collectives on; so many looks at a healthy one, of which two name.
+HEALTHY_S, HEALTHY_LOOKS, PATIENCE_S = 15.0, 4, 90.0
 MOST_S = 300.0  # of a launch
 
 
@@ -133,7 +134,9 @@ def _watched(
         waits = [event for event in events if event["kind"] == "waits"]
         first = first or (time.monotonic() if waits or one.fault == "stop" else None)
         passed_s = time.monotonic() - first if first else 0.0
-        is_over = passed_s > (HEALTHY_S if one.fault == "none" else patience_s)
+        is_over = passed_s > patience_s or (
+            one.fault == "none" and passed_s > HEALTHY_S and len(waits) >= HEALTHY_LOOKS
+        )
         is_found = one.fault != "none" and len(named) >= (
             len(one.ranks) if kind == "waited for" else 1
         )
