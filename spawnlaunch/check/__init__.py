@@ -11,5 +11,6 @@ ranks' software, their speed and their clocks, too. A fault is named with its ra
 type, and the exit status is 1; load, quotas and the like are noted, and are no fault.
 
 With --all it measures more, before a long job: how fast devices, memories and all-reduces are, what
-they reach, what room and which limits they have.
+they reach, what room and which limits they have, and what of the site would stop a job of a
+thousand nodes.
 """

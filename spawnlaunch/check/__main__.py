@@ -33,7 +33,8 @@ def main() -> int:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="measure more: devices, memory, all-reduce, disks, limits",
+        help="measure more: devices, memory, all-reduce, disks, limits, and what of this site "
+        "would stop a job of a thousand nodes",
     )
     parser.add_argument(
         "--warn-only", action="store_true", help="end with status 0 whatever is wrong"

@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 
 from spawnlaunch import __version__, cpuset, reading
-from spawnlaunch.check import facts, surroundings, verdicts
+from spawnlaunch.check import facts, site, surroundings, verdicts
 from spawnlaunch.node import hardware
 
 MIB = 1 << 20
@@ -71,6 +71,7 @@ def measure_all(rank: int, local_rank: int) -> dict[str, Any]:
         "hard": limits(hard=True),
         "shm_size": _shm("f_blocks"),
         "container": _container(),
+        "site": site.look(os.environ),
         "rank_0": _reached(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])),
         "unknown_hosts": _unknown({one["host"] for one in everyone}),
     }

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import median, median_high
 from typing import Any
 
-from spawnlaunch.check import remedies
+from spawnlaunch.check import remedies, site
 from spawnlaunch.check.verdict import FAIL, NOTE, OK, WARN, Verdict
 from spawnlaunch.rollcall import groups
 
@@ -46,6 +46,7 @@ def verdicts(ranks: Sequence[Rank]) -> list[Verdict]:
         _rank_0(ranks),
         *_disks(ranks),
         *_limits(ranks),
+        *site.verdicts(ranks),
     ]
 
 

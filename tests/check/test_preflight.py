@@ -1,6 +1,9 @@
 """check --all: what it measures in real workers, and how it judges."""
 
 import json
+import os
+import shlex
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,8 +17,12 @@ from tests.support.launching import LAUNCHER, clean_environ, run
 ALL = ("-m", "spawnlaunch.check", "--all")
 LINES = {
     *("versions", "matrix product", "memory", "all-reduce", "network", "host names", "rank 0"),
-    *("disk", "clocks", "limits"),
+    *("disk", "clocks", "limits", "site"),
 }
+
+
+SITE = {"files": 65536, "backlog": 4096, "ports": 28232, "free_ports": 36280,
+        "processes": 1 << 22, "kill_wait_s": 30, "ends_all": True}  # fmt: skip
 
 
 def rank(number: int, **other: Any) -> dict[str, Any]:
@@ -34,6 +41,7 @@ def rank(number: int, **other: Any) -> dict[str, Any]:
         "surroundings": {"cpus": 64, "load": 2.0, "quota_cpus": None, "governors": ["performance"],
                          "swap_used": 0, "memory": 1 << 38, "memory_limit": None,
                          "memory_used": None},
+        "site": SITE,
         **other,
     }  # fmt: skip
 
@@ -76,6 +84,14 @@ DISK = {"place": "/scratch", "free_gib": 100.0, "written_mb_per_s": 500.0}
          "limits", "warn", "open files (ulimit -n): 1,024, of rank 2"),
         ({"limits": {"memlock": None, "nofile": 65536, "nproc": None, "shm_free": 64 << 20}},
          "limits", "fail", "shared memory (/dev/shm): 67,108,864, of rank 2"),
+        ({"site": {**SITE, "files": 1024}, "host": "node2"}, "site", "warn",
+         "node2: 1,024 open files (ulimit -Hn), for a launcher that all others connect to; a job "
+         "of 1,000 nodes needs 1,064"),
+        ({"site": {**SITE, "backlog": 128}}, "site", "warn", "(net.core.somaxconn)"),
+        ({"site": {**SITE, "ports": 1000}}, "site", "warn", "1,000 ports for outgoing"),
+        ({"site": {**SITE, "processes": 99}}, "site", "warn", "99 processes and threads"),
+        ({"site": {**SITE, "kill_wait_s": 2}}, "site", "warn", "2 s from SIGTERM to SIGKILL"),
+        ({"site": {**SITE, "ends_all": False}}, "site", "warn", "the others wait"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_named_with_its_rank_or_node(
@@ -84,6 +100,44 @@ def test_what_is_wrong_is_named_with_its_rank_or_node(
     ((said, how, message),) = complaints(**other)
     assert (said, how) == (name, status)
     assert words in message
+
+
+def test_what_is_not_known_of_a_site_is_not_judged():
+    unknown = dict.fromkeys(SITE)
+    assert not any(one.name == "site" for one in verdicts([rank(0, site=unknown)]))
+
+
+LOOK = """
+import json, os
+from spawnlaunch.check import site
+found = site.verdicts([{"rank": 0, "host": "here", "site": site.look(os.environ)}])
+print(json.dumps([one for one in found if one.status != "ok"]))
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="sets limits of a network namespace")
+@pytest.mark.parametrize(
+    ("spoilt", "words"),
+    [
+        ("echo 64 > /proc/sys/net/core/somaxconn", "64 connections"),
+        ("echo 60000 60999 > /proc/sys/net/ipv4/ip_local_port_range", "1,000 ports for outgoing"),
+        ("echo 1024 65535 > /proc/sys/net/ipv4/ip_local_port_range", "0 ports beside these"),
+    ],
+)
+def test_a_remedy_for_a_site_mends_what_it_is_for(spoilt: str, words: str):
+    look = shlex.join([sys.executable, "-c", LOOK])
+    before = run("unshare", "--net", "sh", "-c", f"{spoilt}; {look}")
+    (found,) = json.loads(before.stdout)
+    _, _, message, remedy, _ = found
+    assert words in message
+    after = run("unshare", "--net", "sh", "-c", f"{spoilt}; {remedy} >&2; {look}")
+    assert json.loads(after.stdout) == []
+
+
+def test_a_hard_limit_of_open_files_is_named():
+    look = shlex.join([sys.executable, "-c", LOOK])
+    (found,) = json.loads(run("sh", "-c", f"ulimit -n 700; {look}").stdout)
+    assert found[2].startswith("here: 700 open files (ulimit -Hn)")
 
 
 def test_the_adapter_next_to_the_device_is_what_nccl_would_choose():
