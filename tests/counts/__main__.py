@@ -11,7 +11,7 @@ from pathlib import Path
 from tests import counts
 from tests.counts import limits, lines, rooms, shape
 from tests.counts.imported import imported
-from tests.counts.lookups import Lookups, lookups, traced
+from tests.counts.lookups import Lookups, lookups, of_the_kernel, traced
 from tests.counts.walked import Function, entered
 from tests.counts.ways import WAYS, Way
 
@@ -45,9 +45,11 @@ def of_a_launch(way: Way, directory: Path, functions: set[Function]) -> Iterator
     alone = len(modules - imported(way, directory, "-c", "pass"))
     yield f"{ours} modules of spawnlaunch imported, and {alone - ours} of Python's library"
     if shutil.which("strace"):
-        here, bare = (lookups(traced(way, directory, *each)) for each in (words, ("-c", "pass")))
+        calls = traced(way, directory, *words)
+        here, bare = lookups(calls), lookups(traced(way, directory, "-c", "pass"))
         beyond = Lookups(here.stats - bare.stats, here.opens - bare.opens)
         yield f"{beyond.stats} stat and {beyond.opens} open beyond {bare.stats} and {bare.opens}"
+        yield f"{of_the_kernel(calls)} of them in /proc, /sys and /dev"
 
 
 def by_file(functions: set[Function]) -> Iterator[str]:

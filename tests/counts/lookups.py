@@ -16,6 +16,7 @@ from tests.support.launching import run
 
 STATS = ("stat", "lstat", "fstat", "newfstatat", "statx")  # one or the other, by C library
 OPENS = ("open", "openat", "openat2", "creat")
+KERNEL = ("/sys/", "/proc/", "/dev/")
 CALL = re.compile(r'(\w+)\((?:[^"]*?"(.*?)")?.*= (-?\d+)')
 
 
@@ -68,11 +69,16 @@ def lookups(calls: Iterable[Call]) -> Lookups:
     return Lookups(sum(name in STATS for name in names), sum(name in OPENS for name in names))
 
 
+def of_the_kernel(calls: Iterable[Call]) -> int:
+    """How many are of the kernel's own files, which no server of a site hears of."""
+    return sum(call.path.startswith(KERNEL) for call in calls)
+
+
 def opened(calls: Iterable[Call]) -> Opened:
     """What was opened, but for what a launch opens only when it has lasted."""
     done = (call for call in calls if call.name in OPENS and call.result >= 0)
     paths = at_once(call.path for call in done)
-    kernel = [path for path in paths if path.startswith(("/sys/", "/proc/", "/dev/"))]
+    kernel = [path for path in paths if path.startswith(KERNEL)]
     return Opened(len(paths) - len(kernel), len({re.sub(r"\d+", "N", path) for path in kernel}))
 
 
