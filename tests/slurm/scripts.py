@@ -10,7 +10,7 @@ DIRECTORY = ROOT / "slurm"
 # A real Slurm of the tests runs these; the others need what only their machines have.
 GENERIC = (
     *("tasks.sh", "nodes.sh", "spares.sh", "bench.sh", "preemptible.sh", "array.sh"),
-    "container.sh",
+    *("container.sh", "bcast.sh"),
 )
 
 # A model that trains for so many steps within a few seconds.

@@ -1,8 +1,11 @@
 """The scripts that need no machine of their own run to their ends under a real Slurm."""
 
 import json
+import shutil
+import tarfile
 import time
 import uuid
+import venv
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
 from tests.slurm.scripts import DIRECTORY, SHORT, STEPS, TINY, environ, sized
-from tests.support.launching import REPORTER, filed_reports
+from tests.support.launching import REPORTER, ROOT, filed_reports
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind, until
 from tests.world.truth import check
@@ -155,6 +158,33 @@ def test_a_container_without_slurm_knows_its_ranks(slurm: Slurm, tmp_path: Path)
     )
     assert job.state == "COMPLETED", job.output
     check(filed_reports(tmp_path), 4)
+
+
+@pytest.mark.full
+def test_an_environment_that_is_sent_to_the_nodes_is_the_one_of_the_ranks(
+    slurm: Slurm, tmp_path: Path
+):
+    """Two nodes here have one /tmp, and would write to the same place."""
+    venv.create(tmp_path / "venv", symlinks=True)
+    (packages,) = (tmp_path / "venv/lib").glob("python*/site-packages")
+    (packages / "ours.pth").write_text(f"{ROOT}\n")
+    with tarfile.open(tmp_path / "env.tar", "w") as archive:
+        archive.add(tmp_path / "venv", ".")
+    shutil.rmtree(tmp_path / "venv")
+    script = tmp_path / "where.py"
+    script.write_text("import sys\nprint('ran in', sys.prefix)\n")
+    job = slurm.sbatch(
+        DIRECTORY / "bcast.sh",
+        *sized(1, 2, 2),
+        f"--chdir={tmp_path}",
+        arguments=["env.tar", script.name],
+        env=environ(PYTHONPATH=""),
+    )
+    assert job.state == "COMPLETED", job.output
+    place = Path(f"/tmp/environment-{job.job_id}")
+    assert job.output.count(f"ran in {place}\n") == 2
+    assert not place.exists()
+    assert not place.with_suffix(".tar").exists()
 
 
 @pytest.mark.full
