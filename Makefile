@@ -14,10 +14,10 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full clients stress matrix gpu bench counts coverage docs lint clean
+.PHONY: help run test full clients stress matrix gpu bench counts coverage docs lint release-check clean
 
 help:  ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo
 	@echo "Each makes the virtual environment that it needs. One test alone:"
 	@echo "$(BIN)/python -m pytest tests/run/test_signals.py -k grace"
@@ -73,6 +73,9 @@ lint: $(READY)  ## style, formatting and types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+release-check: $(READY)  ## all of a release that a program can do, on a clean clone; hours
+	$(BIN)/python -m tests.release
 
 clean:  ## remove what the others have made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
