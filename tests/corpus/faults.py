@@ -28,8 +28,9 @@ from tests.support.processes import nothing_left_behind, processes_with, until
 
 MOST_RESTARTS = 3
 LONGEST_S = 3.0  # that a worker of one of the programs computes, half of it to import torch
-# torchrun may wait for half an hour for who does not come: then it has not succeeded.
-ENOUGH_S = 120.0
+# torchrun may wait for half an hour for somebody who does not come: then it has not succeeded.
+# Where ours has succeeded, which it may do however torchrun ends, it has less time.
+ENOUGH_S, LEAST_S, AS_OURS = 400.0, 30.0, 3.0
 RANKS = 2
 MEETINGS = {
     "static": "--node-rank={node} --master-addr=127.0.0.1 --master-port={port}",
@@ -102,17 +103,20 @@ def draw(rng: random.Random, nodes: int | None = None) -> Round:
 
 def judged(drawn: Round) -> tuple[str, str]:
     """What came under both, in a line, and what was wrong here ("" for nothing)."""
-    theirs = played(drawn, TORCHRUN)
     right = undisturbed(drawn.program, drawn.nodes, drawn.meeting)
     for _ in range(TRIES):
+        began = time.monotonic()
         try:
-            ours = played(drawn, SPAWNLAUNCH)
+            ours = played(drawn, SPAWNLAUNCH, PATIENCE_S)
         except AssertionError as error:
-            return f"torchrun {theirs}", str(error)
-        wrong = _wrong(theirs, ours, right)
-        if not wrong or GLOO not in ours.said:
+            return "spawnlaunch has not ended, or left somebody", str(error)
+        took_s = time.monotonic() - began
+        if ours.succeeded(right) or GLOO not in ours.said:
             break
+    enough_s = LEAST_S + AS_OURS * took_s if ours.succeeded(right) else ENOUGH_S
+    theirs = played(drawn, TORCHRUN, enough_s)
     words = f"torchrun {theirs} ({theirs.killed} killed), spawnlaunch {ours} ({ours.killed} killed)"
+    wrong = _wrong(theirs, ours, right)
     return words, f"{wrong}\n{ours.said}" if wrong else ""
 
 
@@ -130,13 +134,13 @@ def _wrong(theirs: Ended, ours: Ended, right: frozenset[str]) -> str:
 def undisturbed(program: str, nodes: int, meeting: str) -> frozenset[str]:
     """The last words under torchrun when nobody is killed."""
     for _ in range(TRIES):
-        ended = played(Round(program, nodes, meeting, ()), TORCHRUN)
+        ended = played(Round(program, nodes, meeting, ()), TORCHRUN, PATIENCE_S)
         if not any(ended.statuses) and ended.final:
             return ended.final
     raise AssertionError(f"{program} does not run undisturbed: {ended.said}")
 
 
-def played(drawn: Round, launcher: str) -> Ended:
+def played(drawn: Round, launcher: str, within_s: float) -> Ended:
     """Play it with real processes."""
     with (
         tempfile.TemporaryDirectory(prefix="corpus-") as top,
@@ -144,9 +148,9 @@ def played(drawn: Round, launcher: str) -> Ended:
     ):
         playing = _Playing(drawn, launcher, place)
         if launcher == TORCHRUN:  # it leaves workers behind, which are ended with the place
-            return playing.play(ENOUGH_S)
+            return playing.play(within_s)
         with nothing_left_behind(place.mark):
-            ended = playing.play(PATIENCE_S)
+            ended = playing.play(within_s)
             assert None not in ended.statuses, f"it has not ended\n{ended.said}"
         return ended
 

@@ -85,7 +85,7 @@ PROGRAMS = [
     ours("mesh_2d", size=4),
     ours("pipeline"),
     ours("zero", again=True),
-    ours("hook_bf16", again=True),
+    ours("hook_fp16", again=True),
     ours("hook_powersgd", again=True),
     ours("local_sgd", again=True),
     ours("join", again=True),

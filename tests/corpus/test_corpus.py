@@ -1,4 +1,4 @@
-"""Programs that people start with torchrun do the same here, and survive what they survive there."""
+"""Programs that people start with torchrun do the same here, also when somebody is killed."""
 
 import random
 import re
@@ -28,6 +28,7 @@ def test_a_program_does_the_same(program: Program, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(7200)
 @pytest.mark.parametrize("number", range(6))
 def test_a_fault_does_no_more_than_under_torchrun(number: int) -> None:
     drawn = faults.draw(random.Random(f"{SEED}:{number}"))
