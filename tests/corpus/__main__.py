@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tests.corpus import faults
 from tests.corpus.page import PAGE, Result, is_expected, page, result
-from tests.corpus.running import SPAWNLAUNCH, TORCHRUN, come
+from tests.corpus.running import come_both
 from tests.corpus.table import PROGRAMS, Program
 from tests.support.launching import ROOT, heed_signals
 
@@ -68,7 +68,7 @@ def compare(only: list[str] | None, write: bool) -> int:
 def of_both(program: Program) -> Result:
     """What comes of it under both, and a line that says so."""
     with tempfile.TemporaryDirectory(prefix="corpus-") as top:
-        came = [come(program, each, Path(top) / each) for each in (TORCHRUN, SPAWNLAUNCH)]
+        came = come_both(program, Path(top))
     found = result(*came)
     word = "same" if not found["differ"] else "differs" if is_expected(program, found) else "WRONG"
     print(f"{word:8} {program.name} {json.dumps(found)}", flush=True)

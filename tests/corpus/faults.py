@@ -57,17 +57,18 @@ class Round(NamedTuple):
 
     program: str
     nodes: int
-    meeting: str  # how several nodes meet
+    meeting: str  # static or c10d; on one node --standalone has torchrun use the latter
     kills: tuple[Kill, ...]
 
     def __str__(self) -> str:
-        where = "one node" if self.nodes == 1 else f"{self.nodes} nodes ({self.meeting})"
-        return f"{self.program} on {where}, {', '.join(map(str, self.kills))}"
+        nodes = "one node" if self.nodes == 1 else f"{self.nodes} nodes"
+        return f"{self.program} on {nodes} ({self.meeting}), {', '.join(map(str, self.kills))}"
 
     def flags(self, node: int, port: int) -> tuple[str, ...]:
         if self.nodes == 1:
-            return f"--standalone --nproc-per-node={RANKS} --max-restarts={MOST_RESTARTS}".split()
-        meeting = MEETINGS[self.meeting].format(node=node, port=port)
+            meeting = "--standalone" if self.meeting == "c10d" else ""
+        else:
+            meeting = MEETINGS[self.meeting].format(node=node, port=port)
         size = f"--nnodes={self.nodes} --nproc-per-node={RANKS // self.nodes}"
         return tuple(f"{size} --max-restarts={MOST_RESTARTS} {meeting}".split())
 

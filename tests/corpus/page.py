@@ -22,8 +22,8 @@ the files that it wrote, byte for byte. After each, no process was left. The scr
 its own. `python -m tests.corpus --write` runs all and writes this page; `make full` and
 `make clients` run them again.
 
-Of {all} programs {same} do the same, and {differ} differ on purpose, as
-[what differs](torchrun.md#what-differs) says.
+Programs: {all}; those that do the same: {same}; those that differ on purpose, as
+[what differs](torchrun.md#what-differs) says: {differ}.
 
 | program | what it is | source | compared | torchrun | spawnlaunch | |
 |---|---|---|---|---|---|---|"""

@@ -37,6 +37,7 @@ ALONE = {
 }
 MARK = "CORPUS_MARK"  # in the environment of all that a launch has started
 PREFIX = re.compile(r"^\[(?:default|[\w.-]+:)?\d+\]:? ", re.MULTILINE)
+TIMES = re.compile(r"'\w+_(?:runtime|per_second)': '[^']*'")  # as Trainer prints them
 ERROR = "error.json"  # where a program names it as the launch's error file
 # Now and then gloo ends a process with a thread that nobody has joined, under any launcher.
 GLOO = "terminate called without an active exception"
@@ -96,8 +97,9 @@ class Place:
         return "".join(file.read_text(errors="replace") for file in self.top.glob("stderr*"))
 
     def lines(self) -> list[str]:
-        """What was printed, without prefixes of ranks and paths of this launch."""
-        return sorted(PREFIX.sub("", self.stdout).replace(str(self.cwd), "{dir}").splitlines())
+        """What was printed, without prefixes of ranks, paths of this launch, times and gaps."""
+        said = PREFIX.sub("", self.stdout).replace(str(self.cwd), "{dir}")
+        return sorted(filter(None, TIMES.sub("", said).splitlines()))
 
     def end(self) -> None:
         """Nobody of the launch lives on."""
@@ -115,11 +117,22 @@ def placed(top: Path) -> Iterator[Place]:
         place.end()
 
 
-def come(program: Program, launcher: str, top: Path) -> Came:
-    """What comes of it, when gloo has let it live and torchrun has torn no line.
+def come_both(program: Program, top: Path) -> tuple[Came, Came]:
+    """What comes of it under torchrun, where no line is torn, and under spawnlaunch.
 
     torchrun's workers write a line and its end by two calls, between which another's may come.
     """
+    ours = come(program, SPAWNLAUNCH, top / SPAWNLAUNCH)
+    for number in range(TRIES):
+        theirs = come(program, TORCHRUN, top / f"{TORCHRUN}{number}")
+        both = (theirs.lines, ours.lines)
+        if theirs.lines == ours.lines or len({"".join(sorted("".join(x))) for x in both}) > 1:
+            break
+    return theirs, ours
+
+
+def come(program: Program, launcher: str, top: Path) -> Came:
+    """What comes of it under a launcher, when gloo has let it live."""
     for number in range(TRIES):
         with placed(top / str(number)) as place:
             with nothing_left_behind(place.mark):
@@ -129,10 +142,11 @@ def come(program: Program, launcher: str, top: Path) -> Came:
             if launcher == SPAWNLAUNCH:
                 left = [each.name for each in place.tmp.glob("spawnlaunch-*")]
                 assert not left, f"{program} has left {left}"
-            if GLOO not in place.stderr and not (launcher == TORCHRUN and "" in came.lines):
-                break
-    if code and not program.differs:
-        print(place.stderr[-3000:], file=sys.stderr)
+            said = place.stderr
+        if GLOO not in said:
+            break
+    if code and not program.status:
+        print(said[-3000:], file=sys.stderr)
     return came
 
 

@@ -191,7 +191,7 @@ def described(program: Program) -> tuple[str, str]:
     (script,) = re.findall(r"\{here\}/(\w+\.py)", program.line)
     about = ast.get_docstring(ast.parse((SCRIPTS / script).read_text())) or ""
     what, _, source = about.partition("Source: ")
-    return " ".join(what.split()).rstrip("."), " ".join(source.split())
+    return " ".join(what.split()).rstrip("."), source.partition("\n")[0]
 
 
 def accelerate() -> Path:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.corpus import faults
 from tests.corpus.page import PAGE, is_expected, result
-from tests.corpus.running import SPAWNLAUNCH, TORCHRUN, come
+from tests.corpus.running import come_both
 from tests.corpus.table import PROGRAMS, SCRIPTS, Program, described
 from tests.dropin.differences import DIFFERENCES
 
@@ -23,7 +23,7 @@ ROWS = [
 
 @pytest.mark.parametrize("program", ROWS)
 def test_a_program_does_the_same(program: Program, tmp_path: Path) -> None:
-    theirs, ours = (come(program, each, tmp_path / each) for each in (TORCHRUN, SPAWNLAUNCH))
+    theirs, ours = come_both(program, tmp_path)
     assert is_expected(program, result(theirs, ours)), (theirs, ours)
 
 

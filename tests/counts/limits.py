@@ -32,7 +32,7 @@ LINES_OF_CODE = {
     "bench": 3_562,
     "check": 1_031,
     "train": 5_475,
-    "tests": 46_525,
+    "tests": 48_500,
 }
 FILES = 164  # of the launcher
 

@@ -36,6 +36,7 @@ for epoch in range(3):
         right, total = right + (predicted == labels).sum().item(), total + len(labels)
     accelerator.print(f"epoch {epoch}: {right} of {total}")
 accelerator.save_state("state")
+accelerator.wait_for_everyone()
 accelerator.load_state("state")
 weight = accelerator.unwrap_model(model)[0].weight.sum().item()
 print(f"final rank {accelerator.process_index} weight {weight:.6f} lr {scheduler.get_last_lr()}")

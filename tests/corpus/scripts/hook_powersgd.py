@@ -1,4 +1,4 @@
-"""Gradients are sent as two small matrices (PowerSGD); the hook's state is saved and loaded.
+"""Gradients are sent as two small matrices (PowerSGD), after some steps as they are.
 
 Source: PyTorch's documentation, DDP communication hooks (docs/source/ddp_comm_hooks.md)
 """

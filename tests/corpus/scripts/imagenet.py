@@ -30,7 +30,7 @@ def main():
         start = state["epoch"] + 1
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-        print(f"rank {rank}: attempt {attempt} goes on with epoch {start}")
+        print(f"rank {rank} goes on with epoch {start}")
     for epoch in range(start, 4):
         sampler.set_epoch(epoch)
         for images, labels in DataLoader(dataset, batch_size=8, sampler=sampler):

@@ -1,6 +1,6 @@
 """Rank 0 reads all of stdin, and tells the others.
 
-Source: Python's documentation, fileinput; torchrun leaves stdin to its workers
+Source: Python's documentation, sys.stdin, which torchrun leaves to its workers
 """
 
 import sys
