@@ -1,4 +1,6 @@
-"""The recording of a terminal on the landing page: python -m docs.recording writes recording.svg.
+"""The recording of a terminal on the landing page, and a still of top.
+
+    python -m docs.recording      on a quiet machine: writes recording.svg and top.svg
 
 The commands are typed into a shell in tmux(1), and its screen is captured as it changes. Pauses are
 shortened; nothing else is. The film is an SVG of lines that come and go by CSS, which fetches
@@ -42,11 +44,13 @@ import time, torch
 import torch.distributed as dist
 
 dist.init_process_group("gloo")
-gradient = torch.ones(1 << 16)
+gradient, kept = torch.ones(1 << 16), []
 for step in range(100000):
     time.sleep(0.02)
     if dist.get_rank() == 1:
         time.sleep(0.05)
+    if dist.get_rank() == 2:
+        kept.append(torch.ones(1 << 19))
     dist.all_reduce(gradient)
 """,
 }
@@ -66,8 +70,8 @@ SCENES = (
         r"nothing is wrong|\d (warning|fault)",
     ),
     Scene("python -m spawnlaunch --nproc 2 --quiet broken.py; echo status $?", "^status 1"),
-    Scene("python -m spawnlaunch --nproc 2 --quiet slow.py &", "slow.py &"),
-    Scene("python -m spawnlaunch.top slow.py", "the others wait for it", "q"),
+    Scene("python -m spawnlaunch --nproc 4 --oversubscribe --quiet slow.py &", "slow.py &"),
+    Scene("python -m spawnlaunch.top slow.py", r"the others wait for it(.|\n)*memory grew", "q"),
 )
 
 
@@ -199,10 +203,9 @@ def shown(screens: Sequence[Screen], end: float) -> Iterator[Shown]:
     yield from (each for each in standing.values() if each.line)
 
 
-def svg(screens: Sequence[Screen]) -> str:
-    """The film."""
+def film(screens: Sequence[Screen]) -> str:
+    """All screens, one after the other, again and again."""
     end = screens[-1].at + READ_S
-    width, height = COLUMNS * CHAR + 2 * MARGIN, ROWS * LINE + 2 * MARGIN
     rules, texts = [], []
     for number, one in enumerate(shown(screens, end)):
         begin, over = (100 * at / end for at in (one.begin, one.end))
@@ -213,20 +216,36 @@ def svg(screens: Sequence[Screen]) -> str:
         )
         last = " last" if one.end == end else ""
         texts.append(f'<g class="f k{number}{last}">{drawn(one.row, one.line)}</g>')
-    style = (
-        f"text{{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre;"
-        f"fill:{COLORS['text']}}}.f{{opacity:0;animation:{end:.2f}s step-end infinite}}"
-        "@media (prefers-reduced-motion:reduce){.f{animation:none}.last{opacity:1}}"
-        + "".join(rules)
+    rules += [
+        f".f{{opacity:0;animation:{end:.2f}s step-end infinite}}",
+        "@media (prefers-reduced-motion:reduce){.f{animation:none}.last{opacity:1}}",
+    ]
+    return svg(ROWS, "a launch, a failure that is named, and top", texts, rules)
+
+
+def still(screen: Screen) -> str:
+    """One screen, without its empty lines."""
+    lines = [line for line in screen.lines if line]
+    texts = [drawn(row, line) for row, line in enumerate(lines)]
+    return svg(len(lines), "top: which rank the others wait for, and which one leaks", texts)
+
+
+def svg(rows: int, label: str, parts: Sequence[str], rules: Sequence[str] = ()) -> str:
+    """A terminal of so many rows, with these parts in it."""
+    width, height = COLUMNS * CHAR + 2 * MARGIN, rows * LINE + 2 * MARGIN
+    letters = (
+        "text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre;"
+        f"fill:{COLORS['text']}}}"
     )
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
-        f'role="img" aria-label="a terminal: a launch, a failure that is named, and top">\n'
-        f"<style>{style}</style>\n"
-        f'<rect width="100%" height="100%" rx="8" fill="{COLORS["background"]}"/>\n'
-        + "\n".join(texts)
-        + "\n</svg>\n"
-    )
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
+        f'aria-label="{label}">',
+        f"<style>{letters}{''.join(rules)}</style>",
+        f'<rect width="100%" height="100%" rx="8" fill="{COLORS["background"]}"/>',
+        *parts,
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
 
 
 def drawn(row: int, line: str) -> str:
@@ -270,10 +289,12 @@ def own(color: Color | None) -> Color | None:
 
 def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--out", type=Path, default=Path(__file__).with_name("recording.svg"))
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="directory")
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as place:
-        options.out.write_text(svg(shortened(recorded(Path(place)))))
+        screens = recorded(Path(place))
+    (options.out / "recording.svg").write_text(film(shortened(screens)))
+    (options.out / "top.svg").write_text(still(screens[-1]))
 
 
 if __name__ == "__main__":
