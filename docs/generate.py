@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from spawnlaunch.flags import FLAGS, Flag
+from spawnlaunch.flags import ENDING, FLAGS, Flag
 from spawnlaunch.manual import EXAMPLES, SECTIONS
 from spawnlaunch.torchrun import names, variables
 from tests.messages import of_flags, of_the_run, of_the_world
@@ -25,11 +25,11 @@ from tests.node.tree import build
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-TITLES = {"": "Of the command itself"}
+TITLES = {"": "General", ENDING: "Failures and restarts"}
 TABLES = {
-    "The command line": of_flags.ROWS,
-    "Ranks, nodes, and what a resource manager exports": of_the_world.ROWS,
-    "A launch that begins or runs": of_the_run.ROWS,
+    "Command line": of_flags.ROWS,
+    "Ranks, nodes and resource managers": of_the_world.ROWS,
+    "Start and run": of_the_run.ROWS,
 }
 
 

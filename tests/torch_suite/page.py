@@ -15,7 +15,7 @@ HEAD = """\
 
 For those who ask whether spawnlaunch does what torchrun's own tests require. Of {cases} cases {theirs}
 hold under torchrun and {ours} under spawnlaunch. Each case that does not hold under spawnlaunch has
-a row in [what differs](torchrun.md#what-differs).
+a row in [differences](torchrun.md#differences).
 
 PyTorch tests its launcher in `test/distributed/launcher` and `test/distributed/elastic`. Many of
 these tests require something that is visible from outside. `tests/torch_suite/cases.py` restates
