@@ -13,9 +13,9 @@ Results = list[tuple[bool, bool]]  # by case: it holds under torchrun, and under
 HEAD = """\
 # PyTorch's own tests of torchrun
 
-For those who ask whether spawnlaunch does what torchrun's own tests require. Of {cases} cases {theirs}
-hold under torchrun and {ours} under spawnlaunch. Each case that does not hold under spawnlaunch has
-a row in [differences](torchrun.md#differences).
+For those who ask whether spawnlaunch does what torchrun's own tests require. Of {cases} cases
+{theirs} hold under torchrun and {ours} under spawnlaunch. Each case that does not hold under
+spawnlaunch has a row in [differences](torchrun.md#differences).
 
 PyTorch tests its launcher in `test/distributed/launcher` and `test/distributed/elastic`. Many of
 these tests require something that is visible from outside. `tests/torch_suite/cases.py` restates
