@@ -134,7 +134,7 @@ def recorded(place: Path) -> list[Screen]:
             screens.append(Screen(time.monotonic(), lines))
 
     try:
-        watch(look, lambda: PROMPT.strip() in "".join(terminal.lines()))
+        watch(lambda: None, lambda: PROMPT.strip() in "".join(terminal.lines()))
         for scene in SCENES:
             terminal.press("C-l")
             for letter in scene.line:
