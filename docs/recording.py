@@ -206,7 +206,9 @@ def shown(screens: Sequence[Screen], end: float) -> Iterator[Shown]:
 def film(screens: Sequence[Screen]) -> str:
     """All screens, one after the other, again and again."""
     end = screens[-1].at + READ_S
-    rules, texts = [], []
+    # The name of an animation comes after what all have in common, which would take it back.
+    rules = [f".f{{opacity:0;animation:{end:.2f}s step-end infinite}}"]
+    texts = []
     for number, one in enumerate(shown(screens, end)):
         begin, over = (100 * at / end for at in (one.begin, one.end))
         rules.append(
@@ -216,10 +218,7 @@ def film(screens: Sequence[Screen]) -> str:
         )
         last = " last" if one.end == end else ""
         texts.append(f'<g class="f k{number}{last}">{drawn(one.row, one.line)}</g>')
-    rules += [
-        f".f{{opacity:0;animation:{end:.2f}s step-end infinite}}",
-        "@media (prefers-reduced-motion:reduce){.f{animation:none}.last{opacity:1}}",
-    ]
+    rules.append("@media (prefers-reduced-motion:reduce){.f{animation:none}.last{opacity:1}}")
     return svg(ROWS, "a launch, a failure that is named, and top", texts, rules)
 
 

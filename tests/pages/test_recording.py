@@ -32,6 +32,7 @@ def test_the_recording_shows_what_it_is_to_show_and_fetches_nothing():
     check(COMMITTED)
     text = "".join((COMMITTED / name).read_text() for name in ("recording.svg", "top.svg"))
     assert {*re.findall(r"https?://\S+?(?=\")", text)} == {"http://www.w3.org/2000/svg"}
+    assert text.index(".f{") < text.index("animation-name")  # which comes after would take it back
     assert not re.search(r"url\(|@import|<script", text)
 
 
