@@ -39,13 +39,15 @@ PROGRAMS = (("mpirun", "--version"), ("slurmctld", "-V"))
 HEADER = """\
 # Benchmarks of the launcher and of the training loop
 
-`make bench` writes this file: no figure in it was typed. In every benchmark the programs take turns
-within each round, so a machine that gets slower gets slower for all of them. A cell is the median
-over the rounds, with the least and the most. A goal is for a ratio within the rounds; it is met if
-the whole 95 % interval of that ratio (exact signed-rank test) reaches it. A benchmark waits for a
-quiet machine, five minutes at most. If the machine stays busy, the benchmark says so, and gives
-only ratios to the first line. [`python -m spawnlaunch.bench`](bench.md) measures what pinning is
-worth.
+For those who want figures, and the way in which they were measured. `make bench` writes this page;
+nobody typed a figure. [`python -m spawnlaunch.bench`](bench.md) measures what pinning is worth on
+your machine.
+
+In every benchmark the programs take turns within each round. So a machine that gets slower gets
+slower for all programs. A cell has the median over the rounds, with the least and the most. A goal
+is for a ratio within the rounds. A goal is met if the whole 95 % interval of that ratio (exact
+signed-rank test) reaches the goal. A benchmark waits for a quiet machine, five minutes at most. If
+the machine stays busy, the benchmark says so, and gives only ratios to the first line.
 """
 
 

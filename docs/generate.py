@@ -15,7 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
-from spawnlaunch.flags import FLAGS, Flag
+from spawnlaunch.flags import ENDING, FLAGS, Flag
 from spawnlaunch.manual import EXAMPLES, SECTIONS
 from spawnlaunch.torchrun import names, variables
 from tests.messages import of_flags, of_the_run, of_the_world
@@ -25,25 +25,26 @@ from tests.node.tree import build
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-TITLES = {"": "Of the command itself"}
+TITLES = {"": "General", ENDING: "Failures and restarts"}
 TABLES = {
-    "The command line": of_flags.ROWS,
-    "Ranks, nodes, and what a resource manager exports": of_the_world.ROWS,
-    "A launch that begins or runs": of_the_run.ROWS,
+    "Command line": of_flags.ROWS,
+    "Ranks, nodes and resource managers": of_the_world.ROWS,
+    "Start and run": of_the_run.ROWS,
 }
 
 
 FLAGS_HEAD = """\
 # Flags
 
-`python -m docs.generate` makes this page from the table that the command line is read by;
-`python -m spawnlaunch --help` shows the same.
+For those who look up a flag. `python -m spawnlaunch --help` shows the same text.
+`python -m docs.generate` makes this page from the table that reads the command line.
 
-Everything behind the script's name goes to the script. You may type `_` for `-` in a flag's name,
-and `--flag=value` for `--flag value`; `5m` and `2h` for a time in seconds. A flag marked
-**launcher** needs a launcher that stays above
-its workers: it is refused where the resource manager has started one task per rank. A variable sets
-its flag, as under torchrun; a typed flag wins over it.
+- The script gets everything behind its name.
+- You may type `_` for `-` in a flag's name, `--flag=value` for `--flag value`, and `5m` or `2h` for
+  a time in seconds.
+- A flag marked **launcher** needs a launcher that stays above its workers. It is refused if the
+  resource manager has started one task per rank.
+- A variable sets its flag, as under torchrun. A typed flag wins over the variable.
 """
 FLAGS_END = """\
 ## Examples
@@ -52,17 +53,20 @@ FLAGS_END = """\
 {}
 ```
 
-The [exit statuses](statuses.md) have a page of their own.
+See also [exit statuses](statuses.md).
 """
 ERRORS_HEAD = """\
 # Errors and remedies
 
-An error of the launcher is one line: what was seen, why it cannot be, and what to type. The exit
-status is 2, unless the table gives another. The tests provoke every error here and type its remedy;
-`python -m docs.generate` makes this page from their tables. Put
-`python -m spawnlaunch --explain` before lines without `$`. To look for
-faults of the machine, not of the command, type
-`python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
+For those who have got an error message of the launcher. To look for faults of the machine, not of
+the command, type `python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
+
+An error of the launcher is one line: what the launcher saw, why it cannot be, and what to type. The
+exit status is 2, unless the table gives another status. A line without `$` shows only the words
+behind `python -m spawnlaunch --explain`.
+
+The tests provoke every error on this page, and type its remedy. `python -m docs.generate` makes
+this page from the tables of these tests.
 """
 ERRORS_COLUMNS = """\
 | typed | the error says | what to do, in its words | then this works |

@@ -38,9 +38,9 @@ PURE = {
 TYPES = {"select": {"epoll", "poll"}, "socket": {"socket"}}
 # Modules that compute. Those of PURE are looked into; any other one is an effect.
 COMPUTING = frozenset({
-    "__future__", "_operator", "_sha2", "_sha256", "array", "collections", "contextlib", "errno",
-    "functools", "gc", "hashlib", "heapq", "io", "itertools", "json", "math", "operator", "pickle",
-    "re", "shlex", "stat", "struct", "traceback", "types", "typing", "zlib",
+    "__future__", "_operator", "_sha2", "_sha256", "array", "bisect", "collections", "contextlib",
+    "errno", "functools", "gc", "hashlib", "heapq", "io", "itertools", "json", "math", "operator",
+    "pickle", "re", "shlex", "stat", "struct", "traceback", "types", "typing", "zlib",
 })  # fmt: skip
 BUILTINS = frozenset({"open", "print", "input", "breakpoint"})
 

@@ -21,7 +21,7 @@ import zipfile
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import torch
 from torch import Tensor
@@ -306,6 +306,16 @@ def _remove(path: Path) -> None:
     shutil.rmtree(part)
 
 
+class Snapshot(NamedTuple):
+    """What a checkpoint is made of, and nobody changes any more."""
+
+    step: int
+    weights: Mapping[str, Any]
+    training: Mapping[str, Any]
+    best_step: int  # which is kept, too; -1: there is none
+    written: Callable[[], None]  # called when it is there
+
+
 class Writer:
     """Writes one checkpoint at a time beside the training, and removes old ones."""
 
@@ -316,21 +326,10 @@ class Writer:
         self.error: BaseException | None = None
         self.written = False
 
-    def write(
-        self,
-        step: int,
-        weights: Mapping[str, Any],
-        training: Mapping[str, Any],
-        best: int,
-        written: Callable[[], None],
-    ) -> None:
-        """Begin to write what nobody changes any more, and call ``written`` when it is there.
-
-        ``best`` is a step, or -1.
-        """
+    def write(self, what: Snapshot) -> None:
+        """Begin to write it."""
         self.wait()
-        what = (step, weights, training, best, written)
-        self.thread = threading.Thread(target=self._write, args=what)
+        self.thread = threading.Thread(target=self._write, args=(what,))
         self.thread.start()
 
     def problem(self) -> BaseException | None:
@@ -349,23 +348,16 @@ class Writer:
         if self.error is not None:
             raise self.error
 
-    def _write(
-        self,
-        step: int,
-        weights: Mapping[str, Any],
-        training: Mapping[str, Any],
-        best: int,
-        written: Callable[[], None],
-    ) -> None:
+    def _write(self, what: Snapshot) -> None:
         try:
-            write(self.out, step, weights, training, check=not self.written)
+            write(self.out, what.step, what.weights, what.training, check=not self.written)
             self.written = True
-            written()
-            prune(self.out, self.keep, best)
+            what.written()
+            prune(self.out, self.keep, what.best_step)
         except OSError as error:
             self.error = StoppedError(
-                f"cannot write the checkpoint of step {step} to {self.out}: {error.strerror}; make "
-                "room, or go on elsewhere with --resume and --out"
+                f"cannot write the checkpoint of step {what.step} to {self.out}: {error.strerror}; "
+                "make room, or go on elsewhere with --resume and --out"
             )
         except BaseException as error:
             self.error = error

@@ -209,8 +209,10 @@ class Saver:
                 "stream": None if self.stream is None else self.stream.record(),
             }
             self.writer.write(
-                *(at.step, weights, training, at.best_step),
-                lambda: self.deadline.saved_in(time.monotonic() - began),
+                checkpoint.Snapshot(
+                    *(at.step, weights, training, at.best_step),
+                    lambda: self.deadline.saved_in(time.monotonic() - began),
+                )
             )
         if self.saved is None:
             self.finish()  # so that what cannot be kept is found now, and on every rank

@@ -189,7 +189,8 @@ def _named(
     ):
         return []
     found = [rank for rank in found if _is_always(late[rank], OF_PART * least, since, now)]
-    return found if found and _chance(found, late) < CHANCE else []
+    are_few = 0 < 2 * len(found) <= len(shares)  # where most are late, the others are early
+    return found if are_few and _chance(found, late) < CHANCE else []
 
 
 def _chance(found: Sequence[int], late: Mapping[int, Sequence[Span]]) -> float:

@@ -21,12 +21,13 @@ from spawnlaunch.run import launches, say
 MOST_CHARS = 80  # of a run's name in that of a file
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CODE = """import sys; sys.path[0] = {!r}; from spawnlaunch import finder; finder.own_first()
+sys.meta_path.insert(0, finder.Finder)
 try:
     from spawnlaunch.watch import record
-except ImportError as error:
+    record.main({!r})
+except Exception as error:
     if finder.tell_change(error): sys.exit(71)
-    raise
-record.main({!r})"""
+    raise"""
 
 
 @contextmanager

@@ -42,6 +42,8 @@ ERROR = "error.json"  # where a program names it as the launch's error file
 # Now and then gloo ends a process with a thread that nobody has joined, under any launcher.
 GLOO = "terminate called without an active exception"
 TRIES = 4
+# Now and then torchrun's workers of another attempt wait for each other for ever, in gloo.
+ENOUGH_S = {TORCHRUN: 400.0, SPAWNLAUNCH: float(PATIENCE_S)}
 
 
 class Came(NamedTuple):
@@ -137,7 +139,13 @@ def come(program: Program, launcher: str, top: Path) -> Came:
         with placed(top / str(number)) as place:
             with nothing_left_behind(place.mark):
                 launch = place.start(launcher, program)
-                code = launch.wait(PATIENCE_S)
+                try:
+                    code = launch.wait(ENOUGH_S[launcher])
+                except subprocess.TimeoutExpired:
+                    place.end()
+                    if launcher == SPAWNLAUNCH or number == TRIES - 1:
+                        raise
+                    continue
             came = Came(code, place.lines(), _files(place.cwd, program.varying))
             if launcher == SPAWNLAUNCH:
                 left = [each.name for each in place.tmp.glob("spawnlaunch-*")]

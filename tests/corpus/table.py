@@ -59,13 +59,13 @@ def of_library(name: str, args: str = "", **others: object) -> Program:
 
 
 def of_accelerate(name: str, what: str) -> Program:
-    line = f"--nproc-per-node=2 {ACCELERATE}/{name}.py"
+    line = f"{TWO} {ACCELERATE}/{name}.py"
     source = f"huggingface/accelerate, test_utils/scripts/{name}.py, the installed one"
     return Program(f"accelerate_{name}", line, what, source, is_client=True,
                    environ={"ACCELERATE_USE_CPU": "true"})  # fmt: skip
 
 
-TWO = "--nproc-per-node=2"
+TWO = "--standalone --nproc-per-node=2"
 SAVE_ID = {"*.metadata": "each save has a random id in it"}
 PROGRAMS = [
     ours("ddp", again=True),

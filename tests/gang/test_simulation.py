@@ -14,6 +14,7 @@ PARTS = 8
 # A crash is over, unseen, long after another rank has written its error file; what is said of an
 # abort is heard after a cut; a launcher is cut off from before it could find the hub until its end.
 ONCE_BROKEN = (21566, 34630, 35758)
+LARGE = range(6)
 SELDOM = 30  # branches that no schedule of these reaches
 SEEN = [mutant for mutant in MUTANTS if isinstance(mutant.found, int)]
 
@@ -27,6 +28,11 @@ def test_the_rules_hold(part: int) -> None:
 @pytest.mark.parametrize("seed", ONCE_BROKEN)
 def test_the_rules_hold_where_they_once_did_not(seed: int) -> None:
     Simulation(seed).run()
+
+
+@pytest.mark.parametrize("seed", LARGE)
+def test_the_rules_hold_for_hundreds_of_nodes(seed: int) -> None:
+    Simulation(seed, nodes=500).run()
 
 
 def test_a_seed_replays_exactly() -> None:

@@ -102,6 +102,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             for target in ("lint", "docs", *(() if options.quick else SUITES)):
                 print(f"make {target}", flush=True)
                 run("make", target, cwd=clone)
+            if stale := run("git", "status", "--porcelain", cwd=clone):
+                wrong.append(f"pages that make docs makes anew are not committed:\n{stale}")
             wheel = build(clone, ROOT / "dist")
             try_out(wheel, clone / "constraints.txt", Path(scratch, "fresh"))
             page = page_of(wheel, clone)

@@ -65,6 +65,15 @@ def test_who_is_late_in_each_step_is_named_with_the_line(kind: Callable[[Random]
             assert {each.before for each in found} == {"train.py:88 (all_reduce)"}, (seed, of)
 
 
+def test_where_most_are_late_the_others_are_early_and_nobody_is_named():
+    """As two of three ranks that share a core."""
+    for seed in range(SEEDS):
+        draw = Random(seed)
+        size, share = draw.randint(3, 8), draw.uniform(0.15, 0.7)
+        late = draw.sample(range(size), draw.randint(size // 2 + 1, size - 1))
+        assert not named(Training(size, 100, late=dict.fromkeys(late, share), noise=SLIGHT), seed)
+
+
 def test_how_long_it_is_waited_for():
     (one,) = culprits.judged(answers(Training(4, 100, late={2: 0.5}))).culprits
     assert one.late_s == pytest.approx(0.1, rel=0.01)

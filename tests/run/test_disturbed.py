@@ -97,7 +97,7 @@ def test_status_and_report_are_those_of_the_workers(
 ):
     status, stderr = disturbed(WAYS[way], script, disturb, package, tmp_path)
     assert status == int(script.split()[1]), stderr
-    assert "Traceback" not in stderr
+    assert "Traceback" not in stderr, stderr
     assert ("exited with status 3" in stderr) == (script == FAILS)
 
 
@@ -159,6 +159,27 @@ def test_a_package_that_changes_before_all_is_read_is_said_in_one_line(
         assert "Traceback" not in one.stderr
         assert "fault of spawnlaunch" not in one.stderr
         assert ("replaced or removed" in one.stderr) == (status != 0), one.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("is_removed", [True, False])
+@pytest.mark.parametrize("module", ["find", "output", "waiting"])
+def test_a_package_that_changes_while_the_recorder_reads_it_ends_the_record_alone(
+    module: str, is_removed: bool, package: Path, tmp_path: Path
+):
+    name = f"spawnlaunch.watch.{module}"
+    code = AT_THE_IMPORT.format(module=name, package=str(package), is_removed=is_removed)
+    (package.parent / "sitecustomize.py").write_text(code)
+    environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    with launched(
+        *("--nproc", 2, "--record", "record", "--no-python", "sh", "-c", f"sleep 3; {WELL}"),
+        directory=tmp_path, environ=environ,
+        command=("env", "-C", str(tmp_path), sys.executable, "-m", "spawnlaunch"),
+    ) as one:  # fmt: skip
+        status = one.status()
+        assert status in (0, os.EX_OSERR), one.stderr  # the launch itself reads on for a second
+        assert "Traceback" not in one.stderr, one.stderr
+        assert "replaced or removed" in one.stderr, one.stderr
 
 
 @pytest.mark.parametrize("script", [WELL, FAILS])

@@ -13,23 +13,28 @@ Results = list[tuple[bool, bool]]  # by case: it holds under torchrun, and under
 HEAD = """\
 # PyTorch's own tests of torchrun
 
-PyTorch tests its launcher in `test/distributed/launcher` and `test/distributed/elastic`. Each test
-there that asks for something that is seen from outside is restated in `tests/torch_suite/cases.py`:
-the same flags, variables or functions, and what the test asks of them. It is run under torchrun
-{torch}, which shows that the case asks for what torchrun does, and under spawnlaunch.
-`python -m tests.torch_suite` runs all and writes this page; `make full` runs those of spawnlaunch
-again, and fails where one does not come out as it stands here. Of {cases} cases {theirs} hold under
-torchrun and {ours} under spawnlaunch; each one that does not hold here has its row in
-[what differs](torchrun.md#what-differs).
-Where a test meets by etcd, the case meets by c10d. Functions are called through
+For those who ask whether spawnlaunch does what torchrun's own tests require. Of {cases} cases
+{theirs} hold under torchrun and {ours} under spawnlaunch. Each case that does not hold under
+spawnlaunch has a row in [differences](torchrun.md#differences).
+
+PyTorch tests its launcher in `test/distributed/launcher` and `test/distributed/elastic`. Many of
+these tests require something that is visible from outside. `tests/torch_suite/cases.py` restates
+each of these tests as a case, with the same flags, variables or functions and the same
+requirements. Each case runs under torchrun {torch} and under spawnlaunch. The run under torchrun
+shows that the case requires what torchrun does.
+
+`python -m tests.torch_suite` runs all cases and writes this page. `make full` runs the cases under
+spawnlaunch again, and fails if the result of a case differs from this page.
+
+Where a test uses etcd, the case uses c10d. The cases call functions through
 `tests/torch_suite/api.py`, which has torch's `elastic_launch`, `LaunchConfig` and
-`ChildFailedError` over `spawnlaunch.launch`.
+`ChildFailedError` on top of `spawnlaunch.launch`.
 """
 COLUMNS = "| test | what it asks | torchrun | spawnlaunch |\n|---|---|---|---|"
 OUTSIDE_HEAD = """
 ## Not restated
 
-These ask for what no other launcher can have.
+These tests require parts of torchrun itself, which no other launcher can have.
 
 | file | tests | why |
 |---|---|---|"""

@@ -65,12 +65,6 @@ FLAGS = (
 )
 
 
-@pytest.fixture
-def cwd(tmp_path: Path) -> Path:
-    (tmp_path / "task.py").write_text(TASK)
-    return tmp_path
-
-
 @pytest.mark.parametrize(("world", "loaders"), mostly_full([(2, "0"), (3, "2")]))
 @pytest.mark.parametrize(
     ("task", "awry", "status", "said"),

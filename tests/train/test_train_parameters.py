@@ -62,12 +62,6 @@ FLAGS = (
 )
 
 
-@pytest.fixture
-def cwd(tmp_path: Path) -> Path:
-    (tmp_path / "task.py").write_text(TASK)
-    return tmp_path
-
-
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "said"),

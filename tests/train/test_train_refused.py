@@ -110,12 +110,6 @@ FLAGS = (
 )
 
 
-@pytest.fixture
-def cwd(tmp_path: Path) -> Path:
-    (tmp_path / "task.py").write_text(TASK)
-    return tmp_path
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
 @pytest.mark.parametrize(

@@ -138,12 +138,6 @@ FLAGS = (
 )
 
 
-@pytest.fixture
-def cwd(tmp_path: Path) -> Path:
-    (tmp_path / "task.py").write_text(TASK)
-    return tmp_path
-
-
 def task(name: str) -> tuple[str, str]:
     return "--task", f"task.py:{name}"
 

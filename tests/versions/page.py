@@ -13,11 +13,12 @@ PAGE = ROOT / "docs" / "versions.md"
 HEAD = """\
 # Versions
 
-`make matrix` runs tests of launching, of torchrun's command lines and of training with the oldest
-versions that `pyproject.toml` allows and with the newest that pip finds, each in a virtual
-environment of its own, and writes this page. The tests are those of `make test` in
+For those who ask which versions of Python, torch, numpy and psutil work. `make matrix` writes this
+page. It runs tests of launching, of torchrun's command lines and of training, with the oldest
+versions that `pyproject.toml` allows and with the newest versions that pip finds. Each row has its
+own virtual environment. The tests are those of `make test` in
 {tests}.
-One is skipped where a package that it needs is not there.
+A test is skipped if a package that it needs is missing.
 
 | row | Python | torch | numpy | psutil | passed | failed | skipped |
 |---|---|---|---|---|---|---|---|"""

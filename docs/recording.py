@@ -1,0 +1,300 @@
+"""The recording of a terminal on the landing page, and a still of top.
+
+    python -m docs.recording      on a quiet machine: writes recording.svg and top.svg
+
+The commands are typed into a shell in tmux(1), and its screen is captured as it changes. Pauses are
+shortened; nothing else is. The film is an SVG of lines that come and go by CSS, which fetches
+nothing; who prefers no motion sees the last screen.
+"""
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.color import Color
+from rich.console import Console
+from rich.style import Style
+from rich.terminal_theme import SVG_EXPORT_THEME
+from rich.text import Text
+
+ROOT = Path(__file__).parents[1]
+COLUMNS, ROWS = 100, 20
+EVERY_S, PAUSE_S, READ_S, LETTER_S = 0.1, 0.8, 3.5, 0.03
+ENOUGH_S = 300.0
+CHAR, LINE, MARGIN = 7.23, 16, 12  # pixels, with letters of 12
+COLORS = {"background": "#16181d", "text": "#d6d8dc"}
+PROMPT = "$ "
+
+FILES = {
+    "broken.py": """\
+import os
+rank = int(os.environ["RANK"])
+batch = [[1, 2, 3], [4, 5]][rank]
+print("third of the batch:", batch[2])
+""",
+    "slow.py": """\
+import time, torch
+import torch.distributed as dist
+
+dist.init_process_group("gloo")
+gradient, kept = torch.ones(1 << 16), []
+for step in range(100000):
+    time.sleep(0.02)
+    if dist.get_rank() == 1:
+        time.sleep(0.05)
+    if dist.get_rank() == 2:
+        kept.append(torch.ones(1 << 19))
+    dist.all_reduce(gradient)
+""",
+}
+
+
+class Scene(NamedTuple):
+    """A line that is typed, and words (a pattern) that are on the screen when it has run."""
+
+    line: str
+    until: str
+    then: str = ""  # a key, which ends what runs
+
+
+SCENES = (
+    Scene(
+        "python -m spawnlaunch --nproc 2 -m spawnlaunch.check",
+        r"nothing is wrong|\d (warning|fault)",
+    ),
+    Scene("python -m spawnlaunch --nproc 2 --quiet broken.py; echo status $?", "^status 1"),
+    Scene("python -m spawnlaunch --nproc 4 --oversubscribe --quiet slow.py &", "slow.py &"),
+    Scene("python -m spawnlaunch.top slow.py", r"the others wait for it(.|\n)*memory grew", "q"),
+)
+
+
+class Screen(NamedTuple):
+    """What the terminal shows from a time on, in seconds; a line with its colours as ANSI codes."""
+
+    at: float
+    lines: tuple[str, ...]
+    stays_s: float = PAUSE_S  # at most
+
+
+class Terminal:
+    """A shell in tmux that this program types into."""
+
+    def __init__(self, place: Path) -> None:
+        self._tmux = ("tmux", "-L", f"recording-{place.name}", "-f", "/dev/null")
+        binaries = Path(sys.executable).parent
+        variables = (f"PATH={binaries}:/usr/bin:/bin", f"PYTHONPATH={ROOT}", f"PS1={PROMPT}",
+                     f"HOME={place}", f"TMPDIR={place}")  # fmt: skip
+        shell = (
+            "env",
+            "-i",
+            "TERM=tmux-256color",
+            "LANG=C.UTF-8",
+            *variables,
+            "bash",
+            "--norc",
+            "--noprofile",
+        )
+        size = ("-x", str(COLUMNS), "-y", str(ROWS))
+        self._run("new-session", "-d", *size, "-c", str(place), *shell)
+
+    def _run(self, *words: str) -> str:
+        done = subprocess.run([*self._tmux, *words], check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout
+
+    def type(self, letters: str) -> None:
+        self._run("send-keys", "-l", "\\;" if letters == ";" else letters)
+
+    def press(self, key: str) -> None:
+        self._run("send-keys", key)
+
+    def lines(self) -> tuple[str, ...]:
+        return tuple(self._run("capture-pane", "-ep").splitlines())
+
+    def end(self) -> None:
+        self._run("kill-server")
+
+
+def recorded(place: Path) -> list[Screen]:
+    """Type all scenes, and look."""
+    for name, text in FILES.items():
+        (place / name).write_text(text)
+    terminal = Terminal(place)
+    screens: list[Screen] = []
+
+    def look() -> None:
+        lines = terminal.lines()
+        if not screens or lines != screens[-1].lines:
+            screens.append(Screen(time.monotonic(), lines))
+
+    try:
+        watch(lambda: None, lambda: PROMPT.strip() in "".join(terminal.lines()))
+        for scene in SCENES:
+            terminal.press("C-l")
+            for letter in scene.line:
+                terminal.type(letter)
+                time.sleep(LETTER_S)
+                look()
+            terminal.press("Enter")
+            watch(look, lambda: re.search(scene.until, "\n".join(terminal.lines()), re.M))  # noqa: B023
+            rest(look)
+            screens[-1] = screens[-1]._replace(stays_s=READ_S)
+            if scene.then:
+                terminal.type(scene.then)
+    finally:
+        terminal.type("kill %1\n")
+        time.sleep(1)  # for what runs to end by itself
+        terminal.end()
+    return screens
+
+
+def watch(look: Callable[[], None], is_over: Callable[[], object]) -> None:
+    """Look until it is over. Raises RuntimeError where it does not come to that."""
+    until = time.monotonic() + ENOUGH_S
+    while not is_over():
+        look()
+        if time.monotonic() > until:
+            raise RuntimeError("the recording waits for words that do not come")
+        time.sleep(EVERY_S)
+
+
+def rest(look: Callable[[], None]) -> None:
+    until = time.monotonic() + READ_S
+    while time.monotonic() < until:
+        look()
+        time.sleep(EVERY_S)
+
+
+def shortened(screens: Sequence[Screen]) -> list[Screen]:
+    """From 0 on, without long pauses."""
+    made, at = [], 0.0
+    for n, screen in enumerate(screens):
+        made.append(screen._replace(at=at))
+        at += min(screens[n + 1].at - screen.at, screen.stays_s) if n + 1 < len(screens) else 0
+    return made
+
+
+class Shown(NamedTuple):
+    """A line in a row of the terminal, between two times."""
+
+    row: int
+    line: str
+    begin: float
+    end: float
+
+
+def shown(screens: Sequence[Screen], end: float) -> Iterator[Shown]:
+    """Each line once for as long as it stands."""
+    standing: dict[int, Shown] = {}
+    for screen in screens:
+        for row in range(ROWS):
+            line = screen.lines[row] if row < len(screen.lines) else ""
+            before = standing.get(row)
+            if before is None or before.line != line:
+                if before and before.line:
+                    yield before._replace(end=screen.at)
+                standing[row] = Shown(row, line, screen.at, end)
+    yield from (each for each in standing.values() if each.line)
+
+
+def film(screens: Sequence[Screen]) -> str:
+    """All screens, one after the other, again and again."""
+    end = screens[-1].at + READ_S
+    # The name of an animation comes after what all have in common, which would take it back.
+    rules = [f".f{{opacity:0;animation:{end:.2f}s step-end infinite}}"]
+    texts = []
+    for number, one in enumerate(shown(screens, end)):
+        begin, over = (100 * at / end for at in (one.begin, one.end))
+        rules.append(
+            f"@keyframes k{number}{{0%{{opacity:{int(begin == 0)}}}{begin:.3f}%{{opacity:1}}"
+            f"{over:.3f}%{{opacity:{int(one.end == end)}}}100%{{opacity:{int(one.end == end)}}}}}"
+            f".k{number}{{animation-name:k{number}}}"
+        )
+        last = " last" if one.end == end else ""
+        texts.append(f'<g class="f k{number}{last}">{drawn(one.row, one.line)}</g>')
+    rules.append("@media (prefers-reduced-motion:reduce){.f{animation:none}.last{opacity:1}}")
+    return svg(ROWS, "a launch, a failure that is named, and top", texts, rules)
+
+
+def still(screen: Screen) -> str:
+    """One screen, without its empty lines."""
+    lines = [line for line in screen.lines if line]
+    texts = [drawn(row, line) for row, line in enumerate(lines)]
+    return svg(len(lines), "top: which rank the others wait for, and which one leaks", texts)
+
+
+def svg(rows: int, label: str, parts: Sequence[str], rules: Sequence[str] = ()) -> str:
+    """A terminal of so many rows, with these parts in it."""
+    width, height = COLUMNS * CHAR + 2 * MARGIN, rows * LINE + 2 * MARGIN
+    letters = (
+        "text{font:12px ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace;white-space:pre;"
+        f"fill:{COLORS['text']}}}"
+    )
+    lines = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
+        f'aria-label="{label}">',
+        f"<style>{letters}{''.join(rules)}</style>",
+        f'<rect width="100%" height="100%" rx="8" fill="{COLORS["background"]}"/>',
+        *parts,
+        "</svg>",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def drawn(row: int, line: str) -> str:
+    """A line with its colours, each part in its column."""
+    console = Console(width=COLUMNS, color_system="truecolor", force_terminal=True)
+    y, column, behind, letters = MARGIN + row * LINE, 0, [], []
+    for segment in Text.from_ansi(line).render(console):
+        style, x = segment.style or Style(), MARGIN + column * CHAR
+        color, back = (
+            each.get_truecolor(SVG_EXPORT_THEME).hex if each else "" for each in colors(style)
+        )
+        if back:
+            width = segment.cell_length * CHAR
+            behind.append(
+                f'<rect x="{x:.1f}" y="{y}" width="{width:.1f}" height="{LINE}" fill="{back}"/>'
+            )
+        if segment.text.strip():
+            fill, weight = (
+                f' fill="{color}"' * bool(color),
+                ' font-weight="bold"' * bool(style.bold),
+            )
+            letters.append(
+                f'<tspan x="{x:.1f}"{fill}{weight}>{escape(segment.text.rstrip())}</tspan>'
+            )
+        column += segment.cell_length
+    return f'{"".join(behind)}<text y="{y + LINE - 4}">{"".join(letters)}</text>'
+
+
+def colors(style: Style) -> tuple[Color | None, Color | None]:
+    """Of the letters, and of what is behind them; None: as usual."""
+    if style.reverse:
+        back, letters = (Color.parse(COLORS[name]) for name in ("background", "text"))
+        return own(style.bgcolor) or back, own(style.color) or letters
+    return own(style.color), own(style.bgcolor)
+
+
+def own(color: Color | None) -> Color | None:
+    """But for that which a terminal has by itself."""
+    return None if color is None or color.is_default else color
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--out", type=Path, default=Path(__file__).parent, help="directory")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as place:
+        screens = recorded(Path(place))
+    (options.out / "recording.svg").write_text(film(shortened(screens)))
+    (options.out / "top.svg").write_text(still(screens[-1]))
+
+
+if __name__ == "__main__":
+    main()
