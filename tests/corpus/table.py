@@ -71,12 +71,6 @@ PROGRAMS = [
     ours("ddp", again=True),
     ours("averaged", again=True),
     ours("imagenet", again=True),
-    Program(
-        "imagenet_fails",
-        f"{TWO} --max-restarts=3 {{here}}/imagenet.py --fail",
-        "The same, where the first attempt fails, and the second goes on from the checkpoint",
-        "pytorch/elastic, examples/imagenet/main.py",
-    ),
     ours("snapshot", args="4 1 --batch_size 16", again=True),
     ours("nanogpt", again=True),
     ours("fsdp2", again=True),

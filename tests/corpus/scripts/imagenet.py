@@ -4,7 +4,6 @@ Source: pytorch/elastic, examples/imagenet/main.py
 """
 
 import os
-import sys
 
 import torch
 import torch.distributed as dist
@@ -16,7 +15,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 @record
 def main():
-    attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     dist.init_process_group("gloo")
     rank = dist.get_rank()
     torch.manual_seed(0)
@@ -43,8 +41,6 @@ def main():
             torch.save({**state, "optimizer": optimizer.state_dict()}, "checkpoint.tmp")
             os.rename("checkpoint.tmp", "checkpoint.pth")
         dist.barrier()
-        if "--fail" in sys.argv and attempt == 0 and epoch == 1:
-            raise RuntimeError("the first attempt fails")
     print(f"final rank {rank} {sum(p.sum() for p in model.parameters()).item():.6f}")
     del model
     dist.destroy_process_group()
