@@ -34,7 +34,8 @@ def main() -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--only", nargs="+", choices=[each.name for each in PROGRAMS])
+    names = [each.name for each in PROGRAMS]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="NAME")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--faults", action="store_true")
     parser.add_argument("--rounds", type=int, default=20)

@@ -122,15 +122,29 @@ def placed(top: Path) -> Iterator[Place]:
 def come_both(program: Program, top: Path) -> tuple[Came, Came]:
     """What comes of it under torchrun, where no line is torn, and under spawnlaunch.
 
-    torchrun's workers write a line and its end by two calls, between which another's may come.
+    torchrun's workers write a line's words and its end by several calls, between which another's
+    may come. Where only ends are late, the lines are known; else it is run again.
     """
     ours = come(program, SPAWNLAUNCH, top / SPAWNLAUNCH)
     for number in range(TRIES):
         theirs = come(program, TORCHRUN, top / f"{TORCHRUN}{number}")
+        theirs = theirs._replace(lines=_parted(theirs.lines, ours.lines))
         both = (theirs.lines, ours.lines)
         if theirs.lines == ours.lines or len({"".join(sorted("".join(x))) for x in both}) > 1:
             break
     return theirs, ours
+
+
+def _parted(torn: list[str], whole: list[str]) -> list[str]:
+    """The lines of `torn`, where one that begins with lines of `whole` is several."""
+    found = []
+    for line in torn:
+        rest = line
+        while rest not in whole and (firsts := [each for each in whole if rest.startswith(each)]):
+            found.append(max(firsts, key=len))
+            rest = rest.removeprefix(found[-1])
+        found.append(rest)
+    return sorted(filter(None, found))
 
 
 def come(program: Program, launcher: str, top: Path) -> Came:
