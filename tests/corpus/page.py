@@ -23,7 +23,7 @@ its own. `python -m tests.corpus --write` runs all and writes this page; `make f
 `make clients` run them again.
 
 Programs: {all}; those that do the same: {same}; those that differ on purpose, as
-[what differs](torchrun.md#what-differs) says: {differ}.
+[differences](torchrun.md#differences) says: {differ}.
 
 | program | what it is | source | compared | torchrun | spawnlaunch | |
 |---|---|---|---|---|---|---|"""
@@ -79,5 +79,5 @@ def _verdict(program: Program, found: Result) -> str:
         return f"**{', '.join(found['differ']) or 'nothing'} differ**"
     if not program.differs:
         return "same"
-    named = (f"{what}: [{row}](torchrun.md#what-differs)" for what, row in program.differs.items())
+    named = (f"{what}: [{row}](torchrun.md#differences)" for what, row in program.differs.items())
     return f"differs, {'; '.join(named)}"
