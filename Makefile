@@ -35,7 +35,7 @@ clients: $(READY)  ## scripts of other training libraries, which are installed f
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group clients
 	@# speechbrain asks for it; its wheel needs CUDA, and transformers fails where it lies.
 	$(BIN)/python -m pip uninstall --quiet --yes torchaudio
-	$(BIN)/python -m pytest tests/clients -m clients
+	$(BIN)/python -m pytest tests/clients tests/corpus -m clients
 
 stress: $(READY)  ## simulate 100,000 launches; kill real ones, and let workers write, hundreds of times
 	$(BIN)/python -m tests.machine --seeds 90000
@@ -43,6 +43,7 @@ stress: $(READY)  ## simulate 100,000 launches; kill real ones, and let workers 
 	$(BIN)/python -m tests.stress
 	$(BIN)/python -m tests.stress.writing
 	$(BIN)/python -m tests.stress.saying
+	$(BIN)/python -m tests.corpus --faults --rounds 100
 	$(BIN)/python -m pytest -m stress
 
 matrix: $(READY)  ## the oldest and newest torch, numpy, psutil and Python; writes docs/versions.md

@@ -1,0 +1,1 @@
+"""A package of which a module is launched."""
