@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -38,6 +39,7 @@ MEETINGS = {
         "--rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:{port} --rdzv-id=7 --local-addr=127.0.0.1"
     ),
 }
+FINAL = re.compile(r"final .+?(?=final |$)", re.MULTILINE)  # torchrun may tear two from their ends
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -174,7 +176,7 @@ class _Playing:
             self._kill(kill, deadline)
         with suppress(AssertionError):
             until(self._have_ended, "all launchers", deadline - time.monotonic())
-        final = (line for line in self._place.lines() if line.startswith("final"))
+        final = FINAL.findall("\n".join(self._place.lines()))
         statuses = tuple(launcher.poll() for launcher in self._launchers)
         said = self._place.stderr[-6000:]
         for launcher in self._launchers:
