@@ -220,10 +220,9 @@ class Hub(phases.Phases):
             case messages.Talking():
                 self.asked = None
                 nodes.change(conn, silent=False)
-                for other in list(nodes.of(roster.STACKED)):
-                    nodes.change(other, stacked=False)
             case messages.Stacked():
                 nodes.change(conn, stacked=True)
+                self.told[conn] = message
 
     def _idle(self, conn: int, idle: messages.Idle) -> None:
         node = self.nodes[conn]

@@ -379,7 +379,9 @@ class Member(rules.Rules):
             self.link.say(messages.Silent(epoch) if is_so else messages.Talking(epoch))
 
     @rules.event
-    def stacks_shown(self) -> None:
+    def stacks_shown(
+        self, where: tuple[messages.Where, ...] = (), reached: tuple[messages.Reached, ...] = ()
+    ) -> None:
         """The stacks of all workers were shown."""
         if self.state == RUNNING:
-            self.link.say(messages.Stacked(self.hello.epoch))
+            self.link.say(messages.Stacked(self.hello.epoch, where, reached))

@@ -32,6 +32,29 @@ class Malformed(ValueError):
     """What was read is no message."""
 
 
+# Parts of messages
+
+
+class Where(NamedTuple):
+    """Where ranks are: what follows on the name of one, and on the names of several."""
+
+    one: str
+    several: str
+    ranks: tuple[tuple[Rank, Rank], ...]  # the first and the last of each range
+
+
+class Reached(NamedTuple):
+    """The last collective of a process group that ranks have entered."""
+
+    group: str
+    number: Count  # in its group, from 1; 0: none
+    name: str
+    what: str  # type and shape of its tensors, where these must be alike
+    place: str  # the user's own line
+    age_s: Seconds  # since the first of them has entered it
+    ranks: tuple[tuple[Rank, Rank], ...]
+
+
 # From a member to the hub
 
 
@@ -100,6 +123,8 @@ class Stacked(NamedTuple):
     """The stacks of this node's workers have been shown."""
 
     epoch: int
+    where: tuple[Where, ...] = ()  # they are, as far as they have told
+    reached: tuple[Reached, ...] = ()
 
 
 class Signalled(NamedTuple):
@@ -285,6 +310,17 @@ def _pairs(read: Any) -> list[Any]:
     return _list(read)
 
 
+def _parts(kind: Any, read: Any) -> tuple[Any, ...]:
+    """Those of a message, which json.dumps has written as a list of lists."""
+    checks = [CHECKS[annotation] for annotation in kind.__annotations__.values()]
+    parts = _list(read)
+    if any(type(part) is not list or len(part) != len(checks) for part in parts):
+        raise Malformed("not a list of parts")
+    return tuple(
+        kind(*(check(it) for check, it in zip(checks, each, strict=True))) for each in parts
+    )
+
+
 def _cause(read: Any) -> Cause:
     if type(read) is not dict:
         raise Malformed("no cause")
@@ -309,6 +345,11 @@ CHECKS: dict[str, Any] = {  # by annotation
     "tuple[tuple[Rank, Code], ...]": lambda read: tuple(
         (_rank(a), _code(b)) for a, b in _pairs(read)
     ),
+    "tuple[tuple[Rank, Rank], ...]": lambda read: tuple(
+        (_rank(a), _rank(b)) for a, b in _pairs(read)
+    ),
+    "tuple[Where, ...]": lambda read: _parts(Where, read),
+    "tuple[Reached, ...]": lambda read: _parts(Reached, read),
     "tuple[tuple[str, str], ...]": lambda read: tuple((_str(a), _str(b)) for a, b in _pairs(read)),
     "Cause": _cause,
     "Cause | None": lambda read: None if read is None else _cause(read),

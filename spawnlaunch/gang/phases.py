@@ -46,6 +46,9 @@ if TYPE_CHECKING:
         def line_again(self, rank: int, nproc: int) -> str:
             """What the user types to have a lost launcher again; -1, 0: it may be any."""
 
+        def compare(self, told: Sequence[messages.Stacked]) -> None:
+            """Say where the ranks of all nodes hang."""
+
 
 JOINING, RUNNING, STOPPING, ENDED = "joining", "running", "stopping", "ended"
 
@@ -112,6 +115,8 @@ class Phases(rules.Rules):
         self._place: tuple[int, str] | None = None  # for files; and the launch
         self.outcomes: list[tuple[int, int]] = []  # of the epoch's workers
         self.asked: float | None = None  # since when stacks are being shown
+        self.told: dict[int, messages.Stacked] = {}  # since then
+        self._is_compared = False
         self._is_hurried = False  # all were told to wait for no grace
         self.again: list[failures.Cause] = []  # of epochs that were followed by another
         self.status = 0
@@ -439,13 +444,17 @@ class Phases(rules.Rules):
         if len(self.nodes.of(roster.SILENT)) < len(busy):
             return
         if self.asked is None:
-            self.asked, stacks = self.now, messages.Stacks(self.epoch)
-            for conn in busy:
-                self.net.say(conn, stacks)
-        elif self.settings.ends_hung and (
+            self.asked, self.told, self._is_compared = self.now, {}, False
+            for conn in list(busy):
+                self.nodes.change(conn, stacked=False)
+                self.net.say(conn, messages.Stacks(self.epoch))
+        elif (
             len(self.nodes.of(roster.STACKED)) == len(busy) or self.now >= self.asked + STACKS_S
-        ):
-            self._stop(failures.Cause("hang"))
+        ) and not self._is_compared:
+            self._is_compared = True
+            self.net.compare([*self.told.values()])
+            if self.settings.ends_hung:
+                self._stop(failures.Cause("hang"))
 
     def _go_on_or_end(self) -> None:
         """Once nobody runs: end the launch, or let launchers join for another epoch."""

@@ -15,11 +15,11 @@ from spawnlaunch.world import lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Callable, Hashable, Sequence
     from typing import Any
 
     from spawnlaunch.gang import link
-    from spawnlaunch.gang.messages import ToMember
+    from spawnlaunch.gang.messages import Stacked, ToMember
     from spawnlaunch.gang.settings import Settings
     from spawnlaunch.gang.stream import EventLoop
 
@@ -56,17 +56,18 @@ class Server:
         room: int = 2**20,
         found: lookup.Found | None = None,
         line_again: Callable[[int, int], str] = lambda *_: "",
+        compare: Callable[[Sequence[Stacked]], None] = lambda _: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Listen; `who` is the launcher that has this hub. Raises OSError.
 
         `room` is how many connections there can be: others need descriptors, too. `found` is the
         endpoint's address, where it has been looked up. `line_again` tells what the user types to
-        have a launcher again, by its node rank and workers.
+        have a launcher again, by its node rank and workers; `compare`, where ranks hang.
         """
         self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
         self._alarms = deadlines.Alarms(loop)  # of connections
-        self._room, self.line_again = room, line_again
+        self._room, self.line_again, self.compare = room, line_again, compare
         self.hub = hub.Hub(settings, self, clock or machine.monotonic, self._wake)
         self.streams: dict[int, Connection] = {}
         self._addresses: dict[int, str] = {}

@@ -24,7 +24,7 @@ from spawnlaunch.world import host, lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from spawnlaunch.run import log_place
     from spawnlaunch.run.hang import together
@@ -111,8 +111,9 @@ class Gang:
                 return None
             again = partial(line_again, self._launch)
             self._serve = partial(
-                server.Server, loop, endpoint, settings, who, self._say_line, room, found, again
-            )
+                server.Server, loop, endpoint, settings, who, self._say_line, room, found, again,
+                self._compare,
+            )  # fmt: skip
             return self._serve()
         except OSError as error:
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
@@ -279,8 +280,13 @@ class Gang:
 
     def stacks_told(self) -> None:
         if self._hang_help:
-            self._hang_help.stacks_told()
-        self._member.stacks_shown()
+            self._member.stacks_shown(*self._hang_help.stacks_told())
+        else:
+            self._member.stacks_shown()
+
+    def _compare(self, told: Sequence[messages.Stacked]) -> None:
+        if self._hang_help:
+            self._hang_help.compare(told, self._world_size)
 
     def launcher_gone(self) -> None:
         self._is_alone = True

@@ -11,6 +11,7 @@ What must hold is checked while it runs (`Broken` is raised):
     first     the failure that is reported was the first, as far as clocks can tell
     one end   nodes that had no fault of their own end with one status and one cause
     nothing left   no launcher ends before its workers
+    roll      what nodes say of a hang is compared once, when all have: that of each is its own
     budget    there are no more restarts than are allowed
     stale     what is said of an earlier epoch changes nothing
     no wait   nobody waits for a launcher of which the hub knows that it will not come
@@ -213,6 +214,9 @@ class Simulation:
         return hub is self.hub and hub.state.is_over and not hub.connections
 
     def do_of_hub(self, hub: HubProcess, what: str, *args: Any) -> None:
+        if what == "compare":
+            self.worlds.compared(hub.state, *args)
+            return
         connection = hub.connections.get(args[0]) if args else None
         if what == "say" and connection:
             self.network.send(connection, "down", args[1])
@@ -257,9 +261,9 @@ class Simulation:
         elif what == "halt":
             self.worlds.halted(host, *args)
         elif what == "show_stacks":
-            life = host.life
+            life, where = host.life, (messages.Where(host.name, "", ()),)
             after = self.random.uniform(0, 5)
-            self.at(after, lambda: self.of_life(host, life, "stacks_shown"))
+            self.at(after, lambda: self.of_life(host, life, "stacks_shown", where))
         elif what == "exit":
             self.exit(host, *args)
         elif what == "wake" and host.member:

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from spawnlaunch.failures import ABORT, CRASH, LATE_S, OWN, VICTIM, Cause
 from spawnlaunch.gang.hub import RETURN_S
-from spawnlaunch.gang.messages import Failed, Hello, Start
-from spawnlaunch.gang.phases import ENDED, JOINING, RUNNING, STOPPING
+from spawnlaunch.gang.messages import Failed, Hello, Stacked, Start
+from spawnlaunch.gang.phases import ENDED, JOINING, RUNNING, STACKS_S, STOPPING
+from spawnlaunch.gang.roster import BUSY
 from tests.gang.hosts import Broken, Calls, Connection, Host, HubProcess, Workers
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from spawnlaunch.gang.hub import Hub
     from tests.gang.simulation import Simulation
 
@@ -71,6 +74,7 @@ class Worlds:
         self.failures: dict[tuple[int, int], list[Fact]] = {}
         self.lasts: dict[tuple[int, int], float] = {}
         self.exits: list[tuple[int, int, Cause | None]] = []
+        self.calls: set[tuple[int, float]] = set()  # of the roll, by hub and moment
         self.faults = 0
         self.last_port = 0
         self.newcomers: set[int] = set()  # hubs that began with nobody who knew of one before
@@ -232,6 +236,20 @@ class Worlds:
         if hub.asked is not None:
             silent = [n.silent for n in nodes if n.state == "busy"]
             self.check(all(silent), f"hang: asked, though some talk {silent}")
+
+    def compared(self, hub: Hub, told: Sequence[Stacked]) -> None:
+        """The hub has what the nodes have told of a hang."""
+        self.sim.seen["compared"] += 1
+        assert hub.asked is not None
+        call = (self.sim.hubs, hub.asked)
+        self.check(call not in self.calls, "roll: it is called twice")
+        self.calls.add(call)
+        self.check(all(one.epoch == hub.epoch for one in told), "roll: of another epoch")
+        is_late = hub.now >= hub.asked + STACKS_S
+        missing = hub.nodes.of(BUSY).keys() - hub.told.keys()
+        self.check(is_late or not missing, f"roll: {missing} have not told")
+        names = [where.one for one in told for where in one.where]
+        self.check(len({*names}) == len(names), f"roll: one is called twice {names}")
 
     def again(self, hub: Hub, cause: Cause) -> None:
         """There will be another epoch."""

@@ -38,7 +38,7 @@ from spawnlaunch.run.hang import sources
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from spawnlaunch.run import events
     from spawnlaunch.run.journal import Journal
@@ -96,6 +96,9 @@ class RollCall:
         self._asked: list[flight.Asked] = []
         self._deaf: list[int] = []  # ranks that cannot be asked for records
         self._records: dict[int, flight.Record] = {}
+        # When the roll was called last
+        self.roll: Sequence[groups.Group] = ()
+        self.recorded: Mapping[int, flight.Record] = {}
 
     def tell(self, workers: Iterable[tuple[launches.Worker, int]]) -> None:
         """Ask these workers, each with its pid, and what they have started."""
@@ -254,10 +257,11 @@ class RollCall:
         if self._asked:
             ranks = groups.ranks_of(one.rank for one in self._asked)
             said.append(f"{ranks}: nothing written in {RECORD_S:g} s")
-        if self._records:
+        if any(record.calls for record in self._records.values()):
             found = flight.disagreement(self._records)
             said.append(found or "no disagreement, as far as the records go back")
         self._output.say(f"flight recorder: {words}" for words in said)
+        self.recorded = self._records
         self._asked, self._deaf, self._records, self.is_busy = [], [], {}, False
         self._done()
 
@@ -278,12 +282,12 @@ class RollCall:
     def _call_roll(self) -> None:
         answers, places = self._answers, sorted(self._places)
         self._answers, self._places = [], set()
-        if answers:
-            called = groups.groups(answers)
-            self._output.say(f"  {group.line}" for group in called)
-            if self.journal:
-                told = [group._asdict() for group in called if group.is_worker]
-                self.journal.tell("roll", groups=told, words=[group.line for group in called])
+        called = groups.groups(answers)
+        self.roll = [group for group in called if group.is_worker]
+        self._output.say(f"  {group.line}" for group in called)
+        if self.journal and answers:
+            told = [group._asdict() for group in self.roll]
+            self.journal.tell("roll", groups=told, words=[group.line for group in called])
         if places:
             more = f", and {len(places) - 1} more of them" if len(places) > 1 else ""
             self._output.say([f"the whole stacks are in {places[0]}{more}"])

@@ -1,21 +1,28 @@
 """Help for a job of several nodes that hangs: each tells the others when its own ranks are silent.
 
 Silence on one node says nothing, for its ranks may wait for another's. So here nothing follows from
-it: the hub hears of it, and asks for the stacks when all nodes are silent.
+it: the hub hears of it, and asks for the stacks when all nodes are silent. With these each node
+tells it where its ranks are, and which collectives they have reached; the hub's node compares them.
 """
 
 from __future__ import annotations
 
-from spawnlaunch import machine
+from itertools import islice
+
+from spawnlaunch import cpuset, machine
+from spawnlaunch.gang import messages
+from spawnlaunch.rollcall import flight, groups
 from spawnlaunch.run import hang
 from spawnlaunch.run.hang import stacks
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
 
 LOOK_S = 0.2  # between two looks for the end of the silence
+MOST_ROWS, MOST_CHARS = 128, 200  # of what a node tells, and of a text in it
+MOST_LINES = 16  # of the roll of all nodes
 
 
 class HangOfAll(hang.HangHelp):
@@ -32,9 +39,25 @@ class HangOfAll(hang.HangHelp):
         super().begin_anew()
         self._is_quiet = False
 
-    def stacks_told(self) -> None:
-        """What was written until now were the stacks, and no rank's own words."""
+    def stacks_told(self) -> tuple[tuple[messages.Where, ...], tuple[messages.Reached, ...]]:
+        """What was written until now were the stacks, and no rank's own words.
+
+        The result is where the ranks here are, for the hub.
+        """
         self._ours_until = machine.running_s() + stacks.QUIET_S
+        recorded = self.stacks.recorded
+        return told_where(self.stacks.roll), told_reached(recorded, int(machine.time() * 1e9))
+
+    def compare(self, told: Sequence[messages.Stacked], world_size: int) -> None:
+        """Call the roll of all nodes, and say on which collective their ranks disagree."""
+        roll = roll_of([each for one in told for each in one.where], world_size)
+        if roll:
+            count = sum(len(group.ranks) for group in roll)
+            self._output.say([f"this is where {count} of {world_size} ranks of all nodes are:"])
+            self._output.say(f"  {group.line}" for group in roll[:MOST_LINES])
+            self._output.say([f"  {len(roll) - MOST_LINES} more"][: len(roll) > MOST_LINES])
+        found = disagreement([each for one in told for each in one.reached], world_size)
+        self._output.say([f"flight recorder, all nodes: {found}"][: bool(found)])
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()
@@ -46,3 +69,92 @@ class HangOfAll(hang.HangHelp):
         if is_quiet != self._is_quiet:
             self._is_quiet = is_quiet
             self._tell(is_quiet)
+
+
+def told_where(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
+    """The groups of ranks here, for another node."""
+    rows = (
+        messages.Where(_cut(each.one), _cut(each.several), cpuset.spans(each.ranks))
+        for each in roll
+    )
+    return tuple(islice(rows, MOST_ROWS))
+
+
+def told_reached(
+    recorded: Mapping[int, flight.Record], now_ns: int
+) -> tuple[messages.Reached, ...]:
+    """The last collective of each group; ranks that have entered the same one are together.
+
+    A group whose ranks are all here, and agree, is none that could hang because of other nodes.
+    """
+    rows: list[messages.Reached] = []
+    members: dict[str, frozenset[int]] = {}
+    for record in recorded.values():
+        members.update(record.members)
+    for group in sorted(members.keys() | flight.names(recorded)):
+        ranks: dict[flight.Collective, list[int]] = {}
+        since: dict[flight.Collective, int] = {}
+        none = flight.Collective(group, 0, "", "", "", now_ns)
+        for rank, calls in flight.entered_by(group, recorded).items():
+            last = calls[max(calls)] if calls else none
+            key = last._replace(name=_cut(last.name), what=_cut(last.what), when=0)
+            ranks.setdefault(key, []).append(rank)
+            since[key] = min(last.when, since.get(key, last.when))
+        known = members.get(group)
+        if len(ranks) > 1 or not known or not known <= recorded.keys():
+            for key, alike in ranks.items():
+                age_s = max(0, now_ns - since[key]) / 1e9
+                rows.append(messages.Reached(*key[:5], age_s, cpuset.spans(alike)))
+    return tuple(rows[:MOST_ROWS])
+
+
+def _cut(text: str) -> str:
+    """So short that a message with many of them is not too long."""
+    return text[:MOST_CHARS]
+
+
+def roll_of(told: Iterable[messages.Where], world_size: int) -> list[groups.Group]:
+    """The groups of ranks of all nodes that are in the same place, the smallest first."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for one in told:
+        found.setdefault((one.one, one.several), []).extend(_ranks(one, world_size))
+    roll = (groups.Group(sorted(ranks), True, *words) for words, ranks in found.items() if ranks)
+    return sorted(roll, key=lambda group: (len(group.ranks), group.ranks[0]))
+
+
+def disagreement(told: Iterable[messages.Reached], world_size: int) -> str | None:
+    """The first collective on which ranks disagree, in words; None: there is none."""
+    by_group: dict[str, list[messages.Reached]] = {}
+    for one in told:
+        by_group.setdefault(one.group, []).append(one)
+    differ = [
+        rows
+        for rows in by_group.values()
+        if len({(one.number, one.name, one.what) for one in rows}) > 1
+    ]
+    if not differ:
+        return None
+    return flight.disagreement(_recorded(max(differ, key=_age_s), world_size))
+
+
+def _age_s(rows: Sequence[messages.Reached]) -> float:
+    """How long the first that has come to the last collective waits there."""
+    last = max(one.number for one in rows)
+    return max(one.age_s for one in rows if one.number == last)
+
+
+def _recorded(rows: Sequence[messages.Reached], world_size: int) -> dict[int, flight.Record]:
+    """The rows of one group as what each of its ranks has recorded."""
+    calls = {
+        rank: (flight.Collective(*one[:5], 0),) * (one.number > 0)
+        for one in rows
+        for rank in _ranks(one, world_size)
+    }
+    members = {rows[0].group: frozenset(calls)}
+    return {rank: flight.Record(own, members) for rank, own in calls.items()}
+
+
+def _ranks(row: messages.Where | messages.Reached, world_size: int) -> Iterable[int]:
+    """Those of the world: another launcher may tell of any."""
+    for first, last in row.ranks:
+        yield from range(max(first, 0), min(last + 1, world_size))

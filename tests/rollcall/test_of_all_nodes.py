@@ -1,0 +1,111 @@
+"""What the nodes of a launch tell each other of a hang says the same as if all ranks were here."""
+
+import json
+import re
+from pathlib import Path
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spawnlaunch.gang import messages
+from spawnlaunch.rollcall import flight, groups
+from spawnlaunch.run.hang import together
+from tests.gang.launchers import Launchers
+
+NOW_NS = 10**18
+WORLD = "0"
+CALLS = st.sampled_from([("all_reduce", "Float[4]"), ("all_reduce", "Half[4]"), ("barrier", "")])
+TRAINS = Path(__file__).parent / "of_several_nodes.py"
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[dict[int, flight.Record], list[range]]:
+    """What each rank has recorded, and the ranks of each node."""
+    sizes = draw(st.lists(st.integers(1, 3), min_size=1, max_size=4))
+    nodes = [range(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes))]
+    members = {WORLD: frozenset(range(sum(sizes)))}
+    for group in draw(st.sets(st.sampled_from("12"))):
+        members[group] = frozenset(draw(st.sets(st.integers(0, sum(sizes) - 1), min_size=1)))
+    moments = iter(draw(st.permutations(range(1000))))  # no two calls begin at once
+    found = {}
+    for rank in range(sum(sizes)):
+        calls = []
+        for group in sorted(name for name, ranks in members.items() if rank in ranks):
+            number = draw(st.integers(0, 2))
+            if number:
+                when = NOW_NS - next(moments) * 10**6
+                calls.append(flight.Collective(group, number, *draw(CALLS), "train.py:8", when))
+        found[rank] = flight.Record(tuple(calls), members)
+    return found, nodes
+
+
+def sent(told: messages.Stacked) -> messages.Stacked:
+    """As the other end reads it."""
+    written = json.dumps(messages.to_json(told))
+    read: messages.Stacked = messages.from_json(json.loads(written), messages.TO_HUB)
+    assert read == told
+    return read
+
+
+@given(worlds())
+def test_ranks_disagree_over_nodes_where_they_would_on_one(
+    world: tuple[dict[int, flight.Record], list[range]],
+) -> None:
+    found, nodes = world
+    told = [
+        sent(messages.Stacked(1, reached=together.told_reached(own, NOW_NS)))
+        for own in ({rank: found[rank] for rank in node} for node in nodes)
+    ]
+    rows = [row for one in told for row in one.reached]
+    assert together.disagreement(rows, len(found)) == flight.disagreement(found)
+
+
+@given(st.lists(st.lists(st.sampled_from("abc"), min_size=1, max_size=3), min_size=1, max_size=4))
+def test_the_roll_of_all_nodes_is_that_of_their_ranks(nodes: list[list[str]]) -> None:
+    ranks = iter(range(100))
+    answers = [
+        [groups.Answer(next(ranks), True, "told by itself", stack(line)) for line in node]
+        for node in nodes
+    ]
+    told = [sent(messages.Stacked(1, together.told_where(groups.groups(node)))) for node in answers]
+    roll = together.roll_of([row for one in told for row in one.where], next(ranks))
+    expected = groups.groups(answer for node in answers for answer in node)
+    assert [group.line for group in roll] == [group.line for group in expected]
+
+
+def stack(function: str) -> str:
+    return f'Thread 1 (active): "MainThread"\n    {function} (/home/me/train.py:8)\n'
+
+
+def test_what_is_told_has_a_bound() -> None:
+    members = {str(n): frozenset(range(8)) for n in range(1000)}
+    calls = tuple(flight.Collective(g, 1, "x" * 9999, "é" * 9999, "z", 0) for g in members)
+    rows = together.told_reached({0: flight.Record(calls, members)}, NOW_NS)
+    roll = [groups.Group([n], True, "é" * 9999, "é" * 9999) for n in range(1000)]
+    told = messages.Stacked(1, together.told_where(roll), rows)
+    assert len(json.dumps(messages.to_json(sent(told)))) < 2**20
+
+
+def test_a_rank_that_is_none_of_this_world_is_not_named() -> None:
+    of_nobody = ((-1, 10**9),)
+    roll = together.roll_of([messages.Where("is lost", "are lost", of_nobody)], 3)
+    assert [group.line for group in roll] == ["ranks 0-2 are lost"]
+    assert together.roll_of([messages.Where("is lost", "are lost", ((5, 9),))], 3) == []
+
+
+def test_the_node_of_the_hub_says_where_the_ranks_of_all_nodes_are(tmp_path: Path) -> None:
+    launchers = Launchers(tmp_path)
+    flags = ("--nnodes", 2, "--nproc", 2, "--oversubscribe", "--rdzv-backend", "static")
+    help_ = ("--hang-timeout", 10, "--on-hang", "kill")
+    for node_rank, name in enumerate("ab"):
+        launchers.start(name, *flags, "--node-rank", node_rank, *help_, TRAINS)
+    assert launchers.statuses() == {"a": 124, "b": 124}
+    assert re.search(
+        r"this is where 4 of 4 ranks of all nodes are:\n"
+        r"spawnlaunch:   rank 3 is in load \(of_several_nodes.py:\d+\)\n"
+        r"spawnlaunch:   ranks 0-2 wait in all_reduce \(of_several_nodes.py:\d+\)\n"
+        r"spawnlaunch: flight recorder, all nodes: collective 4 of group 0: ranks 0-2 in all_reduce"
+        r" of Float\[4\]; rank 3 not there, last in 3, all_reduce of Float\[4\]\n",
+        launchers.said("a"),
+    ), launchers.said("a")
+    assert "of all nodes" not in launchers.said("b")
