@@ -1,4 +1,4 @@
-"""What a shell needs to complete the launcher's flags, from their table. docs/start.md says where it goes.
+"""What a shell needs to complete the launcher's flags, made of their table (docs/start.md).
 
 Flags are completed up to the script, and the values that are words or files. Behind the script
 files are, as everywhere. The same follows `python -m spawnlaunch`; whatever else is typed behind

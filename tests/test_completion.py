@@ -107,7 +107,7 @@ def test_fish_offers_every_long_flag(directory: Path) -> None:
 BEGIN = {
     "bash": (
         "PS1='> '; got() { printf 'GOT'; printf ' %q' \"$@\"; echo ' IS''_DONE'; }",
-        "spawnlaunch() { got \"$@\"; }; python() { got python \"$@\"; }",
+        'spawnlaunch() { got "$@"; }; python() { got python "$@"; }',
         "_of_others() { COMPREPLY=(others); }; complete -F _of_others python",
         ". ./completion; echo IS''_READY",
     ),
