@@ -2,7 +2,8 @@
 
 Links to files that are no pages lead to the repository; a file that is not there is an error. In a
 table GitHub needs a backslash before a pipe that stands in code, Python-Markdown shows it. Pages
-with wide tables have no second list of their headings beside them.
+with wide tables have no second list of their headings beside them. Each cell has its column's
+title: on a narrow screen a row's cells stand below each other (site.css).
 """
 
 import posixpath
@@ -14,6 +15,8 @@ ROOT = Path(__file__).parents[1]
 LINK = re.compile(r"\]\((\.\./[^)#\s]+)")
 ROW = re.compile(r"^\|.*\|$", re.M)
 CODE = re.compile(r"`[^`]*`")
+TABLE = re.compile(r"<table>.*?</table>", re.S)
+TABLE_ROW = re.compile(r"<tr>.*?</tr>", re.S)
 WIDE = {"index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "coming-from.md"}
 
 
@@ -36,3 +39,18 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
 
 def _plain_pipes(row: re.Match[str]) -> str:
     return CODE.sub(lambda code: code[0].replace(r"\|", "|"), row[0])
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """The page's HTML, with the titles of columns in the cells."""
+    return TABLE.sub(_titled, html)
+
+
+def _titled(table: re.Match[str]) -> str:
+    titles = [re.sub(r"<.*?>", "", each) for each in re.findall(r"<th>(.*?)</th>", table[0], re.S)]
+
+    def row(match: re.Match[str]) -> str:
+        left = iter(titles)
+        return re.sub("<td>", lambda _: f'<td data-title="{next(left, "")}">', match[0])
+
+    return TABLE_ROW.sub(row, table[0])
