@@ -17,7 +17,10 @@ ROW = re.compile(r"^\|.*\|$", re.M)
 CODE = re.compile(r"`[^`]*`")
 TABLE = re.compile(r"<table>.*?</table>", re.S)
 TABLE_ROW = re.compile(r"<tr>.*?</tr>", re.S)
-WIDE = {"index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "coming-from.md"}
+WIDE = {
+    *("index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "coming-from.md"),
+    "versions.md",
+}
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
