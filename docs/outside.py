@@ -19,7 +19,7 @@ TABLE = re.compile(r"<table>.*?</table>", re.S)
 TABLE_ROW = re.compile(r"<tr>.*?</tr>", re.S)
 WIDE = {
     *("index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "coming-from.md"),
-    "versions.md",
+    *("versions.md", "comparison.md"),
 }
 
 
