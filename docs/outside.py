@@ -1,9 +1,10 @@
 """For mkdocs: what a page needs on the site that it does not need in the repository.
 
-Links to files that are no pages lead to the repository; a file that is not there is an error. In a
-table GitHub needs a backslash before a pipe that stands in code, Python-Markdown shows it. Pages
-with wide tables have no second list of their headings beside them. Each cell has its column's
-title: on a narrow screen a row's cells stand below each other (site.css).
+Two pages come from elsewhere (MOVED). Links to files that are no pages lead to the repository; a
+file that is not there is an error. In a table GitHub needs a backslash before a pipe that stands in
+code, Python-Markdown shows it. Pages with wide tables have no second list of their headings beside
+them. Each cell has its column's title: on a narrow screen a row's cells stand below each other
+(site.css).
 """
 
 import posixpath
@@ -11,8 +12,10 @@ import re
 from pathlib import Path
 from typing import Any
 
+from mkdocs.structure.files import File
+
 ROOT = Path(__file__).parents[1]
-LINK = re.compile(r"\]\((\.\./[^)#\s]+)")
+LINK = re.compile(r"^```.*?^```|\]\((?!\w+:)([^)#\s]+)", re.M | re.S)  # or a block of code
 ROW = re.compile(r"^\|.*\|$", re.M)
 CODE = re.compile(r"`[^`]*`")
 TABLE = re.compile(r"<table>.*?</table>", re.S)
@@ -21,18 +24,31 @@ WIDE = {
     *("index.md", "errors.md", "flags.md", "torchrun.md", "benchmarks.md", "coming-from.md"),
     *("versions.md", "comparison.md"),
 }
+# Pages that lie beside what they are about, and what they are on the site.
+MOVED = {"slurm/README.md": "slurm.md", "kubernetes/README.md": "kubernetes.md"}
+
+
+def on_files(files: Any, *, config: Any) -> Any:
+    """The pages of docs/, and those of MOVED."""
+    for path, at in MOVED.items():
+        files.append(File.generated(config, at, abs_src_path=str(ROOT / path)))
+    return files
 
 
 def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
     """The page's text, with links and tables changed."""
     if page.file.src_uri in WIDE:
         page.meta["hide"] = ["toc", "navigation"]
-    here = posixpath.join("docs", posixpath.dirname(page.file.src_uri))
+    source = next((path for path, at in MOVED.items() if at == page.file.src_uri), None)
+    here = posixpath.dirname(source or posixpath.join("docs", page.file.src_uri))
 
     def outside(match: re.Match[str]) -> str:
-        path = posixpath.normpath(posixpath.join(here, match[1]))
-        if path.startswith("docs/"):
+        if not match[1]:
             return match[0]
+        path = posixpath.normpath(posixpath.join(here, match[1]))
+        at = MOVED.get(path) or (path.startswith("docs/") and path.removeprefix("docs/"))
+        if at:
+            return f"]({posixpath.relpath(at, posixpath.dirname(page.file.src_uri) or '.')}"
         if not (ROOT / path).exists():
             raise FileNotFoundError(f"{page.file.src_uri} links to {path}, which is not there")
         return f"]({config.extra['repository']}/blob/main/{path}"

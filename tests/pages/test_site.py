@@ -16,7 +16,7 @@ from tests.support.required import require_programs
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"}
 READERS = [
     *("library.html", "ending.html", "torchrun.html", "pinning.html", "bench.html", "train.html"),
-    *("variables.html", "slurm/README.md", "kubernetes/README.md"),
+    *("variables.html", "slurm.html", "kubernetes.html"),
 ]
 
 
