@@ -77,11 +77,11 @@ _spawnlaunch_python() {
         esac
     done
     before=_spawnlaunch_before_${1##*/}
-    [[ -z ${!before} ]] || "${!before}" "$@"
+    [[ -z ${!before-} ]] || "${!before}" "$@"
 }
 for _spawnlaunch_name in python python3; do
     declare -F _completion_loader >/dev/null && _completion_loader $_spawnlaunch_name 2>/dev/null
-    _spawnlaunch_known=$(complete -p $_spawnlaunch_name 2>/dev/null)
+    _spawnlaunch_known=$(complete -p $_spawnlaunch_name 2>/dev/null || :)
     if [[ $_spawnlaunch_known =~ ' -F '([^ ]+) && ${BASH_REMATCH[1]} != _spawnlaunch_python ]]; then
         printf -v _spawnlaunch_before_$_spawnlaunch_name %s "${BASH_REMATCH[1]}"
     fi

@@ -108,7 +108,9 @@ BEGIN = {
     "bash": (
         "PS1='> '; got() { printf 'GOT'; printf ' %q' \"$@\"; echo ' IS''_DONE'; }",
         'spawnlaunch() { got "$@"; }; python() { got python "$@"; }',
-        "_of_others() { COMPREPLY=(others); }; complete -F _of_others python",
+        # As bash-completion does, which loads what it has of a program when that is typed.
+        "_of_others() { COMPREPLY=(others); }",
+        "_completion_loader() { complete -F _of_others $1; return 124; }; set -u",
         ". ./completion; echo IS''_READY",
     ),
     "zsh": (
