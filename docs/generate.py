@@ -150,16 +150,26 @@ def picture() -> str:
 
 
 def measured(launchers: Mapping[str, str], columns: Mapping[str, str]) -> str:
-    """A table of medians from benchmarks.md: of these launchers, these columns of `launch`."""
+    """A table of medians from benchmarks.md: of these launchers, these columns of `launch`.
+
+    Below it stands how they were measured.
+    """
     text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
     section = text.partition("<!-- launch -->")[2].partition("<!-- end of launch -->")[0]
+    (rounds,), (cpus,) = (
+        re.findall(r"; (\d+) rounds", section),
+        re.findall(r": (\d+) CPUs", section),
+    )
     head, _, *rows = (_cells(line) for line in section.splitlines() if line.startswith("|"))
     found = {cells[0]: dict(zip(head, cells, strict=True)) for cells in rows}
     lines = [f"| | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
     for name, title in launchers.items():
         medians = (_median(found[name][column], column) for column in columns)
         lines.append(f"| {title} | {' | '.join(medians)} |")
-    return "\n".join(lines)
+    how = (
+        f"Medians of {rounds} rounds of `python -m benchmarks.launch` on {cpus} CPUs, with workers"
+    )
+    return "\n".join((*lines, "", f"{how} that do nothing."))
 
 
 def _cells(line: str) -> list[str]:

@@ -1,6 +1,6 @@
 """spawnlaunch: start one pinned PyTorch worker per device."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 # What is in spawnlaunch.api, for programs that import this package. That is imported when one of
 # these is asked for: no launch needs it. What type checkers see is in __init__.pyi.

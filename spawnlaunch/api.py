@@ -105,7 +105,7 @@ def launch(
     launcher's own is shown: an exception has it among its notes. On KeyboardInterrupt the workers
     are stopped before it is raised; a second one kills them.
     """
-    given = flag_words.words({"nproc": nproc, **flags})
+    given = flag_words.words({"nproc": nproc, **flags}, function)
     flag_words.check(given, WORKER)
     with TemporaryDirectory(prefix="spawnlaunch-call-") as directory:
         shipping.send(function, args, directory)

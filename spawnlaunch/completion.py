@@ -1,11 +1,8 @@
-"""What a shell needs to complete the launcher's flags, from their table.
-
-    eval "$(spawnlaunch --completion bash)"        in ~/.bashrc
-    eval "$(spawnlaunch --completion zsh)"         in ~/.zshrc, behind compinit
-    spawnlaunch --completion fish | source         in ~/.config/fish/config.fish
+"""What a shell needs to complete the launcher's flags, made of their table (docs/start.md).
 
 Flags are completed up to the script, and the values that are words or files. Behind the script
-files are, as everywhere.
+files are, as everywhere. The same follows `python -m spawnlaunch`; whatever else is typed behind
+`python` is completed as it was before.
 """
 
 from __future__ import annotations
@@ -62,6 +59,35 @@ CASES
     fi
 }
 complete -o default -F _spawnlaunch spawnlaunch
+
+_spawnlaunch_python() {
+    local i before
+    for ((i = 1; i < COMP_CWORD - 1; i++)); do
+        case ${COMP_WORDS[i]} in
+        -m)
+            [[ ${COMP_WORDS[i + 1]} == spawnlaunch ]] || break
+            COMP_WORDS=(spawnlaunch "${COMP_WORDS[@]:i + 2}")
+            ((COMP_CWORD -= i + 1))
+            _spawnlaunch spawnlaunch "$2" "$3"
+            return
+            ;;
+        -[WX]) ((i++)) ;;
+        -?*) ;;
+        *) break ;;
+        esac
+    done
+    before=_spawnlaunch_before_${1##*/}
+    [[ -z ${!before-} ]] || "${!before}" "$@"
+}
+for _spawnlaunch_name in python python3; do
+    declare -F _completion_loader >/dev/null && _completion_loader $_spawnlaunch_name 2>/dev/null
+    _spawnlaunch_known=$(complete -p $_spawnlaunch_name 2>/dev/null || :)
+    if [[ $_spawnlaunch_known =~ ' -F '([^ ]+) && ${BASH_REMATCH[1]} != _spawnlaunch_python ]]; then
+        printf -v _spawnlaunch_before_$_spawnlaunch_name %s "${BASH_REMATCH[1]}"
+    fi
+    complete -o default -F _spawnlaunch_python $_spawnlaunch_name
+done
+unset _spawnlaunch_name _spawnlaunch_known
 """
 ZSH = """\
 #compdef spawnlaunch
@@ -73,10 +99,33 @@ SPECS
 _spawnlaunch_scripts() {
     _alternative 'programs:program:(PROGRAMS)' 'files:script:_files'
 }
+_spawnlaunch_python() {
+    local i
+    for ((i = 2; i < CURRENT - 1; i++)); do
+        case $words[i] in
+        (-m)
+            [[ $words[i+1] == spawnlaunch ]] || break
+            words=(spawnlaunch "${(@)words[i+2,-1]}")
+            ((CURRENT -= i))
+            _spawnlaunch
+            return
+            ;;
+        (-[WX]) ((i++)) ;;
+        (-?*) ;;
+        (*) break ;;
+        esac
+    done
+    if (($+functions[_python])); then
+        _python "$@"
+    else
+        _default
+    fi
+}
 if [[ $funcstack[1] == _spawnlaunch ]]; then
     _spawnlaunch "$@"
 else
     compdef _spawnlaunch spawnlaunch
+    compdef _spawnlaunch_python python python3
 fi
 """
 FISH = """\
@@ -96,6 +145,14 @@ function __spawnlaunch_is_before_script
 end
 complete -c spawnlaunch -n __spawnlaunch_is_before_script -a 'PROGRAMS'
 LINES
+function __spawnlaunch_is_module
+    string match -qr -- '^\\S+ (-[WX] \\S+ |-[^m]\\S* )*-m spawnlaunch ' (commandline -cp)
+end
+function __spawnlaunch_behind_module
+    set -l words (commandline -cp | string replace -r -- '^.*? -m spawnlaunch ' 'spawnlaunch ')
+    complete -C $words
+end
+complete -c python -c python3 -n __spawnlaunch_is_module -f -a '(__spawnlaunch_behind_module)'
 """
 
 

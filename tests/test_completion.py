@@ -46,9 +46,9 @@ def in_bash(directory: Path, *words: str) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-def in_fish(directory: Path, *words: str) -> list[str]:
+def in_fish(directory: Path, *words: str, program: str = "spawnlaunch") -> list[str]:
     need("fish")
-    code = f"{completion.script('fish')}\ncomplete -C 'spawnlaunch {' '.join(words)}'"
+    code = f"{completion.script('fish')}\ncomplete -C '{program} {' '.join(words)}'"
     environ = clean_environ(HOME=str(directory))
     done = run("fish", "--no-config", "-c", code, cwd=directory, environ=environ)
     assert done.stderr == ""
@@ -104,22 +104,50 @@ def test_fish_offers_every_long_flag(directory: Path) -> None:
     assert {name for name in SPELLINGS if name.startswith("--")} <= found
 
 
-class Zsh:
-    """An interactive zsh on a terminal of its own, in which one may type a tabulator."""
+BEGIN = {
+    "bash": (
+        "PS1='> '; got() { printf 'GOT'; printf ' %q' \"$@\"; echo ' IS''_DONE'; }",
+        'spawnlaunch() { got "$@"; }; python() { got python "$@"; }',
+        # As bash-completion does, which loads what it has of a program when that is typed.
+        "_of_others() { COMPREPLY=(others); }",
+        "_completion_loader() { complete -F _of_others $1; return 124; }; set -u",
+        ". ./completion; echo IS''_READY",
+    ),
+    "zsh": (
+        "got() { print -r -- GOT ${(q)@} IS''_DONE }",
+        "spawnlaunch() { got $@ }; python() { got python $@ }",
+        "autoload -U compinit; compinit -u -D; _python() { compadd others }",
+        ". ./completion; print IS''_READY",
+    ),
+}
+OPTIONS = {"bash": ("--norc", "--noprofile"), "zsh": ("-f",)}
+MODULE = [
+    ("python -m spawnlaunch --max-r\t 3", "python -m spawnlaunch --max-restarts 3"),
+    ("python -m spawnlaunch --bind so\t", "python -m spawnlaunch --bind socket"),
+    ("python -X dev -m spawnlaunch ch\t", "python -X dev -m spawnlaunch check"),
+    ("python -m spawnlaunch --nproc 2 my\t", "python -m spawnlaunch --nproc 2 my\\ train.py"),
+    ("python -m spawnlaunch train.py --b\t", "python -m spawnlaunch train.py --b"),
+    ("python -u o\t", "python -u others"),
+    ("python train.py -m spawnlaunch o\t", "python train.py -m spawnlaunch others"),
+]
 
-    def __init__(self, directory: Path) -> None:
-        need("zsh")
-        (directory / "completion").write_text(completion.script("zsh") + "\n")
+
+class Interactive:
+    """A shell on a terminal of its own, in which one may type a tabulator."""
+
+    def __init__(self, shell: str, directory: Path) -> None:
+        need(shell)
+        (directory / "completion").write_text(completion.script(shell) + "\n")
         self.leader, follower = os.openpty()
         environ = clean_environ(HOME=str(directory), TERM="dumb", PS1="> ", COLUMNS="200")
         self.process = subprocess.Popen(
-            *(["zsh", "-f", "-i"],), stdin=follower, stdout=follower, stderr=follower,
+            [shell, *OPTIONS[shell], "-i"], stdin=follower, stdout=follower, stderr=follower,
             cwd=directory, env=environ, start_new_session=True,
         )  # fmt: skip
         os.close(follower)
         self.said = ""
-        self.type("spawnlaunch() { print -r -- GOT ${(q)@} IS''_DONE }\n")
-        self.type("autoload -U compinit; compinit -u -D; . ./completion; print IS''_READY\n")
+        for line in BEGIN[shell]:
+            self.type(f"{line}\n")
         self.read_until("IS_READY")
 
     def type(self, text: str) -> None:
@@ -138,6 +166,17 @@ class Zsh:
         os.close(self.leader)
 
 
+def completed(shell: str, typed: str, directory: Path) -> str:
+    """The words that a program gets of a line in which tabulators were typed."""
+    interactive = Interactive(shell, directory)
+    try:
+        interactive.type(f"{typed}\n")
+        interactive.read_until("IS_DONE")
+    finally:
+        interactive.close()
+    return interactive.said.rpartition("GOT ")[2].partition(" IS_DONE")[0]
+
+
 @pytest.mark.parametrize(
     ("typed", "words"),
     [
@@ -151,13 +190,30 @@ class Zsh:
     ],
 )
 def test_zsh_completes_flags_values_and_scripts(typed: str, words: str, directory: Path) -> None:
-    zsh = Zsh(directory)
-    try:
-        zsh.type(f"spawnlaunch {typed}\n")
-        zsh.read_until("IS_DONE")
-    finally:
-        zsh.close()
-    assert f"GOT {words} IS_DONE" in zsh.said
+    assert completed("zsh", f"spawnlaunch {typed}", directory) == words
+
+
+@pytest.mark.parametrize("shell", BEGIN)
+@pytest.mark.parametrize(("typed", "words"), MODULE)
+def test_a_shell_completes_what_follows_python_m_spawnlaunch_and_leaves_other_lines_of_python(
+    shell: str, typed: str, words: str, directory: Path
+) -> None:
+    assert completed(shell, typed, directory) == words
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["-m", "spawnlaunch", "--max-r"], ["--max-restarts"]),
+        (["-X", "dev", "-m", "spawnlaunch", "--bind", "no"], ["node", "none"]),
+        (["-m", "spawnlaunch", "my"], ["my train.py"]),
+        (["my", "-m", "spawnlaunch", "--max-r"], []),
+    ],
+)
+def test_fish_completes_what_follows_python_m_spawnlaunch(
+    words: list[str], offered: list[str], directory: Path
+) -> None:
+    assert in_fish(directory, *words, program="python") == offered
 
 
 def test_the_command_prints_the_script_and_refuses_other_shells() -> None:

@@ -158,7 +158,9 @@ def _refusal(
     if len(names) < 2:
         return "nothing to advise: there is one arm"
     if missing:
-        return f"no advice: {', '.join(missing)} was not measured"
+        short = any(m.workload.name in missing and not m.rounds for m in result.measured)
+        more = "; a larger --budget may do" if short else ""
+        return f"no advice: {', '.join(missing)} was not measured{more}"
     if not compared:
         return "no advice: nothing was measured"
     if arms.AUTO not in names and arms.AUTO not in result.left_out:

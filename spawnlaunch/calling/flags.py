@@ -11,9 +11,10 @@ What a value may be, the flag's own reader says, as it does on the command line.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Container, Mapping, Set
 from difflib import get_close_matches
 from operator import index
 
@@ -33,13 +34,15 @@ NOT_HERE = {
 }
 
 
-def words(flags: Mapping[str, object]) -> list[str]:
+def words(flags: Mapping[str, object], function: object = None) -> list[str]:
     """The flags of a launcher that say the same. Raises UsageError for what is none, or cannot be.
+
+    A name that is no flag may be meant for the function that is launched.
 
     >>> words({"nproc": 2, "max_restarts": 1, "oversubscribe": True, "timeout": None})
     ['--nproc=2', '--max-restarts=1', '--oversubscribe']
     """
-    found = [_word(_flag(name), name, value) for name, value in flags.items()]
+    found = [_word(_flag(name, function), name, value) for name, value in flags.items()]
     return [word for word in found if word is not None]
 
 
@@ -48,8 +51,14 @@ def check(given: list[str], program: str) -> None:
     cli.parse([*given, program], os.environ, sys.executable)
 
 
-def _flag(name: str) -> Flag:
+def _flag(name: str, function: object) -> Flag:
     flag = spelt(f"--{name}") if name.isidentifier() else None
+    if flag is None and callable(function) and name in _parameters(function):
+        called = getattr(function, "__name__", "function")
+        raise errors.UsageError(
+            f"{name}= is a parameter of {called}, and no flag of the launcher; launch "
+            f"functools.partial({called}, {name}=...)"
+        )
     if flag is None:
         known = [flag.name for flag in FLAGS if flag.name not in NOT_HERE]
         spellings = [spelling for spelling in SPELLINGS if SPELLINGS[spelling].name in known]
@@ -63,6 +72,13 @@ def _flag(name: str) -> Flag:
     if flag.name in NOT_HERE:
         raise errors.UsageError(f"{name}= is not available here: {NOT_HERE[flag.name]}")
     return flag
+
+
+def _parameters(function: Callable[..., object]) -> Container[str]:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # of some functions that are written in C
+        return ()
 
 
 def _word(flag: Flag, name: str, value: object) -> str | None:

@@ -75,6 +75,14 @@ def test_the_advice_is_for_the_workloads_that_are_chosen():
     assert advise(found, ["loader"]).text == "no advice: loader was not measured"
 
 
+def test_a_workload_that_the_budget_did_not_reach_is_named_with_what_to_do():
+    found = laptop(compute={"node": 1.1}, train={"node": 1.1})
+    compute, train = found.measured
+    empty = found._replace(measured=[compute, train._replace(taken=[])])
+    said = "no advice: train was not measured; a larger --budget may do"
+    assert advise(empty, ["train"]).text == said
+
+
 def test_a_control_is_never_advised_and_is_named_as_one():
     found = laptop(train={"packed": 2.0})
     assert advise(found)[1:3] == ("", True)

@@ -123,6 +123,10 @@ def test_a_launch_that_takes_too_long_is_ended() -> None:
     ("flags", "said"),
     [
         ({"max_restart": 1}, "max_restart= is no flag of the launcher; did you mean max_restarts?"),
+        (
+            {"name": "x"},
+            "name= is a parameter of greet, and no flag of the launcher; launch",
+        ),
         ({"xyzzy": 1}, "xyzzy= is no flag of the launcher; spawnlaunch --help lists the flags"),
         ({"max_restarts": "x"}, "--max-restarts: 'x' is not a whole number; type a number from 0"),
         ({"max_restarts": 1.5}, "--max-restarts: '1.5' is not a whole number"),

@@ -27,12 +27,12 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_370,
-    "core": 11_390,
-    "bench": 3_562,
+    "launcher": 17_563,
+    "core": 11_431,
+    "bench": 3_564,
     "check": 1_103,
-    "train": 5_466,
-    "tests": 48_559,
+    "train": 5_469,
+    "tests": 48_809,
 }
 FILES = 164  # of the launcher
 

@@ -87,3 +87,13 @@ def test_a_page_says_how_many_goals_are_missed(page: str):
     missed = sum("NOT met" in line for line in judged)
     said = (ROOT / page).read_text(encoding="utf-8")
     assert f"\n{missed} of the {len(judged)} goals in [benchmarks](" in said
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/index.md", "docs/why.md", "docs/comparison.md"]
+)
+def test_a_page_claims_no_figure_that_a_program_did_not_write(page: str):
+    typed = re.sub(
+        r"<!-- (\w+) -->.*?<!-- end of \1 -->", "", (ROOT / page).read_text(), flags=re.S
+    )
+    assert re.findall(r"\b\d[\d.,]* (?:s|ms|us|MiB|GiB|%|times|rounds|goals)(?!\w)", typed) == []

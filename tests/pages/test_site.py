@@ -1,19 +1,22 @@
-"""The site as it is built: what a browser would find on its pages."""
+"""The site as it is built: what a browser would find on its pages, and what one makes of them."""
 
+import json
 import re
 import subprocess
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from tests.support.launching import ROOT
+from tests.support.required import require_programs
 
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"}
 READERS = [
     *("library.html", "ending.html", "torchrun.html", "pinning.html", "bench.html", "train.html"),
-    *("variables.html", "slurm/README.md", "kubernetes/README.md"),
+    *("variables.html", "slurm.html", "kubernetes.html"),
 ]
 
 
@@ -90,3 +93,58 @@ def test_no_backslash_stands_before_a_pipe(site: Path):
 def test_every_kind_of_reader_finds_their_page_from_the_first_one(site: Path):
     links = Page((site / "index.html").read_text(encoding="utf-8")).links
     assert [each for each in READERS if not any(link.endswith(each) for link in links)] == []
+
+
+# A browser opens each page in a frame of this width, with the theme's script, and notes what is
+# wider than the place that it has.
+FRAMES = """<iframe style="border: 0; width: WIDTHpx; height: 900px"></iframe><script>
+const frame = document.querySelector("iframe"), found = {};
+const of = (page) => new Promise((done) => { frame.onload = done; frame.src = page; });
+(async () => {
+  for (const page of PAGES) {
+    await of(page);
+    const body = frame.contentDocument;
+    const wide = (each) => each.scrollWidth > each.clientWidth + 1;
+    const tables = [...body.querySelectorAll(".md-typeset__table")];
+    const near = (each) => each.textContent.trim().slice(0, 60);
+    found[page] = {
+      dark: frame.contentWindow.matchMedia("(prefers-color-scheme: dark)").matches,
+      tables: tables.length,
+      wide: tables.filter(wide).map(near),
+      page: wide(body.documentElement),
+    };
+  }
+  document.title = encodeURIComponent(JSON.stringify(found));
+})();
+</script>"""
+BROWSER = (
+    *("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"),
+    *("--disable-extensions", "--hide-scrollbars", "--allow-file-access-from-files"),
+    *("--virtual-time-budget=600000", "--window-size=1400,1000"),
+)
+LIGHT, DARK = 1, 0  # of Blink's preferredColorScheme
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("scheme", [LIGHT, DARK])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_a_page_and_each_of_its_tables_are_as_wide_as_the_screen_at_most(
+    site: Path, tmp_path: Path, width: int, scheme: int
+):
+    require_programs("chromium", package="chromium")
+    names = sorted(pages(site))
+    text = FRAMES.replace("WIDTH", str(width)).replace("PAGES", json.dumps(names))
+    (site / "frames.htm").write_text(text)
+    done = subprocess.run(
+        [*BROWSER, f"--user-data-dir={tmp_path}", f"--blink-settings=preferredColorScheme={scheme}",
+         "--dump-dom", f"file://{site / 'frames.htm'}"],
+        capture_output=True, text=True, check=False, timeout=600,
+    )  # fmt: skip
+    title = re.search(r"<title>(.+?)</title>", done.stdout)
+    assert title, done.stderr[-2000:]
+    found = json.loads(unquote(title[1]))
+    assert sorted(found) == names
+    assert sum(each["tables"] for each in found.values()) > len(READERS)
+    assert {each["dark"] for each in found.values()} == {scheme == DARK}
+    assert {name: each["wide"] for name, each in found.items() if each["wide"]} == {}
+    assert [name for name, each in found.items() if each["page"]] == []

@@ -145,7 +145,7 @@ def test_an_underscore_in_a_flag_is_as_good_as_a_dash(name: str) -> None:
         (["--task", "nope"], "--task: there is no task 'nope'", "type language, classify"),
         (["--task", "no.py:A"], "--task: there is no file", "type the path of a Python file"),
         (["--task", "no.such:A"], "--task: there is no module no", "typed as path/to/file.py"),
-        (["--task", "math:A"], "--task: math has no class A", ""),
+        (["--task", "math:A"], "--task: math has no class A", "it has none"),
         (
             ["--step", "5"],
             "unrecognized arguments: --step 5",
