@@ -79,18 +79,13 @@ def parse_mask(text: str) -> CpuSet:
 
 def format(cpus: Iterable[int]) -> str:
     """The list as the kernel writes it, such as `0-3,8`; empty for the empty set."""
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans(cpus))
-
-
-def spans(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    """The first and the last of each range."""
-    found: list[tuple[int, int]] = []
-    for number in sorted(numbers):
-        if found and number == found[-1][1] + 1:
-            found[-1] = found[-1][0], number
+    spans: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if spans and cpu == spans[-1][1] + 1:
+            spans[-1][1] = cpu
         else:
-            found.append((number, number))
-    return tuple(found)
+            spans.append([cpu, cpu])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in spans)
 
 
 def format_mask(cpus: Iterable[int]) -> str:

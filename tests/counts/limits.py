@@ -28,7 +28,7 @@ LIMITS = {
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
     "launcher": 17_563,
-    "core": 11_431,
+    "core": 11_429,
     "bench": 3_564,
     "check": 1_103,
     "train": 5_469,

@@ -257,7 +257,7 @@ class RollCall:
         if self._asked:
             ranks = groups.ranks_of(one.rank for one in self._asked)
             said.append(f"{ranks}: nothing written in {RECORD_S:g} s")
-        if any(record.calls for record in self._records.values()):
+        if flight.names(self._records):
             found = flight.disagreement(self._records)
             said.append(found or "no disagreement, as far as the records go back")
         self._output.say(f"flight recorder: {words}" for words in said)

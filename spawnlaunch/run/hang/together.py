@@ -7,9 +7,9 @@ tells it where its ranks are, and which collectives they have reached; the hub's
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import groupby, islice
 
-from spawnlaunch import cpuset, machine
+from spawnlaunch import machine
 from spawnlaunch.gang import messages
 from spawnlaunch.rollcall import flight, groups
 from spawnlaunch.run import hang
@@ -74,8 +74,7 @@ class HangOfAll(hang.HangHelp):
 def told_where(roll: Iterable[groups.Group]) -> tuple[messages.Where, ...]:
     """The groups of ranks here, for another node."""
     rows = (
-        messages.Where(_cut(each.one), _cut(each.several), cpuset.spans(each.ranks))
-        for each in roll
+        messages.Where(_cut(each.one), _cut(each.several), _ranges(each.ranks)) for each in roll
     )
     return tuple(islice(rows, MOST_ROWS))
 
@@ -104,13 +103,19 @@ def told_reached(
         if len(ranks) > 1 or not known or not known <= recorded.keys():
             for key, alike in ranks.items():
                 age_s = max(0, now_ns - since[key]) / 1e9
-                rows.append(messages.Reached(*key[:5], age_s, cpuset.spans(alike)))
+                rows.append(messages.Reached(*key[:5], age_s, _ranges(alike)))
     return tuple(rows[:MOST_ROWS])
 
 
 def _cut(text: str) -> str:
     """So short that a message with many of them is not too long."""
     return text[:MOST_CHARS]
+
+
+def _ranges(ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
+    """The first and the last of each."""
+    runs = groupby(enumerate(sorted(ranks)), lambda pair: pair[1] - pair[0])
+    return tuple((run[0][1], run[-1][1]) for run in (list(pairs) for _, pairs in runs))
 
 
 def roll_of(told: Iterable[messages.Where], world_size: int) -> list[groups.Group]:
