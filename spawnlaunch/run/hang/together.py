@@ -51,13 +51,15 @@ class HangOfAll(hang.HangHelp):
     def compare(self, told: Sequence[messages.Stacked], world_size: int) -> None:
         """Call the roll of all nodes, and say on which collective their ranks disagree."""
         roll = roll_of([each for one in told for each in one.where], world_size)
-        if roll:
-            count = sum(len(group.ranks) for group in roll)
-            self._output.say([f"this is where {count} of {world_size} ranks of all nodes are:"])
-            self._output.say(f"  {group.line}" for group in roll[:MOST_LINES])
-            self._output.say([f"  {len(roll) - MOST_LINES} more"][: len(roll) > MOST_LINES])
+        count, places = sum(len(group.ranks) for group in roll), len(roll)
+        lines = [f"this is where {count} of {world_size} ranks of all nodes are:"] * (places > 0)
+        lines += [f"  {group.line}" for group in roll[:MOST_LINES]]
+        if places > MOST_LINES:
+            lines.append(f"  others are in {places - MOST_LINES} more places")
         found = disagreement([each for one in told for each in one.reached], world_size)
-        self._output.say([f"flight recorder, all nodes: {found}"][: bool(found)])
+        if found:
+            lines.append(f"flight recorder, all nodes: {found}")
+        self._output.say(lines)
 
     def _listen(self) -> None:
         quiet_s = self._quiet_s()
