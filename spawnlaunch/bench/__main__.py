@@ -5,6 +5,7 @@ from spawnlaunch import finder
 finder.order()
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from spawnlaunch.bench import command_line, flags
 from spawnlaunch.binding import report
 from spawnlaunch.world import managers
 
+START_SHARE = 0.95  # of the budget, by which a sample has to be possible
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -39,6 +41,7 @@ def main() -> int:
             return _look_back(options)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
             os.environ.pop(witness.WITNESS, None)  # nothing runs beside what is measured
+            _end_in_time(options)
             from spawnlaunch.bench import run
 
             return run.run(options, os.environ)
@@ -71,8 +74,28 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
         "none",
         *count,
     ]
-    os.environ[flags.BEGAN] = str(time.monotonic())
+    os.environ[flags.BEGAN] = str(time.monotonic() - flags.age_s())
     os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
+
+
+def _end_in_time(options: flags.BenchRequest) -> None:
+    """Where others have the CPUs, the import of torch alone may take longer than the budget."""
+    began = os.environ.setdefault(flags.BEGAN, str(time.monotonic() - flags.age_s()))
+    used_s = time.monotonic() - float(began)
+    if options.rounds or options.resume:
+        return
+
+    def end(_signum: int, _frame: object) -> None:
+        if os.environ["RANK"] == "0":
+            printing.print_error(
+                f"the budget of {options.budget_s:g} s was used before the first sample: load "
+                f"{os.getloadavg()[0]:.1f}; type --budget {max(300, 3 * options.budget_s):.0f}s",
+                command_line.NAME,
+            )
+        os._exit(1)
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, START_SHARE * options.budget_s - used_s))
 
 
 def _refuse_hazards() -> None:

@@ -2,14 +2,29 @@
 
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch import errors
 from spawnlaunch.bench import arms, command_line, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
+from spawnlaunch.node import proc
 
 BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine
+
+
+def age_s() -> float:
+    """Seconds since this process began; its start took time too."""
+    found = proc.look(os.getpid())
+    if found is None:  # this system has no /proc
+        return time.process_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - found.start / os.sysconf("SC_CLK_TCK")
+
+
+def slowness() -> float:
+    """How many times as long as alone this process has taken so far, as others had the CPUs."""
+    return max(1.0, age_s() / max(time.process_time(), 0.1))
 
 
 class BenchRequest(NamedTuple):

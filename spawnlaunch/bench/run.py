@@ -84,6 +84,7 @@ def _as_member(options: flags.BenchRequest, here: RankOnNode, group: rank_group.
 
 
 def _take_part(me: take.Participant) -> int:
+    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time
     if me.options.matrix and not me.options.resume:
         me.agreed.result.about["matrix"] = matrix.measure(me)
     return _as_first(me) if me.group.rank == 0 else _as_other(me)
@@ -102,7 +103,7 @@ def _as_first(me: take.Participant) -> int:
     """Rank 0, which keeps the file and prints the page."""
     group, options = me.group, me.options
     try:
-        before = results.read(options.resume) if options.resume else None
+        before = results.read(options.resume, is_open=True) if options.resume else None
         file = _open(options, me.agreed.result, before)
     except errors.UsageError as refusal:
         group.tell(str(refusal))

@@ -42,6 +42,7 @@ def header(result: results.Result) -> Iterator[str]:
         yield f"  {name:12} left out: {why}"
     for name, why in result.not_run.items():
         yield f"{name} left out: {why}"
+    yield from about.get("planned", ())
 
 
 def _busy(result: results.Result) -> Iterator[str]:
