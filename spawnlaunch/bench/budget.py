@@ -1,10 +1,10 @@
 """What a budget can decide, by the time and the noise of the first rounds of each workload. Pure.
 
 A difference is likely to be seen if it exceeds the half of the interval that stats makes by POWER
-times its noise, and what stragglers may hide. A workload is measured if the time that is left is enough for the
-EQUAL_ROUNDS that can find two arms equal. What counts most for the advice by the time that it takes
-comes first. Where the time is enough for none, one is measured: the first that may have as many
-rounds as any claim takes, or else the one of the shortest rounds.
+times its noise, and what stragglers may hide. A workload is measured if the time that is left is
+enough for the EQUAL_ROUNDS that can find two arms equal. What counts most for the advice by the
+time that it takes comes first. Where it is enough for none, one is measured: the first that may
+have as many rounds as any claim takes, or else the one of the shortest rounds.
 """
 
 import math
