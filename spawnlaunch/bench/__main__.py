@@ -108,33 +108,28 @@ def _refuse_hazards() -> None:
 
 def _look_back(options: flags.BenchRequest) -> int:
     """--compare and --show."""
-    from spawnlaunch.bench import compare, results, table
+    from spawnlaunch.bench import compare, export, results, table
 
     if options.compare:
         old, new = ([results.read(path) for path in side] for side in options.compare)
         return printing.print_page("\n".join(compare.page(old, new)), command_line.NAME)
     assert options.show is not None
     shown = results.read(options.show)
-    if options.plot:
-        from spawnlaunch.bench import plot
-
-        plot.draw(shown, options.plot)
+    export.write(shown, options)
     if options.pick:
         from spawnlaunch.bench import advice
 
         return advice.print_pick(advice.advise(shown, options.chosen, options.least))
-    return printing.print_page(
-        "\n".join(
-            table.page(
-                shown,
-                options.chosen,
-                least=options.least,
-                ranks=options.ranks,
-                with_costs=options.why,
-            )
-        ),
-        command_line.NAME,
+    text = export.for_stdout(shown, options) or "\n".join(
+        table.page(
+            shown,
+            options.chosen,
+            least=options.least,
+            ranks=options.ranks,
+            with_costs=options.why,
+        )
     )
+    return printing.print_page(text, command_line.NAME)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from spawnlaunch.bench import arms, command_line, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.node import proc
 
+STDOUT = "-"  # in place of a file
 BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine
 
 
@@ -54,9 +55,22 @@ class BenchRequest(NamedTuple):
     resume: str | None  # such a file, to go on with
     argv: tuple[str, ...]  # what was typed
     plot: str | None
+    csv: str | None  # a file, or STDOUT
+    markdown: str | None
     compare: tuple[tuple[str, ...], tuple[str, ...]] | None  # files of --json: old ones, new ones
     show: str | None  # one such file
     progress: bool  # tell on stderr which sample is taken
+
+    @property
+    def files(self) -> list[str]:
+        """Those that are to be written."""
+        named = (self.json, self.plot, self.csv, self.markdown)
+        return [path for path in named if path and path != STDOUT]
+
+    @property
+    def is_page_elsewhere(self) -> bool:
+        """Whether stdout is for something else, and the page goes to stderr."""
+        return self.pick or STDOUT in (self.csv, self.markdown)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
@@ -176,12 +190,26 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
         raise errors.FlagsError(
             f"--plot {options.plot} ends in neither .png nor .svg; type one of them"
         )
+    _check_tables(options)
     old, new = options.compare or ((), ())
     for file in (*old, *new, *([options.show] if options.show else [])):
         if not os.path.isfile(file):
             raise errors.UsageError(
                 f"there is no file {file!r}; type the name of one that --json wrote"
             )
+
+
+def _check_tables(options: BenchRequest) -> None:
+    asked = {"--csv": options.csv, "--markdown": options.markdown}
+    typed = [flag for flag, path in asked.items() if path]
+    printed = [flag for flag, path in asked.items() if path == STDOUT]
+    if typed and options.compare:
+        raise errors.FlagsError(f"{typed[0]} is of one bench; type --show FILE for --compare")
+    if len(printed) > 1 or (printed and options.pick):
+        other = "--pick" if options.pick else printed[1]
+        raise errors.FlagsError(
+            f"{printed[0]} - prints to stdout, and so does {other}; name a file for {printed[0]}"
+        )
 
 
 def _check_advice(options: BenchRequest) -> None:

@@ -95,11 +95,7 @@ def block(
     yield title(workload)
     yield f"  {workload.about}"
     compared = results.rows_of(measured, result.against)
-    for series, arms in results.summed_up(measured).items():
-        mine = [row for row in compared if row.series == series]
-        there = [arm for arm in result.arms if arm.name in arms]
-        lines = (_lines(arm, arms[arm.name], mine) for arm in there)
-        cells = [COLUMNS, *(line for each in lines for line in each)]
+    for series, cells in tables(measured, result, compared):
         if series:
             yield f"  {series}"
         yield from aligned(cells)
@@ -119,6 +115,17 @@ def block(
         )
         if measured.rounds < fewest:
             yield f"  {fewest} are needed to tell; type --rounds {fewest}, or a larger --budget"
+
+
+def tables(
+    measured: results.Measured, result: results.Result, compared: Sequence[results.Row]
+) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """The name and the cells of each series of a workload; the first row names the columns."""
+    for series, arms in results.summed_up(measured).items():
+        mine = [row for row in compared if row.series == series]
+        there = [arm for arm in result.arms if arm.name in arms]
+        lines = (_lines(arm, arms[arm.name], mine) for arm in there)
+        yield series, [COLUMNS, *(line for each in lines for line in each)]
 
 
 def verdict(found: stats.Comparison) -> str:

@@ -68,6 +68,9 @@ def test_the_help_says_what_the_rule_is():
         ("--for train -- sh", "--for and --pick choose among bundled workloads"),
         ("--for train --workloads triad", "train is advised for but not measured"),
         ("--for train --pick triad", "--pick names workloads and so does --for"),
+        ("--pick --csv -", "--csv - prints to stdout, and so does --pick; name a file for --csv"),
+        ("--csv - --markdown -", "--csv - prints to stdout, and so does --markdown; name a file"),
+        ("--csv a --compare a b", "--csv is of one bench; type --show FILE for --compare"),
         ("--pick --compare a b", "--pick reads one bench, and --compare several"),
     ],
 )
