@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from spawnlaunch import errors, printing, witness
-from spawnlaunch.bench import command_line, flags
+from spawnlaunch.bench import command_line, flags, launchers
 from spawnlaunch.binding import report
 from spawnlaunch.world import managers
 
@@ -59,7 +59,8 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
     So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
     else says how many ranks there are, there is one for each device, or else for each CPU.
     """
-    nproc = options.nproc or (None if managers.detect(os.environ) else "auto")
+    own = 1 if options.launcher else options.nproc  # rank 0 starts the launchers
+    nproc = own or (None if managers.detect(os.environ) else "auto")
     count = [] if nproc is None else ["--nproc", str(nproc)]
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
@@ -74,13 +75,13 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
         "none",
         *count,
     ]
-    os.environ[flags.BEGAN] = str(time.monotonic() - flags.age_s())
+    os.environ[launchers.BEGAN] = str(time.monotonic() - flags.age_s())
     os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
 
 
 def _end_in_time(options: flags.BenchRequest) -> None:
     """Where others have the CPUs, the import of torch alone may take longer than the budget."""
-    began = os.environ.setdefault(flags.BEGAN, str(time.monotonic() - flags.age_s()))
+    began = os.environ.setdefault(launchers.BEGAN, str(time.monotonic() - flags.age_s()))
     used_s = time.monotonic() - float(began)
     if options.rounds or options.resume:
         return

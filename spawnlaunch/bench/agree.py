@@ -119,6 +119,11 @@ class Agreed(NamedTuple):
 
 def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankGroup) -> Agreed:
     """The arms that make a difference on some node, and what can be run. Raises UsageError."""
+    if options.launcher and here.size > 1:
+        raise errors.UsageError(
+            f"--launcher starts the workers itself, on one node, and here are {here.size} ranks; "
+            "type python -m spawnlaunch.bench in a shell of one node"
+        )
     everyone = group.exchange(here.view)
     refusal, planned = "", {}
     try:

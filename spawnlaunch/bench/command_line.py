@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spawnlaunch import arguments, errors, reading, values
-from spawnlaunch.bench import arms, own_arms, workloads
+from spawnlaunch.bench import arms, launchers, own_arms, workloads
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
@@ -106,6 +106,14 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         type=_names(tuple(workloads.NAMES), "workload"),
         metavar="LIST",
         help="workloads, separated by commas; default all",
+    )
+    add(
+        "--launcher",
+        type=_names(tuple(launchers.KNOWN), "launcher"),
+        default=(),
+        metavar="LIST",
+        help="compare launchers in place of bindings: each starts your command with --nproc N "
+        f"workers on this machine; {', '.join(launchers.KNOWN)}",
     )
     add(
         "--matrix",

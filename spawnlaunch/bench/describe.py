@@ -40,6 +40,8 @@ def about_run(
         "device": _kind(options, device),
         "argv": list(options.argv),
         "counts": list(options.counts),
+        "launchers": list(options.launcher),
+        "workers": options.nproc if options.launcher else None,
         "workloads": [each._asdict() for each in will_run],
     }
 
@@ -49,11 +51,9 @@ def workloads_of(options: flags.BenchRequest) -> list[workloads.Workload]:
     if not options.command:
         return [workloads.NAMES[name] for name in options.workloads]
     about = " ".join(options.command)
-    if options.metric is None:
-        return [workloads.Workload(workloads.COMMAND, "s", False, about)]
-    return [
-        workloads.Workload(workloads.COMMAND, options.metric, not options.lower_is_better, about)
-    ]
+    unit = "s" if options.metric is None else options.metric
+    is_rate = options.metric is not None and not options.lower_is_better
+    return [workloads.Workload(workloads.COMMAND, unit, is_rate, about, bool(options.launcher))]
 
 
 def _kind(options: flags.BenchRequest, device: int | None) -> str:
@@ -73,7 +73,7 @@ def bound_rank(here: RankOnNode, part: Part) -> results.BoundRank:
         report.device_name(here.node, binding.device),
         cpuset.format(binding.cpus),
         cpuset.format(binding.memory_nodes),
-        binding.threads,
+        0 if part.request.launcher else binding.threads,
         binding.locality,
     )
 

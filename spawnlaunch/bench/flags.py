@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch import errors
-from spawnlaunch.bench import arms, command_line, own_arms, record, workloads
+from spawnlaunch.bench import arms, command_line, launchers, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.node import proc
 
 STDOUT = "-"  # in place of a file
-BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine
 
 
 def age_s() -> float:
@@ -45,6 +44,7 @@ class BenchRequest(NamedTuple):
     seconds: float  # that a bundled workload is timed for
     seed: int
     matrix: bool  # copies by device and NUMA node as well
+    launcher: tuple[str, ...]  # launchers that are compared; empty: bindings are
     omp_threads: int | None  # of each rank, in all arms; None: what the arm gives
     chosen: tuple[str, ...]  # workloads that are advised for; empty: all, by the default weights
     least: float  # the gain that is advised at all, as 0.02
@@ -89,7 +89,10 @@ def _read(
     if given["omp_threads"] is None and threads.isdigit() and "RANK" not in environ:
         given["omp_threads"] = int(threads)  # in a rank the variable is the launcher's, not yours
     nproc, counts = given.pop("nproc") or (None, ())
-    asked = _arms(given, counts)
+    if given["launcher"]:
+        asked = _launchers(given, nproc, counts, command)
+    else:
+        asked = _arms(given, counts)
     given["against"] = given["against"] or asked[0].name
     names = given.pop("workloads")
     picked, cared_for = given.pop("pick"), given.pop("for")
@@ -129,6 +132,28 @@ def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, .
     if twice:
         raise errors.FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
     return tuple({arm.name: arm for arm in every}.values())
+
+
+def _launchers(
+    given: dict[str, Any],
+    nproc: int | str | None,
+    counts: tuple[int, ...],
+    command: tuple[str, ...],
+) -> tuple[ArmRequest, ...]:
+    """An arm for each launcher."""
+    own, chosen = given.pop("arm"), given.pop("set")
+    if not command:
+        raise errors.FlagsError(
+            "--launcher starts a command of yours; type the command behind a --"
+        )
+    if not isinstance(nproc, int) or counts:
+        raise errors.FlagsError("--launcher starts a number of workers; type it, as in --nproc 2")
+    if given["arms"] or own or chosen or given["pick"] is not None:
+        raise errors.FlagsError(
+            "--launcher compares launchers, which bind as they do by default; leave --arms, --arm, "
+            "--set and --pick out"
+        )
+    return tuple(arms.of_launcher(name, launchers.typed(name, nproc)) for name in given["launcher"])
 
 
 def _resumed(

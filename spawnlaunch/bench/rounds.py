@@ -22,6 +22,7 @@ from spawnlaunch.bench import (
     budget,
     effort,
     flags,
+    launchers,
     record,
     results,
     sample,
@@ -70,7 +71,7 @@ class Bench:
         known = before.measured if before else []
         self.before = {each.workload.name: each for each in known}
         done_s = max((taken.at_s for each in known for taken in each.taken), default=0.0)
-        started = me.here.environ.get(flags.BEGAN, "")
+        started = me.here.environ.get(launchers.BEGAN, "")
         began = float(started) if started and not before else time.monotonic()
         self._began = began - done_s
         most_s = END_SHARE * me.options.budget_s
