@@ -546,3 +546,32 @@ def test_the_samples_of_a_bench_without_a_file_are_not_left(tmp_path: Path):
     done = run(*ONE_RANK, *words, environ=clean_environ(TMPDIR=str(tmp_path)))
     assert done.returncode == 0, done.stderr
     assert not list(tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.full
+def test_launchers_start_the_same_command_in_the_same_rounds(tmp_path: Path):
+    file, script = tmp_path / "found.jsonl", tmp_path / "say.py"
+    script.write_text(
+        "import json, os\n"
+        "names = 'RANK', 'WORLD_SIZE', 'OMP_NUM_THREADS'\n"
+        "rank, size, threads = (int(os.environ[name]) for name in names)\n"
+        "elastic = 'TORCHELASTIC_RUN_ID' in os.environ\n"
+        "if rank == 1:\n"
+        "    print(json.dumps({'number': 100 * size + 10 * threads + elastic}))\n"
+    )
+    words = ("--launcher", "torchrun,spawnlaunch", "--omp-threads", "3", "--metric", "number")
+    words = (*words, "--rounds", "1", "--warm-up", "0", "--json", file)
+    done = run(*TWO_RANKS, *words, "--", sys.executable, script)
+    assert done.returncode == 0, done.stderr
+    assert "spawnlaunch  python -m spawnlaunch --nproc 2" in done.stdout
+    assert "launchers were compared" in done.stdout
+    (measured,) = results.read(str(file)).measured
+    assert measured.series[""] == dict.fromkeys(("torchrun", "spawnlaunch"), [[231.0]])
+
+
+@pytest.mark.full
+def test_launchers_are_refused_where_there_are_several_ranks():
+    words = ("--launcher", "torchrun", "--nproc", "2", "--", "true")
+    done = run(*LAUNCHER, "--nproc", "2", "--bind", "none", "-m", "spawnlaunch.bench", *words)
+    assert done.returncode == 2
+    assert "on one node, and here are 2 ranks; type python -m spawnlaunch.bench" in done.stderr
