@@ -105,7 +105,8 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--workloads",
         type=_names(tuple(workloads.NAMES), "workload"),
         metavar="LIST",
-        help="workloads, separated by commas; default all",
+        help="workloads, separated by commas; default all but "
+        + ", ".join(name for name in workloads.NAMES if name not in workloads.DEFAULT),
     )
     add(
         "--launcher",

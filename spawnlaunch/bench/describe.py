@@ -22,7 +22,8 @@ def about_run(
     options: flags.BenchRequest, device: int | None, not_run: Mapping[str, str]
 ) -> dict[str, Any]:
     """The run: when, with what, how, and on what; `device` is the number of this rank's."""
-    will_run = [each for each in workloads_of(options) if each.name not in not_run]
+    every = (workloads.on(each, device is not None) for each in workloads_of(options))
+    will_run = [each for each in every if each.name not in not_run]
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": f"{command_line.PROG} {shlex.join(sys.argv[1:])}".strip(),

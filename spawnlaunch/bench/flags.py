@@ -104,7 +104,7 @@ def _read(
         counts=counts,
         arms=asked,
         argv=tuple(argv),
-        workloads=() if command else names or tuple(workloads.NAMES),
+        workloads=() if command else names or workloads.DEFAULT,
         command=command,
         chosen=picked or cared_for or (),
         pick=picked is not None,

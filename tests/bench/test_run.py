@@ -102,6 +102,18 @@ def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
 
 
 @pytest.mark.full
+def test_workloads_that_are_not_measured_by_default_run_where_they_are_named(tmp_path: Path):
+    words = ("--arms", "auto", "--rounds", "1", *SHORT)
+    names = ("--workloads", "allgather,reducescatter,loader-pinned")
+    found, said = bench(tmp_path / "found.json", *words, *names)
+    ran = {each.workload.name: each.series for each in found.measured}
+    assert list(ran)[:2] == ["allgather", "reducescatter"]
+    assert ("loader-pinned" in ran) != ("loader-pinned left out: PyTorch sees no CUDA" in said)
+    for name in ("allgather", "reducescatter"):
+        assert list(ran[name])[:4] == ["4 B", "4 KiB", "256 KiB", "4 MiB"]
+
+
+@pytest.mark.full
 def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
     words = ("--arms", "unpinned,auto", "--rounds", "1", "--warm-up", "0", "--metric", "speed")
     command = ("--", sys.executable, WORKERS / "metric.py")
@@ -566,7 +578,7 @@ def test_launchers_start_the_same_command_in_the_same_rounds(tmp_path: Path):
     assert "spawnlaunch  python -m spawnlaunch --nproc 2" in done.stdout
     assert "launchers were compared" in done.stdout
     (measured,) = results.read(str(file)).measured
-    assert measured.series[""] == dict.fromkeys(("torchrun", "spawnlaunch"), [[231.0]])
+    assert measured.series[""] == {key: [[231.0]] for key in ("torchrun", "spawnlaunch")}
 
 
 @pytest.mark.full
