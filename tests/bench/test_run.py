@@ -586,4 +586,4 @@ def test_launchers_are_refused_where_there_are_several_ranks():
     words = ("--launcher", "torchrun", "--nproc", "2", "--", "true")
     done = run(*LAUNCHER, "--nproc", "2", "--bind", "none", "-m", "spawnlaunch.bench", *words)
     assert done.returncode == 2
-    assert "on one node, and here are 2 ranks; type python -m spawnlaunch.bench" in done.stderr
+    assert "here are 2 ranks; type python -m" in done.stderr
