@@ -110,7 +110,10 @@ def lines(costs: Sequence[Cost], left_s: float, budget_s: float) -> Iterator[str
         seen = each.seen(rounds)
         known += [seen] if seen < math.inf else []
         told.append(f"{each.workload} {_percent(seen)}" if seen < math.inf else each.workload)
-        told[-1] += "" if seen < math.inf else f" cannot be told by {rounds} rounds"
+        if seen == math.inf:
+            is_short = rounds < each.fewest
+            why = f"takes {each.fewest}" if is_short else "noise is not known"
+            told[-1] += f" in {rounds} round{'' if rounds == 1 else 's'}, {why}"
     larger_s = budget_s - left_s + sum(each.round_s * each.most for each in costs)
     best = max(each.seen(each.most) for each in costs)
     least = f"differences of {_percent(max(known))} and more" if known else "nothing"

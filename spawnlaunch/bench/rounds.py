@@ -168,7 +168,8 @@ class Bench:
         if done or self.me.options.rounds or self.me.group.rank:
             return (done or [0])[0], math.inf
         costs = self._costs(begun, count)
-        chosen = budget.kept(costs, self.left_s, least=int(len(begun) == count))
+        has_some = any(each.rounds for each in self.result.measured)
+        chosen = budget.kept(costs, self.left_s, least=0 if has_some else 1)
         if not chosen:
             return None, 0.0
         return costs.index(chosen[0]), self.now + budget.shares_s(chosen, self.left_s)[0]
