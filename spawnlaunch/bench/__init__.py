@@ -13,7 +13,7 @@ From the flags to the advice, each file having one subject:
     rounds   ──> Taken         a sample: a fresh process per rank (take, sample), which runs a
                  workload (workloads/) or the user's command, and what that cost (effort); it is in
                  the file (record) before the next one is taken
-    budget   ──> Cost          what the first rounds say of the others: what is kept, what it decides
+    budget   ──> Cost          by the first rounds, what is kept and what can be decided
     results  ──> Result        all samples, in memory or from the file of a bench
     stats    ──> Comparison    one arm against another: ratio, interval, verdict; pure
     why, scaling, advice, table, compare, plot, forest   what a person sees; export: a program

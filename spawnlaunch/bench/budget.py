@@ -3,8 +3,8 @@
 A difference is likely to be seen if it exceeds the half of the interval that stats makes by POWER
 times its noise, and what stragglers may hide. A workload is measured if the time that is left is
 enough for the EQUAL_ROUNDS that can find two arms equal. What counts most for the advice by the
-time that it takes comes first. Where it is enough for none, one is measured: the first that may
-have as many rounds as any claim takes, or else the one of the shortest rounds.
+time that it takes comes first. Where it is enough for none, the first that may have as many rounds
+as any claim takes has it; of a whole bench at least the workload of the shortest rounds.
 """
 
 import math
@@ -78,14 +78,14 @@ def noise(measured: results.Measured) -> float:
 
 
 def kept(costs: Sequence[Cost], left_s: float, *, least: int) -> list[Cost]:
-    """Those that this time is enough for, in their order; so many at least."""
+    """Those that this time is enough for, in their order; or one, if it must be or may be told."""
     order = sorted(costs, key=_rank)
     chosen: list[Cost] = []
     for each in order:
         if sum(its.need_s for its in (*chosen, each)) <= left_s:
             chosen.append(each)
     able = [each for each in order if each.round_s * each.fewest <= left_s]
-    return chosen or (able or sorted(costs, key=lambda each: each.round_s))[:least]
+    return chosen or able[:1] or sorted(costs, key=lambda each: each.round_s)[:least]
 
 
 def _rank(each: Cost) -> tuple[bool, float, float]:

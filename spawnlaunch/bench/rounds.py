@@ -127,19 +127,24 @@ class Bench:
         return Begun(found, [])
 
     def _try(self, begun: Sequence[Begun]) -> None:
-        """The first rounds of each workload, as long as little of the budget is used."""
+        """The first rounds of each workload, as long as little of the budget is used.
+
+        One that is slow takes no more of that than its part.
+        """
         until = self.now + budget.TRIAL_SHARE * self.left_s
         by_weight = sorted(begun, key=lambda each: -self._weight(begun, each))
-        for number in range(-self.me.options.warm_up, budget.TRIAL):
-            for each in by_weight:
-                if each.measured.is_ended:
-                    continue
-                if self.me.group.tell(self.now > until):
-                    return
-                began = self.now
-                if not self._round(each.measured, until, number):
-                    return
-                each.took_s.append(self.now - began)
+        warm_up = self.me.options.warm_up
+        for each in by_weight * (warm_up + budget.TRIAL):
+            most_s = (until - self.now) / len(by_weight)
+            is_slow = bool(each.took_s) and each.took_s[-1] > most_s
+            if each.measured.is_ended or self.me.group.tell(is_slow):
+                continue
+            if self.me.group.tell(self.now > until):
+                return
+            began = self.now
+            if not self._round(each.measured, until, len(each.took_s) - warm_up):
+                return
+            each.took_s.append(self.now - began)
 
     def _weight(self, begun: Sequence[Begun], its: Begun) -> float:
         names = [each.measured.workload.name for each in begun]
