@@ -60,9 +60,11 @@ def test_what_counts_most_for_its_time_is_kept_and_what_is_too_noisy_comes_last(
     assert names(1000) == ["train", "compute", "loader", "allreduce"]
     assert names(160) == ["train", "compute"]
     assert names(100) == ["compute", "allreduce"]
-    assert 2 * train.fewest < 30  # which compute takes to be equal
-    assert names(2 * train.fewest, least=0) == ["train"]
-    assert names(2 * train.fewest - 1, least=0) == ["compute"]
+    slower = train._replace(round_s=1.9, weight=1.0)
+    left_s = 1.9 * slower.fewest
+    assert left_s < 30 * slower.round_s  # no time to find two arms equal
+    assert [each.workload for each in budget.kept([slower], left_s, least=0)] == ["train"]
+    assert budget.kept([slower], left_s - 0.1, least=0) == []
     assert names(1) == ["compute"]
     assert names(1, least=0) == []
     chosen = [train, compute]
