@@ -29,10 +29,10 @@ LIMITS = {
 LINES_OF_CODE = {
     "launcher": 17_370,
     "core": 11_390,
-    "bench": 4_007,
+    "bench": 3_991,
     "check": 1_103,
     "train": 5_466,
-    "tests": 46_985,
+    "tests": 46_998,
 }
 FILES = 164  # of the launcher
 
