@@ -35,6 +35,7 @@ from spawnlaunch.bench.workloads import COMMAND, Workload
 
 PROGRESS_CHARS = 60
 BUDGET_USED = "the budget was used"
+TOO_LITTLE = "what was left of the budget was too little to tell anything"
 TIMES_AGAIN = 2  # that a disturbed sample is taken again
 SHARE_AGAIN = 8  # one of so many samples at most
 WARMEST = 99  # rounds before the first that the order is drawn from
@@ -181,7 +182,7 @@ class Bench:
 
     def _leave_out(self, names: Sequence[str], tell: Print) -> None:
         """The budget was not enough for them."""
-        why = dict.fromkeys(names, BUDGET_USED)
+        why = dict.fromkeys(names, BUDGET_USED if self.left_s <= 0 else TOO_LITTLE)
         self.result = self.result._replace(not_run={**self.result.not_run, **why})
         if self.file:
             self.file.write(record.LEFT_OUT, why)
