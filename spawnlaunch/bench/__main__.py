@@ -5,6 +5,7 @@ from spawnlaunch import finder
 finder.order()
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -12,10 +13,11 @@ from importlib.util import find_spec
 from typing import NoReturn
 
 from spawnlaunch import errors, printing, witness
-from spawnlaunch.bench import command_line, flags
+from spawnlaunch.bench import command_line, flags, launchers
 from spawnlaunch.binding import report
 from spawnlaunch.world import managers
 
+START_SHARE = 0.95  # of the budget, by which a sample has to be possible
 RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -39,6 +41,7 @@ def main() -> int:
             return _look_back(options)
         if all(os.environ.get(name) for name in RANK_VARIABLES):
             os.environ.pop(witness.WITNESS, None)  # nothing runs beside what is measured
+            _end_in_time(options)
             from spawnlaunch.bench import run
 
             return run.run(options, os.environ)
@@ -56,7 +59,8 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
     So wherever the launcher runs, by hand, under srun or mpirun, the bench runs too. Where nobody
     else says how many ranks there are, there is one for each device, or else for each CPU.
     """
-    nproc = options.nproc or (None if managers.detect(os.environ) else "auto")
+    own = 1 if options.launcher else options.nproc  # rank 0 starts the launchers
+    nproc = own or (None if managers.detect(os.environ) else "auto")
     count = [] if nproc is None else ["--nproc", str(nproc)]
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
@@ -71,8 +75,28 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
         "none",
         *count,
     ]
-    os.environ[flags.BEGAN] = str(time.monotonic())
+    os.environ[launchers.BEGAN] = str(time.monotonic() - flags.age_s())
     os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
+
+
+def _end_in_time(options: flags.BenchRequest) -> None:
+    """Where others have the CPUs, the import of torch alone may take longer than the budget."""
+    began = os.environ.setdefault(launchers.BEGAN, str(time.monotonic() - flags.age_s()))
+    used_s = time.monotonic() - float(began)
+    if options.rounds or options.resume:
+        return
+
+    def end(_signum: int, _frame: object) -> None:
+        if os.environ["RANK"] == "0":
+            printing.print_error(
+                f"the budget of {options.budget_s:g} s was used before the first sample: load "
+                f"{os.getloadavg()[0]:.1f}; type --budget {max(300, 3 * options.budget_s):.0f}s",
+                command_line.NAME,
+            )
+        os._exit(1)
+
+    signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, START_SHARE * options.budget_s - used_s))
 
 
 def _refuse_hazards() -> None:
@@ -85,33 +109,28 @@ def _refuse_hazards() -> None:
 
 def _look_back(options: flags.BenchRequest) -> int:
     """--compare and --show."""
-    from spawnlaunch.bench import compare, results, table
+    from spawnlaunch.bench import compare, export, results, table
 
     if options.compare:
         old, new = ([results.read(path) for path in side] for side in options.compare)
         return printing.print_page("\n".join(compare.page(old, new)), command_line.NAME)
     assert options.show is not None
     shown = results.read(options.show)
-    if options.plot:
-        from spawnlaunch.bench import plot
-
-        plot.draw(shown, options.plot)
+    export.write(shown, options)
     if options.pick:
         from spawnlaunch.bench import advice
 
         return advice.print_pick(advice.advise(shown, options.chosen, options.least))
-    return printing.print_page(
-        "\n".join(
-            table.page(
-                shown,
-                options.chosen,
-                least=options.least,
-                ranks=options.ranks,
-                with_costs=options.why,
-            )
-        ),
-        command_line.NAME,
+    text = export.for_stdout(shown, options) or "\n".join(
+        table.page(
+            shown,
+            options.chosen,
+            least=options.least,
+            ranks=options.ranks,
+            with_costs=options.why,
+        )
     )
+    return printing.print_page(text, command_line.NAME)
 
 
 if __name__ == "__main__":

@@ -155,6 +155,8 @@ def _refusal(
     names = [arm.name for arm in result.arms]
     if result.about.get("counts"):
         return "none: numbers of workers were compared, and no bindings"
+    if result.about.get("launchers"):
+        return "none: launchers were compared, and no bindings"
     if len(names) < 2:
         return "nothing to advise: there is one arm"
     if missing:

@@ -119,11 +119,16 @@ class Agreed(NamedTuple):
 
 def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankGroup) -> Agreed:
     """The arms that make a difference on some node, and what can be run. Raises UsageError."""
+    if options.launcher and here.size > 1:
+        raise errors.UsageError(
+            f"--launcher starts the workers itself, on one node, and here are {here.size} ranks; "
+            "type python -m spawnlaunch.bench in a shell of one node"
+        )
     everyone = group.exchange(here.view)
     refusal, planned = "", {}
     try:
         if group.rank == 0:  # which writes the files, on its node
-            for path in filter(None, (options.json, options.plot)):
+            for path in options.files:
                 results.check_writable(path)
         planned = plan_arms(here, everyone, options.arms, options.omp_threads)
     except errors.UsageError as error:

@@ -45,6 +45,7 @@ class ArmRequest(NamedTuple):
     environ: tuple[tuple[str, str], ...] = ()  # variables that every rank is given
     loader_workers: int | None = None  # of each rank; None: as many as threads, at most 8
     local_size: int | None = None  # ranks of a node that take part; None: all of them
+    launcher: str = ""  # that starts the ranks of the command; "": the bench does
 
     @property
     def is_special(self) -> bool:
@@ -56,6 +57,8 @@ class ArmRequest(NamedTuple):
         if self.name in (FAR, PACKED):
             cpus = ":".join(cpuset.format(binding.cpus) for binding in bindings)
             return f"--bind {cpus}"
+        if self.launcher:
+            return self.launcher
         return shlex.join(self.flags)
 
     @property
@@ -77,6 +80,11 @@ def request_of(name: str) -> ArmRequest:
 def of_size(local_size: int) -> ArmRequest:
     """As many ranks of each node, bound as by default."""
     return ArmRequest(str(local_size), ("--bind", AUTO), local_size=local_size)
+
+
+def of_launcher(name: str, typed: str) -> ArmRequest:
+    """A launcher, as it is typed, which binds the ranks of the command itself."""
+    return ArmRequest(name, ("--bind", values.NONE), launcher=typed)
 
 
 class Planned(NamedTuple):
@@ -230,6 +238,7 @@ class Effect(NamedTuple):
     loader_workers: int
     local_size: int | None
     environ: tuple[tuple[str, str], ...]
+    launcher: str = ""
 
 
 def effect(
@@ -246,6 +255,7 @@ def effect(
         arm.loader_workers or min(binding.threads, LOADER_WORKERS),
         arm.local_size,
         (*arm.environ, *((("NCCL_IB_HCA", nic),) if nic else ())),
+        arm.launcher,
     )
 
 

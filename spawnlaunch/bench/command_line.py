@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from spawnlaunch import arguments, errors, reading, values
-from spawnlaunch.bench import arms, own_arms, workloads
+from spawnlaunch.bench import arms, launchers, own_arms, workloads
 
 NAME = "spawnlaunch.bench"
 PROG = f"python -m {NAME}"
@@ -105,7 +105,16 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
         "--workloads",
         type=_names(tuple(workloads.NAMES), "workload"),
         metavar="LIST",
-        help="workloads, separated by commas; default all",
+        help="workloads, separated by commas; default all but "
+        + ", ".join(name for name in workloads.NAMES if name not in workloads.DEFAULT),
+    )
+    add(
+        "--launcher",
+        type=_names(tuple(launchers.KNOWN), "launcher"),
+        default=(),
+        metavar="LIST",
+        help="compare launchers in place of bindings: each starts your command with --nproc N "
+        f"workers on this machine; {', '.join(launchers.KNOWN)}",
     )
     add(
         "--matrix",
@@ -135,8 +144,8 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         type=_duration,
         default=BUDGET_S,
         metavar="TIME",
-        help="time for all workloads together, as 90s, 5m or 1h; default 5m. A workload that is "
-        "decided early leaves its time to the next",
+        help="time for all workloads together, as 90s, 5m or 1h; default 5m. The first rounds say "
+        "what it can decide; workloads for which it is not enough are left out",
     )
     add(
         "--warm-up",
@@ -220,6 +229,13 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="draw samples by arm and rank, and the bindings: .png or .svg",
     )
+    add(
+        "--csv",
+        metavar="FILE",
+        help="write the tables for other programs, a line for each comparison; - is stdout, in "
+        "place of the page; also with --show",
+    )
+    add("--markdown", metavar="FILE", help="the same for a README or a paper, as Markdown")
     add("--show", metavar="FILE", help="measure nothing: show a file of --json; --plot draws it")
     add(
         "--progress",

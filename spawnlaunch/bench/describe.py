@@ -22,7 +22,8 @@ def about_run(
     options: flags.BenchRequest, device: int | None, not_run: Mapping[str, str]
 ) -> dict[str, Any]:
     """The run: when, with what, how, and on what; `device` is the number of this rank's."""
-    will_run = [each for each in workloads_of(options) if each.name not in not_run]
+    every = (workloads.on(each, device is not None) for each in workloads_of(options))
+    will_run = [each for each in every if each.name not in not_run]
     return {
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": f"{command_line.PROG} {shlex.join(sys.argv[1:])}".strip(),
@@ -40,6 +41,8 @@ def about_run(
         "device": _kind(options, device),
         "argv": list(options.argv),
         "counts": list(options.counts),
+        "launchers": list(options.launcher),
+        "workers": options.nproc if options.launcher else None,
         "workloads": [each._asdict() for each in will_run],
     }
 
@@ -49,11 +52,9 @@ def workloads_of(options: flags.BenchRequest) -> list[workloads.Workload]:
     if not options.command:
         return [workloads.NAMES[name] for name in options.workloads]
     about = " ".join(options.command)
-    if options.metric is None:
-        return [workloads.Workload(workloads.COMMAND, "s", False, about)]
-    return [
-        workloads.Workload(workloads.COMMAND, options.metric, not options.lower_is_better, about)
-    ]
+    unit = "s" if options.metric is None else options.metric
+    is_rate = options.metric is not None and not options.lower_is_better
+    return [workloads.Workload(workloads.COMMAND, unit, is_rate, about, bool(options.launcher))]
 
 
 def _kind(options: flags.BenchRequest, device: int | None) -> str:
@@ -73,7 +74,7 @@ def bound_rank(here: RankOnNode, part: Part) -> results.BoundRank:
         report.device_name(here.node, binding.device),
         cpuset.format(binding.cpus),
         cpuset.format(binding.memory_nodes),
-        binding.threads,
+        0 if part.request.launcher else binding.threads,
         binding.locality,
     )
 

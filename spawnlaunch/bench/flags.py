@@ -2,14 +2,29 @@
 
 import os
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from spawnlaunch import errors
-from spawnlaunch.bench import arms, command_line, own_arms, record, workloads
+from spawnlaunch.bench import arms, command_line, launchers, own_arms, record, workloads
 from spawnlaunch.bench.arms import ArmRequest
+from spawnlaunch.node import proc
 
-BEGAN = "SPAWNLAUNCH_BENCH_BEGAN"  # when it was typed, by the monotonic clock of the machine
+STDOUT = "-"  # in place of a file
+
+
+def age_s() -> float:
+    """Seconds since this process began; its start took time too."""
+    found = proc.look(os.getpid())
+    if found is None:  # this system has no /proc
+        return time.process_time()
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - found.start / os.sysconf("SC_CLK_TCK")
+
+
+def slowness() -> float:
+    """How many times as long as alone this process has taken so far, as others had the CPUs."""
+    return max(1.0, age_s() / max(time.process_time(), 0.1))
 
 
 class BenchRequest(NamedTuple):
@@ -29,6 +44,7 @@ class BenchRequest(NamedTuple):
     seconds: float  # that a bundled workload is timed for
     seed: int
     matrix: bool  # copies by device and NUMA node as well
+    launcher: tuple[str, ...]  # launchers that are compared; empty: bindings are
     omp_threads: int | None  # of each rank, in all arms; None: what the arm gives
     chosen: tuple[str, ...]  # workloads that are advised for; empty: all, by the default weights
     least: float  # the gain that is advised at all, as 0.02
@@ -39,9 +55,22 @@ class BenchRequest(NamedTuple):
     resume: str | None  # such a file, to go on with
     argv: tuple[str, ...]  # what was typed
     plot: str | None
+    csv: str | None  # a file, or STDOUT
+    markdown: str | None
     compare: tuple[tuple[str, ...], tuple[str, ...]] | None  # files of --json: old ones, new ones
     show: str | None  # one such file
     progress: bool  # tell on stderr which sample is taken
+
+    @property
+    def files(self) -> list[str]:
+        """Those that are to be written."""
+        named = (self.json, self.plot, self.csv, self.markdown)
+        return [path for path in named if path and path != STDOUT]
+
+    @property
+    def is_page_elsewhere(self) -> bool:
+        """Whether stdout is for something else, and the page goes to stderr."""
+        return self.pick or STDOUT in (self.csv, self.markdown)
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str]) -> BenchRequest:
@@ -60,7 +89,10 @@ def _read(
     if given["omp_threads"] is None and threads.isdigit() and "RANK" not in environ:
         given["omp_threads"] = int(threads)  # in a rank the variable is the launcher's, not yours
     nproc, counts = given.pop("nproc") or (None, ())
-    asked = _arms(given, counts)
+    if given["launcher"]:
+        asked = _launchers(given, nproc, counts, command)
+    else:
+        asked = _arms(given, counts)
     given["against"] = given["against"] or asked[0].name
     names = given.pop("workloads")
     picked, cared_for = given.pop("pick"), given.pop("for")
@@ -72,7 +104,7 @@ def _read(
         counts=counts,
         arms=asked,
         argv=tuple(argv),
-        workloads=() if command else names or tuple(workloads.NAMES),
+        workloads=() if command else names or workloads.DEFAULT,
         command=command,
         chosen=picked or cared_for or (),
         pick=picked is not None,
@@ -100,6 +132,28 @@ def _arms(given: dict[str, Any], counts: tuple[int, ...]) -> tuple[ArmRequest, .
     if twice:
         raise errors.FlagsError(f"there are two arms {twice[0]!r}; give one of them another name")
     return tuple({arm.name: arm for arm in every}.values())
+
+
+def _launchers(
+    given: dict[str, Any],
+    nproc: int | str | None,
+    counts: tuple[int, ...],
+    command: tuple[str, ...],
+) -> tuple[ArmRequest, ...]:
+    """An arm for each launcher."""
+    own, chosen = given.pop("arm"), given.pop("set")
+    if not command:
+        raise errors.FlagsError(
+            "--launcher starts a command of yours; type the command behind a --"
+        )
+    if not isinstance(nproc, int) or counts:
+        raise errors.FlagsError("--launcher starts a number of workers; type it, as in --nproc 2")
+    if given["arms"] or own or chosen or given["pick"] is not None:
+        raise errors.FlagsError(
+            "--launcher compares launchers, which bind as they do by default; leave --arms, --arm, "
+            "--set and --pick out"
+        )
+    return tuple(arms.of_launcher(name, launchers.typed(name, nproc)) for name in given["launcher"])
 
 
 def _resumed(
@@ -161,12 +215,26 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
         raise errors.FlagsError(
             f"--plot {options.plot} ends in neither .png nor .svg; type one of them"
         )
+    _check_tables(options)
     old, new = options.compare or ((), ())
     for file in (*old, *new, *([options.show] if options.show else [])):
         if not os.path.isfile(file):
             raise errors.UsageError(
                 f"there is no file {file!r}; type the name of one that --json wrote"
             )
+
+
+def _check_tables(options: BenchRequest) -> None:
+    asked = {"--csv": options.csv, "--markdown": options.markdown}
+    typed = [flag for flag, path in asked.items() if path]
+    printed = [flag for flag, path in asked.items() if path == STDOUT]
+    if typed and options.compare:
+        raise errors.FlagsError(f"{typed[0]} is of one bench; type --show FILE for --compare")
+    if len(printed) > 1 or (printed and options.pick):
+        other = "--pick" if options.pick else printed[1]
+        raise errors.FlagsError(
+            f"{printed[0]} - prints to stdout, and so does {other}; name a file for {printed[0]}"
+        )
 
 
 def _check_advice(options: BenchRequest) -> None:

@@ -1,4 +1,4 @@
-"""A result as a picture: samples by arm and rank, the node with the bindings, and the ratios.
+"""A result as a picture: samples by arm and rank, and the ratios. Bindings are on the page.
 
 It has to read in black and white: ranks are told apart by their place and their number, never by
 colour. A rank's samples are a thin line from least to most, a thick one between the quartiles, and
@@ -13,12 +13,9 @@ import numpy as np
 
 from spawnlaunch import errors
 from spawnlaunch.bench import forest, results
-from spawnlaunch.binding import picture
 
 COLUMNS = 2  # panels side by side
 PANEL_INCHES = (6.5, 2.8)
-LINE_INCHES = 0.135  # of the drawings, which are text
-TEXT_POINTS = 7.5
 TITLE_CHARS = 78
 GAP = 0.9  # between two arms, in ranks
 MARGIN_INCHES = 1.0  # for the heading and the key
@@ -40,11 +37,9 @@ def need_matplotlib() -> None:
 def draw(result: results.Result, path: str) -> None:
     """Write the picture; the end of the name says of which kind. Raises UsageError."""
     panels = [(each, series) for each in result.measured for series in each.series]
-    drawings = _drawings(result)
     rows = -(-len(panels) // COLUMNS)
-    lines = [max((text.count("\n") + 3 for _, text in pair), default=0) for pair in drawings]
     ratios = forest.to_draw(result)
-    heights = [*([PANEL_INCHES[1]] * rows), *(LINE_INCHES * count for count in lines)]
+    heights = [PANEL_INCHES[1]] * rows
     heights += [forest.inches(ratios)] if ratios else []
     figure_class = importlib.import_module("matplotlib.figure").Figure
     figure: Any = figure_class(
@@ -53,13 +48,10 @@ def draw(result: results.Result, path: str) -> None:
     grid = figure.add_gridspec(len(heights), COLUMNS, height_ratios=heights)
     for i, (measured, series) in enumerate(panels):
         _panel(figure.add_subplot(grid[i // COLUMNS, i % COLUMNS]), result, measured, series)
-    for row, pair in enumerate(drawings):
-        for column, (name, text) in enumerate(pair):
-            _drawing(figure.add_subplot(grid[rows + row, column]), name, text)
     if ratios:
         forest.draw(figure.add_subplot(grid[len(heights) - 1, :]), ratios)
     figure.suptitle(_heading(result), fontsize=9)
-    figure.supxlabel("\n".join((KEY, *picture.LEGEND)), fontsize=8, x=0.02, ha="left")
+    figure.supxlabel(KEY, fontsize=8, x=0.02, ha="left")
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
@@ -120,22 +112,3 @@ def _spread(axes: Any, at: float, values: Any) -> None:
     axes.vlines(at, least, most, color="black", linewidth=0.8)
     axes.vlines(at, low, high, color="black", linewidth=4.5)
     axes.plot(at, middle, "o", markersize=4, markerfacecolor="white", markeredgecolor="black")
-
-
-def _drawings(result: results.Result) -> list[list[tuple[str, str]]]:
-    """The drawings of the first node, arm by arm, in rows; of the other nodes there is the JSON."""
-    pictures = result.nodes[0]["pictures"] if result.nodes else {}
-    legend = "\n".join(("", *picture.LEGEND))  # once is enough
-    host = result.nodes[0]["host"] if result.nodes else ""
-    each = [
-        (f"{name} on {host}", text.removesuffix(legend).rstrip()) for name, text in pictures.items()
-    ]
-    return [each[i : i + COLUMNS] for i in range(0, len(each), COLUMNS)]
-
-
-def _drawing(axes: Any, name: str, text: str) -> None:
-    axes.set_axis_off()
-    axes.set_title(name, fontsize=9, loc="left")
-    axes.text(
-        0, 1, text, family="monospace", fontsize=TEXT_POINTS, va="top", transform=axes.transAxes
-    )

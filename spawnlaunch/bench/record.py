@@ -2,6 +2,8 @@
 
     {"bench": {...}}     first: what is measured, where, and with which bindings
     {"sample": {...}}    a sample of all ranks: Taken
+    {"planned": {...}}   what the budget can decide, by the first rounds
+    {"left_out": {...}}  workloads that the budget was not enough for, and why; then it has ended
     {"ended": {...}}     a workload is done, and with which error it is judged
     {"resumed": {...}}   the bench went on later, and where
     {"found": {...}}     last: the comparisons and the advice, for whoever reads the file
@@ -21,6 +23,7 @@ from spawnlaunch.bench import effort
 
 FORMAT = 5
 BENCH, SAMPLE, ENDED, RESUMED, FOUND = "bench", "sample", "ended", "resumed", "found"
+PLANNED, LEFT_OUT = "planned", "left_out"
 
 Line = tuple[str, dict[str, Any]]  # its kind and what it says
 

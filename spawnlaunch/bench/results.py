@@ -1,5 +1,6 @@
 """Everything that was measured: what --show and --compare read from the file of a bench."""
 
+import itertools
 import math
 import os
 from collections import Counter
@@ -234,8 +235,8 @@ def check_writable(path: str) -> None:
         raise errors.UsageError(f"cannot write {path}: it is not permitted; type another name")
 
 
-def read(path: str) -> Result:
-    """What a file says. Raises UsageError."""
+def read(path: str, *, is_open: bool = False) -> Result:
+    """What a file says; if a bench goes on with it, nothing is left out. Raises UsageError."""
     try:
         said = list(record.lines(path))
         kind, first = said[0]
@@ -251,6 +252,12 @@ def read(path: str) -> Result:
         ended = {each["workload"]: each["error"] for kind, each in said if kind == record.ENDED}
         resumed = [each for kind, each in said if kind == record.RESUMED]
         result.about["resumed"] = resumed
+        late = itertools.takewhile(lambda line: line[0] != record.RESUMED, reversed(said))
+        for kind, each in () if is_open else late:  # what the budget was not enough for
+            if kind == record.LEFT_OUT:
+                result.not_run.update(each)
+            if kind == record.PLANNED:
+                result.about["planned"] = each["lines"]
         return result._replace(measured=_measured(result, taken, ended))
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
         raise errors.UsageError(
@@ -270,6 +277,8 @@ def _measured(
     workloads = [Workload(**each) for each in result.about["workloads"]]
     found = []
     for workload in workloads:
+        if workload.name in result.not_run:
+            continue
         its = [each for each in taken if each.workload == workload.name]
         done = Measured(workload, names, its, ended.get(workload.name, 0.0), workload.name in ended)
         if not done.is_ended:

@@ -17,14 +17,30 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from spawnlaunch.bench import effort, flags, record, results, sample, stats, table, take, workloads
+from spawnlaunch.bench import (
+    advice,
+    budget,
+    effort,
+    flags,
+    launchers,
+    record,
+    results,
+    sample,
+    stats,
+    table,
+    take,
+    workloads,
+)
 from spawnlaunch.bench.workloads import COMMAND, Workload
 
 PROGRESS_CHARS = 60
 BUDGET_USED = "the budget was used"
+TOO_LITTLE = "what was left of the budget was too little to tell anything"
 TIMES_AGAIN = 2  # that a disturbed sample is taken again
 SHARE_AGAIN = 8  # one of so many samples at most
 WARMEST = 99  # rounds before the first that the order is drawn from
+END_S = 1.0  # of a CPU, that the last table, the advice and the end of all processes take
+END_SHARE = 0.25  # of the budget, at most, for them on a machine that others use too
 WITHOUT_COUNT = 3  # taken again whatever the share
 
 Print = Callable[[Iterable[str]], None]
@@ -35,6 +51,13 @@ class Share(NamedTuple):
 
     workloads: int  # that the probability of a false claim is divided among
     deadline: float  # of the bench's clock
+
+
+class Begun(NamedTuple):
+    """A workload that is to be measured."""
+
+    measured: results.Measured
+    took_s: list[float]  # its first rounds, those that warm up among them
 
 
 class Bench:
@@ -49,9 +72,11 @@ class Bench:
         known = before.measured if before else []
         self.before = {each.workload.name: each for each in known}
         done_s = max((taken.at_s for each in known for taken in each.taken), default=0.0)
-        started = me.here.environ.get(flags.BEGAN, "")
+        started = me.here.environ.get(launchers.BEGAN, "")
         began = float(started) if started and not before else time.monotonic()
         self._began = began - done_s
+        most_s = END_SHARE * me.options.budget_s
+        self._end_s = min(most_s, sample.LOOK_AGAIN_S + END_S * flags.slowness())
 
     @property
     def now(self) -> float:
@@ -61,17 +86,25 @@ class Bench:
     @property
     def left_s(self) -> float:
         """Seconds until samples are ended where they are."""
-        return math.inf if self.me.options.rounds else self.me.options.budget_s - self.now
+        if self.me.options.rounds:
+            return math.inf
+        return self.me.options.budget_s - self._end_s - self.now
 
     def measure_all(self, tell: Print) -> None:
         """Every workload, its table told as soon as it is done, on rank 0."""
         gc.collect()
         gc.freeze()  # the children of this process shall not copy what they never use
-        left = [Workload(**each) for each in self.result.about["workloads"]]
-        end, count = self.me.options.budget_s, len(left)
+        left = [self._begin(Workload(**each)) for each in self.result.about["workloads"]]
+        count = len(left)
+        if not self.me.options.rounds:
+            self._try(left)
+            if self.me.group.rank == 0:
+                self._plan(left, count, tell)
         while left and not self.me.group.tell(self.left_s <= 0):
-            share = Share(count, self.now + (end - self.now) / len(left))
-            measured = self._measure(left.pop(0), share)
+            which, deadline = self.me.group.tell(self._next(left, count))
+            if which is None:
+                break
+            measured = self._measure(left.pop(which), Share(count, deadline))
             if self.me.group.rank == 0:
                 tell(
                     table.block(
@@ -81,28 +114,89 @@ class Bench:
                         with_costs=self.me.options.why,
                     )
                 )
-
         if left:
-            why = dict.fromkeys((each.name for each in left), BUDGET_USED)
-            self.result = self.result._replace(not_run={**self.result.not_run, **why})
-            if self.me.group.rank == 0:
-                tell(f"{name} left out: {reason}" for name, reason in why.items())
+            self._leave_out([each.measured.workload.name for each in left], tell)
 
-    def _measure(self, workload: Workload, share: Share) -> results.Measured:
-        """The rounds of a workload; those that a file has already are not taken."""
-        found: results.Measured
+    def _begin(self, workload: Workload) -> Begun:
+        """With the samples that a file has, on rank 0; on every rank, whether it is done."""
         names = self.me.agreed.names
         known = self.before.get(workload.name) or results.Measured(workload, names, [], 0.0, False)
         error = known.error if known.is_ended else 0.0
-        found, ended = self.me.group.tell(
-            (known._replace(taken=[*known.taken], error=error), known.is_ended)
-        )
-        self.result = self.result._replace(measured=[*self.result.measured, found])
-        if ended:
-            return found
-        if workload.name != COMMAND:
+        found = self.me.group.tell(known._replace(taken=[*known.taken], error=error))
+        if workload.name != COMMAND and not found.is_ended:
             workloads.measure_of(workload.name)  # imported before the first fork
-        found = found._replace(error=self._rounds(found, share))
+        return Begun(found, [])
+
+    def _try(self, begun: Sequence[Begun]) -> None:
+        """The first rounds of each workload, as long as little of the budget is used.
+
+        One that is slow takes no more of that than its part.
+        """
+        until = self.now + budget.TRIAL_SHARE * self.left_s
+        by_weight = sorted(begun, key=lambda each: -self._weight(begun, each))
+        warm_up = self.me.options.warm_up
+        for each in by_weight * (warm_up + budget.TRIAL):
+            most_s = (until - self.now) / len(by_weight)
+            is_slow = bool(each.took_s) and each.took_s[-1] > most_s
+            if each.measured.is_ended or self.me.group.tell(is_slow):
+                continue
+            if self.me.group.tell(self.now > until):
+                return
+            began = self.now
+            if not self._round(each.measured, until, len(each.took_s) - warm_up):
+                return
+            each.took_s.append(self.now - began)
+
+    def _weight(self, begun: Sequence[Begun], its: Begun) -> float:
+        names = [each.measured.workload.name for each in begun]
+        return advice.weights(names, self.me.options.chosen).get(its.measured.workload.name, 0)
+
+    def _costs(self, begun: Sequence[Begun], count: int) -> list[budget.Cost]:
+        claims = count * len(results.pairs(self.me.agreed.names, self.result.against))
+        return [
+            budget.cost(each.measured, each.took_s, self._weight(begun, each), claims)
+            for each in begun
+        ]
+
+    def _plan(self, begun: Sequence[Begun], count: int, tell: Print) -> None:
+        """What the budget can decide; the file has it too."""
+        open_ones = [each for each in begun if not each.measured.is_ended]
+        if open_ones:
+            costs = self._costs(open_ones, count)
+            said = list(budget.lines(costs, self.left_s, self.me.options.budget_s))
+            tell(said)
+            if self.file:
+                self.file.write(record.PLANNED, {"lines": said})
+
+    def _next(self, begun: Sequence[Begun], count: int) -> tuple[int | None, float]:
+        """Which workload is measured now, and until when; None: the time is not enough for any."""
+        done = [i for i, each in enumerate(begun) if each.measured.is_ended]
+        if done or self.me.options.rounds or self.me.group.rank:
+            return (done or [0])[0], math.inf
+        costs = self._costs(begun, count)
+        has_some = any(each.rounds for each in self.result.measured)
+        chosen = budget.kept(costs, self.left_s, least=0 if has_some else 1)
+        if not chosen:
+            return None, 0.0
+        return costs.index(chosen[0]), self.now + budget.shares_s(chosen, self.left_s)[0]
+
+    def _leave_out(self, names: Sequence[str], tell: Print) -> None:
+        """The budget was not enough for them."""
+        why = dict.fromkeys(names, BUDGET_USED if self.left_s <= 0 else TOO_LITTLE)
+        self.result = self.result._replace(not_run={**self.result.not_run, **why})
+        if self.file:
+            self.file.write(record.LEFT_OUT, why)
+        if self.me.group.rank == 0:
+            tell(f"{name} left out: {reason}" for name, reason in why.items())
+
+    def _measure(self, begun: Begun, share: Share) -> results.Measured:
+        """The rounds of a workload; those that a file has already are not taken."""
+        found = begun.measured
+        self.result = self.result._replace(measured=[*self.result.measured, found])
+        if found.is_ended:
+            return found
+        first = len(begun.took_s) - self.me.options.warm_up
+        found = found._replace(error=self._rounds(found, share, first))
         if not found.error:
             last = stats.error_of_look(found.rounds, True) / share.workloads
             found = found._replace(error=self.me.group.tell(last))
@@ -110,15 +204,15 @@ class Bench:
         self.result = self.result._replace(measured=[*self.result.measured[:-1], found])
         if self.file:
             self.file.write(record.ENDED, results.end_of(found))
-        self._progress(workload, "")
+        self._progress(found.workload, "")
         return found
 
-    def _rounds(self, found: results.Measured, share: Share) -> float:
+    def _rounds(self, found: results.Measured, share: Share, first: int) -> float:
         """Take them; the result is with which error to judge them, 0 where they were cut short."""
         last_known = max((each.round for each in found.taken), default=-1)
-        for number in itertools.count(-self.me.options.warm_up):
+        for number in itertools.count(first):
             began = self.now
-            if not self._round(found, share, number):
+            if not self._round(found, share.deadline, number):
                 return 0.0
             if number < 0:
                 if not self.me.group.tell(found.there):
@@ -131,7 +225,7 @@ class Bench:
                 return float(error)
         raise AssertionError("rounds have no end")
 
-    def _round(self, measured: results.Measured, share: Share, number: int) -> bool:
+    def _round(self, measured: results.Measured, deadline: float, number: int) -> bool:
         """Every arm that has not failed once, unless a file has it. False: the budget is used."""
         options, workload = self.me.options, measured.workload
         for name in order(self.me.agreed.names, options.seed, workload.name, number):
@@ -141,7 +235,7 @@ class Bench:
             if options.rounds:
                 left = f" of {options.rounds}"
             else:
-                left = f", at most {table.lasting(max(0, share.deadline - self.now))} more"
+                left = f", at most {table.lasting(max(0, deadline - self.now))} more"
             self._progress(workload, f"{what}{left}, {name}")
             for times in range(TIMES_AGAIN + 1):
                 taken = self._take(workload, name, number)

@@ -13,6 +13,7 @@ from spawnlaunch.bench import (
     advice,
     agree,
     command_line,
+    export,
     flags,
     matrix,
     rank_group,
@@ -84,6 +85,7 @@ def _as_member(options: flags.BenchRequest, here: RankOnNode, group: rank_group.
 
 
 def _take_part(me: take.Participant) -> int:
+    signal.setitimer(signal.ITIMER_REAL, 0)  # from here on samples end in time
     if me.options.matrix and not me.options.resume:
         me.agreed.result.about["matrix"] = matrix.measure(me)
     return _as_first(me) if me.group.rank == 0 else _as_other(me)
@@ -102,7 +104,7 @@ def _as_first(me: take.Participant) -> int:
     """Rank 0, which keeps the file and prints the page."""
     group, options = me.group, me.options
     try:
-        before = results.read(options.resume) if options.resume else None
+        before = results.read(options.resume, is_open=True) if options.resume else None
         file = _open(options, me.agreed.result, before)
     except errors.UsageError as refusal:
         group.tell(str(refusal))
@@ -176,7 +178,7 @@ class Page:
     """What is printed while it is measured."""
 
     def __init__(self, options: flags.BenchRequest) -> None:
-        self._to_stderr = options.pick  # then flags alone may be on stdout
+        self._to_stderr = options.is_page_elsewhere
 
     def add(self, lines: Iterable[str]) -> None:
         """A part of it. Raises OutputError."""
@@ -210,10 +212,7 @@ def _finish(
     found, refusal = advice.advise(done, options.chosen, options.least), ""
     try:
         file.write(record.FOUND, results.found(done, found._asdict()))
-        if options.plot:
-            from spawnlaunch.bench import plot
-
-            plot.draw(done, options.plot)
+        export.write(done, options)
     except errors.UsageError as unwritable:
         refusal = str(unwritable)
     if not options.pick:
@@ -221,6 +220,9 @@ def _finish(
     if refusal:
         printing.print_error(refusal, command_line.NAME)
         return 2
+    text = export.for_stdout(done, options)
+    if text and printing.print_page(text, command_line.NAME):
+        raise OutputError
     failures = {why: None for each in done.measured for why in each.failed.values()}
     for why in failures:
         printing.print_error(why, command_line.NAME)

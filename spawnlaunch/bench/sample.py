@@ -31,7 +31,7 @@ from spawnlaunch import cpuset, failures, machine
 from spawnlaunch.bench import effort
 from spawnlaunch.bench.effort import Effort, Watch
 from spawnlaunch.binding import apply
-from spawnlaunch.node import sysfs
+from spawnlaunch.node import proc, sysfs
 from spawnlaunch.run.preload import libraries
 
 LOOK_AGAIN_S = 1.0  # whether another rank has failed; rarely, for looking disturbs
@@ -174,10 +174,13 @@ def _become(words: Sequence[str], environ: Environ, output: IO[bytes]) -> NoRetu
 
 
 def last_number(said: str, key: str) -> float | None:
-    """The number with this key in the last JSON line that has it; None: there is none."""
+    """The number with this key in the last JSON line that has it; None: there is none.
+
+    A launcher may have put the rank in front of the line.
+    """
     for line in reversed(said.splitlines()):
         try:
-            found = json.loads(line)
+            found = json.loads(line[line.find("{") :])
         except ValueError:
             continue
         value = found.get(key) if isinstance(found, dict) else None
@@ -189,6 +192,15 @@ def last_number(said: str, key: str) -> float | None:
 def _kill_group(leader: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(leader, signal.SIGKILL)
+
+
+def _kill_tree(leader: int) -> None:
+    """With what a launcher has started, in sessions of their own."""
+    found = proc.look(leader)
+    for each in proc.below([found] if found else []):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(each.pid, signal.SIGKILL)
+    _kill_group(leader)
 
 
 def wait(pid: int, stopped: Stopped) -> Ended | None:
@@ -207,7 +219,7 @@ def wait(pid: int, stopped: Stopped) -> Ended | None:
                 return None if killed else Ended(os.waitstatus_to_exitcode(status), schedstat, used)
             if stopped():
                 killed = True
-                _kill_group(pid)
+                _kill_tree(pid)
     finally:
         if pidfd is not None:
             os.close(pidfd)

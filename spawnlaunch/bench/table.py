@@ -20,7 +20,7 @@ def header(result: results.Result) -> Iterator[str]:
     """What is compared, where, and what is left out."""
     about = result.about
     hosts = ", ".join(node["host"] for node in result.nodes)
-    ranks = len(result.arms[0].ranks) if result.arms else 0
+    ranks = about.get("workers") or (len(result.arms[0].ranks) if result.arms else 0)
     count = "1 rank" if ranks == 1 else f"{ranks} ranks"
     device = f", computing on {about['device']}" if about["device"] else ""
     rounds = (
@@ -29,7 +29,8 @@ def header(result: results.Result) -> Iterator[str]:
     yield f"{count} on {hosts}{device}; {rounds}, seed {about['seed']}"
     for arm in result.arms:
         more = f", {arm.beside}" if arm.beside else ""
-        yield f"  {arm.name:12} {_cpus(arm)}{more}{' (a control)' if arm.name in CONTROLS else ''}"
+        where = arm.flag if about.get("launchers") else _cpus(arm)
+        yield f"  {arm.name:12} {where}{more}{' (a control)' if arm.name in CONTROLS else ''}"
     yield from _busy(result)
     for node in result.nodes[:1]:
         yield from (f"{device}: next to {nic}" for device, nic in node["nics"].items() if nic)
@@ -42,6 +43,7 @@ def header(result: results.Result) -> Iterator[str]:
         yield f"  {name:12} left out: {why}"
     for name, why in result.not_run.items():
         yield f"{name} left out: {why}"
+    yield from about.get("planned", ())
 
 
 def _busy(result: results.Result) -> Iterator[str]:
@@ -75,7 +77,9 @@ def matrix_lines(found: Mapping[str, Mapping[str, Sequence[float]]]) -> Iterator
 def title(workload: workloads.Workload) -> str:
     """The name, and what the numbers are."""
     better = "more" if workload.higher_is_better else "less"
-    return f"{workload.name} ({workload.unit} of the slowest rank, {better} is better)"
+    is_whole = workload.name == workloads.COMMAND and workload.together
+    whose = "" if is_whole else " of the slowest rank"
+    return f"{workload.name} ({workload.unit}{whose}, {better} is better)"
 
 
 def block(
@@ -94,11 +98,7 @@ def block(
     yield title(workload)
     yield f"  {workload.about}"
     compared = results.rows_of(measured, result.against)
-    for series, arms in results.summed_up(measured).items():
-        mine = [row for row in compared if row.series == series]
-        there = [arm for arm in result.arms if arm.name in arms]
-        lines = (_lines(arm, arms[arm.name], mine) for arm in there)
-        cells = [COLUMNS, *(line for each in lines for line in each)]
+    for series, cells in tables(measured, result, compared):
         if series:
             yield f"  {series}"
         yield from aligned(cells)
@@ -118,6 +118,17 @@ def block(
         )
         if measured.rounds < fewest:
             yield f"  {fewest} are needed to tell; type --rounds {fewest}, or a larger --budget"
+
+
+def tables(
+    measured: results.Measured, result: results.Result, compared: Sequence[results.Row]
+) -> Iterator[tuple[str, list[tuple[str, ...]]]]:
+    """The name and the cells of each series of a workload; the first row names the columns."""
+    for series, arms in results.summed_up(measured).items():
+        mine = [row for row in compared if row.series == series]
+        there = [arm for arm in result.arms if arm.name in arms]
+        lines = (_lines(arm, arms[arm.name], mine) for arm in there)
+        yield series, [COLUMNS, *(line for each in lines for line in each)]
 
 
 def verdict(found: stats.Comparison) -> str:
@@ -180,9 +191,9 @@ def _samples(count: int) -> str:
 
 
 def threads(arm: results.Arm) -> str:
-    """Of each rank, `4`, or `2 to 4`."""
+    """Of each rank, `4`, or `2 to 4`; "" where a launcher decides it."""
     counts = sorted({rank.threads for rank in arm.ranks})
-    return " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
+    return " to ".join(str(each or "") for each in dict.fromkeys((counts[0], counts[-1])))
 
 
 def _lines(

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 
 from spawnlaunch import cpuset
-from spawnlaunch.bench import agree, effort, flags, rank_group, sample, workloads
+from spawnlaunch.bench import agree, effort, flags, launchers, rank_group, sample, workloads
 from spawnlaunch.bench.here import Part, RankOnNode
 from spawnlaunch.bench.workloads import timing
 from spawnlaunch.world import host
@@ -64,10 +64,14 @@ def _of_command(
     try:
         if part is None:
             return None
+        words, environ = me.options.command, command_environment(part, port, me.here.environ)
+        if part.request.launcher:
+            words = launchers.words(arm, int(me.options.nproc or 1), port, words)
+            environ = launchers.shell(me.here.environ, me.options.omp_threads)
         return sample.of_command(
-            me.options.command,
+            words,
             part.binding,
-            command_environment(part, port, me.here.environ),
+            environ,
             me.options.metric,
             stopped,
             used_cpus(me, arm),

@@ -208,7 +208,18 @@ def test_workloads_of_a_device_run_on_the_cpu_as_far_as_they_go():
     for name in ("launches", "latency"):
         assert workloads.measure_of(name)(rank)[""] > 0
     assert min(device.copied(rank, pinned=False)) > 0
+    assert device.copied_both_ways(rank) > 0
+    assert workloads.measure_of("loader-pinned")(rank)[""] > 0
     assert workloads.missing("launches", 2, False).startswith("PyTorch sees no CUDA")
+
+
+def test_messages_grow_to_a_gibibyte_where_a_device_has_eight_times_that():
+    of_cpus = list(device.sizes(None))
+    assert (of_cpus[0], of_cpus[-1]) == ("4 B", "4 MiB")
+    assert list(device.sizes(80 * 2**30)) == [*of_cpus, "64 MiB", "1 GiB"]
+    assert list(device.sizes(4 * 2**30)) == [*of_cpus, "64 MiB"]
+    said = workloads.on(workloads.NAMES["allgather"], has_devices=False).about
+    assert all(f"{name} " in said for name in device.LARGE)
 
 
 def test_the_matrix_has_a_row_for_each_device_and_a_column_for_each_numa_node():

@@ -1,12 +1,13 @@
 """From samples to the table, the advice, the file and the picture."""
 
+import csv
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from spawnlaunch.bench import compare, results, table
+from spawnlaunch.bench import compare, export, flags, results, table
 from spawnlaunch.bench.advice import advise
 from spawnlaunch.bench.plot import draw
 from spawnlaunch.bench.workloads import cpu
@@ -131,7 +132,7 @@ def test_too_few_rounds_are_undecided_and_the_number_that_is_needed_is_said():
 
 
 def test_the_flags_alone_can_be_asked_for(tmp_path: Path):
-    for name, ratios, flags, status in (
+    for name, ratios, words, status in (
         ("node", {"node": 1.5}, "--bind node\n", 0),
         ("auto", {"auto": 1.5}, "", 0),
         ("open", {"node": 1.01}, "", 3),
@@ -142,7 +143,7 @@ def test_the_flags_alone_can_be_asked_for(tmp_path: Path):
             few = file.read_text().replace('"error": 0.0333', '"error": 1e-09')
             file.write_text(few)
         done = run(sys.executable, "-m", "spawnlaunch.bench", "--show", file, "--pick", "train")
-        assert (done.stdout, done.returncode) == (flags, status), done.stderr
+        assert (done.stdout, done.returncode) == (words, status), done.stderr
         assert done.stderr.startswith("spawnlaunch.bench: advice: ")
 
 
@@ -249,3 +250,51 @@ def test_all_caches_of_a_node_count_for_the_size_of_triads_arrays(tmp_path: Path
     (tmp_path / "shared_cpu_list").write_text("0-7,96-103\n")
     assert cpu.cache_bytes(tmp_path, 192) == 12 * 32 * 2**20
     assert cpu.cache_bytes(tmp_path / "none", 192) == 0
+
+
+def test_other_programs_read_each_comparison_from_a_line(tmp_path: Path):
+    found, file = laptop(compute={"node": 1.2}, jitter={}), tmp_path / "found.csv"
+    export.write(found, flags.parse(["--csv", str(file)], {}))
+    with file.open() as text:
+        said = list(csv.DictReader(text))
+    expected = results.rows(found)
+    compared = [each for each in said if each["against"]]
+    for row, line in zip(
+        expected, sorted(compared, key=lambda line: _at(expected, line)), strict=True
+    ):
+        its = row.comparison
+        assert (line["arm"], line["against"]) == (row.arm, row.against)
+        assert float(line["ratio"]) == its.ratio
+        assert (float(line["low"]), float(line["high"])) == (its.low, its.high)
+        assert line["verdict"] == its.verdict
+    alone = [(each["workload"], each["arm"]) for each in said if not each["against"]]
+    assert alone == [("compute", "unpinned"), ("jitter", "unpinned")]
+    assert {each["better"] for each in said if each["workload"] == "jitter"} == {"less"}
+
+
+def _at(rows: list[results.Row], line: dict[str, str]) -> int:
+    names = [(row.workload, row.arm, row.against) for row in rows]
+    return names.index((line["workload"], line["arm"], line["against"]))
+
+
+def test_an_interval_that_is_not_known_is_empty_in_a_line():
+    found = laptop(compute={})
+    few = [each for each in found.measured[0].taken if each.round < 3]
+    found = found._replace(measured=[found.measured[0]._replace(taken=few)])
+    lines = export.as_csv(found).splitlines()
+    first = next(csv.DictReader([lines[0], lines[2]]))
+    assert (first["low"], first["high"], first["verdict"]) == ("", "", "undecided")
+
+
+def test_a_paper_has_the_cells_of_the_page(tmp_path: Path):
+    found, file = laptop(compute={"node": 1.2}), tmp_path / "kept.jsonl"
+    results.write(found, str(file))
+    done = run(sys.executable, "-m", "spawnlaunch.bench", "--show", file, "--markdown", "-")
+    assert done.returncode == 0, done.stderr
+    page = "\n".join(table.page(found))
+    rows = [line for line in done.stdout.splitlines() if line.startswith("| ")]
+    assert len(rows) == 1 + len(results.rows(found)) + 1
+    assert {row.count("|") for row in rows} == {len(table.COLUMNS) + 1}
+    for row in rows:
+        for cell in filter(None, map(str.strip, row.split("|"))):
+            assert cell in page

@@ -102,6 +102,18 @@ def test_all_workloads_run_and_what_cannot_is_named(tmp_path: Path):
 
 
 @pytest.mark.full
+def test_workloads_that_are_not_measured_by_default_run_where_they_are_named(tmp_path: Path):
+    words = ("--arms", "auto", "--rounds", "1", *SHORT)
+    names = ("--workloads", "allgather,reducescatter,loader-pinned")
+    found, said = bench(tmp_path / "found.json", *words, *names)
+    ran = {each.workload.name: each.series for each in found.measured}
+    assert list(ran)[:2] == ["allgather", "reducescatter"]
+    assert ("loader-pinned" in ran) != ("loader-pinned left out: PyTorch sees no CUDA" in said)
+    for name in ("allgather", "reducescatter"):
+        assert list(ran[name])[:4] == ["4 B", "4 KiB", "256 KiB", "4 MiB"]
+
+
+@pytest.mark.full
 def test_a_command_is_measured_by_a_number_that_it_prints(tmp_path: Path):
     words = ("--arms", "unpinned,auto", "--rounds", "1", "--warm-up", "0", "--metric", "speed")
     command = ("--", sys.executable, WORKERS / "metric.py")
@@ -546,3 +558,32 @@ def test_the_samples_of_a_bench_without_a_file_are_not_left(tmp_path: Path):
     done = run(*ONE_RANK, *words, environ=clean_environ(TMPDIR=str(tmp_path)))
     assert done.returncode == 0, done.stderr
     assert not list(tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.full
+def test_launchers_start_the_same_command_in_the_same_rounds(tmp_path: Path):
+    file, script = tmp_path / "found.jsonl", tmp_path / "say.py"
+    script.write_text(
+        "import json, os\n"
+        "names = 'RANK', 'WORLD_SIZE', 'OMP_NUM_THREADS'\n"
+        "rank, size, threads = (int(os.environ[name]) for name in names)\n"
+        "elastic = 'TORCHELASTIC_RUN_ID' in os.environ\n"
+        "if rank == 1:\n"
+        "    print(json.dumps({'number': 100 * size + 10 * threads + elastic}))\n"
+    )
+    words = ("--launcher", "torchrun,spawnlaunch", "--omp-threads", "3", "--metric", "number")
+    words = (*words, "--rounds", "1", "--warm-up", "0", "--json", file)
+    done = run(*TWO_RANKS, *words, "--", sys.executable, script)
+    assert done.returncode == 0, done.stderr
+    assert "spawnlaunch  python -m spawnlaunch --nproc 2" in done.stdout
+    assert "launchers were compared" in done.stdout
+    (measured,) = results.read(str(file)).measured
+    assert measured.series[""] == {key: [[231.0]] for key in ("torchrun", "spawnlaunch")}
+
+
+@pytest.mark.full
+def test_launchers_are_refused_where_there_are_several_ranks():
+    words = ("--launcher", "torchrun", "--nproc", "2", "--", "true")
+    done = run(*LAUNCHER, "--nproc", "2", "--bind", "none", "-m", "spawnlaunch.bench", *words)
+    assert done.returncode == 2
+    assert "here are 2 ranks; type python -m" in done.stderr

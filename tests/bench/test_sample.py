@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -50,3 +51,24 @@ def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool,
     if own_session:  # it has taken itself away, and the launcher's guard ends it
         os.kill(pid, signal.SIGKILL)
     until(lambda: state(pid) in ("", "Z"), "it has ended")
+
+
+def stopped(left: Path) -> sample.Sample:
+    """A command, as a launcher is, that is ended while what it has started has a session."""
+    child = f"import os, time; os.setsid(); open({str(left)!r}, 'w').write(str(os.getpid())); "
+    command = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r} + "
+    command += "'time.sleep(600)'])"
+    words = (sys.executable, "-c", command)
+
+    def is_over() -> bool:
+        return left.exists() and bool(left.read_text())
+
+    return sample.of_command(words, UNBOUND, os.environ, None, is_over)
+
+
+def test_what_a_launcher_has_started_ends_with_the_budget(tmp_path: Path):
+    left = tmp_path / "left"
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        found = pool.submit(stopped, left).result()
+    assert found.error == sample.STOPPED
+    until(lambda: state(int(left.read_text())) in ("", "Z"), "it has ended")

@@ -233,6 +233,8 @@ if os.environ.get("RANK") == "1" and "spawnlaunch.check" in sys.orig_argv:
 """
 CLOCK = "import time; now = time.time; time.time = lambda: now() + 7"
 VERSION = "import platform; platform.python_version = lambda: '3.9.1'"
+SAME_CORE = """import re
+    os.sched_setaffinity(0, {int(re.split('[-,]', os.environ['SPAWNLAUNCH_NODE_CPUS'])[0])})"""
 STOPPED = """import signal, time
     parent = os.getpid()
     if os.fork() == 0:
@@ -262,8 +264,13 @@ def faulty(tmp_path: Path, code: str, *flags: str, **environ: str) -> tuple[int,
         ("pass", {"NCCL_SOCKET_IFNAME": "nope0"}, "network", [0, 1]),
         ("pass", {"NCCL_IB_HCA": "=mlx5_9"}, "network", [0, 1]),
         ("os.environ['OMP_NUM_THREADS'] = '16'", {}, "threads", [1]),
+        ("import torch; torch.set_num_threads(9)", {}, "threads", [1]),
+        ("os.environ['GLOO_SOCKET_IFNAME'] = 'nope0'", {}, "network", [1]),
+        ("os.environ['NCCL_IB_HCA'] = '=mlx5_7'", {}, "network", [1]),
+        (SAME_CORE, {}, "shared-cores", [0, 1]),
     ],
-    ids=["clock", "version", "threads", "gloo", "nccl", "adapter", "threads of 1"],
+    ids=["clock", "version", "threads", "gloo", "nccl", "adapter", "threads of 1", "pool of 1",
+         "gloo of 1", "adapter of 1", "core of 0"],
 )  # fmt: skip
 def test_a_fault_of_a_real_worker_is_named(
     tmp_path: Path, code: str, environ: dict[str, str], rule: str, ranks: list[int]

@@ -33,10 +33,17 @@ def the_bench_measures_on_the_cpu(machine: Machine) -> Figures:
     return _rows(_bench(machine, "compute", "--nproc", "1"))
 
 
-@check("gpu", reaches=(*BENCH, "spawnlaunch/bench/workloads/device.py:copies"))
+@check(
+    "gpu",
+    reaches=(
+        *BENCH,
+        "spawnlaunch/bench/workloads/device.py:copies",
+        "spawnlaunch/bench/workloads/device.py:copied_both_ways",
+    ),
+)
 def the_bench_copies_to_and_from_the_device(machine: Machine) -> Figures:
-    """Copies between host and device, pinned and pageable: each rate is one that PCIe can have."""
-    return _rows(_bench(machine, "copies", "--nproc", "gpu"))
+    """Copies between host and device, and of a loader: each rate is one that PCIe can have."""
+    return _rows(_bench(machine, "copies,loader-pinned", "--nproc", "gpu"))
 
 
 @check(
@@ -63,10 +70,10 @@ def the_bench_trains_far_and_near(machine: Machine) -> Figures:
     return _rows(_bench(machine, "train", "--nproc", "gpu", "--arms", "far,auto"))
 
 
-@check("NCCL", "two gpus", reaches=BENCH)
+@check("NCCL", "two gpus", reaches=(*BENCH, "spawnlaunch/bench/workloads/device.py:memory_bytes"))
 def the_bench_all_reduces_over_nccl(machine: Machine) -> Figures:
-    """All-reduce among the devices."""
-    return _rows(_bench(machine, "allreduce", "--nproc", "gpu"))
+    """All-reduce, all-gather and reduce-scatter among the devices, up to a gibibyte."""
+    return _rows(_bench(machine, "allreduce,allgather,reducescatter", "--nproc", "gpu"))
 
 
 @check("nvidia-smi", "pynvml")

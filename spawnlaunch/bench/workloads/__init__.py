@@ -29,30 +29,48 @@ BUNDLED = (
     Workload(
         "allreduce", "GB/s", True, "bus bandwidth of all-reduce, by the size of the message", True
     ),
+    Workload("allgather", "GB/s", True, "bus bandwidth of all-gather, by size", True),
+    Workload("reducescatter", "GB/s", True, "bus bandwidth of reduce-scatter, by size", True),
     Workload("loader", "samples/s", True, "a DataLoader that decompresses samples"),
+    Workload(
+        "loader-pinned", "samples/s", True, "the same into pinned memory and to the device (CUDA)"
+    ),
     Workload("train", "steps/s", True, "a step of the bundled training loop", True),
     Workload("jitter", "us", False, "the longest gap in a spinning loop"),
 )
 NAMES = {workload.name: workload for workload in BUNDLED}
-DEVICES_ALONE = frozenset({"copies", "launches", "latency"})
-ON_DEVICES = DEVICES_ALONE | {"allreduce", "train"}  # the others compute on the CPU
+DEFAULT = tuple(
+    name for name in NAMES if name not in ("allgather", "reducescatter", "loader-pinned")
+)
+DEVICES_ALONE = frozenset({"copies", "launches", "latency", "loader-pinned"})
+COLLECTIVES = ("allreduce", "allgather", "reducescatter")
+ON_DEVICES = DEVICES_ALONE | {*COLLECTIVES, "train"}  # the others compute on the CPU
 # What the advice goes by unless --for chooses: what a training run is like. Others only explain.
 WEIGHTS = {"train": 4, "loader": 2, "allreduce": 2, "compute": 1, "triad": 1, "copies": 1}
 MODULES = {
     **dict.fromkeys(("compute", "triad", "jitter"), "cpu"),
-    **dict.fromkeys((*DEVICES_ALONE, "allreduce"), "device"),
-    **dict.fromkeys(("loader", "train"), "training"),
+    **dict.fromkeys((*DEVICES_ALONE, *COLLECTIVES), "device"),
+    **dict.fromkeys(("loader", "loader-pinned", "train"), "training"),
 }
-HELP = "\n".join(f"  {each.name:11} {each.about}, {each.unit}" for each in BUNDLED)
+HELP = "\n".join(f"  {each.name:13} {each.about}, {each.unit}" for each in BUNDLED)
+
+
+def on(workload: Workload, has_devices: bool) -> Workload:
+    """With what is left out of it there."""
+    if workload.name not in COLLECTIVES:
+        return workload
+    large = "up to 1 GiB, where a device has eight times that"
+    small = "up to 4 MiB; 64 MiB and 1 GiB are left out, for which CPUs take too long"
+    return workload._replace(about=f"{workload.about}: {large if has_devices else small}")
 
 
 def measure_of(name: str) -> Any:
     """The function that measures a bundled workload on a rank."""
-    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name)
+    return getattr(import_module(f"{__name__}.{MODULES[name]}"), name.replace("-", "_"))
 
 
 def missing(name: str, ranks: int, has_devices: bool) -> str:
     """Why a bundled workload cannot run; empty where it can."""
     if name in DEVICES_ALONE and not has_devices:
         return "PyTorch sees no CUDA or ROCm device of its own for each rank"
-    return "there is one rank" if name == "allreduce" and ranks == 1 else ""
+    return "there is one rank" if name in COLLECTIVES and ranks == 1 else ""

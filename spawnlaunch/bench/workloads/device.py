@@ -1,5 +1,7 @@
 """Workloads of the device: copies, starts of kernels, and all-reduce among the ranks' devices."""
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 import torch
@@ -9,8 +11,9 @@ from spawnlaunch.bench.workloads import timing
 
 COPY_BYTES = 64 * 2**20
 LAUNCHES = 100  # in a step, so that waiting for the device costs little
-MESSAGES = {"4 KiB": 2**12, "256 KiB": 2**18, "4 MiB": 2**22}  # of all-reduce
-MESSAGES_ON_DEVICES = {**MESSAGES, "64 MiB": 2**26}
+MESSAGES = {"4 B": 4, "4 KiB": 2**12, "256 KiB": 2**18, "4 MiB": 2**22}
+LARGE = {"64 MiB": 2**26, "1 GiB": 2**30}  # between devices alone
+TIMES_MEMORY = 8  # of a device, in its largest message
 
 
 def copies(rank: timing.Rank) -> dict[str, float]:
@@ -23,7 +26,7 @@ def copies(rank: timing.Rank) -> dict[str, float]:
     for kind in ("pinned", "pageable"):
         to, back = copied(rank, pinned=kind == "pinned")
         rates |= {f"to device, {kind}": to, f"from device, {kind}": back}
-    return rates
+    return {**rates, "both ways, pinned": copied_both_ways(rank)}
 
 
 def copied(rank: timing.Rank, *, pinned: bool) -> tuple[float, float]:
@@ -37,6 +40,29 @@ def copied(rank: timing.Rank, *, pinned: bool) -> tuple[float, float]:
     return to * COPY_BYTES / 1e9, back * COPY_BYTES / 1e9
 
 
+def copied_both_ways(rank: timing.Rank) -> float:
+    """GB/s of both directions together, at once: each has a stream and buffers of its own."""
+    is_cuda = rank.device.type == "cuda"
+    pairs = [
+        (
+            torch.zeros(COPY_BYTES, dtype=torch.uint8, device=rank.device),
+            torch.zeros(COPY_BYTES, dtype=torch.uint8, pin_memory=is_cuda),
+        )
+        for _ in range(2)
+    ]
+    streams = [torch.cuda.Stream(rank.device) if is_cuda else None for _ in pairs]  # type: ignore[no-untyped-call]
+    ways = [torch.cuda.stream(each) if each else nullcontext() for each in streams]
+    (there, to), (back, of) = pairs
+
+    def step() -> None:
+        with ways[0]:
+            there.copy_(to, non_blocking=True)
+        with ways[1]:
+            of.copy_(back, non_blocking=True)
+
+    return timing.steps_per_second(rank, step) * 2 * COPY_BYTES / 1e9
+
+
 def allreduce(rank: timing.Rank) -> dict[str, float]:
     """GB/s of bus bandwidth by the size of the message; the time is shared out among the sizes.
 
@@ -44,15 +70,50 @@ def allreduce(rank: timing.Rank) -> dict[str, float]:
     NCCL (nccl-tests, doc/PERFORMANCE.md): 2 (n - 1) / n times the bytes by the time, which can be
     compared with the links whatever the number of ranks n.
     """
-    sizes = MESSAGES if rank.device.type == "cpu" else MESSAGES_ON_DEVICES
-    part = rank._replace(seconds=rank.seconds / len(sizes))
+    return _by_size(rank, 2.0, lambda message, _part: partial(dist.all_reduce, message))
+
+
+def allgather(rank: timing.Rank) -> dict[str, float]:
+    """The same of all-gather, by the size of what all ranks have at the end, times (n - 1) / n."""
+    gather = getattr(dist, "all_gather_single", dist.all_gather_into_tensor)  # its newer name
+    return _by_size(rank, 1.0, lambda message, part: partial(gather, message, part))
+
+
+def reducescatter(rank: timing.Rank) -> dict[str, float]:
+    """The same of reduce-scatter, by the size of what each rank has at the beginning."""
+    scatter = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
+    return _by_size(rank, 1.0, lambda message, part: partial(scatter, part, message))
+
+
+Collective = Callable[[torch.Tensor, torch.Tensor], Callable[[], object]]
+
+
+def _by_size(rank: timing.Rank, times: float, collective: Collective) -> dict[str, float]:
+    """Bus bandwidth by the size of the message, which is made of a part for each rank."""
+    known = sizes(None if rank.device.type == "cpu" else memory_bytes(rank.device))
+    part = rank._replace(seconds=rank.seconds / len(known))
     rates: dict[str, float] = {}
-    for name, size in sizes.items():
-        message = torch.zeros(size // 4, device=rank.device)
-        reduce = partial(dist.all_reduce, message)
-        rate = timing.steps_together_per_second(part, reduce)
-        rates[name] = rate * size * 2 * (rank.size - 1) / rank.size / 1e9
+    for name, size in known.items():
+        share = max(1, size // 4 // rank.size)
+        message = torch.zeros(size // 4 if times == 2 else share * rank.size, device=rank.device)
+        step = collective(message, torch.zeros(share, device=rank.device))
+        rate = timing.steps_together_per_second(part, step)
+        moved = message.numel() * 4 * times * (rank.size - 1) / rank.size
+        rates[name] = rate * moved / 1e9
     return rates
+
+
+def sizes(device_bytes: int | None) -> dict[str, int]:
+    """The messages; of such a device, or None: between CPUs."""
+    if device_bytes is None:
+        return MESSAGES
+    fitting = {name: n for name, n in LARGE.items() if n * TIMES_MEMORY <= device_bytes}
+    return {**MESSAGES, **fitting}
+
+
+def memory_bytes(device: torch.device) -> int:
+    """All that a device has."""
+    return int(torch.cuda.get_device_properties(device).total_memory)
 
 
 def launches(rank: timing.Rank) -> dict[str, float]:
