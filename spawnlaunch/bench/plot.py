@@ -47,7 +47,9 @@ def draw(result: results.Result, path: str) -> None:
     )
     grid = figure.add_gridspec(len(heights), COLUMNS, height_ratios=heights)
     for i, (measured, series) in enumerate(panels):
-        _panel(figure.add_subplot(grid[i // COLUMNS, i % COLUMNS]), result, measured, series)
+        row, column = divmod(i, COLUMNS)
+        to = COLUMNS if i == len(panels) - 1 else column + 1  # the last has the rest of its row
+        _panel(figure.add_subplot(grid[row, column:to]), result, measured, series)
     if ratios:
         forest.draw(figure.add_subplot(grid[len(heights) - 1, :]), ratios)
     figure.suptitle(_heading(result), fontsize=9)
@@ -65,7 +67,8 @@ def _heading(result: results.Result) -> str:
     more = f" and {len(result.nodes) - 2} more nodes" if len(result.nodes) > 2 else ""
     counts = sorted({measured.rounds for measured in result.measured})
     rounds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1])))) if counts else "no"
-    return f"{hosts}{more}; {rounds} rounds, {result.about['date']}"
+    day, _, _ = result.about["date"].partition("T")
+    return f"What a binding is worth on {hosts}{more}: {rounds} rounds on {day}"
 
 
 def _panel(axes: Any, result: results.Result, measured: results.Measured, series: str) -> None:
