@@ -374,13 +374,15 @@ class Order:
 
     def batch(self, first: int, micro: int) -> Batch:
         """The samples of this rank's ``micro``-th pass of the step at ``first``."""
-        places: Sequence[int] = range(first, first + self.count(first))
-        if isinstance(self.kind, Blocks):  # a rank takes neighbours, to read few blocks
-            by_index = np.argsort(self.at(places).indices, kind="stable")
-            places = (first + by_index).tolist()
+        places = range(first, first + self.count(first))
         block = share(len(places), self.world_size, self.rank)
         part = share(len(block), self.accumulate, micro)
-        return self.at(places[block.start + part.start : block.start + part.stop])
+        own = slice(block.start + part.start, block.start + part.stop)
+        if not isinstance(self.kind, Blocks):
+            return self.at(places[own])
+        every = np.array(self.at(places).indices)
+        by_index = np.argsort(every, kind="stable")[own]  # neighbours, to read few blocks
+        return Batch((first + by_index).tolist(), every[by_index].tolist())
 
     def batches(self, first: int, steps: int) -> Iterator[Batch]:
         """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""
