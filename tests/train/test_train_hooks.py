@@ -202,14 +202,7 @@ def documented(tmp_path: Path) -> Path:
 
 @pytest.mark.full
 def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> None:
-    flags = (
-        "--task",
-        "every_hook.py:Everything",
-        "--device",
-        "cpu",
-        "--out",
-        "here",
-    )
+    flags = ("--task", "every_hook.py:Everything", "--device", "cpu", "--out", "here")
     first, _ = ranks.complete(2, *flags, "--eval-splits", "train,validation,test", cwd=documented)
     assert first.out.startswith("xor: exclusive or, noise 0.1\n")
     assert "a sample:\n[" in first.out

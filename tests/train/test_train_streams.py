@@ -15,8 +15,7 @@ from tests.train.streams import KINDS, STEPS, TASKS, flags_of, rough, taken, und
 @pytest.mark.parametrize(
     ("kind", "most", "kills", "seed"),
     mostly_full(
-        [("Both", 3, 1, 0), ("States", 3, 1, 0)] + [(kind, 8, 3, 0) for kind in KINDS],
-        at_once=2,
+        [("Both", 3, 1, 0), ("States", 3, 1, 0)] + [(kind, 8, 3, 0) for kind in KINDS], at_once=2
     ),
 )
 def test_steps_and_weights_are_those_of_one_rank_after_kills_and_resizes(
