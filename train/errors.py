@@ -34,7 +34,8 @@ def needed(module: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise RefusedError(
-            f"{module} is not installed; type pip install 'spawnlaunch[{extra}]'", shared=True
+            f"{error.name or module} is not installed; type pip install 'spawnlaunch[{extra}]'",
+            shared=True,
         ) from error
 
 

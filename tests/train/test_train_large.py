@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,7 @@ class Large:
                 print(json.dumps(batch.tolist()), file=file)
         return model(torch.ones(len(batch), 1)).square().sum(), len(batch)
 """
-FLAGS = ("--device", "cpu", "--task", "large.py:Large", "--global-batch", "8", "--resume", "auto")
-
-
-@pytest.fixture
-def cwd(tmp_path: Path) -> Path:
-    (tmp_path / "large.py").write_text(TASK)
-    return tmp_path
+FLAGS = ("--device", "cpu", "--task", "task.py:Large", "--global-batch", "8", "--resume", "auto")
 
 
 @pytest.mark.full
@@ -74,7 +69,5 @@ def test_a_run_of_old_goes_on_in_the_order_that_it_began_with(cwd: Path) -> None
     for world, steps in ((2, 6), (1, 9)):  # the second goes on from what the first has saved
         complete(world, *flags, f"{steps}", cwd=cwd)
         own = [(cwd / f"taken-{rank}").read_text().splitlines()[-3:] for rank in range(world)]
-        joined = [
-            index for of_step in zip(*own, strict=True) for x in of_step for index in json.loads(x)
-        ]
-        assert joined == order[8 * (steps - 3) : 8 * steps]
+        taken = [json.loads(part) for step in zip(*own, strict=True) for part in step]
+        assert [*chain(*taken)] == order[8 * (steps - 3) : 8 * steps]

@@ -17,7 +17,7 @@ from spawnlaunch.train.commandline import parse
 from spawnlaunch.train.config import Config
 from spawnlaunch.train.data import Feed, Reader
 from spawnlaunch.train.distributed import World
-from spawnlaunch.train.errors import RefusedError
+from spawnlaunch.train.errors import RefusedError, needed
 from spawnlaunch.train.learner import sum_and_count
 from spawnlaunch.train.log import Metrics
 from spawnlaunch.train.model import made_by, own_optimizer, start_from
@@ -29,7 +29,7 @@ from tests.train.ranks import ENTRY, complete, environment, run
 
 TASK = """
 import os, pathlib, torch
-from spawnlaunch.train.errors import RefusedError
+from spawnlaunch.train.errors import RefusedError, needed
 
 RANK = int(os.environ.get("RANK", 0))
 
@@ -409,3 +409,8 @@ def test_an_order_that_is_not_known_is_refused() -> None:
     task, record = Told(), {"version": 9, "samples": 0, "budgets": []}
     with pytest.raises(RefusedError, match="has version 9"):
         order_of(task, Reader(task, "train", "language", 0), Config(), World(), record)
+
+
+def test_a_module_that_a_flag_needs_is_named() -> None:
+    with pytest.raises(RefusedError, match=r"^nowhere is not .* 'spawnlaunch\[plots\]'$"):
+        needed("nowhere.at.all", "plots")
