@@ -325,8 +325,11 @@ def groups(numbers: Ints) -> Iterator[tuple[int, Any]]:
 
 
 def sums(values: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
-    """The sums of each 256 values, without a copy of them all."""
-    return np.add.reduceat(values, np.arange(0, len(values), PIECE), dtype=dtype)
+    """The sums of each 256 values, without a copy of them all, which `reduceat` would make."""
+    parts = (values[at : at + PIECE**2] for at in range(0, len(values), PIECE**2))
+    return np.concatenate(
+        [np.add.reduceat(part, np.arange(0, len(part), PIECE), dtype=dtype) for part in parts]
+    )
 
 
 def digest(values: npt.NDArray[Any]) -> str:

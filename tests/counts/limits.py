@@ -31,7 +31,7 @@ LINES_OF_CODE = {
     "core": 11_390,
     "bench": 3_562,
     "check": 1_103,
-    "train": 5_397,
+    "train": 5_400,
     "tests": 46_760,
 }
 FILES = 164  # of the launcher

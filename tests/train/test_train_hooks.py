@@ -217,10 +217,3 @@ def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> Non
     own = "".join(file.read_text() for file in documented.glob("*.py"))
     for name in HOOKS:
         assert re.search(rf"^    (def {name}\(|{name} = )", own, re.M), name
-
-
-@pytest.mark.full
-def test_the_documentation_has_the_command_of_the_first_example(documented: Path) -> None:
-    flags = ("--task", "my_task.py:Xor", "--hidden", "32", "--steps", "300", "--lr", "1e-2")
-    first, _ = ranks.complete(2, *flags, "--device", "cpu", cwd=documented)
-    assert float(first.out.split()[-1]) < 0.1

@@ -4,11 +4,13 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -29,7 +31,7 @@ from tests.train.ranks import ENTRY, complete, environment, run
 
 TASK = """
 import os, pathlib, torch
-from spawnlaunch.train.errors import RefusedError, needed
+from spawnlaunch.train.errors import RefusedError
 
 RANK = int(os.environ.get("RANK", 0))
 
@@ -340,14 +342,8 @@ def test_a_directory_that_may_not_be_written_to_is_one_line(cwd: Path) -> None:
         drop = "--drop=cap_dac_override,cap_dac_read_search"
         script = 'exec "$@"'
         command = ["capsh", drop, "--", "-c", script, "sh", sys.executable, str(ENTRY)]
-        done = subprocess.run(
-            [*command, *words, *flags],
-            cwd=cwd,
-            env=environment(0, 0, 0),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        how: Any = {"cwd": cwd, "env": environment(0, 0, 0), "capture_output": True, "text": True}
+        done = subprocess.run([*command, *words, *flags], check=False, **how)
         path.chmod(before)
         assert done.returncode in (1, 2), done.stderr
         assert done.stderr.startswith("train: error: cannot write"), done.stderr
@@ -403,6 +399,18 @@ def test_an_attribute_of_a_task_is_no_hook() -> None:
     task.weights = torch.ones(3)  # type: ignore[method-assign, assignment]
     order = order_of(task, Reader(task, "train", "language", 0), Config(), World())
     assert order.kind.name == "shuffled"
+
+
+@pytest.mark.parametrize("hook", ["lengths", "weights"])
+def test_numbers_in_a_mapped_file_are_not_copied(tmp_path: Path, hook: str) -> None:
+    np.save(tmp_path / "of.npy", np.full(5_000_000, 3, dtype=np.int16))
+    mapped = np.load(tmp_path / "of.npy", mmap_mode="r")
+    task = type("Told", (Told,), {hook: lambda *_: mapped})(mapped)
+    tracemalloc.start()
+    order_of(task, Reader(task, "train", "language", 0), Config(), World()).batch(0, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < mapped.nbytes / 2
 
 
 def test_an_order_that_is_not_known_is_refused() -> None:
