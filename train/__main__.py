@@ -36,14 +36,7 @@ import faulthandler
 
 from spawnlaunch.train.commandline import build_task, parse
 from spawnlaunch.train.errors import RefusedError, StoppedError, refuse
-from spawnlaunch.train.exit import (
-    PREEMPTED,
-    crash,
-    leave,
-    leave_on_interrupt,
-    note_signals,
-    stop,
-)
+from spawnlaunch.train.exit import PREEMPTED, crash, leave, leave_on_interrupt, note_signals, stop
 
 
 def open_standard_streams() -> None:

@@ -83,10 +83,8 @@ def write(
     part = path.with_name(path.name + PART)
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir()
-    files = {
-        WEIGHTS: _save(part / WEIGHTS, weights),
-        TRAINING: _save(part / TRAINING, training),
-    }
+    written = {WEIGHTS: weights, TRAINING: training}
+    files = {name: _save(part / name, state) for name, state in written.items()}
     with (part / MANIFEST).open("w", encoding="utf-8") as file:
         json.dump({"step": step, "order": training.get("order"), "files": files}, file, indent=1)
         file.flush()

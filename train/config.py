@@ -139,16 +139,16 @@ def splits(text: str) -> str:
     return text
 
 
-def one_of(*words: str) -> Callable[[str], str]:
-    """A parser that takes one of a few words."""
+def choice(text: str, *words: str) -> Any:
+    """A field that is one of a few words, by default the first; ``text`` begins its help."""
+    known = f"{', '.join(words[:-1])} or {words[-1]}"
 
-    def parse(text: str) -> str:
-        if text not in words:
-            known = f"{', '.join(words[:-1])} or {words[-1]}"
-            raise argparse.ArgumentTypeError(f"{text!r} cannot be; type {known}")
-        return text
+    def parse(typed: str) -> str:
+        if typed not in words:
+            raise argparse.ArgumentTypeError(f"{typed!r} cannot be; type {known}")
+        return typed
 
-    return parse
+    return flag(words[0], parse, "NAME", f"{text}{known} (%(default)s)")
 
 
 def path(text: str) -> str:
@@ -220,9 +220,7 @@ class Config:
     )
     steps: int = flag(350, whole(1), "N", "optimizer steps (%(default)s)")
     epochs: int | None = flag(None, whole(1), "N", "passes over the samples, instead of --steps")
-    batch_size: int = flag(
-        8, whole(1), "N", "samples per forward pass of EACH worker (%(default)s)"
-    )
+    batch_size: int = flag(8, whole(1), "N", "samples per pass of EACH worker (%(default)s)")
     accumulate: int = flag(1, whole(1), "N", "forward passes per step (%(default)s)")
     global_batch: int | None = flag(
         None, whole(1), "N", "samples per step of ALL workers together, instead of --batch-size"
@@ -237,15 +235,8 @@ class Config:
         None, whole(1), "N", "blocks that are mixed at a time, for a task with blocks() (8)"
     )
     lr: float = flag(4e-3, positive, "RATE", "highest learning rate (%(default)s)")
-    schedule: str = flag(
-        "cosine",
-        one_of("cosine", "linear", "constant"),
-        "NAME",
-        "how the learning rate falls: cosine, linear or constant (%(default)s)",
-    )
-    final_lr: float | None = flag(
-        None, not_negative, "RATE", "learning rate of the last step (a twentieth of --lr)"
-    )
+    schedule: str = choice("how the learning rate falls: ", "cosine", "linear", "constant")
+    final_lr: float | None = flag(None, not_negative, "RATE", "rate of the last step (--lr / 20)")
     warmup: int | None = flag(
         None, whole(0), "N", "steps in which the learning rate rises (50, or a seventh of all)"
     )
@@ -256,31 +247,19 @@ class Config:
         0,
         whole(0),
         "N",
-        "steps in a row that may be skipped when loss or gradient is not finite (%(default)s)",
+        "steps in a row to leave out if loss or gradient is not finite (%(default)s)",
     )
     seed: int = flag(0, whole(0), "N", "decides initial weights and sample order (%(default)s)")
 
-    device: str = flag(
-        "auto",
-        one_of("auto", "cpu", "cuda"),
-        "NAME",
-        "auto, cpu or cuda (%(default)s); cuda stands for ROCm too",
-    )
-    precision: str = flag(
-        "fp32", one_of("fp32", "bf16", "fp16"), "NAME", "fp32, bf16 or fp16 (%(default)s)"
-    )
+    device: str = choice("where to compute; cuda stands for ROCm too: ", "auto", "cpu", "cuda")
+    precision: str = choice("of forward passes: ", "fp32", "bf16", "fp16")
     tf32: bool = switch("let float32 matrix products use TF32")
     compile: bool = switch("compile the model with torch.compile")
     checkpoint_activations: bool = switch("compute each block again in the backward pass")
     static_graph: bool = switch("promise that every step uses the same parameters")
     find_unused: bool = switch("allow parameters that some steps or ranks do not use")
     sync_bn: bool = switch("let BatchNorm count the samples of all ranks; on GPUs only")
-    gradient_dtype: str = flag(
-        "fp32",
-        one_of("fp32", "bf16"),
-        "NAME",
-        "what gradients are sent as: fp32 or bf16 (%(default)s)",
-    )
+    gradient_dtype: str = choice("what gradients are sent as: ", "fp32", "bf16")
     bucket_mb: int = flag(25, whole(1), "N", "MiB of gradients sent at once (%(default)s)")
     loader_workers: int | None = flag(
         None, whole(0, 1024), "N", "processes that read samples (by the worker's CPUs)"
@@ -306,14 +285,10 @@ class Config:
     best: str = flag(
         "loss", goal, "METRIC", "loss, or METRIC[:min|max] of the task's report (%(default)s)"
     )
-    patience: int | None = flag(
-        None, whole(1), "N", "end after N validations that were not the best so far"
-    )
+    patience: int | None = flag(None, whole(1), "N", "end after N validations without a new best")
     keep: int = flag(2, whole(1), "N", "checkpoints kept besides the best (%(default)s)")
 
-    out: str | None = flag(
-        None, path, "DIR", "where the run is written (runs/<task>-<date>-<time>)"
-    )
+    out: str | None = flag(None, path, "DIR", "where to write (runs/<task>-<date>-<time>)")
     overwrite: bool = switch("replace the run in --out")
     resume: str = flag(
         "never", path, "HOW", "auto: go on with --out, never, or a checkpoint's path (%(default)s)"

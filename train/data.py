@@ -119,8 +119,7 @@ def come_in_turn(samples: object) -> bool:
 
 def described(samples: Samples) -> str:
     """How many samples there are, if that is known."""
-    known = hasattr(samples, "__len__")
-    return f"{len(samples):,} samples" if known else "samples as they come"
+    return f"{len(samples):,} samples" if hasattr(samples, "__len__") else "samples as they come"
 
 
 class Reader:

@@ -237,13 +237,11 @@ def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torc
     pause_s = 0.05
     while any_rank(world.rank == 0 and _busy(worker, pause_s), device):
         pause_s = min(2 * pause_s, ASK_AGAIN_S)
-    failed, refusal = from_rank_0((bool(errors), _refusal(errors)))
-    if refusal:
-        raise RefusedError(refusal, shared=True)
-    if errors:
-        raise errors[0]
-    if failed:
-        raise StoppedError(f"rank 0 could not {what}")
+    told = from_rank_0([(isinstance(error, RefusedError), str(error)) for error in errors])
+    for is_refusal, text in told:  # one at most
+        if is_refusal:
+            raise RefusedError(text, shared=True)
+        raise errors[0] if errors else StoppedError(f"rank 0 could not {what}")
 
 
 def have_the_nodes_cpus() -> None:
@@ -260,10 +258,6 @@ def have_the_nodes_cpus() -> None:
 def _busy(worker: threading.Thread, pause_s: float) -> bool:
     worker.join(pause_s)
     return worker.is_alive()
-
-
-def _refusal(errors: list[Exception]) -> str:
-    return str(errors[0]) if errors and isinstance(errors[0], RefusedError) else ""
 
 
 def _keep_error(work: Callable[[], None], errors: list[Exception]) -> None:

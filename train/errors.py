@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
-from typing import NoReturn
+from typing import Any, NoReturn
 
 LET_SPEAK_S = 10.0
 
@@ -25,6 +26,17 @@ class RefusedError(Exception):
 
 class StoppedError(Exception):
     """A run that had to stop, for a reason that every rank knows and a traceback would not tell."""
+
+
+def needed(module: str, extra: str) -> Any:
+    """A module that is asked for by a flag. Raises RefusedError where it is not installed."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise RefusedError(
+            f"{error.name or module} is not installed; type pip install 'spawnlaunch[{extra}]'",
+            shared=True,
+        ) from error
 
 
 def speaks() -> bool:

@@ -42,9 +42,7 @@ from typing import NoReturn
 from .errors import speaks
 
 SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
-MOST_RESTARTS = (
-    1000  # of a Slurm job; without a bound one that is always preempted goes on for ever
-)
+MOST_RESTARTS = 1000  # of a Slurm job: one that is always preempted would go on for ever
 
 noted: list[str] = []  # the signals that have come
 

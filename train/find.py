@@ -41,16 +41,13 @@ def task_class(name: str) -> type:
     module = _from_file(place) if is_file else _from_name(place)
     found = getattr(module, attribute, None)
     if not isinstance(found, type):
-        own = [each for each, value in vars(module).items() if _is_class_of(value, module)]
+        classes = {n: each for n, each in vars(module).items() if isinstance(each, type)}
+        own = [n for n, each in classes.items() if each.__module__ == module.__name__]
         _refuse(f"{place} has no class {attribute}; it has {', '.join(own) or 'none'}")
     from .task import complete  # which imports torch
 
     complete(found)
     return found
-
-
-def _is_class_of(value: object, module: ModuleType) -> bool:
-    return isinstance(value, type) and value.__module__ == module.__name__
 
 
 def _from_file(path: str) -> ModuleType:

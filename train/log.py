@@ -292,11 +292,8 @@ class Log:
 
     def state(self) -> dict[str, Any]:
         """What a resumed run needs for the same next line."""
-        names = ("timed", "samples", "timed_s")
-        return {
-            "window": self.window.cpu().clone(),
-            **{name: getattr(self, name) for name in names},
-        }
+        counts = {"timed": self.timed, "samples": self.samples, "timed_s": self.timed_s}
+        return {"window": self.window.cpu().clone(), **counts}
 
     def load(self, state: Mapping[str, Any]) -> None:
         """Go on from what ``state`` returned."""

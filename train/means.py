@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from .distributed import refuse_if_any
@@ -30,33 +30,24 @@ def refuse_means(learner: Learner, batches: Sequence[Any]) -> None:
     ``batches`` are one and its two halves: the sum of a batch is that of its halves added up.
     The model is in eval mode, where no sample changes what becomes of another.
     """
-    hooks = {"loss()": _sums_of_loss, "measure()": _sums_of_measure}
     wrong = ""
-    for name, sums_of in hooks.items():
+    for name in ("loss", "measure"):
         try:
-            sums = [_evaluated(learner, sums_of, batch) for batch in batches]
+            sums = [_sums_of(name, learner, batch) for batch in batches]
         except Exception:  # as of a loss that takes no half of a batch: the step will tell
             continue
         if not wrong and is_mean(*sums):
             (whole, count), (one, _), (other, _) = sums
             wrong = (
-                f"{name} of the task {name_of(learner.task)} returns a mean: {whole:.6g} for "
+                f"{name}() of the task {name_of(learner.task)} returns a mean: {whole:.6g} for "
                 f"{count:g} terms, of which the one half has {one:.6g} and the other "
                 f'{other:.6g}; return the sum, as reduction="sum" does, and the count'
             )
     refuse_if_any(wrong)
 
 
-def _evaluated(learner: Learner, sums_of: Callable[[Learner, Any], Sums], batch: Any) -> Sums:
+def _sums_of(name: str, learner: Learner, batch: Any) -> Sums:
     with learner.evaluating(), learner.autocast():
-        return sums_of(learner, batch)
-
-
-def _sums_of_loss(learner: Learner, batch: Any) -> Sums:
-    loss, count = learner.task.loss(learner.bare, batch)
+        found = getattr(learner.task, name)(learner.bare, batch)
+    loss, count = found if name == "loss" else (found["loss"], found["count"])
     return float(loss), float(count)
-
-
-def _sums_of_measure(learner: Learner, batch: Any) -> Sums:
-    sums = learner.task.measure(learner.bare, batch)
-    return float(sums["loss"]), float(sums["count"])

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .errors import RefusedError
+from .errors import needed
+
+MATPLOTLIB = "matplotlib.figure", "plots"
 
 
 def go_back_to(path: Path, step: int, evaluated: bool) -> None:
@@ -41,21 +42,10 @@ def read(path: Path) -> list[dict[str, Any]]:
     return lines
 
 
-def need_matplotlib() -> None:
-    """Raises RefusedError where it is not installed: at the start, not after hours of training."""
-    try:
-        importlib.import_module("matplotlib")
-    except ImportError as error:
-        raise RefusedError(
-            "--plot needs matplotlib; type pip install 'spawnlaunch[plots]'", shared=True
-        ) from error
-
-
 def plot(metrics: Path, picture: Path, unit: str) -> None:
     """Loss and throughput over the steps, as a PNG."""
-    figure_class = importlib.import_module("matplotlib.figure").Figure
     lines = read(metrics)
-    figure: Any = figure_class(figsize=(8, 6), layout="constrained")
+    figure: Any = needed(*MATPLOTLIB).Figure(figsize=(8, 6), layout="constrained")
     losses, speeds = figure.subplots(2, 1, sharex=True)
     losses.plot(*_curve(lines, "loss"), label="training")
     losses.plot(*_curve(lines, "validation_loss"), "o-", label="validation")

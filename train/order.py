@@ -325,8 +325,11 @@ def groups(numbers: Ints) -> Iterator[tuple[int, Any]]:
 
 
 def sums(values: npt.NDArray[Any], dtype: Any) -> npt.NDArray[Any]:
-    """The sums of each 256 values, without a copy of them all."""
-    return np.add.reduceat(values, np.arange(0, len(values), PIECE), dtype=dtype)
+    """The sums of each 256 values, without a copy of them all, which `reduceat` would make."""
+    parts = (values[at : at + PIECE**2] for at in range(0, len(values), PIECE**2))
+    return np.concatenate(
+        [np.add.reduceat(part, np.arange(0, len(part), PIECE), dtype=dtype) for part in parts]
+    )
 
 
 def digest(values: npt.NDArray[Any]) -> str:
@@ -374,13 +377,15 @@ class Order:
 
     def batch(self, first: int, micro: int) -> Batch:
         """The samples of this rank's ``micro``-th pass of the step at ``first``."""
-        places: Sequence[int] = range(first, first + self.count(first))
-        if isinstance(self.kind, Blocks):  # a rank takes neighbours, to read few blocks
-            by_index = np.argsort(self.at(places).indices, kind="stable")
-            places = (first + by_index).tolist()
+        places = range(first, first + self.count(first))
         block = share(len(places), self.world_size, self.rank)
         part = share(len(block), self.accumulate, micro)
-        return self.at(places[block.start + part.start : block.start + part.stop])
+        own = slice(block.start + part.start, block.start + part.stop)
+        if not isinstance(self.kind, Blocks):
+            return self.at(places[own])
+        every = np.array(self.at(places).indices)
+        by_index = np.argsort(every, kind="stable")[own]  # neighbours, to read few blocks
+        return Batch((first + by_index).tolist(), every[by_index].tolist())
 
     def batches(self, first: int, steps: int) -> Iterator[Batch]:
         """The samples of every forward pass of ``steps`` steps, from position ``first`` on."""

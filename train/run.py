@@ -20,11 +20,11 @@ from .config import Config
 from .data import Readers, described
 from .device import peak_bytes, pick_device
 from .distributed import World
-from .errors import RefusedError, StoppedError
+from .errors import RefusedError, StoppedError, needed
 from .exit import noted, requeue
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
-from .metrics import need_matplotlib, plot
+from .metrics import MATPLOTLIB, plot
 from .saving import EVALUATION, METRICS, Saver, begin, claim
 from .schedule import Deadline, Position
 from .screen import Screen, printable, terminal_columns
@@ -157,7 +157,7 @@ def arrive(
     What the task has to prepare is prepared. Raises RefusedError on all ranks together.
     """
     if config.plot:
-        need_matplotlib()
+        needed(*MATPLOTLIB)  # at the start, not after hours of training
     found: Path | None = None
     complaints: list[str] = []
     out, refusal = Path(), ""

@@ -147,6 +147,15 @@ class Stream:
         for batch, self.state in Feed(trained, None, min(workers, 1), device):
             yield batch
 
+    def promise(self) -> str:
+        """A line on what holds of such samples."""
+        keeps = hasattr(self.reader.samples, "load_state_dict")
+        goes_on = "goes on from their state_dict" if keeps else "reads the earlier ones again"
+        return (
+            "samples without an index: every rank reads all of them; steps are the same on any "
+            f"number of ranks if each pass gives the same samples; a resumed run {goes_on}"
+        )
+
     def record(self) -> tuple[Any, ...]:
         """What ``go_on`` takes."""
         return tuple(pickle.loads(self.state))

@@ -199,27 +199,20 @@ def _check_parameters(cls: type, name: str) -> None:
 
 
 def _check_spelling(cls: type, own: set[str]) -> None:
-    free = [name for name in HOOKS if name not in own and inspect.isfunction(vars(Task)[name])]
-    for above in cls.__mro__:
-        for name, value in vars(above).items():
-            if above is Task or name in HOOKS or name[0] == "_" or not inspect.isfunction(value):
-                continue
-            if meant := difflib.get_close_matches(name, free, 1, ALIKE):
-                _refuse(
-                    cls,
-                    f"has a method {name}(), which nobody calls; rename it to {meant[0]}(), or to "
-                    f"_{name}() if it is a helper",
-                )
-    _check_spelling_of_values(cls, own)
-
-
-def _check_spelling_of_values(cls: type, own: set[str]) -> None:
     flags = inspect.signature(cls).parameters
-    free = [name for name in VALUES if name not in own]
-    for name, value in ((n, v) for above in cls.__mro__ for n, v in vars(above).items()):
+    above = [one for one in cls.__mro__ if one is not Task]
+    for name, value in ((n, v) for one in above for n, v in vars(one).items()):
         if name in HOOKS or name[0] == "_" or name in flags:
             continue
+        is_method = inspect.isfunction(value)
+        free = [one for one in HOOKS if one not in own and (one in VALUES) != is_method]
         for meant in difflib.get_close_matches(name, free, 1, ALIKE):
+            if is_method:
+                _refuse(
+                    cls,
+                    f"has a method {name}(), which nobody calls; rename it to {meant}(), or to "
+                    f"_{name}() if it is a helper",
+                )
             if isinstance(value, VALUES[meant]):
                 _refuse(
                     cls,

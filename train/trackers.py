@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from .config import Config
 from .distributed import World
-from .errors import RefusedError
+from .errors import needed
 from .exit import deaf_children
 
 
-class Tracker(Protocol):
-    """What takes the numbers of a step."""
+class Tracker(NamedTuple):
+    """What takes the numbers of a step: those that all ranks share, and those of this rank."""
 
-    def log(self, step: int, shared: Mapping[str, Any], own: Mapping[str, float]) -> None:
-        """Numbers that all ranks share, and those of this rank."""
-
-    def close(self) -> None:
-        """Write what is left."""
+    log: Callable[[int, Mapping[str, Any], Mapping[str, float]], None]
+    close: Callable[[], None]  # writes what is left
 
 
 def trackers(config: Config, out: Path, world: World) -> list[Tracker]:
@@ -31,43 +27,27 @@ def trackers(config: Config, out: Path, world: World) -> list[Tracker]:
     """
     found: list[Tracker] = []
     if config.tensorboard:
-        tensorboard = _need("torch.utils.tensorboard")
+        tensorboard = needed("torch.utils.tensorboard", "tracking")
         if world.rank == 0:
-            found.append(TensorBoard(tensorboard.SummaryWriter(str(out / "tensorboard"))))
+            found.append(_tensorboard(tensorboard.SummaryWriter(str(out / "tensorboard"))))
     if config.wandb is not None:
-        found.append(WeightsAndBiases(_run(config.wandb, config, out, world)))
+        run = _run(config.wandb, config, out, world)
+
+        def log(step: int, shared: Mapping[str, Any], own: Mapping[str, float]) -> None:
+            run.log({**_numbers(shared), **own}, step=step)
+
+        found.append(Tracker(log, run.finish))
     return found
 
 
-class TensorBoard:
+def _tensorboard(writer: Any) -> Tracker:
     """Shared numbers as scalars, written by rank 0."""
 
-    def __init__(self, writer: Any) -> None:
-        self.writer = writer
-
-    def log(self, step: int, shared: Mapping[str, Any], _own: Mapping[str, float]) -> None:
-        """Write the numbers of a step."""
+    def log(step: int, shared: Mapping[str, Any], _own: Mapping[str, float]) -> None:
         for name, value in _numbers(shared).items():
-            self.writer.add_scalar(name, value, step)
+            writer.add_scalar(name, value, step)
 
-    def close(self) -> None:
-        """Write what is left."""
-        self.writer.close()
-
-
-class WeightsAndBiases:
-    """A run of this rank, in a group with those of the others."""
-
-    def __init__(self, run: Any) -> None:
-        self.run = run
-
-    def log(self, step: int, shared: Mapping[str, Any], own: Mapping[str, float]) -> None:
-        """Send the numbers of a step."""
-        self.run.log({**_numbers(shared), **own}, step=step)
-
-    def close(self) -> None:
-        """Send what is left."""
-        self.run.finish()
+    return Tracker(log, writer.close)
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
@@ -81,7 +61,7 @@ def _run(project: str, config: Config, out: Path, world: World) -> Any:
     """
     directory = out / "wandb" / f"rank-{world.rank}"
     directory.mkdir(parents=True, exist_ok=True)
-    wandb = _need("wandb")
+    wandb = needed("wandb", "tracking")
     # Its own process has to outlive the signal that asks the training to save.
     with deaf_children():
         return wandb.init(
@@ -94,12 +74,3 @@ def _run(project: str, config: Config, out: Path, world: World) -> Any:
             config={**asdict(config), "rank": world.rank, "world_size": world.size},
             settings={"silent": world.rank > 0},  # every rank would print the same summary
         )
-
-
-def _need(module: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise RefusedError(
-            f"{module} is not installed; type pip install 'spawnlaunch[tracking]'", shared=True
-        ) from error

@@ -91,6 +91,8 @@ class Training:
         lines = self.learner.describe()
         if self.measure != "loss":
             lines.append(f"best: {'max' if self.more_is_better else 'min'} of {self.measure}")
+        if self.stream is not None:
+            lines.append(self.stream.promise())
         for line in lines:
             place.screen.line(line)
 

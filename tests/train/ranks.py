@@ -21,15 +21,8 @@ TEXT = argparse.__file__
 ON_TEXT = ("--device", "cpu", "--text", TEXT)
 TINY_MODEL = (*ON_TEXT, "--layers", "1", "--width", "32")
 SMALL = (*TINY_MODEL, "--eval-every", "0", "--save-every", "0")
-LAUNCHER = (
-    "RANK",
-    "WORLD_SIZE",
-    "LOCAL_RANK",
-    "MASTER_ADDR",
-    "MASTER_PORT",
-    "PYTHONPATH",
-    "LOCAL_WORLD_SIZE",
-)
+LAUNCHER = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "PYTHONPATH"}
+LAUNCHER |= {"MASTER_ADDR", "MASTER_PORT"}
 
 
 class Ended(NamedTuple):

@@ -80,6 +80,10 @@ class Both(Blocks, Lengths):
     pass
 
 
+class Drawn(Weights, Lengths):
+    pass
+
+
 class InTurn(IterableDataset):
     def __init__(self, rows):
         self.rows = rows
@@ -128,7 +132,7 @@ class Once(Turns):
     def dataset(self, split):
         return iter([Rows()[i] for i in range(20)])
 '''
-KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Turns", "States")
+KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Drawn", "Turns", "States")
 STEPS = 24
 FLAGS = (
     *("--device", "cpu", "--lr", "1e-3", "--schedule", "linear", "--warmup", "0", "--clip", "0.5"),
@@ -139,7 +143,7 @@ Taken = dict[float, Counter[int]]  # how often each sample is in the step of thi
 
 def flags_of(kind: str) -> tuple[str, ...]:
     """Those that every run of a kind of data has."""
-    by_tokens = kind in ("Lengths", "Both")
+    by_tokens = kind in ("Lengths", "Both", "Drawn")
     size = ("--global-tokens", "700") if by_tokens else ("--global-batch", "48")
     return (*FLAGS, *size, "--task", f"streams.py:{kind}")
 

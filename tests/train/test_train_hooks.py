@@ -202,14 +202,7 @@ def documented(tmp_path: Path) -> Path:
 
 @pytest.mark.full
 def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> None:
-    flags = (
-        "--task",
-        "every_hook.py:Everything",
-        "--device",
-        "cpu",
-        "--out",
-        "here",
-    )
+    flags = ("--task", "every_hook.py:Everything", "--device", "cpu", "--out", "here")
     first, _ = ranks.complete(2, *flags, "--eval-splits", "train,validation,test", cwd=documented)
     assert first.out.startswith("xor: exclusive or, noise 0.1\n")
     assert "a sample:\n[" in first.out
@@ -224,29 +217,3 @@ def test_the_documentation_has_an_example_of_every_hook(documented: Path) -> Non
     own = "".join(file.read_text() for file in documented.glob("*.py"))
     for name in HOOKS:
         assert re.search(rf"^    (def {name}\(|{name} = )", own, re.M), name
-
-
-@pytest.mark.full
-@pytest.mark.parametrize(
-    "flags",
-    [
-        ("--task", "my_shards.py:Shards", "--block-window", "4"),
-        ("--task", "my_lengths.py:Lengths", "--global-tokens", "4000"),
-        ("--task", "my_weights.py:Balanced"),
-        ("--task", "my_stream.py:Streamed"),
-    ],
-)
-def test_the_documentation_has_an_example_of_every_kind_of_data(
-    documented: Path, flags: tuple[str, ...]
-) -> None:
-    page = (ranks.ROOT / "docs" / "train.md").read_text(encoding="utf-8")
-    assert f"{flags[1]} --steps 40 {' '.join(flags[2:])}".strip() in page
-    first, _ = ranks.complete(2, *flags, "--steps", "40", "--device", "cpu", cwd=documented)
-    assert "\nvalidation loss 0." in first.out
-
-
-@pytest.mark.full
-def test_the_documentation_has_the_command_of_the_first_example(documented: Path) -> None:
-    flags = ("--task", "my_task.py:Xor", "--hidden", "32", "--steps", "300", "--lr", "1e-2")
-    first, _ = ranks.complete(2, *flags, "--device", "cpu", cwd=documented)
-    assert float(first.out.split()[-1]) < 0.1

@@ -233,10 +233,7 @@ def test_a_run_can_begin_with_the_weights_of_another(
     ("flags", "said"),
     [
         (("--init", "none.pt"), "--init: cannot read none.pt: No such file or directory"),
-        (
-            ("--init", "here", "--width", "5"),
-            "--init: here is of another model: Error(s) in",
-        ),
+        (("--init", "here", "--width", "5"), "--init: here is of another model: Error(s) in"),
         (("--init", "task.py"), "--init: task.py is no file of weights that torch.load"),
     ],
 )

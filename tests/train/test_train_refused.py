@@ -4,11 +4,13 @@ import os
 import random
 import subprocess
 import sys
+import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -17,7 +19,7 @@ from spawnlaunch.train.commandline import parse
 from spawnlaunch.train.config import Config
 from spawnlaunch.train.data import Feed, Reader
 from spawnlaunch.train.distributed import World
-from spawnlaunch.train.errors import RefusedError
+from spawnlaunch.train.errors import RefusedError, needed
 from spawnlaunch.train.learner import sum_and_count
 from spawnlaunch.train.log import Metrics
 from spawnlaunch.train.model import made_by, own_optimizer, start_from
@@ -340,14 +342,8 @@ def test_a_directory_that_may_not_be_written_to_is_one_line(cwd: Path) -> None:
         drop = "--drop=cap_dac_override,cap_dac_read_search"
         script = 'exec "$@"'
         command = ["capsh", drop, "--", "-c", script, "sh", sys.executable, str(ENTRY)]
-        done = subprocess.run(
-            [*command, *words, *flags],
-            cwd=cwd,
-            env=environment(0, 0, 0),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        how: Any = {"cwd": cwd, "env": environment(0, 0, 0), "capture_output": True, "text": True}
+        done = subprocess.run([*command, *words, *flags], check=False, **how)
         path.chmod(before)
         assert done.returncode in (1, 2), done.stderr
         assert done.stderr.startswith("train: error: cannot write"), done.stderr
@@ -405,7 +401,24 @@ def test_an_attribute_of_a_task_is_no_hook() -> None:
     assert order.kind.name == "shuffled"
 
 
+@pytest.mark.parametrize("hook", ["lengths", "weights"])
+def test_numbers_in_a_mapped_file_are_not_copied(tmp_path: Path, hook: str) -> None:
+    np.save(tmp_path / "of.npy", np.full(5_000_000, 3, dtype=np.int16))
+    mapped = np.load(tmp_path / "of.npy", mmap_mode="r")
+    task = type("Told", (Told,), {hook: lambda *_: mapped})(mapped)
+    tracemalloc.start()
+    order_of(task, Reader(task, "train", "language", 0), Config(), World()).batch(0, 0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < mapped.nbytes / 2
+
+
 def test_an_order_that_is_not_known_is_refused() -> None:
     task, record = Told(), {"version": 9, "samples": 0, "budgets": []}
     with pytest.raises(RefusedError, match="has version 9"):
         order_of(task, Reader(task, "train", "language", 0), Config(), World(), record)
+
+
+def test_a_module_that_a_flag_needs_is_named() -> None:
+    with pytest.raises(RefusedError, match=r"^nowhere is not .* 'spawnlaunch\[plots\]'$"):
+        needed("nowhere.at.all", "plots")

@@ -15,8 +15,7 @@ from tests.train.streams import KINDS, STEPS, TASKS, flags_of, rough, taken, und
 @pytest.mark.parametrize(
     ("kind", "most", "kills", "seed"),
     mostly_full(
-        [("Both", 3, 1, 0), ("States", 3, 1, 0)] + [(kind, 8, 3, 0) for kind in KINDS],
-        at_once=2,
+        [("Both", 3, 1, 0), ("States", 3, 1, 0)] + [(kind, 8, 3, 0) for kind in KINDS], at_once=2
     ),
 )
 def test_steps_and_weights_are_those_of_one_rank_after_kills_and_resizes(
@@ -47,7 +46,8 @@ def test_an_epoch_has_every_sample_once_though_the_steps_change_their_size(
     name, (first, second) = sizes or ("--global-batch", ("40", "23"))
     common = (*flags, "--out", "resized", "--resume", "auto", "--steps")
     complete(2, *common, "5", name, first, cwd=tmp_path, LAUNCH="first")
-    complete(1, *common, "60", name, second, cwd=tmp_path, LAUNCH="second")
+    (ended,) = complete(1, *common, "60", name, second, cwd=tmp_path, LAUNCH="second")
+    assert ("reads the earlier ones again\n" in ended.out) == (kind == "Turns")
     found = [taken(tmp_path, launch) for launch in ("first", "second")]
     every = [samples for launch in found for _, samples in sorted(launch.items(), reverse=True)]
     seen = Counter[int]()
@@ -64,8 +64,9 @@ def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
     complete(1, *flags, "--max-time", "1000h", cwd=tmp_path)
     states = tmp_path / "states-0"
     states.unlink(missing_ok=True)
-    complete(2, *flags, "--steps", "30", cwd=tmp_path)
+    first, _ = complete(2, *flags, "--steps", "30", cwd=tmp_path)
     assert str(STEPS * 48 % 403) in states.read_text().split()
+    assert "on from their state_dict\n" in first.out
 
 
 @pytest.mark.parametrize("world", [2])

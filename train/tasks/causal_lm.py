@@ -29,10 +29,6 @@ class CausalLM(FineTuning):
     counted = "tokens"
     _kind = "AutoModelForCausalLM"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.splits: dict[str, Windows] = {}
-
     def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
         for split, of_split in splits.items():
             texts = (rows.fill("--text", self.text, row) for row in of_split)
@@ -55,9 +51,6 @@ class CausalLM(FineTuning):
         model = model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
         self.flops_per_sample = self.length * flops_per_token(model)
         return model
-
-    def dataset(self, split: str) -> Windows:
-        return self._find(self.splits, split)
 
     def loss(self, model: nn.Module, batch: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
         inputs, targets = batch

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import torch
 import transformers
@@ -30,7 +30,6 @@ from . import rows
 transformers.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
 transformers.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
 
-T = TypeVar("T")
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 LARGE = 500_000_000  # parameters; a rank needs 16 bytes for each while it trains
 # Taken by every configuration, which keeps them under other names.
@@ -99,8 +98,7 @@ def _read_changes(changes: str) -> dict[str, Any]:
 def _no_model(model: str) -> str:
     """Why there is none of this name, and what to type."""
     name = Path(model).name
-    types = list(CONFIG_MAPPING.keys())
-    near = difflib.get_close_matches(model.lower().replace("-", "_"), types, 1, LIKE)
+    near = difflib.get_close_matches(model.lower().replace("-", "_"), CONFIG_MAPPING, 1, LIKE)
     meant = f"; did you mean the type {near[0]}?" if near else "; type one of these."
     return (
         f"--model-name: {model} is neither a local directory with a config.json nor a type such as "
@@ -234,6 +232,7 @@ class FineTuning(Task):
     _kind: ClassVar[str]
 
     def __post_init__(self) -> None:
+        self.splits: dict[str, Any] = {}
         self.pretrained = has_weights(self.model_name)
         self.tokens = tokenizer_of(self.model_name, self.tokenizer)
         self.configure()
@@ -283,9 +282,9 @@ class FineTuning(Task):
         """How much there is in a split, as "1,000 tokens"."""
         raise NotImplementedError
 
-    def _find(self, splits: Mapping[str, T], name: str) -> T:
-        """The split of this name. Raises RefusedError when there is none."""
-        if name == "test" and name not in splits:
+    def dataset(self, split: str) -> Any:
+        """The samples of this split. Raises RefusedError when there is none."""
+        if split == "test" and split not in self.splits:
             used = self.held_out == rows.SPLIT_TEST
             raise RefusedError(
                 "--eval-splits: there is no split 'test'"
@@ -293,7 +292,7 @@ class FineTuning(Task):
                 + f"; type --test FILE{' or --validation FILE' if used else ''}",
                 shared=True,
             )
-        return split_of(splits, name)
+        return split_of(self.splits, split)
 
     def export(self, model: Any, directory: Path) -> None:
         """In the form that from_pretrained reads."""

@@ -156,10 +156,8 @@ class Windows:
         start = index * self.stride
         piece = self.text[start : start + self.context + 1].long()
         missing = self.context + 1 - len(piece)
-        return (
-            F.pad(piece[:-1], (0, missing)),
-            F.pad(piece[1:], (0, missing), value=NO_TARGET),
-        )
+        ends = (0, missing)
+        return F.pad(piece[:-1], ends), F.pad(piece[1:], ends, value=NO_TARGET)
 
 
 @dataclass(frozen=True)

@@ -64,7 +64,6 @@ class Seq2Seq(FineTuning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.splits: dict[str, Recordings] = {}
         most = getattr(self.config, "max_target_positions", None)
         if most is not None and self.length + PROMPT > most:
             raise RefusedError(
@@ -129,9 +128,6 @@ class Seq2Seq(FineTuning):
 
     def model(self) -> Any:
         return model_of(self._kind, self.model_name, self.config, self.tokens, self.length)
-
-    def dataset(self, split: str) -> Recordings:
-        return self._find(self.splits, split)
 
     def collate(self, samples: list[tuple[dict[str, Any], Tensor]]) -> dict[str, Any]:
         """As long as the longest of the batch."""

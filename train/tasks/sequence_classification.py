@@ -49,7 +49,6 @@ class SequenceClassification(scores.Classifier, FineTuning):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.splits: dict[str, Texts] = {}
         self.labels: list[str] = []
 
     def write(self, directory: Path, splits: Mapping[str, Sequence[rows.Row]]) -> None:
@@ -94,9 +93,6 @@ class SequenceClassification(scores.Classifier, FineTuning):
         mean_length = len(self.splits["train"].tokens) / len(self.splits["train"])
         self.flops_per_sample = mean_length * flops_per_token(model)
         return model
-
-    def dataset(self, split: str) -> Texts:
-        return self._find(self.splits, split)
 
     def collate(self, samples: list[tuple[Tensor, Tensor]]) -> dict[str, Tensor]:
         """Padded to the longest text of the batch."""
