@@ -117,7 +117,7 @@ def table(counted: Counter[tuple[str, str]]) -> Iterator[str]:
     for fault, title in FAULTS.items():
         cells = [str(counted[fault, column]) for column in COLUMNS[1:]]
         if fault == "none":
-            cells[1::2] = [f"{n}, nobody" for n in cells[1::2]]
+            cells[1::2] = [f"nobody in {n}" for n in cells[1::2]]
             cells[2::2] = ["", ""]
         yield f"| {title} | {' | '.join(cells)} |"
 
