@@ -2,11 +2,11 @@
 
     python -m tests.culprit.others [--seeds N] [--most-ranks N] [--write]
 
-The first N seeds of `python -m tests.culprit` that are DDP by hand, with a rank that is late in
-each step or with none. Each runs under `traceml run`, with traced_client.py, which has the lines
-that TraceML asks for, and then under spawnlaunch with --record, one at a time. The verdict in
-TraceML's final report names one rank, so for it either of two slow ranks is right; spawnlaunch has
-to name both. --write puts the table into docs/comparison.md.
+Of the seeds of `python -m tests.culprit` that are DDP by hand, the first N of each fault that makes
+a rank late in each step, and of none. Each runs under `traceml run`, with traced_client.py, which
+has the lines that TraceML asks for, and then under spawnlaunch with --record, one at a time. The
+verdict in TraceML's final report names one rank, so for it either of two slow ranks is right;
+spawnlaunch has to name both. --write puts the table into docs/comparison.md.
 """
 
 from __future__ import annotations
@@ -92,6 +92,18 @@ def _end(launch: subprocess.Popen[bytes]) -> None:
     launch.wait()
 
 
+def first(fault: str, n: int, most_ranks: int) -> Iterator[Case]:
+    """The cases of the suite's first seeds."""
+    return islice(
+        (
+            one
+            for one in map(case, count())
+            if (one.client, one.fault) == ("ddp", fault) and one.size <= most_ranks
+        ),
+        n,
+    )
+
+
 def compare(one: Case, counted: Counter[tuple[str, str]]) -> None:
     """Run it under both, print what each says, and count."""
     theirs, ours = traced(one), play(one)
@@ -124,23 +136,18 @@ def table(counted: Counter[tuple[str, str]]) -> Iterator[str]:
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=15, metavar="N")
-    parser.add_argument("--most-ranks", type=int, default=5, metavar="N", help="at least 2")
+    parser.add_argument("--seeds", type=int, default=3, metavar="N", help="of each fault")
+    parser.add_argument("--most-ranks", type=int, default=5, metavar="N", help="at least 5")
     parser.add_argument("--write", action="store_true", help=f"into docs/{PAGE.name} too")
     options = parser.parse_args(argv)
     if find_spec("traceml_ai") is None:
         parser.error(f"not installed: traceml-ai; type {sys.executable} -m pip install traceml-ai")
-    if options.most_ranks < 2:
-        parser.error(
-            f"--most-ranks {options.most_ranks}: no rank waits for another; type 2 or more"
-        )
-    cases = (
-        one for one in map(case, count())
-        if one.client == "ddp" and one.fault in FAULTS and one.size <= options.most_ranks
-    )  # fmt: skip
+    if options.seeds < 1 or options.most_ranks < 5:
+        parser.error("there are no such cases; type --seeds 1 or more, --most-ranks 5 or more")
+    cases = [one for fault in FAULTS for one in first(fault, options.seeds, options.most_ranks)]
     counted: Counter[tuple[str, str]] = Counter()
     loads = [os.getloadavg()[0]]
-    for one in islice(cases, options.seeds):
+    for one in cases:
         compare(one, counted)
         loads.append(os.getloadavg()[0])
     words = [word for word in (argv or sys.argv[1:]) if word != "--write"]
