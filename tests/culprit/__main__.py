@@ -110,12 +110,9 @@ def play(one: Case, patience_s: float = PATIENCE_S) -> Outcome:
         ]  # fmt: skip
         with open(f"{directory}/output", "w+") as output:
             launch = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=output,
-                env=environ(one, directory),
+                command, stdout=output, stderr=output, env=environ(one, directory),
                 start_new_session=True,
-            )
+            )  # fmt: skip
             began = time.monotonic()
             try:
                 outcome = _watched(one, launch, Path(directory), began, patience_s)

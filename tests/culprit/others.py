@@ -94,14 +94,8 @@ def _end(launch: subprocess.Popen[bytes]) -> None:
 
 def first(fault: str, n: int, most_ranks: int) -> Iterator[Case]:
     """The cases of the suite's first seeds."""
-    return islice(
-        (
-            one
-            for one in map(case, count())
-            if (one.client, one.fault) == ("ddp", fault) and one.size <= most_ranks
-        ),
-        n,
-    )
+    cases = (one for one in map(case, count()) if (one.client, one.fault) == ("ddp", fault))
+    return islice((one for one in cases if one.size <= most_ranks), n)
 
 
 def compare(one: Case, counted: Counter[tuple[str, str]]) -> None:
