@@ -32,7 +32,7 @@ LINES_OF_CODE = {
     "bench": 3_562,
     "check": 1_103,
     "train": 5_466,
-    "tests": 48_559,
+    "tests": 48_707,
 }
 FILES = 164  # of the launcher
 
