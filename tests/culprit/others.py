@@ -39,7 +39,7 @@ FAULTS = {
     "compute": "slow compute in `forward`",
     "sleep": "a sleep before `forward`",
     "lock": "a lock before `forward`",
-    "two": "late data on two ranks",
+    "two": "late data on two ranks (TraceML: one of them)",
     "none": "none",
 }
 PHASES = {"data": "INPUT_STRAGGLER", "two": "INPUT_STRAGGLER", "compute": "COMPUTE_STRAGGLER"}
