@@ -103,7 +103,7 @@ def compare(one: Case, counted: Counter[tuple[str, str]]) -> None:
     theirs, ours = traced(one), play(one)
     right = score(one, ours)
     is_right = set(theirs.ranks) <= set(one.ranks) and bool(theirs.ranks) == bool(one.ranks)
-    is_right = is_right and theirs.kind != "no report"
+    is_right = is_right and theirs.kind not in ("no report", "NO_DATA")
     counted[one.fault, "runs"] += 1
     counted[one.fault, "spawnlaunch: right rank"] += right.rank
     counted[one.fault, "its line"] += right.line is True
