@@ -88,6 +88,15 @@ def line_of(fault: str) -> str:
     return f"client.py:{next(i for i, line in enumerate(lines, 1) if line.endswith(mark))}"
 
 
+def environ(one: Case, directory: str) -> dict[str, str]:
+    """Of the launcher of client.py."""
+    return {
+        **os.environ, "TMPDIR": directory, "OMP_NUM_THREADS": "1", "CLIENT": one.client,
+        "FAULT": LINES.get(one.fault, one.fault), "RANKS": ",".join(map(str, one.ranks)),
+        "DELAY_S": str(one.delay_s),
+    }  # fmt: skip
+
+
 def play(one: Case, patience_s: float = PATIENCE_S) -> Outcome:
     """Launch it, and read its record until it is decided."""
     with tempfile.TemporaryDirectory() as directory:
@@ -99,15 +108,11 @@ def play(one: Case, patience_s: float = PATIENCE_S) -> Outcome:
             sys.executable, "-m", "spawnlaunch", "--nproc", str(one.size), "--oversubscribe",
             "--quiet", "--record", directory, *words,
         ]  # fmt: skip
-        environ = {
-            **os.environ, "TMPDIR": directory, "OMP_NUM_THREADS": "1", "CLIENT": one.client,
-            "FAULT": LINES.get(one.fault, one.fault), "RANKS": ",".join(map(str, one.ranks)),
-            "DELAY_S": str(one.delay_s),
-        }  # fmt: skip
         with open(f"{directory}/output", "w+") as output:
             launch = subprocess.Popen(
-                command, stdout=output, stderr=output, env=environ, start_new_session=True
-            )
+                command, stdout=output, stderr=output, env=environ(one, directory),
+                start_new_session=True,
+            )  # fmt: skip
             began = time.monotonic()
             try:
                 outcome = _watched(one, launch, Path(directory), began, patience_s)
