@@ -43,11 +43,12 @@ For those who want figures, and the way in which they were measured. `make bench
 nobody typed a figure. [`python -m spawnlaunch.bench`](bench.md) measures what pinning is worth on
 your machine.
 
-In every benchmark the programs take turns within each round. So a machine that gets slower gets
-slower for all programs. A cell has the median over the rounds, with the least and the most. A goal
-is for a ratio within the rounds. A goal is met if the whole 95 % interval of that ratio (exact
-signed-rank test) reaches the goal. A benchmark waits for a quiet machine, five minutes at most. If
-the machine stays busy, the benchmark says so, and gives only ratios to the first line.
+In every benchmark the programs take turns within each round, in an order that is drawn (before
+2026-11-25: that rotates). So a machine that gets slower gets slower for all programs. A cell has
+the median over the rounds, with the least and the most. A goal is for a ratio within the rounds, or
+for the mean of the rounds. It
+is met if the whole 95 % interval (exact signed-rank test) reaches the goal. A benchmark waits for a quiet machine, five minutes at most. If the machine stays busy, the
+benchmark says so, and gives only ratios to the first line.
 """
 
 
@@ -171,15 +172,19 @@ def goal(what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
 def goal_of_difference(
     what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
 ) -> Goal:
-    """At most so much more than theirs, in the unit of both.
+    """At most so much more than theirs, in the unit of both."""
+    return goal_of_value(what, np.subtract(ours, theirs), limit)
 
-    The interval has each difference for which those of the rounds have no preferred sign, by the
-    same bound as the ratios of stats.py.
+
+def goal_of_value(what: str, values: Sequence[float], limit: float) -> Goal:
+    """At most so much, in the unit of the values, one of each round.
+
+    The interval has each middle about which the rounds have no preferred side, by the same bound as
+    the ratios of stats.py.
     """
-    more = np.subtract(ours, theirs)
-    left = len(more) - stats.quantile(LEVEL) ** 2  # else there are too few rounds
-    wide = stats.quantile(LEVEL) * more.std() / math.sqrt(left) if left > 0 else math.inf
-    middle = float(more.mean())
+    left = len(values) - stats.quantile(LEVEL) ** 2  # else there are too few rounds
+    wide = stats.quantile(LEVEL) * float(np.std(values)) / math.sqrt(left) if left > 0 else math.inf
+    middle = float(np.mean(values))
     return Goal(what, middle, limit, interval=(middle - wide, middle + wide), is_ratio=False)
 
 

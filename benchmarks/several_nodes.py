@@ -1,6 +1,6 @@
 """Several nodes beside torchrun: to begin, to stop, and to begin again, on four namespaces.
 
-    python -m benchmarks.several_nodes [--rounds 5] [--write]          as root
+    python -m benchmarks.several_nodes [--rounds 6] [--write]          as root
 
 Nodes are network namespaces with a cable each, and one worker. torchrun has c10d, and for restarts
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, without which they seldom succeed. Where it never notices
@@ -19,16 +19,15 @@ from argparse import Namespace
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from statistics import median
 
 from benchmarks import gang, memory, report
 from benchmarks.processes import ENOUGH_S, ROOT
-from benchmarks.report import Goal, Section, Times, cell
+from benchmarks.report import Goal, Section, Times, cell, goal, goal_of_value
 from benchmarks.turns import turns
 from spawnlaunch import machine
 from tests.gang.namespaces import Network, may_make_namespaces
 
-ROUNDS = 5
+ROUNDS = 6
 HOSTS = "abcd"
 LOST_AFTER_S = 10
 MANY = 256  # launchers without workers
@@ -226,20 +225,20 @@ def measure(options: Namespace) -> Section:
     for what, (_, share) in BESIDE.items():
         ours, theirs = times[what, OURS], times[what, TORCHRUN]
         rows.append([what, cell(ours), cell(theirs)])
-        goals.append(Goal(f"{what}, of torchrun's time", median(ours) / median(theirs), share))
+        goals.append(goal(f"{what}, of torchrun's time", ours, theirs, share))
     for what, (_, most_s) in ALONE.items():
         rows.append([what, cell(times[what, OURS]), ""])
-        goals.append(Goal(f"{what}, s", median(times[what, OURS]), most_s, is_ratio=False))
+        goals.append(goal_of_value(f"{what}, s", times[what, OURS], most_s))
     for what, values, unit, most in _many(options.rounds):
         rows.append([what, cell(values, unit), ""])
-        in_s = not unit  # memory is as large on a busy machine
-        goals.append(Goal(f"{what},{unit or ' s'}", median(values), most, is_ratio=not in_s))
+        found = goal_of_value(f"{what},{unit or ' s'}", values, most)
+        goals.append(found._replace(is_ratio=bool(unit)))  # memory is as large on a busy machine
     return Section(
         "several_nodes",
         "Several nodes",
         f"""Four namespaces with a cable each, one worker on each, in s; rounds: {options.rounds}.
-        torchrun has c10d, and a store of its own for each attempt. Goals are for medians, as a
-        round takes minutes. The {MANY} launchers are those of benchmarks.gang.""",
+        torchrun has c10d, and a store of its own for each attempt. The {MANY} launchers are those
+        of benchmarks.gang.""",
         ["", "spawnlaunch", "torchrun"],
         rows,
         goals,

@@ -1,5 +1,6 @@
-"""All rivals take turns within each round, beginning with another one each time."""
+"""All rivals take turns within each round, in an order that is drawn for it."""
 
+import random
 import sys
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
@@ -8,8 +9,9 @@ T = TypeVar("T")
 
 
 def turns(rounds: int, rivals: Sequence[T]) -> Iterator[T]:
-    """Every rival once a round; who is next is told on stderr after each round."""
+    """Every rival once a round; which round is over is told on stderr. The draws are the same
+    each time."""
+    drawn = random.Random(0)
     for number in range(rounds):
-        first = number % len(rivals)
-        yield from (*rivals[first:], *rivals[:first])
+        yield from drawn.sample(rivals, len(rivals))
         print(f"round {number + 1} of {rounds}", file=sys.stderr, flush=True)

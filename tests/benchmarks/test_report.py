@@ -89,9 +89,12 @@ def test_every_part_is_a_program_in_its_folder():
     assert programs == set(PARTS)
 
 
-def test_all_rivals_take_turns_and_another_one_begins_each_time(capsys):
-    assert list(turns(3, ["a", "b"])) == ["a", "b", "b", "a", "a", "b"]
-    assert capsys.readouterr().err.splitlines()[-1] == "round 3 of 3"
+def test_all_rivals_take_turns_in_an_order_that_is_drawn(capsys):
+    taken = list(turns(30, "abc"))
+    rounds = [tuple(taken[i : i + 3]) for i in range(0, len(taken), 3)]
+    assert {"".join(sorted(each)) for each in rounds} == {"abc"}
+    assert len({*rounds}) == 6
+    assert capsys.readouterr().err.splitlines()[-1] == "round 30 of 30"
 
 
 def lines(*numbers: int) -> bytes:
