@@ -46,9 +46,9 @@ your machine.
 In every benchmark the programs take turns within each round, in an order that is drawn (before
 2026-11-25: that rotates). So a machine that gets slower gets slower for all programs. A cell has
 the median over the rounds, with the least and the most. A goal is for a ratio within the rounds, or
-for the mean of the rounds. It
-is met if the whole 95 % interval (exact signed-rank test) reaches the goal. A benchmark waits for a quiet machine, five minutes at most. If the machine stays busy, the
-benchmark says so, and gives only ratios to the first line.
+for the mean of the rounds. It is met if the whole 95 % interval (exact signed-rank test) reaches
+the goal. A benchmark waits for a quiet machine, five minutes at most. If the machine stays busy,
+the benchmark says so, and gives only ratios to the first line.
 """
 
 
