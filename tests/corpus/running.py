@@ -39,8 +39,10 @@ MARK = "CORPUS_MARK"  # in the environment of all that a launch has started
 PREFIX = re.compile(r"^\[(?:default|[\w.-]+:)?\d+\]:? ", re.MULTILINE)
 TIMES = re.compile(r"'\w+_(?:runtime|per_second)': '[^']*'")  # as Trainer prints them
 ERROR = "error.json"  # where a program names it as the launch's error file
-# Now and then gloo ends a process with a thread that nobody has joined, under any launcher.
+# Now and then gloo ends a process with a thread that nobody has joined, or cannot connect to a rank
+# that has ended well meanwhile, under any launcher.
 GLOO = "terminate called without an active exception"
+MESH = "Gloo connectFullMesh failed"
 TRIES = 4
 # Now and then torchrun's workers of another attempt wait for each other for ever, in gloo.
 ENOUGH_S = {TORCHRUN: 400.0, SPAWNLAUNCH: float(PATIENCE_S)}
@@ -165,7 +167,7 @@ def come(program: Program, launcher: str, top: Path) -> Came:
                 left = [each.name for each in place.tmp.glob("spawnlaunch-*")]
                 assert not left, f"{program} has left {left}"
             said = place.stderr
-        if GLOO not in said:
+        if GLOO not in said and MESH not in said:
             break
     if code and not program.status:
         print(said[-3000:], file=sys.stderr)

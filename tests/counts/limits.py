@@ -32,7 +32,7 @@ LINES_OF_CODE = {
     "bench": 3_997,
     "check": 1_103,
     "train": 5_400,
-    "tests": 49_210,
+    "tests": 49_214,
 }
 FILES = 164  # of the launcher
 
