@@ -104,23 +104,22 @@ def shares_s(chosen: Sequence[Cost], left_s: float) -> list[float]:
 def lines(costs: Sequence[Cost], left_s: float, budget_s: float) -> Iterator[str]:
     """What this budget can decide, which would decide more, and what is left out by which rule."""
     chosen = kept(costs, left_s, least=1)
-    told, known = [], []
+    told = []
     for each, share_s in zip(chosen, shares_s(chosen, left_s), strict=True):
         rounds = min(stats.LOOKS[-1], TRIAL + int(share_s / each.round_s))
         seen = each.seen(rounds)
-        known += [seen] if seen < math.inf else []
-        told.append(f"{each.workload} {_percent(seen)}" if seen < math.inf else each.workload)
-        if seen == math.inf:
-            is_short = rounds < each.fewest
-            why = f"takes {each.fewest}" if is_short else "noise is not known"
-            told[-1] += f" in {rounds} round{'' if rounds == 1 else 's'}, {why}"
+        if seen < math.inf:
+            told.append(f"differences of {_percent(seen)} in {each.workload}")
+        elif rounds < each.fewest:
+            told.append(f"nothing in {each.workload}, in {rounds} of at least {each.fewest} rounds")
+        else:
+            told.append(f"nothing in {each.workload}, whose noise is not known")
     larger_s = budget_s - left_s + sum(each.round_s * each.most for each in costs)
     best = max(each.seen(each.most) for each in costs)
-    least = f"differences of {_percent(max(known))} and more" if known else "nothing"
-    more = f"; {table.lasting(larger_s)}: {_percent(best)} in all" if best < math.inf else ""
-    if larger_s <= budget_s:
-        more = ""
-    yield f"{table.lasting(budget_s)} can decide {least}: {', '.join(told)}{more}"
+    is_more = budget_s < larger_s and best < math.inf
+    more = f"; {table.lasting(larger_s)}: {_percent(best)} in all" * is_more
+    words = ", ".join(told).replace(", differences", ",")
+    yield f"{table.lasting(budget_s)} can decide {words}{more}"
     names = [each.workload for each in sorted(costs, key=_rank) if each not in chosen]
     if names:
         yield (
