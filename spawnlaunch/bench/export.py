@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spawnlaunch import errors
-from spawnlaunch.bench import flags, results, stats, table
+from spawnlaunch.bench import flags, record, results, stats, table
 
 OF_ARM = ("workload", "series", "unit", "better", "arm", "threads", "ranks", "rounds")
 FIELDS = (*OF_ARM, "median", "least", "most", "against", "ratio", "low", "high", "verdict")
@@ -92,9 +91,7 @@ def write(result: results.Result, options: flags.BenchRequest) -> None:
             try:
                 Path(path).write_text(text(result), encoding="utf-8")
             except OSError as error:
-                raise errors.UsageError(
-                    f"cannot write {path}: {error.strerror}; type another name"
-                ) from None
+                raise record.unwritable(path, error) from None
 
 
 def for_stdout(result: results.Result, options: flags.BenchRequest) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spawnlaunch import errors
-from spawnlaunch.bench import forest, results
+from spawnlaunch.bench import forest, record, results
 
 COLUMNS = 2  # panels side by side
 PANEL_INCHES = (6.5, 2.8)
@@ -57,9 +57,7 @@ def draw(result: results.Result, path: str) -> None:
     try:
         figure.savefig(path, dpi=150)
     except OSError as error:
-        raise errors.UsageError(
-            f"cannot write {path}: {error.strerror}; type another name"
-        ) from None
+        raise record.unwritable(path, error) from None
 
 
 def _heading(result: results.Result) -> str:

@@ -55,7 +55,7 @@ class Recorder:
                 os.ftruncate(self._descriptor, _whole_bytes(path))
                 os.lseek(self._descriptor, 0, os.SEEK_END)
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise unwritable(path, error) from None
 
     def write(self, kind: str, said: dict[str, Any]) -> None:
         """One line, on disk when this returns."""
@@ -66,14 +66,15 @@ class Recorder:
             if os.path.isfile(self.path):
                 os.fsync(self._descriptor)
         except OSError as error:
-            raise _unwritable(self.path, error) from None
+            raise unwritable(self.path, error) from None
 
     def take(self, taken: Taken) -> None:
         """A sample."""
         self.write(SAMPLE, as_line(taken))
 
 
-def _unwritable(path: str, error: OSError) -> errors.UsageError:
+def unwritable(path: str, error: OSError) -> errors.UsageError:
+    """What is said of a file of ours that cannot be written."""
     return errors.UsageError(f"cannot write {path}: {error.strerror}; type another name")
 
 

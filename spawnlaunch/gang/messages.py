@@ -304,21 +304,18 @@ def _list(read: Any) -> list[Any]:
     return read
 
 
-def _pairs(read: Any) -> list[Any]:
-    if any(type(item) is not list or len(item) != 2 for item in _list(read)):
-        raise Malformed("not a list of pairs")
-    return _list(read)
+def _rows(read: Any, *checks: Any) -> tuple[Any, ...]:
+    """Tuples, which json.dumps has written as lists; `checks` are of their parts."""
+    rows = _list(read)
+    if any(type(row) is not list or len(row) != len(checks) for row in rows):
+        raise Malformed("not a list of rows")
+    return tuple(tuple(check(it) for check, it in zip(checks, row, strict=True)) for row in rows)
 
 
 def _parts(kind: Any, read: Any) -> tuple[Any, ...]:
-    """Those of a message, which json.dumps has written as a list of lists."""
-    checks = [CHECKS[annotation] for annotation in kind.__annotations__.values()]
-    parts = _list(read)
-    if any(type(part) is not list or len(part) != len(checks) for part in parts):
-        raise Malformed("not a list of parts")
-    return tuple(
-        kind(*(check(it) for check, it in zip(checks, each, strict=True))) for each in parts
-    )
+    """Those of a message."""
+    checks = (CHECKS[annotation] for annotation in kind.__annotations__.values())
+    return tuple(kind(*row) for row in _rows(read, *checks))
 
 
 def _cause(read: Any) -> Cause:
@@ -342,15 +339,11 @@ CHECKS: dict[str, Any] = {  # by annotation
     "Kind": _kind,
     "tuple[str, ...]": lambda read: tuple(map(_str, _list(read))),
     "tuple[Name, ...]": lambda read: tuple(map(_name, _list(read))),
-    "tuple[tuple[Rank, Code], ...]": lambda read: tuple(
-        (_rank(a), _code(b)) for a, b in _pairs(read)
-    ),
-    "tuple[tuple[Rank, Rank], ...]": lambda read: tuple(
-        (_rank(a), _rank(b)) for a, b in _pairs(read)
-    ),
+    "tuple[tuple[Rank, Code], ...]": lambda read: _rows(read, _rank, _code),
+    "tuple[tuple[Rank, Rank], ...]": lambda read: _rows(read, _rank, _rank),
     "tuple[Where, ...]": lambda read: _parts(Where, read),
     "tuple[Reached, ...]": lambda read: _parts(Reached, read),
-    "tuple[tuple[str, str], ...]": lambda read: tuple((_str(a), _str(b)) for a, b in _pairs(read)),
+    "tuple[tuple[str, str], ...]": lambda read: _rows(read, _str, _str),
     "Cause": _cause,
     "Cause | None": lambda read: None if read is None else _cause(read),
 }

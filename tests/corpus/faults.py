@@ -21,9 +21,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tests.corpus.running import GLOO, SPAWNLAUNCH, TORCHRUN, TRIES, Place, placed
+from tests.corpus.running import SPAWNLAUNCH, TORCHRUN, TRIES, Place, placed
 from tests.corpus.table import PROGRAMS
 from tests.gang.nodes import free_port
+from tests.support.launching import GLOO
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind, processes_with, until
 

@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from tests.corpus.table import SCRIPTS, Program, accelerate
 from tests.dropin.launches import SPAWNLAUNCH, TORCHRUN
-from tests.support.launching import ROOT, clean_environ, start
+from tests.support.launching import GLOO, ROOT, clean_environ, start
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind, processes_with
 
@@ -39,9 +39,7 @@ MARK = "CORPUS_MARK"  # in the environment of all that a launch has started
 PREFIX = re.compile(r"^\[(?:default|[\w.-]+:)?\d+\]:? ", re.MULTILINE)
 TIMES = re.compile(r"'\w+_(?:runtime|per_second)': '[^']*'")  # as Trainer prints them
 ERROR = "error.json"  # where a program names it as the launch's error file
-# Now and then gloo ends a process with a thread that nobody has joined, or cannot connect to a rank
-# that has ended well meanwhile, under any launcher.
-GLOO = "terminate called without an active exception"
+# Nor can gloo connect, now and then, to a rank that has ended well meanwhile, under any launcher.
 MESH = "Gloo connectFullMesh failed"
 TRIES = 4
 # Now and then torchrun's workers of another attempt wait for each other for ever, in gloo.

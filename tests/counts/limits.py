@@ -27,9 +27,9 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_565,
-    "core": 11_429,
-    "bench": 3_996,
+    "launcher": 17_557,
+    "core": 11_421,
+    "bench": 3_991,
     "check": 1_103,
     "train": 5_400,
     "tests": 49_213,

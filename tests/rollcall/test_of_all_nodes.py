@@ -41,8 +41,7 @@ def worlds(draw: st.DrawFn) -> tuple[dict[int, flight.Record], list[range]]:
 
 def sent(told: messages.Stacked) -> messages.Stacked:
     """As the other end reads it."""
-    written = json.dumps(messages.to_json(told))
-    read: messages.Stacked = messages.from_json(json.loads(written), messages.TO_HUB)
+    read = messages.from_json(json.loads(json.dumps(messages.to_json(told))), messages.TO_HUB)
     assert read == told
     return read
 

@@ -7,9 +7,9 @@ tells it where its ranks are, and which collectives they have reached; the hub's
 
 from __future__ import annotations
 
-from itertools import groupby, islice
+from itertools import islice
 
-from spawnlaunch import machine
+from spawnlaunch import cpuset, machine
 from spawnlaunch.gang import messages
 from spawnlaunch.rollcall import flight, groups
 from spawnlaunch.run import hang
@@ -116,8 +116,8 @@ def _cut(text: str) -> str:
 
 def _ranges(ranks: Iterable[int]) -> tuple[tuple[int, int], ...]:
     """The first and the last of each."""
-    runs = groupby(enumerate(sorted(ranks)), lambda pair: pair[1] - pair[0])
-    return tuple((run[0][1], run[-1][1]) for run in (list(pairs) for _, pairs in runs))
+    spans = (span.partition("-") for span in cpuset.format(ranks).split(","))
+    return tuple((int(first), int(last or first)) for first, _, last in spans)
 
 
 def roll_of(told: Iterable[messages.Where], world_size: int) -> list[groups.Group]:
