@@ -363,8 +363,8 @@ def _known_extremes(group: Sequence[Any]) -> list[int]:
 
 def _all_finite(values: Sequence[Any]) -> bool:
     try:
-        return math.isfinite(sum(values))
-    except (TypeError, OverflowError):
+        return math.isfinite(math.fsum(values))  # of floats: large integers do not cancel out
+    except (TypeError, OverflowError, ValueError):
         return False
 
 

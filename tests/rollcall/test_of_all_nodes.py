@@ -15,6 +15,7 @@ from tests.gang.launchers import Launchers
 NOW_NS = 10**18
 WORLD = "0"
 CALLS = st.sampled_from([("all_reduce", "Float[4]"), ("all_reduce", "Half[4]"), ("barrier", "")])
+HANG = ("--hang-timeout=10", "--on-hang=kill")
 TRAINS = Path(__file__).parent / "of_several_nodes.py"
 
 
@@ -51,10 +52,8 @@ def test_ranks_disagree_over_nodes_where_they_would_on_one(
     world: tuple[dict[int, flight.Record], list[range]],
 ) -> None:
     found, nodes = world
-    told = [
-        sent(messages.Stacked(1, reached=together.told_reached(own, NOW_NS)))
-        for own in ({rank: found[rank] for rank in node} for node in nodes)
-    ]
+    parts = ({rank: found[rank] for rank in node} for node in nodes)
+    told = [sent(messages.Stacked(1, (), together.told_reached(own, NOW_NS))) for own in parts]
     rows = [row for one in told for row in one.reached]
     assert together.disagreement(rows, len(found)) == flight.disagreement(found)
 
@@ -94,10 +93,9 @@ def test_a_rank_that_is_none_of_this_world_is_not_named() -> None:
 
 def test_the_node_of_the_hub_says_where_the_ranks_of_all_nodes_are(tmp_path: Path) -> None:
     launchers = Launchers(tmp_path)
-    flags = ("--nnodes", 2, "--nproc", 2, "--oversubscribe", "--rdzv-backend", "static")
-    help_ = ("--hang-timeout", 10, "--on-hang", "kill")
+    flags = ("--nnodes=2", "--nproc=2", "--oversubscribe", "--rdzv-backend=static")
     for node_rank, name in enumerate("ab"):
-        launchers.start(name, *flags, "--node-rank", node_rank, *help_, TRAINS)
+        launchers.start(name, *flags, *HANG, f"--node-rank={node_rank}", TRAINS)
     assert launchers.statuses() == {"a": 124, "b": 124}
     assert re.search(
         r"this is where 4 of 4 ranks of all nodes are:\n"

@@ -8,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.watch import charts, page, story
@@ -126,6 +126,7 @@ values = st.lists(finite | st.none() | st.sampled_from(ODD), max_size=400)
 
 
 @given(values, st.integers(20, 60))
+@example([10**400, -(10**400), 0.0], 20)
 def test_the_least_and_the_greatest_stay(values: list[Any], most: int) -> None:
     times = [float(i) for i in range(len(values))]
     thin = story.thinned(times, values, most)

@@ -111,12 +111,12 @@ def test_after_an_answer_that_nobody_took_another_begins(tmp_path: Path):
     """One that is too long for the socket: the fork does not wait for that for ever."""
     deep = "def deep(n):\n    return deep(n - 1) if n else sys.stdin.readline()\n"
     threads = "".join(
-        f"def {'x' * 5000}_{i}():\n    print('there', flush=True)\n    threading.Event().wait()\n"
+        f"def {'x' * 5000}_{i}():\n    os.write(1, b'there\\n')\n    threading.Event().wait()\n"
         f"threading.Thread(target={'x' * 5000}_{i}, daemon=True).start()\n"
         for i in range(100)
     )
-    script = f"import os, sys, threading, torch\n{deep}{FORKS}{threads}print('ready', flush=True)\n"
-    script += "deep(3)\nfork(3)\nprint('forked', flush=True)\nsys.stdin.read()\n"
+    script = f"import os, sys, threading, torch\n{deep}{FORKS}{threads}os.write(1, b'ready\\n')\n"
+    script += "deep(3)\nfork(3)\nos.write(1, b'forked\\n')\nsys.stdin.read()\n"
     with worker(tmp_path, script) as one:
         while one.line() != "ready":
             pass
