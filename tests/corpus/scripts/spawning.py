@@ -4,6 +4,7 @@ Source: PyTorch's documentation, torch.multiprocessing, "Spawning subprocesses"
 """
 
 import os
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -23,7 +24,9 @@ if __name__ == "__main__":
     dist.init_process_group("gloo")
     if dist.get_rank() == 0:
         queue = mp.get_context("spawn").SimpleQueue()
-        mp.spawn(inner, (queue, os.path.abspath("rendezvous")), nprocs=2)
+        rendezvous = Path("rendezvous").resolve()
+        mp.spawn(inner, (queue, rendezvous), nprocs=2)
+        rendezvous.unlink(missing_ok=True)  # the last of two that leave deletes it, most times
         print(f"rank 0 has {sorted(queue.get() for _ in range(2))}")
     value = torch.tensor([10])
     dist.all_reduce(value)
