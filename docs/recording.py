@@ -2,9 +2,9 @@
 
     python -m docs.recording      on a quiet machine: writes recording.svg and top.svg
 
-The commands are typed into a shell in tmux(1), and its screen is captured as it changes. Pauses are
-shortened; nothing else is. The film is an SVG of lines that come and go by CSS, which fetches
-nothing; who prefers no motion sees the last screen.
+The commands are typed into a shell in tmux(1), and its screen is captured when each has run. The
+film is an SVG which shows one screen after the other by CSS, and fetches nothing; who prefers no
+motion sees the last screen.
 """
 
 import argparse
@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -25,11 +25,11 @@ from rich.terminal_theme import SVG_EXPORT_THEME
 from rich.text import Text
 
 ROOT = Path(__file__).parents[1]
-COLUMNS, ROWS = 100, 20
-EVERY_S, PAUSE_S, READ_S, LETTER_S = 0.1, 0.8, 3.5, 0.03
+COLUMNS, ROWS = 100, 18
+EVERY_S, REST_S = 0.1, 1.0
 ENOUGH_S = 300.0
 CHAR, LINE, MARGIN = 7.23, 16, 12  # pixels, with letters of 12
-COLORS = {"background": "#16181d", "text": "#d6d8dc"}
+COLORS = {"background": "#16181d", "text": "#d6d8dc", "edge": "#4a4e57"}
 PROMPT = "$ "
 
 FILES = {
@@ -49,7 +49,7 @@ for step in range(100000):
     time.sleep(0.02)
     if dist.get_rank() == 1:
         time.sleep(0.05)
-    if dist.get_rank() == 2:
+    if dist.get_rank() == 0:
         kept.append(torch.ones(1 << 19))
     dist.all_reduce(gradient)
 """,
@@ -61,6 +61,7 @@ class Scene(NamedTuple):
 
     line: str
     until: str
+    stays_s: float = 5.0
     then: str = ""  # a key, which ends what runs
 
 
@@ -70,17 +71,21 @@ SCENES = (
         r"nothing is wrong|\d (warning|fault)",
     ),
     Scene("python -m spawnlaunch --nproc 2 --quiet broken.py; echo status $?", "^status 1"),
-    Scene("python -m spawnlaunch --nproc 4 --oversubscribe --quiet slow.py &", "slow.py &"),
-    Scene("python -m spawnlaunch.top slow.py", r"the others wait for it(.|\n)*memory grew", "q"),
+    Scene("cat slow.py; python -m spawnlaunch --nproc 2 --quiet slow.py &", r"^\[1\] \d", 4.0),
+    Scene(
+        "python -m spawnlaunch.top slow.py", r"the others wait for it(.|\n)*memory grew", 7.0, "q"
+    ),
 )
 
 
 class Screen(NamedTuple):
-    """What the terminal shows from a time on, in seconds; a line with its colours as ANSI codes."""
+    """What the terminal shows from a time on, in seconds; a line with its colours as ANSI codes.
+
+    The last screen is empty: it is the end.
+    """
 
     at: float
     lines: tuple[str, ...]
-    stays_s: float = PAUSE_S  # at most
 
 
 class Terminal:
@@ -122,62 +127,36 @@ class Terminal:
 
 
 def recorded(place: Path) -> list[Screen]:
-    """Type all scenes, and look."""
+    """Type all lines, and see what is on the screen when each has run."""
     for name, text in FILES.items():
         (place / name).write_text(text)
-    terminal = Terminal(place)
-    screens: list[Screen] = []
-
-    def look() -> None:
-        lines = terminal.lines()
-        if not screens or lines != screens[-1].lines:
-            screens.append(Screen(time.monotonic(), lines))
-
+    terminal, screens = Terminal(place), [Screen(0.0, ())]
     try:
-        watch(lambda: None, lambda: PROMPT.strip() in "".join(terminal.lines()))
+        wait(terminal, re.escape(PROMPT.strip()))
         for scene in SCENES:
             terminal.press("C-l")
-            for letter in scene.line:
-                terminal.type(letter)
-                time.sleep(LETTER_S)
-                look()
+            terminal.type(scene.line)
             terminal.press("Enter")
-            watch(look, lambda: re.search(scene.until, "\n".join(terminal.lines()), re.M))  # noqa: B023
-            rest(look)
-            screens[-1] = screens[-1]._replace(stays_s=READ_S)
+            wait(terminal, scene.until)
+            time.sleep(REST_S)
+            screens[-1] = screens[-1]._replace(lines=terminal.lines())
+            screens.append(Screen(screens[-1].at + scene.stays_s, ()))
             if scene.then:
                 terminal.type(scene.then)
     finally:
         terminal.type("kill %1\n")
-        time.sleep(1)  # for what runs to end by itself
+        time.sleep(REST_S)  # for what runs to end by itself
         terminal.end()
     return screens
 
 
-def watch(look: Callable[[], None], is_over: Callable[[], object]) -> None:
-    """Look until it is over. Raises RuntimeError where it does not come to that."""
+def wait(terminal: Terminal, words: str) -> None:
+    """Until they are on the screen. Raises RuntimeError where they do not come."""
     until = time.monotonic() + ENOUGH_S
-    while not is_over():
-        look()
+    while not re.search(words, "\n".join(terminal.lines()), re.M):
         if time.monotonic() > until:
-            raise RuntimeError("the recording waits for words that do not come")
+            raise RuntimeError(f"the recording waits for {words}, which does not come")
         time.sleep(EVERY_S)
-
-
-def rest(look: Callable[[], None]) -> None:
-    until = time.monotonic() + READ_S
-    while time.monotonic() < until:
-        look()
-        time.sleep(EVERY_S)
-
-
-def shortened(screens: Sequence[Screen]) -> list[Screen]:
-    """From 0 on, without long pauses."""
-    made, at = [], 0.0
-    for n, screen in enumerate(screens):
-        made.append(screen._replace(at=at))
-        at += min(screens[n + 1].at - screen.at, screen.stays_s) if n + 1 < len(screens) else 0
-    return made
 
 
 class Shown(NamedTuple):
@@ -189,8 +168,9 @@ class Shown(NamedTuple):
     end: float
 
 
-def shown(screens: Sequence[Screen], end: float) -> Iterator[Shown]:
+def shown(screens: Sequence[Screen]) -> Iterator[Shown]:
     """Each line once for as long as it stands."""
+    end = screens[-1].at
     standing: dict[int, Shown] = {}
     for screen in screens:
         for row in range(ROWS):
@@ -200,16 +180,15 @@ def shown(screens: Sequence[Screen], end: float) -> Iterator[Shown]:
                 if before and before.line:
                     yield before._replace(end=screen.at)
                 standing[row] = Shown(row, line, screen.at, end)
-    yield from (each for each in standing.values() if each.line)
 
 
 def film(screens: Sequence[Screen]) -> str:
     """All screens, one after the other, again and again."""
-    end = screens[-1].at + READ_S
+    end = screens[-1].at
     # The name of an animation comes after what all have in common, which would take it back.
     rules = [f".f{{opacity:0;animation:{end:.2f}s step-end infinite}}"]
     texts = []
-    for number, one in enumerate(shown(screens, end)):
+    for number, one in enumerate(shown(screens)):
         begin, over = (100 * at / end for at in (one.begin, one.end))
         rules.append(
             f"@keyframes k{number}{{0%{{opacity:{int(begin == 0)}}}{begin:.3f}%{{opacity:1}}"
@@ -240,7 +219,8 @@ def svg(rows: int, label: str, parts: Sequence[str], rules: Sequence[str] = ()) 
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" role="img" '
         f'aria-label="{label}">',
         f"<style>{letters}{''.join(rules)}</style>",
-        f'<rect width="100%" height="100%" rx="8" fill="{COLORS["background"]}"/>',
+        f'<rect width="100%" height="100%" rx="8" fill="{COLORS["background"]}" '
+        f'stroke="{COLORS["edge"]}"/>',
         *parts,
         "</svg>",
     ]
@@ -292,8 +272,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     options = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="r", ignore_cleanup_errors=True) as place:
         screens = recorded(Path(place))
-    (options.out / "recording.svg").write_text(film(shortened(screens)))
-    (options.out / "top.svg").write_text(still(screens[-1]))
+    (options.out / "recording.svg").write_text(film(screens))
+    (options.out / "top.svg").write_text(still(screens[-2]))
 
 
 if __name__ == "__main__":

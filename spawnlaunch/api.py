@@ -92,7 +92,7 @@ def launch(
     their environment; nothing of this process is in them but the function, its arguments,
     sys.path and the environment. What they print is shown as the launcher's own lines are, on
     sys.stdout and sys.stderr. A function of a notebook or a script goes by value, which needs
-    cloudpickle (`pip install 'spawnlaunch[notebook]'`); the script is not run again in the
+    cloudpickle (`pip install cloudpickle`); the script is not run again in the
     workers, and needs no `if __name__ == "__main__"`.
 
     With a launcher on each of several nodes, each gives the results of its own node's ranks.
@@ -114,7 +114,11 @@ def launch(
             given.append(f"--result={ended}")
         else:
             ended = os.path.abspath(flags["result"])
-        status = running.run(_command(given, directory))
+        try:
+            status = running.run(_command(given, directory))
+        except KeyboardInterrupt as interrupt:
+            outcomes.noted(interrupt, directory)
+            raise
         return outcomes.results(directory, ended, status)
 
 

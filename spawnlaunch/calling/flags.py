@@ -61,9 +61,9 @@ def _flag(name: str, function: object) -> Flag:
         )
     if flag is None:
         known = [flag.name for flag in FLAGS if flag.name not in NOT_HERE]
-        spellings = [spelling for spelling in SPELLINGS if SPELLINGS[spelling].name in known]
-        near = get_close_matches("--" + name.replace("_", "-"), spellings, n=1)
-        meant = "".join(near).strip("-").replace("-", "_")
+        spellings = {each.strip("-").replace("-", "_"): SPELLINGS[each].name for each in SPELLINGS}
+        names = [each for each, flag_name in spellings.items() if flag_name in known]
+        meant = "".join(get_close_matches(name, names, n=1))
         said = f"did you mean {meant}?" if meant else "spawnlaunch --help lists the flags"
         raise errors.UsageError(
             f"{name}= is no flag of the launcher; {said} (keyword arguments of a function go into "

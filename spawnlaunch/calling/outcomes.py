@@ -12,7 +12,7 @@ from unittest import SkipTest
 from spawnlaunch import errors, failures
 from spawnlaunch.calling import exceptions, shipping
 
-SEEN = "its output has what it said"
+SEEN = "its output may say why"
 LOOK = "look for os._exit(0), or an exec, in it and in what it calls"
 
 
@@ -64,7 +64,7 @@ def results(directory: str, ended: str, status: int) -> list[Any]:
     told = _told(ended)
     attempt = len(told["restarts"]) if told else max((n for n, _ in _left(directory)), default=0)
     if status or (told and told["cause"]):
-        raise _noted(_failure(directory, attempt, told, status), directory)
+        raise noted(_failure(directory, attempt, told, status), directory)
     found = []
     for rank in _ranks(directory, attempt, told):
         outcome = _outcome(directory, attempt, rank)
@@ -106,7 +106,8 @@ def _outcome(directory: str, attempt: int, rank: int) -> object:
         return None
     except Exception as error:
         raise LaunchError(
-            f"what rank {rank} returned cannot be unpickled here: {type(error).__name__}: {error}",
+            f"what rank {rank} returned cannot be unpickled here: {exceptions.words(error)}; "
+            f"{shipping.RETURN} (of a DistributedDataParallel its module.state_dict())",
             0,
         ) from error
 
@@ -163,7 +164,7 @@ def _raised(outcome: shipping.Raised, rank: int, status: int) -> BaseException:
     return error
 
 
-def _noted(error: BaseException, directory: str) -> BaseException:
+def noted(error: BaseException, directory: str) -> BaseException:
     """With what the launcher has not said itself, being quiet."""
     with suppress(OSError), open(os.path.join(directory, shipping.SAID)) as file:
         said = file.read().rstrip()

@@ -10,7 +10,8 @@
 
 Functions go by value where cloudpickle is installed and their module cannot be imported by name:
 those of a notebook, of a script (its `__main__`, which is therefore not run again in the ranks, and
-needs no guard), lambdas and closures. All others go by name, as pickle does it.
+needs no guard), lambdas and closures. All others go by name, as pickle does it. The same holds for
+what they refer to: the function of a functools.partial, the class of an argument.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import linecache
 import os
 import pickle
 import sys
-from types import CodeType, ModuleType
+from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from spawnlaunch import errors
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 CALL, PAGE, REFUSED, ENDED, SAID = "call", "page", "refused", "ended.json", "said"
 UNFINISHED = ".unfinished"
-EXTRA = "pip install 'spawnlaunch[notebook]'"
+NAMED = (type, FunctionType)  # pickle takes them by their names
+RETURN = "return numbers, text, tensors, or records of them"
 
 
 class Call(NamedTuple):
@@ -114,34 +116,42 @@ def get(path: str) -> object:
 
 
 def _pickled(function: Callable[..., Any], args: tuple[Any, ...]) -> bytes:
-    strange = _strange_module(function)
-    by_value = pickler()
-    if by_value is pickle and (strange or "<" in getattr(function, "__qualname__", "")):
-        raise errors.UsageError(
-            f"{_named(function)} cannot be imported by name, as it is part of a notebook, a script "
-            f"or another function; type {EXTRA}, or put it into a module"
-        )
-    registered = strange if strange and strange.__name__ != "__main__" else None
-    if registered:
-        by_value.register_pickle_by_value(registered)
+    file, by_value = io.BytesIO(), pickler()
+    registered: list[ModuleType] = []
+    kind = _ByName if by_value is pickle else _by_value(by_value, registered)
     try:
-        data = _dumps(by_value, (function, args))
+        kind(file).dump((function, args))
+    except errors.UsageError:
+        raise
     except Exception as error:
         raise errors.UsageError(
             f"{_named(function)} and its arguments cannot be sent to the workers: {error}; make "
             "what cannot be pickled (files, locks, connections) in the function"
         ) from error
     finally:
-        if registered:
-            by_value.unregister_pickle_by_value(registered)
-    return data
+        for module in registered:
+            by_value.unregister_pickle_by_value(module)
+    return file.getvalue()
 
 
-def _dumps(by_value: ModuleType, value: object) -> bytes:
-    """Pickle it. Code keeps the name of its file, which cloudpickle leaves out since 3.1.3: a
-    traceback of a rank shows the lines of the script or the cell."""
-    if by_value is pickle:
-        return pickle.dumps(value)
+class _ByName(pickle.Pickler):
+    """Refuses what the ranks cannot import, before anything is started."""
+
+    def reducer_override(self, value: object) -> Any:
+        if isinstance(value, NAMED) and (_strange_module(value) or "<" in value.__qualname__):
+            raise errors.UsageError(
+                f"{value.__qualname__} cannot be imported by name, as it is part of a notebook, a "
+                "script or another function; type pip install cloudpickle, or put it into a module"
+            )
+        return NotImplemented
+
+
+def _by_value(by_value: ModuleType, registered: list[ModuleType]) -> type[pickle.Pickler]:
+    """cloudpickle's, which here takes by value also what is in modules that ranks cannot import.
+
+    These are registered with it, and put into the list. Code keeps the name of its file, which
+    cloudpickle leaves out since 3.1.3: a traceback of a rank shows lines of the script or cell.
+    """
     reducers = by_value.Pickler.dispatch_table
 
     def reduced(code: CodeType) -> tuple[Any, ...]:
@@ -151,9 +161,14 @@ def _dumps(by_value: ModuleType, value: object) -> bytes:
     class Pickler(by_value.Pickler):  # type: ignore[misc, name-defined]
         dispatch_table = {**reducers, CodeType: reduced}  # noqa: RUF012
 
-    file = io.BytesIO()
-    Pickler(file).dump(value)
-    return file.getvalue()
+        def reducer_override(self, value: object) -> Any:
+            strange = _strange_module(value) if isinstance(value, NAMED) else None
+            if strange and strange.__name__ != "__main__" and strange not in registered:
+                by_value.register_pickle_by_value(strange)
+                registered.append(strange)
+            return super().reducer_override(value)
+
+    return Pickler
 
 
 def _code(filename: str, make: Callable[..., CodeType], args: tuple[Any, ...]) -> CodeType:
@@ -164,9 +179,9 @@ def _named(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def _strange_module(function: Callable[..., Any]) -> ModuleType | None:
-    """The function's module, where `import` in another process does not find it."""
-    module = sys.modules.get(getattr(function, "__module__", None) or "")
+def _strange_module(value: object) -> ModuleType | None:
+    """The module of a function or class, where `import` in another process does not find it."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
     return module if module and not _is_importable(module) else None
 
 

@@ -41,7 +41,7 @@ def main(directory: str) -> None:
             kind = type(value).__name__
             raise TypeError(
                 f"the function returned a{'n' * (kind[0] in 'aeio')} {kind} that cannot be "
-                f"pickled: {error}; return numbers, text, arrays, or records of them"
+                f"pickled: {error}; {shipping.RETURN}"
             ) from error
     except BaseException as error:
         shipping.put(_raised(error), outcome)

@@ -12,7 +12,7 @@ from spawnlaunch.rollcall import flight, frames
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
     from typing import Any
 
 MOST_BYTES = 1 << 26  # of an answer
@@ -39,7 +39,9 @@ def as_json(answer: Testimony) -> dict[str, Any]:
     """For another node, without the threads."""
     members = {name: sorted(ranks) for name, ranks in answer.record.members.items()}
     calls = answer.record.calls
-    return {"looks": answer.looks, "calls": calls, "members": members, "when": answer.when}
+    whole = answer.record.is_whole
+    told = {"looks": answer.looks, "calls": calls, "members": members, "whole": whole}
+    return {**told, "when": answer.when}
 
 
 def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
@@ -53,10 +55,14 @@ def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
         )
         for group, number, name, what, at, when in told["calls"]
     )
-    members = {name: frozenset(map(int, ranks)) for name, ranks in told["members"].items()}
+    record = flight.Record(calls, _members(told["members"]), bool(told["whole"]))
     looks = [Look(flight.moment(when + later_ns), _stack(stack)) for when, stack in told["looks"]]
     when = flight.moment(told["when"] + later_ns)
-    return Testimony("", looks, flight.Record(calls, members), when, 0.0)
+    return Testimony("", looks, record, when, 0.0)
+
+
+def _members(told: Mapping[str, Iterable[Any]]) -> dict[str, frozenset[int]]:
+    return {name: frozenset(map(int, ranks)) for name, ranks in told.items()}
 
 
 def _stack(told: Any) -> frames.Stack:
@@ -114,7 +120,11 @@ def _answer(data: bytes) -> Testimony:
         rest = rest[size:]
     record = flight.Record(
         tuple(call for each in read for call in each.calls),
-        {name: ranks for each in read for name, ranks in each.members.items()},
+        {
+            **{name: ranks for each in read for name, ranks in each.members.items()},
+            **_members(head["groups"]),
+        },
+        all(each.is_whole for each in read),
     )
     looks = [Look(flight.moment(when), stacks[i]) for when, i in head["looks"]]
     when, cost_s = flight.moment(head["when"]), float(head["seconds"])

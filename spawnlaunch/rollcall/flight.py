@@ -4,10 +4,11 @@ A dump is a pickle of plain values (torch/csrc/distributed/c10d/FlightRecorder.h
 torch's own reader is torch.distributed.flight_recorder):
 
     {"version": "2.10", "pg_config": {"0": {"name": "0", "desc": "default_pg", "ranks": "[0, 1]"}},
-     "entries": [{"process_group": ("0", "default_pg"), "collective_seq_id": 88, "is_p2p": False,
-                  "profiling_name": "nccl:all_reduce", "state": "started", "input_sizes": [[4]],
-                  "input_dtypes": ["Float"], "time_created_ns": 1795344579414854513, "frames":
-                  [{"name": "step", "filename": "/home/me/train.py", "line": 88}, ...]}, ...]}
+     "entries": [{"record_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 88,
+                  "is_p2p": False, "profiling_name": "nccl:all_reduce", "state": "started",
+                  "input_sizes": [[4]], "input_dtypes": ["Float"], "time_created_ns":
+                  1795344579414854513, "frames": [{"name": "step", "filename": "/home/me/train.py",
+                  "line": 88}, ...]}, ...]}
 
 The entries are the last ones, as many as the buffer has room for (TORCH_FR_BUFFER_SIZE). A thread
 of NCCL's process group writes a dump where a byte is written to its pipe, whose name begins with
@@ -62,6 +63,7 @@ class Record(NamedTuple):
 
     calls: tuple[Collective, ...]
     members: Mapping[str, frozenset[int]]  # the ranks of each group, by its name
+    is_whole: bool = True  # no entry had to make room for a later one
 
 
 class Mismatch(NamedTuple):
@@ -132,8 +134,10 @@ def read(data: bytes) -> Record:
     for group in dump["pg_config"].values():
         ranks = group["ranks"].strip("[]").replace(" ", "")
         each = frozenset(map(int, ranks.split(","))) if ranks else frozenset()
-        members[str(group["name"])] = each
-    return Record(tuple(_calls(dump["entries"])), members)
+        if group["name"]:  # not gloo's
+            members[str(group["name"])] = each
+    first = min((entry["record_id"] for entry in dump["entries"]), default=0)
+    return Record(tuple(_calls(dump["entries"])), members, first == 0)
 
 
 def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
@@ -234,14 +238,21 @@ def numbers(by_rank: Mapping[int, Mapping[int, Collective]]) -> list[int]:
 
 
 def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:
-    """The collectives of each member of a group, by their numbers."""
+    """The collectives of each member of a group, by their numbers.
+
+    Not of one that may have forgotten that it ever entered any.
+    """
     by_rank = {
         rank: {call.number: call for call in record.calls if call.group == group}
         for rank, record in records.items()
     }
     named = [record.members[group] for record in records.values() if group in record.members]
     members = frozenset().union(*named) or {rank for rank, calls in by_rank.items() if calls}
-    return {rank: calls for rank, calls in by_rank.items() if rank in members}
+    return {
+        rank: calls
+        for rank, calls in by_rank.items()
+        if rank in members and (calls or records[rank].is_whole)
+    }
 
 
 def _last(calls: Mapping[int, Collective], before: int) -> str:

@@ -3,13 +3,14 @@
     {"seconds": 2.0, "every": 0.04}<newline>
     {"threads": "Thread 12 ...", "stacks": [[["step", "train.py", 8], ...], ...],
      "looks": [[1795527719404788887, 0], ...], "when": 1795527719444788887, "seconds": 0.021,
-     "dumps": [228717]}<newline><so many bytes>...
+     "groups": {"0": [0, 1]}, "dumps": [228717]}<newline><so many bytes>...
 
 `looks` are those at the main thread within that time: nanoseconds since 1970, and which of `stacks`
 (the innermost call first) it had. `threads` are the stacks of all threads at the end, as py-spy
-writes them. A dump is one of torch's flight recorder (rollcall/flight.py), without stacks: those
-would import a large part of torch. `when` they were taken is nanoseconds since 1970. `seconds` of
-an answer is the CPU time that it has taken.
+writes them. `groups` are this rank's process groups, with the ranks of each: gloo's recorder leaves
+them out. A dump is one of torch's flight recorder (rollcall/flight.py), without stacks: those would
+import a large part of torch. `when` they were taken is nanoseconds since 1970. `seconds` of an
+answer is the CPU time that it has taken.
 """
 
 from __future__ import annotations
@@ -179,7 +180,8 @@ class Witness:
         when, dumps = time.time_ns(), [*_dumps()]
         head = {
             "threads": "".join(_all_threads(self._main)), "stacks": [*stacks], "looks": looks,
-            "when": when, "dumps": [*map(len, dumps)], "seconds": time.thread_time() - began,
+            "when": when, "groups": _groups(), "dumps": [*map(len, dumps)],
+            "seconds": time.thread_time() - began,
         }  # fmt: skip
         return b"".join([json.dumps(head).encode(), b"\n", *dumps])
 
@@ -198,6 +200,14 @@ def _all_threads(main: int) -> Iterator[str]:
         if ident != _thread.get_ident():
             yield f"Thread {ident} (active){NAME if ident == main else ''}\n"
             yield from (f"    {name} ({file}:{line})\n" for name, file, line in _frames(frame))
+
+
+def _groups() -> dict[str, list[int]]:
+    """By their names; empty where there are none, or the main thread makes one just now."""
+    with suppress(Exception):
+        world = sys.modules["torch.distributed.distributed_c10d"]._world
+        return {name: [*world.pg_group_ranks[group]] for group, name in world.pg_names.items()}
+    return {}
 
 
 def _dumps() -> Iterator[bytes]:

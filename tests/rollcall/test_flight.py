@@ -28,9 +28,14 @@ def entry(number: int, name: str = "all_reduce", line: int = 88, **more: Any) ->
     }  # fmt: skip
 
 
-def record(*entries: dict[str, Any], ranks: str = "[0, 1, 2]") -> flight.Record:
+def record(*entries: dict[str, Any], ranks: str = "[0, 1, 2]", first: int = 0) -> flight.Record:
+    """What a rank has recorded; with `first` so many entries have had to make room."""
     groups = {name: {"name": name, "desc": "", "ranks": ranks} for name in ("0", "1")}
-    dump = {"version": "2.10", "pg_config": groups, "entries": list(entries)}
+    dump = {
+        "version": "2.10",
+        "pg_config": groups,
+        "entries": [{"record_id": id, **each} for id, each in enumerate(entries, first)],
+    }
     return flight.read(pickle.dumps(dump))
 
 
@@ -76,6 +81,13 @@ def test_what_is_gathered_may_differ_in_size_and_lines_may_differ():
 def test_what_a_rank_has_forgotten_is_no_difference():
     long, short = record(*map(entry, range(1, 9))), record(*map(entry, range(6, 9)))
     assert flight.disagreement({0: long, 1: short}) is None
+
+
+def test_a_rank_that_may_have_forgotten_all_of_a_group_is_not_missed():
+    other = entry(1, process_group=("1", ""), time_created_ns=3)
+    there, busy = record(entry(1), other), [entry(n) for n in (1, 2, 3)]
+    assert flight.disagreement({0: there, 1: record(*busy[:1])}) is not None
+    assert flight.disagreement({0: there, 1: record(*busy[:1], first=7)}) is None
 
 
 def test_of_several_groups_the_one_that_differs_first_counts():

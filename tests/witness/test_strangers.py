@@ -128,8 +128,8 @@ def false() -> Iterator[False_]:
 
 def entry(**other: Any) -> dict[str, Any]:
     return {
-        "process_group": ("0", "default_pg"), "collective_seq_id": 1, "is_p2p": False,
-        "profiling_name": "gloo:all_reduce", "input_sizes": [[4]], "input_dtypes": ["Float"],
+        "record_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 1,
+        "is_p2p": False, "profiling_name": "gloo:all_reduce", "input_sizes": [[4]], "input_dtypes": ["Float"],
         "time_created_ns": 10**18, **other,
     }  # fmt: skip
 
@@ -143,7 +143,7 @@ def told(dumps: list[bytes], /, **other: Any) -> bytes:
     head = {
         "threads": 'Thread 1 (active): "MainThread"\n    step (/t/train.py:8)\n',
         "stacks": [[["step", "/t/train.py", 8]]], "looks": [[10**18, 0]], "when": 10**18 + 1,
-        "dumps": [*map(len, dumps)], "seconds": 0.01, **other,
+        "groups": {"1": [0, 2]}, "dumps": [*map(len, dumps)], "seconds": 0.01, **other,
     }  # fmt: skip
     return b"".join([json.dumps(head).encode(), b"\n", *dumps])
 
@@ -151,6 +151,7 @@ def told(dumps: list[bytes], /, **other: Any) -> bytes:
 def test_an_answer_is_understood(false: False_):
     answer = false.says(told([dump(entry())]))
     assert [(call.name, call.number) for call in answer.record.calls] == [("all_reduce", 1)]
+    assert answer.record.members == {"0": {0, 1}, "1": {0, 2}}
     assert answer.looks[0].stack[0] == frames.Frame("step", "/t/train.py", 8)
 
 
@@ -159,7 +160,7 @@ JSON = st.recursive(
     lambda each: st.one_of(st.lists(each, max_size=4), st.dictionaries(st.text(max_size=8), each)),
     max_leaves=8,
 )
-FIELDS = st.sampled_from(["threads", "stacks", "looks", "when", "dumps", "seconds"])
+FIELDS = st.sampled_from(["threads", "stacks", "looks", "when", "groups", "dumps", "seconds"])
 OF_ENTRY = st.sampled_from(sorted(entry()))
 ENTRIES = st.dictionaries(OF_ENTRY, JSON, max_size=2).map(lambda other: entry(**other))
 ANSWERS = st.one_of(

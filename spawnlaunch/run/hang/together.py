@@ -106,6 +106,7 @@ def told_reached(
             for key, alike in ranks.items():
                 age_s = max(0, now_ns - since[key]) / 1e9
                 rows.append(messages.Reached(*key[:5], age_s, _ranges(alike)))
+    rows.sort(key=lambda row: row.number == 0)  # these are told last, if there is room
     return tuple(rows[:MOST_ROWS])
 
 
