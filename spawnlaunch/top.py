@@ -35,7 +35,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
     parser = arguments.Parser(NAME, __doc__)
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
-    parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="with --once: a line of JSON for each rank and each finding",
+    )
     parser.add_argument(
         "--every",
         type=_seconds,
@@ -102,15 +106,17 @@ def _print(
     samples: Sequence[sample.Sample], waits: waiting.Inquiry, options: argparse.Namespace
 ) -> int:
     samples = waits.shown(samples)
-    if options.json:
-        return printing.print_page("\n".join(json.dumps(one.as_dict()) for one in samples), NAME)
     histories = notes.Histories()
     histories.add(samples)
+    found = notes.together(waits.findings(), histories.notes(), kept.findings(samples))
+    if options.json:
+        rows = [one.as_dict() for one in samples]
+        rows += [{"launch": name, **one._asdict()} for name in found for one in found[name]]
+        return printing.print_page("\n".join(map(json.dumps, rows)), NAME) if rows else 0
     try:
         width = os.get_terminal_size(1).columns
     except OSError:
         width = WIDTH
-    found = notes.together(waits.findings(), histories.notes(), kept.findings(samples))
     lines = table.table(samples, found, max(width, 40), options.sort)
     return printing.print_page("\n".join(lines), NAME)
 

@@ -66,8 +66,8 @@ class Culprit(records.NamedTuple):
     def words(self) -> str:
         """For people, behind the name of the rank."""
         at = f"; it is at {self.at}" if self.at else ""
-        each = "so far" if self.is_hang else f"of each {_ms(self.every_s)}"
-        return f"the others wait for it, {_ms(self.late_s)} {each}, before {self.before}{at}"
+        each = "so far" if self.is_hang else f"of each {_time(self.every_s)}"
+        return f"the others wait for it, {_time(self.late_s)} {each}, before {self.before}{at}"
 
     @property
     def is_hang(self) -> bool:
@@ -88,10 +88,11 @@ def judged(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> 
     """Compare what ranks have recorded; their clocks may differ by `uncertain_s`, which does not
     count as late."""
     told = {rank: answer.record for rank, answer in answers.items()}
+    mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
     now = max((answer.when for answer in answers.values()), default=0)
     meetings = _lately(told, answers, now)
     if not meetings:
-        return Verdict({}, (), flight.mismatch(told))
+        return Verdict({}, (), mismatch)
     since = meetings[0].begins
     waiting, late = _spans(meetings, int(uncertain_s * 1e9))
     all_ns = max(now - since, 1)
@@ -101,7 +102,22 @@ def judged(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> 
     }
     named = _named(shares, late, since, now)
     found = [_culprit(rank, late[rank], all_ns, meetings, answers) for rank in named]
-    return Verdict(shares, _hanging(meetings, answers) or found, flight.mismatch(told), uncertain_s)
+    return Verdict(shares, _hanging(meetings, answers) or found, mismatch, uncertain_s)
+
+
+def _placed(answer: asked.Testimony) -> flight.Record:
+    """With the line of the last collective, where the rank has been seen at one line since then."""
+    calls = answer.record.calls
+    last = max(calls, key=lambda call: call.when, default=None)
+    places = {
+        groups.place_of(own)
+        for look in answer.looks
+        if last and look.when > last.when and (own := _own(look.stack))
+    }
+    if last is None or last.place or len(places) != 1:
+        return answer.record
+    placed = (one._replace(place=min(places)) if one is last else one for one in calls)
+    return answer.record._replace(calls=tuple(placed))
 
 
 def _lately(
@@ -360,5 +376,7 @@ def _length(spans: Iterable[Span]) -> int:
     return sum(end - begin for begin, end in spans)
 
 
-def _ms(seconds: float) -> str:
-    return f"{seconds * 1e3:.0f} ms" if seconds < 9.95 else f"{seconds:.0f} s"
+def _time(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1e3:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 9.95 else f"{seconds:.0f} s"

@@ -199,9 +199,12 @@ def _first_mismatch(group: str, records: Mapping[int, Record]) -> tuple[int, Mis
         entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
         if len({(call.name, call.what) for call in entered.values()}) > 1:
             kinds = _grouped({rank: call.title for rank, call in entered.items()})
+            (few, _), (others, _), *_ = kinds
+            nobody_knows = len(few) == len(others)
+            either = f"it or {ranks_of(others)} is in the wrong one: " if nobody_knows else ""
             words = "; ".join(f"{ranks_of(ranks)} in {title}" for ranks, title in kinds)
             when = min(call.when for call in entered.values())
-            return when, Mismatch(kinds[0][0][0], f"collective {number} of group {group}: {words}")
+            return when, Mismatch(few[0], f"{either}collective {number} of group {group}: {words}")
     return None
 
 

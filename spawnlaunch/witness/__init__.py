@@ -23,7 +23,11 @@ def address(pid: int, start: int) -> str:
 
 
 def begin() -> None:
-    """Answer for this process from the moment at which it imports torch, where it is a worker."""
+    """Answer for this process from the moment at which it imports torch, where it is a worker.
+
+    A script may call it under a launcher that sets no WITNESS: then its process is the worker.
+    """
+    os.environ.setdefault(WITNESS, str(os.getpid()))
     if not _is_worker():
         return
     if (number := os.environ.get(STACK_SIGNAL, "")).isdecimal():

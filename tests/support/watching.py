@@ -80,6 +80,8 @@ class Launch:
             assert time.monotonic() < deadline, f"the launcher still runs\n{self.stderr}"
             if self._read(0.01) is False:
                 time.sleep(0.01)
+        while self._read(0.0):
+            pass
         code = self.launcher.returncode
         return code if code >= 0 else 128 - code
 

@@ -129,8 +129,8 @@ def false() -> Iterator[False_]:
 def entry(**other: Any) -> dict[str, Any]:
     return {
         "record_id": 0, "process_group": ("0", "default_pg"), "collective_seq_id": 1,
-        "is_p2p": False, "profiling_name": "gloo:all_reduce", "input_sizes": [[4]], "input_dtypes": ["Float"],
-        "time_created_ns": 10**18, **other,
+        "is_p2p": False, "profiling_name": "gloo:all_reduce", "input_sizes": [[4]],
+        "input_dtypes": ["Float"], "time_created_ns": 10**18, **other,
     }  # fmt: skip
 
 

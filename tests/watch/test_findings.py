@@ -1,0 +1,92 @@
+"""`top --once` names the rank that hangs, or that is in another collective, with the lines."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.support.launching import clean_environ, run, start
+from tests.support.processes import until
+from tests.support.witnessed import needs_line
+from tests.watch.ranks import TOP
+
+BEGINS = "from spawnlaunch import witness; witness.begin()\n"
+NEVER_COMES = """import time, torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+if dist.get_rank() == 1:
+    time.sleep(3600)  # fault
+dist.all_reduce(torch.ones(1))  # call
+"""
+ANOTHER = """import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+dist.all_reduce(torch.ones(1))
+if dist.get_rank() == 1:
+    dist.barrier()  # fault
+dist.all_reduce(torch.ones(4))  # call
+"""
+OURS = (sys.executable, "-m", "spawnlaunch", "--quiet", "--nproc=2")
+TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2")
+
+
+@contextmanager
+def running(launcher: tuple[str, ...], script: Path) -> Iterator[None]:
+    launch = start(*launcher, script, environ=clean_environ(OMP_NUM_THREADS="1"))
+    try:
+        yield
+    finally:
+        launch.terminate()
+        launch.communicate()
+
+
+def findings(script: Path) -> list[dict[str, object]]:
+    """Of the launch of this script, as soon as there are any."""
+    found: list[dict[str, object]] = []
+
+    def look() -> bool:
+        lines = run(*TOP, "--once", "--json", script).stdout.splitlines()
+        found.extend(one for one in map(json.loads, lines) if "kind" in one)
+        return bool(found)
+
+    until(look, "a finding")
+    return found
+
+
+def line(script: Path, mark: str) -> str:
+    lines = script.read_text().splitlines()
+    return f"{script.name}:{next(n for n, each in enumerate(lines, 1) if each.endswith(mark))}"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "begins"),
+    [pytest.param(OURS, "", marks=needs_line), (TORCHRUN, BEGINS)],
+    ids=["spawnlaunch", "torchrun"],
+)
+def test_who_does_not_come_to_the_first_collective(
+    launcher: tuple[str, ...], begins: str, tmp_path: Path
+) -> None:
+    script = tmp_path / "never.py"
+    script.write_text(begins + NEVER_COMES)
+    with running(launcher, script):
+        (one,) = findings(script)
+    assert (one["rank"], one["kind"]) == (1, "waited for")
+    call, fault = line(script, "# call"), line(script, "# fault")
+    assert str(one["words"]).endswith(f"so far, before {call} (all_reduce); it is at {fault}")
+
+
+@needs_line
+def test_of_two_ranks_in_different_collectives_neither_is_accused(tmp_path: Path) -> None:
+    script = tmp_path / "another.py"
+    script.write_text(ANOTHER)
+    with running(OURS, script):
+        (one,) = findings(script)
+    assert (one["rank"], one["kind"]) == (0, "mismatch")
+    assert one["words"] == (
+        "it or rank 1 is in the wrong one: collective 2 of group 0: "
+        f"rank 0 in all_reduce of Float[4] ({line(script, '# call')}); "
+        f"rank 1 in barrier ({line(script, '# fault')})"
+    )
