@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 WORDS: dict[Kind, str] = {
     "failure": "{worker} {how}{after}{oom}{lost}",
     "hang": "the workers hung{after}",  # none has written anything for --hang-timeout
-    "signal": "the launcher on {host} was told to end by {signal}",
+    "signal": "the launcher on {host} got {signal}",
     "timeout": "the time of the launch is over (--timeout)",
     "gone": "the launcher is gone",
     "guard": "the guard (pid {pid}) {how}",
@@ -84,7 +84,7 @@ class Cause(records.NamedTuple):
         >>> Cause("failure", "node1", rank=3, code=-9, pid=25342, after_s=1.0).in_words
         'rank 3 on node1 (pid 25342) died of SIGKILL after 1.0 s'
         >>> Cause("signal", "node1", code=-15).in_words
-        'the launcher on node1 was told to end by SIGTERM'
+        'the launcher on node1 got SIGTERM'
         """
         lost = f" ({names(self.lost)} was lost as well, probably the cause)" if self.lost else ""
         return WORDS[self.kind].format(

@@ -27,7 +27,7 @@ PAGE = Path(__file__).parent.parent / "docs/ending.md"
             "cause)",
         ),
         (Cause("hang", after_s=5.0), "the workers hung after 5.0 s"),
-        (Cause("signal", "node3", code=-15), "the launcher on node3 was told to end by SIGTERM"),
+        (Cause("signal", "node3", code=-15), "the launcher on node3 got SIGTERM"),
         (Cause("timeout", after_s=5.0), "the time of the launch is over (--timeout)"),
         (Cause("gone"), "the launcher is gone"),
         (Cause("guard", pid=7, words="could not go on"), "the guard (pid 7) could not go on"),

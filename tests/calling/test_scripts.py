@@ -181,7 +181,7 @@ def test_ctrl_c_stops_all_workers_and_is_raised(tmp_path: Path) -> None:
         assert launch.status() == 128 + signal.SIGINT
         error, *notes = launch.stderr.splitlines()[-2 if NOTES else -1 :]
         assert error == "KeyboardInterrupt"
-        assert all("was told to end by SIGINT" in note for note in notes)
+        assert all("SIGINT" in note for note in notes)
         assert launch.all_gone()
     assert sorted(path.name for path in tmp_path.glob("told *")) == ["told 0", "told 1"]
 

@@ -118,7 +118,7 @@ class Round:
         if self.mode in ("spare", "elastic") and host != "a":
             return 0, ""
         if kind == "signal":
-            return STOPPED, f"the launcher on node{host} was told to end by SIGTERM"
+            return STOPPED, f"the launcher on node{host} got SIGTERM"
         if host != "a" and not works:
             return 0, ""
         if self.mode == "once":

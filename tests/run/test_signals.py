@@ -24,7 +24,7 @@ def test_workers_that_save_and_end_alike_decide_the_status(signum, tmp_path: Pat
         launch.read_until(2)
         launch.send(signum)
         assert launch.status() == 85
-        assert f"by {signum.name}: stopping the workers" in launch.stderr
+        assert f"got {signum.name}: stopping the workers" in launch.stderr
 
 
 @pytest.mark.parametrize("signum", STOP)
