@@ -43,12 +43,13 @@ For those who want figures, and the way in which they were measured. `make bench
 nobody typed a figure. [`python -m spawnlaunch.bench`](bench.md) measures what pinning is worth on
 your machine.
 
-In every benchmark the programs take turns within each round, in an order that is drawn (before
-2026-11-25: that rotates). So a machine that gets slower gets slower for all programs. A cell has
-the median over the rounds, with the least and the most. A goal is for a ratio within the rounds, or
-for the mean of the rounds. It is met if the whole 95 % interval (exact signed-rank test) reaches
-the goal. A benchmark waits for a quiet machine, five minutes at most. If the machine stays busy,
-the benchmark says so, and gives only ratios to the first line.
+In every benchmark the programs take turns within each round. A random number generator draws the
+order of each round. (Sections from before 2026-11-25 took turns in an order that rotates.) So a
+machine that gets slower gets slower for all programs. A cell has the median over the rounds, with
+the least and the most. A goal is for a ratio within the rounds, or for the mean of the rounds. It
+is met if the whole 95 % interval (exact signed-rank test) reaches the goal. A benchmark waits for a
+quiet machine, five minutes at most. If the machine stays busy, the benchmark says so, and gives
+only ratios to the first line.
 """
 
 

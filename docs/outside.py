@@ -1,10 +1,10 @@
 """For mkdocs: what a page needs on the site that it does not need in the repository.
 
-Two pages come from elsewhere (MOVED). Links to files that are no pages lead to the repository; a
-file that is not there is an error. In a table GitHub needs a backslash before a pipe that stands in
-code, Python-Markdown shows it. Pages with wide tables have no second list of their headings beside
-them. Each cell has its column's title: on a narrow screen a row's cells stand below each other
-(site.css).
+Two pages come from elsewhere (MOVED), with copies of the scripts and manifests beside them. Links
+to other files that are no pages lead to the repository; a file that is not there is an error. In a
+table GitHub needs a backslash before a pipe that stands in code, Python-Markdown shows it. Pages
+with wide tables have no second list of their headings beside them. Each cell has its column's
+title: on a narrow screen a row's cells stand below each other (site.css).
 """
 
 import posixpath
@@ -26,12 +26,17 @@ WIDE = {
 }
 # Pages that lie beside what they are about, and what they are on the site.
 MOVED = {"slurm/README.md": "slurm.md", "kubernetes/README.md": "kubernetes.md"}
+COPIED = (".sh", ".yaml")  # of what lies beside them
 
 
 def on_files(files: Any, *, config: Any) -> Any:
-    """The pages of docs/, and those of MOVED."""
+    """The pages of docs/, those of MOVED, and the files that are copied."""
     for path, at in MOVED.items():
         files.append(File.generated(config, at, abs_src_path=str(ROOT / path)))
+        for each in (ROOT / path).parent.iterdir():
+            if each.suffix in COPIED:
+                copy = each.relative_to(ROOT).as_posix()
+                files.append(File.generated(config, copy, abs_src_path=str(each)))
     return files
 
 
@@ -46,7 +51,8 @@ def on_page_markdown(markdown: str, *, page: Any, config: Any, **_: Any) -> str:
         if not match[1]:
             return match[0]
         path = posixpath.normpath(posixpath.join(here, match[1]))
-        at = MOVED.get(path) or (path.startswith("docs/") and path.removeprefix("docs/"))
+        copied = path.endswith(COPIED) and path
+        at = MOVED.get(path) or copied or (path.startswith("docs/") and path.removeprefix("docs/"))
         if at:
             return f"]({posixpath.relpath(at, posixpath.dirname(page.file.src_uri) or '.')}"
         if not (ROOT / path).exists():

@@ -1,7 +1,12 @@
 #!/bin/bash
 # One launcher per node: each starts the workers of its node and watches them. Output has the
 # rank in front, tracebacks come last, and --tee, --preload and --result work.
-# Differs from tasks.sh: one task per node, and --nproc.
+# Differs from tasks.sh:
+# - one task per node, and --nproc.
+# - no SLURM_KILL_BAD_EXIT: the launchers end together by themselves. Slurm could end them before
+#   that, and srun's status would be 143 in place of the rank's.
+# - --rewrite-slurm-env: a script that reads SLURM_PROCID and the like gets a rank's values, not its
+#   launcher's, as under tasks.sh.
 #
 #     sbatch nodes.sh train.py --lr 3e-4
 #     sbatch nodes.sh --nproc 2 -- --steps 100     the last --nproc counts
