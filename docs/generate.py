@@ -218,7 +218,7 @@ def goals_missed(page: str) -> str:
     where = "; ".join(f"{title} ({count})" for title, count in missed.items() if count)
     more = f", and {open_ones} could not be judged" if open_ones else ""
     said = f"are missed{more}{': ' if n else ''}{where}."
-    line = f"We set {of} goals before measuring ([benchmarks]({page})); {n} {said}"
+    line = f"We set {of} goals ([benchmarks]({page})); {n} {said}"
     return textwrap.fill(line, 110, break_long_words=False, break_on_hyphens=False)
 
 
