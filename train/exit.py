@@ -35,8 +35,8 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, resource_tracker
 from typing import NoReturn
 
 from .errors import speaks
@@ -160,6 +160,9 @@ def leave(status: int) -> NoReturn:
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()
+    with suppress(TypeError, ProcessLookupError):  # there is none; the task has reaped it
+        # The server of loader processes would take a second to take torch apart.
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

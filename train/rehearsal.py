@@ -130,10 +130,10 @@ def plan(scheduled: schedule.Schedule, held_out: str) -> list[str]:
     epochs = f"{steps * batch / length:.3g} epochs of {length:,} samples"
     if length == NO_END:
         epochs = "as they come"
-    falls = f", then falls ({config.schedule}) to {config.lr * scheduled.final:.3g}"
+    falls = f", times a fall over all ({config.schedule}) to {config.lr * scheduled.final:.3g}"
     return [
         f"{steps:,} steps of {batch:,.6g} samples: {epochs}",
-        f"learning rate: rises to {config.lr:.3g} in {counted(scheduled.warmup, 'step')}"
+        f"learning rate: {config.lr:.3g}, times a rise over {counted(scheduled.warmup, 'step')}"
         + ("" if config.schedule == "constant" else falls),
         f"validations, each of {held_out}: {often(scheduled, config.eval_every)}",
         f"checkpoints, the best and {config.keep} kept: {often(scheduled, config.save_every)}",

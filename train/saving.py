@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from . import checkpoint, rng
 from .config import Config, aim, to_toml, toml
 from .distributed import World, from_every_rank, rank_0_alone
-from .errors import RefusedError, StoppedError
+from .errors import RefusedError, StoppedError, shared_refusal
 from .log import Log
 from .metrics import go_back_to
 from .order import Shuffled
@@ -51,7 +51,7 @@ def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
         (path / METRICS).touch()
     except FileExistsError:
         if path.is_dir():
-            raise RefusedError(
+            raise shared_refusal(
                 f"{path} already holds a run; type another --out, --resume auto to go on with it, "
                 "or --overwrite to replace it"
             ) from None
@@ -254,7 +254,6 @@ class Saver:
             raise RefusedError(
                 f"{path} is of another model: {what}; type the flags that it was trained with, or "
                 "another --out",
-                shared=True,
             ) from error
         if self.stream is not None:
             self.stream.go_on(training["stream"])
@@ -275,10 +274,9 @@ class Saver:
         saved = {"order": Shuffled.name, **saved}  # of old there was no other
         for name, value in self.identity.items():
             if saved[name] != value:
-                raise RefusedError(
+                raise shared_refusal(
                     f"{path} is of another run: its {name} is {saved[name]!r} and yours is "
                     f"{value!r}; type what it was, or another --out",
-                    shared=True,
                 )
 
 
