@@ -128,6 +128,21 @@ class ByRank(Turns):
         return InTurn(torch.utils.data.Subset(Rows(), range(int(RANK), 99)))
 
 
+class Divided(Map):
+    def dataset(self, split):
+        return torch.utils.data.Subset(Rows(), range(int(RANK), 400, 2))
+
+
+class Void(Turns):
+    def dataset(self, split):
+        return InTurn(Rows() if split == "train" else ())
+
+
+class Loads(Map):
+    def dataset(self, split):
+        return torch.utils.data.DataLoader(Rows(), batch_size=8)
+
+
 class Once(Turns):
     def dataset(self, split):
         return iter([Rows()[i] for i in range(20)])
