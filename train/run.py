@@ -21,7 +21,7 @@ from .data import Readers, described
 from .device import peak_bytes, pick_device
 from .distributed import World
 from .errors import RefusedError, StoppedError, needed, shared_refusal
-from .exit import noted, requeue
+from .exit import interrupt_saves, noted, requeue
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
 from .metrics import MATPLOTLIB, plot
@@ -114,12 +114,15 @@ def train(
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
         at = at.unevaluated()  # of a complete run, it can still be asked how good it is
     distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
+    if place.world.size == 1:
+        interrupt_saves.set()
     try:
         at, last = steps_and_validations(training, saver, at)
     except StoppedError:
         saver.wait()  # what was saved before is to be had
         raise
     saver.finish()
+    interrupt_saves.clear()
     training.log.summary(distributed.from_every_rank(peak_bytes(place.device)))
     complete = training.schedule.complete(at)
     measured = training.at_the_end(last) if complete else {}
