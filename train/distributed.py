@@ -45,7 +45,7 @@ def read_world(environ: Mapping[str, str]) -> World:
         text = environ.get(name, "")
         if not text.isdecimal():
             seen = f"is {text!r}" if name in environ else "is not set"
-            raise shared_refusal(
+            raise RefusedError(
                 f"{name} {seen}, and RANK, WORLD_SIZE and LOCAL_RANK go together as numbers; "
                 "start the workers with a launcher, or unset them all to train with one process"
             )
@@ -216,7 +216,7 @@ def agree(values: Mapping[str, Any], otherwise: str) -> None:
         for name in first | other:
             mine, its = (of.get(name, "none") for of in (first, other))
             if mine != its and str(mine) != str(its):  # not a number is unlike itself
-                raise RefusedError(
+                raise shared_refusal(
                     f"the ranks disagree on {name}: rank 0 has {mine}, rank {rank} has {its}; "
                     f"{otherwise}",
                 )

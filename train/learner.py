@@ -57,7 +57,7 @@ def sum_and_count(found: Any) -> tuple[Tensor, Tensor | float]:
         elif not loss_sum.requires_grad:
             what = "a sum that was detached from the parameters"
     if what:
-        raise shared_refusal(
+        raise RefusedError(
             f"loss() of the task returns {what}; return the sum of the losses as a tensor, and "
             "the count, as in: return loss.sum(), len(batch)"
         )
@@ -209,7 +209,7 @@ class Learner:
         """Raises RefusedError where a gradient is sparse, which no kernel here has a norm of."""
         of_bare = self.bare.named_parameters()
         if names := [n for n, p in of_bare if p.grad is not None and p.grad.is_sparse]:
-            raise RefusedError(
+            raise shared_refusal(
                 f"the gradient of {named(names)} is sparse, which cannot be clipped; leave "
                 "sparse=True of the nn.Embedding out",
             )

@@ -78,7 +78,7 @@ def made_by(task: Task) -> nn.Module:
     """What ``model()`` returns. Raises RefusedError unless it is a model whose shapes are known."""
     model: Any = task.model()
     if not isinstance(model, nn.Module):
-        raise shared_refusal(
+        raise RefusedError(
             f"model() returns an object of the class {type(model).__name__}; return an nn.Module"
         )
     values = (*model.named_parameters(), *model.named_buffers())
@@ -143,7 +143,7 @@ def learning_of(model: nn.Module) -> list[nn.Parameter]:
     """The parameters that learn. Raises RefusedError when there are none, or a complex one."""
     learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not learning:
-        raise RefusedError(
+        raise shared_refusal(
             "model() has no parameter that learns: all of them are frozen, or there are none; set "
             "requires_grad_(True) for some",
         )

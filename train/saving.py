@@ -51,7 +51,7 @@ def claim(out: str | None, task: str, overwrite: bool, resume: str) -> Path:
         (path / METRICS).touch()
     except FileExistsError:
         if path.is_dir():
-            raise shared_refusal(
+            raise RefusedError(
                 f"{path} already holds a run; type another --out, --resume auto to go on with it, "
                 "or --overwrite to replace it"
             ) from None
@@ -251,7 +251,7 @@ class Saver:
             self.learner.load(weights, training)
         except (RuntimeError, ValueError) as error:
             what = " ".join(str(error).split())
-            raise RefusedError(
+            raise shared_refusal(
                 f"{path} is of another model: {what}; type the flags that it was trained with, or "
                 "another --out",
             ) from error
