@@ -35,7 +35,7 @@ else:
 import faulthandler
 
 from spawnlaunch.train.commandline import build_task, parse
-from spawnlaunch.train.errors import RefusedError, StoppedError, refuse
+from spawnlaunch.train.errors import RefusedError, StoppedError, refuse, shared_refusal
 from spawnlaunch.train.exit import PREEMPTED, crash, leave, leave_on_interrupt, note_signals, stop
 
 
@@ -51,10 +51,9 @@ def refuse_deleted_directory() -> None:
     try:
         os.getcwd()
     except OSError as error:
-        raise RefusedError(
+        raise shared_refusal(
             f"the working directory cannot be found: {error.strerror}; it may have been deleted, "
             "so type cd DIR first",
-            shared=True,
         ) from error
 
 

@@ -12,7 +12,7 @@ from . import order, schedule
 from .config import Config
 from .data import Reader, come_in_turn
 from .distributed import World, agree, together
-from .errors import RefusedError
+from .errors import shared_refusal
 from .order import AsTheyCome, Blocks, ByLength, Kind, Order, Shuffled, Weighted
 from .task import Task, has, name_of
 
@@ -143,4 +143,4 @@ def _unlike(numbers: Any, name: str, count: int) -> str:
 
 
 def _refuse(text: str) -> NoReturn:
-    raise RefusedError(text, shared=True)
+    raise shared_refusal(text)

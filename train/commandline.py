@@ -14,7 +14,7 @@ from types import UnionType
 from typing import Any, NamedTuple
 
 from .config import FLAGS, Config, Parser, path
-from .errors import RefusedError, refuse
+from .errors import refuse, shared_refusal
 from .find import BUNDLED, WITH_HF, task_class
 
 TYPE_CHECKING = False
@@ -59,6 +59,10 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     parser.set_defaults(**defaults)  # for --help
     parser.origin = ""
     values = vars(parser.parse_args([*by_task, *filed, *arguments]))
+    typed = {word.partition("=")[0] for word in arguments} & {"--steps", "--epochs"}
+    if len(typed) > 1:
+        parser.error("--steps and --epochs both say how long the run is; leave one of them out")
+    values["epochs"] = None if typed == {"--steps"} else values["epochs"]
     # Not left to argparse, which would look for them in the file alone as well.
     missing = [_flag(one.name) for one in options if one.is_required and values[one.name] is None]
     if missing:
@@ -135,10 +139,9 @@ def _by_type(cls: type, name: str, hint: Any, default: Any) -> dict[str, Any]:
     if hint not in SCALARS:
         shown = getattr(hint, "__name__", hint)
         refuse(
-            RefusedError(
+            shared_refusal(
                 f"--task: the parameter {name} of {cls.__name__} is of the type {shown}, which no "
                 "flag can be; make it int, float, str or bool",
-                shared=True,
             )
         )
     if hint is bool:
@@ -193,4 +196,4 @@ def build_task(config: Config, cls: type) -> Any:
     try:
         return cls(**config.options)
     except (OSError, UnicodeError) as error:
-        raise RefusedError(f"{cls.__name__}: {error}", shared=True) from error
+        raise shared_refusal(f"{cls.__name__}: {error}") from error

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-from .errors import RefusedError, refuse, speaks
+from .errors import refuse, shared_refusal, speaks
 
 LARGEST = 2**31 - 1
 EPOCH = "epoch"
@@ -205,7 +205,7 @@ class Parser(argparse.ArgumentParser):
             meant = ", ".join(name for names in near for name in names)
             message += f"; did you mean {meant}?" if meant else ";"
             message += " type --help for the list of flags"
-        refuse(RefusedError(self.origin + message, shared=True))
+        refuse(shared_refusal(self.origin + message))
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ class Config:
     block_window: int | None = flag(
         None, whole(1), "N", "blocks that are mixed at a time, for a task with blocks() (8)"
     )
-    lr: float = flag(4e-3, positive, "RATE", "highest learning rate (%(default)s)")
+    lr: float = flag(4e-3, positive, "RATE", "learning rate, times a rise and a fall (%(default)s)")
     schedule: str = choice("how the learning rate falls: ", "cosine", "linear", "constant")
     final_lr: float | None = flag(None, not_negative, "RATE", "rate of the last step (--lr / 20)")
     warmup: int | None = flag(

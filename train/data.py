@@ -26,7 +26,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, default_colla
 from . import rng
 from .config import Config
 from .distributed import World, agree, together
-from .errors import RefusedError
+from .errors import shared_refusal
 from .exit import deaf_children
 from .order import Batch
 from .shipping import Shipped, end_with_rank
@@ -92,6 +92,11 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     """
     rng.seed_alike(seed)
     samples = together(lambda: task.dataset(split))
+    if isinstance(samples, DataLoader):
+        raise shared_refusal(
+            f"dataset({split!r}) of the task {name_of(task)} returned a DataLoader, and the loop "
+            "makes the batches; return its dataset"
+        )
     count = len(samples) if hasattr(samples, "__len__") else None
     agree(
         {f"the length of the data set {split!r}": count},
@@ -103,10 +108,9 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     elif not come_in_turn(samples) and (count is None or not hasattr(samples, "__getitem__")):
         wrong = "has no length" if count is None else "has no index"
     if wrong:
-        raise RefusedError(
+        raise shared_refusal(
             f"the data set {split!r} of the task {name_of(task)} {wrong}; give it samples that "
             "len() counts, and that have an index each, or an IterableDataset",
-            shared=True,
         )
     return samples
 

@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .errors import RefusedError, StoppedError
+from .errors import RefusedError, StoppedError, shared_refusal
 
 T = TypeVar("T")
 
@@ -196,14 +196,14 @@ def together(work: Callable[[], T]) -> T:
     if any(told):
         rank = next(rank for rank, text in enumerate(told) if text)
         who = "" if all(told) else f"rank {rank}: "
-        raise RefusedError(who + told[rank], shared=True)
+        raise shared_refusal(who + told[rank])
     return made
 
 
 def refuse_if_any(wrong: str) -> None:
     """Raises RefusedError on every rank where one has something to say about what is wrong."""
     for told in filter(None, from_every_rank(wrong)):
-        raise RefusedError(told, shared=True)
+        raise shared_refusal(told)
 
 
 def agree(values: Mapping[str, Any], otherwise: str) -> None:
@@ -216,10 +216,9 @@ def agree(values: Mapping[str, Any], otherwise: str) -> None:
         for name in first | other:
             mine, its = (of.get(name, "none") for of in (first, other))
             if mine != its and str(mine) != str(its):  # not a number is unlike itself
-                raise RefusedError(
+                raise shared_refusal(
                     f"the ranks disagree on {name}: rank 0 has {mine}, rank {rank} has {its}; "
                     f"{otherwise}",
-                    shared=True,
                 )
 
 
@@ -240,7 +239,7 @@ def rank_0_alone(work: Callable[[], None], what: str, world: World, device: torc
     told = from_rank_0([(isinstance(error, RefusedError), str(error)) for error in errors])
     for is_refusal, text in told:  # one at most
         if is_refusal:
-            raise RefusedError(text, shared=True)
+            raise shared_refusal(text)
         raise errors[0] if errors else StoppedError(f"rank 0 could not {what}")
 
 

@@ -24,6 +24,11 @@ class RefusedError(Exception):
         self.met = met
 
 
+def shared_refusal(text: str) -> RefusedError:
+    """One that every rank meets, so that one of them speaks for all."""
+    return RefusedError(text, shared=True)
+
+
 class StoppedError(Exception):
     """A run that had to stop, for a reason that every rank knows and a traceback would not tell."""
 
@@ -33,9 +38,8 @@ def needed(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise RefusedError(
+        raise shared_refusal(
             f"{error.name or module} is not installed; type pip install 'spawnlaunch[{extra}]'",
-            shared=True,
         ) from error
 
 

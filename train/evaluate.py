@@ -16,7 +16,7 @@ from .errors import StoppedError
 from .learner import Learner
 from .log import OWN, brief
 from .order import Batch
-from .streamed import Evaluated
+from .streamed import Evaluated, Passes, State
 from .task import has, name_of
 
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
@@ -80,11 +80,14 @@ class Evaluator:
         world, batch_size = learner.world, learner.config.eval_batch_size
         self.task = learner.task
         self.learner = learner
+        self.nothing = f"the data set {reader.split!r} gave no sample; look at what dataset() reads"
         self.wrong = ""  # what this rank has to say about what the task measured
         self.rounds: int | None = None  # not known before
         if come_in_turn(reader.samples):
             evaluated = Evaluated(reader, batch_size, world.rank, world.size)
             self.feed = Feed(evaluated, None, min(workers, 1), learner.device)
+            empty = Passes(reader, State()).take() is NO_MORE
+            refuse_if_any(self.nothing if empty else "")
             return
         order = InOrder(len(reader), batch_size, world)
         self.rounds = order.rounds
@@ -147,9 +150,7 @@ class Evaluator:
                     f"{rank} has {other}; return the same sums, of the same shapes, on every rank"
                 )
         if not shapes:
-            raise StoppedError(
-                "what was to be evaluated gave no sample; look at what dataset() reads"
-            )
+            raise StoppedError(self.nothing)
         zero = torch.zeros((), dtype=torch.float64, device=self.learner.device)
         flat = torch.cat(
             [sums.get(name, zero.expand(shape)).flatten() for name, shape in shapes.items()]

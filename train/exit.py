@@ -6,13 +6,13 @@
     StoppedError             one line, by rank 0         1
     any other exception      its whole traceback         1
     SIGINT (Ctrl-C)          one line, by rank 0         130
-    preempted, and saved     one line, by rank 0         75
+    preempted, and saved     two lines, by rank 0        75
 
 It is preempted by SIGUSR1 or SIGTERM (Slurm: --signal=USR1@120, scancel, the end of the time), by
 the deadline of --max-time, or by SLURM_JOB_END_TIME, in seconds since 1970 (srun(1), "OUTPUT
-ENVIRONMENT"). A handler does nothing but note the signal, which may come twice and to every process
-of the step. The ranks compare their notes at the end of a step, so that all of them save the same
-step.
+ENVIRONMENT"); a process that trains alone also by its first SIGINT. A handler does nothing but note
+the signal, which may come twice and to every process of the step. The ranks compare their notes at
+the end of a step, so that all of them save the same step.
 
 After a complete or a saved run threads are waited for and exit handlers run, but Python does not
 take itself apart: gloo's threads may still be there, and then they abort the process.
@@ -35,8 +35,8 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from multiprocessing import resource_tracker
+from contextlib import contextmanager, suppress
+from multiprocessing import forkserver, resource_tracker
 from typing import NoReturn
 
 from .errors import speaks
@@ -45,6 +45,7 @@ SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
 MOST_RESTARTS = 1000  # of a Slurm job: one that is always preempted would go on for ever
 
 noted: list[str] = []  # the signals that have come
+interrupt_saves = threading.Event()  # while a process trains alone
 
 
 def note_signals() -> None:
@@ -129,6 +130,8 @@ TURN_S = 0.05  # for another thread to have its turn
 def leave_on_interrupt() -> None:
     """From now on SIGINT ends this process with status 130, whatever it is doing.
 
+    Only the first one that comes while ``interrupt_saves`` is set asks for a save.
+
     Python would raise KeyboardInterrupt in the main thread once that returns from C, and one that
     waits in a collective for a lost peer does not return. So SIGINT is blocked, in this thread and
     in those started later, and one thread does nothing but wait for it. A child process inherits
@@ -142,9 +145,13 @@ def leave_on_interrupt() -> None:
 
 def _wait_for_interrupt() -> None:
     signal.sigwait({signal.SIGINT})
+    # The terminal may show half a line: the progress bar.
+    start = "\n" if sys.stderr.isatty() else ""
+    if interrupt_saves.is_set():
+        noted.append("SIGINT")
+        os.write(2, f"{start}train: saves and ends; SIGINT once more ends at once\n".encode())
+        signal.sigwait({signal.SIGINT})
     if speaks():
-        # The terminal may show half a line: the progress bar.
-        start = "\n" if sys.stderr.isatty() else ""
         os.write(2, f"{start}train: interrupted\n".encode())
     os._exit(INTERRUPTED)
 
@@ -160,6 +167,9 @@ def leave(status: int) -> NoReturn:
         if thread is not threading.current_thread() and not thread.daemon:
             thread.join()
     atexit._run_exitfuncs()
+    with suppress(TypeError, ProcessLookupError):  # there is none; the task has reaped it
+        # The server of loader processes would take a second to take torch apart.
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(status)

@@ -10,7 +10,7 @@ import sysconfig
 from types import ModuleType
 from typing import NoReturn
 
-from .errors import RefusedError, refuse
+from .errors import refuse, shared_refusal
 
 PACKAGE = "spawnlaunch.train.tasks."
 BUNDLED = {
@@ -94,4 +94,4 @@ def _import_first_from(directory: str) -> None:
 
 
 def _refuse(text: str) -> NoReturn:
-    refuse(RefusedError(f"--task: {text}", shared=True))
+    refuse(shared_refusal(f"--task: {text}"))

@@ -22,7 +22,7 @@ from . import rng
 from .checkpoint import copied
 from .config import Config
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
-from .errors import RefusedError, StoppedError
+from .errors import RefusedError, StoppedError, shared_refusal
 from .log import Clock, Step
 from .model import build_model, in_eval_mode, learning_of, make_optimizer, named
 from .order import Order
@@ -209,10 +209,9 @@ class Learner:
         """Raises RefusedError where a gradient is sparse, which no kernel here has a norm of."""
         of_bare = self.bare.named_parameters()
         if names := [n for n, p in of_bare if p.grad is not None and p.grad.is_sparse]:
-            raise RefusedError(
+            raise shared_refusal(
                 f"the gradient of {named(names)} is sparse, which cannot be clipped; leave "
                 "sparse=True of the nn.Embedding out",
-                shared=True,
             )
 
     def _refuse_unused(self) -> None:
@@ -221,10 +220,9 @@ class Learner:
             return
         unused = from_every_rank(self._without_gradient())
         if names := list(dict.fromkeys(name for of_rank in unused for name in of_rank)):
-            raise RefusedError(
+            raise shared_refusal(
                 f"the first batch gave no gradient to {named(names)}; freeze what loss() does not "
                 "use, with requires_grad_(False), or type --find-unused if it is used now and then",
-                shared=True,
             )
 
     def unused(self) -> str:

@@ -17,7 +17,7 @@ from torch.utils import checkpoint as recomputing
 from . import checkpoint, rng
 from .config import Config, pair
 from .distributed import World, agree, together
-from .errors import RefusedError
+from .errors import RefusedError, shared_refusal
 from .task import Task
 
 
@@ -34,17 +34,15 @@ def checkpoint_activations(model: nn.Module) -> None:
         return
     blocks = _blocks(model)
     if not blocks:
-        raise RefusedError(
+        raise shared_refusal(
             "--checkpoint-activations: the model has no nn.ModuleList or nn.Sequential of blocks; "
             "leave it out, or keep the blocks in one",
-            shared=True,
         )
     for name, block in blocks:
         if any(isinstance(module, _BatchNorm) for module in block.modules()):
-            raise RefusedError(
+            raise shared_refusal(
                 f"--checkpoint-activations: the block {name} has a BatchNorm, which would count "
                 "its samples twice; leave it out",
-                shared=True,
             )
         # Not a wrapper: the names of the weights stay what they are.
         again: Any = functools.partial(recomputing.checkpoint, block.forward, use_reentrant=False)
@@ -145,17 +143,15 @@ def learning_of(model: nn.Module) -> list[nn.Parameter]:
     """The parameters that learn. Raises RefusedError when there are none, or a complex one."""
     learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     if not learning:
-        raise RefusedError(
+        raise shared_refusal(
             "model() has no parameter that learns: all of them are frozen, or there are none; set "
             "requires_grad_(True) for some",
-            shared=True,
         )
     for name, parameter in learning:
         if parameter.is_complex():
-            raise RefusedError(
+            raise shared_refusal(
                 f"the parameter {name} is complex, which neither AdamW's kernel nor the sum over "
                 "the ranks takes; keep real numbers, and use torch.view_as_complex in forward",
-                shared=True,
             )
     return [parameter for _, parameter in learning]
 
@@ -163,10 +159,9 @@ def learning_of(model: nn.Module) -> list[nn.Parameter]:
 def synchronized(model: nn.Module, world: World, device: torch.device) -> nn.Module:
     """The model with a BatchNorm that counts the samples of all ranks."""
     if device.type == "cpu":
-        raise RefusedError(
+        raise shared_refusal(
             "--sync-bn needs GPUs: torch.nn.SyncBatchNorm has no way to compute on a CPU; leave it "
             "out",
-            shared=True,
         )
     if world.size == 1:
         return model

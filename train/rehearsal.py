@@ -19,7 +19,7 @@ from .distributed import World
 from .learner import Learner
 from .order import NO_END, Batch
 from .screen import Screen
-from .streamed import Stream
+from .streamed import Stream, agree_on_first
 from .task import Task, has
 
 MIB = 1 << 20
@@ -37,6 +37,7 @@ def rehearse(
     order = order_of(readers.task, reader, config, world)
     if come_in_turn(reader.samples):
         Stream(reader, order)
+    agree_on_first(reader, order)
     scheduled = schedule.schedule(config, order.kind.length, order.mean)
     learner = Learner(readers.task, config, world, device, order.global_batch / world.size)
     first = order.batch(0, 0)
@@ -130,10 +131,10 @@ def plan(scheduled: schedule.Schedule, held_out: str) -> list[str]:
     epochs = f"{steps * batch / length:.3g} epochs of {length:,} samples"
     if length == NO_END:
         epochs = "as they come"
-    falls = f", then falls ({config.schedule}) to {config.lr * scheduled.final:.3g}"
+    falls = f", times a fall over all ({config.schedule}) to {config.lr * scheduled.final:.3g}"
     return [
         f"{steps:,} steps of {batch:,.6g} samples: {epochs}",
-        f"learning rate: rises to {config.lr:.3g} in {counted(scheduled.warmup, 'step')}"
+        f"learning rate: {config.lr:.3g}, times a rise over {counted(scheduled.warmup, 'step')}"
         + ("" if config.schedule == "constant" else falls),
         f"validations, each of {held_out}: {often(scheduled, config.eval_every)}",
         f"checkpoints, the best and {config.keep} kept: {often(scheduled, config.save_every)}",

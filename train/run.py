@@ -20,8 +20,8 @@ from .config import Config
 from .data import Readers, described
 from .device import peak_bytes, pick_device
 from .distributed import World
-from .errors import RefusedError, StoppedError, needed
-from .exit import noted, requeue
+from .errors import RefusedError, StoppedError, needed, shared_refusal
+from .exit import interrupt_saves, noted, requeue
 from .log import Metrics, brief, known
 from .loop import steps_and_validations
 from .metrics import MATPLOTLIB, plot
@@ -106,21 +106,23 @@ def train(
     at = saver.restore(begin_from, training.log)
     if config.eval_only:
         if begin_from is None and config.init is None and not readers.task.pretrained:
-            raise RefusedError(
+            raise shared_refusal(
                 "--eval-only evaluates the weights of --resume or --init; type one of them",
-                shared=True,
             )
         return Outcome(training.learner.bare, at, True, training.at_the_end(None))
     saver.look_for_room(training.schedule.saves())
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
         at = at.unevaluated()  # of a complete run, it can still be asked how good it is
     distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
+    if place.world.size == 1:
+        interrupt_saves.set()
     try:
         at, last = steps_and_validations(training, saver, at)
     except StoppedError:
         saver.wait()  # what was saved before is to be had
         raise
     saver.finish()
+    interrupt_saves.clear()
     training.log.summary(distributed.from_every_rank(peak_bytes(place.device)))
     complete = training.schedule.complete(at)
     measured = training.at_the_end(last) if complete else {}
@@ -170,7 +172,7 @@ def arrive(
             refusal = str(error)
     out, found, complaints, refusal = distributed.from_rank_0((out, found, complaints, refusal))
     if refusal:
-        raise RefusedError(refusal, shared=True)
+        raise shared_refusal(refusal)
     for complaint in complaints:
         screen.line(f"{complaint}; using {found}")
     if has(task, "prepare"):
@@ -214,8 +216,8 @@ def say_preempted(
     reason = next(filter(None, reasons), "a signal")
     saved = checkpoint.path_of(place.out, outcome.at.step)
     place.screen.line(f"preempted by {reason} after step {outcome.at.step}, saved {saved}")
-    if config.requeue:
-        place.screen.line(requeue(os.environ, status))
+    goes_on = f"to go on, type the same with --out {quote(str(place.out))} --resume auto"
+    place.screen.line(requeue(os.environ, status) if config.requeue else goes_on)
 
 
 def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
@@ -238,19 +240,17 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
         ) from error
 
 
-def tell_of_best(outcome: Outcome, task: Task, place: Place) -> None:
+def tell_of_best(outcome: Outcome, place: Place) -> None:
     """Say how to evaluate the weights that were best, where those evaluated here are others."""
     best = place.out / checkpoint.BEST
     if outcome.at.best_step == outcome.at.step or not best.exists():
         return
-    if len(outcome.measured) > 1 or has(task, "report"):
-        scores = place.out.with_name(f"{place.out.name}-best")
-        flags = f"--config {quote(str(place.out / saving.CONFIG))} --init {quote(str(best))}"
-        place.screen.line(
-            f"that was step {outcome.at.step}, and best was step {outcome.at.best_step}; to "
-            f"evaluate it: python -m spawnlaunch.train {flags} --eval-only --out "
-            f"{quote(str(scores))}"
-        )
+    scores = place.out.with_name(f"{place.out.name}-best")
+    flags = f"--config {quote(str(place.out / saving.CONFIG))} --init {quote(str(best))}"
+    place.screen.line(
+        f"that was step {outcome.at.step}, and best was step {outcome.at.best_step}; to evaluate "
+        f"it: python -m spawnlaunch.train {flags} --eval-only --out {quote(str(scores))}"
+    )
 
 
 def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
@@ -265,7 +265,7 @@ def finish(outcome: Outcome, config: Config, task: Task, place: Place) -> None:
         plot(place.out / METRICS, place.out / PICTURE, unit)
         screen.line(f"drew {place.out / PICTURE}")
     tell_splits(outcome, config, task, place)
-    tell_of_best(outcome, task, place)
+    tell_of_best(outcome, place)
     if has(task, "sample"):
         screen.line(f"a sample:\n{printable(task.sample(outcome.model, config.seed))}\n")
     if has(task, "export"):

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 from . import checkpoint, rng
 from .config import Config, aim, to_toml, toml
 from .distributed import World, from_every_rank, rank_0_alone
-from .errors import RefusedError, StoppedError
+from .errors import RefusedError, StoppedError, shared_refusal
 from .log import Log
 from .metrics import go_back_to
 from .order import Shuffled
@@ -251,10 +251,9 @@ class Saver:
             self.learner.load(weights, training)
         except (RuntimeError, ValueError) as error:
             what = " ".join(str(error).split())
-            raise RefusedError(
+            raise shared_refusal(
                 f"{path} is of another model: {what}; type the flags that it was trained with, or "
                 "another --out",
-                shared=True,
             ) from error
         if self.stream is not None:
             self.stream.go_on(training["stream"])
@@ -275,10 +274,9 @@ class Saver:
         saved = {"order": Shuffled.name, **saved}  # of old there was no other
         for name, value in self.identity.items():
             if saved[name] != value:
-                raise RefusedError(
+                raise shared_refusal(
                     f"{path} is of another run: its {name} is {saved[name]!r} and yours is "
                     f"{value!r}; type what it was, or another --out",
-                    shared=True,
                 )
 
 

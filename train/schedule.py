@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from .config import EPOCH, Config, seconds
-from .errors import RefusedError
+from .errors import shared_refusal
 from .order import NO_END
 
 FINAL_LR_SHARE = 0.05
@@ -22,18 +22,16 @@ def global_batch(config: Config, world_size: int) -> int:
     """
     passes = world_size * config.accumulate
     if config.global_batch is not None and config.global_tokens is not None:
-        raise RefusedError(
+        raise shared_refusal(
             "--global-batch and --global-tokens both say how large a step is; leave one of them "
             "out",
-            shared=True,
         )
     if config.global_batch is None:
         return config.batch_size * passes
     if config.global_batch < passes:
-        raise RefusedError(
+        raise shared_refusal(
             f"--global-batch is {config.global_batch}, and {world_size} ranks make {passes} "
             f"forward passes per step; type {passes} or more",
-            shared=True,
         )
     return config.global_batch
 
@@ -159,24 +157,21 @@ def schedule(config: Config, length: int, batch: float) -> Schedule:
     epochs that have no end.
     """
     if length == NO_END and (config.epochs or EPOCH in (config.eval_every, config.save_every)):
-        raise RefusedError(
+        raise shared_refusal(
             "--epochs, --eval-every epoch and --save-every epoch count passes over the samples, "
             "and len() of an IterableDataset is not known; type numbers of steps",
-            shared=True,
         )
     steps = math.ceil(config.epochs * length / batch) if config.epochs else config.steps
     if config.warmup is not None and config.warmup > steps:
-        raise RefusedError(
+        raise shared_refusal(
             f"--warmup is {config.warmup}, and the run has {steps} steps; type {steps} or less",
-            shared=True,
         )
     final = _final_share(config)
     every = config.eval_every
     if config.patience and not (every == EPOCH or 0 < int(every) <= steps):
-        raise RefusedError(
+        raise shared_refusal(
             "--patience counts validations, and there is none but the last; type --eval-every with "
             f"{steps // 10 or 1} or so",
-            shared=True,
         )
     warmup = min(MOST_WARMUP, steps // WARMUP_PART) if config.warmup is None else config.warmup
     return Schedule(config, length, batch, steps, warmup, final)
@@ -186,16 +181,14 @@ def _final_share(config: Config) -> float:
     if config.final_lr is None:
         return FINAL_LR_SHARE
     if config.schedule == "constant":
-        raise RefusedError(
+        raise shared_refusal(
             "--final-lr says that the learning rate falls, and --schedule constant that it does "
             "not; leave one of them out",
-            shared=True,
         )
     if config.final_lr > config.lr:
-        raise RefusedError(
+        raise shared_refusal(
             f"--final-lr is {config.final_lr:g}, above --lr, which is {config.lr:g}; type "
             f"{config.lr:g} or less",
-            shared=True,
         )
     return config.final_lr / config.lr
 

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import numpy as np
 import torch
 
-from .errors import RefusedError
+from .errors import shared_refusal
 from .find import task_class
 
 ALIGNED = 64  # bytes, as the allocators of torch and NumPy have it at least
@@ -60,10 +60,9 @@ class Shipped:
             try:
                 return _write((None, self.recipe))
             except errors as error:
-                raise RefusedError(
+                raise shared_refusal(
                     f"--task {self.task}: neither its samples nor the task can be sent to loader "
                     f"processes: {error}; type --loader-workers 0",
-                    shared=True,
                 ) from error
 
 

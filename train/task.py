@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import default_collate
 
-from .errors import RefusedError
+from .errors import shared_refusal
 
 T = TypeVar("T")
 ALIKE = 0.8  # from 0 to 1: a name so like a hook's was meant for it
@@ -222,15 +222,14 @@ def _check_spelling(cls: type, own: set[str]) -> None:
 
 
 def _refuse(cls: type, text: str) -> NoReturn:
-    raise RefusedError(f"--task: the class {cls.__name__} {text}", shared=True)
+    raise shared_refusal(f"--task: the class {cls.__name__} {text}")
 
 
 def split_of(splits: Mapping[str, T], name: str) -> T:
     """The split of this name. Raises RefusedError when a task has no such split."""
     if name not in splits:
-        raise RefusedError(
+        raise shared_refusal(
             f"--eval-splits: there is no split {name!r}; type some of {', '.join(splits)}",
-            shared=True,
         )
     return splits[name]
 

@@ -40,8 +40,8 @@ def let_end(tree: Tree, grace_s: float, look: Look, say: Callable[[Iterable[str]
     """Wait for their end; the caller kills what is left. A launch that is to end does not wait."""
     if not _goes_on(tree, look, min(SAID_S, grace_s)):
         return
-    say([f"all workers have ended well, and left {_names(tree)}, which has {grace_s:g} s (--grace) "
-         "to end by itself"])  # fmt: skip
+    say([f"all workers have ended well, and left {_names(tree)}: "
+         f"{grace_s:g} s (--grace) from now to end without being told"])  # fmt: skip
     if not _goes_on(tree, look, grace_s - SAID_S):
         return
     say([f"{_names(tree)} is told to end: {grace_s:g} s are over"])

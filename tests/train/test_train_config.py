@@ -50,7 +50,9 @@ def test_a_saved_configuration_says_the_same_again(tmp_path: Path) -> None:
 
 
 def test_a_typed_flag_wins_over_the_file(tmp_path: Path) -> None:
-    (tmp_path / "run.toml").write_text("steps = 7\nbatch-size = 3\ncompile = true\nlayers = 2\n")
+    (tmp_path / "run.toml").write_text(
+        "steps = 7\nepochs = 2\nbatch-size = 3\ncompile = true\nlayers = 2\n"
+    )
     flags = ["--config", str(tmp_path / "run.toml"), "--steps", "9", "--no-compile"]
     config, _ = parse(flags)
     expected = Config(steps=9, batch_size=3, options=LANGUAGE | {"layers": 2})
@@ -95,6 +97,7 @@ def test_an_underscore_in_a_flag_is_as_good_as_a_dash(name: str) -> None:
     [
         (["--steps", "0"], "--steps: '0'", "type 1 or more"),
         (["--steps", "many"], "--steps: 'many'", "type 1 or more"),
+        (["--steps", "3", "--epochs=2"], "--steps and --epochs both", "leave one of them out"),
         (["--batch-size", "-4"], "--batch-size: '-4'", "type 1 or more"),
         (["--lr", "abc"], "--lr: 'abc'", "type a number above 0 such as 3e-3"),
         (["--lr", "nan"], "--lr: 'nan'", "type a number above 0 such as 3e-3"),

@@ -56,14 +56,21 @@ def test_a_worker_that_raises_shows_its_traceback(tmp_path: Path, size: int, bre
     ]
 
 
-def test_an_interrupt_ends_all_ranks_with_130_and_one_line(tmp_path: Path) -> None:
-    ranks = start(2, *TINY, "--steps", "1000000", "--log-every", "1", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("size", "status", "said"), [(2, 130, "interrupted"), (1, 75, "saves and ends; SIGINT once")]
+)
+def test_an_interrupt_ends_all_ranks_or_lets_the_only_one_save(
+    tmp_path: Path, size: int, status: int, said: str
+) -> None:
+    ranks = start(size, *TINY, "--steps", "1000000", "--log-every", "1", cwd=tmp_path)
     until(ranks[0], "step")
     for rank in ranks:
         rank.send_signal(signal.SIGINT)
     ended = finish_ranks(ranks)
-    assert [rank.status for rank in ended] == [130, 130]
-    assert [rank.err for rank in ended] == ["train: interrupted\n", ""]
+    assert [rank.status for rank in ended] == [status] * size
+    assert ended[0].err.startswith(f"train: {said}")
+    assert "".join(rank.err for rank in ended).count("\n") == 1
+    assert ("preempted by SIGINT after step" in ended[0].out) == (size == 1)
 
 
 @pytest.mark.full

@@ -75,9 +75,10 @@ def test_in_the_first_step_and_in_a_validation_it_saves_and_resumes(
     flags = (*FLAGS, "--task", "slow.py:Slow", "--eval-batch-size", "2")
     ranks = interrupted(tmp_path, where, *flags)
     assert [rank.status for rank in ranks] == [PREEMPTED, PREEMPTED], ranks
-    last = ranks[0].out.splitlines()[-1]
+    last, goes_on = ranks[0].out.splitlines()[-2:]
     assert last.startswith("preempted by SIG")
     assert last.endswith(f" after step {step}, saved cut/step-{step:08}")
+    assert goes_on.endswith(" --out cut --resume auto")
     assert ranks[0].err == ranks[1].err == ""
     complete(2, *flags, "--out", "cut", cwd=tmp_path)
     assert [line["step"] for line in history(tmp_path / "cut")] == [line["step"] for line in whole]

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import flag, whole
-from ..errors import RefusedError
+from ..errors import shared_refusal
 from ..task import split_of
 from . import scores
 
@@ -89,9 +89,8 @@ class Classify(scores.Classifier):
                 found.setdefault(parts[0], []).append(path)
         classes = {name: paths for name, paths in found.items() if len(paths) >= self.files}
         if len(classes) < 2:
-            raise RefusedError(
+            raise shared_refusal(
                 f"{root} has {len(classes)} packages of {self.files} files; type a lower --files",
-                shared=True,
             )
         return classes
 

@@ -22,7 +22,7 @@ import transformers
 from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer, ByT5Tokenizer
 
 from ..config import flag, path, word
-from ..errors import RefusedError
+from ..errors import shared_refusal
 from ..task import Task, split_of
 from . import rows
 
@@ -44,7 +44,7 @@ def tokenizer_of(model: str, tokenizer: str | None) -> Any:
     if tokenizer is None and not list(Path(model).glob("tokenizer*")):
         return ByT5Tokenizer(extra_ids=0)
     if not Path(place).is_dir():
-        raise RefusedError(f"--tokenizer: there is no directory {place}", shared=True)
+        raise shared_refusal(f"--tokenizer: there is no directory {place}")
     loaded = AutoTokenizer.from_pretrained(place, local_files_only=True)
     if loaded.pad_token_id is None:
         loaded.pad_token = loaded.eos_token
@@ -74,7 +74,7 @@ def config_of(model: str, changes: str, by_type: dict[str, Any], **more: Any) ->
         make = partial(AutoConfig.for_model, model)
         more = {**by_type, **more}
     else:
-        raise RefusedError(_no_model(model), shared=True)
+        raise shared_refusal(_no_model(model))
     with _refused_as(f"--model-name: {model}"):
         usual = make(**more)
     _refuse_unknown(model, usual, wanted)
@@ -86,11 +86,10 @@ def _read_changes(changes: str) -> dict[str, Any]:
     try:
         wanted = json.loads(changes)
     except ValueError as error:
-        raise RefusedError(f"--model-config: {changes} is no JSON: {error}", shared=True) from error
+        raise shared_refusal(f"--model-config: {changes} is no JSON: {error}") from error
     if not isinstance(wanted, dict):
-        raise RefusedError(
+        raise shared_refusal(
             f"--model-config: {changes} is no JSON object; type one such as '{{\"n_layer\": 2}}'",
-            shared=True,
         )
     return wanted
 
@@ -119,10 +118,9 @@ def _refuse_unknown(model: str, usual: Any, wanted: dict[str, Any]) -> None:
         near = difflib.get_close_matches(key, sorted(known), 3)
         unknown.append(f"{key!r}" + (f" (did you mean {' or '.join(near)}?)" if near else ""))
     if unknown:
-        raise RefusedError(
+        raise shared_refusal(
             f"--model-config: the configuration of {model} has no {', no '.join(unknown)}; its "
             f"keys for the model's size are {', '.join(sizes_of(usual))}",
-            shared=True,
         )
 
 
@@ -153,7 +151,7 @@ def _refused_as(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         why = textwrap.shorten(str(error) or type(error).__name__, WHY, placeholder=" ...")
-        raise RefusedError(f"{what}: {why}", shared=True) from error
+        raise shared_refusal(f"{what}: {why}") from error
 
 
 def count_parameters(kind: str, config: Any, what: str) -> int:
@@ -179,9 +177,8 @@ def model_of(kind: str, model: str, config: Any, tokenizer: Any, length: int) ->
     """
     most = getattr(config, "max_position_embeddings", None)
     if most is not None and length > most:
-        raise RefusedError(
+        raise shared_refusal(
             f"--length is {length}, and {model} takes {most} tokens at most; type --length {most}",
-            shared=True,
         )
     auto = getattr(transformers, kind)
     if has_weights(model):
@@ -286,11 +283,10 @@ class FineTuning(Task):
         """The samples of this split. Raises RefusedError when there is none."""
         if split == "test" and split not in self.splits:
             used = self.held_out == rows.SPLIT_TEST
-            raise RefusedError(
+            raise shared_refusal(
                 "--eval-splits: there is no split 'test'"
                 + (f", as that of {self.data} is held out to validate with" if used else "")
                 + f"; type --test FILE{' or --validation FILE' if used else ''}",
-                shared=True,
             )
         return split_of(self.splits, split)
 

@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..config import flag, path, whole
-from ..errors import RefusedError
+from ..errors import shared_refusal
 from ..task import Task, split_of
 from .rows import Mapped
 
@@ -189,11 +189,10 @@ class Language(Task):
         try:
             text = help_topics() if self.text is None else Path(self.text).read_bytes()
         except OSError as error:
-            raise RefusedError(f"--text: {error}; type the name of a file", shared=True) from error
+            raise shared_refusal(f"--text: {error}; type the name of a file") from error
         if len(text) < SMALLEST_TEXT:
-            raise RefusedError(
+            raise shared_refusal(
                 f"--text: {self.text} has {len(text)} bytes; type the name of a longer file",
-                shared=True,
             )
         return text
 

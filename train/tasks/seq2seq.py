@@ -18,7 +18,7 @@ import transformers
 from torch import Tensor, nn
 
 from ..config import flag, switch, whole, word
-from ..errors import RefusedError
+from ..errors import RefusedError, shared_refusal
 from . import rows
 from .huggingface import FineTuning, model_of
 from .sequence_classification import Texts
@@ -66,10 +66,9 @@ class Seq2Seq(FineTuning):
         super().__post_init__()
         most = getattr(self.config, "max_target_positions", None)
         if most is not None and self.length + PROMPT > most:
-            raise RefusedError(
+            raise shared_refusal(
                 f"--length is {self.length}, and {self.model_name} writes {most} tokens at most, "
                 f"{PROMPT} of them before the text; type --length {most - PROMPT}",
-                shared=True,
             )
         if (Path(self.model_name) / "preprocessor_config.json").exists():
             auto: Any = transformers.AutoFeatureExtractor
