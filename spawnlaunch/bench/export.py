@@ -14,7 +14,7 @@ from spawnlaunch import printing
 from spawnlaunch.bench import command_line, flags, record, results, stats, table
 
 OF_ARM = ("workload", "series", "unit", "better", "arm", "threads", "ranks", "rounds")
-NOTHING = "--plot {}: no round was measured, so there is nothing to draw; type a larger --budget"
+NOTHING = "--plot {}: no round was measured, so there is nothing to draw"
 FIELDS = (*OF_ARM, "median", "least", "most", "against", "ratio", "low", "high", "verdict")
 
 
