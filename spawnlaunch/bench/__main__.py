@@ -64,17 +64,9 @@ def _launch(options: flags.BenchRequest, argv: Sequence[str]) -> NoReturn:
     count = [] if nproc is None else ["--nproc", str(nproc)]
     threads = [] if options.omp_threads is None else ["--omp-threads", str(options.omp_threads)]
     watched = ["--progress"] if os.isatty(2) else []  # the ranks see a pipe of the launcher's
-    launcher = [
-        sys.executable,
-        "-m",
-        "spawnlaunch",
-        "--quiet",
-        "--no-prefix",
-        "--oversubscribe",  # ranks without a device of their own measure on the CPU
-        "--bind",
-        "none",
-        *count,
-    ]
+    # Ranks without a device of their own measure on the CPU.
+    own_flags = "-m spawnlaunch --quiet --no-prefix --oversubscribe --bind none"
+    launcher = [sys.executable, *own_flags.split(), *count]
     os.environ[launchers.BEGAN] = str(time.monotonic() - flags.age_s())
     os.execv(sys.executable, [*launcher, "-m", "spawnlaunch.bench", *threads, *watched, *argv])
 
@@ -123,11 +115,7 @@ def _look_back(options: flags.BenchRequest) -> int:
         return advice.print_pick(advice.advise(shown, options.chosen, options.least))
     text = export.for_stdout(shown, options) or "\n".join(
         table.page(
-            shown,
-            options.chosen,
-            least=options.least,
-            ranks=options.ranks,
-            with_costs=options.why,
+            shown, options.chosen, least=options.least, ranks=options.ranks, with_costs=options.why
         )
     )
     return printing.print_page(text, command_line.NAME)

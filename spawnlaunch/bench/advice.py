@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from spawnlaunch import printing
-from spawnlaunch.bench import arms, command_line, results, stats, workloads
+from spawnlaunch.bench import arms, command_line, effort, results, stats, workloads
 
 MARGIN = 0.03
 STATUS_UNDECIDED = 3  # of --pick
@@ -138,8 +138,17 @@ def advise(
     said = _kept(result, compared, default)
     open_ones = [each for each in candidates if not each.is_out]
     why = "; ".join(_open(each) for each in open_ones)
-    text = f"undecided, so {said}; {why}; a larger --budget may decide" if why else said
+    text = f"undecided, so {said}; {why}; {_what_may_decide(result)}" if why else said
     return Advice(default, "", not open_ones, counts, text)
+
+
+def _what_may_decide(result: results.Result) -> str:
+    """More rounds, or another machine where others had the CPUs of most samples."""
+    marks = [each.mark for its in result.measured for each in its.taken if each.counts]
+    waited = sum(mark.startswith(effort.WAITED_ON) for mark in marks)
+    if 2 * waited <= len(marks):
+        return "a larger --budget may decide"
+    return f"{waited} of {len(marks)} samples waited for others: measure on an idle machine"
 
 
 def print_pick(found: Advice) -> int:

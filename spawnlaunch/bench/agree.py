@@ -91,18 +91,12 @@ def _plan(here: RankOnNode, arm: arms.ArmRequest, mode: str) -> tuple[apply.Bind
     """As the launcher plans in this mode. Raises UsageError."""
     request = cli.parse([*arm.flags, "-m", "a.worker"], {}, sys.executable)
     rank, local_rank = (here.view.rank, here.view.local_rank) if mode == "task" else (0, 0)
+    local_size = min(arm.local_size or here.local_size, here.local_size)
     world = identity.World(
-        mode=mode,
-        rank=rank,
-        world_size=here.size,
-        local_rank=local_rank,
-        local_world_size=min(arm.local_size or here.local_size, here.local_size),
-        node_rank=None,
-        nnodes=None,
-        master_addr="",
-        master_port=0,
-        run_id="",
-    )
+        mode=mode, rank=rank, world_size=here.size,
+        local_rank=local_rank, local_world_size=local_size, node_rank=None, nnodes=None,
+        master_addr="", master_port=0, run_id="",
+    )  # fmt: skip
     found = tuple(managers.detect(here.environ))
     resolution = identity.Resolution(world, {}, (), found, here.environ)
     return plan.bind_ranks(request, here.node, here.seen, resolution).bindings
@@ -154,6 +148,7 @@ def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankG
     records = group.exchange(
         {name: describe.bound_rank(here, part) for name, part in parts.items()}
     )
+    bound = {name: tuple(each[name] for each in records if name in each) for name in names}
     drawn = group.gather(
         describe.node_facts(here, records, {n: its.binding for n, its in parts.items()})
     )
@@ -164,15 +159,7 @@ def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankG
         about=describe.about_run(options, device, not_run),
         nodes=[each for each in drawn if each is not None],
         against=options.against,
-        arms=[
-            results.Arm(
-                name,
-                typed[name],
-                tuple(each[name] for each in records if name in each),
-                asked[name].beside,
-            )
-            for name in names
-        ],
+        arms=[results.Arm(n, typed[n], bound[n], asked[n].beside) for n in names],
         left_out=left_out,
         not_run=not_run,
         measured=[],

@@ -106,18 +106,19 @@ def lines(costs: Sequence[Cost], left_s: float, budget_s: float) -> Iterator[str
     chosen = kept(costs, left_s, least=1)
     told = []
     for each, share_s in zip(chosen, shares_s(chosen, left_s), strict=True):
-        rounds = min(stats.LOOKS[-1], TRIAL + int(share_s / each.round_s))
+        more_rounds = min(float(stats.LOOKS[-1] - TRIAL), max(0.0, share_s) / each.round_s)
+        rounds = TRIAL + int(more_rounds)
         seen = each.seen(rounds)
         if seen < math.inf:
             told.append(f"differences of {_percent(seen)} in {each.workload}")
         elif rounds < each.fewest:
-            told.append(f"nothing in {each.workload}, in {rounds} of at least {each.fewest} rounds")
+            told.append(f"nothing in {each.workload}: {rounds} rounds are too few")
         else:
             told.append(f"nothing in {each.workload}, whose noise is not known")
     larger_s = budget_s - left_s + sum(each.round_s * each.most for each in costs)
     best = max(each.seen(each.most) for each in costs)
-    is_more = budget_s < larger_s and best < math.inf
-    more = f"; {table.lasting(larger_s)}: {_percent(best)} in all" * is_more
+    is_more = budget_s < larger_s < math.inf and best < math.inf
+    more = f"; {table.lasting(larger_s)}: {_percent(best)} in all" if is_more else ""
     words = ", ".join(told).replace(", differences", ",")
     yield f"{table.lasting(budget_s)} can decide {words}{more}"
     names = [each.workload for each in sorted(costs, key=_rank) if each not in chosen]

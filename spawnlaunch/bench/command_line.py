@@ -59,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=EPILOG,
         allow_abbrev=False,
     )
+    made.set_defaults(longer="")
     _add_what(made)
     _add_how(made)
     _add_output(made)

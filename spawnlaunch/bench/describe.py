@@ -17,6 +17,8 @@ from spawnlaunch.bench import arms, command_line, flags, results, workloads
 from spawnlaunch.bench.here import Part, RankOnNode
 from spawnlaunch.binding import apply, picture, report
 
+AS_TYPED = ("seed", "rounds", "budget_s", "warm_up", "seconds")
+
 
 def about_run(
     options: flags.BenchRequest, device: int | None, not_run: Mapping[str, str]
@@ -33,11 +35,7 @@ def about_run(
             "torch": torch.__version__,
             "numpy": numpy.__version__,
         },
-        "seed": options.seed,
-        "rounds": options.rounds,
-        "budget_s": options.budget_s,
-        "warm_up": options.warm_up,
-        "seconds": options.seconds,
+        **{name: getattr(options, name) for name in AS_TYPED},
         "device": _kind(options, device),
         "argv": list(options.argv),
         "counts": list(options.counts),

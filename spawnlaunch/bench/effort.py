@@ -19,6 +19,7 @@ from spawnlaunch.node.cpus import read_numa
 
 TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # in which /proc/stat counts
 WAITED = 0.05  # of its time, from which on a sample was disturbed, if others ran in that time
+WAITED_ON = "waited on"  # a host, says the mark of a sample that others disturbed
 OTHERS = 0.1  # of a CPU, that others had
 OTHERS_EACH = 0.02  # of each of many CPUs
 TICKS = 3  # less is not known from /proc/stat
@@ -157,7 +158,7 @@ def disturbed(ranks: Sequence[tuple[str, Effort | None]]) -> str:
         used_s = sum(each.ran_s or 0 for other, each in ranks if each and other == host)
         others_s = 0.0 if effort.busy_s is None else effort.busy_s - used_s
         if effort.waited > WAITED and others_s > least_s:
-            return f"waited on {host} for processes that are not of this bench"
+            return f"{WAITED_ON} {host} for processes that are not of this bench"
         if (effort.stolen_s or 0) > least_s:
             return f"a hypervisor held the CPUs of {host} back"
         if effort.throttled:

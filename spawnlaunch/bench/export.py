@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from spawnlaunch.bench import flags, record, results, stats, table
+from spawnlaunch import printing
+from spawnlaunch.bench import command_line, flags, record, results, stats, table
 
 OF_ARM = ("workload", "series", "unit", "better", "arm", "threads", "ranks", "rounds")
+NOTHING = "--plot {}: no round was measured, so there is nothing to draw"
 FIELDS = (*OF_ARM, "median", "least", "most", "against", "ratio", "low", "high", "verdict")
 
 
@@ -82,7 +84,9 @@ def _row(cells: tuple[str, ...]) -> str:
 
 def write(result: results.Result, options: flags.BenchRequest) -> None:
     """The files that were asked for beside that of --json. Raises UsageError."""
-    if options.plot:
+    if options.plot and not any(each.series for each in result.measured):
+        printing.print_error(NOTHING.format(options.plot), command_line.NAME, "note")
+    elif options.plot:
         from spawnlaunch.bench import plot
 
         plot.draw(result, options.plot)

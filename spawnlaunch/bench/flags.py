@@ -53,6 +53,7 @@ class BenchRequest(NamedTuple):
     why: bool  # what samples cost each rank as well
     json: str | None
     resume: str | None  # such a file, to go on with
+    longer: str  # the --rounds or --budget that is typed beside --resume
     argv: tuple[str, ...]  # what was typed
     plot: str | None
     csv: str | None  # a file, or STDOUT
@@ -164,21 +165,23 @@ def _resumed(
         raise errors.FlagsError(
             "--resume goes on with the command that its file names; leave -- out"
         )
-    if not os.path.isfile(path):
-        raise errors.UsageError(
-            f"there is no file {path!r}; type the name of one that --json wrote"
-        )
+    _need_file(path)
     try:
         _, first = next(record.lines(path))
         words, command = _cut(first["about"]["argv"])
     except (OSError, ValueError, KeyError, TypeError, StopIteration) as error:
         raise errors.UsageError(
             f"--resume {path}: it is not what --json of this version writes ({error!r}); type the "
-            "name of a file of a bench that did not end"
+            "name of a file that --json wrote"
         ) from None
     given = vars(command_line.parser().parse_args([*words, *ours]))
     stored = ("--", *command) if command else ()
     given["json"] = given["resume"] = path
+    typed = {word.partition("=")[0] for word in ours}
+    if "--rounds" in typed:
+        given["longer"] = f"--rounds {given['rounds']}"
+    elif "--budget" in typed:
+        given["longer"], given["rounds"] = f"--budget {given['budget_s']:g}s", None
     return _read(given, (*words, *stored), command, environ)
 
 
@@ -218,10 +221,12 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
     _check_tables(options)
     old, new = options.compare or ((), ())
     for file in (*old, *new, *([options.show] if options.show else [])):
-        if not os.path.isfile(file):
-            raise errors.UsageError(
-                f"there is no file {file!r}; type the name of one that --json wrote"
-            )
+        _need_file(file)
+
+
+def _need_file(path: str) -> None:
+    if not os.path.isfile(path):
+        raise errors.UsageError(f"there is no file {path!r}; type one that --json wrote")
 
 
 def _check_tables(options: BenchRequest) -> None:

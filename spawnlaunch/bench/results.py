@@ -12,6 +12,7 @@ from spawnlaunch.bench import effort, record, stats
 from spawnlaunch.bench.workloads import Workload
 
 MEAN = "geometric mean"  # the series that sums up several
+LENGTHS = ("rounds", "budget_s")  # of a bench, which --resume may change
 
 # For each arm, for each round, the value of each rank; None: the rank printed no metric.
 Samples = dict[str, list[list[float | None]]]
@@ -169,6 +170,16 @@ def rows_of(measured: Measured, against: str) -> list[Row]:
     return found
 
 
+def enough_rounds(measured: Measured, against: str) -> int:
+    """How many would give each comparison an interval; 0: these do, or nothing is compared."""
+    if all(row.comparison.low for row in headline(rows_of(measured, against))):
+        return 0
+    *_, values = summed_up(measured).values()
+    compared, higher = pairs(measured.there, against), measured.workload.higher_is_better
+    costs = [stats.pair(values[arm], values[other], higher) for arm, other in compared]
+    return stats.enough_rounds(costs, measured.error / len(compared))
+
+
 def pairs(arms: Sequence[str], against: str) -> list[tuple[str, str]]:
     """The arms that are compared: each with that one, and then with `auto`, the default."""
     found = [(arm, against) for arm in arms if arm != against and against in arms]
@@ -202,16 +213,6 @@ def found(result: Result, advice: dict[str, Any]) -> dict[str, Any]:
     """What the samples say, for whoever reads the file."""
     compared = [{**row._asdict(), "comparison": _finite(row.comparison)} for row in rows(result)]
     return {"comparisons": compared, "advice": advice}
-
-
-def write(result: Result, path: str) -> None:
-    """All of a result at once. Raises UsageError."""
-    file = record.Recorder(path)
-    file.write(record.BENCH, head(result))
-    for measured in result.measured:
-        for taken in measured.taken:
-            file.take(taken)
-        file.write(record.ENDED, end_of(measured))
 
 
 def _finite(comparison: stats.Comparison) -> dict[str, Any]:
@@ -252,6 +253,8 @@ def read(path: str, *, is_open: bool = False) -> Result:
         ended = {each["workload"]: each["error"] for kind, each in said if kind == record.ENDED}
         resumed = [each for kind, each in said if kind == record.RESUMED]
         result.about["resumed"] = resumed
+        for each in resumed:  # more may have been asked for
+            result.about.update({name: each[name] for name in LENGTHS if name in each})
         late = itertools.takewhile(lambda line: line[0] != record.RESUMED, reversed(said))
         for kind, each in () if is_open else late:  # what the budget was not enough for
             if kind == record.LEFT_OUT:

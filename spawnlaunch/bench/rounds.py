@@ -58,6 +58,7 @@ class Begun(NamedTuple):
 
     measured: results.Measured
     took_s: list[float]  # its first rounds, those that warm up among them
+    known: int  # rounds that a file has
 
 
 class Bench:
@@ -106,14 +107,8 @@ class Bench:
                 break
             measured = self._measure(left.pop(which), Share(count, deadline))
             if self.me.group.rank == 0:
-                tell(
-                    table.block(
-                        measured,
-                        self.result,
-                        ranks=self.me.options.ranks,
-                        with_costs=self.me.options.why,
-                    )
-                )
+                ranks, why = self.me.options.ranks, self.me.options.why
+                tell(table.block(measured, self.result, ranks=ranks, with_costs=why))
         if left:
             self._leave_out([each.measured.workload.name for each in left], tell)
 
@@ -121,11 +116,13 @@ class Bench:
         """With the samples that a file has, on rank 0; on every rank, whether it is done."""
         names = self.me.agreed.names
         known = self.before.get(workload.name) or results.Measured(workload, names, [], 0.0, False)
-        error = known.error if known.is_ended else 0.0
-        found = self.me.group.tell(known._replace(taken=[*known.taken], error=error))
+        is_ended = known.is_ended and not goes_on(known, self.me.options)
+        error = known.error if is_ended else 0.0
+        known = known._replace(taken=[*known.taken], error=error, is_ended=is_ended)
+        found = self.me.group.tell(known)
         if workload.name != COMMAND and not found.is_ended:
             workloads.measure_of(workload.name)  # imported before the first fork
-        return Begun(found, [])
+        return Begun(found, [], found.rounds)
 
     def _try(self, begun: Sequence[Begun]) -> None:
         """The first rounds of each workload, as long as little of the budget is used.
@@ -142,8 +139,8 @@ class Bench:
                 continue
             if self.me.group.tell(self.now > until):
                 return
-            began = self.now
-            if not self._round(each.measured, until, len(each.took_s) - warm_up):
+            began, number = self.now, len(each.took_s) - warm_up
+            if not self._round(each.measured, until, number + each.known * (number >= 0)):
                 return
             each.took_s.append(self.now - began)
 
@@ -232,10 +229,8 @@ class Bench:
             if self.me.group.tell(_is_known(measured, name, number)):
                 continue
             what = "warm-up" if number < 0 else f"round {number + 1}"
-            if options.rounds:
-                left = f" of {options.rounds}"
-            else:
-                left = f", at most {table.lasting(max(0, deadline - self.now))} more"
+            more = "" if options.rounds else table.lasting(max(0, deadline - self.now))
+            left = f", at most {more} more" if more else f" of {options.rounds}"
             self._progress(workload, f"{what}{left}, {name}")
             for times in range(TIMES_AGAIN + 1):
                 taken = self._take(workload, name, number)
@@ -307,6 +302,15 @@ class Bench:
             os.write(2, (f"\r{line:{PROGRESS_CHARS}}" + ("" if doing else "\r")).encode())
 
 
+def goes_on(known: results.Measured, options: flags.BenchRequest) -> bool:
+    """Whether a workload that has ended has more rounds by what is typed beside --resume."""
+    if options.rounds or not options.longer:
+        return bool(options.longer) and known.rounds < (options.rounds or 0)
+    compared = results.headline(results.rows_of(known, options.against))
+    is_open = any(row.comparison.verdict == stats.UNDECIDED for row in compared)
+    return is_open and known.rounds < stats.LOOKS[-1]
+
+
 def error_of_end(measured: results.Measured, against: str, workloads: int, is_over: bool) -> float:
     """With which error to judge these rounds as the last ones, of so many workloads; 0: go on."""
     is_last = is_over or measured.rounds >= stats.LOOKS[-1]
@@ -368,7 +372,7 @@ def failure(
         return BUDGET_USED
     for rank, each in everyone:
         for value in each.values.values():
-            if value <= 0:
+            if not 0 < value < math.inf:
                 return f"rank {rank} measured {value:g}; ratios are of numbers above 0 alone"
     if not any(each.values for _, each in everyone):
         return (

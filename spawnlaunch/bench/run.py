@@ -21,6 +21,7 @@ from spawnlaunch.bench import (
     results,
     rounds,
     sample,
+    stats,
     table,
     take,
 )
@@ -163,10 +164,30 @@ def _open(
             f"--resume {options.resume}: the arms are not bound here as they were there; measure "
             "anew, with --json and another name"
         )
+    _refuse_no_more(options, before)
     file = record.Recorder(options.resume, resumed=True)
     where = {"date": planned.about["date"], "hosts": [node["host"] for node in planned.nodes]}
-    file.write(record.RESUMED, where)
+    lengths = {name: planned.about[name] for name in results.LENGTHS if options.longer}
+    file.write(record.RESUMED, {**where, **lengths})
     return file
+
+
+def _refuse_no_more(options: flags.BenchRequest, before: results.Result) -> None:
+    """Raises UsageError where a --rounds or --budget beside --resume adds nothing."""
+    if not options.longer:
+        return
+    used_s = max((taken.at_s for each in before.measured for taken in each.taken), default=0.0)
+    ended = [each for each in before.measured if each.is_ended]
+    is_whole = len(ended) == len(before.about["workloads"])
+    enough = max((results.enough_rounds(each, before.against) or 2 * each.rounds for each in ended),
+                 default=stats.LOOKS[0])  # fmt: skip
+    if (not options.rounds and used_s >= options.budget_s) or (
+        is_whole and not any(rounds.goes_on(each, options) for each in ended)
+    ):
+        raise errors.UsageError(
+            f"--resume {options.resume} {options.longer}: all is decided, or has as many rounds or "
+            f"as long ({used_s:.0f} s); type more, as --rounds {enough}"
+        )
 
 
 def _places(arm: results.Arm) -> tuple[results.BoundRank, ...]:
@@ -199,7 +220,8 @@ def _finish_early(options: flags.BenchRequest, file: record.Recorder, page: Page
     if not options.pick:
         page.add(table.end(found, options.chosen, options.least))
     printing.print_error(
-        f"{why} ended it early; to go on, type python -m {command_line.NAME} --resume {file.path}",
+        f"{why} ended it early; to go on, type python -m {command_line.NAME} --resume {file.path} "
+        f"{options.longer}".rstrip(),
         command_line.NAME,
         "interrupted",
     )

@@ -70,13 +70,6 @@ class Comparison(NamedTuple):
         return math.sqrt(self.high / self.low) - 1 if self.low > 0 else math.inf
 
 
-def paired(
-    arm: Sequence[float], other: Sequence[float], higher_is_better: bool, error: float = ERROR
-) -> Comparison:
-    """Compare samples of the same rounds, all above 0. Raises ValueError for anything else."""
-    return judge([pair(arm, other, higher_is_better)], error)[0]
-
-
 def pair(arm: Sequence[float], other: Sequence[float], higher_is_better: bool) -> Pair:
     """The costs of both: less is better. Raises ValueError."""
     _check(arm, other)
@@ -161,6 +154,18 @@ def _p_value(differences: Floats) -> float:
 def fewest_rounds(level: float) -> int:
     """From how many rounds on a level can be reached at all: equal differences have this root."""
     return math.floor(quantile(level) ** 2) + 1
+
+
+def enough_rounds(pairs: Sequence[Pair], level: float) -> int:
+    """As many rounds give an interval, if they are as these: several times them, LOOKS[0] at least.
+
+    >>> enough_rounds([(np.ones(7), np.ones(7))], 0.01)
+    21
+    """
+    rounds = len(pairs[0][0])
+    most = max(float(each @ each) / float(each.sum()) ** 2 for pair in pairs for each in pair)
+    times = max(math.floor(quantile(level) ** 2 * most) + 1, -(-LOOKS[0] // rounds))
+    return rounds * times
 
 
 def turned(found: Comparison) -> Comparison:

@@ -13,6 +13,9 @@ PAGE_CHARS = 98
 BUSY = 0.5  # load for each CPU
 COLUMNS = ("arm", "threads", "median", "least to most", "against", "ratio", "interval", "verdict")
 COSTS = ("arm", "rank", "waited", "local memory", "migrations/s", "switched away/s", "MHz")
+WHOLE = textwrap.TextWrapper(  # of what a command said: lines that can be typed
+    PAGE_CHARS, "  ", "    ", break_long_words=False, break_on_hyphens=False
+)
 TOGETHER = "in 19 of 20 benches no verdict of the page is wrong; an interval is what it goes by"
 
 
@@ -103,7 +106,7 @@ def block(
             yield f"  {series}"
         yield from aligned(cells)
     for name, why in measured.failed.items():
-        yield f"  {name} failed: {textwrap.shorten(why, PAGE_CHARS, placeholder=' ...')}"
+        yield from WHOLE.wrap(f"{name} failed: {why}")
     count = f"{measured.rounds} round{'' if measured.rounds == 1 else 's'}"
     yield f"  {count}{'' if measured.is_ended else ', and then it was interrupted'}"
     yield from stragglers.lines(measured, ranks, result.against)
@@ -112,12 +115,8 @@ def block(
     yield from scaling.lines(measured, compared, result)
     if with_costs:
         yield from aligned([COSTS, *_costs(measured)])
-    if compared:
-        fewest = stats.fewest_rounds(
-            measured.error / len(results.pairs(measured.there, result.against))
-        )
-        if measured.rounds < fewest:
-            yield f"  {fewest} are needed to tell; type --rounds {fewest}, or a larger --budget"
+    if enough := results.enough_rounds(measured, result.against):
+        yield f"  {enough} are needed to tell; type --rounds {enough}, or a larger --budget"
 
 
 def tables(
@@ -203,19 +202,10 @@ def _lines(
     if not values:
         return
     spread = f"{short(min(values))} to {short(max(values))}"
-    compared = [_cells(row) for row in rows if row.arm == arm.name] or [("",) * 4]
+    its = [(row.against, row.comparison) for row in rows if row.arm == arm.name]
+    compared = [(name, f"{c.ratio:.3f}", interval(c), verdict(c)) for name, c in its] or [("",) * 4]
     yield (arm.name, threads(arm), short(stats.middle(values)), spread, *compared[0])
     yield from (("", "", "", "", *more) for more in compared[1:])
-
-
-def _cells(row: results.Row) -> tuple[str, ...]:
-    found = row.comparison
-    return (
-        row.against,
-        f"{found.ratio:.3f}",
-        interval(found),
-        verdict(found),
-    )
 
 
 def aligned(cells: Sequence[Sequence[str]]) -> Iterator[str]:

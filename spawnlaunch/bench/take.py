@@ -69,12 +69,7 @@ def _of_command(
             words = launchers.words(arm, int(me.options.nproc or 1), port, words)
             environ = launchers.shell(me.here.environ, me.options.omp_threads)
         return sample.of_command(
-            words,
-            part.binding,
-            environ,
-            me.options.metric,
-            stopped,
-            used_cpus(me, arm),
+            words, part.binding, environ, me.options.metric, stopped, used_cpus(me, arm)
         )
     finally:
         if held:

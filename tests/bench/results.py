@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from spawnlaunch import cpuset
-from spawnlaunch.bench import arms
+from spawnlaunch.bench import arms, record, results
 from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.bench.effort import Effort
 from spawnlaunch.bench.record import Taken
@@ -77,6 +77,16 @@ def on(
             for name, worth in ratios.items()
         ],
     )
+
+
+def write(result: Result, path: str) -> None:
+    """The file of a bench with this result."""
+    file = record.Recorder(path)
+    file.write(record.BENCH, results.head(result))
+    for measured in result.measured:
+        for each in measured.taken:
+            file.take(each)
+        file.write(record.ENDED, results.end_of(measured))
 
 
 def _ranks(node: Node, bindings: Sequence[Binding]) -> tuple[BoundRank, ...]:

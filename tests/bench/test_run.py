@@ -504,6 +504,23 @@ def test_a_bench_that_was_killed_goes_on_and_its_table_is_that_of_one_that_was_n
     assert any(line.startswith("gone on with on ") for line in shown[1])
 
 
+@pytest.mark.full
+def test_a_bench_that_ended_goes_on_with_the_rounds_that_its_page_advises(tmp_path: Path):
+    file = tmp_path / "found.jsonl"
+    words = ("--rounds", "3", "--warm-up", "0", "--json", file, "--", "true")
+    page = run(*ONE_RANK, *words).stdout
+    (advised,) = re.findall(r"type (--rounds \d+),", page)
+    again = run(*BENCH, "--resume", file, *advised.split())
+    assert again.returncode == 0, again.stderr
+    (measured,) = results.read(str(file)).measured
+    assert f"--rounds {measured.rounds}" == advised
+    assert "are needed" not in again.stdout
+    for less in (("--rounds", "3"), ("--budget", "1s")):
+        refused = run(*BENCH, "--resume", file, *less)
+        assert refused.returncode == 2
+        assert "type more, as --rounds " in refused.stderr
+
+
 def counted(file: Path) -> int:
     """How many samples a file has, without those that were taken again."""
     lines = file.read_text().splitlines() if file.exists() else []

@@ -4,10 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spawnlaunch.bench import stats
-from spawnlaunch.bench.stats import BETTER, EQUAL, UNDECIDED, WORSE, paired, unpaired
-from tests.bench.synthetic import rounds
+from spawnlaunch.bench.stats import BETTER, EQUAL, UNDECIDED, WORSE, unpaired
+from tests.bench.synthetic import paired, rounds
 from tests.support.late import Late
 
 reference = Late("scipy.stats")
@@ -89,6 +91,23 @@ def test_too_few_rounds_tell_nothing_however_clear_they_look():
     few = paired(*rounds(3.0, 0, noise=0.001, drift=0, count=enough - 1), True)
     assert (few.verdict, few.low, few.high, few.seen) == (UNDECIDED, 0, math.inf, math.inf)
     assert paired(*rounds(9.0, 0, noise=0.001, drift=0, count=enough + 1), True).verdict == BETTER
+
+
+@given(
+    st.integers(1, 30).flatmap(
+        lambda n: st.tuples(*[st.lists(st.floats(1e-3, 1e3), min_size=n, max_size=n)] * 2)
+    ),
+    st.floats(1e-6, 0.5),
+)
+def test_as_many_rounds_as_are_advised_have_an_interval(
+    rounds: tuple[list[float], list[float]], level: float
+):
+    one, other = map(np.array, rounds)
+    enough = stats.enough_rounds([(one, other)], level)
+    assert enough >= stats.LOOKS[0]
+    times = enough // len(one)
+    found = stats.compared((np.tile(one, times), np.tile(other, times)), level)
+    assert (found.rounds, found.low > 0, found.high < math.inf) == (enough, True, True)
 
 
 @pytest.mark.parametrize("seed", range(10))
