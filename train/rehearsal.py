@@ -19,7 +19,7 @@ from .distributed import World
 from .learner import Learner
 from .order import NO_END, Batch
 from .screen import Screen
-from .streamed import Stream, agree_on_first
+from .streamed import Stream
 from .task import Task, has
 
 MIB = 1 << 20
@@ -37,7 +37,6 @@ def rehearse(
     order = order_of(readers.task, reader, config, world)
     if come_in_turn(reader.samples):
         Stream(reader, order)
-    agree_on_first(reader, order)
     scheduled = schedule.schedule(config, order.kind.length, order.mean)
     learner = Learner(readers.task, config, world, device, order.global_batch / world.size)
     first = order.batch(0, 0)

@@ -126,11 +126,19 @@ class Stream:
     """The batches that train, of samples that come one after the other; and how far they came."""
 
     def __init__(self, reader: Reader, order: Order) -> None:
-        """Reads the first samples, which are tried out: ``reader`` then has them by their index."""
+        """Reads the first samples, which are tried out: ``reader`` then has them by their index.
+
+        Raises RefusedError on all ranks where they are not the same for all.
+        """
         self.reader, self.order = reader, order
         self.state = pickle.dumps(State(0, 0, own_state(reader.samples)))
         passes = Passes(reader, State())
         reader.first = [passes.take_on() for _ in range(max(2, order.count(0)))]
+        agree(
+            {f"the first sample of {reader.split!r}": digest(reader.first[0])},
+            "dataset() has to give all samples to every rank, for the loop shares them out; leave "
+            "its own division by rank out",
+        )
 
     def batches(self, first: int, steps: int, workers: int, device: torch.device) -> Iterator[Any]:
         """The batches of this rank; one more process at most reads them, for each reads all."""
@@ -156,19 +164,6 @@ class Stream:
         """Go on from a checkpoint; without a state in it the samples are read from the first on."""
         if record[2] is not None:
             self.state = pickle.dumps(State(*record))
-
-
-def agree_on_first(reader: Reader, order: Order) -> None:
-    """Raises RefusedError on all ranks where the first sample is not the same for all.
-
-    One that is another when it is read again, as with random numbers of its own, tells nothing.
-    """
-    once, again = (digest(reader[order.at(range(1))]) for _ in range(2))
-    agree(
-        {f"the first sample of {reader.split!r}": once if once == again else "one that changes"},
-        "dataset() has to give all samples to every rank, for the loop shares them out; leave "
-        "its own division by rank out",
-    )
 
 
 def digest(value: Any) -> int:

@@ -25,7 +25,7 @@ from .order import Batch
 from .progress import NOTHING, VALIDATE
 from .schedule import Position
 from .screen import Screen
-from .streamed import Stream, agree_on_first
+from .streamed import Stream
 from .task import unit_of
 from .trackers import Tracker
 
@@ -71,7 +71,6 @@ class Training:
         self.order = order_of(task, self.reader, config, world, order)
         in_turn = come_in_turn(self.reader.samples)
         self.stream = Stream(self.reader, self.order) if in_turn else None
-        agree_on_first(self.reader, self.order)
         self.schedule = schedule.schedule(config, self.order.kind.length, self.order.mean)
         self.measure, self.more_is_better = aim(config.best)
         self.workers = default_workers(config.loader_workers, device, world)

@@ -126,9 +126,6 @@ class States(Turns):
 class ByRank(Turns):
     dataset = lambda self, split: InTurn(torch.utils.data.Subset(Rows(), range(int(RANK), 99)))
 
-class Divided(Map):
-    dataset = lambda self, split: torch.utils.data.Subset(Rows(), range(int(RANK), 400, 2))
-
 class Void(Turns):
     dataset = lambda self, split: InTurn(Rows() if split == "train" else ())
 
