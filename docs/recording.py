@@ -46,9 +46,9 @@ import torch.distributed as dist
 dist.init_process_group("gloo")
 gradient, kept = torch.ones(1 << 16), []
 for step in range(100000):
-    time.sleep(0.02)
+    time.sleep(0.05)
     if dist.get_rank() == 1:
-        time.sleep(0.05)
+        time.sleep(0.1)
     if dist.get_rank() == 0:
         kept.append(torch.ones(1 << 19))
     dist.all_reduce(gradient)
@@ -62,7 +62,7 @@ class Scene(NamedTuple):
     line: str
     until: str
     stays_s: float = 5.0
-    then: str = ""  # a key, which ends what runs
+    then: str = ""  # a key, which ends what runs; that takes the whole screen
 
 
 SCENES = (
@@ -134,8 +134,12 @@ def recorded(place: Path) -> list[Screen]:
     try:
         wait(terminal, re.escape(PROMPT.strip()))
         for scene in SCENES:
-            terminal.press("C-l")
+            if not scene.then:
+                terminal.press("C-l")
             terminal.type(scene.line)
+            if scene.then:  # so the line is seen on the screen before
+                time.sleep(REST_S)
+                screens[-2] = screens[-2]._replace(lines=terminal.lines())
             terminal.press("Enter")
             wait(terminal, scene.until)
             time.sleep(REST_S)
