@@ -15,7 +15,7 @@ def looked_at(pids: Mapping[int, int]) -> dict[int, dict[str, Any]]:
     done = run(*TOP, "--once", "--json")
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    return {one["rank"]: one for one in found if one["pid"] in pids}
+    return {one["rank"]: one for one in found if one.get("pid") in pids}
 
 
 def ready(output: str) -> dict[int, tuple[int, int]]:

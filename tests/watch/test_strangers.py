@@ -8,9 +8,10 @@ from contextlib import ExitStack
 from spawnlaunch.watch.step import CLOCKS, Seen, Step, receive
 
 STEP = Step("1.0", True, "a", ("a", "b"), "a", {})
+ANSWER = {"looks": [], "calls": [], "whole": True, "when": 0}
 TOLD = {
     "job": "1.0", "node": "b", "now": 0.0, "later_ns": 0, "uncertain_s": 0.0, "samples": [],
-    "answers": {"7.0": {"1": {"looks": [], "calls": [], "members": {}, "when": 0}}},
+    "answers": {"7.0": {"1": {**ANSWER, "members": {}}}},
 }  # fmt: skip
 STRANGE = [
     *(b"", b"nonsense", b"\xff", b"[" * 100_000, b"9" * 5000, b"[]", b"null", b'{"job": "1.0"}'),
@@ -19,8 +20,7 @@ STRANGE = [
                           ("samples", 7), ("samples", [7]), ("samples", [[]]), ("later_ns", ""),
                           ("uncertain_s", {}), ("uncertain_s", float("inf")),
                           ("uncertain_s", float("nan")),
-                          ("answers", {"7.0": {"1": {"looks": [], "calls": [],
-                                                     "members": {"0": [[]]}, "when": 0}}}),
+                          ("answers", {"7.0": {"1": {**ANSWER, "members": {"0": [[]]}}}}),
                           ("answers", 1), ("answers", {"7.0": {"x": 1}}),
                           ("answers", {"7.0": {"1": {"looks": [[1, [[]]]]}}})]),
 ]  # fmt: skip
