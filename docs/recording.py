@@ -114,7 +114,7 @@ class Terminal:
         return done.stdout
 
     def type(self, letters: str) -> None:
-        self._run("send-keys", "-l", "\\;" if letters == ";" else letters)
+        self._run("send-keys", "-l", letters)
 
     def press(self, key: str) -> None:
         self._run("send-keys", key)

@@ -35,11 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The exit status."""
     parser = arguments.Parser(NAME, __doc__)
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
-    parser.add_argument(
-        "--json",
-        action="store_true",
-        help="with --once: a line of JSON for each rank and each finding",
-    )
+    parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
     parser.add_argument(
         "--every",
         type=_seconds,

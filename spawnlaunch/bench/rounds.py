@@ -304,8 +304,10 @@ class Bench:
 
 def goes_on(known: results.Measured, options: flags.BenchRequest) -> bool:
     """Whether a workload that has ended has more rounds by what is typed beside --resume."""
-    if options.rounds or not options.longer:
-        return bool(options.longer) and known.rounds < (options.rounds or 0)
+    if not options.longer:
+        return False
+    if options.rounds:
+        return known.rounds < options.rounds
     compared = results.headline(results.rows_of(known, options.against))
     is_open = any(row.comparison.verdict == stats.UNDECIDED for row in compared)
     return is_open and known.rounds < stats.LOOKS[-1]

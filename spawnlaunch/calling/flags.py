@@ -61,8 +61,8 @@ def _flag(name: str, function: object) -> Flag:
         )
     if flag is None:
         known = [flag.name for flag in FLAGS if flag.name not in NOT_HERE]
-        spellings = {each.strip("-").replace("-", "_"): SPELLINGS[each].name for each in SPELLINGS}
-        names = [each for each, flag_name in spellings.items() if flag_name in known]
+        spellings = [each for each in SPELLINGS if SPELLINGS[each].name in known]
+        names = [each.strip("-").replace("-", "_") for each in spellings]
         meant = "".join(get_close_matches(name, names, n=1))
         said = f"did you mean {meant}?" if meant else "spawnlaunch --help lists the flags"
         raise errors.UsageError(

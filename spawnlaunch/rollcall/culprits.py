@@ -88,7 +88,9 @@ def judged(answers: Mapping[int, asked.Testimony], uncertain_s: float = 0.0) -> 
     """Compare what ranks have recorded; their clocks may differ by `uncertain_s`, which does not
     count as late."""
     told = {rank: answer.record for rank, answer in answers.items()}
-    mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
+    mismatch = flight.mismatch(told)
+    if mismatch:  # which is seldom
+        mismatch = flight.mismatch({rank: _placed(answer) for rank, answer in answers.items()})
     now = max((answer.when for answer in answers.values()), default=0)
     meetings = _lately(told, answers, now)
     if not meetings:
