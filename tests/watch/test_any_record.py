@@ -110,6 +110,18 @@ def test_any_bytes_anywhere(
     is_drawn(page.page(story.read(str(tmp_path))))
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.sampled_from(ODD) | st.integers(), min_size=3, max_size=3))
+@example([-1e308, 1e308, 0])  # which are further from each other than any number
+def test_any_ranks(record: list[dict[str, Any]], tmp_path: Path, ranks: list[Any]) -> None:
+    start = json.loads(json.dumps(record[0]))
+    for worker, rank in zip(start["explain"]["workers"], ranks, strict=True):
+        worker["rank"] = rank
+    (tmp_path / "a.jsonl").write_text(json.dumps(record[0]) + "\n")
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, [start, *record[1:]])))
+    is_drawn(page.page(story.read(str(tmp_path))))
+
+
 finite = st.floats(allow_nan=False, allow_infinity=False)
 
 
