@@ -35,7 +35,7 @@ else:
 import faulthandler
 
 from spawnlaunch.train.commandline import build_task, parse
-from spawnlaunch.train.errors import RefusedError, StoppedError, refuse, shared_refusal
+from spawnlaunch.train.errors import RefusedError, StoppedError, refuse, shared_refusal, tell
 from spawnlaunch.train.exit import PREEMPTED, crash, leave, leave_on_interrupt, note_signals, stop
 
 
@@ -63,7 +63,7 @@ def main() -> None:
         _main()
     except SystemExit as ended:  # refused, or --help, or a task has had enough
         if isinstance(ended.code, str):
-            print(ended.code, file=sys.stderr)
+            tell(f"{ended.code}\n")
         leave(ended.code if isinstance(ended.code, int) else int(ended.code is not None))
     except BaseException as error:
         crash(error)

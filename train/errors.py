@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import signal
@@ -49,12 +50,18 @@ def speaks() -> bool:
     return not rank.isdecimal() or int(rank) == 0
 
 
+def tell(text: str) -> None:
+    """Write to stderr; where its pipe is broken or its disk full, nothing else fails for that."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(text)
+        sys.stderr.flush()
+
+
 def refuse(refusal: RefusedError) -> NoReturn:
     """Exit with status 2 and say why; what all ranks refuse is said once, by rank 0."""
-    if speaks():
-        print(f"train: error: {refusal}", file=sys.stderr, flush=True)
-    elif not refusal.shared:
-        print(f"train: error: rank {os.environ['RANK']}: {refusal}", file=sys.stderr, flush=True)
+    if speaks() or not refusal.shared:
+        who = "" if speaks() else f"rank {os.environ['RANK']}: "
+        tell(f"train: error: {who}{refusal}\n")
     elif not refusal.met:
         _let_rank_0_speak()
     sys.exit(2)

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import multiprocessing
 import os
 import shutil
 import signal
@@ -39,7 +40,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import forkserver, resource_tracker
 from typing import NoReturn
 
-from .errors import speaks
+from .errors import speaks, tell
 
 SIGNALS = frozenset({signal.SIGUSR1, signal.SIGTERM})
 MOST_RESTARTS = 1000  # of a Slurm job: one that is always preempted would go on for ever
@@ -64,6 +65,9 @@ def deaf_children() -> Iterator[None]:
 
     A blocked signal stays blocked in children, from their first instruction on and across exec.
     This process hears at the end what was sent in between.
+
+    When this process ends, multiprocessing sends SIGTERM to those that read samples, and waits for
+    them; so they are killed before that.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     # When multiprocessing starts its tracker, it unblocks SIGTERM and SIGINT in the starting thread
@@ -76,25 +80,26 @@ def deaf_children() -> Iterator[None]:
         with _environment(PYTHONWARNINGS=quiet):
             resource_tracker.ensure_running()
         signal.pthread_sigmask(signal.SIG_SETMASK, before | SIGNALS)
+        others = multiprocessing.active_children()
         try:
             yield
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            for child in set(multiprocessing.active_children()).difference(others):
+                atexit.register(child.kill)
 
 
 @contextmanager
 def _environment(**changes: str) -> Iterator[None]:
     """What starts in here has these variables."""
-    before = {name: os.environ.get(name) for name in changes}
+    before = {name: os.environ[name] for name in changes if name in os.environ}
     os.environ.update(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        for name in changes:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def requeue(environ: Mapping[str, str], status: int) -> str:
@@ -149,10 +154,10 @@ def _wait_for_interrupt() -> None:
     start = "\n" if sys.stderr.isatty() else ""
     if interrupt_saves.is_set():
         noted.append("SIGINT")
-        os.write(2, f"{start}train: saves and ends; SIGINT once more ends at once\n".encode())
+        tell(f"{start}train: saves and ends; SIGINT once more ends at once\n")
         signal.sigwait({signal.SIGINT})
     if speaks():
-        os.write(2, f"{start}train: interrupted\n".encode())
+        tell(f"{start}train: interrupted\n")
     os._exit(INTERRUPTED)
 
 
@@ -181,36 +186,35 @@ def crash(error: BaseException) -> NoReturn:
     # had its turn: then this is no error but the interrupt.
     time.sleep(TURN_S)
     told = "".join(traceback.format_exception(error))
-    write_error_file(error, told)
-    sys.stdout.flush()
-    sys.stderr.write(told)
-    sys.stderr.flush()
-    os._exit(CRASHED)
+    _end(error, told, told)
 
 
 def stop(reason: Exception) -> NoReturn:
     """Leave with status 1 for a reason that all ranks share, and that rank 0 tells."""
-    write_error_file(reason, str(reason))
-    sys.stdout.flush()
-    if speaks():
-        sys.stderr.write(f"train: error: {reason}\n")
-        sys.stderr.flush()
+    _end(reason, str(reason), f"train: error: {reason}\n" if speaks() else "")
+
+
+def _end(error: BaseException, told: str, said: str) -> NoReturn:
+    """Leave with status 1, whether or not anybody reads what is said any more."""
+    unwritten = _write_error_file(error, told)
+    with suppress(OSError, ValueError):  # its pipe is broken, its disk full, or it is closed
+        sys.stdout.flush()
+    tell(unwritten + said)
     os._exit(CRASHED)
 
 
-def write_error_file(error: BaseException, told: str) -> None:
+def _write_error_file(error: BaseException, told: str) -> str:
     """Tell the launcher, as torch.distributed.elastic.multiprocessing.errors.record does.
 
     It reads the file named by TORCHELASTIC_ERROR_FILE and shows the error of the rank that failed
-    first. A file that cannot be written is no reason to lose the traceback.
+    first. A file that cannot be written is no reason to lose the traceback: why is returned.
     """
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE")
-    if not path:
-        return
+    path = os.environ.get("TORCHELASTIC_ERROR_FILE") or os.devnull
     extra = {"py_callstack": told, "timestamp": str(int(time.time()))}
     message = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}
     try:
         with open(path, "w", encoding="utf-8") as file:
             json.dump({"message": message}, file)
     except OSError as problem:
-        sys.stderr.write(f"train: cannot write {path}: {problem.strerror}\n")
+        return f"train: cannot write {path}: {problem.strerror}\n"
+    return ""

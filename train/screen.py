@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import Any, TextIO
+
+from .errors import tell
 
 COLUMNS = "SPAWNLAUNCH_TERMINAL_COLUMNS"
 
@@ -82,9 +83,7 @@ class Screen:
             with open(os.devnull, "w", encoding="ascii") as nowhere:
                 os.dup2(nowhere.fileno(), self.stream.fileno())
             self.stream = self.bar = None
-            sys.stderr.write(
-                f"train: cannot write to stdout: {error.strerror}; the run goes on without it\n"
-            )
+            tell(f"train: cannot write to stdout: {error.strerror}; the run goes on without it\n")
 
 
 def _tqdm(stream: TextIO, columns: int, step: int, steps: int) -> Any:

@@ -27,8 +27,8 @@ from spawnlaunch.bench.sample import FailedError
 from tests.cluster.slurm import Slurm
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS, clean_environ, run, start
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 from tests.support.processes import nothing_left_behind, until
-from tests.train.ranks import free_port
 
 BENCH = (sys.executable, "-m", "spawnlaunch.bench")
 TWO_RANKS = (*BENCH, "--nproc", "2")

@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.gang.nodes import free_port
 from tests.support.launching import clean_environ
+from tests.support.ports import free_port
 from tests.support.processes import everybody, until
 
 TORCHRUN, SPAWNLAUNCH = "torchrun", "spawnlaunch"

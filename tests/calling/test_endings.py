@@ -16,8 +16,8 @@ import pytest
 from spawnlaunch import LaunchError, WorkerError, launch
 from spawnlaunch.calling import exceptions
 from tests.calling import functions
-from tests.gang.nodes import free_port
 from tests.support.launching import clean_environ, run
+from tests.support.ports import free_port
 
 # A rank that ends with 0
 

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 from tests.corpus.running import SPAWNLAUNCH, TORCHRUN, TRIES, Place, placed
 from tests.corpus.table import PROGRAMS
-from tests.gang.nodes import free_port
 from tests.support.launching import GLOO
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 from tests.support.processes import nothing_left_behind, processes_with, until
 
 MOST_RESTARTS = 3

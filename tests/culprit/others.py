@@ -31,7 +31,7 @@ from typing import NamedTuple
 from benchmarks.report import machine
 from docs.generate import with_made
 from tests.culprit.__main__ import HERE, MOST_S, Case, case, environ, play, score
-from tests.gang.nodes import free_port
+from tests.support.ports import free_port
 
 PAGE = HERE.parent.parent / "docs" / "comparison.md"
 FAULTS = {

@@ -8,9 +8,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.gang.nodes import free_port
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 SAY = WORKERS / "of_several.py"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 STARTED: list[subprocess.Popen[bytes]] = []  # of the present test
@@ -70,7 +71,7 @@ class Nodes:
 def room_for(count: int) -> int:
     """The first of so many ports that are free now, and no ephemeral ones."""
     while True:
-        first = 20000 + free_port() % 9000
+        first = free_port()
         with ExitStack() as stack:
             try:
                 for port in range(first, first + count):
@@ -78,10 +79,3 @@ def room_for(count: int) -> int:
             except OSError:
                 continue
             return first
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port: int = sock.getsockname()[1]
-        return port

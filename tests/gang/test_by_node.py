@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.gang.nodes import free_port
 from tests.support.launching import LAUNCHER, clean_environ
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 NODES = (("ps", 2), ("trainer", 3), ("ps", 1))  # role and workers, by node rank
 NAMES = ("RANK", "ROLE_NAME", "ROLE_RANK", "ROLE_WORLD_SIZE", "TORCHELASTIC_RESTART_COUNT")

@@ -18,7 +18,7 @@ from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import secret_of
 from spawnlaunch.node.proc import open_fds
 from spawnlaunch.run.events import Loop
-from tests.gang.nodes import free_port
+from tests.support.ports import free_port
 from tests.support.watching import launched
 
 SOFT = 24

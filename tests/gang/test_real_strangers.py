@@ -12,8 +12,8 @@ import pytest
 
 from spawnlaunch.gang.messages import VERSION, Hello, Signalled
 from spawnlaunch.gang.wire import Foreign, Wire, secret_of
-from tests.gang.nodes import free_port
 from tests.gang.relay import relay
+from tests.support.ports import free_port
 from tests.support.processes import until
 from tests.support.watching import Launch, launched
 

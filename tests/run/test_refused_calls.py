@@ -19,10 +19,10 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run.refused import words as told_in_words
-from tests.gang.nodes import free_port
 from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 from tests.support.processes import nothing_left_behind
 from tests.support.refusing import NUMBERS, refuser
 from tests.support.required import require_programs

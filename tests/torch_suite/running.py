@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from tests.dropin.launches import PATIENCE_S, TORCHRUN, Seen, Warm, see, started_here
 from tests.dropin.line import Line
-from tests.gang.nodes import free_port
 from tests.support.launching import clean_environ
+from tests.support.ports import free_port
 from tests.support.processes import until
 
 Streams = int | Mapping[str, int]

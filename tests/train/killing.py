@@ -15,8 +15,7 @@ from pathlib import Path
 import torch
 
 from spawnlaunch.train.checkpoint import all_in, damage
-from tests.support.processes import processes_with
-from tests.support.processes import until as wait_until
+from tests.support.processes import nothing_left_behind, processes_with
 from tests.train.ranks import (
     ON_TEXT,
     ROOT,
@@ -117,18 +116,18 @@ def kill_one_and_resume(
     moments, hits = random.Random(seed), [0, 0]
     for number in range(kills):
         mark = f"KILLED={uuid.uuid4().hex}"
-        launcher = launch(world, mark, *flags, cwd=cwd)
-        lines = iter(launcher.stdout.readline, "")  # type: ignore[union-attr]
-        under_way = any(line.startswith("[0] writing to") for line in lines)
-        time.sleep(number and moments.uniform(0, 2 * whole_s / kills))
-        ranks = ranks_of(mark)
-        of_launcher = number % 3 == 0  # a run has more ranks than launchers
-        victim = launcher.pid if of_launcher or not ranks else moments.choice(ranks)
-        hits[of_launcher] += under_way and launcher.poll() is None
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(victim, signal.SIGKILL)
-        launcher.communicate()
-        until_gone(mark)
+        with nothing_left_behind(mark):
+            launcher = launch(world, mark, *flags, cwd=cwd)
+            lines = iter(launcher.stdout.readline, "")  # type: ignore[union-attr]
+            under_way = any(line.startswith("[0] writing to") for line in lines)
+            time.sleep(number and moments.uniform(0, 2 * whole_s / kills))
+            ranks = ranks_of(mark)
+            of_launcher = number % 3 == 0  # a run has more ranks than launchers
+            victim = launcher.pid if of_launcher or not ranks else moments.choice(ranks)
+            hits[of_launcher] += under_way and launcher.poll() is None
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(victim, signal.SIGKILL)
+            launcher.communicate()
         assert [damage(path) for path in all_in(cwd / "killed")] == [""] * len(
             all_in(cwd / "killed")
         )
@@ -151,10 +150,6 @@ def launch(world: int, mark: str, *flags: str, cwd: Path) -> subprocess.Popen[st
         stderr=subprocess.DEVNULL,
         text=True,
     )
-
-
-def until_gone(mark: str) -> None:
-    wait_until(lambda: not processes_with(mark), f"all processes with {mark} have ended")
 
 
 def ranks_of(mark: str) -> list[int]:

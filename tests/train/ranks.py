@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 from tests.train import warm
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,12 +29,6 @@ class Ended(NamedTuple):
     status: int
     out: str
     err: str
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def environment(rank: int, size: int, port: int, **extra: str) -> dict[str, str]:
@@ -71,11 +65,20 @@ def finish(ranks: list[Rank]) -> list[Ended]:
     """How every rank ended; what a rank prints here is far less than a pipe holds."""
     try:
         said = [rank.communicate(timeout=PATIENCE_S) for rank in ranks]
+    except subprocess.TimeoutExpired:
+        raise AssertionError("\n".join(map(_doing, ranks))) from None
     finally:
         for rank in ranks:
             rank.kill()
             rank.wait()
     return [Ended(rank.returncode, *texts) for rank, texts in zip(ranks, said, strict=True)]
+
+
+def _doing(rank: Rank) -> str:
+    """Where a rank is that should have ended, or how it did."""
+    command = [Path(sys.executable).parent / "py-spy", "dump", "--pid", str(rank.pid)]
+    asked = subprocess.run(command, capture_output=True, text=True, check=False)
+    return f"{rank.pid}: {rank.poll()}\n{asked.stdout}{asked.stderr}"
 
 
 def until(rank: Rank, start_of_line: str) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.matrix import mostly_full
+from tests.support.ports import free_port
 from tests.train import warm
-from tests.train.ranks import ENTRY, complete, environment, finish, free_port, run
+from tests.train.ranks import ENTRY, complete, environment, finish, run
 
 TASK = """
 import os, random

@@ -4,16 +4,17 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.patience import PATIENCE_S
-from tests.train.ranks import ENTRY, ROOT, complete, environment, finish, free_port, start, until
+from tests.support.ports import free_port
+from tests.support.processes import nothing_left_behind, processes_with
+from tests.support.processes import until as until_holds
+from tests.train.killing import ranks_of
+from tests.train.ranks import ENTRY, ROOT, complete, environment, start, until
 
 MIB = 1 << 20
 ENDS = r"""
@@ -42,8 +43,10 @@ class Ends:
 
     def loss(self, model, batch):
         self.passes += model.training
-        if self.passes == 5 and os.environ["HOW"] == "raises":
+        if self.passes == 5 and os.environ["HOW"] in ("raises", "unread"):
             raise ValueError("the user's own")
+        if self.passes == 5 and os.environ["HOW"] == "quits":
+            raise SystemExit(3)
         bad = self.passes == 5 and os.environ["HOW"] == "nan"
         return model(batch).sum() * (float("nan") if bad else 1), len(batch)
 """
@@ -54,25 +57,6 @@ FLAGS = (
 LONG = (*FLAGS, "--steps", "1000000")
 
 
-def started_by(mark: str) -> list[str]:
-    """The processes that were started with this mark in their environment."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"MARK={mark}".encode() in (process / "environ").read_bytes().split(b"\0"):
-                found.append(f"{process.name} {(process / 'cmdline').read_text()!r}")
-        except OSError:  # it has ended meanwhile, or is a zombie
-            continue
-    return found
-
-
-def wait_until(condition: Callable[[], bool]) -> bool:
-    give_up_at = time.monotonic() + PATIENCE_S
-    while not condition() and time.monotonic() < give_up_at:
-        time.sleep(0.05)
-    return condition()
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("world", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 3))])
 @pytest.mark.parametrize(
@@ -80,6 +64,8 @@ def wait_until(condition: Callable[[], bool]) -> bool:
     [
         pytest.param("raises", None, 1, marks=pytest.mark.full),
         pytest.param("nan", None, 1, marks=pytest.mark.full),
+        pytest.param("quits", None, 3, marks=pytest.mark.full),
+        pytest.param("unread", None, 1, marks=pytest.mark.full),
         ("stuck", signal.SIGKILL, -signal.SIGKILL),
         pytest.param("goes on", signal.SIGINT, 130, marks=pytest.mark.full),
         pytest.param("goes on", signal.SIGTERM, 75, marks=pytest.mark.full),
@@ -90,16 +76,18 @@ def test_nothing_is_left_of_a_rank_that_has_ended(
 ) -> None:
     (tmp_path / "ends.py").write_text(ENDS)
     mark = uuid.uuid4().hex
-    ranks = start(world, *LONG, cwd=tmp_path, HOW=how, MARK=mark)
-    if number is not None:
-        until(ranks[0], "stuck" if how == "stuck" else "step")
-        assert len(started_by(mark)) >= 4  # two that read, their server, and its tracker
-        for rank in ranks:
-            rank.send_signal(number)
-    status = 75 if (world, number) == (1, signal.SIGINT) else status
-    assert [one.returncode for one in ranks if one.wait() is not None] == world * [status]
-    assert wait_until(lambda: not started_by(mark)), started_by(mark)
-    finish(ranks)
+    with nothing_left_behind(mark):
+        ranks = start(world, *LONG, cwd=tmp_path, HOW=how, MARK=mark)
+        for stream in [each for rank in ranks for each in (rank.stdout, rank.stderr)]:
+            if how == "unread" and stream:
+                stream.close()
+        if number is not None:
+            until(ranks[0], "stuck" if how == "stuck" else "step")
+            assert len(processes_with(mark)) >= 4  # two that read, their server, and its tracker
+            for rank in ranks:
+                rank.send_signal(number)
+        status = 75 if (world, number) == (1, signal.SIGINT) else status
+        assert [one.returncode for one in ranks if one.wait() is not None] == world * [status]
 
 
 @pytest.mark.full
@@ -111,20 +99,18 @@ def test_nothing_is_left_when_a_rank_of_a_launcher_is_killed(
     mark = uuid.uuid4().hex
     extra = {"HOW": "goes on", "MARK": mark, "PYTHONPATH": str(ROOT)}
     port = () if launcher[0] == "spawnlaunch" else ("--master-port", str(free_port()))
-    launched = subprocess.Popen(
-        [sys.executable, "-m", *launcher, "--nproc-per-node", "2", *port, str(ENTRY), *LONG],
-        cwd=tmp_path,
-        env=environment(0, 0, 0, **extra),
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    lines = tmp_path / "here" / "metrics.jsonl"
-    assert wait_until(lambda: lines.exists() and lines.read_text().count("\n") > 2)
-    # The launcher's command names the program as well, without -u before it.
-    (victim, *_) = (int(one.split()[0]) for one in started_by(mark) if rf"-u\x00{ENTRY}" in one)
-    os.kill(victim, signal.SIGKILL)
-    assert launched.wait() != 0
-    assert wait_until(lambda: not started_by(mark)), started_by(mark)
+    with nothing_left_behind(mark):
+        launched = subprocess.Popen(
+            [sys.executable, "-m", *launcher, "--nproc-per-node", "2", *port, str(ENTRY), *LONG],
+            cwd=tmp_path,
+            env=environment(0, 0, 0, **extra),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        lines = tmp_path / "here" / "metrics.jsonl"
+        until_holds(lambda: lines.exists() and lines.read_text().count("\n") > 2, "three steps")
+        os.kill(ranks_of(mark)[0], signal.SIGKILL)
+        assert launched.wait() != 0
 
 
 SHARES = """

@@ -77,23 +77,27 @@ def is_drawn(html: str) -> None:
             assert re.fullmatch(r"[-+.,e\d ]*", one.get(name, "")), ElementTree.tostring(one)
 
 
+odd = st.lists(st.sampled_from(ODD), max_size=3)
 numbers = st.lists(st.sampled_from(ODD) | st.floats() | st.integers(), min_size=1)
 texts = st.lists(st.sampled_from(ODD_TEXT) | st.text(), min_size=1)
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(numbers, texts, st.integers(), st.sampled_from(SHARES))
+@given(numbers, texts, st.integers(), st.sampled_from(SHARES), odd)
+@example([0], ["x"], 0, 0.0, [-1e308, 1e308])  # further from each other than any number
 def test_any_numbers_and_strings(
     record: list[dict[str, Any]], tmp_path: Path, numbers: list[Any], texts: list[str], seed: int,
-    share: float,
+    share: float, ranks: list[Any],
 ) -> None:  # fmt: skip
     chance = random.Random(seed)
     lines = [replaced(line, numbers, texts, chance, share) for line in record]
+    for worker, rank in zip(lines[0]["explain"]["workers"], ranks, strict=False):
+        worker["rank"] = rank
     (tmp_path / "a.jsonl").write_text(json.dumps(record[0]) + "\n", encoding="utf-8")
     (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
     found = story.read(str(tmp_path))
     is_drawn(page.page(found))
-    if share == 0:
+    if share == 0 and not ranks:
         assert [one.lost for one in found.launches] == [{}, {}]
 
 
@@ -107,18 +111,6 @@ def test_any_bytes_anywhere(
     place = (at * 97 + more) % len(whole)
     (tmp_path / "a.jsonl").write_text(json.dumps(record[0]) + "\n")
     (tmp_path / "b.jsonl").write_bytes(whole[:place] + data + whole[place + more :])
-    is_drawn(page.page(story.read(str(tmp_path))))
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.sampled_from(ODD) | st.integers(), min_size=3, max_size=3))
-@example([-1e308, 1e308, 0])  # which are further from each other than any number
-def test_any_ranks(record: list[dict[str, Any]], tmp_path: Path, ranks: list[Any]) -> None:
-    start = json.loads(json.dumps(record[0]))
-    for worker, rank in zip(start["explain"]["workers"], ranks, strict=True):
-        worker["rank"] = rank
-    (tmp_path / "a.jsonl").write_text(json.dumps(record[0]) + "\n")
-    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, [start, *record[1:]])))
     is_drawn(page.page(story.read(str(tmp_path))))
 
 

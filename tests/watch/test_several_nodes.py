@@ -9,9 +9,9 @@ import pytest
 
 from spawnlaunch.failures import TIMED_OUT
 from spawnlaunch.watch import story
-from tests.gang.nodes import free_port
 from tests.support.launching import LAUNCHER, clean_environ, run, start
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 SAYS = "import os; print(os.environ['RANK'], os.environ['MASTER_PORT'], flush=True)"
 
