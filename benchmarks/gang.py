@@ -27,7 +27,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.memory import pss_mib
-from benchmarks.processes import cpu_s, free_port
+from benchmarks.processes import cpu_s
 from benchmarks.report import Goal, Section, Times, cell
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang.deadlines import Alarms
@@ -37,6 +37,7 @@ from spawnlaunch.gang.server import Server
 from spawnlaunch.gang.settings import Settings, beat_s
 from spawnlaunch.gang.wire import secret_of
 from spawnlaunch.run.events import Loop
+from tests.support.ports import free_port
 
 SIZES = (64, 512, 4096, 9408)
 FRONTIER = 9408

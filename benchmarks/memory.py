@@ -5,7 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from benchmarks.processes import children, finish, free_port, lines, start
+from benchmarks.processes import children, finish, lines, start
+from tests.support.ports import free_port
 
 
 def pss_mib(pids: list[int]) -> float:

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -25,13 +24,6 @@ def start(command: Sequence[str], environ: Mapping[str, str]) -> subprocess.Pope
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-
-
-def free_port() -> int:
-    """One at which nobody listens on this machine."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-    return port
 
 
 def children(pid: int) -> list[int]:
