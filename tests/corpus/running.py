@@ -39,8 +39,9 @@ MARK = "CORPUS_MARK"  # in the environment of all that a launch has started
 PREFIX = re.compile(r"^\[(?:default|[\w.-]+:)?\d+\]:? ", re.MULTILINE)
 TIMES = re.compile(r"'\w+_(?:runtime|per_second)': '[^']*'")  # as Trainer prints them
 ERROR = "error.json"  # where a program names it as the launch's error file
-# Nor can gloo connect, now and then, to a rank that has ended well meanwhile, under any launcher.
-MESH = "Gloo connectFullMesh failed"
+# Nor can a rank meet another, now and then, that has ended well meanwhile: gloo under any launcher,
+# and here rank 0's store, which under torchrun outlives it ("agent store" in docs/torchrun.md).
+ENDED = re.compile("Gloo connectFullMesh failed|Did the remote server shutdown or crash")
 TRIES = 4
 # Now and then torchrun's workers of another attempt wait for each other for ever, in gloo.
 ENOUGH_S = {TORCHRUN: 400.0, SPAWNLAUNCH: float(PATIENCE_S)}
@@ -165,7 +166,7 @@ def come(program: Program, launcher: str, top: Path) -> Came:
                 left = [each.name for each in place.tmp.glob("spawnlaunch-*")]
                 assert not left, f"{program} has left {left}"
             said = place.stderr
-        if GLOO not in said and MESH not in said:
+        if GLOO not in said and not ENDED.search(said):
             break
     if code and not program.status:
         print(said[-3000:], file=sys.stderr)
