@@ -44,12 +44,13 @@ nobody typed a figure. [`python -m spawnlaunch.bench`](bench.md) measures what p
 your machine.
 
 In every benchmark the programs take turns within each round. A random number generator draws the
-order of each round. (Sections from before 2026-11-25 took turns in an order that rotates.) So a
-machine that gets slower gets slower for all programs. A cell has the median over the rounds, with
-the least and the most. A goal is for a ratio within the rounds, or for the mean of the rounds. It
-is met if the whole 95 % interval (exact signed-rank test) reaches the goal. A benchmark waits for a
-quiet machine, five minutes at most. If the machine stays busy, the benchmark says so, and gives
-only ratios to the first line.
+order of each round. So a machine that gets slower gets slower for all programs. A cell has the
+median over the rounds, with the least and the most. A goal is for the ratio of the rounds' means,
+or for their mean. It is met if the whole 95 % interval reaches the goal; the interval holds for any
+noise ([how](bench.md#comparison-of-two-arms)). A benchmark waits for a quiet machine, five minutes
+at most. If the machine stays busy, the benchmark says so, and gives only ratios to the first line.
+(Sections from before 2026-11-25 took turns in an order that rotates, and had intervals of a
+signed-rank test.)
 """
 
 
@@ -174,7 +175,7 @@ def goal_of_difference(
     what: str, ours: Sequence[float], theirs: Sequence[float], limit: float
 ) -> Goal:
     """At most so much more than theirs, in the unit of both."""
-    return goal_of_value(what, np.subtract(ours, theirs), limit)
+    return goal_of_value(what, np.subtract(ours, theirs).tolist(), limit)
 
 
 def goal_of_value(what: str, values: Sequence[float], limit: float) -> Goal:

@@ -100,20 +100,16 @@ def ours(work: Work) -> None:
     from spawnlaunch.train.run import train
     from spawnlaunch.train.schedule import Deadline
     from spawnlaunch.train.screen import Screen
+    from spawnlaunch.train.trackers import Tracker
     from spawnlaunch.train.training import Place
 
-    class Split:
-        """A tracker: where the time of a step went, without the waiting while others had a turn."""
-
-        def log(self, _step: int, _shared: Any, own: Any) -> None:
-            turns = work.samples.turns
-            awake = {**own, "data": own["data"] - turns.asleep_s / LOG_EVERY}
-            turns.asleep_s = 0.0
-            with (work.scratch / f"{SPLIT}{world.rank}").open("a") as file:
-                file.write(json.dumps(awake) + "\n")
-
-        def close(self) -> None:
-            """All is written."""
+    def log(_step: int, _shared: Any, own: Any) -> None:
+        """Where the time of a step went, without the waiting while others had a turn."""
+        turns = work.samples.turns
+        awake = {**own, "data": own["data"] - turns.asleep_s / LOG_EVERY}
+        turns.asleep_s = 0.0
+        with (work.scratch / f"{SPLIT}{world.rank}").open("a") as file:
+            file.write(json.dumps(awake) + "\n")
 
     words = f"--steps {work.steps} --log-every {LOG_EVERY} --batch-size {BATCH} --lr {LR}"
     words += f" --warmup {WARM_UP} --weight-decay {WEIGHT_DECAY} --eval-every 0 --save-every 0"
@@ -123,22 +119,12 @@ def ours(work: Work) -> None:
     if world.rank == 0:
         lines.touch()
     metrics = Metrics(lines if world.rank == 0 else None)
-    place = Place(world, torch.device("cpu"), work.scratch, Screen(None), metrics, [Split()])
-    train(Readers(TaskInTurns(work), config), config, place, {}, None, Deadline(None, {}, 0.0))
-
-
-class TaskInTurns:
-    """A task whose samples to train on are given out in turns."""
-
-    def __init__(self, work: Work) -> None:
-        self.work = work
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.work.task, name)
-
-    def dataset(self, split: str) -> Any:
-        """The samples of a split."""
-        return self.work.samples if split == "train" else self.work.task.dataset(split)
+    tracker = Tracker(log, lambda: None)
+    place = Place(world, torch.device("cpu"), work.scratch, Screen(None), metrics, [tracker])
+    theirs = work.task.dataset
+    in_turns = lambda split: work.samples if split == "train" else theirs(split)  # noqa: E731
+    object.__setattr__(work.task, "dataset", in_turns)  # its class is frozen
+    train(Readers(work.task, config), config, place, {}, None, Deadline(None, {}, 0.0))
 
 
 def bare(work: Work) -> None:
@@ -155,7 +141,10 @@ def bare(work: Work) -> None:
     model = DistributedDataParallel(work.task.model(), gradient_as_bucket_view=True)
     matrices = [p for p in model.parameters() if p.dim() >= 2]
     rest = [p for p in model.parameters() if p.dim() < 2]
-    groups = [{"params": matrices, "weight_decay": WEIGHT_DECAY}, {"params": rest}]
+    groups: list[dict[str, Any]] = [
+        {"params": matrices, "weight_decay": WEIGHT_DECAY},
+        {"params": rest},
+    ]
     optimizer = torch.optim.AdamW(groups, LR, betas=(0.9, 0.95), weight_decay=0, fused=True)
     rise = torch.optim.lr_scheduler.LinearLR(optimizer, 0.1, total_iters=WARM_UP)
     batches = iter(DataLoader(samples, BATCH, sampler=sampler))

@@ -15,7 +15,6 @@ searches for unused parameters in every step; the other has that and the like sw
 
 import json
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -28,8 +27,10 @@ from typing import Any, NamedTuple
 from benchmarks import report
 from benchmarks.report import Goal, Section, cell
 from benchmarks.train_arms import ARMS, BATCH, FIRST_TURNS, RANKS, SPLIT, TURN
+from benchmarks.turns import turns
 from spawnlaunch.bench import stats
 from spawnlaunch.bench.stats import Comparison
+from tests.support.ports import free_port
 
 ROUNDS = 100
 SHAPES = ("3,64,64", "5,128,128")  # layers, width and context of the bundled model
@@ -39,7 +40,6 @@ NAMES = {
     "trainer": "Trainer of transformers",
     "quick_trainer": "Trainer at its quickest",
 }
-TOLD_EVERY = 10  # rounds
 PARTS = ("data", "compute", "wait")
 # What the lower end of the interval is to reach, of each shape.
 OF_BARE, OF_TRAINER = (0.97, 0.97), (1.03, 0.99)
@@ -62,10 +62,8 @@ class Arm(NamedTuple):
 
 
 def start(name: str, scratch: Path, rounds: int, shape: tuple[int, ...]) -> Arm:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = str(probe.getsockname()[1])
-    there = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    there = {"WORLD_SIZE": str(RANKS), **address}
     words = [sys.executable, "-m", "benchmarks.train_arms", name, str(scratch), *map(str, shape)]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     ranks = []
@@ -85,7 +83,7 @@ class Measured(NamedTuple):
 
     def share_of(self, name: str, of: str = "ours") -> Comparison:
         """Ours, or another, against this one, within the rounds."""
-        return stats.paired(self.speeds[of], self.speeds[name], True)
+        return stats.compared(stats.pair(self.speeds[of], self.speeds[name], True), report.LEVEL)
 
 
 def measure(options: Namespace) -> Section:
@@ -109,14 +107,10 @@ def measure_one(text: str, rounds: int) -> Measured:
                 stack.callback(rank.kill)
             for _ in range(FIRST_TURNS):
                 arms[-1].turn()
-        for number in range(rounds):
-            for i in range(len(arms)):
-                arm = arms[(number + i) % len(arms)]
-                seconds, busy_s = arm.turn()
-                speeds[arm.name].append(tokens / seconds)
-                busy_ms[arm.name].append(1e3 * busy_s / TURN / RANKS)
-            if (number + 1) % TOLD_EVERY == 0:
-                print(f"{text}: round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+        for arm in turns(rounds, arms):
+            seconds, busy_s = arm.turn()
+            speeds[arm.name].append(tokens / seconds)
+            busy_ms[arm.name].append(1e3 * busy_s / TURN / RANKS)
         return Measured(text, speeds, busy_ms, read_split(arms[0].scratch))
 
 
@@ -143,10 +137,10 @@ def section(shapes: list[Measured]) -> Section:
         "train_loop",
         "The training loop",
         f"""The same model (layers, width, context) on the same text, {RANKS} ranks on {RANKS} CPUs,
-        {len(shapes[0].speeds["ours"])} rounds of {TURN} steps. A share is the median of the rounds'
-        shares; behind it stands its interval (exact signed-rank test). What a loop costs is a time
-        per step: it shows where steps are short, as in the first shape. By default the Trainer
-        searches for unused parameters in every step.
+        {len(shapes[0].speeds["ours"])} rounds of {TURN} steps. A share is that of the time of all
+        rounds; behind it stands its interval. What a loop costs is a time per step: it shows where
+        steps are short, as in the first shape. By default the Trainer searches for unused
+        parameters in every step.
         A step of ours in ms, {splits}. What is written by hand as a share of the Trainer at its
         quickest, {most}.""",
         ["model", "loop", "tokens per second", "CPU ms per rank and step", "ours as a share of it"],

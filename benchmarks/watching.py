@@ -134,7 +134,8 @@ def recording(scratch: Path, options: Namespace) -> Cost:
         peak = Path(f"/proc/{guard}/status").read_text().partition("VmHWM:")[2].split()[0]
     finally:
         processes.finish(process)
-    return Cost(*zip(*shares, strict=True), begin_s, int(peak) / 1024, speeds[True], speeds[False])
+    cores, answers = zip(*shares, strict=True)
+    return Cost(cores, answers, begin_s, int(peak) / 1024, speeds[True], speeds[False])
 
 
 def _shares(recorder: int, workers: Sequence[int]) -> tuple[float, float]:
