@@ -7,11 +7,8 @@ abstract socket `address` for questions (answering.py), which no other user can 
 needs no wrapper, and its environment no package beyond this one.
 """
 
-from __future__ import annotations
-
 import os
 import sys
-from contextlib import suppress
 
 WITNESS = "SPAWNLAUNCH_WITNESS"  # the pid of the worker
 STACK_SIGNAL = "SPAWNLAUNCH_STACK_SIGNAL"  # a number: asks for the stacks of all threads, on stderr
@@ -58,9 +55,11 @@ class _Finder:
 
 
 def _answer() -> None:
-    with suppress(Exception):  # the package is gone, or there is no /proc: the worker does not mind
+    try:  # contextlib would take each worker more time than all that is imported here
         from spawnlaunch.witness import answering
 
         with open("/proc/self/stat", "rb") as file:  # the start is field 22 of proc(5)
             start = int(file.read().rpartition(b") ")[2].split()[19])
         answering.Witness(address(os.getpid(), start))
+    except Exception:  # the package is gone, or there is no /proc: the worker does not mind
+        pass

@@ -95,6 +95,13 @@ def test_a_program_that_is_no_worker_is_as_it_was():
         assert not [name for name in finders if "spawnlaunch" in name]
 
 
+def test_a_worker_imports_no_more_than_the_witness(tmp_path: Path):
+    with worker(tmp_path, "import sys\nprint(*sys.modules)\n") as one:
+        taken = one.line().split()
+    bare = run(sys.executable, tmp_path / "script.py").stdout.split()
+    assert {*taken}.difference(bare) == {"spawnlaunch", "spawnlaunch.witness"}
+
+
 ASKS = f"""
 import os, socket, sys
 os.setgid({NOBODY})
