@@ -2,12 +2,13 @@
 
 import os
 import shutil
-import socket
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.ports import free_port
 
 
 class Launcher(NamedTuple):
@@ -44,10 +45,7 @@ def preloading(n: int, script: Path) -> list[str]:
 
 def _shell(n: int, script: Path) -> list[str]:
     """The least that starts N processes and waits for them: it pins and watches nothing."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    there = f"WORLD_SIZE={n} MASTER_ADDR=127.0.0.1 MASTER_PORT={port} OMP_NUM_THREADS=1"
+    there = f"WORLD_SIZE={n} MASTER_ADDR=127.0.0.1 MASTER_PORT={free_port()} OMP_NUM_THREADS=1"
     one = f'RANK=$i LOCAL_RANK=$i {there} "{sys.executable}" -u "{script}" &'
     return ["sh", "-c", f"i=0; while [ $i -lt {n} ]; do {one} i=$((i+1)); done; wait"]
 

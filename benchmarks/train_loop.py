@@ -62,8 +62,8 @@ class Arm(NamedTuple):
 
 
 def start(name: str, scratch: Path, rounds: int, shape: tuple[int, ...]) -> Arm:
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    there = {"WORLD_SIZE": str(RANKS), **address}
+    port = str(free_port())
+    there = {"WORLD_SIZE": str(RANKS), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     words = [sys.executable, "-m", "benchmarks.train_arms", name, str(scratch), *map(str, shape)]
     pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     ranks = []

@@ -37,7 +37,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, resource_tracker, util
 from typing import NoReturn
 
 from .errors import speaks, tell
@@ -86,7 +86,8 @@ def deaf_children() -> Iterator[None]:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
             for child in set(multiprocessing.active_children()).difference(others):
-                atexit.register(child.kill)
+                # At the exit of this process, and of none that it has forked.
+                util.Finalize(None, child.kill, exitpriority=0)
 
 
 @contextmanager
@@ -196,20 +197,20 @@ def stop(reason: Exception) -> NoReturn:
 
 def _end(error: BaseException, told: str, said: str) -> NoReturn:
     """Leave with status 1, whether or not anybody reads what is said any more."""
-    unwritten = _write_error_file(error, told)
-    with suppress(OSError, ValueError):  # its pipe is broken, its disk full, or it is closed
+    if path := os.environ.get("TORCHELASTIC_ERROR_FILE"):
+        said = _write_error_file(path, error, told) + said
+    with suppress(Exception):  # its pipe is broken, its disk full, or a task's own stands for it
         sys.stdout.flush()
-    tell(unwritten + said)
+    tell(said)
     os._exit(CRASHED)
 
 
-def _write_error_file(error: BaseException, told: str) -> str:
+def _write_error_file(path: str, error: BaseException, told: str) -> str:
     """Tell the launcher, as torch.distributed.elastic.multiprocessing.errors.record does.
 
-    It reads the file named by TORCHELASTIC_ERROR_FILE and shows the error of the rank that failed
-    first. A file that cannot be written is no reason to lose the traceback: why is returned.
+    It reads this file and shows the error of the rank that failed first. A file that cannot be
+    written is no reason to lose the traceback: why is returned.
     """
-    path = os.environ.get("TORCHELASTIC_ERROR_FILE") or os.devnull
     extra = {"py_callstack": told, "timestamp": str(int(time.time()))}
     message = {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}
     try:

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from spawnlaunch.world.host import hold_free_port
 from tests.dropin.differences import DIFFERENCES, Context, expected, findings
 from tests.dropin.launches import PIPE, SHELL, SPAWNLAUNCH, TERMINAL, TORCHRUN, Warm, see
 from tests.dropin.line import Line
 from tests.dropin.lines import SHELL_OF_TWO_NODES, TWO
+from tests.support.ports import free_port
 
 # A line that shows the row. Where several could, the one that shows the most.
 WITNESSES: Mapping[str, Line] = {
@@ -83,12 +83,10 @@ def wrong(around: str, base: Path, warm: Warm) -> Iterator[str]:
 
 
 def tried(line: Line, around: str, top: Path, warm: Warm) -> Context:
-    held = hold_free_port()
-    held.lock.close()
     with socket.socket() as busy:
         busy.bind(("", 0))
         busy.listen()
-        ports = {"port": str(held.port), "busy": str(busy.getsockname()[1])}
+        ports = {"port": str(free_port()), "busy": str(busy.getsockname()[1])}
         theirs = see(line, TORCHRUN, warm, top / "theirs", ports, around)
         ours = see(line, SPAWNLAUNCH, None, top / "ours", ports, around)
     return Context(line, theirs, ours)

@@ -2,7 +2,6 @@
 
 import re
 import socket
-import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
@@ -10,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world.host import hold_free_port
 from tests.dropin.differences import DIFFERENCES, Context, Difference, Finding, expected, findings
 from tests.dropin.launches import SPAWNLAUNCH, TORCHRUN, Warm, see
 from tests.dropin.line import Line
 from tests.dropin.lines import LINES, SAMPLE
 from tests.support.launching import ROOT
+from tests.support.ports import free_port
 
 PAGE = ROOT / "docs" / "torchrun.md"
 AT_ONCE = 1 if version("torch").startswith("2.4.") else 2  # which gives all launches one port
@@ -26,7 +25,7 @@ class Typist:
     """Types lines under both launchers, some at a time."""
 
     def __init__(self, base: Path, lines: list[Line]) -> None:
-        self._base, self._warm, self._lock = base, Warm(), threading.Lock()
+        self._base, self._warm = base, Warm()
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._seen: dict[int, Future[Context]] = {
             id(line): self._pool.submit(self._type, line) for line in lines
@@ -39,10 +38,7 @@ class Typist:
         with socket.socket() as busy:
             busy.bind(("", 0))
             busy.listen()
-            with self._lock:
-                held = hold_free_port()
-            ports = {"port": str(held.port), "busy": str(busy.getsockname()[1])}
-            held.lock.close()
+            ports = {"port": str(free_port()), "busy": str(busy.getsockname()[1])}
             top = self._base / str(id(line))
             theirs = see(line, TORCHRUN, self._warm, top / "theirs", ports)
             ours = see(line, SPAWNLAUNCH, None, top / "ours", ports)

@@ -10,12 +10,12 @@ from typing import NamedTuple
 
 import pytest
 
-from spawnlaunch.world.host import hold_free_port
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row, typed
 from tests.messages.sites import sites
 from tests.support.launching import ROOT, clean_environ, run
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_ports
 from tests.support.required import require_programs, require_root
 
 require_programs("mpirun", package="openmpi-bin")
@@ -32,7 +32,7 @@ def typed_in(directory: Path, row: Row, *, wrong: bool) -> subprocess.CompletedP
     ways = f"{directory / 'bin'}:{os.environ['PATH']}"
     environ = clean_environ(PATH=ways, **{"PYTHONPATH": str(ROOT), **row.environ})
     environ["PYTHONPATH"] = f"{ROOT}:{environ['PYTHONPATH']}"
-    environ |= zip(("PORT", "PORT2"), free_ports(), strict=True)
+    environ |= zip(("PORT", "PORT2"), map(str, free_ports(2)), strict=True)
     return run(
         "bash",
         "-c",
@@ -41,13 +41,6 @@ def typed_in(directory: Path, row: Row, *, wrong: bool) -> subprocess.CompletedP
         environ=environ,
         timeout_s=PATIENCE_S,
     )
-
-
-def free_ports() -> list[str]:
-    held = [hold_free_port(), hold_free_port()]
-    for each in held:
-        each.lock.close()
-    return [str(each.port) for each in held]
 
 
 def furnish(directory: Path) -> Path:

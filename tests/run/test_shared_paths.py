@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world.host import hold_free_port
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, explain, launch, start
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_port
 
 TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM_TASKS": "4",
              "SLURM_GTIDS": "2,3"}  # fmt: skip
@@ -20,8 +20,7 @@ TWO_TASKS = {**SLURM_TASK, "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_NUM
 
 def on_two_nodes(*words: object, **environ: str) -> Sequence[subprocess.CompletedProcess[str]]:
     """What both launchers of a job of two nodes come to; both are on this machine."""
-    port, lock = hold_free_port()
-    lock.close()
+    port = free_port()
     running = [
         start(
             *LAUNCHER, "--nnodes", "2", "--node-rank", node, "--nproc", "2", "--quiet", "--no-gang",

@@ -68,7 +68,8 @@ class Counts:
     def loss(self, model, batch):
         return model(batch).sum(), torch.tensor(len(batch))
 """
-FLAGS = ("--device", "cpu", "--steps", "20", "--log-every", "1", "--lr", "0.1", "--out", "here")
+HERE = ("--device", "cpu", "--log-every", "1", "--lr", "0.1", "--out", "here")
+FLAGS = (*HERE, "--steps", "20")
 
 
 @pytest.fixture
@@ -94,7 +95,7 @@ def test_three_methods_and_a_constructor_make_a_task(cwd: Path) -> None:
 @pytest.mark.full
 def test_epochs_decide_the_steps_of_a_task_in_a_module(cwd: Path) -> None:
     flags = ("--task", "mine:Line", "--epochs", "3", "--batch-size", "10", "--points", "95")
-    complete(0, *FLAGS[:2], *FLAGS[4:], *flags, cwd=cwd)
+    complete(0, *HERE, *flags, cwd=cwd)
     assert len(metrics(cwd / "here", "loss")) == 29
 
 
