@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -66,16 +64,3 @@ class Nodes:
 
     def statuses(self) -> dict[str, int]:
         return {host: p.wait(PATIENCE_S) for host, p in self.processes.items()}
-
-
-def room_for(count: int) -> int:
-    """The first of so many ports that are free now, and no ephemeral ones."""
-    while True:
-        first = free_port()
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.create_server(("127.0.0.1", port)))
-            except OSError:
-                continue
-            return first

@@ -21,7 +21,7 @@ from spawnlaunch.gang.stream import Connection
 from spawnlaunch.gang.wire import NAME, Wire, digest_of, secret_of
 from spawnlaunch.run.events import Loop
 from tests.gang.hosts import Calls
-from tests.gang.nodes import room_for
+from tests.support.ports import free_ports
 
 SECRET, ANOTHER = secret_of(None, "7"), secret_of(b"another secret, as long", "7")
 HELLO = Hello(VERSION, "node1", "another", 1, port=1)
@@ -219,7 +219,7 @@ def test_one_that_does_not_hear_the_end_is_left_and_nobody_comes_any_more() -> N
 
 @pytest.mark.parametrize("ports", [1, 2])
 def test_the_hub_is_looked_for_at_its_ports_and_at_no_other(ports: int) -> None:
-    port, loop = room_for(2), Loop()
+    port, loop = free_ports(2)[0], Loop()
     with socket.create_server(("127.0.0.1", port + 1)) as neighbour:
         made, launcher = link(loop, port, ports=ports)
         is_reached = lambda: bool(select.select([neighbour], [], [], 0)[0])  # noqa: E731

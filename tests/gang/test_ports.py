@@ -7,8 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.gang.nodes import ROOT, Nodes, room_for
+from tests.gang.nodes import ROOT, Nodes
 from tests.support.patience import PATIENCE_S
+from tests.support.ports import free_ports
 from tests.support.required import require_programs, require_root
 
 PORTS = ("--ports", "8")
@@ -23,7 +24,7 @@ def of_run(directory: Path, run: str, port: int) -> Nodes:
 
 def test_the_hub_takes_the_next_port_and_is_found(directory: Path) -> None:
     """The first port is held by one that never answers."""
-    first = room_for(8)
+    first = free_ports(8)[0]
     with socket.create_server(("127.0.0.1", first)):
         nodes = of_run(directory, "none", first)
         nodes.start("b", *PORTS)
@@ -33,7 +34,7 @@ def test_the_hub_takes_the_next_port_and_is_found(directory: Path) -> None:
 
 def test_two_launches_with_the_same_computed_port(directory: Path) -> None:
     """Each finds its own hub, though the other's answers first."""
-    first = room_for(8)
+    first = free_ports(8)[0]
     both = {run: of_run(directory, run, first) for run in ("one", "two")}
     for run, nodes in both.items():
         nodes.start("a", "--hub", "--run", run, *PORTS)
@@ -44,7 +45,7 @@ def test_two_launches_with_the_same_computed_port(directory: Path) -> None:
 
 
 def test_another_token_is_said_at_once_all_the_same(directory: Path) -> None:
-    nodes = of_run(directory, "none", room_for(8))
+    nodes = of_run(directory, "none", free_ports(8)[0])
     nodes.start("a", "--hub", *PORTS)
     nodes.wait_for("a", "state", state="joined")
     nodes.start("b", *PORTS, SPAWNLAUNCH_TOKEN="x" * 32)

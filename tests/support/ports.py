@@ -1,18 +1,37 @@
-"""Ports at which something is told to listen that is started later."""
+"""Ports at which something is told to listen that is started later.
 
-from spawnlaunch.world.host import hold_free_port
+A launcher that is told none takes one of master.FREE_PORTS, and the kernel gives an ephemeral one
+to whatever connects: such a port may have gone to another test before anybody listens at it. And
+what connects to an ephemeral one before anybody listens may have connected to itself.
+"""
+
+import fcntl
+import os
+import tempfile
+from pathlib import Path
+
+from spawnlaunch.world.host import hold_port
+
+FIRST, END = 10_000, 20_000  # neither, where the kernel has its default range
+NEXT = Path(tempfile.gettempdir(), f"spawnlaunch-test-port-{os.getuid()}")  # of all processes
 
 
-def free_ports(count: int) -> list[int]:
-    """So many different ones at which nobody listens, none of them ephemeral.
-
-    An ephemeral one may be given to what connects to it before anybody listens: then it has
-    connected to itself, and both wait for ever.
-    """
-    held = [hold_free_port() for _ in range(count)]
-    for each in held:
-        each.lock.close()
-    return [each.port for each in held]
+def free_ports(count: int) -> range:
+    """So many in a row at which nobody listens, given again only after all the others."""
+    with NEXT.open("a+") as following:
+        fcntl.flock(following, fcntl.LOCK_EX)
+        following.seek(0)
+        first, held = int(following.read() or FIRST), [None]
+        while None in held:
+            first = first if first + count <= END else FIRST
+            ports = range(first, first + count)
+            held = [hold_port(port) for port in ports]
+            for each in filter(None, held):
+                each.lock.close()
+            first = ports.stop
+        following.truncate(0)
+        following.write(str(first))
+    return ports
 
 
 def free_port() -> int:
