@@ -1,6 +1,6 @@
 """Several nodes beside torchrun: to begin, to stop, and to begin again, on four namespaces.
 
-    python -m benchmarks.several_nodes [--rounds 6] [--write]          as root
+    python -m benchmarks.several_nodes [--rounds 12] [--write]          as root
 
 Nodes are network namespaces with a cable each, and one worker. torchrun has c10d, and for restarts
 TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1, without which they seldom succeed. Where it never notices
@@ -27,7 +27,7 @@ from benchmarks.turns import turns
 from spawnlaunch import machine
 from tests.gang.namespaces import Network, may_make_namespaces
 
-ROUNDS = 6
+ROUNDS = 12
 HOSTS = "abcd"
 LOST_AFTER_S = 10
 MANY = 256  # launchers without workers
