@@ -28,7 +28,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.memory import pss_mib
 from benchmarks.processes import cpu_s
-from benchmarks.report import Goal, Section, Times, cell, goal_of_value
+from benchmarks.report import Section, Times, cell, goal_of_value
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang.deadlines import Alarms
 from spawnlaunch.gang.link import Endpoint, Link

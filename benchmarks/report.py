@@ -35,6 +35,13 @@ LEVEL = 0.05  # of an interval
 FEWEST = stats.fewest_rounds(LEVEL)
 PACKAGES = ("torch", "accelerate", "transformers")
 PROGRAMS = (("mpirun", "--version"), ("slurmctld", "-V"))
+GOAL = re.compile(
+    r"^(?P<what>.+?): (?P<value>[\d.]+)(?: \([^)]*\))?, the goal is [^;\n]*?"
+    r"(?:; earlier: (?P<earlier>.*?))? *$",
+    re.MULTILINE,
+)
+DAY = re.compile(r"^`python -m .*`, (\d{4}-\d\d-\d\d), ", re.MULTILINE)
+MOST_EARLIER = 5
 
 HEADER = """\
 # Benchmarks of the launcher and of the training loop
@@ -49,8 +56,8 @@ median over the rounds, with the least and the most. A goal is for the ratio of 
 or for their mean. It is met if the whole 95 % interval reaches the goal; the interval holds for any
 noise ([how](bench.md#comparison-of-two-arms)). A benchmark waits for a quiet machine, five minutes
 at most. If the machine stays busy, the benchmark says so, and gives only ratios to the first line.
-(Sections from before 2026-11-25 took turns in an order that rotates, and had intervals of a
-signed-rank test.)
+An interval is for one day, and the same machine differs from day to day. So behind a goal are the
+values of up to five earlier invocations with their days, some of them of earlier code.
 """
 
 
@@ -209,17 +216,33 @@ def relative(rows: Sequence[Sequence[str | Times]]) -> list[list[str | Times]]:
 def write(name: str, text: str, document: Path = DOCUMENT) -> None:
     """Put the text into its section of the document; the other sections stay as they are."""
     begin, end = f"<!-- {name} -->", f"<!-- end of {name} -->"
-    section = f"{begin}\n{text}\n{end}"
     old = document.read_text() if document.exists() else ""
     _, mark, sections = old.partition("<!-- ")
     new = f"{HEADER}\n{mark}{sections}"
     if begin in new:
-        pattern = re.escape(begin) + ".*?" + re.escape(end)
-        new = re.sub(pattern, lambda _: section, new, flags=re.DOTALL)
+        head, _, rest = new.partition(begin)
+        before, _, tail = rest.partition(end)
+        new = f"{head}{begin}\n{remembering(text, before)}\n{end}{tail}"
     else:
-        new = f"{new.rstrip()}\n\n{section}\n"
+        new = f"{new.rstrip()}\n\n{begin}\n{text}\n{end}\n"
     document.parent.mkdir(exist_ok=True)
     document.write_text(new)
+
+
+def remembering(text: str, before: str) -> str:
+    """A section with the values that its goals had in the one `before`, and had there of others."""
+    day = DAY.search(before)
+    values = {was["what"]: was for was in GOAL.finditer(before)} if day else {}
+
+    def said(goal: re.Match[str]) -> str:
+        was = values.get(goal["what"])
+        if not was or not day:
+            return goal[0]
+        others = was["earlier"].split(", ") if was["earlier"] else []
+        earlier = [f"{was['value']} ({day[1]})", *others][:MOST_EARLIER]
+        return f"{goal[0].rstrip()}; earlier: {', '.join(earlier)}  "
+
+    return GOAL.sub(said, text)
 
 
 def cell(values: Sequence[float], unit: str = "") -> Times:

@@ -83,6 +83,23 @@ def test_a_section_takes_the_place_of_its_own_and_of_no_other(tmp_path: Path):
     )
 
 
+def test_behind_a_goal_are_the_values_of_earlier_invocations(tmp_path: Path):
+    """As many as it keeps, the latest first; of the goals that were there before."""
+    document = tmp_path / "benchmarks.md"
+    for number in range(8):
+        goals = [goal("Share", [1.0 + number] * 7, [10.0] * 7, 0.4), Goal("Count", number, 4.0)]
+        section = SECTION._replace(goals=goals[: 1 + number % 2])
+        text = report.render(section, "python -m benchmarks.launch", 0.5, QUIET, QUIET)
+        report.write("launch", text, document)
+    today = text[report.DAY.search(text).start(1) :][:10]
+    (share,) = [line for line in document.read_text().splitlines() if line.startswith("Share")]
+    values = ", ".join(f"0.{number}00 ({today})" for number in (7, 6, 5, 4, 3))
+    assert share.endswith(
+        f": 0.800 (0.800 to 0.800), the goal is at most 0.400: NOT met; earlier: {values}  "
+    )
+    assert "Count: 7.000, the goal is at most 4.000: NOT met  \n" in document.read_text()
+
+
 def test_every_part_is_a_program_in_its_folder():
     folder = Path(report.__file__).parent
     programs = {file.stem for file in folder.glob("*.py") if "report.main(" in file.read_text()}
