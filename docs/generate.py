@@ -204,7 +204,8 @@ def goals() -> dict[str, list[str]]:
     found = {}
     for section in text.split("\n## ")[1:]:
         title = section.partition("\n")[0]
-        found[title] = re.findall(r", the goal is at (?:least|most) [^:]*: (.*?) *$", section, re.M)
+        said = r", the goal is at (?:least|most) [^:]*: ([^;\n]+?)(?:; earlier: .*?)? *$"
+        found[title] = re.findall(said, section, re.M)
         found[title] += re.findall(r", (too few rounds to tell)", section)
     return found
 

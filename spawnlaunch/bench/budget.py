@@ -2,7 +2,8 @@
 
 A difference is likely to be seen if it exceeds the half of the interval that stats makes by POWER
 times its noise, and what stragglers may hide. A workload is measured if the time that is left is
-enough for the EQUAL_ROUNDS that can find two arms equal. What counts most for the advice by the
+enough for the EQUAL_ROUNDS that can find two arms equal, or where its noise is too large for that
+for the SMALL_ROUNDS from which on stragglers hide nothing. What counts most for the advice by the
 time that it takes comes first. Where it is enough for none, the first that may have as many rounds
 as any claim takes has it; of a whole bench at least the workload of the shortest rounds.
 """
@@ -51,8 +52,9 @@ class Cost(NamedTuple):
 
     @property
     def need_s(self) -> float:
-        """The least time that may find two arms equal."""
-        return self.round_s * stats.EQUAL_ROUNDS
+        """The least time that may find two arms equal, or else all that it is likely to decide."""
+        can_be_equal = self.seen(stats.LOOKS[-1]) <= stats.DELTA
+        return self.round_s * (stats.EQUAL_ROUNDS if can_be_equal else stats.SMALL_ROUNDS)
 
 
 def cost(measured: results.Measured, rounds_s: Sequence[float], weight: float, claims: int) -> Cost:

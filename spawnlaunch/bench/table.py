@@ -24,12 +24,11 @@ def header(result: results.Result) -> Iterator[str]:
     about = result.about
     hosts = ", ".join(node["host"] for node in result.nodes)
     ranks = about.get("workers") or (len(result.arms[0].ranks) if result.arms else 0)
-    count = "1 rank" if ranks == 1 else f"{ranks} ranks"
     device = f", computing on {about['device']}" if about["device"] else ""
     rounds = (
         f"{about['rounds']} rounds" if about["rounds"] else f"up to {lasting(about['budget_s'])}"
     )
-    yield f"{count} on {hosts}{device}; {rounds}, seed {about['seed']}"
+    yield f"{_counted(ranks, 'rank')} on {hosts}{device}; {rounds}, seed {about['seed']}"
     for arm in result.arms:
         more = f", {arm.beside}" if arm.beside else ""
         where = arm.flag if about.get("launchers") else _cpus(arm)
@@ -63,7 +62,7 @@ def _cpus(arm: results.Arm) -> str:
     """The CPUs of the ranks of the first node, as `0-7 | 8-15`."""
     first = [rank for rank in arm.ranks if rank.host == arm.ranks[0].host]
     cpus = [rank.cpus or "any" for rank in first]
-    ranks = "1 rank" if len(cpus) == 1 else f"{len(cpus)} ranks"
+    ranks = _counted(len(cpus), "rank")
     text = f"any CPU for {ranks}" if set(cpus) == {"any"} else " | ".join(cpus)
     return textwrap.shorten(text, CPUS_CHARS, placeholder=" ...")
 
@@ -107,8 +106,8 @@ def block(
         yield from aligned(cells)
     for name, why in measured.failed.items():
         yield from WHOLE.wrap(f"{name} failed: {why}")
-    count = f"{measured.rounds} round{'' if measured.rounds == 1 else 's'}"
-    yield f"  {count}{'' if measured.is_ended else ', and then it was interrupted'}"
+    cut = "" if measured.is_ended else ", and then it was interrupted"
+    yield f"  {_counted(measured.rounds, 'round')}{cut}"
     yield from stragglers.lines(measured, ranks, result.against)
     yield from _disturbances(measured)
     yield from _explained(measured, compared, result)
@@ -168,10 +167,10 @@ def _explained(
 
 def _disturbances(measured: results.Measured) -> Iterator[str]:
     """How many samples the machine disturbed."""
-    for what, count in measured.taken_again.items():
-        yield f"  {_samples(count)} {what}, and {'was' if count == 1 else 'were'} taken again"
-    for what, count in measured.disturbed.items():
-        yield f"  {_samples(count)} {what}, and count: this machine is busy"
+    for what, n in measured.taken_again.items():
+        yield f"  {_counted(n, 'sample')} {what}, and {'was' if n == 1 else 'were'} taken again"
+    for what, n in measured.disturbed.items():
+        yield f"  {_counted(n, 'sample')} {what}, and count: this machine is busy"
 
 
 def _costs(measured: results.Measured) -> Iterator[tuple[str, ...]]:
@@ -185,8 +184,8 @@ def _costs(measured: results.Measured) -> Iterator[tuple[str, ...]]:
             yield (arm, str(rank), f"{its.waited:.0%}", local, *cells)
 
 
-def _samples(count: int) -> str:
-    return "1 sample" if count == 1 else f"{count} samples"
+def _counted(number: int, what: str) -> str:
+    return f"1 {what}" if number == 1 else f"{number} {what}s"
 
 
 def threads(arm: results.Arm) -> str:

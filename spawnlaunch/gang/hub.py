@@ -119,7 +119,7 @@ class Hub(phases.Phases):
             self.net.tell_once(words.differing(hello.host, differs))
         rules = settings.for_members()
         self.net.say(conn, messages.Welcome(differs=differs, **rules))
-        if self.phase in (phases.RUNNING, phases.STOPPING):
+        if self._begun and self.phase != phases.ENDED:
             self.net.say(conn, self._begun)
         if self.phase == phases.ENDED:
             self.net.say(conn, messages.End(self.status, self.cause, self.total))

@@ -188,7 +188,7 @@ class Start(NamedTuple):
 
 
 class Begun(NamedTuple):
-    """An epoch has begun without this node, which waits as a spare."""
+    """An epoch has begun without this node, which waits as a spare or for the next one."""
 
     epoch: int
     nodes: int

@@ -95,6 +95,7 @@ class Phases(rules.Rules):
         self._arrivals = 0
         self.epoch = 0  # the last that began here
         self.floor = 0  # the highest that anybody has seen
+        self._begun: messages.Begun | None = None  # what those hear of it who have no part in it
         self.size = 0  # how many nodes the last epoch had
         self.total = 0  # starts of workers after the first
         self.used = 0  # of the restarts that are allowed
@@ -374,10 +375,10 @@ class Phases(rules.Rules):
         self.total = self.total + 1 if self.epoch > 1 else 0
         self.size = len(order)
         workers = self._say_start(order)
-        begun = self._begun
+        self._begun = messages.Begun(self.epoch, self.size, self.total, self.used)
         for conn in sorted(nodes.keys() - set(order)):
             nodes.begin(conn, -1)
-            self.net.say(conn, begun)
+            self.net.say(conn, self._begun)
         if self.epoch > 1:
             self.net.tell(f"start {self.epoch}: {self.size} nodes, {workers} workers")
         if not (settings.is_elastic or settings.max_restarts):
@@ -415,10 +416,6 @@ class Phases(rules.Rules):
             nodes.begin(conn, node_rank)
             self.net.say(conn, start)
         return firsts[-1]
-
-    @property
-    def _begun(self) -> messages.Begun:
-        return messages.Begun(self.epoch, self.size, self.total, self.used)
 
     # Workers run
 

@@ -89,6 +89,8 @@ def test_what_counts_most_for_its_time_is_kept_and_what_is_too_noisy_comes_last(
 
     assert names(1000) == ["train", "compute", "loader", "allreduce"]
     assert names(160) == ["train", "compute"]
+    needs = [each.need_s / each.round_s for each in (train, noisy)]
+    assert needs == [stats.EQUAL_ROUNDS, stats.SMALL_ROUNDS]
     assert names(100) == ["compute", "allreduce"]
     slower = train._replace(round_s=1.9, weight=1.0)
     left_s = 1.9 * slower.fewest

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tests.dropin.differences import DIFFERENCES, Context, expected, findings
-from tests.dropin.launches import PIPE, SHELL, SPAWNLAUNCH, TERMINAL, TORCHRUN, Warm, see
+from tests.dropin.launches import FILES, PIPE, SHELL, SPAWNLAUNCH, TERMINAL, TORCHRUN, Warm, see
 from tests.dropin.line import Line
 from tests.dropin.lines import SHELL_OF_TWO_NODES, TWO
 from tests.support.ports import free_port
@@ -72,7 +72,7 @@ def wrong(around: str, base: Path, warm: Warm) -> Iterator[str]:
     """What is not as the rows say, each line tried once."""
     lines = {str(line): line for line in WITNESSES.values()}
     for number, line in enumerate(lines.values()):
-        context = tried(line, around, base / str(number), warm)
+        context = tried(line, base / str(number), warm, around)
         for found in findings(context.theirs, context.ours):
             if not expected(found, context):
                 yield f"{line}: {found}\n{context.theirs.stderr}\n{context.ours.stderr}"
@@ -82,7 +82,8 @@ def wrong(around: str, base: Path, warm: Warm) -> Iterator[str]:
                 yield f"{line}: {name!r} is not seen\n{context.theirs}\n{context.ours}"
 
 
-def tried(line: Line, around: str, top: Path, warm: Warm) -> Context:
+def tried(line: Line, top: Path, warm: Warm, around: str = FILES) -> Context:
+    """Under both launchers, below the directory `top`."""
     with socket.socket() as busy:
         busy.bind(("", 0))
         busy.listen()

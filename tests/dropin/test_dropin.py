@@ -1,7 +1,6 @@
 """A torchrun user's command line does the same here, or differs as docs/torchrun.md says."""
 
 import re
-import socket
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.metadata import version
@@ -9,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.dropin.around import tried
 from tests.dropin.differences import DIFFERENCES, Context, Difference, Finding, expected, findings
-from tests.dropin.launches import SPAWNLAUNCH, TORCHRUN, Warm, see
+from tests.dropin.launches import Warm
 from tests.dropin.line import Line
 from tests.dropin.lines import LINES, SAMPLE
 from tests.support.launching import ROOT
-from tests.support.ports import free_port
 
 PAGE = ROOT / "docs" / "torchrun.md"
 AT_ONCE = 1 if version("torch").startswith("2.4.") else 2  # which gives all launches one port
@@ -25,24 +24,15 @@ class Typist:
     """Types lines under both launchers, some at a time."""
 
     def __init__(self, base: Path, lines: list[Line]) -> None:
-        self._base, self._warm = base, Warm()
+        self._warm = Warm()
         self._pool = ThreadPoolExecutor(AT_ONCE)
         self._seen: dict[int, Future[Context]] = {
-            id(line): self._pool.submit(self._type, line) for line in lines
+            id(line): self._pool.submit(tried, line, base / str(id(line)), self._warm)
+            for line in lines
         }
 
     def seen(self, line: Line) -> Context:
         return self._seen[id(line)].result()
-
-    def _type(self, line: Line) -> Context:
-        with socket.socket() as busy:
-            busy.bind(("", 0))
-            busy.listen()
-            ports = {"port": str(free_port()), "busy": str(busy.getsockname()[1])}
-            top = self._base / str(id(line))
-            theirs = see(line, TORCHRUN, self._warm, top / "theirs", ports)
-            ours = see(line, SPAWNLAUNCH, None, top / "ours", ports)
-        return Context(line, theirs, ours)
 
     def end(self) -> None:
         self._pool.shutdown(cancel_futures=True)

@@ -157,6 +157,19 @@ def test_a_spare_stays_one_where_nobody_was_lost() -> None:
     assert [begun.epoch for begun in gang.of(2, Begun)] == [1, 2]
 
 
+def test_who_comes_between_epochs_knows_that_they_have_begun() -> None:
+    """It waits as long as the others for a hub that is lost."""
+    gang = Gang(least=3, most=3, max_restarts=1, return_s=60.0)
+    for conn in range(3):
+        gang.come(conn)
+    for conn in (1, 2):
+        gang.loses(conn, is_certain=True)
+    gang.hears(0, Idle(1))
+    gang.come(3)
+    assert not gang.of(3, Start)
+    assert gang.of(3, Begun) == [Begun(1, 3, used=0)]
+
+
 def test_each_has_a_place_whatever_node_ranks_were_given() -> None:
     """Those with 2 and 3 have begun as 0 and 1."""
     gang = Gang(least=2, most=4, max_restarts=1, last_call_s=1.0)
