@@ -1,5 +1,6 @@
 """What the benchmarks write, and what they check before they do."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -84,20 +85,13 @@ def test_a_section_takes_the_place_of_its_own_and_of_no_other(tmp_path: Path):
 
 
 def test_behind_a_goal_are_the_values_of_earlier_invocations(tmp_path: Path):
-    """As many as it keeps, the latest first; of the goals that were there before."""
     document = tmp_path / "benchmarks.md"
     for number in range(8):
-        goals = [goal("Share", [1.0 + number] * 7, [10.0] * 7, 0.4), Goal("Count", number, 4.0)]
-        section = SECTION._replace(goals=goals[: 1 + number % 2])
+        section = SECTION._replace(goals=[goal("Share", [number + 1.0] * 7, [10.0] * 7, 0.4)])
         text = report.render(section, "python -m benchmarks.launch", 0.5, QUIET, QUIET)
         report.write("launch", text, document)
-    today = text[report.DAY.search(text).start(1) :][:10]
-    (share,) = [line for line in document.read_text().splitlines() if line.startswith("Share")]
-    values = ", ".join(f"0.{number}00 ({today})" for number in (7, 6, 5, 4, 3))
-    assert share.endswith(
-        f": 0.800 (0.800 to 0.800), the goal is at most 0.400: NOT met; earlier: {values}  "
-    )
-    assert "Count: 7.000, the goal is at most 4.000: NOT met  \n" in document.read_text()
+    said = re.sub(r" \(\d{4}-\d\d-\d\d\)", "", document.read_text())
+    assert "0.400: NOT met; earlier: 0.700, 0.600, 0.500, 0.400, 0.300  \n" in said
 
 
 def test_every_part_is_a_program_in_its_folder():

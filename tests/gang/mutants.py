@@ -193,7 +193,7 @@ MUTANTS = (
            "test_a_launcher_that_is_told_to_end_as_it_comes_tells_the_hub"),
     Mutant("who comes between epochs knows of them", "gang.hub:Hub._let_in",
            "self._begun and self.phase != phases.ENDED", "self.phase == phases.RUNNING",
-           "test_who_comes_between_epochs_knows_that_they_have_begun"),
+           "test_those_who_are_lost_are_waited_for_by_name"),
     Mutant("one that comes to end is not begun with", "gang.hub:Hub._let_in",
            "self._signalled(conn, messages.Signalled(hello.leaving))", "pass",
            "test_a_hub_that_is_told_to_end_at_once_stays_for_those_who_are_near"),

@@ -148,22 +148,17 @@ def test_one_that_ends_wherever_before_it_joins_ends_all(
 
 
 @pytest.mark.full
-def test_one_that_is_killed_while_it_waits_for_others_ends_all(launchers: Launchers) -> None:
+@pytest.mark.parametrize("which", [0, 1])
+def test_one_that_is_killed_while_all_wait_for_others_ends_all(
+    launchers: Launchers, which: int
+) -> None:
+    """The hub is with launcher 0."""
     launchers.start("0", *flags(0), SAY, "wait")
     launchers.start("1", *flags(1), SAY, "wait")
     until(lambda: "waiting for" in launchers.said("1"), "it has joined")
-    launchers.processes["1"].kill()
-    assert launchers.statuses() == {"0": 69, "1": -9}
-    assert "was lost" in launchers.said("0")
-
-
-@pytest.mark.full
-def test_a_hub_that_is_killed_while_others_wait_ends_all(launchers: Launchers) -> None:
-    launchers.start("0", *flags(0), SAY, "wait")
-    launchers.start("1", *flags(1), SAY, "wait")
-    until(lambda: "waiting for" in launchers.said("1"), "it has joined")
-    launchers.processes["0"].kill()
-    assert launchers.statuses() == {"0": -9, "1": 69}
+    launchers.processes[f"{which}"].kill()
+    assert launchers.statuses() == {f"{which}": -9, f"{1 - which}": 69}
+    assert "lost" in launchers.said(f"{1 - which}")
 
 
 @pytest.mark.parametrize("way", ["no script", "another --max-restarts"])

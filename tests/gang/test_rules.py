@@ -157,19 +157,6 @@ def test_a_spare_stays_one_where_nobody_was_lost() -> None:
     assert [begun.epoch for begun in gang.of(2, Begun)] == [1, 2]
 
 
-def test_who_comes_between_epochs_knows_that_they_have_begun() -> None:
-    """It waits as long as the others for a hub that is lost."""
-    gang = Gang(least=3, most=3, max_restarts=1, return_s=60.0)
-    for conn in range(3):
-        gang.come(conn)
-    for conn in (1, 2):
-        gang.loses(conn, is_certain=True)
-    gang.hears(0, Idle(1))
-    gang.come(3)
-    assert not gang.of(3, Start)
-    assert gang.of(3, Begun) == [Begun(1, 3, used=0)]
-
-
 def test_each_has_a_place_whatever_node_ranks_were_given() -> None:
     """Those with 2 and 3 have begun as 0 and 1."""
     gang = Gang(least=2, most=4, max_restarts=1, last_call_s=1.0)
@@ -225,6 +212,7 @@ def test_workers_of_a_launcher_that_is_killed_have_a_moment_to_die() -> None:
 
 
 def test_those_who_are_lost_are_waited_for_by_name() -> None:
+    """Who comes meanwhile knows of the epochs, and waits as long as the others for a lost hub."""
     gang = Gang(least=3, most=3, max_restarts=3, return_s=60.0, dead_s=A_DAY_S)
     for conn in range(3):
         gang.come(conn)
@@ -233,6 +221,7 @@ def test_those_who_are_lost_are_waited_for_by_name() -> None:
     gang.hears(0, Idle(1))
     assert gang.of(0, Waiting) == [Waiting("node1, node2", 60.0)]
     gang.come(11, "node1")
+    assert gang.of(11, Begun) == [Begun(1, 3)]
     gang.wait(55)
     assert set(gang.of(0, Waiting)[1:]) == {Waiting("node2")}
     assert not gang.of(0, End)
