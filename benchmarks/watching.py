@@ -25,7 +25,7 @@ import termios
 import threading
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +39,7 @@ TRAINED_STEPS = 2500  # before all: each is a collective, and torch keeps the la
 WINDOW_S = 30.0  # ranks are asked at least once in it, and in a half of a round
 OF_A_STEP = 0.005  # at most, by the CPU time and by the speed
 LARGEST_GUARD_MIB = 16.0
-WATCHED, EVERY_S, WATCHED_S, OF_A_CORE = 64, 0.5, 20.0, 0.1
+WATCHED, EVERY_S, WATCHED_S, OF_A_CORE = 64, 0.5, 5.0, 0.1
 SCREEN = (80, 120)  # lines and columns
 IDLE = """
 import threading, time
@@ -54,7 +54,7 @@ def measure(options: Namespace) -> Section:
     """Both, one after the other."""
     with tempfile.TemporaryDirectory() as scratch:
         cost = recording(Path(scratch), options)
-    top_share = watching()
+    top_shares = watching(options.windows)
     found = report.share(cost.running, cost.stopped)
     return Section(
         "watching",
@@ -65,8 +65,8 @@ def measure(options: Namespace) -> Section:
         with it stopped. The share of a core that the recorder used, and that the threads in the
         workers did which answer it, the slower worker's; what the recorder used once, until its
         launch had trained {TRAINED_STEPS} steps; and the peak of the guard's memory. And top,
-        drawing {WATCHED} ranks of 21 threads every {EVERY_S} s for {WATCHED_S:g} s on a terminal of
-        {SCREEN[0]} lines.""",
+        drawing {WATCHED} ranks of 21 threads every {EVERY_S} s on a terminal of {SCREEN[0]} lines,
+        for {options.windows} times {WATCHED_S:g} s.""",
         ["", "steps per second", "share of a core", "at the start", "memory of the guard"],
         [
             ["--record, its recorder stopped", cell(cost.stopped), "", "", ""],
@@ -75,7 +75,7 @@ def measure(options: Namespace) -> Section:
                 cell([cost.begin_s], " s"), cell([cost.guard_mib], " MiB"),
             ],
             ["--record: a worker's answers", "", cell(cost.answers), "", ""],
-            [f"top of {WATCHED} ranks", "", cell([top_share]), "", ""],
+            [f"top of {WATCHED} ranks", "", cell(top_shares), "", ""],
         ],
         [
             report.goal_of_difference(
@@ -88,7 +88,9 @@ def measure(options: Namespace) -> Section:
                 at_least=True, interval=(found.low, found.high),
             ),
             Goal("Guard with --record, MiB", cost.guard_mib, LARGEST_GUARD_MIB),
-            Goal(f"Share of a core of top with {WATCHED} ranks", top_share, OF_A_CORE),
+            report.goal_of_value(
+                f"Share of a core of top with {WATCHED} ranks", top_shares, OF_A_CORE
+            ),
         ],
     )  # fmt: skip
 
@@ -140,12 +142,16 @@ def recording(scratch: Path, options: Namespace) -> Cost:
 
 def _shares(recorder: int, workers: Sequence[int]) -> tuple[float, float]:
     """What of a core the recorder uses for some time, and what the answers of a worker do."""
-    began, before = time.monotonic(), [_ran_ns(recorder), *map(_beside_ns, workers)]
-    time.sleep(WINDOW_S)
-    after = [_ran_ns(recorder), *map(_beside_ns, workers)]
-    passed_ns = (time.monotonic() - began) * 1e9
-    ours, *theirs = ((b - a) / passed_ns for a, b in zip(before, after, strict=True))
+    ours, *theirs = _used(lambda: [_ran_ns(recorder), *map(_beside_ns, workers)], WINDOW_S)
     return ours, max(theirs)
+
+
+def _used(ran_ns: Callable[[], list[int]], seconds: float) -> list[float]:
+    """What of a core is used for so long, by each whose nanoseconds are asked for."""
+    began, before = time.monotonic(), ran_ns()
+    time.sleep(seconds)
+    after, passed_ns = ran_ns(), (time.monotonic() - began) * 1e9
+    return [(b - a) / passed_ns for a, b in zip(before, after, strict=True)]
 
 
 def _ran_ns(pid: int) -> int:
@@ -230,8 +236,8 @@ def idle_ranks() -> Iterator[None]:
             one.wait()
 
 
-def watching() -> float:
-    """The share of a core that top uses, once it has begun."""
+def watching(windows: int) -> list[float]:
+    """The share of a core that top uses in each window, once it has begun."""
     with idle_ranks():
         pid, terminal = pty.fork()
         if pid == 0:
@@ -244,9 +250,7 @@ def watching() -> float:
             while b"q quit" not in drawn:
                 time.sleep(0.1)
             time.sleep(2)
-            before, began = processes.cpu_s(pid), time.monotonic()
-            time.sleep(WATCHED_S)
-            return (processes.cpu_s(pid) - before) / (time.monotonic() - began)
+            return [_used(lambda: [_ran_ns(pid)], WATCHED_S)[0] for _ in range(windows)]
         finally:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
