@@ -36,8 +36,8 @@ FEWEST = stats.fewest_rounds(LEVEL)
 PACKAGES = ("torch", "accelerate", "transformers")
 PROGRAMS = (("mpirun", "--version"), ("slurmctld", "-V"))
 GOAL = re.compile(
-    r"^(?P<what>.+?): (?P<value>[\d.]+)(?: \([^)]*\))?, the goal is [^;\n]*?"
-    r"(?:; earlier: (?P<earlier>.*?))? *$",
+    r"^(?P<what>.+?)(?:: (?P<value>[\d.]+)(?: \([^)]*\))?)?, the goal is at (?:least|most) [\d.]+: "
+    r"(?P<judged>[^;\n]+?)(?:; earlier: (?P<earlier>.*?))? *$",
     re.MULTILINE,
 )
 DAY = re.compile(r"^`python -m .*`, (\d{4}-\d\d-\d\d), ", re.MULTILINE)
@@ -231,16 +231,14 @@ def write(name: str, text: str, document: Path = DOCUMENT) -> None:
 
 def remembering(text: str, before: str) -> str:
     """A section with the values that its goals had in the one `before`, and had there of others."""
-    day = DAY.search(before)
-    values = {was["what"]: was for was in GOAL.finditer(before)} if day else {}
+    values, day = dict[str, list[str]](), DAY.search(before)
+    for was in GOAL.finditer(before):
+        own = f"{was['value']} ({day[1]})" if day and was["value"] else ""
+        values[was["what"]] = [each for each in (own, *(was["earlier"] or "").split(", ")) if each]
 
     def said(goal: re.Match[str]) -> str:
-        was = values.get(goal["what"])
-        if not was or not day:
-            return goal[0]
-        others = was["earlier"].split(", ") if was["earlier"] else []
-        earlier = [f"{was['value']} ({day[1]})", *others][:MOST_EARLIER]
-        return f"{goal[0].rstrip()}; earlier: {', '.join(earlier)}  "
+        earlier = ", ".join(values.get(goal["what"], [])[:MOST_EARLIER])
+        return f"{goal[0].rstrip()}; earlier: {earlier}  " if earlier else goal[0]
 
     return GOAL.sub(said, text)
 

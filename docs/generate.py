@@ -15,6 +15,7 @@ import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
+from benchmarks.report import GOAL
 from spawnlaunch.flags import ENDING, FLAGS, Flag
 from spawnlaunch.manual import EXAMPLES, SECTIONS
 from spawnlaunch.torchrun import names, variables
@@ -204,8 +205,7 @@ def goals() -> dict[str, list[str]]:
     found = {}
     for section in text.split("\n## ")[1:]:
         title = section.partition("\n")[0]
-        said = r", the goal is at (?:least|most) [^:]*: ([^;\n]+?)(?:; earlier: .*?)? *$"
-        found[title] = re.findall(said, section, re.M)
+        found[title] = [goal["judged"] for goal in GOAL.finditer(section)]
         found[title] += re.findall(r", (too few rounds to tell)", section)
     return found
 

@@ -9,13 +9,16 @@ import re
 import socket
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from tests.dropin.differences import DIFFERENCES, Context, expected, findings
 from tests.dropin.launches import FILES, PIPE, SHELL, SPAWNLAUNCH, TERMINAL, TORCHRUN, Warm, see
 from tests.dropin.line import Line
 from tests.dropin.lines import SHELL_OF_TWO_NODES, TWO
-from tests.support.ports import free_port
+from tests.support.ports import alone, free_port
+
+DEFAULT_PORT = 29400  # of c10d under torchrun
 
 # A line that shows the row. Where several could, the one that shows the most.
 WITNESSES: Mapping[str, Line] = {
@@ -84,7 +87,8 @@ def wrong(around: str, base: Path, warm: Warm) -> Iterator[str]:
 
 def tried(line: Line, top: Path, warm: Warm, around: str = FILES) -> Context:
     """Under both launchers, below the directory `top`."""
-    with socket.socket() as busy:
+    names_no_port = "c10d" in line.text and ":" not in line.text
+    with socket.socket() as busy, alone(DEFAULT_PORT) if names_no_port else nullcontext():
         busy.bind(("", 0))
         busy.listen()
         ports = {"port": str(free_port()), "busy": str(busy.getsockname()[1])}

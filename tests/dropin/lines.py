@@ -79,7 +79,7 @@ RENDEZVOUS = [
     Line(f"--rdzv-backend static --rdzv-endpoint 127.0.0.1:{{port}} {TWO} train.py"),
     Line(f"--rdzv-b c10d --rdzv-e localhost:{{port}} --rdzv-i a {TWO} train.py"),
     Line(f"--rdzv-id 100 {TWO} train.py"),
-    Line(f"--rdzv-id 100 --rdzv-backend c10d --rdzv-endpoint localhost:{{port}} {TWO} train.py"),
+    Line(f"--rdzv-id 100 --rdzv-backend c10d --rdzv-endpoint localhost {TWO} train.py"),
     Line(f"--rdzv-backend c10d {TWO} train.py"),
     Line(f"--rdzv-backend c10d --rdzv-endpoint localhost:0 --rdzv-conf timeout=60 {TWO} train.py"),
     Line(f"--rdzv-backend=c10d --rdzv-endpoint=localhost:{{port}} --rdzv_conf=join_timeout=60,close_timeout=20 {TWO} train.py"),

@@ -1,10 +1,9 @@
 """A torchrun user's command line does the same here, or differs as docs/torchrun.md says."""
 
 import re
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -20,34 +19,21 @@ AT_ONCE = 1 if version("torch").startswith("2.4.") else 2  # which gives all lau
 pytestmark = pytest.mark.timeout(1200)  # all lines are typed before the first test
 
 
-class Typist:
-    """Types lines under both launchers, some at a time."""
-
-    def __init__(self, base: Path, lines: list[Line]) -> None:
-        self._warm = Warm()
-        self._pool = ThreadPoolExecutor(AT_ONCE)
-        self._seen: dict[int, Future[Context]] = {
-            id(line): self._pool.submit(tried, line, base / str(id(line)), self._warm)
-            for line in lines
-        }
-
-    def seen(self, line: Line) -> Context:
-        return self._seen[id(line)].result()
-
-    def end(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        self._warm.end()
+Seen = Callable[[Line], Context]
 
 
 @pytest.fixture(scope="module")
-def typist(
+def seen(
     tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
-) -> Iterator[Typist]:
+) -> Iterator[Seen]:
+    """What comes of a line; those that are asked for are typed before, some at a time."""
     asked = [item.callspec.params["line"] for item in request.session.items
              if item.fspath == request.fspath and hasattr(item, "callspec")]  # fmt: skip
-    typist = Typist(tmp_path_factory.mktemp("dropin"), asked)
-    yield typist
-    typist.end()
+    base, warm, pool = tmp_path_factory.mktemp("dropin"), Warm(), ThreadPoolExecutor(AT_ONCE)
+    found = {id(line): pool.submit(tried, line, base / str(id(line)), warm) for line in asked}
+    yield lambda line: found[id(line)].result()
+    pool.shutdown(cancel_futures=True)
+    warm.end()
 
 
 def check(context: Context) -> None:
@@ -60,14 +46,14 @@ def check(context: Context) -> None:
 
 
 @pytest.mark.parametrize("line", SAMPLE, ids=str)
-def test_a_line_does_the_same(typist: Typist, line: Line) -> None:
-    check(typist.seen(line))
+def test_a_line_does_the_same(seen: Seen, line: Line) -> None:
+    check(seen(line))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("line", LINES[len(SAMPLE) :], ids=str)
-def test_every_line_does_the_same(typist: Typist, line: Line) -> None:
-    check(typist.seen(line))
+def test_every_line_does_the_same(seen: Seen, line: Line) -> None:
+    check(seen(line))
 
 
 def test_the_table_of_the_documentation_has_these_differences_and_no_others() -> None:

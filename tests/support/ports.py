@@ -8,12 +8,22 @@ what connects to an ephemeral one before anybody listens may have connected to i
 import fcntl
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from spawnlaunch.world.host import hold_port
 
 FIRST, END = 10_000, 20_000  # neither, where the kernel has its default range
 NEXT = Path(tempfile.gettempdir(), f"spawnlaunch-test-port-{os.getuid()}")  # of all processes
+
+
+@contextmanager
+def alone(port: int) -> Iterator[None]:
+    """Of all that ask for this one, which no choice can keep apart, only one is in here."""
+    with Path(f"{NEXT}.{port}").open("w") as asked:
+        fcntl.flock(asked, fcntl.LOCK_EX)
+        yield
 
 
 def free_ports(count: int) -> range:
