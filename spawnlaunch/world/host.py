@@ -22,7 +22,7 @@ from spawnlaunch.world import identity, master
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator
 
 
 EPHEMERAL = "/proc/sys/net/ipv4/ip_local_port_range"  # ip(7)
@@ -136,24 +136,25 @@ def hold_free_port(seed: int | None = None) -> HeldPort:
         low, high = map(int, machine.content(EPHEMERAL).split())
     except OSError:  # it is not known which the kernel gives to outgoing connections
         low, high = 0, -1
-    candidates = candidates_outside(low, high)
-    for i in range(len(candidates)):
-        held = hold_port(candidates[(seed + i) % len(candidates)])
+    for port in candidates(low, high, seed):
+        held = hold_port(port)
         if held is not None:
             return held
     raise errors.UsageError("found no free port for MASTER_PORT; end what listens on this machine")
 
 
-def candidates_outside(low: int, high: int) -> Sequence[int]:
-    """Ports outside the ephemeral range `low` to `high`: FREE_PORTS, else all unprivileged ones.
+def candidates(low: int, high: int, seed: int) -> Iterator[int]:
+    """Ports outside the ephemeral range `low` to `high`; the one to try first comes first.
 
-    Where a site made the ephemeral range that wide that nothing is left, FREE_PORTS itself.
+    After CHOSEN_PORTS come COMPUTED_PORTS and all unprivileged ones. A site may have made the
+    ephemeral range so wide that it has all of these: CHOSEN_PORTS are the last as well.
     """
-    for ports in (master.FREE_PORTS, range(1024, 65536)):
-        outside = [port for port in ports if not low <= port <= high]
-        if outside:
-            return outside
-    return master.FREE_PORTS
+    for ports in (master.CHOSEN_PORTS, master.COMPUTED_PORTS, range(1024, 65536)):
+        first = seed % len(ports)
+        for port in (*ports[first:], *ports[:first]):
+            if not low <= port <= high:
+                yield port
+    yield from master.CHOSEN_PORTS
 
 
 def hold_port(port: int) -> HeldPort | None:

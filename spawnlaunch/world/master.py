@@ -13,12 +13,15 @@ LOOPBACK = "127.0.0.1"
 HOST_QUESTION = {identity.TASK: "rank_0_host", identity.NODE: "node_0_host"}
 STATIC_PORT = 29500  # torchrun's --master-port, where nodes are started by hand
 FREE = 0  # "any free port"; only possible where one launcher starts all workers
-FREE_PORTS = range(20_000, 29_000)  # below the kernel's default ephemeral range, 32768-60999
+
+# Both lie below the kernel's default ephemeral range, 32768-60999. Whoever can choose a port keeps
+# out of those that are computed: a job whose port is taken cannot have another one.
+CHOSEN_PORTS = range(29_501, 30_000)  # above torchrun's, below those of Kubernetes' services
 
 # One port for each pair of job and step. Consecutive steps are neighbours, consecutive jobs lie
 # STRIDE apart, so steps of two jobs meet only where one of them has over a hundred steps or 88
 # jobs lie between them. The number of ports is a prime: 8999 jobs in a row have 8999 ports.
-PORTS = 8999
+COMPUTED_PORTS = range(20_000, 28_999)
 STRIDE = 101
 
 
@@ -137,17 +140,16 @@ def _static_port(mode: str, it: identity.Evidence) -> identity.Fact:
 def port_of(job: str) -> int:
     """A port that all processes of one launch compute alike, and other launches otherwise.
 
-    It lies below the kernel's default ephemeral range. A job's name is such as `JOB.STEP` of Slurm,
-    `JOB.SERVER` of PBS.
+    A job's name is such as `JOB.STEP` of Slurm, `JOB.SERVER` of PBS.
 
     >>> port_of("1000.0"), port_of("1000.1"), port_of("1001.0")
     (22011, 22012, 22112)
     """
     number, _, step = job.partition(".")
-    if not reading.is_number(number):
-        return FREE_PORTS.start + _hash(job) % PORTS
-    step_number = int(step) if reading.is_number(step) else _hash(step)
-    return FREE_PORTS.start + (int(number) * STRIDE + step_number) % PORTS
+    place = _hash(job)
+    if reading.is_number(number):
+        place = int(number) * STRIDE + (int(step) if reading.is_number(step) else _hash(step))
+    return COMPUTED_PORTS[place % len(COMPUTED_PORTS)]
 
 
 def _hash(text: str) -> int:

@@ -3,14 +3,14 @@
 unshare --net python -m tests.messages.occupied COMMAND...
 """
 
-import resource
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
-from spawnlaunch.world.master import FREE_PORTS
+from spawnlaunch.world.host import EPHEMERAL
+from spawnlaunch.world.master import CHOSEN_PORTS
 
-_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, len(FREE_PORTS) + 100), most))
-taken = [socket.create_server(("", port)) for port in FREE_PORTS]
+Path(EPHEMERAL).write_text("1024 65535")
+taken = [socket.create_server(("", port)) for port in CHOSEN_PORTS]
 sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)

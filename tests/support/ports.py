@@ -1,6 +1,6 @@
 """Ports at which something is told to listen that is started later.
 
-A launcher that is told none takes one of master.FREE_PORTS, and the kernel gives an ephemeral one
+A launcher that is told none takes one of those of ``master``, and the kernel gives an ephemeral one
 to whatever connects: such a port may have gone to another test before anybody listens at it. And
 what connects to an ephemeral one before anybody listens may have connected to itself.
 """

@@ -93,6 +93,7 @@ def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: 
     with ThreadPoolExecutor(2) as pool:
         launches = list(pool.map(lambda i: ask(command, tmp_path / str(i)), range(2)))
     for done in launches:
+        assert done.returncode == 0, done.stderr
         check(done.workers, 2)
     assert len({done.workers[0]["environ"]["MASTER_PORT"] for done in launches}) == 2
 

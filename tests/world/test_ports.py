@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from spawnlaunch.node import listeners
@@ -35,23 +35,20 @@ def test_a_port_with_a_listener_is_passed_over():
     assert other.port != held.port
 
 
-@pytest.mark.parametrize(
-    ("low", "high"), [(32768, 60999), (1024, 28000), (20000, 65535), (1024, 65535), (0, -1)]
-)
-def test_candidates_lie_outside_the_ephemeral_range_where_there_are_any(low, high):
-    candidates = host.candidates_outside(low, high)
-    assert len(candidates) > 0
-    if (low, high) != (1024, 65535):
-        assert not [port for port in candidates if low <= port <= high]
-
-
-def test_where_the_kernel_takes_all_but_one_that_one_is_left():
-    assert list(host.candidates_outside(1025, 65535)) == [1024]  # the least without privilege
+@settings(max_examples=20)
+@given(*[st.integers(0, 65535)] * 2, st.integers(0, 2**32 - 1))
+@example(1024, 65535, 0)  # the kernel takes all
+@example(0, -1, 0)  # it is not known which
+def test_all_ports_outside_the_ephemeral_range_are_candidates(low: int, high: int, seed: int):
+    candidates = list(host.candidates(low, high, seed))
+    outside, last = candidates[: -len(master.CHOSEN_PORTS)], candidates[-len(master.CHOSEN_PORTS) :]
+    assert set(outside) == set(range(1024, 65536)) - set(range(low, high + 1))
+    assert last == list(master.CHOSEN_PORTS)
 
 
 @given(st.text() | st.integers(0, 10**12).map(str) | st.from_regex(r"[0-9]{1,9}\.[0-9a-z]*"))
 def test_the_port_of_a_job_is_one_that_a_launch_may_take(job: str):
-    assert master.port_of(job) in master.FREE_PORTS
+    assert master.port_of(job) in master.COMPUTED_PORTS
     assert master.port_of(job) == master.port_of(job)
 
 
@@ -61,7 +58,7 @@ def test_eight_launches_at_once_get_eight_ports():
     found = [int(reports(d.stdout)[0]["environ"]["MASTER_PORT"]) for d in done]
     low, high = map(int, Path(host.EPHEMERAL).read_text().split())
     assert len(set(found)) == 8
-    assert not [port for port in found if low <= port <= high]
+    assert not [port for port in found if low <= port <= high or port in master.COMPUTED_PORTS]
 
 
 def test_who_has_a_port_that_rank_0_cannot_have_is_named():
