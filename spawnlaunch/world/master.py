@@ -146,9 +146,10 @@ def port_of(job: str) -> int:
     (22011, 22012, 22112)
     """
     number, _, step = job.partition(".")
-    place = _hash(job)
     if reading.is_number(number):
         place = int(number) * STRIDE + (int(step) if reading.is_number(step) else _hash(step))
+    else:
+        place = _hash(job)
     return COMPUTED_PORTS[place % len(COMPUTED_PORTS)]
 
 
