@@ -244,7 +244,6 @@ def connect_local(address: str) -> tuple[Any, int, int]:
     It waits for nobody. Raises OSError: nobody listens, or too many want to be heard.
     """
     import socket
-    import struct
 
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -254,7 +253,7 @@ def connect_local(address: str) -> tuple[Any, int, int]:
     except OSError:
         client.close()
         raise
-    pid, uid, _ = struct.unpack("3i", told)
+    pid, uid = (int.from_bytes(told[i : i + 4], sys.byteorder) for i in (0, 4))
     return client, pid, uid
 
 
@@ -279,7 +278,8 @@ def getaddrinfo(name: str, port: int | None, *how: int) -> Any:
     """
     import _socket
 
-    return _socket.getaddrinfo(name, port, *how)
+    # Of text Python asks its tables of Unicode first, a quarter of a mebibyte, and refuses by them.
+    return _socket.getaddrinfo(name.encode() if name.isascii() else name, port, *how)
 
 
 # Files

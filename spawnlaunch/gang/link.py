@@ -45,6 +45,14 @@ class Endpoint(records.NamedTuple):
     lost_after_s: float = 10.0
     ports: int = 1
 
+    def own_address(self) -> lookup.Found:
+        """Where the hub listens, asked by its own machine. Raises OSError.
+
+        The name of a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts
+        has its own.
+        """
+        return lookup.first((self.host, machine.uname().nodename), self.port)
+
 
 def endpoint_of(
     gathering: Gathering,

@@ -11,7 +11,6 @@ from spawnlaunch.gang import deadlines, hub, phases
 from spawnlaunch.gang.messages import Hello
 from spawnlaunch.gang.stream import Connection, Ended, tune
 from spawnlaunch.gang.wire import Wire
-from spawnlaunch.world import lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from spawnlaunch.gang.messages import Stacked, ToMember
     from spawnlaunch.gang.settings import Settings
     from spawnlaunch.gang.stream import EventLoop
+    from spawnlaunch.world import lookup
 
 MOST_STRANGERS = 64  # at a time, beside those that are expected
 MOST_MEMBERS = 64  # beside twice as many as are expected: who comes again may be there still
@@ -289,21 +289,12 @@ class Server:
             self._forget(conn).drop()
 
 
-def look_up(endpoint: link.Endpoint) -> lookup.Found:
-    """Where a hub listens. Raises OSError.
-
-    The name of a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts
-    has its own.
-    """
-    return lookup.first((endpoint.host, machine.uname().nodename), endpoint.port)
-
-
 def _listen(endpoint: link.Endpoint, found: lookup.Found | None) -> socket.socket:
     """A socket at the endpoint's address, and not at all of this machine's; on its first free port.
 
     A name may stand for loopback here, as Debian's /etc/hosts has it; then others need all.
     """
-    family, (host, _, *rest) = found or look_up(endpoint)
+    family, (host, _, *rest) = found or endpoint.own_address()
     is_name = not endpoint.host[:1].isdigit() and endpoint.host not in ("localhost", "::1")
     if is_name and str(host).startswith("127."):
         host = ""

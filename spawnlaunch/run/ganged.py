@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 
 from spawnlaunch import errors, failures, machine
-from spawnlaunch.gang import link, messages, server, words
+from spawnlaunch.gang import link, messages, words
 from spawnlaunch.gang.settings import Settings, settings_of
 from spawnlaunch.run import decisions, launches, output, report, say, signals, starting
 from spawnlaunch.world import host, lookup
@@ -26,6 +26,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from spawnlaunch.gang import server
     from spawnlaunch.run import log_place
     from spawnlaunch.run.hang import together
     from spawnlaunch.run.supervisor import Supervisor
@@ -104,15 +105,17 @@ class Gang:
             return None
         if gathering.is_hub is None:  # others here listen at the next port where this is taken
             endpoint = endpoint._replace(ports=1)
-        room, loop = self._room(settings), self._supervisor.loop
+        from spawnlaunch.gang import server  # most launchers have no hub
+
+        room = self._room(settings.total, server.most_connections(settings))
         try:
             found = self._found(endpoint)
             if self._supervisor.rules.cause:  # told to end meanwhile
                 return None
             again = partial(line_again, self._launch)
             self._serve = partial(
-                server.Server, loop, endpoint, settings, who, self._say_line, room, found, again,
-                self._compare,
+                server.Server, self._supervisor.loop, endpoint, settings, who, self._say_line, room,
+                found, again, self._compare,
             )  # fmt: skip
             return self._serve()
         except OSError as error:
@@ -132,8 +135,8 @@ class Gang:
         Raises OSError.
         """
         if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
-            return server.look_up(endpoint)
-        asked, loop = lookup.Lookup(partial(server.look_up, endpoint)), self._supervisor.loop
+            return endpoint.own_address()
+        asked, loop = lookup.Lookup(endpoint.own_address), self._supervisor.loop
         answers: list[bool] = []
         loop.watch(asked.fd, lambda: answers.append(True))
         while not answers and not self._supervisor.rules.cause:
@@ -144,17 +147,20 @@ class Gang:
             return None
         return asked.found()
 
-    def _room(self, settings: Settings) -> int:
-        """How many connections the hub may have. Raises UsageError where nodes need more."""
+    def _room(self, nodes: int, most_used: int) -> int:
+        """How many connections the hub may have, of which it uses at most so many.
+
+        Raises UsageError where so many nodes need more.
+        """
         own = len(self._launch.plan.bindings) * output.MOST_OF_A_WORKER + output.OF_THE_GUARD
-        needed = own + settings.total + FEW_STRANGERS
+        needed = own + nodes + FEW_STRANGERS
         _, most = machine.getrlimit()
         if needed > most != machine.UNLIMITED:
             raise errors.UsageError(
-                f"the launcher at which {settings.total} nodes meet needs {needed} open files, and "
+                f"the launcher at which {nodes} nodes meet needs {needed} open files, and "
                 f"{most} are allowed; type fewer --nnodes, or raise the limit: ulimit -n {needed}"
             )
-        self._supervisor.output.make_room(own + server.most_connections(settings))
+        self._supervisor.output.make_room(own + most_used)
         return machine.sysconf("SC_OPEN_MAX") - own
 
     def run(self) -> launches.LaunchResult:

@@ -146,11 +146,10 @@ def port_of(job: str) -> int:
     (22011, 22012, 22112)
     """
     number, _, step = job.partition(".")
-    if reading.is_number(number):
-        place = int(number) * STRIDE + (int(step) if reading.is_number(step) else _hash(step))
-    else:
-        place = _hash(job)
-    return COMPUTED_PORTS[place % len(COMPUTED_PORTS)]
+    if not reading.is_number(number):
+        return COMPUTED_PORTS[_hash(job) % len(COMPUTED_PORTS)]
+    step_number = int(step) if reading.is_number(step) else _hash(step)
+    return COMPUTED_PORTS[(int(number) * STRIDE + step_number) % len(COMPUTED_PORTS)]
 
 
 def _hash(text: str) -> int:
