@@ -1,22 +1,37 @@
-"""A launch on one node has nothing of a gang: no module is imported, and no socket opened."""
+"""What a launch does without: on one node the gang, its modules and sockets; on most the hub."""
 
 import os
 import sys
 from pathlib import Path
 
+from tests.gang.launchers import Launchers
 from tests.support.launching import run
 from tests.support.processes import until
 from tests.support.watching import launched
+
+TELLING = (sys.executable, "-X", "importtime", "-m", "spawnlaunch")
 
 
 def test_one_node_imports_nothing_of_it(tmp_path: Path) -> None:
     worker = tmp_path / "worker.py"
     worker.write_text("")
-    words = ("-X", "importtime", "-m", "spawnlaunch", "--nproc", "2", worker)
-    done = run(sys.executable, *words)
+    done = run(*TELLING, "--nproc", "2", worker)
     assert done.returncode == 0
     assert "spawnlaunch.run.supervisor" in done.stderr
     assert "spawnlaunch.gang" not in done.stderr
+
+
+def test_only_the_launcher_with_the_hub_imports_it(tmp_path: Path) -> None:
+    both = Launchers(tmp_path)
+    for rank in ("0", "1"):
+        words = ("--nnodes=2", f"--node-rank={rank}", "--no-python", "true")
+        both.start(rank, *words, backend=("--rdzv-backend=static",), command=TELLING)
+    assert set(both.statuses().values()) == {0}
+    hub, member = both.said("0"), both.said("1")
+    assert "spawnlaunch.gang.hub" in hub
+    assert "spawnlaunch.gang.member" in member
+    assert "spawnlaunch.gang.hub" not in member
+    assert "unicodedata" not in hub + member
 
 
 def test_one_node_opens_no_socket(tmp_path: Path) -> None:

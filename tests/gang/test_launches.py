@@ -65,22 +65,24 @@ def test_the_budget_is_of_the_whole_gang(directory: Path) -> None:
     assert len(nodes.of("b", "launch")) == 3
 
 
-def test_a_signal_to_one_ends_all(directory: Path) -> None:
+def at_work(directory: Path, *commands: str) -> Nodes:
+    """Nodes a, which has the hub, and b."""
     nodes = Nodes(directory, least=2, most=2)
-    nodes.start("a", "--hub", command="sleep 600")
-    nodes.start("b", command="sleep 600")
-    nodes.wait_for("a", "launch")
-    nodes.wait_for("b", "launch")
+    for host, flags, command in zip("ab", (["--hub"], []), commands, strict=True):
+        nodes.start(host, *flags, command=command)
+    for host in "ab":
+        nodes.wait_for(host, "launch")
+    return nodes
+
+
+def test_a_signal_to_one_ends_all(directory: Path) -> None:
+    nodes = at_work(directory, "sleep 600", "sleep 600")
     nodes.processes["b"].send_signal(signal.SIGTERM)
     assert nodes.statuses() == {"a": 143, "b": 143}
 
 
 def test_a_launcher_that_is_killed_is_missed(directory: Path) -> None:
-    nodes = Nodes(directory, least=2, most=2)
-    nodes.start("a", "--hub", command="sleep 600")
-    nodes.start("b", command="exec sleep 15")
-    nodes.wait_for("b", "launch")
-    nodes.wait_for("a", "launch")
+    nodes = at_work(directory, "sleep 600", "exec sleep 15")
     nodes.processes["b"].kill()
     assert nodes.statuses() == {"a": 69, "b": -9}
     cause = nodes.wait_for("a", "exit")["cause"]
@@ -88,10 +90,7 @@ def test_a_launcher_that_is_killed_is_missed(directory: Path) -> None:
 
 
 def test_a_hub_that_is_killed_ends_all(directory: Path) -> None:
-    nodes = Nodes(directory, least=2, most=2)
-    nodes.start("a", "--hub", command="exec sleep 15")
-    nodes.start("b", command="sleep 600")
-    nodes.wait_for("b", "launch")
+    nodes = at_work(directory, "exec sleep 15", "sleep 600")
     nodes.processes["a"].kill()
     assert nodes.statuses() == {"a": -9, "b": 69}
 

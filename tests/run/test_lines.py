@@ -2,6 +2,7 @@ r"""Lines from chunks, whatever the chunks: whole, in order, none lost."""
 
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,20 +16,22 @@ def streams(n: int) -> list[Stream]:
     return [Stream(f"[{i}] ".encode(), screen) for i in range(n)]
 
 
-def test_a_line_goes_out_whole_when_its_newline_has_come():
-    (stream,) = streams(1)
+@pytest.fixture
+def stream() -> Stream:
+    return streams(1)[0]
+
+
+def test_a_line_goes_out_whole_when_its_newline_has_come(stream: Stream):
     assert stream.feed(b"one") == b""
     assert stream.feed(b" line\nand") == b"[0] one line\n"
     assert stream.feed(b" two\nthree\n") == b"[0] and two\n[0] three\n"
 
 
-def test_empty_lines_are_lines():
-    (stream,) = streams(1)
+def test_empty_lines_are_lines(stream: Stream):
     assert stream.feed(b"\n\na\n") == b"[0] \n[0] \n[0] a\n"
 
 
-def test_the_last_line_is_kept_without_its_newline():
-    (stream,) = streams(1)
+def test_the_last_line_is_kept_without_its_newline(stream: Stream):
     assert stream.feed(b"a\nb") == b"[0] a\n"
     assert stream.finish() == b"[0] b\n"
     assert stream.finish() == b""
@@ -41,16 +44,14 @@ def test_lines_of_two_workers_are_not_mixed():
     )
 
 
-def test_a_bar_goes_out_as_it_grows_and_keeps_its_prefix():
-    (stream,) = streams(1)
+def test_a_bar_goes_out_as_it_grows_and_keeps_its_prefix(stream: Stream):
     assert stream.feed(b"\r 10%") == b"\r[0]  10%"
     assert stream.feed(b"\r 20%") == b"\r[0]  20%"
     assert stream.feed(b"\r 30%\n") == b"\r[0]  30%\n"
     assert stream.feed(b"done\n") == b"[0] done\n"
 
 
-def test_a_bar_may_write_its_return_at_the_end():
-    (stream,) = streams(1)
+def test_a_bar_may_write_its_return_at_the_end(stream: Stream):
     assert stream.feed(b"10%\r") == b"[0] 10%"
     assert stream.feed(b"20%\r") == b"\r[0] 20%"
     assert stream.feed(b"20%\n") == b"\r[0] 20%\n"
@@ -73,18 +74,15 @@ def test_two_bars_take_turns():
     assert one.feed(b"\ra") + other.feed(b"\rb") == b"\r[0] a\n\r[1] b"
 
 
-def test_lines_that_end_as_on_a_terminal_are_lines():
-    (stream,) = streams(1)
+def test_lines_that_end_as_on_a_terminal_are_lines(stream: Stream):
     assert stream.feed(b"one\r\ntwo\r\n") == b"[0] one\r\n[0] two\r\n"
 
 
-def test_a_line_may_end_as_on_a_terminal_in_two_pieces():
-    (stream,) = streams(1)
+def test_a_line_may_end_as_on_a_terminal_in_two_pieces(stream: Stream):
     assert stream.feed(b"one\r") + stream.feed(b"\n") == b"[0] one\r\n"
 
 
-def test_a_line_without_an_end_is_broken():
-    (stream,) = streams(1)
+def test_a_line_without_an_end_is_broken(stream: Stream):
     long = b"x" * (lines.MOST_BYTES + 1)
     assert stream.feed(long) == b"[0] " + long + b"\n"
 

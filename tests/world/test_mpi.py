@@ -53,27 +53,29 @@ def ask(command: Sequence[str], files: Path) -> Done:
     return result
 
 
+def proved(command: Sequence[str], files: Path, world_size: int) -> list[Report]:
+    """What workers reported, of a command that ends well."""
+    done = ask(command, files)
+    assert done.returncode == 0, done.stderr
+    check(done.workers, world_size)
+    return done.workers
+
+
 @mostly_one
 def test_one_process_per_rank(mpirun: list[str], tmp_path: Path):
-    done = ask([*mpirun, "-n", "3", *LAUNCHER, PROVER], tmp_path)
-    assert done.returncode == 0, done.stderr
-    check(done.workers, 3)
+    proved([*mpirun, "-n", "3", *LAUNCHER, PROVER], tmp_path, 3)
 
 
 @pytest.mark.full
 @both
 def test_ranks_find_each_other_through_torch(mpirun: list[str], tmp_path: Path):
-    done = ask([*mpirun, "-n", "3", *LAUNCHER, str(WORKERS / "prove.py")], tmp_path)
-    assert done.returncode == 0, done.stderr
-    check(done.workers, 3)
+    proved([*mpirun, "-n", "3", *LAUNCHER, str(WORKERS / "prove.py")], tmp_path, 3)
 
 
 @pytest.mark.full
 @mostly_one
 def test_one_launcher_with_two_workers(mpirun: list[str], tmp_path: Path):
-    done = ask([*mpirun, "-n", "1", *LAUNCHER, "--nproc", "2", PROVER], tmp_path)
-    assert done.returncode == 0, done.stderr
-    check(done.workers, 2)
+    proved([*mpirun, "-n", "1", *LAUNCHER, "--nproc", "2", PROVER], tmp_path, 2)
 
 
 @pytest.mark.full
@@ -91,11 +93,8 @@ def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[st
 def test_two_launches_at_once_have_different_ports(mpirun: list[str], tmp_path: Path):
     command = [*mpirun, "-n", "2", *LAUNCHER, PROVER]
     with ThreadPoolExecutor(2) as pool:
-        launches = list(pool.map(lambda i: ask(command, tmp_path / str(i)), range(2)))
-    for done in launches:
-        assert done.returncode == 0, done.stderr
-        check(done.workers, 2)
-    assert len({done.workers[0]["environ"]["MASTER_PORT"] for done in launches}) == 2
+        launches = list(pool.map(lambda i: proved(command, tmp_path / str(i), 2), range(2)))
+    assert len({workers[0]["environ"]["MASTER_PORT"] for workers in launches}) == 2
 
 
 @mostly_one
