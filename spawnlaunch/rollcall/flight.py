@@ -45,7 +45,7 @@ class Collective(NamedTuple):
     """A collective that a rank has entered."""
 
     group: str
-    number: int  # in its group, from 1
+    number: int  # in its group, from 1; 0: of one that was destroyed, and made anew by its name
     name: str
     what: str  # type and shape of its tensors, where these must be alike
     place: str  # the user's own line
@@ -141,6 +141,7 @@ def read(data: bytes) -> Record:
 
 
 def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
+    ids = {entry["process_group"][0]: entry.get("pg_id") for entry in entries}  # the last of each
     for entry in entries:
         if entry.get("is_p2p"):
             continue  # two ranks know of it, and each counts for itself
@@ -151,7 +152,8 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
         own = next(filter(is_own, frames), None)
         yield Collective(
             str(entry["process_group"][0]),
-            int(entry["collective_seq_id"]),
+            int(entry["collective_seq_id"])
+            * (entry.get("pg_id") == ids[entry["process_group"][0]]),
             name,
             _what(entry) if name in ALIKE else "",
             place_of(own) if own else "",
@@ -243,16 +245,18 @@ def numbers(by_rank: Mapping[int, Mapping[int, Collective]]) -> list[int]:
 def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int, Collective]]:
     """The collectives of each member of a group, by their numbers.
 
-    Not of one that may have forgotten that it ever entered any.
+    Not of one that may have forgotten that it ever entered any; nor those before the group of some
+    rank was made anew, as all have destroyed it by then.
     """
     by_rank = {
-        rank: {call.number: call for call in record.calls if call.group == group}
+        rank: [call for call in record.calls if call.group == group]
         for rank, record in records.items()
     }
+    gone = max((c.when for calls in by_rank.values() for c in calls if c.number == 0), default=-1)
     named = [record.members[group] for record in records.values() if group in record.members]
     members = frozenset().union(*named) or {rank for rank, calls in by_rank.items() if calls}
     return {
-        rank: calls
+        rank: {call.number: call for call in calls if call.when > gone}
         for rank, calls in by_rank.items()
         if rank in members and (calls or records[rank].is_whole)
     }

@@ -28,7 +28,8 @@ _SPIED_FRAME = re.compile(r"    (?P<function>\S.*) \((?P<file>.*?)(?::(?P<line>\
 # What faulthandler writes beside them: Python 3.14 has the C stack as well.
 _ELSE = re.compile(r"  (?:<.*>|\.\.\.|Garbage-coll.*|Binary file .*)|Current thread's C stack.*")
 _BEGINNINGS = (b"Current thread", b"Thread 0x", b"  ")
-_OF_A_THREAD = ("_bootstrap", "Thread._bootstrap")  # the outermost frame of all but the main one
+# The outermost frame of all but the main thread: of those of threading, and of the witness.
+_OF_A_THREAD = ("_bootstrap", "Thread._bootstrap", "_be_witness")
 
 MOST_BYTES = 1 << 20  # kept of the stacks of one process
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 # Directories of what is not the user's own: Python's library, packages, and modules without a file.
-LIBRARIES = ("/lib/python", "/site-packages/", "/dist-packages/", "<frozen", "<string>")
+LIBRARIES = ("/lib/python", "/lib64/python", "/site-packages/", "/dist-packages/", "<frozen",
+             "<string>")  # fmt: skip
 LOOP = "/spawnlaunch/train/"  # the bundled one is the user's program, wherever it is installed
 # Decorators, through which a call goes on its way to the function that was called.
 WRAPPERS = frozenset({

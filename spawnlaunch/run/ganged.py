@@ -268,11 +268,8 @@ class Gang:
     def told_to_end(self, signum: int) -> None:
         """Tell the others, once; and again where somebody does not want to wait."""
         rules = self._supervisor.rules
-        if rules.stage in (
-            decisions.RUNNING,
-            decisions.INTERRUPTED,
-        ):  # the worker may answer with a prompt
-            return
+        if rules.stage in (decisions.RUNNING, decisions.INTERRUPTED):
+            return  # the worker may answer with a prompt
         is_again = rules.interrupts > 1 and signum == signals.signal.SIGINT
         if is_again or not self._member.leaving:
             self._member.told(signum)

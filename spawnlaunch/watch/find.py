@@ -22,6 +22,7 @@ from spawnlaunch import reading
 from spawnlaunch.node import proc
 from spawnlaunch.run import environment
 
+ATTEMPT = "TORCHELASTIC_RESTART_COUNT"
 CONTRACT = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
 YOUNG_S = 60  # a process may call exec, as a worker does, and have another environment then
 NAMED = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT")
@@ -64,8 +65,9 @@ class RankFinder:
             for pid, process in living.items()
             if pid in found and _identity(found[pid]) != _identity(found.get(process.parent))
         ]
-        # Of what an ended worker has left, each is of the same rank as the worker after it.
-        first = {(one.launch, one.rank): one for one in sorted(ranks, key=lambda r: -r.start)}
+        # What an ended worker has left is of the same rank as the worker of the attempt after it.
+        ranks.sort(key=lambda one: (one.environ.get(ATTEMPT, "").zfill(9), -one.start))
+        first = {(one.launch, one.rank): one for one in ranks}
         return sorted(first.values(), key=lambda rank: (rank.launch, rank.rank))
 
     def _environs(self, processes: set[tuple[int, int]]) -> dict[int, Mapping[str, str]]:

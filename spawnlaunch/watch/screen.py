@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import sys
 import termios
 import time
@@ -82,7 +83,7 @@ def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
                 view.lines = table.table(view.samples, found, width, view.sort, histories.by_launch)
             live.refresh()
             _reap()
-            key = _key(max(0.0, due - time.monotonic()))
+            key = _key(due, waits)
             if key in ("q", "\x03", "\x04"):
                 return 0
             if key:
@@ -143,6 +144,7 @@ def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
 def _raw_terminal() -> Iterator[None]:
     """Keys come as they are typed, Ctrl-C too; afterwards the terminal is as it was."""
     before = termios.tcgetattr(sys.stdin)
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         tty.setraw(sys.stdin, termios.TCSADRAIN)
         mode = termios.tcgetattr(sys.stdin)
@@ -153,11 +155,17 @@ def _raw_terminal() -> Iterator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _key(timeout_s: float) -> str:
-    """The key; "" where none was typed in that time, or the size of the terminal changed."""
+def _ready(fds: list[int], until: float) -> list[int]:
+    return select.select(fds, [], [], max(0.0, until - time.monotonic()))[0]
+
+
+def _key(until: float, waits: waiting.Inquiry) -> str:
+    """The key; "" where none was typed by then. Answers are read meanwhile, part by part."""
     fd = sys.stdin.fileno()
-    if not select.select([fd], [], [], timeout_s)[0]:
-        return ""
+    while fd not in (ready := _ready([fd, *waits.fds], until)):
+        if not ready:
+            return ""
+        waits.read()
     typed = os.read(fd, 64).decode(errors="replace")
     if not typed:
         return "q"  # the terminal has gone

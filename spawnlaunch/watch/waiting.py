@@ -51,6 +51,8 @@ class Inquiry:
                 self._asked[one.launch, one.rank] = asked.Question(
                     one.pid, one.start, self._look_s, EVERY_S
                 )
+        if not self._asked:  # whoever was waited for is gone
+            self.verdicts = {}
 
     def read(self) -> bool:
         """Read what has come; whether all have answered, or will not: there are new verdicts."""

@@ -49,7 +49,8 @@ class _Finder:
     def find_spec(self, name: str, *_: object) -> None:
         if name != "torch" or self._has_begun or not _is_worker():  # but a fork of it
             return
-        if sys._getframe(2).f_code.co_name != "find_spec":  # of importlib.util: no import
+        caller = sys._getframe(1).f_back
+        if caller and caller.f_code.co_name != "find_spec":  # of importlib.util: no import
             self._has_begun = True
             _answer()
 

@@ -81,7 +81,7 @@ class Witness:
         try:
             with suppress(BlockingIOError):
                 self._is_told_to_stop.recv(1 << 12)
-            _thread.start_new_thread(self._run, ())
+            _thread.start_new_thread(self._be_witness, ())
         except (OSError, RuntimeError):  # there can be no more threads
             self._running.release()
 
@@ -125,7 +125,7 @@ class Witness:
             for one in (self._listener, self._stop, self._is_told_to_stop):
                 one.close()
 
-    def _run(self) -> None:
+    def _be_witness(self) -> None:  # by this name its stack is known: rollcall/frames.py
         self._number = _thread.get_native_id()
         try:
             while self._is_wanted and self._is_ready(self._listener):

@@ -101,6 +101,17 @@ def test_of_several_groups_the_one_that_differs_first_counts():
     assert words.endswith("rank 1 not there, with no collective before it")
 
 
+def test_a_group_that_was_made_anew_counts_from_one_again():
+    old = [entry(number, pg_id=0) for number in range(1, 51)]
+    one, two = (entry(n, "broadcast", pg_id=2, time_created_ns=50 + n) for n in (1, 2))
+    for last in ([], [one]):
+        records = {0: record(*old, one, two), 1: record(*old, *last)}
+        assert flight.mismatch(records) is None
+        words = flight.disagreement(records) or ""
+        assert words.startswith(f"collective {1 + len(last)} of group 0: rank 0 in broadcast")
+        assert "rank 1 not there" in words
+
+
 def test_a_rank_that_is_no_member_of_a_group_is_not_missed():
     there = record(entry(1), ranks="[0]")
     assert flight.disagreement({0: there, 1: record(ranks="[0]")}) is None

@@ -56,6 +56,12 @@ def test_who_tells_makes_no_difference_where_the_stacks_are_equal():
     ]
 
 
+def test_a_library_is_known_wherever_a_distribution_keeps_it():
+    for lib in ("lib", "lib64"):
+        waits = stack(("get", f"/usr/{lib}/python3.9/queue.py", 171), ("load", "/me/data.py", 7))
+        assert lines([worker(0, waits)]) == ["  rank 0 waits in get (data.py:7)"]
+
+
 def test_processes_below_ranks_are_counted_by_themselves():
     below = [Answer(rank, False, "by py-spy", LOADS) for rank in (0, 0, 1)]
     assert lines([worker(0, WAITS), *below]) == [

@@ -1,18 +1,37 @@
 """The live table in a terminal: tmux shows what a person would see."""
 
+import os
 import shlex
+import signal
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
-from tests.support.launching import ROOT, WORKERS
+from tests.support.launching import ROOT, WORKERS, start
+from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 from tests.support.required import require_programs
 from tests.support.watching import launched
 from tests.watch.conftest import Tmux
 
 require_programs("tmux", package="tmux")
+
+
+def test_a_top_that_is_told_to_end_leaves_the_terminal_as_it_was() -> None:
+    ours, theirs = os.openpty()
+    before = termios.tcgetattr(theirs)
+    top = start(sys.executable, "-m", "spawnlaunch.top", stdin=theirs, stdout=theirs, stderr=theirs)
+    drawn = b""
+    while b"q quit" not in drawn:
+        drawn += os.read(ours, 1 << 16)
+    assert termios.tcgetattr(theirs) != before
+    top.terminate()
+    assert top.wait(PATIENCE_S) == 128 + signal.SIGTERM
+    assert termios.tcgetattr(theirs) == before
+    os.close(theirs)
+    os.close(ours)
 
 
 @pytest.mark.full

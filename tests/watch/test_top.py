@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from spawnlaunch.watch import table
+from spawnlaunch.rollcall import culprits
+from spawnlaunch.watch import table, waiting
 from spawnlaunch.watch.devices import Meter
 from spawnlaunch.watch.sample import Sampler
 from tests.support.launching import WORKERS, clean_environ, run, start
@@ -362,3 +363,26 @@ def test_the_loop_tells_its_step(tmp_path: Path) -> None:
             assert at["step"] <= progress["step"] < at["step"] + 1000
         launch.launcher.kill()
         launch.status()
+
+
+def test_what_an_ended_worker_has_left_does_not_pass_for_the_worker_after_it(tmp_path: Path):
+    contract = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": str(tmp_path)}
+    left, worker = (
+        start("sleep", 600, environ=clean_environ(**contract, TORCHELASTIC_RESTART_COUNT=attempt))
+        for attempt in ("0", "1")
+    )
+    try:
+        until(lambda: looked_at({worker.pid: 0}), "the worker is there")
+        assert not looked_at({left.pid: 0})
+    finally:
+        for one in (left, worker):
+            one.kill()
+            one.wait()
+
+
+def test_who_was_waited_for_is_not_named_when_nobody_answers_any_more():
+    waits, culprit = waiting.Inquiry(at_once=True), culprits.Culprit(1, 30.0, 0.0, "", "")
+    waits.verdicts = {"launch": culprits.Verdict({}, [culprit])}
+    assert waits.findings()["launch"]
+    waits.ask([])
+    assert waits.findings() == {}

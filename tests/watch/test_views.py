@@ -37,7 +37,8 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
     steps = ("--steps", 100000, "--log-every", 5, "--batch-size", 4, "--out", tmp_path / "out")
     flags = ("--nproc", 4, "--grace", 1, "--hang-timeout", 20, "--record", record)
     with launched(*flags, "--", *task, *steps, directory=tmp_path) as launch:
-        command = shlex.join([sys.executable, "-m", "spawnlaunch.top"])
+        # Longer than an answer may take, which is read in between.
+        command = shlex.join([sys.executable, "-m", "spawnlaunch.top", "--every", "5"])
         tmux("new-session", "-d", "-s", "first", "-x", 120, "-y", 80, f"cd {ROOT}; exec {command}")
 
         def said_by_top(rank: int, words: str) -> bool:

@@ -34,6 +34,7 @@ def test_who_keeps_the_others_from_answering_is_told_of(how: str, tmp_path: Path
         answered, held = ((place / f"rank-{rank}.log").read_text() for rank in (0, 1))
         assert ", told by itself:" in answered
         assert '"MainThread"' in answered  # by the thread
+        assert len(re.findall(r"rank \d .*\(script.py:\d\)", one.stderr)) == 2
         if how == "sleeps in C":
             assert ", told by itself:" in held
             assert "(most recent call first)" in held  # by the signal

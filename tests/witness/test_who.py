@@ -39,6 +39,7 @@ def test_a_worker_says_where_it_is(tmp_path: Path):
 def test_before_it_imports_torch_nobody_is_there(tmp_path: Path):
     """To look whether there is a torch, as many libraries do, is no import."""
     looks = "import importlib.util, pkgutil, sys\nimportlib.util.find_spec('torch')\n"
+    looks += "for finder in sys.meta_path: finder.find_spec('torch', None)\n"
     looks += "pkgutil.find_loader('torch')\n" if sys.version_info < (3, 12) else ""
     script = looks + "print('ready', flush=True)\nsys.stdin.readline()\n" + IDLE
     with worker(tmp_path, script) as one:

@@ -30,7 +30,7 @@ import time
 from collections import deque
 from functools import partial
 
-from spawnlaunch import machine, records
+from spawnlaunch import machine, reading, records
 from spawnlaunch.node import proc
 from spawnlaunch.rollcall import asked, flight, frames, groups, held
 from spawnlaunch.run import launches, signals, tree
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from spawnlaunch.run.journal import Journal
     from spawnlaunch.run.output import Output
 
+MOST_READ = 1 << 24  # bytes of a log, in which the stacks of a process stand
 ANSWER_S = 2.0  # for a process to tell its stacks, which takes it milliseconds
 QUIET_S = 0.1  # without another word: it has told all
 ALL_S = 30.0  # for all processes together, and from then on the kernel is asked, which is quick
@@ -137,6 +138,7 @@ class RollCall:
         self._targets.clear()
         self.is_busy, self._asking, self._spying, self._asked = False, None, None, []
         self._call_roll()
+        self._deaf, self._records = [], {}  # the next attempt has its own
 
     # The worker itself
 
@@ -343,7 +345,9 @@ class Asking:
             self._source.sift(None)
             self._source.show(self._sieve.rest())
         elif self._file:
-            self._sieve(_end_of(self._file, self._before))
+            added = min(self._length() - self._before, MOST_READ)
+            text, _ = reading.end_of_file(self._file, added) or ("", True)
+            self._sieve(text.encode())
         return self._sieve.text
 
     def _length(self) -> int:
@@ -359,11 +363,3 @@ def _command(pid: int) -> str:
     """The beginning of its command line."""
     words = (proc.read(pid, "cmdline") or "").replace("\0", " ").split()
     return " ".join(words)[:60] or "no name"
-
-
-def _end_of(path: str, offset: int) -> bytes:
-    """What has been added to a file."""
-    try:
-        return machine.content(path)[offset:]
-    except OSError:
-        return b""
