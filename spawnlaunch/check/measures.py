@@ -34,15 +34,15 @@ CLOCK_DAEMONS = ("chronyd", "ntpd", "systemd-timesyn")  # the kernel keeps 15 ch
 # What names adapters or interfaces: for NCCL, gloo, and torch's RPC.
 NETWORK = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
 DRIVERS = ("nvidia", "amdgpu", "mlx5_core")
+# Came with torch 2.6; torch.cuda has the functions of it that are called here.
+accelerator: Any = getattr(torch, "accelerator", torch.cuda)
 
 
 def device_of(local_rank: int) -> torch.device:
     """The accelerator that a script takes by its local rank, else the CPU."""
-    if not torch.accelerator.is_available():
+    if not accelerator.is_available():
         return torch.device("cpu")
-    kind = torch.accelerator.current_accelerator()
-    assert kind is not None
-    return torch.device(kind.type, local_rank % torch.accelerator.device_count())
+    return torch.device(local_rank % accelerator.device_count())  # a number is an accelerator's
 
 
 def measure(node: hardware.Node, mine: facts.Facts, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -167,7 +167,7 @@ def _rate(
 
 def _wait_for(device: torch.device) -> None:
     if device.type != "cpu":
-        torch.accelerator.synchronize(device)
+        accelerator.synchronize(device)
 
 
 def sums(
@@ -180,7 +180,7 @@ def sums(
     found = {}
     groups = [("within the node", ranks) for ranks in hosts.values()]
     groups.append(("between nodes", [ranks[0] for ranks in hosts.values()]))
-    backend = dist.get_default_backend_for_device(device)
+    backend = dist.Backend.default_device_backend_map[device.type]
     for name, ranks in groups:  # every rank has to make every group
         group = dist.new_group(ranks, backend=backend)
         if rank not in ranks or len(ranks) < 2:
