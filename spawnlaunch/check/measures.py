@@ -33,6 +33,7 @@ ROUNDS = 8  # of questions for the time
 CLOCK_DAEMONS = ("chronyd", "ntpd", "systemd-timesyn")  # the kernel keeps 15 characters of a name
 # What names adapters or interfaces: for NCCL, gloo, and torch's RPC.
 NETWORK = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+RUNNING = ("up", "unknown")  # of operstate
 DRIVERS = ("nvidia", "amdgpu", "mlx5_core")
 # Came with torch 2.6; torch.cuda has the functions of it that are called here.
 accelerator: Any = getattr(torch, "accelerator", torch.cuda)
@@ -295,13 +296,16 @@ def interfaces() -> list[str]:
 
 
 def _links() -> list[str]:
-    """The interfaces of the network that are up, but for the loopback."""
-    try:
-        names = os.listdir("/sys/class/net")
-    except OSError:
-        return []
-    states = {name: reading.file_text(f"/sys/class/net/{name}/operstate") or "" for name in names}
-    return [name for name, state in states.items() if name != "lo" and state.strip() == "up"]
+    """The interfaces of the network, but for the loopback and those that are known to be down.
+
+    Drivers that do not tell, as of tun and WireGuard, have the state "unknown", and carry all the
+    same (operstates.rst).
+    """
+    states = {
+        name: reading.file_text(f"/sys/class/net/{name}/operstate") or "unknown"
+        for name in interfaces()
+    }
+    return [name for name, its in states.items() if name != "lo" and its.strip() in RUNNING]
 
 
 def _reached(host: str, port: int) -> str | None:

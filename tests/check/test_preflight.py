@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 import torch
 
+from spawnlaunch.check import measures
 from spawnlaunch.check.verdicts import verdicts
 from tests.check.test_check import told
+from tests.node import machines
+from tests.node.tree import node_of
 from tests.support.launching import LAUNCHER, run
 
 ALL = ("-m", "spawnlaunch.check", "--all")
@@ -177,6 +180,13 @@ def test_a_variable_that_leaves_nccl_nothing_is_named(variable: str, value: str,
 )
 def test_a_variable_that_names_what_is_there_is_well(variable: str, value: str):
     assert complaints(nics={**NICS, variable: value}) == []
+
+
+def test_an_interface_counts_unless_it_is_known_to_be_down(monkeypatch: pytest.MonkeyPatch):
+    states = {"lo": "unknown", "eth0": "up\n", "eth1": "down\n", "tun0": "unknown\n", "a0": None}
+    monkeypatch.setattr(measures, "interfaces", lambda: [*states])
+    monkeypatch.setattr(measures.reading, "file_text", lambda path: states[path.split("/")[4]])
+    assert measures.nics_of(node_of(machines.LUMI), None, {})["links"] == ["a0", "eth0", "tun0"]
 
 
 # What torch 2.4 has not, ours is not shown; torch itself needs it.
