@@ -142,9 +142,8 @@ def test_masks_of_a_slurm_step_are_respected(bound_slurm, tmp_path: Path, step, 
 @needs_two_cpus
 def test_it_finds_out_who_it_is_under_srun_alone(bound_slurm, tmp_path: Path):
     output = tmp_path / "said"
-    check = [sys.executable, *CHECK, "--json"]
     files = [f"--output={output}", "--error=/dev/null"]
-    done = bound_slurm.run(["srun", "-N1", "-n2", *files, *check])
+    done = bound_slurm.run(["srun", "-N1", "-n2", *files, sys.executable, *CHECK, "--json"])
     assert done.returncode == 0, done.stderr
     assert [rank["rank"] for rank in json.loads(output.read_text())["ranks"]] == [0, 1]
 
