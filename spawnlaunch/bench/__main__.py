@@ -15,10 +15,10 @@ from typing import NoReturn
 from spawnlaunch import errors, printing, witness
 from spawnlaunch.bench import command_line, flags, launchers
 from spawnlaunch.binding import report
-from spawnlaunch.world import managers
+from spawnlaunch.world import identity, managers
 
 START_SHARE = 0.95  # of the budget, by which a sample has to be possible
-RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+RANK_VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", *identity.MASTER)
 
 
 def main() -> int:

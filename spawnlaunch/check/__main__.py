@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from spawnlaunch import arguments, check, errors, printing
+from spawnlaunch import arguments, check, errors, printing, values
 from spawnlaunch import node as nodes
 from spawnlaunch.check import findings, verdicts
 from spawnlaunch.check.facts import Facts, look, mask
@@ -21,6 +21,7 @@ from spawnlaunch.check.verdict import FAIL, OK, WARN, Verdict
 from spawnlaunch.node import hardware
 
 NAME = "spawnlaunch.check"
+RANKS = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
 GLOO = "GLOO_SOCKET_IFNAME"
 COLUMNS = ("rank", "host", "local", "device", "numa", "cpus", "cores", "memory", "omp", "loader")
 
@@ -70,10 +71,20 @@ def main() -> int:
 
 def _derive_world() -> None:
     """Without a launcher of workers, under srun or mpirun alone, find out who we are ourselves."""
-    if all(os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")):
+    from spawnlaunch.world import identity, resolve
+
+    if all(os.environ.get(name) for name in RANKS):
+        for name in RANKS:
+            identity.number(name, os.environ)
+        identity.number("MASTER_PORT", os.environ, values.MAX_PORT)
+        if missing := [name for name in identity.MASTER if not os.environ.get(name)]:
+            raise errors.UsageError(
+                f"{', '.join(RANKS)} are set and {' and '.join(missing)} not, where ranks meet; "
+                "type export MASTER_ADDR=HOST MASTER_PORT=PORT in each, with rank 0's host and a "
+                f"free port there, or unset {' '.join(RANKS)}"
+            )
         return
     from spawnlaunch import flags
-    from spawnlaunch.world import identity, resolve
 
     request = flags.Request(program=flags.Program("bundled", "", ()), python=sys.executable)
     told = {name: value for name, value in os.environ.items() if name != "PET_NPROC_PER_NODE"}

@@ -74,11 +74,8 @@ def look(
     place = None if device is None else node.devices[device]
     local = place.local_cpus if place else None
     launched = _is_launched(environ)
-    given = (
-        cpuset.parse(environ[nodewide.NODE_CPUS])
-        if launched and nodewide.NODE_CPUS in environ
-        else at_start
-    )
+    divided = environ.get(nodewide.NODE_CPUS) if launched else None
+    given = at_start if divided is None else cpuset.parse(divided)
     near = given & local if local else given
     there, tasks = node._replace(cpus_allowed=given), _tasks(environ)
     return Facts(

@@ -79,10 +79,9 @@ def _without_device(everyone: Sequence[Facts]) -> Iterator[Verdict]:
     if without and len(without) < len(everyone):
         numbers = tuple(facts.rank for facts in without)
         hosts = ", ".join(dict.fromkeys(facts.host for facts in without))
-        said = (
-            f"{rank_groups.ranks_of(numbers)} on {hosts}: no device is seen there, and others see"
-        )
-        yield Verdict("no-device", FAIL, f"{said} some", remedies.NO_DEVICE, numbers)
+        who = rank_groups.ranks_of(numbers)
+        said = f"{who} on {hosts}: no device is seen there, and others see some"
+        yield Verdict("no-device", FAIL, said, remedies.NO_DEVICE, numbers)
 
 
 def _narrow(host: str, ranks: Sequence[Facts]) -> Iterator[Verdict]:

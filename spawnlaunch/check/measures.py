@@ -33,16 +33,17 @@ ROUNDS = 8  # of questions for the time
 CLOCK_DAEMONS = ("chronyd", "ntpd", "systemd-timesyn")  # the kernel keeps 15 characters of a name
 # What names adapters or interfaces: for NCCL, gloo, and torch's RPC.
 NETWORK = ("NCCL_IB_HCA", "NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME")
+RUNNING = ("up", "unknown")  # of operstate
 DRIVERS = ("nvidia", "amdgpu", "mlx5_core")
+# Came with torch 2.6; torch.cuda has the functions of it that are called here.
+accelerator: Any = getattr(torch, "accelerator", torch.cuda)
 
 
 def device_of(local_rank: int) -> torch.device:
     """The accelerator that a script takes by its local rank, else the CPU."""
-    if not torch.accelerator.is_available():
+    if not accelerator.is_available():
         return torch.device("cpu")
-    kind = torch.accelerator.current_accelerator()
-    assert kind is not None
-    return torch.device(kind.type, local_rank % torch.accelerator.device_count())
+    return torch.device(local_rank % accelerator.device_count())  # a number is an accelerator's
 
 
 def measure(node: hardware.Node, mine: facts.Facts, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -167,7 +168,7 @@ def _rate(
 
 def _wait_for(device: torch.device) -> None:
     if device.type != "cpu":
-        torch.accelerator.synchronize(device)
+        accelerator.synchronize(device)
 
 
 def sums(
@@ -180,7 +181,7 @@ def sums(
     found = {}
     groups = [("within the node", ranks) for ranks in hosts.values()]
     groups.append(("between nodes", [ranks[0] for ranks in hosts.values()]))
-    backend = dist.get_default_backend_for_device(device)
+    backend = dist.Backend.default_device_backend_map[device.type]
     for name, ranks in groups:  # every rank has to make every group
         group = dist.new_group(ranks, backend=backend)
         if rank not in ranks or len(ranks) < 2:
@@ -295,13 +296,16 @@ def interfaces() -> list[str]:
 
 
 def _links() -> list[str]:
-    """The interfaces of the network that are up, but for the loopback."""
-    try:
-        names = os.listdir("/sys/class/net")
-    except OSError:
-        return []
-    states = {name: reading.file_text(f"/sys/class/net/{name}/operstate") or "" for name in names}
-    return [name for name, state in states.items() if name != "lo" and state.strip() == "up"]
+    """The interfaces of the network, but for the loopback and those that are known to be down.
+
+    Drivers that do not tell, as of tun and WireGuard, have the state "unknown", and carry all the
+    same (operstates.rst).
+    """
+    states = {
+        name: reading.file_text(f"/sys/class/net/{name}/operstate") or "unknown"
+        for name in interfaces()
+    }
+    return [name for name, its in states.items() if name != "lo" and its.strip() in RUNNING]
 
 
 def _reached(host: str, port: int) -> str | None:

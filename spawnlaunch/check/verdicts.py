@@ -113,14 +113,8 @@ def _sums(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
     """By host, as it is seen from its first rank."""
     for (said, wrong, remedy), who in _by(ranks, _nics_of).items():
-        numbers = tuple(who)
-        yield Verdict(
-            "network",
-            FAIL if wrong else OK,
-            f"{groups.ranks_of(who)}: {said}{wrong}",
-            remedy,
-            numbers,
-        )
+        message = f"{groups.ranks_of(who)}: {said}{wrong}"
+        yield Verdict("network", FAIL if wrong else OK, message, remedy, tuple(who))
 
 
 def _nics_of(rank: Rank) -> tuple[str, str, str]:

@@ -255,6 +255,15 @@ def test_modules_of_the_user_are_not_taken_for_those_of_python(tmp_path: Path):
 
 
 @pytest.mark.full
+def test_variables_of_ranks_that_cannot_meet_are_replaced_which_is_said():
+    left = clean_environ(RANK="1", WORLD_SIZE="2", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
+    words = ("--arms", "unpinned", "--rounds", "1", "--workloads", "jitter", *SHORT)
+    done = run(*BENCH, *words, environ=left)
+    assert done.returncode == 0, done.stderr
+    assert "RANK=1 LOCAL_WORLD_SIZE=1" in done.stderr
+
+
+@pytest.mark.full
 def test_ranks_that_the_launcher_pinned_are_refused_with_the_command_to_type():
     done = run(*LAUNCHER, "--nproc", "2", "-m", "spawnlaunch.bench", "--rounds", "1")
     assert done.returncode == 2

@@ -88,6 +88,25 @@ def test_where_it_cannot_print_it_says_so_and_fails(flag: str):
     assert done.stderr.endswith(said)
 
 
+@pytest.mark.parametrize(
+    ("variables", "seen"),
+    [
+        ({}, "MASTER_ADDR and MASTER_PORT not"),
+        ({"MASTER_ADDR": "a"}, "MASTER_PORT not"),
+        ({"MASTER_ADDR": "a", "MASTER_PORT": "http"}, "MASTER_PORT='http' is not a port"),
+        ({"RANK": "one"}, "RANK='one' is not a whole number"),
+    ],
+)
+def test_ranks_that_cannot_meet_are_refused_with_what_to_type(variables: dict[str, str], seen: str):
+    environ = clean_environ(**{"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", **variables})
+    done = run(sys.executable, *CHECK, environ=environ)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("spawnlaunch.check: error: ")
+    assert seen in line
+    assert "; type " in line
+
+
 @pytest.mark.full
 def test_a_person_reads_a_table():
     done = launch("--nproc", 1, *CHECK)
@@ -123,9 +142,8 @@ def test_masks_of_a_slurm_step_are_respected(bound_slurm, tmp_path: Path, step, 
 @needs_two_cpus
 def test_it_finds_out_who_it_is_under_srun_alone(bound_slurm, tmp_path: Path):
     output = tmp_path / "said"
-    check = [sys.executable, *CHECK, "--json"]
     files = [f"--output={output}", "--error=/dev/null"]
-    done = bound_slurm.run(["srun", "-N1", "-n2", *files, *check])
+    done = bound_slurm.run(["srun", "-N1", "-n2", *files, sys.executable, *CHECK, "--json"])
     assert done.returncode == 0, done.stderr
     assert [rank["rank"] for rank in json.loads(output.read_text())["ranks"]] == [0, 1]
 

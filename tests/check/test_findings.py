@@ -6,48 +6,13 @@ from spawnlaunch.check.facts import Facts
 from spawnlaunch.check.findings import findings
 
 GOOD = Facts(
-    rank=0,
-    local_rank=0,
-    host="node0",
-    pid=1,
-    device=0,
-    device_address="0000:c1:00.0",
-    device_cpus="0-7",
-    device_numa=0,
-    devices_seen=2,
-    cpus_at_start="0-7",
-    cpus="0-7",
-    threads=("0-7",),
-    loader_cpus="0-7",
-    cores=8,
-    cores_of_node=16,
-    numa="0",
-    memory="preferred 0",
-    memory_near="0",
-    memory_allowed="0-1",
-    omp_threads=8,
-    launched=False,
-    given="0-15",
-    given_cores=8,
-    wider="",
-    nearer="",
-    openmp=(),
+    rank=0, local_rank=0, host="node0", pid=1,
+    device=0, device_address="0000:c1:00.0", device_cpus="0-7", device_numa=0, devices_seen=2,
+    cpus_at_start="0-7", cpus="0-7", threads=("0-7",), loader_cpus="0-7", cores=8,
+    cores_of_node=16, numa="0", memory="preferred 0", memory_near="0", memory_allowed="0-1",
+    omp_threads=8, launched=False, given="0-15", given_cores=8, wider="", nearer="", openmp=(),
     oversubscribed=False,
-)
-OTHER = GOOD._replace(
-    rank=1,
-    local_rank=1,
-    device=1,
-    device_cpus="8-15",
-    device_numa=1,
-    cpus_at_start="8-15",
-    cpus="8-15",
-    threads=("8-15",),
-    loader_cpus="8-15",
-    numa="1",
-    memory="preferred 1",
-    memory_near="1",
-)
+)  # fmt: skip
 
 
 def on(facts: Facts, cpus: str, cores: int, numa: str) -> Facts:
@@ -56,6 +21,12 @@ def on(facts: Facts, cpus: str, cores: int, numa: str) -> Facts:
         cpus_at_start=cpus, cpus=cpus, threads=(cpus,), loader_cpus=cpus, cores=cores, numa=numa,
         omp_threads=cores,
     )  # fmt: skip
+
+
+OTHER = on(GOOD, "8-15", 8, "1")._replace(
+    rank=1, local_rank=1, device=1, device_cpus="8-15", device_numa=1, memory="preferred 1",
+    memory_near="1",
+)  # fmt: skip
 
 
 def rules(*everyone: Facts) -> list[tuple[str, tuple[int, ...]]]:
