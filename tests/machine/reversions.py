@@ -100,7 +100,7 @@ REVERSIONS = (
          "run.output:Output.take", "machine.setrlimit(self._limits)", "pass"),
     _several("the hub's limit of open files is as it was", "few-files",
              "run.ganged:Gang._room",
-             "self._supervisor.output.make_room(own + server.most_connections(settings))", "pass"),
+             "self._supervisor.output.make_room(own + most_used)", "pass"),
     _several("a hub without a descriptor tries again at once", "accept4",
              "gang.server:Server._pause", "self._listener and (not self._has_evicted())", "False"),
     # Strangers, and name servers
