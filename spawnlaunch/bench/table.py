@@ -32,7 +32,7 @@ def header(result: results.Result) -> Iterator[str]:
     for arm in result.arms:
         more = f", {arm.beside}" if arm.beside else ""
         where = arm.flag if about.get("launchers") else _cpus(arm)
-        yield f"  {arm.name:12} {where}{more}{' (a control)' if arm.name in CONTROLS else ''}"
+        yield f"  {arm.name:12} {where}{more}{' (never advised)' if arm.name in CONTROLS else ''}"
     yield from _busy(result)
     for node in result.nodes[:1]:
         yield from (f"{device}: next to {nic}" for device, nic in node["nics"].items() if nic)
