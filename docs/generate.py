@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.report import GOAL
-from spawnlaunch.flags import ENDING, FLAGS, Flag
+from spawnlaunch.flags import FLAGS, Flag
 from spawnlaunch.manual import EXAMPLES, SECTIONS
 from spawnlaunch.torchrun import names, variables
 from tests.messages import of_flags, of_the_run, of_the_world
@@ -26,7 +26,7 @@ from tests.node.tree import build
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-TITLES = {"": "General", ENDING: "Failures and restarts"}
+TITLES = {"": "General"}
 TABLES = {
     "Command line": of_flags.ROWS,
     "Ranks, nodes and resource managers": of_the_world.ROWS,
