@@ -70,7 +70,7 @@ The tests provoke every error on this page, and type its remedy. `python -m docs
 this page from the tables of these tests.
 """
 ERRORS_COLUMNS = """\
-| the error says | what to do, in its words | typed, for example | then this works |
+| the error says | what to type, in its words | typed, for example | this works |
 |---|---|---|---|"""
 
 PLACES = {  # where an error comes about, by the variables there
