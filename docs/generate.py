@@ -16,17 +16,17 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from benchmarks.report import GOAL
-from spawnlaunch.flags import ENDING, FLAGS, Flag
+from spawnlaunch.flags import FLAGS, Flag
 from spawnlaunch.manual import EXAMPLES, SECTIONS
 from spawnlaunch.torchrun import names, variables
 from tests.messages import of_flags, of_the_run, of_the_world
-from tests.messages.row import Row
+from tests.messages.row import ONE_EACH, STEP, Row
 from tests.node import machines
 from tests.node.tree import build
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
-TITLES = {"": "General", ENDING: "Failures and restarts"}
+TITLES = {"": "General"}
 TABLES = {
     "Command line": of_flags.ROWS,
     "Ranks, nodes and resource managers": of_the_world.ROWS,
@@ -59,19 +59,35 @@ See also [exit statuses](statuses.md).
 ERRORS_HEAD = """\
 # Errors and remedies
 
-For those who have got an error message of the launcher. To look for faults of the machine, not of
-the command, type `python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
+For those who have an error message from the launcher. To look for faults of the machine, not of the
+command, type `python -m spawnlaunch --nproc 2 -m spawnlaunch.check --all`.
 
 An error of the launcher is one line: what the launcher saw, why it cannot be, and what to type. The
-exit status is 2, unless the table gives another status. A line without `$` shows only the words
-behind `python -m spawnlaunch --explain`.
+exit status is 2, unless the table gives another status. A command that begins with `$` is shown in
+full. For every other command, put `python -m spawnlaunch --explain` in front.
 
 The tests provoke every error on this page, and type its remedy. `python -m docs.generate` makes
 this page from the tables of these tests.
 """
 ERRORS_COLUMNS = """\
-| typed | the error says | what to do, in its words | then this works |
+| the error says | what to type, in its words | typed, for example | this works |
 |---|---|---|---|"""
+
+PLACES = {  # where an error comes about, by the variables there
+    "in a Slurm step": STEP,
+    "in a Slurm step with one task on each node": ONE_EACH,
+    "in a task of MPICH": of_the_world.MPICH,
+    "in a task of Open MPI": of_the_world.OMPI,
+    "in a task of Flux": of_the_world.FLUX,
+    "in a task of jsrun": of_the_world.JSRUN,
+    "in a task of HPE PALS": of_the_world.PALS,
+}
+STAGED = {  # what a test types to bring an error about, and what stands for it on the page
+    "unshare --net python -m tests.messages.occupied ": "",
+    "python -m tests.support.refusing rt_sigtimedwait ": "",
+    of_the_run.SERVE: "# another program listens at $PORT",
+    "[1]" * 40: "[1][1][1]...",
+}
 
 
 def flags() -> Iterator[str]:
@@ -111,15 +127,30 @@ def errors() -> Iterator[str]:
 
 
 def _error(row: Row) -> str:
-    exported = " ".join(f"{name}={value}" for name, value in row.environ.items())
-    where = f"<br>with `{_cell(exported)}`" if 0 < len(exported) < 80 else ""
-    where += "<br>in a Slurm step or another manager's" if len(exported) >= 80 else ""
+    own, place = _own_variables(row)
+    exported = " ".join(f"{name}={value}" for name, value in own.items())
+    where = "".join(
+        f"<br>{word}" for word in (place, exported and f"with `{_cell(exported)}`") if word
+    )
     before = f"`{_cell(row.prepare)}`<br>" if row.prepare != ":" else ""
     mend = f"`{_cell(row.mend)}`<br>" if row.mend != ":" else ""
     status = f"<br>status {row.status}" if row.status != 2 else ""
     said = _text(f"{_cell(row.seen)} ... {_cell(row.why)}{status}")
-    cells = (f"{before}{_code(row.wrong)}{where}", said, _text(_cell(row.do)))
+    typed = f"{before}{_code(row.wrong)}{where}"
+    for staged, instead in STAGED.items():
+        typed = typed.replace(_cell(staged), instead)
+    cells = (said, _text(_cell(row.do)), typed)
     return f"| {' | '.join(cells)} | {mend}{_code(row.right)} |"
+
+
+def _own_variables(row: Row) -> tuple[dict[str, str], str]:
+    """The variables that the place, which is the second, does not have anyway."""
+    found = [(dict(row.environ), "")]
+    for place, base in PLACES.items():
+        if base.keys() <= row.environ.keys():
+            own = {name: text for name, text in row.environ.items() if base.get(name) != text}
+            found.append((own, place))
+    return min(found, key=lambda each: len(each[0]))
 
 
 def _code(line: str) -> str:
@@ -199,27 +230,17 @@ def with_made(text: str, what: str, made: str) -> str:
     return f"{before}{mark}\n{made}\n{end}{after}"
 
 
-def goals() -> dict[str, list[str]]:
-    """What became of each goal in benchmarks.md, by the titles of its sections."""
-    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
-    found = {}
-    for section in text.split("\n## ")[1:]:
-        title = section.partition("\n")[0]
-        found[title] = [goal["judged"] for goal in GOAL.finditer(section)]
-        found[title] += re.findall(r", (too few rounds to tell)", section)
-    return found
-
-
 def goals_missed(page: str) -> str:
-    """The sentence about them; `page` is the way to benchmarks.md."""
-    by_title = goals()
-    missed = {title: said.count("NOT met") for title, said in by_title.items()}
-    n, of = sum(missed.values()), sum(map(len, by_title.values()))
-    open_ones = of - n - sum(said.count("met") for said in by_title.values())
-    where = "; ".join(f"{title} ({count})" for title, count in missed.items() if count)
+    """The sentence about the goals in benchmarks.md; `page` is the way there."""
+    text = (DOCS / "benchmarks.md").read_text(encoding="utf-8")
+    judged = [goal["judged"] for goal in GOAL.finditer(text)]
+    judged += re.findall(r", (too few rounds to tell)", text)
+    n, met = judged.count("NOT met"), judged.count("met")
+    open_ones = len(judged) - n - met
     more = f", and {open_ones} could not be judged" if open_ones else ""
-    said = f"are missed{more}{': ' if n else ''}{where}."
-    line = f"We set {of} goals ([benchmarks]({page})); {n} {said}"
+    where = "; the page marks each with `NOT met`" if n else ""
+    goals = f"Of our {len(judged)} performance goals in [benchmarks]({page})"
+    line = f"{goals}, {n} are not met{more}{where}."
     return textwrap.fill(line, 110, break_long_words=False, break_on_hyphens=False)
 
 

@@ -26,4 +26,4 @@ srun --cpu-bind=none python -m spawnlaunch.bench --budget 20m --json "$result" "
 # Nothing where the default is best, and status 3 where that is undecided. A script that goes on with
 # training has these two lines; --pick train is for that workload alone.
 flags=$(python -m spawnlaunch.bench --show "$result" --pick) || echo "keep the default until decided"
-echo "srun python -m spawnlaunch $flags train.py"
+echo "srun --cpu-bind=none python -m spawnlaunch $flags train.py"

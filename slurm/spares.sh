@@ -1,5 +1,5 @@
 #!/bin/bash
-# One node more than work: it waits, with its imports done, and takes the place of one that is lost.
+# A spare node replaces a lost one: it waits, with its imports done, until a node is lost.
 # Differs from nodes.sh: a node more, --no-kill, --spares, --max-restarts, and no
 # SLURM_KILL_BAD_EXIT. The launchers notice a lost node after --lost-after (10 s), and end as one by
 # themselves; --no-kill keeps Slurm from ending the job, which it would do once it has noticed.

@@ -38,7 +38,7 @@ LOCAL_RANK_ARGS = {"none": "", "hyphen": "--local-rank", "underscore": "--local_
 
 # The sections of --help
 WORKERS, BINDING, NODES = "workers", "binding", "several nodes"
-ENDING, OUTPUT = "how it ends", "output"
+ENDING, OUTPUT = "failures, time limits, hangs", "output"
 
 
 class Flag(records.NamedTuple):
@@ -139,7 +139,7 @@ class Request(records.NamedTuple):
 
     nproc: int | str | None = _flag(
         WORKERS, "--nproc", "N", values.nproc, None,
-        "workers on this machine: a number, gpu (one per visible GPU; xpu, hpu or npu: of that "
+        "workers on this machine: a number, gpu, xpu, hpu or npu (one per visible device of that "
         "kind), cpu (one per allowed CPU) or auto (gpu where there is one, else cpu); default 1",
         also=("--nproc-per-node",))
     role: str = _flag(
@@ -204,7 +204,7 @@ class Request(records.NamedTuple):
         "where the launchers meet; with --node-rank, where rank 0 listens; default port 29400")
     rdzv_backend: str | None = _flag(
         NODES, "--rdzv-backend", "NAME", values.backend, None,
-        "torchrun's: static (node rank 0 is at the endpoint) or c10d (whoever has its address)")
+        "torchrun's: static (rank 0 listens at the endpoint) or c10d (the launchers meet there)")
     rdzv_id: str | None = _flag(
         NODES, "--rdzv-id", "ID", values.name, None, "name of the run (TORCHELASTIC_RUN_ID)")
     rdzv_conf: Mapping[str, str] | None = _flag(
@@ -213,7 +213,8 @@ class Request(records.NamedTuple):
         "MIN), is_host (1: they meet at this launcher)")
     local_addr: str | None = _flag(
         NODES, "--local-addr", "HOST", values.host, None,
-        "this node's address for others (alone: MASTER_ADDR); default: its connection's own")
+        "this node's address for the other nodes; with one node MASTER_ADDR; default: the address "
+        "from which it reached the hub")
     lost_after_s: float | None = _flag(
         NODES, "--lost-after", "SECONDS", values.seconds, None,
         f"a node out of reach for this long is lost; default {LOST_AFTER_S:g}", needs_parent=True)
@@ -257,8 +258,7 @@ class Request(records.NamedTuple):
     no_restart_status: frozenset[int] = _flag(
         ENDING, "--no-restart-status", "LIST", values.statuses, NO_RESTART,
         "do not restart if the first failure has one of these statuses; default "
-        f"{','.join(map(str, sorted(NO_RESTART)))} (wrong use, and: saved, start me again)",
-        needs_parent=True)
+        "2 (wrong use), 75 (preempted and saved)", needs_parent=True)
     timeout_s: float = _flag(
         ENDING, "--timeout", "SECONDS", values.seconds, 0.0,
         "time limit of the whole launch: it then ends as by SIGTERM, with status 124",

@@ -30,7 +30,7 @@ SECTIONS = {
         "one fails the others are stopped, and its exit status becomes the launcher's. A task that "
         "srun or mpirun has started as a rank pins itself and becomes the worker. Everything "
         "after the script or module goes to it verbatim. With neither, the bundled training loop "
-        "runs. In names of flags _ is as good as -."
+        "runs. You may type _ for - in a flag's name."
     ),
     flags.WORKERS: "",
     flags.BINDING: "",

@@ -1,6 +1,6 @@
 """The scripts and manifests that come with the package, to copy and edit.
 
-python -m spawnlaunch.scripts                       which there are, and what each is for
+python -m spawnlaunch.scripts                       lists them, with the purpose of each
 python -m spawnlaunch.scripts nodes.sh > nodes.sh   one of them
 """
 

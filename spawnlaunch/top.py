@@ -5,9 +5,9 @@
     python -m spawnlaunch.top train.py   launches whose name or command line has that in it
     srun --jobid J --overlap python -m spawnlaunch.top --once     all nodes of a job in one table
 
-Launches are found without having been told, whoever has started them: spawnlaunch with a launcher
-or in task mode, or torchrun. Of the nodes of a job the first of the step prints all; one from which
-nothing comes is named, and the status is 1.
+It finds all your launches on this machine: of spawnlaunch, with a launcher or one task per rank,
+and of torchrun. In a Slurm step the first node prints the table of all nodes, and names each node
+that sent nothing (status 1).
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ def lines(costs: Sequence[Cost], left_s: float, budget_s: float) -> Iterator[str
         rounds = TRIAL + int(min(stats.LOOKS[-1] - TRIAL, max(0.0, share_s) / each.round_s))
         seen = each.seen(rounds)
         if seen < math.inf:
-            told.append(f"differences of {_percent(seen)} in {each.workload}")
+            told.append(f"a difference of {_percent(seen)} or more in {each.workload}")
         elif rounds < each.fewest:
             told.append(f"nothing in {each.workload}: {rounds} rounds are too few")
         else:
@@ -122,15 +122,13 @@ def lines(costs: Sequence[Cost], left_s: float, budget_s: float) -> Iterator[str
     larger_s = budget_s - left_s + sum(each.round_s * each.most for each in costs)
     best = max(each.seen(each.most) for each in costs)
     is_more = budget_s < larger_s < math.inf and best < math.inf
-    more = f"; {table.lasting(larger_s)}: {_percent(best)} in all" if is_more else ""
-    words = ", ".join(told).replace(", differences", ",")
-    yield f"{table.lasting(budget_s)} can decide {words}{more}"
+    in_all = f"{_percent(best)} or more in every workload"
+    more = f"; {table.lasting(larger_s)}: {in_all}" if is_more else ""
+    words = ", ".join(told).replace(", a difference of", ",")
+    yield f"{table.lasting(budget_s)} can show {words}{more}"
     names = [each.workload for each in sorted(costs, key=_rank) if each not in chosen]
     if names:
-        yield (
-            "what counts most for the advice, by the time that it takes, comes first; left out "
-            f"unless time is left: {', '.join(names)}"
-        )
+        yield f"measured only if time is left: {', '.join(names)}"
 
 
 def _percent(share: float) -> str:

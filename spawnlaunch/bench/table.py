@@ -16,7 +16,7 @@ COSTS = ("arm", "rank", "waited", "local memory", "migrations/s", "switched away
 WHOLE = textwrap.TextWrapper(  # of what a command said: lines that can be typed
     PAGE_CHARS, "  ", "    ", break_long_words=False, break_on_hyphens=False
 )
-TOGETHER = "in 19 of 20 benches no verdict of the page is wrong; an interval is what it goes by"
+TOGETHER = "each verdict follows from its interval; at most 1 bench in 20 has any wrong verdict"
 
 
 def header(result: results.Result) -> Iterator[str]:
@@ -32,7 +32,7 @@ def header(result: results.Result) -> Iterator[str]:
     for arm in result.arms:
         more = f", {arm.beside}" if arm.beside else ""
         where = arm.flag if about.get("launchers") else _cpus(arm)
-        yield f"  {arm.name:12} {where}{more}{' (a control)' if arm.name in CONTROLS else ''}"
+        yield f"  {arm.name:12} {where}{more}{' (never advised)' if arm.name in CONTROLS else ''}"
     yield from _busy(result)
     for node in result.nodes[:1]:
         yield from (f"{device}: next to {nic}" for device, nic in node["nics"].items() if nic)

@@ -34,7 +34,7 @@ import json
 import os
 import sys
 
-from spawnlaunch import failures, machine, reading
+from spawnlaunch import cpuset, failures, machine, reading
 from spawnlaunch.node import cgroup
 from spawnlaunch.run import decisions, environment, files, say
 from spawnlaunch.run.signals import signal
@@ -57,7 +57,7 @@ def announced(
     what: failures.Cause | str, ranks: Sequence[int], launch: launches.Launch, grace_s: float
 ) -> str:
     """The line for what `Decisions` announces; `ranks` still run, and have `grace_s` to end."""
-    grace, host = f"{grace_s:g} s", launch.hostname
+    grace, host, why = f"{grace_s:g} s", launch.hostname, launch.grace_why
     match what:
         case "interrupt":
             return f"Ctrl-C: the worker has {grace} to end; Ctrl-C again kills it"
@@ -76,10 +76,10 @@ def announced(
             )
     assert not isinstance(what, str)
     if what.kind == "failure":
-        return f"{what.in_words}; stopping the other {len(ranks)}"
+        return f"{what.in_words}; stopping {_ranks(ranks)}"
     if what.kind == "gone":
         return f"{what.in_words}: ended the workers"
-    return f"{what.in_words}: stopping the workers, which have {grace}{launch.grace_why}"
+    return f"{what.in_words}: stopping the workers by SIGTERM, after {grace} by SIGKILL{why}"
 
 
 def ended_early(cause: failures.Cause, request: flags.Request) -> str:
@@ -157,7 +157,7 @@ def _how(one: launches.WorkerExit) -> str:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    listed = ", ".join(map(str, ranks))
+    listed = cpuset.format(ranks)
     return f"rank {listed}" if len(ranks) == 1 else f"ranks {listed}"
 
 
@@ -210,7 +210,7 @@ def _said_last(failure: launches.WorkerExit) -> str | None:
 
 def say_last(rank: int | None, host: str, words: str, patience_s: float = say.PATIENCE_S) -> None:
     """Say the words that a worker has left."""
-    say.say([f"rank {rank} on {host} said last:"], patience_s)
+    say.say([f"the last lines of rank {rank} on {host}:"], patience_s)
     say.write(words.rstrip("\n") + "\n", patience_s)
 
 

@@ -167,7 +167,8 @@ def described(gathering: Gathering) -> str:
     here = {True: ", at this launcher", None: ", at the first launcher here that listens"}
     n = f"{gathering.least} to {gathering.most}" if gathering.is_elastic else f"{gathering.most}"
     spares = f" and {gathering.spares} spares" if gathering.spares else ""
-    at = f"{gathering.host}:{gathering.port}{here.get(gathering.is_hub, '')}"
+    last = f"-{gathering.port + gathering.ports - 1}" if gathering.ports > 1 else ""
+    at = f"{gathering.host}:{gathering.port}{last}{here.get(gathering.is_hub, '')}"
     alike = "" if gathering.is_elastic else "; ranks are as shown if each has as many workers"
     lost = ""
     if gathering.return_s != 0:

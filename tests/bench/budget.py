@@ -59,7 +59,7 @@ def main() -> int:
             done = subprocess.run(words, env=clean_environ(), capture_output=True, text=True)
             wall_s = time.monotonic() - began
         ratios.append(wall_s / budget_s)
-        told = [line for line in done.stdout.splitlines() if " can decide " in line]
+        told = [line for line in done.stdout.splitlines() if " can show " in line]
         said = (told or done.stderr.splitlines() or [""])[0]
         print(
             f"{load:3} loops, load {others:5.1f}: budget {budget_s} s, wall {wall_s:5.1f} s, "

@@ -52,7 +52,7 @@ def test_whatever_the_first_rounds_were_the_lines_of_the_budget_can_be_said(
         measured = results.Measured(workloads.NAMES["compute"], NAMES, taken, 0.0)
         costs.append(budget.cost(measured, rounds_s, i % 3, len(trials)))
     first, *more = budget.lines(costs, left_s, budget_s)
-    assert " can decide " in first
+    assert " can show " in first
     assert "nan" not in first
     assert "inf" not in first
     assert len(more) <= 1
@@ -107,12 +107,12 @@ def test_what_counts_most_for_its_time_is_kept_and_what_is_too_noisy_comes_last(
 def test_a_line_says_what_is_decided_what_more_time_would_and_what_is_left_out_by_which_rule():
     costs = [Cost("train", 0.7, 3.0, 0.02, LEVEL), Cost("jitter", 0.0, 3.0, 0.06, LEVEL)]
     said = list(budget.lines(costs, 240, 300))
-    assert said[0].startswith("5 min can decide differences of 1.")
-    assert "% in train; 8 min: 3." in said[0]
-    assert said[0].endswith("% in all")
-    assert said[1].partition("left out")[2].endswith(": jitter")
+    assert said[0].startswith("5 min can show a difference of 1.")
+    assert "% or more in train; 8 min: 3." in said[0]
+    assert said[0].endswith("% or more in every workload")
+    assert said[1].partition("only if time is left")[2] == ": jitter"
     (said_of_all,) = budget.lines(costs, 3540, 3600)
-    assert said_of_all.startswith("1 h 0 min can decide")
+    assert said_of_all.startswith("1 h 0 min can show")
     (short,) = budget.lines([costs[0]._replace(noise=math.inf)], 12, 20)
     assert "nothing in train: 7 rounds" in short
     (unknown,) = budget.lines([costs[0]._replace(noise=math.inf)], 200, 300)

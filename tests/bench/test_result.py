@@ -87,7 +87,7 @@ def test_a_workload_that_the_budget_did_not_reach_is_named_with_what_to_do():
 def test_a_control_is_never_advised_and_is_named_as_one():
     found = laptop(train={"packed": 2.0})
     assert advise(found)[1:3] == ("", True)
-    assert "packed       0 | 0 (a control)" in "\n".join(table.page(found))
+    assert "packed       0 | 0 (never advised)" in "\n".join(table.page(found))
 
 
 def test_an_arm_that_is_more_than_flags_is_shown_and_never_advised():

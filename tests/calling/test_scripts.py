@@ -212,7 +212,7 @@ def test_the_second_ctrl_c_kills_who_does_not_heed_the_first(tmp_path: Path) -> 
     with launched(directory=tmp_path, command=(sys.executable, script(tmp_path, text))) as launch:
         launch.read_until(2)
         launch.send(signal.SIGINT)
-        until(lambda: "which have 3600 s" in launch.stderr, "the launcher has heard")
+        until(lambda: "after 3600 s by SIGKILL" in launch.stderr, "the launcher has heard")
         launch.send(signal.SIGINT)
         assert launch.status() == 128 + signal.SIGINT
 

@@ -30,7 +30,7 @@ def test_the_first_to_fail_is_named_and_the_others_have_a_line_each():
     lines = done.stderr.splitlines()
     assert done.returncode == 7
     assert f"rank 1 on {HOST} (pid " in lines[-4]
-    assert "status 7; stopping the other 2" in lines[-4]
+    assert "status 7; stopping ranks 0,2" in lines[-4]
     assert "failed first: rank 1 on " in lines[-3]
     assert "died of SIGTERM from the launcher" in lines[-2]
     assert "rank 0" in lines[-2]
@@ -83,7 +83,7 @@ def test_the_traceback_of_a_recorded_error_is_whole_and_last(tmp_path: Path):
     environ = clean_environ(TORCHELASTIC_ERROR_FILE=str(error_file))
     done = launch("--nproc", 2, script(tmp_path, text), environ=environ)
     assert done.returncode == 1
-    tail = done.stderr.split(f"spawnlaunch: rank 1 on {HOST} said last:\n")[1].splitlines()
+    tail = done.stderr.split(f"spawnlaunch: the last lines of rank 1 on {HOST}:\n")[1].splitlines()
     assert tail[0] == "Traceback (most recent call last):"
     assert tail[-1] == "ValueError: the very reason"
     message = json.loads(error_file.read_text())["message"]

@@ -55,7 +55,7 @@ def test_the_traceback_of_the_first_failure_comes_last():
     done = launch("--nproc", 3, WORKERS / "fail.py", 1, "raise")
     assert done.returncode == 1
     assert done.stderr.endswith("RuntimeError: the worker's own message\n")
-    report = done.stderr[done.stderr.index(f"rank 1 on {HOST} said last:") :]
+    report = done.stderr[done.stderr.index(f"the last lines of rank 1 on {HOST}:") :]
     assert "Traceback (most recent call last):" in report
 
 

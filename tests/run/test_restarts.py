@@ -157,7 +157,7 @@ def test_nothing_of_an_attempt_is_left_when_the_next_one_starts(tmp_path: Path):
 def test_a_signal_while_the_workers_are_being_stopped_ends_the_launch(tmp_path: Path):
     words = ("--nproc", 2, "--grace", 6, "--max-restarts", 5)
     with launched(*words, AGAIN, 9, "1:exit", 7, "stay", directory=tmp_path) as one:
-        until(lambda: "stopping the other" in one.stderr, "rank 1 has failed")
+        until(lambda: "; stopping rank" in one.stderr, "rank 1 has failed")
         one.send(signal.SIGTERM)
         assert one.status() == 7
         assert "restart 1" not in one.stderr

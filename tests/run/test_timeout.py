@@ -23,8 +23,8 @@ def test_workers_are_told_to_end_then_killed_and_124_is_the_status(
         assert one.status() == TIMED_OUT
         assert one.all_gone()
         first = one.stderr.splitlines()[0]
-    over = "the time of the launch is over (--timeout)"
-    assert first == f"spawnlaunch: {over}: stopping the workers, which have 0.3 s"
+    over = "the time of the launch is over (--timeout): stopping the workers"
+    assert first == f"spawnlaunch: {over} by SIGTERM, after 0.3 s by SIGKILL"
     result = json.loads(path.read_text())
     assert (result["status"], result["cause"]) == (TIMED_OUT, "timeout")
     assert {rank["told"] for rank in result["ranks"]} <= {"SIGTERM", "SIGKILL"}

@@ -208,4 +208,4 @@ def test_a_rank_that_dies_ends_the_job_and_is_named(
         )
         assert job.state == "FAILED", job.output
         (line,) = [line for line in job.output.splitlines() if report in line]
-        assert line.endswith(("exit code 7", "status 7; stopping the other 1"))
+        assert line.endswith(("exit code 7", "status 7; stopping rank 2"))

@@ -114,12 +114,12 @@ def test_where_they_meet_is_put_in_words() -> None:
         return described(gathering)
 
     elastic = C10D.replace("=2 --rdzv", "=1:3 --rdzv", 1)
-    assert "node0:29500, at this launcher: 2 nodes;" in words(f"{HAND} --node-rank=0")
+    assert "node0:29500-29507, at this launcher: 2 nodes;" in words(f"{HAND} --node-rank=0")
     named = words("--nproc=2 --nnodes=2 --master-addr=node1")
-    assert "node1:29500, at the first launcher here" in named
+    assert "node1:29500-29507, at the first launcher here" in named
     assert "node0:29400: 1 to 3 nodes; one " in words(f"{elastic} --max-restarts=1")
     assert words(f"{elastic} --max-restarts=1").endswith("within 60 s")
-    assert "node0:29500: 2 nodes and 1 spares;" in words(f"{HAND} --node-rank=1 --spares=1")
+    assert "node0:29500-29507: 2 nodes and 1 spares;" in words(f"{HAND} --node-rank=1 --spares=1")
 
 
 @pytest.mark.parametrize(

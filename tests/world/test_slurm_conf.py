@@ -106,7 +106,7 @@ def test_the_report_comes_before_slurm_kills_the_launcher():
         done = cluster.run(["srun", "-N2", "-n2", "--kill-on-bad-exit=1", "bash", "-c", script])
     finally:
         cluster.stop()
-    said = "SIGTERM: stopping the workers, which have 9 s (Slurm's KillWait is 14 s)"
+    said = "stopping the workers by SIGTERM, after 9 s by SIGKILL (Slurm's KillWait is 14 s)"
     assert said in done.stderr
     assert "still ran after 9 s: killed" in done.stderr
     assert "task 0: Exited with exit code 143" in done.stderr  # not: Killed

@@ -32,9 +32,7 @@ BUNDLED = (
     Workload("allgather", "GB/s", True, "bus bandwidth of all-gather, by size", True),
     Workload("reducescatter", "GB/s", True, "bus bandwidth of reduce-scatter, by size", True),
     Workload("loader", "samples/s", True, "a DataLoader that decompresses samples"),
-    Workload(
-        "loader-pinned", "samples/s", True, "the same into pinned memory and to the device (CUDA)"
-    ),
+    Workload("loader-pinned", "samples/s", True, "the same, pinned, to the device (CUDA, ROCm)"),
     Workload("train", "steps/s", True, "a step of the bundled training loop", True),
     Workload("jitter", "us", False, "the longest gap in a spinning loop"),
 )
