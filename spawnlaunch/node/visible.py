@@ -23,7 +23,7 @@ from spawnlaunch.node.devices import VENDORS
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 Slot = hardware.Device | None  # None: a device is there, but it is not known which
 
@@ -191,7 +191,7 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     """The devices that the variable's value lists, of `base`, which is in the runtime's order."""
     chosen: list[Slot] = []
     for token in (entry.strip() for entry in value.split(",")):
-        found = _named(token, base)
+        found = _named(token, base, str if variable == CUDA else str.upper)
         if not found:
             if token not in ("", "-1"):  # the usual ways to ask for no device
                 are = "is one device" if len(base) == 1 else f"are {len(base)} devices"
@@ -208,25 +208,28 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     return chosen
 
 
-def _named(token: str, base: Sequence[Slot]) -> Sequence[Slot]:
+def _named(token: str, base: Sequence[Slot], case: Callable[[str], str]) -> Sequence[Slot]:
     """The device that an entry of a list names, alone; nothing where it names none.
 
-    A MIG slice is part of a device, and its own UUID does not say of which.
+    A MIG slice is part of a device, and its own UUID does not say of which. `case` makes equal what
+    the runtime takes as equal: CUDA sees no device of an UUID in capitals (found on an H100).
     """
-    upper = token.upper()
-    is_slice = upper.startswith("MIG-")
-    uuid = upper.removeprefix("MIG-").split("/")[0] if is_slice else upper
+    entry = case(token)
+    is_slice = entry.startswith("MIG-")
+    uuid = entry.removeprefix("MIG-").split("/")[0] if is_slice else entry
     if uuid.startswith("GPU-"):
-        return _with_uuid(uuid, base)
+        return _with_uuid(uuid, base, case)
     if is_slice:
         return _one_of(base)
     position = _leading_number(token)
     return base[position : position + 1] if position is not None and position >= 0 else ()
 
 
-def _with_uuid(beginning: str, base: Sequence[Slot]) -> Sequence[Slot]:
+def _with_uuid(
+    beginning: str, base: Sequence[Slot], case: Callable[[str], str]
+) -> Sequence[Slot]:
     """The only device whose UUID begins so; if none does, it may be one whose UUID is not known."""
-    known = [(each, each.uuid.upper()) for each in base if each and each.uuid is not None]
+    known = [(each, case(each.uuid)) for each in base if each and each.uuid is not None]
     matches = [device for device, uuid in known if uuid.startswith(beginning)]
     if len(matches) == 1:
         return matches

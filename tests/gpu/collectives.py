@@ -19,7 +19,7 @@ def _reduce(machine: Machine, backend: str, ranks: int, *flags: str, device: str
 @check("torch")
 def gloo_adds_up_on_the_cpu(machine: Machine) -> Figures:
     """Two ranks add up a tensor on the CPU over gloo."""
-    return _reduce(machine, "gloo", 2, device="cpu")
+    return _reduce(machine, "gloo", 2, "--oversubscribe", device="cpu")
 
 
 @check("NCCL")
@@ -37,7 +37,7 @@ def nccl_adds_up_with_every_device(machine: Machine) -> Figures:
 @check("gpu")
 def two_ranks_share_a_device(machine: Machine) -> Figures:
     """Two ranks on one device: over NCCL where it allows that, else over gloo."""
-    words = ("--nproc", "2", machine.script("reduce"))
+    words = ("--nproc", "2", "--oversubscribe", machine.script("reduce"))
     over_nccl = machine.launch(*words, "nccl", "cuda:0", NCCL_DEBUG="WARN")
     if over_nccl.status == 0:
         return {"over": "nccl"}

@@ -14,7 +14,8 @@ def _used_bytes(machine: Machine) -> int:
 
 def _fail(machine: Machine, how: str, said: str) -> Figures:
     before = _used_bytes(machine)
-    ended = machine.launch("--nproc", "2", machine.script("fail"), how, CUDA_VISIBLE_DEVICES="0")
+    two = ("--nproc", "2", "--oversubscribe", machine.script("fail"))
+    ended = machine.launch(*two, how, CUDA_VISIBLE_DEVICES="0")
     assert ended.status not in (0, 2), f"status {ended.status}: {ended.err[-1500:]}"
     assert said in ended.err, f"no {said!r} in {ended.err[-3000:]}"
     assert "rank 0" in ended.err, f"the report does not name rank 0: {ended.err[-1500:]}"

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -58,7 +59,11 @@ class Ended(NamedTuple):
 
     def json(self) -> list[Any]:
         """The lines of its output that are JSON."""
-        return [json.loads(line) for line in self.out.splitlines() if line[:1] in "{["]
+        found = []
+        for line in self.out.splitlines():
+            with suppress(ValueError):  # a library's own, such as a dict of Python's
+                found += [json.loads(line)] if line[:1] in ("{", "[") else []
+        return found
 
 
 class Machine:
