@@ -117,7 +117,7 @@ from spawnlaunch.train import checkpoint
 out, linked, seen = Path("run"), False, 0
 for step in (1, 2, 3, 4):
     checkpoint.write(out, step, {"a": 1}, {"b": 2}, False)
-checkpoint.prune(out, 9, 1)
+checkpoint.prune(out, 9, 1, 4)
 
 
 def look(event, arguments):
@@ -131,8 +131,8 @@ def look(event, arguments):
 
 watching, asking = True, []
 sys.addaudithook(look)
-checkpoint.prune(out, 1, 3)
-checkpoint.prune(out, 1, 2)
+checkpoint.prune(out, 1, 3, 4)
+checkpoint.prune(out, 1, 2, 4)
 checkpoint.remove_all(out)
 watching = False
 print("looked" if seen > 20 else seen, sorted(path.name for path in out.iterdir()))
