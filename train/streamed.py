@@ -133,7 +133,7 @@ class Stream:
         self.reader, self.order = reader, order
         self.state = pickle.dumps(State(0, 0, own_state(reader.samples)))
         passes = Passes(reader, State())
-        reader.first = [passes.take_on() for _ in range(max(2, order.count(0)))]
+        reader.first = [passes.take_on() for _ in range(order.count(0) + 1)]  # the last rank looks at two
         agree(
             {f"the first sample of {reader.split!r}": digest(reader.first[0])},
             "dataset() has to give all samples to every rank, for the loop shares them out; leave "

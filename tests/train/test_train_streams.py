@@ -58,6 +58,12 @@ def test_an_epoch_has_every_sample_once_though_the_steps_change_their_size(
 
 
 @pytest.mark.full
+def test_samples_in_turn_may_be_one_for_each_rank(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    complete(3, *flags_of("Turns"), "--global-batch", "3", "--out", "here", cwd=tmp_path)
+
+
+@pytest.mark.full
 def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
     flags = [*flags_of("States"), "--out", "here", "--resume", "auto"]
