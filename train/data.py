@@ -121,6 +121,12 @@ def come_in_turn(samples: object) -> bool:
     return hasattr(samples, "__iter__") and not indexed
 
 
+def own_state(samples: Any) -> Any:
+    """The ``state_dict`` of a data set that can go on from one, else None."""
+    goes_on = come_in_turn(samples) and hasattr(samples, "load_state_dict")
+    return samples.state_dict() if goes_on else None
+
+
 def described(samples: Samples) -> str:
     """How many samples there are, if that is known."""
     return f"{len(samples):,} samples" if hasattr(samples, "__len__") else "samples as they come"
@@ -138,6 +144,7 @@ class Reader:
         self.seed = seed
         recipe = Recipe(task, split, seed)
         self.shipped = Shipped(name, recipe.make(), recipe)
+        self.start = copy.deepcopy(own_state(self.samples))  # before anything is read
         self.first: list[Any] | None = None  # samples, where those behind them have no index
 
     @property

@@ -64,6 +64,16 @@ def test_samples_in_turn_may_be_one_for_each_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+def test_a_stream_that_trains_is_evaluated_from_its_beginning(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    for kind in ("Turns", "States"):
+        flags = (*flags_of(kind), "--eval-splits", "train", "--out", kind)
+        complete(1, *flags, cwd=tmp_path)
+    read = [(tmp_path / kind / "evaluation.json").read_text() for kind in ("Turns", "States")]
+    assert read[0] == read[1]
+
+
+@pytest.mark.full
 def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
     flags = [*flags_of("States"), "--out", "here", "--resume", "auto"]
