@@ -105,6 +105,8 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     wrong = ""
     if count == 0:
         wrong = "is empty"
+    elif isinstance(samples, Iterator) and not inspect.isfunction(type(samples).__iter__):
+        wrong = "can be read only once"  # a generator or so; a class may well begin anew
     elif not come_in_turn(samples) and (count is None or not hasattr(samples, "__getitem__")):
         wrong = "has no length" if count is None else "has no index"
     if wrong:

@@ -134,6 +134,11 @@ class Loads(Map):
 
 class Once(Turns):
     dataset = lambda self, split: iter([Rows()[i] for i in range(20)])
+
+class Spent(Turns):
+    class kind(InTurn):
+        __iter__ = lambda self: self.coming
+        coming = iter([Rows()[i] for i in range(20)])
 '''
 KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Drawn", "Turns", "States")
 STEPS = 24

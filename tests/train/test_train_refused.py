@@ -387,7 +387,7 @@ def test_what_hooks_say_of_other_samples_is_refused(
 
 
 def test_samples_that_come_in_turn_have_no_blocks_and_no_epochs() -> None:
-    task = type("Told", (Told,), {"blocks": lambda _self, _samples: [3]})(iter([1, 2, 3]))
+    task = type("Told", (Told,), {"blocks": lambda _self, _samples: [3]})({1, 2, 3})
     with pytest.raises(RefusedError, match=r"no index to go by"):
         order_of(task, Reader(task, "train", "language", 0), Config(), World())
     with pytest.raises(RefusedError, match=r"numbers of steps"):

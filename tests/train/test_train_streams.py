@@ -93,7 +93,8 @@ def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
             ("ByRank", 2, "the ranks disagree on the first sample of 'train': rank 0 has "),
             ("Void", 2, "the data set 'validation' gave no sample; look at what dataset() reads"),
             ("Loads", 2, "dataset('train') of the task loads returned a DataLoader, and the loop"),
-            ("Once", 1, "the data set 'train' gave 20 samples and no more when it was iterated"),
+            ("Once", 2, "the data set 'train' of the task once can be read only once; give it"),
+            ("Spent", 1, "the data set 'train' gave 20 samples and no more when it was iterated"),
         ]
     ),
 )
