@@ -16,7 +16,7 @@ import torch
 
 from spawnlaunch.train.arranged import order_of
 from spawnlaunch.train.commandline import parse
-from spawnlaunch.train.config import Config
+from spawnlaunch.train.config import Config, to_toml
 from spawnlaunch.train.data import Feed, Reader
 from spawnlaunch.train.distributed import World
 from spawnlaunch.train.errors import RefusedError, needed
@@ -184,6 +184,16 @@ def test_defaults_of_a_class_are_read_as_typed_flags_are(cwd: Path) -> None:
     config, _ = parse(["--task", f"{cwd / 'odd.py'}:Odd", "--eval-every", "3"])
     assert (config.lr, config.eval_every, config.compile) == (1.0, 3, True)
     assert isinstance(config.lr, float)
+
+
+def test_the_steps_of_a_file_win_over_the_epochs_of_a_class(cwd: Path) -> None:
+    (cwd / "odd.py").write_text(f"{TASK}\n\nclass Odd(Line):\n    defaults = {{'epochs': 3}}\n")
+    flags = ("--task", f"{cwd / 'odd.py'}:Odd")
+    config, _ = parse([*flags, "--steps", "5"])
+    (cwd / "saved.toml").write_text(to_toml(config))
+    for typed, length in (((), (5, None)), (("--epochs", "2"), (5, 2)), (("--steps=7",), (7, None))):
+        again, _ = parse(["--config", str(cwd / "saved.toml"), *typed])
+        assert (again.steps, again.epochs) == length
 
 
 class Of(Task):
