@@ -162,15 +162,14 @@ class Reader:
         return default_convert(self.shipped.content[1](samples))  # type: ignore[no-untyped-call]
 
     def __getitem__(self, batch: Batch) -> Any:
-        samples, collate = self.shipped.content
-        samples, read = self.first or samples, []
+        samples, read = self.first or self.samples, []
         for place, index in zip(*batch, strict=True):
             seed_sample(self.seed, self.split, place)
             try:
                 read.append(samples[index])
             except StopIteration as error:  # which would pass for the end of the batches
                 raise RuntimeError(f"sample {index} of {self.split!r} raised {error!r}") from error
-        return collate(read)
+        return self.collated(read)
 
 
 class Readers(dict[str, Reader]):

@@ -123,6 +123,9 @@ class States(Turns):
     kind = Kept
 
 
+class Arrays(Map):
+    collate = lambda self, samples: tuple(map(np.array, zip(*samples)))
+
 class ByRank(Turns):
     dataset = lambda self, split: InTurn(torch.utils.data.Subset(Rows(), range(int(RANK), 99)))
 

@@ -58,9 +58,10 @@ def test_an_epoch_has_every_sample_once_though_the_steps_change_their_size(
 
 
 @pytest.mark.full
-def test_samples_in_turn_may_be_one_for_each_rank(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["Turns", "Arrays"])
+def test_each_rank_may_have_one_sample(tmp_path: Path, kind: str) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
-    complete(3, *flags_of("Turns"), "--global-batch", "3", "--out", "here", cwd=tmp_path)
+    complete(3, *flags_of(kind), "--global-batch", "3", "--out", "here", cwd=tmp_path)
 
 
 @pytest.mark.full
