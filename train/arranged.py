@@ -10,7 +10,7 @@ import numpy as np
 
 from . import order, schedule
 from .config import Config
-from .data import Reader, come_in_turn
+from .data import Reader, come_in_turn, count_of
 from .distributed import World, agree, together
 from .errors import shared_refusal
 from .order import AsTheyCome, Blocks, ByLength, Kind, Order, Shuffled, Weighted
@@ -77,7 +77,7 @@ def _refuse_what_does_not_go_together(
 
 def _kind(reader: Reader, told: Mapping[str, Any], config: Config, version: int) -> Kind:
     if come_in_turn(reader.samples):
-        return AsTheyCome(len(reader)) if hasattr(reader.samples, "__len__") else AsTheyCome()
+        return AsTheyCome(count_of(reader.samples) or order.NO_END)
     if "blocks" in told:
         return Blocks(told["blocks"].astype(np.int64), config.seed, config.block_window or WINDOW)
     if "weights" in told:

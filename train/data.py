@@ -97,7 +97,7 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
             f"dataset({split!r}) of the task {name_of(task)} returned a DataLoader, and the loop "
             "makes the batches; return its dataset"
         )
-    count = len(samples) if hasattr(samples, "__len__") else None
+    count = count_of(samples)
     agree(
         {f"the length of the data set {split!r}": count},
         "dataset() has to return all samples on every rank, for the loop shares them out",
@@ -129,9 +129,18 @@ def own_state(samples: Any) -> Any:
     return samples.state_dict() if goes_on else None
 
 
+def count_of(samples: Any) -> int | None:
+    """How many there are. None: unknown, as to a ChainDataset, which has a len() that may fail."""
+    try:
+        return len(samples)
+    except (TypeError, NotImplementedError):
+        return None
+
+
 def described(samples: Samples) -> str:
     """How many samples there are, if that is known."""
-    return f"{len(samples):,} samples" if hasattr(samples, "__len__") else "samples as they come"
+    count = count_of(samples)
+    return "samples as they come" if count is None else f"{count:,} samples"
 
 
 class Reader:

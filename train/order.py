@@ -150,7 +150,7 @@ class AsTheyCome:
 
     name = "as they come"
 
-    def __init__(self, length: int = NO_END) -> None:
+    def __init__(self, length: int) -> None:
         self.length = length
 
     def at(self, epoch: int, places: Ints) -> Ints:

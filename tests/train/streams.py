@@ -126,6 +126,9 @@ class States(Turns):
 class Arrays(Map):
     collate = lambda self, samples: tuple(map(np.array, zip(*samples)))
 
+class Chained(Turns):
+    dataset = lambda self, split: super().dataset(split) + super().dataset("validation")
+
 class ByRank(Turns):
     dataset = lambda self, split: InTurn(torch.utils.data.Subset(Rows(), range(int(RANK), 99)))
 

@@ -58,7 +58,7 @@ def test_an_epoch_has_every_sample_once_though_the_steps_change_their_size(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", ["Turns", "Arrays"])
+@pytest.mark.parametrize("kind", ["Turns", "Arrays", "Chained"])
 def test_each_rank_may_have_one_sample(tmp_path: Path, kind: str) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
     complete(3, *flags_of(kind), "--global-batch", "3", "--out", "here", cwd=tmp_path)
