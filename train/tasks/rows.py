@@ -64,7 +64,8 @@ def _read(path: Path) -> list[Row]:
                 return list(csv.DictReader(file))
         text = path.read_text(encoding="utf-8")
         if path.suffix in (".jsonl", ".json"):
-            return [json.loads(line) for line in text.splitlines() if line.strip()]
+            # Not splitlines(), which cuts at U+2028 and others that a JSON text may hold.
+            return [json.loads(line) for line in text.split("\n") if line.strip()]
         return [{"text": part} for part in text.split("\n\n") if part.strip()]
     except (OSError, ValueError) as error:
         raise RefusedError(f"--data: cannot read {path}: {error}") from error
