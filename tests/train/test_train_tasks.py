@@ -83,11 +83,11 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("suffix", [".jsonl"])
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
 def test_a_row_holds_any_text(tmp_path: Path, suffix: str) -> None:
-    file, text = tmp_path / f"rows{suffix}", "one\u2028two\x85three"
-    row = json.dumps({"text": text}, ensure_ascii=False)
-    file.write_text(20 * f"{row}\n", encoding="utf-8")
+    file, text = tmp_path / f"rows{suffix}", "one\u2028two\x85three" + 200_000 * "."
+    row = json.dumps({"text": text}, ensure_ascii=False) if suffix == ".jsonl" else text
+    file.write_text("text\n" * (suffix == ".csv") + 20 * f"{row}\n", encoding="utf-8")
     splits = rows.read_splits(str(file), None, None)
     assert [row["text"] for row in splits["train"]] == 18 * [text]
 
