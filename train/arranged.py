@@ -109,7 +109,14 @@ def _by_length(
     budgets = [(int(since), int(tokens)) for since, tokens in (record or {}).get("budgets", ())]
     if not budgets or budgets[-1][1] != budget:
         budgets.append((record["samples"] if record and budgets else 0, budget))
-    return ByLength(kind, lengths, config.seed, budgets)
+    made = ByLength(kind, lengths, config.seed, budgets)
+    fewest = min(made.fewest(record["samples"] if record else 0), made.length // made.windows)
+    if fewest < passes:
+        _refuse(
+            f"the run goes on in steps of as few as {fewest} samples, and {passes} forward passes "
+            "need one each; start fewer ranks, type a lower --accumulate, or begin anew with --init"
+        )
+    return made
 
 
 def _told(task: Task, name: str, reader: Reader) -> Any:

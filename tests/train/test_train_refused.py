@@ -191,8 +191,8 @@ def test_the_steps_of_a_file_win_over_the_epochs_of_a_class(cwd: Path) -> None:
     flags = ("--task", f"{cwd / 'odd.py'}:Odd")
     config, _ = parse([*flags, "--steps", "5"])
     (cwd / "saved.toml").write_text(to_toml(config))
-    for typed, length in (((), (5, None)), (("--epochs", "2"), (5, 2)), (("--steps=7",), (7, None))):
-        again, _ = parse(["--config", str(cwd / "saved.toml"), *typed])
+    for typed, length in (("--lr=1", (5, None)), ("--epochs=2", (5, 2)), ("--steps=7", (7, None))):
+        again, _ = parse(["--config", str(cwd / "saved.toml"), typed])
         assert (again.steps, again.epochs) == length
 
 

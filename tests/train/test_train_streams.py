@@ -65,6 +65,20 @@ def test_each_rank_may_have_one_sample(tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.full
+def test_steps_too_small_for_more_ranks_are_refused_until_they_are_over(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    flags = [*flags_of("Lengths"), "--out", "here", "--resume", "auto"]
+    flags += ["--eval-every", "0", "--save-every", "0"]
+    many = (*flags, "--global-tokens", "1200", "--accumulate", "20")
+    complete(1, *flags, "--global-tokens", "18", cwd=tmp_path)
+    refused = run(3, *many, "--steps", "30", cwd=tmp_path)
+    assert [one.status for one in refused] == [2] * 3, refused
+    assert refused[0].err.startswith("train: error: the run goes on in steps of as few as 1 s")
+    complete(1, *flags, "--global-tokens", "1200", "--steps", "300", cwd=tmp_path)
+    complete(3, *many, "--steps", "302", cwd=tmp_path)
+
+
+@pytest.mark.full
 def test_a_stream_that_trains_is_evaluated_from_its_beginning(tmp_path: Path) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
     for kind in ("Turns", "States"):
