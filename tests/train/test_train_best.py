@@ -21,17 +21,10 @@ FLAGS = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("world", "loaders"),
-    [(2, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n, k in ((1, 0), (1, 2), (3, 2)))],
-)
+@pytest.mark.parametrize(("world", "loaders"), [(2, 0), (1, 0), (1, 2), (3, 2)])
 @pytest.mark.parametrize(
     ("best", "name"),
-    [
-        ("loss", "validation_loss"),
-        ("score:max", "score"),
-        pytest.param("score", "score", marks=pytest.mark.full),
-    ],
+    [("loss", "validation_loss"), ("score:max", "score"), ("score", "score")],
 )
 def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     tmp_path: Path, best: str, name: str, world: int, loaders: int

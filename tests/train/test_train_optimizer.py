@@ -92,10 +92,7 @@ def reference(own: bool, betas: tuple[float, float], clip: float, rates: list[fl
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("world", "loaders"),
-    [(1, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n in (2, 3) for k in (0, 2))],
-)
+@pytest.mark.parametrize(("world", "loaders"), [(1, 0), *((n, k) for n in (2, 3) for k in (0, 2))])
 @pytest.mark.parametrize(
     ("task", "more"),
     [

@@ -113,18 +113,18 @@ FLAGS = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize(
     ("task", "said"),
     [
         ("EmptyOnOne", "the ranks disagree on the length of the data set 'train': rank 0 has 20, "),
         ("RefusedByOne", "rank 1: --data: there is no such file here"),
-        pytest.param("MadeByOne", "rank 1: MadeByOne: [Errno 2] No such", marks=pytest.mark.full),
-        pytest.param("Described", "the ranks disagree on describe(): ", marks=pytest.mark.full),
+        ("MadeByOne", "rank 1: MadeByOne: [Errno 2] No such"),
+        ("Described", "the ranks disagree on describe(): "),
         ("Rates", "the ranks disagree on group 0 of the optimizer: rank 0 has {'lr': 0.004, "),
-        pytest.param("Kinds", "the ranks disagree on the optimizer: ", marks=pytest.mark.full),
-        pytest.param("Bare", "loss() of the task returns an object", marks=pytest.mark.full),
-        pytest.param("Sparse", "the gradient of weight is sparse, ", marks=pytest.mark.full),
+        ("Kinds", "the ranks disagree on the optimizer: "),
+        ("Bare", "loss() of the task returns an object"),
+        ("Sparse", "the gradient of weight is sparse, "),
     ],
 )
 def test_all_ranks_refuse_together_and_rank_0_says_why(
