@@ -349,13 +349,13 @@ class Learner:
         # On a CPU it keeps the tensors that it is given, and these are mapped from a file.
         self.optimizer.load_state_dict(copied(state) if self.device.type == "cpu" else state)
         before = rest.get("groups", [{}] * len(self.first_groups))  # those of old have none
-        for group, was, made in zip(
-            self.optimizer.param_groups, before, self.first_groups, strict=True
-        ):
+        groups = zip(self.optimizer.param_groups, before, self.first_groups, strict=True)
+        for group, was, made in groups:
             # Decay and the like are what this run asks for, if it asks for something else than the
             # run before; otherwise what the optimizer made of them: it may count steps there.
-            anew = {name for name in made if plain(was.get(name)) != plain(made[name])}
-            group.update({name: copy.deepcopy(made[name]) for name in anew})
+            for name, value in copy.deepcopy(made).items():
+                if name not in was or plain(was[name]) != plain(value):
+                    group[name] = value
         if rest["scaler"]:  # else the run that wrote it had another --precision
             self.scaler.load_state_dict(rest["scaler"])
 

@@ -31,8 +31,8 @@ LINES_OF_CODE = {
     "core": 11_421,
     "bench": 3_991,
     "check": 1_103,
-    "train": 5_389,
-    "tests": 49_430,
+    "train": 5_425,
+    "tests": 49_471,
 }
 FILES = 164  # of the launcher
 
