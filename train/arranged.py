@@ -10,7 +10,7 @@ import numpy as np
 
 from . import order, schedule
 from .config import Config
-from .data import Reader, come_in_turn
+from .data import Reader, come_in_turn, count_of
 from .distributed import World, agree, together
 from .errors import shared_refusal
 from .order import AsTheyCome, Blocks, ByLength, Kind, Order, Shuffled, Weighted
@@ -77,7 +77,7 @@ def _refuse_what_does_not_go_together(
 
 def _kind(reader: Reader, told: Mapping[str, Any], config: Config, version: int) -> Kind:
     if come_in_turn(reader.samples):
-        return AsTheyCome(len(reader)) if hasattr(reader.samples, "__len__") else AsTheyCome()
+        return AsTheyCome(count_of(reader.samples) or order.NO_END)
     if "blocks" in told:
         return Blocks(told["blocks"].astype(np.int64), config.seed, config.block_window or WINDOW)
     if "weights" in told:
@@ -109,7 +109,14 @@ def _by_length(
     budgets = [(int(since), int(tokens)) for since, tokens in (record or {}).get("budgets", ())]
     if not budgets or budgets[-1][1] != budget:
         budgets.append((record["samples"] if record and budgets else 0, budget))
-    return ByLength(kind, lengths, config.seed, budgets)
+    made = ByLength(kind, lengths, config.seed, budgets)
+    fewest = min(made.fewest(record["samples"] if record else 0), made.length // made.windows)
+    if fewest < passes:
+        _refuse(
+            f"the run goes on in steps of as few as {fewest} samples, and {passes} forward passes "
+            "need one each; start fewer ranks, type a lower --accumulate, or begin anew with --init"
+        )
+    return made
 
 
 def _told(task: Task, name: str, reader: Reader) -> Any:

@@ -260,8 +260,11 @@ def room_for(out: Path, size: int, count: int) -> None:
         )
 
 
-def prune(out: Path, keep: int, best: int) -> None:
-    """Remove all but the ``keep`` newest checkpoints and the best, and name the best."""
+def prune(out: Path, keep: int, best: int, newest: int) -> None:
+    """Remove all but the ``keep`` newest checkpoints and the best, and name the best.
+
+    Those above the ``newest`` stay: they are damaged, or the run would have gone on from them.
+    """
     # First, for the link must not lead to what is removed.
     if path_of(out, best).exists():
         link = out / (BEST + PART)
@@ -270,7 +273,7 @@ def prune(out: Path, keep: int, best: int) -> None:
         link.replace(out / BEST)
     else:
         (out / BEST).unlink(missing_ok=True)
-    for path in all_in(out)[keep:]:
+    for path in [one for one in all_in(out) if step_of(one) <= newest][keep:]:
         if step_of(path) != best:
             _remove(path)
 
@@ -351,7 +354,7 @@ class Writer:
             write(self.out, what.step, what.weights, what.training, check=not self.written)
             self.written = True
             what.written()
-            prune(self.out, self.keep, what.best_step)
+            prune(self.out, self.keep, what.best_step, what.step)
         except OSError as error:
             self.error = StoppedError(
                 f"cannot write the checkpoint of step {what.step} to {self.out}: {error.strerror}; "

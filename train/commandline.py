@@ -59,16 +59,21 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     parser.set_defaults(**defaults)  # for --help
     parser.origin = ""
     values = vars(parser.parse_args([*by_task, *filed, *arguments]))
-    typed = {word.partition("=")[0] for word in arguments} & {"--steps", "--epochs"}
+    typed, in_file = _lengths(arguments), _lengths(filed)
     if len(typed) > 1:
         parser.error("--steps and --epochs both say how long the run is; leave one of them out")
-    values["epochs"] = None if typed == {"--steps"} else values["epochs"]
+    values["epochs"] = None if (typed or in_file) == {"--steps"} else values["epochs"]
     # Not left to argparse, which would look for them in the file alone as well.
     missing = [_flag(one.name) for one in options if one.is_required and values[one.name] is None]
     if missing:
         parser.error(f"the following arguments are required: {', '.join(missing)}")
     own = {option.name: values[option.name] for option in options}
     return Config(**{one.name: values[one.name] for one in FLAGS}, options=own), cls
+
+
+def _lengths(words: Sequence[str]) -> set[str]:
+    """The flags among them that say how long the run is."""
+    return {word.partition("=")[0] for word in words} & {"--steps", "--epochs"}
 
 
 def _loop_parser() -> Parser:

@@ -97,7 +97,7 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
             f"dataset({split!r}) of the task {name_of(task)} returned a DataLoader, and the loop "
             "makes the batches; return its dataset"
         )
-    count = len(samples) if hasattr(samples, "__len__") else None
+    count = count_of(samples)
     agree(
         {f"the length of the data set {split!r}": count},
         "dataset() has to return all samples on every rank, for the loop shares them out",
@@ -105,6 +105,8 @@ def samples_of(task: Task, split: str, seed: int) -> Samples:
     wrong = ""
     if count == 0:
         wrong = "is empty"
+    elif isinstance(samples, Iterator) and not inspect.isfunction(type(samples).__iter__):
+        wrong = "can be read only once"  # a generator or so; a class may well begin anew
     elif not come_in_turn(samples) and (count is None or not hasattr(samples, "__getitem__")):
         wrong = "has no length" if count is None else "has no index"
     if wrong:
@@ -121,9 +123,24 @@ def come_in_turn(samples: object) -> bool:
     return hasattr(samples, "__iter__") and not indexed
 
 
+def own_state(samples: Any) -> Any:
+    """The ``state_dict`` of a data set that can go on from one, else None."""
+    goes_on = come_in_turn(samples) and hasattr(samples, "load_state_dict")
+    return samples.state_dict() if goes_on else None
+
+
+def count_of(samples: Any) -> int | None:
+    """How many there are. None: unknown, as to a ChainDataset, which has a len() that may fail."""
+    try:
+        return len(samples)
+    except (TypeError, NotImplementedError):
+        return None
+
+
 def described(samples: Samples) -> str:
     """How many samples there are, if that is known."""
-    return f"{len(samples):,} samples" if hasattr(samples, "__len__") else "samples as they come"
+    count = count_of(samples)
+    return "samples as they come" if count is None else f"{count:,} samples"
 
 
 class Reader:
@@ -138,6 +155,7 @@ class Reader:
         self.seed = seed
         recipe = Recipe(task, split, seed)
         self.shipped = Shipped(name, recipe.make(), recipe)
+        self.start = copy.deepcopy(own_state(self.samples))  # before anything is read
         self.first: list[Any] | None = None  # samples, where those behind them have no index
 
     @property
@@ -153,15 +171,14 @@ class Reader:
         return default_convert(self.shipped.content[1](samples))  # type: ignore[no-untyped-call]
 
     def __getitem__(self, batch: Batch) -> Any:
-        samples, collate = self.shipped.content
-        samples, read = self.first or samples, []
+        samples, read = self.first or self.samples, []
         for place, index in zip(*batch, strict=True):
             seed_sample(self.seed, self.split, place)
             try:
                 read.append(samples[index])
             except StopIteration as error:  # which would pass for the end of the batches
                 raise RuntimeError(f"sample {index} of {self.split!r} raised {error!r}") from error
-        return collate(read)
+        return self.collated(read)
 
 
 class Readers(dict[str, Reader]):

@@ -68,15 +68,25 @@ def read_world(environ: Mapping[str, str]) -> World:
 
 
 def join(world: World, device: torch.device) -> None:
-    """Meet the other workers; a world of one has nobody to meet."""
+    """Meet the other workers; a world of one has nobody to meet.
+
+    Raises RefusedError where NCCL does not connect them.
+    """
     on_device = device.type != "cpu"
     if on_device:
         torch.cuda.set_device(device)
     if world.size == 1:
         return
-    dist.init_process_group(
-        "nccl" if on_device else "gloo", device_id=device if on_device else None
-    )
+    try:
+        dist.init_process_group(
+            "nccl" if on_device else "gloo", device_id=device if on_device else None
+        )
+    except dist.DistBackendError as error:  # of NCCL alone: the others did come
+        why = str(error).strip().splitlines()[-1]
+        raise RefusedError(
+            f"NCCL does not connect rank {world.rank} with the others: {why}; give each rank a "
+            "device of its own, or type --device cpu; export NCCL_DEBUG=INFO to hear more"
+        ) from None
 
 
 def leave_group() -> None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .data import NO_MORE, Feed, Reader, come_in_turn, number_on
+from .device import collect_if_due
 from .distributed import World, any_rank, from_every_rank, refuse_if_any, sum_over_ranks
 from .errors import StoppedError
 from .learner import Learner
@@ -116,6 +117,7 @@ class Evaluator:
             # In the last round some ranks may have nothing left.
             if batch is not NO_MORE and batch is not None:
                 self._add(sums, batch)
+            collect_if_due(self.learner.config.gc_every, number + 1)
         return sums
 
     def _add(self, sums: dict[str, Tensor], batch: Any) -> None:

@@ -5,6 +5,7 @@ And what becomes of a run in which a loss or a gradient is not finite: ``Watch``
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import math
@@ -81,6 +82,11 @@ class Loss(nn.Module):
         return self.of(batch)
 
 
+def plain(value: Any) -> Any:
+    """A value of a group of an optimizer as one that can be compared."""
+    return value.tolist() if isinstance(value, Tensor) else value
+
+
 def _send(to: tuple[Clock, Buckets], bucket: Any) -> torch.futures.Future[Tensor]:
     """Add up a bucket of gradients over the ranks.
 
@@ -115,7 +121,9 @@ class Learner:
         self.optimizer = make_optimizer(task, self.bare, self.learning, config)
         groups = self.optimizer.param_groups
         self.optimized = [p for group in groups for p in group["params"]]
-        self.first_groups = [{k: v for k, v in group.items() if k != "params"} for group in groups]
+        self.first_groups = copy.deepcopy(  # an optimizer may keep state in its own
+            [{k: v for k, v in group.items() if k != "params"} for group in groups]
+        )
         # Whether a step that is not finite is left out by the optimizer's kernel, or by the host.
         # The host of a device would wait for it; what the CPU computed is there.
         on_cpu, fused = device.type == "cpu", "_step_supports_amp_scaling"
@@ -330,7 +338,8 @@ class Learner:
 
     def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies on the CPU of the weights, and of everything else that learning changes."""
-        rest = {"optimizer": self.optimizer.state_dict(), "scaler": self.scaler.state_dict()}
+        optimizer, scaler = self.optimizer.state_dict(), self.scaler.state_dict()
+        rest = {"optimizer": optimizer, "scaler": scaler, "groups": self.first_groups}
         return copied(self.bare.state_dict()), copied(rest)
 
     def load(self, weights: dict[str, Any], rest: dict[str, Any]) -> None:
@@ -339,8 +348,14 @@ class Learner:
         state = rest["optimizer"]
         # On a CPU it keeps the tensors that it is given, and these are mapped from a file.
         self.optimizer.load_state_dict(copied(state) if self.device.type == "cpu" else state)
-        for group, made in zip(self.optimizer.param_groups, self.first_groups, strict=True):
-            group.update(made)  # decay and the like are what this run asks for
+        before = rest.get("groups", [{}] * len(self.first_groups))  # those of old have none
+        groups = zip(self.optimizer.param_groups, before, self.first_groups, strict=True)
+        for group, was, made in groups:
+            # Decay and the like are what this run asks for, if it asks for something else than the
+            # run before; otherwise what the optimizer made of them: it may count steps there.
+            for name, value in copy.deepcopy(made).items():
+                if name not in was or plain(was[name]) != plain(value):
+                    group[name] = value
         if rest["scaler"]:  # else the run that wrote it had another --precision
             self.scaler.load_state_dict(rest["scaler"])
 

@@ -201,7 +201,7 @@ class Log:
         self.window = torch.zeros(2, dtype=torch.float64, device=clock.device)
         self.timed = self.samples = 0  # steps and samples since the last line
         self.timed_s = 0.0
-        self.splits: list[tuple[int, list[Split]]] = []
+        self.splits: list[tuple[int, list[Split]]] = []  # one, the mean over all steps so far
 
     def add(self, at: Position, result: Step, took_s: float) -> None:
         """Add up the global loss sum and count of a step, unless it changed no weight.
@@ -224,7 +224,8 @@ class Log:
         splits = [Split(*parts) for *parts, _ in told]
         if told[0][-1]:  # rank 0 alone writes
             raise StoppedError(from_rank_0(str(self.metrics.problem)))
-        self.splits.append((self.timed, splits))
+        windows = [*self.splits, (self.timed, splits)]
+        self.splits = [(sum(steps for steps, _ in windows), mean_splits(windows))]
         speed = self.samples / self.timed_s
         numbers: dict[str, Any] = {
             "step": at.step,

@@ -10,7 +10,6 @@ line is due.
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor
 
 from .data import number_on
-from .device import profiling, without_collections
+from .device import collect_if_due, profiling, without_collections
 from .learner import Learner
 from .log import Step
 from .saving import Saver
@@ -45,8 +44,7 @@ def steps_and_validations(
         while not stop and not schedule.complete(at):
             if at.evaluated:
                 at, stop = step(run, at, batches)
-                if gc_every and at.step % gc_every == 0:
-                    gc.collect()  # on all ranks between the same two steps
+                collect_if_due(gc_every, at.step)  # on all ranks between the same two steps
                 if record is not None:
                     record()
             else:  # a validation is due behind the last step

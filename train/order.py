@@ -150,7 +150,7 @@ class AsTheyCome:
 
     name = "as they come"
 
-    def __init__(self, length: int = NO_END) -> None:
+    def __init__(self, length: int) -> None:
         self.length = length
 
     def at(self, epoch: int, places: Ints) -> Ints:
@@ -273,6 +273,14 @@ class ByLength:
         begins = self.sorted(epoch, window).begins + share(self.length, self.windows, window).start
         return int(begins[np.searchsorted(begins, place, "right")]) - place
 
+    def fewest(self, position: int) -> int:
+        """The samples of the smallest step from there to the end of its window."""
+        epoch, place = divmod(position, self.length)
+        window = self._window(place)
+        place -= share(self.length, self.windows, window).start
+        begins = self.sorted(epoch, window).begins
+        return int(np.diff(begins[np.searchsorted(begins, place) :]).min())
+
     def at(self, epoch: int, places: Ints) -> Ints:
         found = np.empty_like(places)
         for window, here in groups(self._window(places)):
@@ -377,7 +385,8 @@ class Order:
 
     def batch(self, first: int, micro: int) -> Batch:
         """The samples of this rank's ``micro``-th pass of the step at ``first``."""
-        places = range(first, first + self.count(first))
+        # A run that goes on with more ranks may have begun with a smaller step, which is tried out.
+        places = range(first, first + max(self.count(first), self.world_size * self.accumulate))
         block = share(len(places), self.world_size, self.rank)
         part = share(len(block), self.accumulate, micro)
         own = slice(block.start + part.start, block.start + part.stop)

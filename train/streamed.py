@@ -7,6 +7,7 @@ goes on from the data set's own ``state_dict``; without one it reads once more w
 
 from __future__ import annotations
 
+import copy
 import pickle
 import zlib
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import IterableDataset
 
-from .data import NO_MORE, Feed, Reader, seed_sample
+from .data import NO_MORE, Feed, Reader, own_state, seed_sample
 from .distributed import agree
 from .errors import StoppedError
 from .order import Order
@@ -46,7 +47,7 @@ class Passes:
         if hasattr(self.samples, "set_epoch"):
             self.samples.set_epoch(self.number)
         if own not in (None, {}):
-            self.samples.load_state_dict(own)
+            self.samples.load_state_dict(copy.deepcopy(own))  # which may change it
         return iter(self.samples)
 
     def take(self) -> Any:
@@ -72,11 +73,6 @@ class Passes:
     def state(self) -> State:
         """Where the data set is now."""
         return State(self.number, self.place, own_state(self.samples))
-
-
-def own_state(samples: Any) -> Any:
-    """The ``state_dict`` of a data set that can go on from one, else None."""
-    return samples.state_dict() if hasattr(samples, "load_state_dict") else None
 
 
 class Trained(IterableDataset[Any]):
@@ -107,7 +103,7 @@ class Evaluated(IterableDataset[Any]):
     """The batches of one rank in one pass; None in a last round that has no samples for it."""
 
     def __init__(self, reader: Reader, size: int, rank: int, ranks: int) -> None:
-        self.reader, self.state = reader, State(0, 0, own_state(reader.samples))
+        self.reader, self.state = reader, State(0, 0, reader.start)
         self.size, self.rank, self.ranks = size, rank, ranks
 
     def __iter__(self) -> Iterator[Any]:
@@ -131,9 +127,10 @@ class Stream:
         Raises RefusedError on all ranks where they are not the same for all.
         """
         self.reader, self.order = reader, order
-        self.state = pickle.dumps(State(0, 0, own_state(reader.samples)))
+        self.state = pickle.dumps(State(0, 0, reader.start))
         passes = Passes(reader, State())
-        reader.first = [passes.take_on() for _ in range(max(2, order.count(0)))]
+        # One more than the step has: a rank with one sample looks at the next, too.
+        reader.first = [passes.take_on() for _ in range(order.count(0) + 1)]
         agree(
             {f"the first sample of {reader.split!r}": digest(reader.first[0])},
             "dataset() has to give all samples to every rank, for the loop shares them out; leave "

@@ -110,12 +110,8 @@ class Training:
             whole = self.order.at(range(whole.places[0], whole.places[0] + 2))
         middle = len(whole.places) // 2
         parts = (slice(None), slice(middle), slice(middle, None))
-        return [
-            to_device(
-                self.reader[Batch(whole.places[part], whole.indices[part])], self.place.device
-            )
-            for part in parts
-        ]
+        batches = [Batch(whole.places[part], whole.indices[part]) for part in parts]
+        return [to_device(self.reader[one], self.place.device) for one in batches]
 
     def _sizes(self) -> Sizes:
         peak = peak_tflops(self.config.peak_tflops, self.place.device, self.config.precision)

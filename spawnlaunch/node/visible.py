@@ -33,6 +33,7 @@ HIP = "HIP_VISIBLE_DEVICES"
 ROCR = "ROCR_VISIBLE_DEVICES"  # acts first, on the devices that KFD shows
 WITHIN_ROCR = (HIP, CUDA, "GPU_DEVICE_ORDINAL")  # the first that is set, on these
 # Of CUDA and ROCm: lists that show a process some devices only, in their order.
+UUIDS = ("GPU-", "MIG-")
 DEVICE_LISTS = (CUDA, HIP, ROCR)
 ZE_MASK = "ZE_AFFINITY_MASK"  # a set: the order stays the driver's
 ZE_HIERARCHY = "ZE_FLAT_DEVICE_HIERARCHY"  # FLAT unless set: each tile is a device
@@ -84,7 +85,7 @@ def _none_visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
     seen = f"{CUDA}={value} names devices, and /sys shows none on this node"
     names = [name for name in DEVICE_LISTS if name in environ]
     tokens = [token.strip() for token in environ[names[0]].split(",")] if names else []
-    devices = [token.isdigit() or token.upper().startswith(("GPU-", "MIG-")) for token in tokens]
+    devices = [token.isdigit() or token.upper().startswith(UUIDS) for token in tokens]
     named = [*devices, False].index(False)
     return Visible((), source, (seen,) if value[:1].isdigit() else (), named)
 
@@ -192,6 +193,8 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     chosen: list[Slot] = []
     for token in (entry.strip() for entry in value.split(",")):
         found = _named(token, base, str if variable == CUDA else str.upper)
+        if variable == CUDA and token.startswith(UUIDS) != value.strip().startswith(UUIDS):
+            found = ()  # numbers end a list of UUIDs, and an UUID one of numbers: found on an H100
         if not found:
             if token not in ("", "-1"):  # the usual ways to ask for no device
                 are = "is one device" if len(base) == 1 else f"are {len(base)} devices"
@@ -225,9 +228,7 @@ def _named(token: str, base: Sequence[Slot], case: Callable[[str], str]) -> Sequ
     return base[position : position + 1] if position is not None and position >= 0 else ()
 
 
-def _with_uuid(
-    beginning: str, base: Sequence[Slot], case: Callable[[str], str]
-) -> Sequence[Slot]:
+def _with_uuid(beginning: str, base: Sequence[Slot], case: Callable[[str], str]) -> Sequence[Slot]:
     """The only device whose UUID begins so; if none does, it may be one whose UUID is not known."""
     known = [(each, case(each.uuid)) for each in base if each and each.uuid is not None]
     matches = [device for device, uuid in known if uuid.startswith(beginning)]

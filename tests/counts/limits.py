@@ -27,12 +27,12 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_623,
-    "core": 11_417,
-    "bench": 3_991,
-    "check": 1_103,
-    "train": 5_389,
-    "tests": 49_485,
+    "launcher": 17_627,
+    "core": 11_421,
+    "bench": 3_987,
+    "check": 1_102,
+    "train": 5_432,
+    "tests": 49_551,
 }
 FILES = 164  # of the launcher
 

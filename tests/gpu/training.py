@@ -232,9 +232,18 @@ def the_plain_example_trains_over_nccl(machine: Machine) -> Figures:
 @check("torch", "numpy", "psutil")
 def a_device_that_is_not_there_is_refused(machine: Machine) -> Figures:
     """A local rank beyond the last device: one line that says how many there are; status 2."""
-    ranks = len(machine.devices) + 1 if machine.devices else 1
-    train = ("--", "--device", "cuda", "--steps", "1")
-    words = ("--nproc", str(ranks), "--oversubscribe", *train)
-    ended = machine.launch(*words).check(2)
-    assert "devices are visible" in ended.err, ended.err
+    here = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": str(len(machine.devices))}
+    ended = machine.run("-m", "spawnlaunch.train", "--device", "cuda", "--steps", "1", **here)
+    assert "devices are visible" in ended.check(2).err, ended.err
+    return {"status": 2}
+
+
+@check("NCCL")
+def two_ranks_on_one_device_are_refused_in_a_line(machine: Machine) -> Figures:
+    """NCCL takes no two ranks of one device: its last words and what to type; status 2."""
+    train = ("--", "--device", "cuda", "--steps", "1", "--out", "two")
+    one = {"CUDA_VISIBLE_DEVICES": "0"}
+    ended = machine.launch("--nproc", "2", "--oversubscribe", *train, **one).check(2)
+    assert "NCCL does not connect rank" in ended.err, ended.err
+    assert "Traceback" not in ended.err, ended.err
     return {"status": 2}

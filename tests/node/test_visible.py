@@ -60,6 +60,7 @@ def test_cuda_lists(nvidia: Node, value: str, devices: tuple[int, ...]) -> None:
         ("1,GPU-ffff,2", (1,), "'GPU-ffff' names no device"),
         ("0,1,1", (), "names a device twice and selects no device"),
         ("GPU-0", (), "'GPU-0' names no device"),  # all eight begin so
+        ("GPU-00000005,1", (5,), "'1' names no device and ends the list"),
         ("gpu-00000005", (), "'gpu-00000005' names no device"),
         ("NoDevFiles", (), "'NoDevFiles' names no device"),
     ],

@@ -123,6 +123,12 @@ class States(Turns):
     kind = Kept
 
 
+class Arrays(Map):
+    collate = lambda self, samples: tuple(map(np.array, zip(*samples)))
+
+class Chained(Turns):
+    dataset = lambda self, split: super().dataset(split) + super().dataset("validation")
+
 class ByRank(Turns):
     dataset = lambda self, split: InTurn(torch.utils.data.Subset(Rows(), range(int(RANK), 99)))
 
@@ -134,6 +140,11 @@ class Loads(Map):
 
 class Once(Turns):
     dataset = lambda self, split: iter([Rows()[i] for i in range(20)])
+
+class Spent(Turns):
+    class kind(InTurn):
+        __iter__ = lambda self: self.coming
+        coming = iter([Rows()[i] for i in range(20)])
 '''
 KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Drawn", "Turns", "States")
 STEPS = 24

@@ -73,16 +73,11 @@ FLAGS = (
     ("kind", "world", "loaders"),
     [
         ("dataclass", 2, 2),
-        *(
-            pytest.param(kind, world, loaders, marks=pytest.mark.full)
-            for kind, world, loaders in (
-                ("named tuple", 1, 2),
-                ("named tuple", 3, 0),
-                ("class", 1, 0),
-                ("class", 2, 0),
-                ("class", 3, 2),
-            )
-        ),
+        ("named tuple", 1, 2),
+        ("named tuple", 3, 0),
+        ("class", 1, 0),
+        ("class", 2, 0),
+        ("class", 3, 2),
     ],
 )
 def test_a_batch_of_any_class_trains_as_a_plain_loop_does(

@@ -41,10 +41,7 @@ class Flat(Language):
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("world", "loaders"),
-    [(2, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n in (1, 3) for k in (0, 2))],
-)
+@pytest.mark.parametrize(("world", "loaders"), [(2, 0), *((n, k) for n in (1, 3) for k in (0, 2))])
 def test_activations_computed_again_give_the_same_losses(
     tmp_path: Path, world: int, loaders: int
 ) -> None:

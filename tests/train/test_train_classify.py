@@ -16,16 +16,7 @@ from tests.train.ranks import complete, metrics
 
 reference = Late("sklearn.metrics")
 FLAGS = (
-    "--device",
-    "cpu",
-    "--task",
-    "classify",
-    "--window",
-    "600",
-    "--width",
-    "8",
-    "--files",
-    "40",
+    *("--device", "cpu", "--task", "classify", "--window", "600", "--width", "8", "--files", "40"),
 )
 STEPS = 30
 LAST = f"step-{STEPS:08}"
@@ -88,7 +79,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("worlds", [(3,), pytest.param((1, 2, 4), marks=pytest.mark.full)])
+@pytest.mark.parametrize("worlds", [(3,), (1, 2, 4)])
 def test_any_number_of_ranks_and_scikit_learn_measure_the_same(
     trained: Path, worlds: tuple[int, ...]
 ) -> None:

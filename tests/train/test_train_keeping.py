@@ -75,7 +75,7 @@ def test_a_state_dict_is_kept_with_the_versions_of_its_modules(cwd: Path) -> Non
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 3))])
+@pytest.mark.parametrize("world", [2, 1, 3])
 def test_what_cannot_be_read_back_is_found_at_the_first_save(cwd: Path, world: int) -> None:
     flags = (*LINE, "--steps", "40", "--out", "new")
     ranks = run(world, *flags, cwd=cwd, AWRY="own")
@@ -120,18 +120,13 @@ def test_a_refused_resume_changes_nothing(cwd: Path) -> None:
     ("flags", "said"),
     [
         (("--init", "here"), "--overwrite would remove what --init begins from, here; type anot"),
-        pytest.param(("--init", "none.pt"), "--init: cannot read none.pt", marks=pytest.mark.full),
-        pytest.param(("--resume", "none"), "--resume: none is damaged", marks=pytest.mark.full),
-        pytest.param(("--warmup", "99"), "--warmup is 99, and the run has", marks=pytest.mark.full),
-        pytest.param(
-            ("--resume", "here/step-00000002"),
-            "--overwrite would remove what --resume begins from",
-            marks=pytest.mark.full,
-        ),
-        pytest.param(
+        (("--init", "none.pt"), "--init: cannot read none.pt"),
+        (("--resume", "none"), "--resume: none is damaged"),
+        (("--warmup", "99"), "--warmup is 99, and the run has"),
+        (("--resume", "here/step-00000002"), "--overwrite would remove what --resume begins from"),
+        (
             ("--eval-only", "--init", "here"),
             "--eval-only trains nothing that could replace the run",
-            marks=pytest.mark.full,
         ),
     ],
 )
@@ -146,7 +141,7 @@ def test_a_run_is_not_overwritten_by_one_that_is_refused(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
+@pytest.mark.parametrize("loaders", ["0", "2"])
 def test_what_has_changed_since_is_said(cwd: Path, loaders: str) -> None:
     flags = (*LINE, "--steps", "6", "--out", "here", "--resume", "auto", "--lr", "3e-4")
     first, *_ = complete(
@@ -211,7 +206,7 @@ def test_room_is_looked_for_before_training(cwd: Path) -> None:
         ("here", 1, 0),
         ("here/step-00000004", 2, 0),
         ("here/step-00000004/weights.pt", 1, 0),
-        pytest.param("here/best", 3, 2, marks=pytest.mark.full),
+        ("here/best", 3, 2),
     ],
 )
 def test_a_run_can_begin_with_the_weights_of_another(

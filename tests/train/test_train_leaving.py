@@ -173,8 +173,8 @@ OF_QUITS = ("--task", "quits.py:Quits", "--device", "cpu", "--steps", "3", "--ou
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("loaders", ["0", pytest.param("2", marks=pytest.mark.full)])
-@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.parametrize("loaders", ["0", "2"])
+@pytest.mark.parametrize("world", [2, 3])
 def test_the_wrapper_is_gone_before_its_process_group(
     tmp_path: Path, world: int, loaders: str
 ) -> None:

@@ -56,17 +56,17 @@ LONG = (*FLAGS, "--steps", "1000000")
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [2, *(pytest.param(n, marks=pytest.mark.full) for n in (1, 3))])
+@pytest.mark.parametrize("world", [2, 1, 3])
 @pytest.mark.parametrize(
     ("how", "number", "status"),
     [
-        pytest.param("raises", None, 1, marks=pytest.mark.full),
-        pytest.param("nan", None, 1, marks=pytest.mark.full),
-        pytest.param("quits", None, 3, marks=pytest.mark.full),
-        pytest.param("unread", None, 1, marks=pytest.mark.full),
+        ("raises", None, 1),
+        ("nan", None, 1),
+        ("quits", None, 3),
+        ("unread", None, 1),
         ("stuck", signal.SIGKILL, -signal.SIGKILL),
-        pytest.param("goes on", signal.SIGINT, 130, marks=pytest.mark.full),
-        pytest.param("goes on", signal.SIGTERM, 75, marks=pytest.mark.full),
+        ("goes on", signal.SIGINT, 130),
+        ("goes on", signal.SIGTERM, 75),
     ],
 )
 def test_nothing_is_left_of_a_rank_that_has_ended(
@@ -168,14 +168,7 @@ class Shares:
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("kind", "world"),
-    [
-        ("mapped", 1),
-        ("rows", 1),
-        *(
-            pytest.param(kind, world, marks=pytest.mark.full)
-            for kind, world in (("array", 1), ("tensor", 1), ("mapped", 2), ("tensor", 2))
-        ),
-    ],
+    [("mapped", 1), ("rows", 1), ("array", 1), ("tensor", 1), ("mapped", 2), ("tensor", 2)],
 )
 def test_loader_processes_share_a_dataset_in_memory_or_in_a_file(
     tmp_path: Path, kind: str, world: int

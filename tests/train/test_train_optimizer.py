@@ -38,6 +38,24 @@ class Groups(Line):
         head = model[2]
         groups = [{"params": [head.weight]}, {"params": [head.bias], "lr": lr / 4}]
         return torch.optim.SGD(groups, lr=3 * lr, momentum=0.9)
+
+
+class Counting(torch.optim.SGD):
+    # Keeps its state in its groups, as optimizers without a schedule do.
+    def step(self, closure=None):
+        for group in self.param_groups:
+            group["steps"] = group.get("steps", 0) + 1
+            group["seen"].add_(1)
+        return super().step(closure)
+
+
+class Counts(Line):
+    def __init__(self, decay: float = 0.1):
+        self.decay = decay
+
+    def optimizer(self, model, lr):
+        groups = [{"params": [one], "seen": torch.zeros(())} for one in model.parameters()]
+        return Counting(groups, lr=lr, weight_decay=self.decay)
 """
 FLAGS = (
     *("--device", "cpu", "--steps", str(STEPS), "--global-batch", str(BATCH), "--log-every", "1"),
@@ -74,10 +92,7 @@ def reference(own: bool, betas: tuple[float, float], clip: float, rates: list[fl
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("world", "loaders"),
-    [(1, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n in (2, 3) for k in (0, 2))],
-)
+@pytest.mark.parametrize(("world", "loaders"), [(1, 0), *((n, k) for n in (2, 3) for k in (0, 2))])
 @pytest.mark.parametrize(
     ("task", "more"),
     [
@@ -153,3 +168,16 @@ def test_a_resumed_run_has_the_decay_and_rate_that_were_typed_for_it(tmp_path: P
     (ended,) = run(1, *FLAGS, *flags, "--warmup", "99", "--overwrite", cwd=tmp_path)
     assert ended.status == 2
     assert ended.err.endswith("has 8 steps; type 8 or less\n")
+
+
+@pytest.mark.full
+def test_a_resumed_run_has_what_an_optimizer_keeps_in_its_groups(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(TASK)
+    flags = (*FLAGS, "--task", "task.py:Counts", "--resume", "auto", "--schedule", "constant")
+    for more, decay in ((0, "0.1"), (1, "0.1"), (2, "0.2")):
+        complete(2, *flags, "--steps", str(STEPS + more), "--decay", decay, cwd=tmp_path)
+        file = tmp_path / "here" / f"step-{STEPS + more:08}" / "training.pt"
+        for group in torch.load(file, weights_only=True)["optimizer"]["param_groups"]:
+            assert group["steps"] == STEPS + more
+            assert group["seen"] == STEPS + more
+            assert (group["lr"], group["weight_decay"]) == (0.02, float(decay))

@@ -80,10 +80,7 @@ FLAGS = (
         ),
     ],
 )
-@pytest.mark.parametrize(
-    ("world", "loaders"),
-    [(2, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n, k in ((1, 2), (3, 2)))],
-)
+@pytest.mark.parametrize(("world", "loaders"), [(2, 0), (1, 2), (3, 2)])
 def test_what_cannot_learn_is_named(
     cwd: Path, kind: str, said: str, world: int, loaders: int
 ) -> None:
@@ -108,7 +105,7 @@ def test_one_rank_trains_on_and_says_what_it_did_not_use(cwd: Path) -> None:
         ("now and then", 2, 0, ("--find-unused",)),
         ("tied", 2, 0, ()),
         *(
-            pytest.param(kind, world, loaders, flags, marks=pytest.mark.full)
+            (kind, world, loaders, flags)
             for kind, flags in (
                 ("now and then", ("--find-unused",)),
                 ("unused", ("--find-unused",)),

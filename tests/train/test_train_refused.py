@@ -16,7 +16,7 @@ import torch
 
 from spawnlaunch.train.arranged import order_of
 from spawnlaunch.train.commandline import parse
-from spawnlaunch.train.config import Config
+from spawnlaunch.train.config import Config, to_toml
 from spawnlaunch.train.data import Feed, Reader
 from spawnlaunch.train.distributed import World
 from spawnlaunch.train.errors import RefusedError, needed
@@ -113,18 +113,18 @@ FLAGS = (
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [2, pytest.param(3, marks=pytest.mark.full)])
+@pytest.mark.parametrize("world", [2, 3])
 @pytest.mark.parametrize(
     ("task", "said"),
     [
         ("EmptyOnOne", "the ranks disagree on the length of the data set 'train': rank 0 has 20, "),
         ("RefusedByOne", "rank 1: --data: there is no such file here"),
-        pytest.param("MadeByOne", "rank 1: MadeByOne: [Errno 2] No such", marks=pytest.mark.full),
-        pytest.param("Described", "the ranks disagree on describe(): ", marks=pytest.mark.full),
+        ("MadeByOne", "rank 1: MadeByOne: [Errno 2] No such"),
+        ("Described", "the ranks disagree on describe(): "),
         ("Rates", "the ranks disagree on group 0 of the optimizer: rank 0 has {'lr': 0.004, "),
-        pytest.param("Kinds", "the ranks disagree on the optimizer: ", marks=pytest.mark.full),
-        pytest.param("Bare", "loss() of the task returns an object", marks=pytest.mark.full),
-        pytest.param("Sparse", "the gradient of weight is sparse, ", marks=pytest.mark.full),
+        ("Kinds", "the ranks disagree on the optimizer: "),
+        ("Bare", "loss() of the task returns an object"),
+        ("Sparse", "the gradient of weight is sparse, "),
     ],
 )
 def test_all_ranks_refuse_together_and_rank_0_says_why(
@@ -184,6 +184,16 @@ def test_defaults_of_a_class_are_read_as_typed_flags_are(cwd: Path) -> None:
     config, _ = parse(["--task", f"{cwd / 'odd.py'}:Odd", "--eval-every", "3"])
     assert (config.lr, config.eval_every, config.compile) == (1.0, 3, True)
     assert isinstance(config.lr, float)
+
+
+def test_the_steps_of_a_file_win_over_the_epochs_of_a_class(cwd: Path) -> None:
+    (cwd / "odd.py").write_text(f"{TASK}\n\nclass Odd(Line):\n    defaults = {{'epochs': 3}}\n")
+    flags = ("--task", f"{cwd / 'odd.py'}:Odd")
+    config, _ = parse([*flags, "--steps", "5"])
+    (cwd / "saved.toml").write_text(to_toml(config))
+    for typed, length in (("--lr=1", (5, None)), ("--epochs=2", (5, 2)), ("--steps=7", (7, None))):
+        again, _ = parse(["--config", str(cwd / "saved.toml"), typed])
+        assert (again.steps, again.epochs) == length
 
 
 class Of(Task):
@@ -387,7 +397,7 @@ def test_what_hooks_say_of_other_samples_is_refused(
 
 
 def test_samples_that_come_in_turn_have_no_blocks_and_no_epochs() -> None:
-    task = type("Told", (Told,), {"blocks": lambda _self, _samples: [3]})(iter([1, 2, 3]))
+    task = type("Told", (Told,), {"blocks": lambda _self, _samples: [3]})({1, 2, 3})
     with pytest.raises(RefusedError, match=r"no index to go by"):
         order_of(task, Reader(task, "train", "language", 0), Config(), World())
     with pytest.raises(RefusedError, match=r"numbers of steps"):

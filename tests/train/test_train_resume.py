@@ -85,6 +85,15 @@ def test_a_run_goes_on_from_the_checkpoint_before_a_damaged_one(copy: Path, whol
 
 
 @pytest.mark.full
+def test_what_is_saved_below_a_damaged_checkpoint_is_gone_on_from(copy: Path) -> None:
+    flip_a_bit(copy / LAST / "training.pt")
+    flags = (*FLAGS, "--keep", "1", "--lr", "0.5", "--out", "copy")  # step 19 is not the best
+    complete(2, *flags, "--steps", "19", cwd=copy.parent)
+    first, _ = complete(2, *flags, "--steps", "21", cwd=copy.parent)
+    assert "resumed from step 19; " in first.out
+
+
+@pytest.mark.full
 def test_a_run_without_a_whole_checkpoint_is_not_begun_again_unasked(copy: Path) -> None:
     for file in copy.glob("step-*/training.pt"):
         truncate(file)

@@ -1,5 +1,6 @@
 """What makes steps fast changes no result, and what is measured is measured on every rank."""
 
+import gc
 import json
 import platform
 from pathlib import Path
@@ -8,10 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 
+from spawnlaunch.train import log
 from spawnlaunch.train.config import seconds
 from spawnlaunch.train.data import Feed, loader_workers
 from spawnlaunch.train.distributed import World
-from spawnlaunch.train.log import Split, describe, mean_splits, spread
+from spawnlaunch.train.schedule import Position
+from spawnlaunch.train.screen import Screen
 from tests.train.ranks import ROOT, SMALL, complete, metrics, run
 
 FLAGS = (*SMALL, "--context", "32", "--steps", "12", "--log-every", "4", "--warmup", "5")
@@ -141,14 +144,28 @@ def test_more_loader_processes_than_cpus_are_asked_for_without_a_warning(
 
 
 def test_parts_of_a_step_are_averaged_by_rank_and_the_slowest_named() -> None:
-    one, other = Split(0.001, 0.010, 0.004), Split(0.002, 0.012, 0.001)
-    splits = mean_splits([(1, [one, other]), (3, [one, other])])
+    one, other = log.Split(0.001, 0.010, 0.004), log.Split(0.002, 0.012, 0.001)
+    splits = log.mean_splits([(1, [one, other]), (3, [one, other])])
     assert [list(split) for split in splits] == [pytest.approx(one), pytest.approx(other)]
-    assert spread([one, other])["compute_s"] == [0.010, 0.011, 0.012]
-    assert describe([one, other], ["here", "there"]) == (
+    assert log.spread([one, other])["compute_s"] == [0.010, 0.011, 0.012]
+    assert log.describe([one, other], ["here", "there"]) == (
         "a step in ms: data 1.5 (1.0 to 2.0), forward and backward 11.0 (10.0 to 12.0), "
         "waiting for ranks 2.5 (1.0 to 4.0); slowest: rank 1 on there"
     )
+
+
+def test_lines_of_metrics_are_not_kept_in_memory() -> None:
+    sizes, clock = log.Sizes(9000, "", "", None, None), log.Clock(torch.device("cpu"))
+    ours = log.Log(Screen(None), log.Metrics(None), [], sizes, clock)
+    sums, one = torch.ones(4, dtype=torch.float64), torch.ones(1)
+    at, found = Position(1, 8, taken=8), log.Step(sums, one, one > 0)
+    objects = []
+    for _ in range(600):
+        ours.add(at, found, 0.01)
+        clock.steps = [(0.0, 0.0, 0.0, 1.0)]
+        ours.tell(at, found, 1e-3)
+        objects.append(len(gc.get_objects()))
+    assert objects[-1] < objects[200] + 200
 
 
 @pytest.mark.parametrize(

@@ -112,7 +112,7 @@ def test_a_run_ends_with_the_scores_of_each_split(trained: Path) -> None:
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("world", "loaders"),
-    [(3, 0), *(pytest.param(n, k, marks=pytest.mark.full) for n in (1, 2, 3) for k in (0, 2))],
+    [(3, 0), *((n, k) for n in (1, 2, 3) for k in (0, 2))],
 )
 def test_weights_are_evaluated_without_training(
     trained: Path, tmp_path: Path, world: int, loaders: int

@@ -78,16 +78,7 @@ class Needing(Base):
         super().__init__()
 """
 FLAGS = (
-    "--device",
-    "cpu",
-    "--steps",
-    "6",
-    "--batch-size",
-    "4",
-    "--log-every",
-    "2",
-    "--out",
-    "here",
+    *("--device", "cpu", "--steps", "6", "--batch-size", "4", "--log-every", "2", "--out", "here"),
 )
 
 
@@ -134,7 +125,7 @@ def test_what_cannot_be_trained_on_is_refused_once(cwd: Path, task: str, said: s
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("world", [1, *(pytest.param(n, marks=pytest.mark.full) for n in (2, 3))])
+@pytest.mark.parametrize("world", [1, 2, 3])
 def test_a_class_inside_a_method_is_read_by_loader_processes(cwd: Path, world: int) -> None:
     flags = ("--task", "strange.py:Local", "--log-every", "1")
     for loaders in ("0", "2"):

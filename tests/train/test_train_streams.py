@@ -58,6 +58,37 @@ def test_an_epoch_has_every_sample_once_though_the_steps_change_their_size(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("kind", ["Turns", "Arrays", "Chained"])
+def test_each_rank_may_have_one_sample(tmp_path: Path, kind: str) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    complete(3, *flags_of(kind), "--global-batch", "3", "--out", "here", cwd=tmp_path)
+
+
+@pytest.mark.full
+def test_steps_too_small_for_more_ranks_are_refused_until_they_are_over(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    flags = [*flags_of("Lengths"), "--out", "here", "--resume", "auto"]
+    flags += ["--eval-every", "0", "--save-every", "0"]
+    many = (*flags, "--global-tokens", "1200", "--accumulate", "20")
+    complete(1, *flags, "--global-tokens", "18", cwd=tmp_path)
+    refused = run(3, *many, "--steps", "30", cwd=tmp_path)
+    assert [one.status for one in refused] == [2] * 3, refused
+    assert refused[0].err.startswith("train: error: the run goes on in steps of as few as 1 s")
+    complete(1, *flags, "--global-tokens", "1200", "--steps", "300", cwd=tmp_path)
+    complete(3, *many, "--steps", "302", cwd=tmp_path)
+
+
+@pytest.mark.full
+def test_a_stream_that_trains_is_evaluated_from_its_beginning(tmp_path: Path) -> None:
+    (tmp_path / "streams.py").write_text(TASKS)
+    for kind in ("Turns", "States"):
+        flags = (*flags_of(kind), "--eval-splits", "train", "--out", kind)
+        complete(1, *flags, cwd=tmp_path)
+    read = [(tmp_path / kind / "evaluation.json").read_text() for kind in ("Turns", "States")]
+    assert read[0] == read[1]
+
+
+@pytest.mark.full
 def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
     (tmp_path / "streams.py").write_text(TASKS)
     flags = [*flags_of("States"), "--out", "here", "--resume", "auto"]
@@ -77,7 +108,8 @@ def test_a_state_spares_a_resumed_run_what_was_read(tmp_path: Path) -> None:
             ("ByRank", 2, "the ranks disagree on the first sample of 'train': rank 0 has "),
             ("Void", 2, "the data set 'validation' gave no sample; look at what dataset() reads"),
             ("Loads", 2, "dataset('train') of the task loads returned a DataLoader, and the loop"),
-            ("Once", 1, "the data set 'train' gave 20 samples and no more when it was iterated"),
+            ("Once", 2, "the data set 'train' of the task once can be read only once; give it"),
+            ("Spent", 1, "the data set 'train' gave 20 samples and no more when it was iterated"),
         ]
     ),
 )

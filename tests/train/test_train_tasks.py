@@ -1,11 +1,13 @@
 """A task of one's own: three methods, found by name, path or module, and read by any processes."""
 
+import json
 from pathlib import Path
 
 import pytest
 import torch
 
 from spawnlaunch.train.data import number_on
+from spawnlaunch.train.tasks import rows
 from tests.train.ranks import complete, history, metrics, run
 
 MINIMAL = """
@@ -79,6 +81,15 @@ def cwd(tmp_path: Path) -> Path:
     (tmp_path / "mine.py").write_text(MINIMAL)
     (tmp_path / "helper.py").write_text("def line(x, slope):\n    return slope * x\n")
     return tmp_path
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
+def test_a_row_holds_any_text(tmp_path: Path, suffix: str) -> None:
+    file, text = tmp_path / f"rows{suffix}", "one\u2028two\x85three" + 200_000 * "."
+    row = json.dumps({"text": text}, ensure_ascii=False) if suffix == ".jsonl" else text
+    file.write_text("text\n" * (suffix == ".csv") + 20 * f"{row}\n", encoding="utf-8")
+    splits = rows.read_splits(str(file), None, None)
+    assert [row["text"] for row in splits["train"]] == 18 * [text]
 
 
 @pytest.mark.full

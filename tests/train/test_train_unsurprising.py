@@ -245,7 +245,7 @@ def test_weights_in_double_precision_are_exact_to_twelve_digits(
 
 @pytest.mark.parametrize("world", [1, pytest.param(2, marks=pytest.mark.full)])
 def test_garbage_that_outlived_a_collection_goes_too(cwd: Path, world: int) -> None:
-    flags = ("--gc-every", "2", "--steps", "40", "--eval-every", "0")
+    flags = ("--gc-every", "2", "--steps", "40", "--eval-every", "0", "--eval-batch-size", "1")
     first, *_ = complete(world, *FLAGS, *task("Littering"), *flags, cwd=cwd)
     alive = [int(line.split()[1]) for line in first.out.splitlines() if line.startswith("alive")]
     assert len(alive) > 40

@@ -60,13 +60,15 @@ def _more_rows(data: str) -> str:
 def _read(path: Path) -> list[Row]:
     try:
         if path.suffix == ".csv":
+            csv.field_size_limit((1 << 31) - 1)  # in place of 131,072 characters
             with path.open(newline="", encoding="utf-8") as file:
                 return list(csv.DictReader(file))
         text = path.read_text(encoding="utf-8")
         if path.suffix in (".jsonl", ".json"):
-            return [json.loads(line) for line in text.splitlines() if line.strip()]
+            # Not splitlines(), which cuts at U+2028 and others that a JSON text may hold.
+            return [json.loads(line) for line in text.split("\n") if line.strip()]
         return [{"text": part} for part in text.split("\n\n") if part.strip()]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise RefusedError(f"--data: cannot read {path}: {error}") from error
 
 
