@@ -192,13 +192,10 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     """The devices that the variable's value lists, of `base`, which is in the runtime's order."""
     chosen: list[Slot] = []
     for token in (entry.strip() for entry in value.split(",")):
-        found = _named(token, base, str if variable == CUDA else str.upper)
-        if variable == CUDA and token.startswith(UUIDS) != value.strip().startswith(UUIDS):
-            found = ()  # numbers end a list of UUIDs, and an UUID one of numbers: found on an H100
+        found = () if _is_of_another_kind(variable, value, token) else _named(variable, token, base)
         if not found:
             if token not in ("", "-1"):  # the usual ways to ask for no device
-                are = "is one device" if len(base) == 1 else f"are {len(base)} devices"
-                there = f"there {are} to choose from" if base else "there is no device"
+                there = _to_choose_from(base)
                 warnings.append(
                     f"{variable}={value}: {token!r} names no device and ends the list; {there}"
                 )
@@ -211,12 +208,26 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     return chosen
 
 
-def _named(token: str, base: Sequence[Slot], case: Callable[[str], str]) -> Sequence[Slot]:
+def _is_of_another_kind(variable: str, value: str, token: str) -> bool:
+    """Of CUDA's list the first entry says whether it has UUIDs or numbers (found on an H100)."""
+    return variable == CUDA and token.startswith(UUIDS) != value.strip().startswith(UUIDS)
+
+
+def _to_choose_from(base: Sequence[Slot]) -> str:
+    if not base:
+        return "there is no device"
+    return (
+        f"there {'is one device' if len(base) == 1 else f'are {len(base)} devices'} to choose from"
+    )
+
+
+def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
     """The device that an entry of a list names, alone; nothing where it names none.
 
-    A MIG slice is part of a device, and its own UUID does not say of which. `case` makes equal what
-    the runtime takes as equal: CUDA sees no device of an UUID in capitals (found on an H100).
+    A MIG slice is part of a device, and its own UUID does not say of which. CUDA takes no UUID in
+    capitals (found on an H100).
     """
+    case = str if variable == CUDA else str.upper
     entry = case(token)
     is_slice = entry.startswith("MIG-")
     uuid = entry.removeprefix("MIG-").split("/")[0] if is_slice else entry

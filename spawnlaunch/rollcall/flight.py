@@ -30,7 +30,7 @@ from spawnlaunch.rollcall.groups import is_own, place_of, ranks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
     from typing import Any, NoReturn
 
 SIZES = ("TORCH_FR_BUFFER_SIZE", "TORCH_NCCL_TRACE_BUFFER_SIZE")
@@ -252,7 +252,7 @@ def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int,
         rank: [call for call in record.calls if call.group == group]
         for rank, record in records.items()
     }
-    gone = max((c.when for calls in by_rank.values() for c in calls if c.number == 0), default=-1)
+    gone = _gone(by_rank)
     named = [record.members[group] for record in records.values() if group in record.members]
     members = frozenset().union(*named) or {rank for rank, calls in by_rank.items() if calls}
     return {
@@ -260,6 +260,12 @@ def entered_by(group: str, records: Mapping[int, Record]) -> dict[int, dict[int,
         for rank, calls in by_rank.items()
         if rank in members and (calls or records[rank].is_whole)
     }
+
+
+def _gone(by_rank: Mapping[int, Iterable[Collective]]) -> int:
+    """When the last one was entered of a group that has been made anew since; -1: there is none."""
+    whens = (call.when for calls in by_rank.values() for call in calls if call.number == 0)
+    return max(whens, default=-1)
 
 
 def _last(calls: Mapping[int, Collective], before: int) -> str:

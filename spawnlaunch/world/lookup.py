@@ -35,7 +35,7 @@ def first(names: Sequence[str], port: int, flags: int = 0) -> Found:
             found = machine.getaddrinfo(name, port, 0, socket.SOCK_STREAM, 0, flags)
         except OSError as error:
             failure = error
-        except UnicodeError:  # such as a part of more than 63 characters
+        except UnicodeError:  # such as a part of more than 63 letters, one of which is not ASCII
             failure = OSError(0, f"{name} can be no name")
         else:
             return found[0][0], found[0][4]

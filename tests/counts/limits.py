@@ -27,8 +27,8 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_627,
-    "core": 11_421,
+    "launcher": 17_636,
+    "core": 11_427,
     "bench": 3_987,
     "check": 1_102,
     "train": 5_432,

@@ -17,7 +17,7 @@ from spawnlaunch.world import lookup
 
 PORT = 29500
 LONGEST_S = 60
-TOO_LONG = "a" * 64 + ".example"  # of a part; getaddrinfo raises no OSError
+TOO_LONG = "ä" * 64 + ".example"  # of a part; getaddrinfo raises no OSError
 
 
 def fails() -> None:
