@@ -15,8 +15,6 @@ when no workers run: so its end is a certain sign of that for the hub.
 
 from __future__ import annotations
 
-from math import inf
-
 from spawnlaunch import errors, failures
 from spawnlaunch.gang import messages, rules
 from spawnlaunch.gang.words import differing, returns
@@ -59,6 +57,7 @@ if TYPE_CHECKING:
 SEEKING, GREETING, JOINED, RUNNING = "seeking", "greeting", "joined", "running"
 DONE, STOPPING, FENCED, ENDED = "done", "stopping", "fenced", "ended"
 
+NEVER = float("inf")
 WORD_S = 5.0  # for a hub to hear from a launcher that it was told to end
 SOON_S, RARELY_S = 0.05, 1.0  # until the next attempt to connect: first, at most
 
@@ -82,8 +81,8 @@ class Member(rules.Rules):
         self._join_s, self.link, self.launcher, self._place = join_s, link, launcher, place
         self.state = SEEKING
         self._rules = messages.Welcome()  # of the hub
-        self.since = inf  # when it began to seek
-        self._retry = inf  # when to connect next, if it is not connecting
+        self.since = NEVER  # when it began to seek
+        self._retry = NEVER  # when to connect next, if it is not connecting
         self._wait_s = SOON_S
         self.heard_at = 0.0  # when, last
         self._beat, self._number = 0.0, 0  # the last one that was sent: when, and which
@@ -176,7 +175,7 @@ class Member(rules.Rules):
         self._connect()
 
     def _connect(self) -> None:
-        self._retry = inf
+        self._retry = NEVER
         self.link.connect()
 
     @property
@@ -335,7 +334,7 @@ class Member(rules.Rules):
             self._leave()
         elif self.state == GREETING:
             self.link.say(messages.Signalled(self.leaving))
-        elif self._retry < inf:
+        elif self._retry < NEVER:
             self._connect()
 
     @rules.event

@@ -154,9 +154,7 @@ def port_of(job: str) -> int:
 
 def _hash(text: str) -> int:
     """The same in every process, which ``hash`` is not; 0 for no text."""
-    from zlib import crc32  # most jobs have numbers
-
-    return crc32(text.encode(errors="surrogateescape"))
+    return int.from_bytes(text.encode(errors="surrogateescape"), "little")
 
 
 def _agreed(

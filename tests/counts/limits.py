@@ -27,8 +27,8 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_636,
-    "core": 11_427,
+    "launcher": 17_635,
+    "core": 11_426,
     "bench": 3_987,
     "check": 1_102,
     "train": 5_432,
@@ -39,7 +39,7 @@ FILES = 164  # of the launcher
 # Of the launcher's functions; see tests/counts/shape.py. The goals are 20, none, and 90.
 COMPLEX = 0
 NESTED = 1
-IMPORTS_IN_FUNCTIONS = 141
+IMPORTS_IN_FUNCTIONS = 140
 
 # That tests outside of tests/messages compare with what was said; see tests/counts/of_tests.py.
 SENTENCES = 78
