@@ -106,12 +106,6 @@ def without_collections(wanted: bool) -> Iterator[None]:
         gc.enable()
 
 
-def collect_if_due(every: int, number: int) -> None:
-    """Collect garbage behind every so many steps or batches, where Python does not by itself."""
-    if every and number % every == 0 and not gc.isenabled():
-        gc.collect()
-
-
 SKIPPED, WARM_UP, RECORDED = 5, 1, 3  # steps
 
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from .data import NO_MORE, Feed, Reader, come_in_turn, number_on
-from .device import collect_if_due
 from .distributed import World, any_rank, from_every_rank, refuse_if_any, sum_over_ranks
 from .errors import StoppedError
 from .learner import Learner
 from .log import OWN, brief
 from .order import Batch
+from .schedule import collect_if_due
 from .streamed import Evaluated, Passes, State
 from .task import has, name_of
 

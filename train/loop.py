@@ -18,11 +18,11 @@ import torch
 from torch import Tensor
 
 from .data import number_on
-from .device import collect_if_due, profiling, without_collections
+from .device import profiling, without_collections
 from .learner import Learner
 from .log import Step
 from .saving import Saver
-from .schedule import Position
+from .schedule import Position, collect_if_due
 from .training import Measured, Training
 
 TINY = 1e-6  # in place of a zero that would be divided by

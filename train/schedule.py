@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import time
 from collections.abc import Mapping, Sequence
@@ -242,3 +243,9 @@ class Deadline:
             return self.noted[0]
         gone = time.monotonic() - self.started
         return self.name if gone >= self.given_s - self.margin_s() else ""
+
+
+def collect_if_due(every: int, number: int) -> None:
+    """Collect garbage behind every so many steps or batches, where Python does not by itself."""
+    if every and number % every == 0 and not gc.isenabled():
+        gc.collect()
