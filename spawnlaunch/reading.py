@@ -56,19 +56,23 @@ def file_text(path: str) -> str | None:
     return b"".join(parts).decode("utf-8", "replace")
 
 
-def end_of_file(path: str, most_bytes: int) -> tuple[str, bool] | None:
-    """The end of a regular file's text, and whether that is all of it; None: there is no file."""
+def end_of_file(path: str, most_bytes: int, begin: int = 0) -> tuple[str, bool] | None:
+    """The end of a regular file's text; None: there is no file.
+
+    It has at most `most_bytes`, and nothing that stands before `begin`. With it: whether that is
+    all there is from there on.
+    """
     descriptor = _opened(path)
     if descriptor is None:
         return None
     try:
         size = machine.fstat(descriptor).st_size
-        content = machine.pread(descriptor, most_bytes, max(0, size - most_bytes))
+        content = machine.pread(descriptor, most_bytes, max(begin, size - most_bytes))
     except OSError:
         return None
     finally:
         machine.close(descriptor)
-    return content.decode("utf-8", "replace"), size <= most_bytes
+    return content.decode("utf-8", "replace"), size - begin <= most_bytes
 
 
 def _opened(path: str) -> int | None:

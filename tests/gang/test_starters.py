@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.gang.namespaces import Network, may_make_namespaces
-from tests.support.launching import AS_ROOT, ROOT, clean_environ
+from tests.support.launching import ROOT, clean_environ, open_mpi
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs
@@ -95,7 +95,7 @@ def test_one_command_starts_all_launchers(
         ("gpu train.py", f"2 {script}"),
     ):  # fmt: skip
         command = command.replace(ours, here)
-    environ = clean_environ(**AS_ROOT, **environ_of(starter, network, tmp_path))
+    environ = clean_environ(**open_mpi(tmp_path), **environ_of(starter, network, tmp_path))
     environ["PATH"] = f"{tmp_path}:{environ['PATH']}"
     done = subprocess.run(
         (*network.within("a", "nodea"), "bash", "-c", command), cwd=ROOT, env=environ, text=True,

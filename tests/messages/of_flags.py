@@ -34,7 +34,7 @@ STRANGE = [
     Row("--multi_gpu x.py", "--multi_gpu", "means nothing here", "leave it out", "x.py"),
     Row("-x FOO=1 x.py", "-x", "inherit the environment", "type NAME=VALUE python -m spawnlaunch", "$ FOO=1 python -m spawnlaunch --explain x.py"),
     Row("--gpu_ids 0 x.py", "--gpu_ids", "unknown flag", "type CUDA_VISIBLE_DEVICES=0,1 python -m spawnlaunch", "$ CUDA_VISIBLE_DEVICES=0,1 python -m spawnlaunch --explain x.py"),
-    Row("--hostfile hosts x.py", "--hostfile", "on this machine only", "type mpirun --hostfile HOSTS python -m spawnlaunch SCRIPT", "$ mpirun --allow-run-as-root --hostfile hosts python -m spawnlaunch --explain x.py"),
+    Row("--hostfile hosts x.py", "--hostfile", "on this machine only", "type mpirun --hostfile HOSTS python -m spawnlaunch SCRIPT", "$ mpirun --hostfile hosts python -m spawnlaunch --explain x.py"),
     Row("--hostfile hosts x.py", "--hostfile", "on this machine only", "or on each host python -m spawnlaunch --nnodes N --node-rank N --master-addr HOST SCRIPT", "--nnodes 2 --node-rank 0 --master-addr h x.py"),
     Row("--lr 1 x.py", "--lr", "unknown flag", "those of a script go behind it", "x.py --lr 1"),
     Row("--steps 1", "--steps", "unknown flag", "the bundled training loop behind a --, and for ours type python -m spawnlaunch --help", "-- --steps 1"),

@@ -70,10 +70,7 @@ PIECES = [
     Row("$ env -u SLURM_PROCID " + HERE + " --explain x.py", "SLURM_PROCID is missing here, which srun sets", "a wrapper script, env, sudo or a container has taken it away", "let it pass: env without -i and without -u SLURM_PROCID", "x.py", STEP),
     Row("--nproc 2 x.py", "SLURM_JOB_ID is missing here, which Slurm sets", "has taken it away", "--standalone", "--standalone --nproc 2 x.py", {k: v for k, v in SHELL.items() if k != "SLURM_JOB_ID"}),
 ]  # fmt: skip
-CLEAN = (
-    "$ mpirun --allow-run-as-root --oversubscribe -n 2 env -i PATH=$PATH PYTHONPATH=$PYTHONPATH "
-    + HERE
-)
+CLEAN = "$ mpirun --oversubscribe -n 2 env -i PATH=$PATH PYTHONPATH=$PYTHONPATH " + HERE
 AMONG_OTHERS = [
     Row(f"{CLEAN} --explain x.py", "is above this process", "each task would be a job of its own", "have Open MPI start sh -c", f"{CLEAN} --explain --standalone x.py"),
     Row("x.py", "rank 0 is on node1 (SLURMD_NODENAME)", "the others look for it on node0", "type --master-addr node1", "--master-port $PORT --master-addr node1 x.py", {**STEP, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURMD_NODENAME": "node1"}),

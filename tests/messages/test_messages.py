@@ -13,7 +13,7 @@ import pytest
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row, typed
 from tests.messages.sites import sites
-from tests.support.launching import ROOT, clean_environ, run
+from tests.support.launching import ROOT, clean_environ, open_mpi, run
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_ports
 from tests.support.required import require_programs, require_root
@@ -31,6 +31,7 @@ def typed_in(directory: Path, row: Row, *, wrong: bool) -> subprocess.CompletedP
     before, line = (row.prepare, row.wrong) if wrong else (row.mend, row.right)
     ways = f"{directory / 'bin'}:{os.environ['PATH']}"
     environ = clean_environ(PATH=ways, **{"PYTHONPATH": str(ROOT), **row.environ})
+    environ |= open_mpi(directory)
     environ["PYTHONPATH"] = f"{ROOT}:{environ['PYTHONPATH']}"
     environ |= zip(("PORT", "PORT2"), map(str, free_ports(2)), strict=True)
     return run(

@@ -16,12 +16,12 @@ from spawnlaunch.node import proc
 from spawnlaunch.run import shared_errors
 from tests.cluster.slurm import Slurm
 from tests.support.launching import (
-    AS_ROOT,
     HOST,
     LAUNCHER,
     REPORTER,
     clean_environ,
     launch,
+    open_mpi,
     run,
     start,
 )
@@ -30,6 +30,11 @@ from tests.support.processes import until
 from tests.support.required import require_programs
 
 ERROR = "spawnlaunch: error: "
+
+
+def mpirun(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    require_programs("mpirun", package="openmpi-bin")
+    return run("mpirun", "--oversubscribe", *words, environ=clean_environ(**open_mpi(directory)))
 
 
 def errors(stderr: str) -> list[str]:
@@ -79,25 +84,15 @@ def test_a_task_whose_rank_cannot_be_read_says_it(slurm: Slurm):
 
 
 @pytest.mark.parametrize("words", ["no.py", pytest.param("--no-such-flag", marks=pytest.mark.full)])
-def test_the_ranks_of_mpirun_say_it_once(words: str):
-    require_programs("mpirun", package="openmpi-bin")
-    done = run(
-        "mpirun",
-        "--oversubscribe",
-        "-n",
-        "4",
-        *LAUNCHER,
-        words,
-        environ=clean_environ(**AS_ROOT),
-    )
+def test_the_ranks_of_mpirun_say_it_once(words: str, tmp_path: Path):
+    done = mpirun(tmp_path, "-n", "4", *LAUNCHER, words)
     assert len(errors(done.stderr)) == 1, done.stderr
     if words == "no.py":  # which may be so on this node alone
         assert f"{ERROR}{HOST}: " in done.stderr
 
 
-def test_the_only_rank_of_mpirun_speaks_as_if_there_were_no_mpirun():
-    require_programs("mpirun", package="openmpi-bin")
-    done = run("mpirun", "-n", "1", *LAUNCHER, "no.py", environ=clean_environ(**AS_ROOT))
+def test_the_only_rank_of_mpirun_speaks_as_if_there_were_no_mpirun(tmp_path: Path):
+    done = mpirun(tmp_path, "-n", "1", *LAUNCHER, "no.py")
     (line,) = errors(done.stderr)
     assert HOST not in line
 
@@ -112,7 +107,7 @@ def test_time_in_which_a_silent_rank_could_not_run_does_not_count(tmp_path: Path
     )
     with start(
         *("mpirun", "--oversubscribe", "-n", "2", "sh", "-c", line),
-        stderr=subprocess.PIPE, cwd=tmp_path, environ=clean_environ(**AS_ROOT),
+        stderr=subprocess.PIPE, cwd=tmp_path, environ=clean_environ(**open_mpi(tmp_path)),
     ) as mpirun:  # fmt: skip
         silent = tmp_path / "1"
         until(lambda: silent.exists() and silent.read_text().strip(), "rank 1 has begun")
@@ -127,15 +122,9 @@ def test_time_in_which_a_silent_rank_could_not_run_does_not_count(tmp_path: Path
 
 
 @pytest.mark.full
-def test_the_programs_of_one_mpirun_each_say_their_own():
-    require_programs("mpirun", package="openmpi-bin")
+def test_the_programs_of_one_mpirun_each_say_their_own(tmp_path: Path):
     programs = ["-n", "1", "sleep", "2", ":", "-n", "1", *LAUNCHER, "--no-such-flag"]
-    done = run(
-        "mpirun",
-        "--oversubscribe",
-        *programs,
-        environ=clean_environ(**AS_ROOT),
-    )
+    done = mpirun(tmp_path, *programs)
     assert len(errors(done.stderr)) == 1, done.stderr
 
 
@@ -156,18 +145,10 @@ def test_each_task_explains_itself_in_one_line_of_json(slurm: Slurm):
     assert sorted(each["world"]["rank"] for each in told) == [0, 1, 2, 3, 4, 5]
 
 
-def test_the_other_ranks_of_mpirun_explain_themselves_in_a_line():
-    require_programs("mpirun", package="openmpi-bin")  # whose ranks have a terminal for stdout
+def test_the_other_ranks_of_mpirun_explain_themselves_in_a_line(tmp_path: Path):
+    """Which have a terminal for stdout."""
     flags = ("--master-addr", "node0", "--explain", str(REPORTER))
-    done = run(
-        "mpirun",
-        "--oversubscribe",
-        "-n",
-        "4",
-        *LAUNCHER,
-        *flags,
-        environ=clean_environ(**AS_ROOT),
-    )
+    done = mpirun(tmp_path, "-n", "4", *LAUNCHER, *flags)
     assert done.stdout.count("resource manager ") == 1, done.stderr
     assert len(re.findall(r"rank [123]  \S+  local [123]  ", done.stdout)) == 3
 

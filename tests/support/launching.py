@@ -53,9 +53,6 @@ SLURM_TASK = {
 # Rank 2 of 3 under MPICH, alone on its node.
 MPICH_RANK = {"PMI_RANK": "2", "PMI_SIZE": "3", "MPI_LOCALRANKID": "0", "MPI_LOCALNRANKS": "1"}
 
-# Open MPI refuses to start as root without them.
-AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-
 # What an outer launcher or a resource manager may have left in the environment of the tests.
 FOREIGN = (
     *("RANK", "WORLD_SIZE", "LOCAL_", "MASTER_", "NODE_RANK", "GROUP_", "TORCHELASTIC_", "PET_"),
@@ -79,6 +76,16 @@ def clean_environ(**extra: str) -> dict[str, str]:
     """This process's environment without any launcher's variables, then `extra`."""
     kept = {k: os.environ[k] for k in os.environ if not k.startswith(FOREIGN)}
     return {**kept, "PYTHONPATH": str(ROOT), **extra}
+
+
+def open_mpi(directory: Path) -> dict[str, str]:
+    """What `mpirun` of Open MPI needs, as root too; no other one may have the directory.
+
+    By default all of a user's share one, which the last of them removes: version 4 fails where that
+    comes between its own mkdir and stat.
+    """
+    session = {"OMPI_MCA_orte_tmpdir_base": str(directory)}
+    return session | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def run(

@@ -11,12 +11,12 @@ import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm
 from tests.support.launching import (
-    AS_ROOT,
     LAUNCHER,
     ROOT,
     WORKERS,
     clean_environ,
     filed_reports,
+    open_mpi,
     run,
 )
 from tests.support.required import require_programs
@@ -47,7 +47,7 @@ class Done(subprocess.CompletedProcess):
 
 def ask(command: Sequence[str], files: Path) -> Done:
     files.mkdir(exist_ok=True)
-    done = run(*command, environ=clean_environ(**AS_ROOT, REPORT_DIR=str(files)))
+    done = run(*command, environ=clean_environ(**open_mpi(files), REPORT_DIR=str(files)))
     result = Done(command, done.returncode, done.stdout, done.stderr)
     result.workers = filed_reports(files)
     return result
@@ -112,7 +112,7 @@ def across(slurm: Slurm, tmp_path: Path):
         files = tmp_path / "files"
         files.mkdir(exist_ok=True)
         allocate = ["salloc", "--quiet", "-N2", "--ntasks-per-node=2", "-w", "node[1-2]"]
-        environ = {**AS_ROOT, "REPORT_DIR": str(files)}
+        environ = {**open_mpi(files), "REPORT_DIR": str(files)}
         done = slurm.run([*allocate, *command], env=environ)
         result = Done(command, done.returncode, done.stdout, done.stderr)
         result.workers = filed_reports(files)

@@ -345,8 +345,7 @@ class Asking:
             self._source.sift(None)
             self._source.show(self._sieve.rest())
         elif self._file:
-            added = min(self._length() - self._before, MOST_READ)
-            text, _ = reading.end_of_file(self._file, added) or ("", True)
+            text, _ = reading.end_of_file(self._file, MOST_READ, self._before) or ("", True)
             self._sieve(text.encode())
         return self._sieve.text
 
