@@ -100,14 +100,10 @@ def every(text: str) -> int | str:
 
 # A measure with one of these words in its name is better when it is larger; others, like errors and
 # losses, when they are smaller.
-RISING = frozenset(
-    (
-        *("accuracy", "acc", "precision", "recall", "sensitivity", "specificity", "f1", "fscore"),
-        *("auc", "auroc", "auprc", "ap", "map", "ndcg", "mrr", "iou", "miou", "dice", "jaccard"),
-        *("kappa", "mcc", "r2", "correlation", "bleu", "rouge", "meteor", "chrf", "score"),
-        *("psnr", "ssim", "reward"),
-    )
-)
+RISING = """
+accuracy acc precision recall sensitivity specificity f1 fscore auc auroc auprc ap map ndcg mrr iou
+miou dice jaccard kappa mcc r2 correlation bleu rouge meteor chrf psnr ssim score reward
+"""
 
 
 def goal(text: str) -> str:
@@ -126,7 +122,7 @@ def aim(text: str) -> tuple[str, bool]:
     name, colon, way = text.rpartition(":")
     if colon:
         return name, way == "max"
-    return text, not RISING.isdisjoint(re.split(r"[^a-z0-9]+", text.lower()))
+    return text, not set(RISING.split()).isdisjoint(re.split(r"[^a-z0-9]+", text.lower()))
 
 
 def splits(text: str) -> str:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -18,9 +18,6 @@ from .errors import RefusedError, StoppedError, shared_refusal
 T = TypeVar("T")
 
 ASK_AGAIN_S = 5.0
-
-# Its name from torch 2.13 on, and the one before, which warns then.
-_all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 @dataclass(frozen=True)
@@ -183,16 +180,6 @@ def from_every_rank(value: T) -> list[T]:
     box: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(box, value)
     return box
-
-
-def numbers_of_every_rank(numbers: Sequence[float], device: torch.device) -> list[list[float]]:
-    """What each rank passed, in rank order: in one collective, where objects take two."""
-    if not dist.is_initialized():
-        return [list(numbers)]
-    own = torch.tensor(numbers, dtype=torch.float64, device=device)
-    everyone = own.new_empty(dist.get_world_size(), len(own))
-    _all_gather(everyone.view(-1), own)
-    return cast(list[list[float]], everyone.tolist())
 
 
 def together(work: Callable[[], T]) -> T:

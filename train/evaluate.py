@@ -158,7 +158,5 @@ class Evaluator:
             [sums.get(name, zero.expand(shape)).flatten() for name, shape in shapes.items()]
         )
         parts = torch.split(sum_over_ranks(flat).cpu(), [math.prod(s) for s in shapes.values()])
-        return {
-            name: part.view(shape)
-            for (name, shape), part in zip(shapes.items(), parts, strict=True)
-        }
+        found = zip(shapes.items(), parts, strict=True)
+        return {name: part.view(shape) for (name, shape), part in found}

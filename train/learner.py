@@ -25,7 +25,7 @@ from .config import Config
 from .distributed import Buckets, World, from_every_rank, start_sum_over_ranks, together
 from .errors import RefusedError, StoppedError, shared_refusal
 from .log import Clock, Step
-from .model import build_model, in_eval_mode, learning_of, make_optimizer, named
+from .model import build_model, in_eval_mode, learning_of, make_optimizer, named, size_of
 from .order import Order
 from .screen import Screen
 from .task import Task, has
@@ -39,6 +39,7 @@ FIRST_SCALE = 512.0
 HALVINGS = 32
 # From torch 2.13 on.
 BATCHED, DDP_TAKES = "batched_grad_copy", inspect.signature(DistributedDataParallel).parameters
+OF_ADAMW = ("betas", "weight_decay")
 LAG = 2  # steps that the device may be behind
 SHOWN = 64  # samples named in a message
 
@@ -240,16 +241,11 @@ class Learner:
 
     def describe(self) -> list[str]:
         """Lines on the model, and on flags that the task makes useless."""
-        every = sum(p.numel() for p in self.bare.parameters())
-        frozen = every - sum(p.numel() for p in self.learning)
-        lines = [f"{every:,} parameters" + (f", {frozen:,} of them frozen" if frozen else "")]
+        lines = [size_of(self.bare)]
         if kept := in_eval_mode(self.bare):
             lines.append(f"in eval mode, as model() left them: {named(kept)}")
-        unused = (self.config.betas, self.config.weight_decay) != (
-            Config.betas,
-            Config.weight_decay,
-        )
-        if unused and has(self.task, "optimizer"):
+        typed = [getattr(self.config, one) != getattr(Config, one) for one in OF_ADAMW]
+        if any(typed) and has(self.task, "optimizer"):
             lines.append("--betas and --weight-decay are unused: the optimizer is the task's")
         if self.device.type != "cpu" and self.config.precision == "fp32" and not self.config.tf32:
             lines.append(

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .distributed import from_every_rank, from_rank_0, numbers_of_every_rank
+from .distributed import from_every_rank
 from .errors import StoppedError
 from .progress import COMPUTE, DATA, NOTHING, WAIT, Progress
 from .schedule import Position
@@ -162,12 +162,9 @@ def known(value: Any) -> Any:
 
 MIB = 1 << 20
 # What lines of metrics have besides the report of a task, and throughput in its own terms.
-OWN = frozenset(
-    (
-        *("step", "samples", "loss", "lr", "gradient_norm", "validation_loss", "seconds"),
-        *("samples_per_second", "tflops", "mfu", "slowest"),
-        *(f"{part}_s" for part in Split._fields),
-    )
+OWN = {f"{part}_s" for part in Split._fields}.union(
+    ("step", "samples", "loss", "lr", "gradient_norm", "validation_loss", "seconds"),
+    ("samples_per_second", "tflops", "mfu", "slowest"),
 )
 
 
@@ -219,11 +216,11 @@ class Log:
         loss_sum, count, norm = torch.cat((self.window, result.totals[3:])).tolist()
         own = self.clock.split()
         self.clock.progress.phase(WAIT)
-        told = numbers_of_every_rank((*own, self.metrics.problem is not None), self.clock.device)
+        told = from_every_rank((own, str(self.metrics.problem or "")))
         self.clock.progress.phase(NOTHING)
-        splits = [Split(*parts) for *parts, _ in told]
-        if told[0][-1]:  # rank 0 alone writes
-            raise StoppedError(from_rank_0(str(self.metrics.problem)))
+        splits = [split for split, _ in told]
+        if problem := told[0][1]:  # rank 0 alone writes
+            raise StoppedError(problem)
         windows = [*self.splits, (self.timed, splits)]
         self.splits = [(sum(steps for steps, _ in windows), mean_splits(windows))]
         speed = self.samples / self.timed_s

@@ -169,6 +169,13 @@ def synchronized(model: nn.Module, world: World, device: torch.device) -> nn.Mod
     return converted
 
 
+def size_of(model: nn.Module) -> str:
+    """Its size, as "1,000 parameters, 10 of them frozen"."""
+    frozen = sum(p.numel() for p in model.parameters() if not p.requires_grad)
+    said = f"{sum(p.numel() for p in model.parameters()):,} parameters"
+    return said + (f", {frozen:,} of them frozen" if frozen else "")
+
+
 def in_eval_mode(model: nn.Module, above: str = "") -> list[str]:
     """The names of the outermost modules that are in eval mode within one that is not."""
     found = []

@@ -79,11 +79,11 @@ class Bijection:
 
     def at(self, places: Ints) -> Ints:
         """The samples at these places, each in range(length)."""
-        return self._walk(places, range(ROUNDS), self._forward)
+        return self._walk(places, range(ROUNDS), np.add)
 
     def places(self, samples: Ints) -> Ints:
         """Where these samples are: the inverse of ``at``."""
-        return self._walk(samples, range(ROUNDS - 1, -1, -1), self._backward)
+        return self._walk(samples, range(ROUNDS - 1, -1, -1), np.subtract)
 
     def _walk(self, numbers: Ints, rounds: range, turn: Callable[..., Any]) -> Ints:
         found = self._network(numbers.astype(np.uint64), rounds, turn)
@@ -97,16 +97,8 @@ class Bijection:
         for number in rounds:
             one, base = number % 2, self.bases[number % 2]
             added = scrambled(digits[1 - one], self.keys[number]) % base
-            digits[one] = turn(digits[one], added, base) % base
+            digits[one] = turn(digits[one] + base, added) % base
         return digits[0] * self.bases[1] + digits[1]
-
-    @staticmethod
-    def _forward(digit: Any, added: Any, _base: Any) -> Any:
-        return digit + added
-
-    @staticmethod
-    def _backward(digit: Any, added: Any, base: Any) -> Any:
-        return digit + (base - added)
 
 
 # A batch touches two epochs, or windows, where one ends, and seldom more.

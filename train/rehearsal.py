@@ -17,6 +17,7 @@ from .config import EPOCH, Config
 from .data import Readers, come_in_turn, described, to_device
 from .distributed import World
 from .learner import Learner
+from .model import size_of
 from .order import NO_END, Batch
 from .screen import Screen
 from .streamed import Stream
@@ -82,10 +83,7 @@ def shapes(batch: Any, name: str = "") -> list[str]:
 def parameters(model: nn.Module) -> list[str]:
     """The number of parameters, and the shapes of the first."""
     every = list(model.named_parameters())
-    count = sum(p.numel() for _, p in every)
-    frozen = sum(p.numel() for _, p in every if not p.requires_grad)
-    kept = f", {frozen:,} of them frozen" if frozen else ""
-    lines = [f"{count:,} parameters in {len(every)} tensors{kept}:"]
+    lines = [f"{size_of(model)}, in {len(every)} tensors:"]
     lines += [f"  {name} {tuple(p.shape)}" for name, p in every[:SHOWN]]
     return lines + ([f"  and {len(every) - SHOWN} more"] if len(every) > SHOWN else [])
 

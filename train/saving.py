@@ -291,9 +291,8 @@ def changes(saved: dict[str, Any], config: Config, world_size: int, batch: int) 
     told = []
     for name in now:
         if name not in OWN_AFFAIR and name in before and before[name] != now[name]:
-            shown = [
-                f"{v:g}" if isinstance(v, float) else str(v) for v in (before[name], now[name])
-            ]
+            both = before[name], now[name]
+            shown = [f"{v:g}" if isinstance(v, float) else str(v) for v in both]
             told.append(f"--{name.replace('_', '-')} {' -> '.join(shown)}")
     if saved["world_size"] != world_size:
         told.append(f"{saved['world_size']} -> {world_size} ranks")

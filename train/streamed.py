@@ -59,12 +59,11 @@ class Passes:
 
     def take_on(self) -> Any:
         """The next sample of this pass, or the first of the one behind it."""
-        if (sample := self.take()) is not NO_MORE:
-            return sample
-        self.number += 1
-        self.coming = self._begun()
-        if (sample := self.take()) is not NO_MORE:
-            return sample
+        for _ in range(2):
+            if (sample := self.take()) is not NO_MORE:
+                return sample
+            self.number += 1
+            self.coming = self._begun()
         raise StoppedError(
             f"the data set {self.split!r} gave {self.place:,} samples and no more when it was "
             "iterated again; let its __iter__ begin anew each time, or type a lower --steps"

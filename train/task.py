@@ -207,18 +207,12 @@ def _check_spelling(cls: type, own: set[str]) -> None:
         is_method = inspect.isfunction(value)
         free = [one for one in HOOKS if one not in own and (one in VALUES) != is_method]
         for meant in difflib.get_close_matches(name, free, 1, ALIKE):
-            if is_method:
-                _refuse(
-                    cls,
-                    f"has a method {name}(), which nobody calls; rename it to {meant}(), or to "
-                    f"_{name}() if it is a helper",
-                )
-            if isinstance(value, VALUES[meant]):
-                _refuse(
-                    cls,
-                    f"has {name} = {value!r}, which nobody reads; rename it to {meant}, or to "
-                    f"_{name} if it is your own",
-                )
+            if is_method or isinstance(value, VALUES[meant]):
+                call = "()" if is_method else ""
+                what = f"a method {name}(), which nobody calls"
+                what = what if is_method else f"{name} = {value!r}, which nobody reads"
+                names = f"rename it to {meant}{call}, or to _{name}{call} if it is your own"
+                _refuse(cls, f"has {what}; {names}")
 
 
 def _refuse(cls: type, text: str) -> NoReturn:

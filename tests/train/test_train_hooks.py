@@ -49,7 +49,7 @@ def own(cwd: Path, body: str, above: str = "(Task)") -> None:
         ("def prepare(self, directory): ...", "has prepare() without prepared(), and they go"),
         ("def prepared(self, directory): ...", "has prepared() without prepare(), and they go"),
         ("def colate(self, samples): ...", "has a method colate(), which nobody calls; rename it "),
-        ("def optimiser(self, m, lr): ...", "to optimizer(), or to _optimiser() if it is a helper"),
+        ("def optimiser(self, m, lr): ...", "to optimizer(), or to _optimiser() if it is your own"),
         ("default = {'lr': 0.1}", "has default = {'lr': 0.1}, which nobody reads; rename it to de"),
         ("units = 'bits'", "rename it to unit, or to _units if it is your own"),
         ("def export(self, model): ...", "has export(self, model), which the loop calls as export"),
@@ -71,7 +71,7 @@ def test_what_is_refused_is_one_line_of_rank_0(tmp_path: Path) -> None:
     assert (first.status, second.status, second.err) == (2, 2, "")
     assert first.err == (
         "train: error: --task: the class Own has a method mesure(), which nobody calls; rename it "
-        "to measure(), or to _mesure() if it is a helper\n"
+        "to measure(), or to _mesure() if it is your own\n"
     )
     assert not (tmp_path / "runs").exists()
 

@@ -55,7 +55,7 @@ def test_a_dry_run_tells_what_the_run_then_is(cwd: Path, world: int, loaders: in
     assert sorted(path.name for path in cwd.iterdir()) == before
     assert [other.out for other in others] == [""] * (world - 1)
     assert "a batch: x float32 (5, 64), y int64 (5,)\n" in told.out
-    assert "16,897 parameters in 4 tensors:\n  0.weight (256, 64)\n  0.bias (256,)\n" in told.out
+    assert "16,897 parameters, in 4 tensors:\n  0.weight (256, 64)\n  0.bias (256,)\n" in told.out
     # Kept for the backward pass: the input, and what comes out of ReLU and of the last layer.
     weights, kept = 4 * 16_897, 4 * 5 * (64 + 256 + 1)
     memory = re.search(r"about ([\d.]+) MiB: .* activations of 5 samples ([\d.]+)\n", told.out)
