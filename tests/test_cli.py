@@ -147,7 +147,7 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
         (["--nproc"], "--nproc needs a value"),
         (["--nprocs", "2", SCRIPT], "did you mean --nproc?"),
         (["--steps", "20"], "the bundled training loop behind a --, and for ours type "),
-        (["no_such_script.py"], "-m no_such_script.py for a module"),
+        (["no_such_script.py"], "-m no_such_script for a module"),
         (["-m"], "type python -m spawnlaunch -m package.module"),
         (["--no-python"], "type python -m spawnlaunch --no-python ./program"),
         (["--no-python", "no-such-program"], "is not on PATH"),
