@@ -148,6 +148,7 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
         (["--nprocs", "2", SCRIPT], "did you mean --nproc?"),
         (["--steps", "20"], "the bundled training loop behind a --, and for ours type "),
         (["no_such_script.py"], "-m no_such_script for a module"),
+        (["help"], "did you mean python -m spawnlaunch --help?"),
         (["-m"], "type python -m spawnlaunch -m package.module"),
         (["--no-python"], "type python -m spawnlaunch --no-python ./program"),
         (["--no-python", "no-such-program"], "is not on PATH"),
