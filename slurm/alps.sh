@@ -1,5 +1,5 @@
 #!/bin/bash
-# Alps: nodes with four GH200, each with 72 cores of its own.
+# Alps, nodes with four GH200, each with 72 cores of its own.
 # Differs from tasks.sh: the environment of CSCS's container engine, which is given to srun.
 # Checked with shellcheck, and with --explain on a node made from its published table; not run on
 # Alps.

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Which binding is best on these nodes? Runs the same work under several, in turns, and writes
+# Which binding is best on these nodes: runs the same work under several, in turns, and writes
 # bench-JOBID.jsonl as it goes, which `python -m spawnlaunch.bench --show` prints again, and says what
 # to type. A job that was ended early leaves that file: python -m spawnlaunch.bench --resume goes on.
 # Differs from tasks.sh: the bench runs in place of a script, and needs the nodes for itself.

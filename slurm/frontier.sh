@@ -1,5 +1,5 @@
 #!/bin/bash
-# Frontier: the nodes of LUMI-G with the modules of OLCF.
+# Frontier, the nodes of LUMI-G with the modules of OLCF.
 # Differs from lumi.sh: no container, and RCCL's plugin for Slingshot.
 # Checked with shellcheck, and with --explain on a copy of such a node's /sys; not run on Frontier.
 # Sources: https://docs.olcf.ornl.gov/software/analytics/pytorch_frontier.html, its batch script for

@@ -1,5 +1,5 @@
 #!/bin/bash
-# LUMI-G: nodes with four MI250X, which are eight devices. The device with index 0 sits next to the
+# LUMI-G, nodes with four MI250X, which are eight devices. The device with index 0 sits next to the
 # cores 48 to 55; spawnlaunch finds that in /sys, so no mask has to be written down.
 # Differs from container.sh: the partition, the interfaces, and the cache of MIOpen.
 # Checked with shellcheck, and with --explain on files made from LUMI's tables; not run on LUMI.

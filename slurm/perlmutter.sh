@@ -1,6 +1,6 @@
 #!/bin/bash
-# Perlmutter: nodes with four A100, numbered against the order of the NUMA domains; spawnlaunch
-# finds that in /sys.
+# Perlmutter, nodes with four A100: these are numbered against the order of the NUMA domains;
+# spawnlaunch finds that in /sys.
 # Differs from tasks.sh: the constraint, and the image with NCCL's plugin for Slingshot.
 # Checked with shellcheck, and with --explain on a node made from its published table; not run on
 # Perlmutter.

@@ -6,10 +6,11 @@
 #
 #     sbatch preemptible.sh --steps 100000     flags of the bundled training loop
 #
-# A script of yours can take its place if it does as much: save on SIGUSR1, ignore SIGTERM from
-# then on (the first rank that ends makes Slurm send it to the others), end with 75, and begin with
-# what it has saved. The page on batch scripts (slurm/README.md) has one, resumable.py. The line of
-# srun is then: srun --cpu-bind=none python -m spawnlaunch "$@"
+# A script of yours can take its place if it does as much: save on SIGUSR1 and on SIGTERM (which
+# preemption sends), ignore SIGTERM from then on (the first rank that ends makes Slurm send it to
+# the others), end with 75, and begin with what it has saved. The page on batch scripts
+# (slurm/README.md) has one, resumable.py. The line of srun is then:
+#     srun --cpu-bind=none python -m spawnlaunch "$@"
 
 #SBATCH --job-name=train
 #SBATCH --output=%x-%j.log

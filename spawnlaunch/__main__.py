@@ -103,10 +103,7 @@ def _instead(why: Exception, argv: tuple[str, ...], closed: tuple[str, ...]) -> 
     if isinstance(why, flags.Page):
         from spawnlaunch import printing
 
-        if "stdout" not in closed:
-            return printing.print_page(str(why), "spawnlaunch")
-        printing.print_error("cannot write to stdout: it is closed", "spawnlaunch")
-        return os.EX_IOERR
+        return printing.print_page(str(why), "spawnlaunch", is_closed="stdout" in closed)
     if finder.tell_change():
         return os.EX_OSERR
     from spawnlaunch.run import refused, unable

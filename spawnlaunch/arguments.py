@@ -21,3 +21,7 @@ class Parser(argparse.ArgumentParser):
     def print_help(self, _: object = None) -> NoReturn:
         """As any page: with status 74 where it cannot be written."""
         raise SystemExit(printing.print_page(self.format_help(), self.name))
+
+    def error(self, message: str) -> NoReturn:
+        printing.print_error(f"{message}; type {self.prog} --help", self.name)
+        raise SystemExit(2)

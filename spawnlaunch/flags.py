@@ -178,7 +178,6 @@ class Request(records.NamedTuple):
         BINDING, "--widen",
         "use all CPUs of the job's control group, also those that an inherited mask (taskset, "
         "srun) leaves out; if that group has the whole machine, the mask stays")
-    quiet: bool = _switch(BINDING, "--quiet", "print no line for each rank at the start")
 
     nnodes: values.NodeCount | None = _flag(
         NODES, "--nnodes", "N", values.nnodes, None,
@@ -278,7 +277,7 @@ class Request(records.NamedTuple):
         ENDING, "--result", "FILE", str, None, "write how ranks ended, as JSON", needs_parent=True)
     record: str | None = _flag(
         ENDING, "--record", "DIR", str, None,
-        "keep what every rank does in this directory; python -m spawnlaunch.report DIR draws it",
+        "write what every rank does to this directory; python -m spawnlaunch.report DIR draws it",
         needs_parent=True)
 
     redirects: values.StreamsByRank | None = _flag(
@@ -303,6 +302,7 @@ class Request(records.NamedTuple):
         "[RANK] before each line, with several nodes [HOST:RANK]: auto (default) where the world "
         "has several ranks")
     no_prefix: bool = _switch(OUTPUT, "--no-prefix", "the same as --prefix never")
+    quiet: bool = _switch(OUTPUT, "--quiet", "print no line for each rank at the start")
     debug: int | None = _flag(
         OUTPUT, "--debug", "RANK", values.whole, None,
         "give this rank the terminal, for breakpoint(); no time limit applies", needs_parent=True)

@@ -1,27 +1,29 @@
 """What the programs beside the launcher print: a page on stdout, or one line of what is wrong."""
 
 import contextlib
+import errno
 import os
 import signal
 import sys
 
 
-def print_page(text: str, program: str) -> int:
+def print_page(text: str, program: str, *, is_closed: bool = False) -> int:
     """Write the text and a line break to stdout; the result is the exit status.
 
-    If the reader goes away, SIGPIPE ends this process, as it ends other programs.
+    If the reader goes away, SIGPIPE ends this process, as it ends other programs. `is_closed`:
+    descriptor 1 was closed at our start, and may be anything by now.
     """
-    if sys.stdout is None:  # descriptor 1 was closed at our start, and may be anything by now
-        print_error("cannot write to stdout: it is closed", program)
-        return os.EX_IOERR
     with contextlib.suppress(OSError):  # a sandbox may refuse it
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
-    data = f"{text}\n".encode(sys.stdout.encoding, "backslashreplace")
     try:
+        if is_closed or sys.stdout is None:
+            raise OSError(errno.EBADF, "it is closed")
+        data = f"{text}\n".encode(sys.stdout.encoding, "backslashreplace")
         while data:
             data = data[os.write(1, data) :]
     except OSError as error:
-        print_error(f"cannot write to stdout: {error.strerror}", program)
+        why = f"cannot write to stdout: {error.strerror}"
+        print_error(f"{why}; name a file that can be written: >FILE", program)
         return os.EX_IOERR
     return 0
 

@@ -47,11 +47,11 @@ def _not_found(word: str) -> str:
     from difflib import get_close_matches
 
     seen = f"script {word!r} not found: there is no {reading.absolute(word, 'script')}"
-    if near := get_close_matches(word, flags.PROGRAMS, n=1):
+    if near := get_close_matches(word, (*flags.PROGRAMS, "--help"), n=1):
         return f"{seen}; did you mean {flags.HERE} {near[0]}?"
-    return (
-        f"{seen}; check the path, or type -m {word} for a module, --no-python {word} for a program"
-    )
+    here = f"{seen}; check the path, or type"
+    name = word.removesuffix(".py")
+    return f"{here} -m {name} for a module, --no-python {word} for a program"
 
 
 def behind(program: flags.Program) -> Iterator[str]:

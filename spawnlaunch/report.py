@@ -41,9 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         Path(path).write_text(drawn, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
-        printing.print_error(
-            f"cannot write {path}: {error.strerror}; name another file with --html", NAME
-        )
+        words = f"cannot write {path}: {error.strerror}; name another file with --html"
+        printing.print_error(words, NAME)
         return 2
     return printing.print_page(path, NAME)
 

@@ -35,10 +35,8 @@ def main(argv: Sequence[str]) -> int:
     if argv[0] in ("-h", "--help"):
         return printing.print_page((__doc__ or "").rstrip("\n"), NAME)
     if len(argv) > 1 or argv[0] not in FILES:
-        there = ", ".join(FILES)
-        printing.print_error(
-            f"{' '.join(argv)!r} is none of the scripts; type one of {there}", NAME
-        )
+        words = f"{' '.join(argv)!r} is none of the scripts; type one of {', '.join(FILES)}"
+        printing.print_error(words, NAME)
         return 2
     return printing.print_page(FILES[argv[0]].read_text(encoding="utf-8").rstrip("\n"), NAME)
 

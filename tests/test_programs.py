@@ -30,21 +30,20 @@ def program(*words: str) -> Program:
 @pytest.mark.usefixtures("directory")
 def test_those_of_workers_are_launched() -> None:
     assert program("check", "--all") == ("module", "spawnlaunch.check", ("--all",))
-    assert program("--nproc", "2", "train", "--steps", "1") == (
-        "bundled",
-        "train",
-        ("--steps", "1"),
-    )
+    trained = program("--nproc", "2", "train", "--steps", "1")
+    assert trained == ("bundled", "train", ("--steps", "1"))
 
 
 @pytest.mark.parametrize("word", ["bench", "report", "scripts", "top"])
 @pytest.mark.usefixtures("directory")
-def test_the_others_are_run_in_place_of_a_launch(word: str) -> None:
+def test_the_others_are_run_in_place_of_a_launch_and_refuse_in_one_line(word: str) -> None:
     with pytest.raises(Instead) as instead:
         program(word, "--help", "x")
     assert instead.value.args == (f"spawnlaunch.{word}", "--help", "x")
     with pytest.raises(FlagsError, match=f"type python -m spawnlaunch {word} --help"):
         program("--quiet", word)
+    done = run(sys.executable, "-m", "spawnlaunch", word, "--no-such-flag")
+    assert re.fullmatch(rf"spawnlaunch\.{word}: error: .*; (type|a command) .*\n", done.stderr)
 
 
 @pytest.mark.parametrize(

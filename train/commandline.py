@@ -85,8 +85,8 @@ def _loop_parser() -> Parser:
         "WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT will do. Twice the workers at half "
         f"the batch size end at the same loss. Tasks: {alone}; with the hf extra "
         f"{', '.join(WITH_HF)}, or a class of yours.",
-        epilog="_ in a flag's name is as good as -. The run is metrics.jsonl, one JSON object a "
-        "line, and step-*, its checkpoints. Status 75 says: preempted, and saved.",
+        epilog="A default is in parentheses, and _ may stand for -. The run is metrics.jsonl, one "
+        "JSON object a line, and step-*, its checkpoints. Status 75: preempted, and saved.",
         allow_abbrev=False,
         add_help=False,
     )

@@ -33,8 +33,8 @@ def task_class(name: str) -> type:
     """
     place, _, attribute = BUNDLED.get(name, name).rpartition(":")
     if not place or not attribute:
-        known = ", ".join(BUNDLED)
-        _refuse(f"there is no task {name!r}; type {known}, file.py:Class or package.module:Class")
+        known, file = ", ".join(BUNDLED), name if name.endswith(".py") else "file.py"
+        _refuse(f"there is no task {name!r}; type {known}, {file}:Class or package.module:Class")
     is_file = place.endswith(".py")
     if name not in BUNDLED and (not is_file or os.getcwd() in sys.path):  # as python -m has it
         _import_first_from(os.getcwd())

@@ -18,8 +18,7 @@ SETS = "\n".join(f"  {name:11} {about}" for name, about in own_arms.HELP.items()
 
 DESCRIPTION = """\
 Run the same work under several bindings and say which is best here, and how certain that is.
-A command of yours behind a -- is measured in place of the bundled workloads: every rank starts
-it as the launcher would."""
+A command of yours behind a -- is measured instead: every rank starts it as the launcher would."""
 
 EPILOG = f"""\
 arms:
@@ -48,7 +47,8 @@ exit status: 0; 1 when a rank or the command failed; 2 for wrong use of this com
 
 class _Parser(arguments.Parser):
     def error(self, message: str) -> NoReturn:
-        raise errors.FlagsError(message.removeprefix("argument "))
+        hint = "; a command of yours goes behind a --" if message.startswith("unrecognized") else ""
+        raise errors.FlagsError(message.removeprefix("argument ") + hint)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -316,6 +316,6 @@ def _write(record: dict[str, Any], path: str, what: str, indent: int | None = No
     try:
         files.write(path, json.dumps(record, indent=indent) + "\n" * bool(indent))
     except OSError as error:
-        say.say([f"cannot write {what} {path}: {error.strerror}"])
+        say.say([f"cannot write {what} {path}: {error.strerror}; name another file"])
         return False
     return True

@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from shlex import quote
 from typing import Any
 
 from spawnlaunch import errors, failures, machine, reading
@@ -62,8 +63,8 @@ def _end(pid: int, pipe: int, path: str) -> None:
         code = os.waitstatus_to_exitcode(machine.waitpid(pid, 0)[1])
         died = failures.how_it_ended(code) if code else ""
     if died:
-        words = f"its process (pid {pid}) {died}; {path} has nothing of what came after"
-        say.say([f"the record broke off: {words}"])
+        shown = f"python -m spawnlaunch.report {quote(os.path.dirname(path))}"
+        say.say([f"the record broke off: its process (pid {pid}) {died}; {shown} shows it so far"])
 
 
 def _tell(pipe: int, start: Mapping[str, Any]) -> None:

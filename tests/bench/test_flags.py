@@ -62,7 +62,7 @@ def test_the_help_says_what_the_rule_is():
         ("--resume nowhere.json", "there is no file 'nowhere.json'"),
         ("--rounds 0", "--rounds: '0' is not a number above 0"),
         ("--seconds 0", "--seconds: '0' leaves no time to measure"),
-        ("--warm 1", "unrecognized arguments: --warm 1"),
+        ("--warm 1", "unrecognized arguments: --warm 1; a command of yours goes behind a --"),
         ("--least 5m", "--least: '5m' is no share; type one as 5%"),
         ("--budget soon", "--budget: 'soon' is not a time; type one as 90s, 5m or 1h"),
         ("--for train -- sh", "--for and --pick choose among bundled workloads"),

@@ -84,8 +84,7 @@ def test_a_mask_that_openmp_takes_away_is_named_before_and_found_afterwards():
 def test_where_it_cannot_print_it_says_so_and_fails(flag: str):
     done = run("sh", "-c", f"exec {shlex.join([sys.executable, *CHECK])} {flag} >/dev/full")
     assert done.returncode == os.EX_IOERR
-    said = "spawnlaunch.check: error: cannot write to stdout: No space left on device\n"
-    assert done.stderr.endswith(said)
+    assert "spawnlaunch.check: error: cannot write to stdout:" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ CLI = [
     Row("--nproc", "--nproc", "needs a value", "--help shows which", f"$ {HERE} --help"),
     Row("-m --no-python x", "-m and --no-python", "exclude each other", "leave one out", "-m json.tool"),
     Row("chek --all", "script 'chek'", "not found", "did you mean python -m spawnlaunch check", "check --all"),
-    Row("no.py", "script 'no.py'", "not found", "-m no.py for a module, --no-python no.py for a program", "--no-python no.py", mend="printf '#!/bin/sh' >no.py; chmod +x no.py; PATH=.:$PATH"),
+    Row("no.py", "script 'no.py'", "not found", "-m no for a module, --no-python no.py for a program", "--no-python no.py", mend="printf '#!/bin/sh' >no.py; chmod +x no.py; PATH=.:$PATH"),
     Row("--nproc 2 bench --help", "bench", "does not run in workers", "type python -m spawnlaunch bench --help", "$ " + HERE + " bench --help"),
     Row("--completion ksh", "'ksh'", "invalid choice", "type one of 'bash', 'zsh', 'fish'", "--completion bash"),
     Row("$ python -S -m spawnlaunch", "the bundled training loop", "needs torch, which is not installed", "type pip install torch", "--nproc 1"),

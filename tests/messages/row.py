@@ -39,7 +39,7 @@ class Row(NamedTuple):
     wrong: str
     seen: str
     why: str
-    do: str  # empty: all has been done that could be
+    do: str
     right: str
     environ: Mapping[str, str] = MappingProxyType({})
     prepare: str = ":"  # in the shell, before the wrong line

@@ -113,6 +113,7 @@ def of(row: Row) -> str:
 def test_an_error_says_what_was_seen_why_and_what_to_type(row: Row, refused: dict[int, Shell]):
     status, stderr = refused[id(row)]
     assert status == row.status, stderr
+    assert all(row[1:4])
     lines = [line for line in stderr.splitlines() if all(part in line for part in row[1:4])]
     assert len(lines) == 1, stderr
     assert lines[0].startswith("spawnlaunch: ")

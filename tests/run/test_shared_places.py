@@ -191,7 +191,7 @@ def test_a_link_that_is_put_there_meanwhile_is_refused_at_the_end(by: str, share
     script = f"ln -s {target} {link} && chown -h {SOMEBODY} {link}; exit 7"
     done = launch("--quiet", *flags, "--no-python", "sh", "-c", script, environ=environ)
     assert done.returncode == 7
-    assert f"cannot write {by} {link}: {whose(link)}\n" in done.stderr
+    assert f"cannot write {by} {link}: {whose(link)}; name another file\n" in done.stderr
     assert os.listdir(shared.parent / "ours") == []
 
 

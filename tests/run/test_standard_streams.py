@@ -74,4 +74,4 @@ def test_closed_streams_lose_what_goes_there_and_nothing_else(
 def test_a_page_that_cannot_be_written_is_an_error(flags: list[str], place: str, why: str):
     done = run("sh", "-c", f'exec "$@" {place}', "sh", *LAUNCHER, "--nproc", "1", *flags)
     assert done.returncode == os.EX_IOERR
-    assert done.stderr == f"spawnlaunch: error: cannot write to stdout: {why}\n"
+    assert done.stderr.startswith(f"spawnlaunch: error: cannot write to stdout: {why}; ")

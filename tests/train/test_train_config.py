@@ -114,6 +114,7 @@ def test_an_underscore_in_a_flag_is_as_good_as_a_dash(name: str) -> None:
         (["--max-time", "90"], "--max-time: '90'", "type 90s, 45m, 12h, 2d"),
         (["--precision", "int8"], "--precision: 'int8'", "type fp32, bf16 or fp16"),
         (["--task", "nope"], "--task: there is no task 'nope'", "type language, classify"),
+        (["--task", "my.py"], "--task: there is no task 'my.py'", ", my.py:Class or "),
         (["--task", "no.py:A"], "--task: there is no file", "type the path of a Python file"),
         (["--task", "no.such:A"], "--task: there is no module no", "typed as path/to/file.py"),
         (["--task", "math:A"], "--task: math has no class A", "it has none"),

@@ -50,6 +50,7 @@ QUIET_S = 0.1  # without another word: it has told all
 ALL_S = 30.0  # for all processes together, and from then on the kernel is asked, which is quick
 RECORD_S = 10.0  # for NCCL to write what it has recorded; it looks for a question every second
 FILE = "stacks.log"
+INSTEAD = "name another directory with --log-dir; the stacks stand here:"
 BY_ITSELF = "told by itself"
 
 
@@ -278,7 +279,7 @@ class RollCall:
         try:
             self._places.add(_keep(target.worker, self._scratch, whole))
         except OSError as error:
-            self._output.say([f"cannot write to {FILE}: {error.strerror}; the stacks stand here:"])
+            self._output.say([f"cannot write to {FILE}: {error.strerror}; {INSTEAD}"])
             self._output.show(whole)
 
     def _call_roll(self) -> None:
