@@ -1,8 +1,8 @@
 """The pages that are made from the source: python -m docs.generate writes them.
 
-flags.md is the table of flags, errors.md the table of errors that the tests type; README and
-comparison.md have figures of benchmarks.md, and say how many of its goals are missed. A test
-compares.
+flags.md is the table of flags, errors.md the table of errors that the tests type; the README,
+index.md and comparison.md have figures of benchmarks.md; README and comparison.md say how many of
+its goals are missed. A test compares.
 """
 
 from __future__ import annotations
@@ -275,10 +275,17 @@ def comparison() -> str:
     return with_made(text, "goals", goals_missed("benchmarks.md"))
 
 
+def index() -> str:
+    """The first page of the site, with the README's figures."""
+    text = (DOCS / "index.md").read_text(encoding="utf-8")
+    return with_made(text, "figures", measured(SHORT, COLUMNS))
+
+
 PAGES: Mapping[str, Callable[[], str]] = {
     "docs/flags.md": lambda: "\n".join(flags()),
     "docs/errors.md": lambda: "\n".join(errors()),
     "docs/comparison.md": comparison,
+    "docs/index.md": index,
     "README.md": readme,
 }
 
