@@ -56,6 +56,8 @@ def test_the_help_says_what_the_rule_is():
         ("--metric loss", "--metric needs a command of yours; type the command behind a --"),
         ("--lower-is-better -- sh", "--lower-is-better needs a --metric; lower wall time is"),
         ("--workloads triad -- sh", "--workloads names bundled work and -- begins a command"),
+        ("--matrix -- sh", "--matrix names bundled work and --"),
+        ("--arm a=OMP_NUM_THREADS=2", "--arm a: OMP_NUM_THREADS is read when"),
         ("-- no-such-program", "program 'no-such-program' behind the -- is not found"),
         ("--plot ranks.pdf", "--plot ranks.pdf ends in neither .png nor .svg"),
         ("--show nowhere.json", "there is no file 'nowhere.json'"),
