@@ -123,7 +123,7 @@ def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankG
             )
         if group.rank == 0:  # which writes the files, on its node
             for path in options.files:
-                results.check_writable(path)
+                results.check_writable(path, is_read=path == options.json)
         planned = plan_arms(here, everyone, options.arms, options.omp_threads)
     except errors.UsageError as error:
         refusal = str(error)

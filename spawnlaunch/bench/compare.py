@@ -25,9 +25,8 @@ def page(old: Sequence[results.Result], new: Sequence[results.Result]) -> Iterat
     level = stats.ERROR / max(1, sum(len([*each[-1].values()][-1]) for each in shared.values()))
     for workload, runs in shared.items():
         yield from _block(workload, runs[: len(old)], runs[len(old) :], level)
-    if shared and min(len(old), len(new)) < (fewest := stats.fewest_runs(level)):
+    if shared and (few := min(len(old), len(new))) < (fewest := stats.fewest_runs(level)):
         yield ""
-        few = min(len(old), len(new))
         yield ONE_RUN if few == 1 else f"{few} benches a side cannot tell"
         yield (
             f"  two occasions differ by themselves; type {fewest} files or more a side, separated\n"

@@ -219,9 +219,11 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
         )
     _check_tables(options)
     _check_variables(options)
-    old, new = options.compare or ((), ())
-    for file in (*old, *new, *([options.show] if options.show else [])):
-        _need_file(file)
+    for side in options.compare or ([options.show] if options.show else [],):
+        for file in side:
+            _need_file(file)
+        if len({*map(os.path.realpath, side)}) < len(side):
+            raise errors.FlagsError(f"{','.join(side)}: a bench counts once; type each file once")
 
 
 def _check_variables(options: BenchRequest) -> None:

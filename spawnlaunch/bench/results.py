@@ -229,11 +229,11 @@ def _finite(comparison: stats.Comparison) -> dict[str, Any]:
     return {**known, "low": comparison.low or None}
 
 
-def check_writable(path: str) -> None:
-    """Raises UsageError where no file can be written: before a measurement, not after it."""
+def check_writable(path: str, *, is_read: bool = False) -> None:
+    """Raises UsageError where no file can be written, or read: before a measurement, not after."""
     folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise errors.UsageError(f"{path} is a directory; type the name of a file")
+    if os.path.isdir(path) or (is_read and os.path.exists(path) and not os.path.isfile(path)):
+        raise errors.UsageError(f"{path} is a directory or a device; type the name of a file")
     if not os.path.isdir(folder):
         raise errors.UsageError(
             f"cannot write {path}: there is no directory {folder}; make it first"

@@ -77,8 +77,7 @@ class Bench:
         began = float(started) if started and not before else time.monotonic()
         self._began = began - done_s
         slowness = max(1.0, flags.age_s() / max(time.process_time(), 0.1))  # others had the CPUs
-        most_s = END_SHARE * me.options.budget_s
-        self._end_s = min(most_s, sample.LOOK_AGAIN_S + END_S * slowness)
+        self._end_s = min(END_SHARE * me.options.budget_s, sample.LOOK_AGAIN_S + END_S * slowness)
         me.group.until = time.monotonic() + self.left_s + 60.0  # for ranks that are late
 
     @property

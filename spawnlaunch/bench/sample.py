@@ -130,9 +130,8 @@ def of_workload(
         if ended is None:
             return Sample({}, STOPPED)
         said = b""
-        reading.setblocking(False)  # what the child has started may hold the other end
-        with contextlib.suppress(BlockingIOError):
-            said = reading.recv(1 << 20)  # far more than is said
+        with contextlib.suppress(BlockingIOError):  # what it has started may hold the other end
+            said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is said
     if not said:
         return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
     found = json.loads(said)

@@ -35,9 +35,7 @@ def test_this_process_is_watched_while_it_computes():
         watch.stop()
     found = watch.effort
     assert found is not None
-    assert found.ran_s
-    assert found.took_s > 0
-    assert found.waited_s is not None
+    assert min(found.ran_s or 0, found.took_s) > 0
     assert 0 <= found.waited < 1
     assert found.local_pages in (None, 1.0) or 0 <= found.local_pages <= 1
     assert found.strayed == ""

@@ -77,6 +77,7 @@ def test_the_help_says_what_the_rule_is():
         ("--launcher mpirun", "'mpirun' is no launcher; there are torchrun, spawnlaunch"),
         ("--pick --csv -", "--csv - prints to stdout, and so does --pick; name a file for --csv"),
         ("--csv - --markdown -", "--csv - prints to stdout, and so does --markdown; name a file"),
+        (f"--compare {__file__},{__file__} b", "a bench counts once; type each"),
         ("--csv a --compare a b", "--csv is of one bench; type --show FILE for --compare"),
         ("--pick --compare a b", "--pick reads one bench, and --compare several"),
     ],

@@ -189,7 +189,8 @@ def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_pa
     ("name", "said"),
     [
         ("no/found.json", "make it first"),
-        pytest.param("directory", "is a directory", marks=pytest.mark.full),
+        ("directory", "is a directory"),
+        ("/dev/null", "a device; type the name"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
