@@ -42,9 +42,11 @@ def main() -> int:
         if all(os.environ.get(name) for name in RANK_VARIABLES):
             os.environ.pop(witness.WITNESS, None)  # nothing runs beside what is measured
             _end_in_time(options)
+            environ = dict(os.environ)  # of a command
+            os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # who waits warns of it
             from spawnlaunch.bench import run
 
-            return run.run(options, os.environ)
+            return run.run(options, environ)
     except errors.UsageError as error:
         from spawnlaunch.run import shared_errors
 

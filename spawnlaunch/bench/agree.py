@@ -30,7 +30,7 @@ def plan_arms(
     plans for itself, as such a task would: then the bindings are of this rank alone. `threads` is
     what all of them compute with, if the user has said so. Raises UsageError.
     """
-    alike = _is_alike(here, everyone)
+    alike = len({(view.allowed, view.devices) for view in _peers(here, everyone)}) == 1
     _refuse_pinned(here, everyone)
 
     def planned(arm: arms.ArmRequest) -> tuple[apply.Binding, ...]:
@@ -69,11 +69,6 @@ def own_devices(environ: Mapping[str, str]) -> str:
 
 def _peers(here: RankOnNode, everyone: Sequence[RankView]) -> list[RankView]:
     return [view for view in everyone if view.host == here.view.host]
-
-
-def _is_alike(here: RankOnNode, everyone: Sequence[RankView]) -> bool:
-    """Whether all ranks of this node see the same of it."""
-    return len({(view.allowed, view.devices) for view in _peers(here, everyone)}) == 1
 
 
 def _refuse_pinned(here: RankOnNode, everyone: Sequence[RankView]) -> None:
@@ -121,13 +116,19 @@ def agree(options: flags.BenchRequest, here: RankOnNode, group: rank_group.RankG
     everyone = group.exchange(here.view)
     refusal, planned = "", {}
     try:
+        if (most := max(options.counts, default=0)) > here.local_size:
+            raise errors.UsageError(
+                f"--nproc compares up to {most} workers, and {here.local_size} have been started "
+                f"on this node; start {most}"
+            )
         if group.rank == 0:  # which writes the files, on its node
             for path in options.files:
-                results.check_writable(path)
+                results.check_writable(path, is_read=path == options.json)
         planned = plan_arms(here, everyone, options.arms, options.omp_threads)
     except errors.UsageError as error:
         refusal = str(error)
-    _refuse_together(group, refusal)
+    if refusals := [each for each in group.exchange(refusal) if each]:
+        raise errors.UsageError(refusals[0])
     asked = {arm.name: arm for arm in options.arms}
     mine = {name: _own(here, each) for name, each in planned.items()}
     effects = group.exchange(
@@ -180,16 +181,10 @@ def _part(
     return Part(arm, binding, rank, size, local_size, its.loader_workers, its.environ)
 
 
-def _refuse_together(group: rank_group.RankGroup, refusal: str) -> None:
-    refusals = [each for each in group.exchange(refusal) if each]
-    if refusals:
-        raise errors.UsageError(refusals[0])
-
-
 def _own(here: RankOnNode, planned: arms.Planned) -> apply.Binding | None:
     """This rank's binding; those planned are of all local ranks, or of this one alone."""
-    found = [each for each in planned.bindings if each.local_rank == here.view.local_rank]
-    return found[0] if found else None
+    mine = here.view.local_rank
+    return next((each for each in planned.bindings if each.local_rank == mine), None)
 
 
 def _effect(
@@ -216,11 +211,8 @@ def _device(
     for each in answers:
         if each.error:
             raise sample.FailedError(each.error)
-    return asked.values["device"] if all(_has(each) for each in answers) else None
-
-
-def _has(asked: sample.Sample) -> bool:
-    return asked.values["device"] is not None
+    found = [each.values["device"] for each in answers]
+    return None if None in found else asked.values["device"]
 
 
 def _device_index(here: RankOnNode, is_own: bool) -> int | None:

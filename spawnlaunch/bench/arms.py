@@ -47,11 +47,6 @@ class ArmRequest(NamedTuple):
     local_size: int | None = None  # ranks of a node that take part; None: all of them
     launcher: str = ""  # that starts the ranks of the command; "": the bench does
 
-    @property
-    def is_special(self) -> bool:
-        """Whether it is planned here, and not by flags."""
-        return self.name in NAMES and self.name not in POLICIES
-
     def typed(self, bindings: Sequence[apply.Binding]) -> str:
         """The launcher's flags for it; for `far` and `packed`, the CPUs of each rank."""
         if self.name in (FAR, PACKED):

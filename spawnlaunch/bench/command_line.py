@@ -3,6 +3,7 @@
 import argparse
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 from spawnlaunch import arguments, errors, reading, values
@@ -206,7 +207,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--ranks",
-        type=_sizes,
+        type=lambda text: tuple(_reader(values.positive)(word) for word in text.split(",")),
         default=(),
         metavar="LIST",
         help="also estimate what a step would take with so many ranks, as 8,64,512, from the same "
@@ -246,7 +247,7 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
     add(
         "--compare",
         nargs=2,
-        type=_files,
+        type=lambda text: tuple(filter(None, text.split(","))),
         metavar=("OLD", "NEW"),
         help="measure nothing: compare old files of --json with new ones, separated by commas",
     )
@@ -287,23 +288,12 @@ def _reader(read: Callable[[str], Any]) -> Callable[[str], Any]:
     return said
 
 
-def _files(text: str) -> tuple[str, ...]:
-    return tuple(filter(None, text.split(",")))
-
-
 def _duration(text: str) -> float:
     """`90`, `90s`, `5m` or `1h`, in seconds."""
-    try:
-        seconds = values.seconds(text)
-    except ValueError:
-        seconds = 0
-    if seconds > 0:
-        return seconds
+    with suppress(ValueError):
+        if (seconds := values.seconds(text)) > 0:
+            return seconds
     raise ArgumentTypeError(f"{text!r} is not a time; type one as 90s, 5m or 1h")
-
-
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(_reader(values.positive)(word) for word in text.split(","))
 
 
 def _percent(text: str) -> float:

@@ -22,12 +22,11 @@ def page(old: Sequence[results.Result], new: Sequence[results.Result]) -> Iterat
     )
     shared, absent = _shared(old, new)
     yield from absent
-    level = stats.ERROR / max(1, sum(len(_headline(each[-1])) for each in shared.values()))
+    level = stats.ERROR / max(1, sum(len([*each[-1].values()][-1]) for each in shared.values()))
     for workload, runs in shared.items():
         yield from _block(workload, runs[: len(old)], runs[len(old) :], level)
-    if shared and min(len(old), len(new)) < (fewest := stats.fewest_runs(level)):
+    if shared and (few := min(len(old), len(new))) < (fewest := stats.fewest_runs(level)):
         yield ""
-        few = min(len(old), len(new))
         yield ONE_RUN if few == 1 else f"{few} benches a side cannot tell"
         yield (
             f"  two occasions differ by themselves; type {fewest} files or more a side, separated\n"
@@ -43,10 +42,12 @@ def _shared(
     absent = []
     sides = [[{m.workload.name: m for m in one.measured} for one in side] for side in (old, new)]
     for name in dict.fromkeys(name for side in sides for one in side for name in one):
-        found = [[one[name] for one in side if name in one] for side in sides]
+        found = [[one[name] for one in side if name in one and one[name].rounds] for side in sides]
         runs = [*found[0], *found[1]]
         kinds = list(dict.fromkeys(each.workload for each in runs))
-        if len(runs) < len(old) + len(new):
+        if not runs:
+            absent.append(f"{name} has no whole round in any of them")
+        elif len(runs) < len(old) + len(new):
             where = "new" if not found[0] else "old" if not found[1] else ""
             absent.append(f"{name} is only in {f'the {where} one' if where else 'some of them'}")
         elif len(kinds) > 1:
@@ -61,11 +62,6 @@ def _medians(measured: results.Measured) -> Medians:
         series: {arm: stats.middle(values) for arm, values in arms.items()}
         for series, arms in results.summed_up(measured).items()
     }
-
-
-def _headline(medians: Medians) -> dict[str, float]:
-    """Of the only series, or of the mean of several, which is the last."""
-    return list(medians.values())[-1]
 
 
 def _block(
@@ -98,8 +94,7 @@ def _differences(old: results.Result, new: results.Result) -> Iterator[str]:
         for name, version in new.about["versions"].items()
     ]
     pairs += [(name, old.about[name], new.about[name]) for name in ("device", "seconds")]
-    pairs += [("nodes", _nodes(old), _nodes(new))]
-    pairs += [("ranks", _ranks(old), _ranks(new))]
+    pairs += [("nodes", _nodes(old), _nodes(new)), ("ranks", old.ranks, new.ranks)]
     yield from (f"{name}: {before}, now {now}" for name, before, now in pairs if before != now)
     for arm in new.arms:
         twin = next((each for each in old.arms if each.name == arm.name), None)
@@ -115,7 +110,3 @@ def _nodes(result: results.Result) -> str:
     return ", ".join(
         f"{node['host']} ({node['processor']}, Linux {node['kernel']})" for node in result.nodes
     )
-
-
-def _ranks(result: results.Result) -> int:
-    return len(result.arms[0].ranks) if result.arms else 0

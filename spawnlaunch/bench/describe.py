@@ -88,8 +88,11 @@ def node_facts(
     pictures = {}
     for name, own in mine.items():
         each = [its[name] for its in records if name in its and its[name].host == here.view.host]
+        its = [  # enough of a neighbour's binding to draw it
+            own._replace(local_rank=rank.local_rank, cpus=cpuset.parse(rank.cpus)) for rank in each
+        ]
         cpus = here.node.cpus_allowed.union(*(cpuset.parse(rank.cpus) for rank in each))
-        pictures[name] = picture.picture(here.node, [_binding(rank, own) for rank in each], cpus)
+        pictures[name] = picture.picture(here.node, its, cpus)
     return {
         "host": here.view.host,
         "kernel": platform.release(),
@@ -107,11 +110,6 @@ def node_facts(
         "load": os.getloadavg()[0],
         "pictures": pictures,
     }
-
-
-def _binding(rank: results.BoundRank, like: apply.Binding) -> apply.Binding:
-    """Enough of a neighbour's binding to draw it."""
-    return like._replace(local_rank=rank.local_rank, cpus=cpuset.parse(rank.cpus))
 
 
 def _processor() -> str:

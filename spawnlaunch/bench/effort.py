@@ -101,13 +101,13 @@ class Watch:
 
     def _look(self) -> _Counts:
         tasks = list(_tasks())
-        stats = [_numbers(f"{task}/schedstat") for task in tasks]
+        texts = [(sysfs.text(f"{task}/schedstat") or "").split() for task in tasks]
         busy, stolen = cpu_ticks(sysfs.text("/proc/stat") or "", self._node_cpus)
         moved = [_migrations(task) for task in tasks]
         return _Counts(
             time.perf_counter(),
-            sum(each[0] for each in stats if each),
-            sum(each[1] for each in stats if len(each) > 1),
+            sum(int(each[0]) for each in texts if each),
+            sum(int(each[1]) for each in texts if len(each) > 1),
             busy,
             stolen,
             resource.getrusage(resource.RUSAGE_SELF).ru_nivcsw,
@@ -136,11 +136,8 @@ def of_command(
 
 def added(one: Effort, two: Effort) -> Effort:
     """Two windows of one sample: what can be counted is added, the rest is as it was last."""
-    sums = {
-        name: getattr(one, name) + getattr(two, name)
-        for name in COUNTED
-        if getattr(one, name) is not None and getattr(two, name) is not None
-    }
+    pairs = {name: (getattr(one, name), getattr(two, name)) for name in COUNTED}
+    sums = {name: sum(pair) for name, pair in pairs.items() if None not in pair}
     return two._replace(**sums, strayed=one.strayed or two.strayed)
 
 
@@ -209,10 +206,6 @@ def _tasks() -> Iterator[str]:
     for task in own:
         for child in (sysfs.text(f"{task}/children") or "").split():
             yield from (f"/proc/{child}/task/{i}" for i in sysfs.names(f"/proc/{child}/task"))
-
-
-def _numbers(path: str) -> list[int]:
-    return [int(word) for word in (sysfs.text(path) or "").split()]
 
 
 def _migrations(task: str) -> int | None:

@@ -65,9 +65,9 @@ def as_markdown(result: results.Result) -> str:
 
 
 def _markdown(result: results.Result) -> Iterator[str]:
-    ranks = len(result.arms[0].ranks) if result.arms else 0
     hosts = ", ".join(f"{node['host']} ({node['processor']})" for node in result.nodes)
-    yield f"Measured on {result.about['date']}, {ranks} ranks, {hosts}: `{result.about['command']}`"
+    about = result.about
+    yield f"Measured on {about['date']}, {result.ranks} ranks, {hosts}: `{about['command']}`"
     for measured in result.measured:
         compared = results.rows_of(measured, result.against)
         for series, (head, *cells) in table.tables(measured, result, compared):

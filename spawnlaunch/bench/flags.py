@@ -12,6 +12,7 @@ from spawnlaunch.bench.arms import ArmRequest
 from spawnlaunch.node import proc
 
 STDOUT = "-"  # in place of a file
+AT_LOAD = ("OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "LD_", "MALLOC_", "GLIBC_", "PYTHON")
 
 
 def age_s() -> float:
@@ -20,11 +21,6 @@ def age_s() -> float:
     if found is None:  # this system has no /proc
         return time.process_time()
     return time.clock_gettime(time.CLOCK_BOOTTIME) - found.start / os.sysconf("SC_CLK_TCK")
-
-
-def slowness() -> float:
-    """How many times as long as alone this process has taken so far, as others had the CPUs."""
-    return max(1.0, age_s() / max(time.process_time(), 0.1))
 
 
 class BenchRequest(NamedTuple):
@@ -176,8 +172,10 @@ def _resumed(
         ) from None
     given = vars(command_line.parser().parse_args([*words, *ours]))
     stored = ("--", *command) if command else ()
-    given["json"] = given["resume"] = path
     typed = {word.partition("=")[0] for word in ours}
+    if "--json" in typed and given["json"] != path:
+        raise errors.FlagsError(f"--resume {path} goes on in that file; leave --json out")
+    given["json"] = given["resume"] = path
     if "--rounds" in typed:
         given["longer"] = f"--rounds {given['rounds']}"
     elif "--budget" in typed:
@@ -199,9 +197,10 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
         raise errors.FlagsError(
             f"--against {options.against} is not among the arms {','.join(names)}; add it to --arms"
         )
-    if options.command and workloads_given:
+    bundled = ["--workloads"] * bool(workloads_given) + ["--matrix"] * options.matrix
+    if options.command and bundled:
         raise errors.FlagsError(
-            "--workloads names bundled work and -- begins a command; leave one of them out"
+            f"{bundled[0]} names bundled work and -- begins a command; leave one of them out"
         )
     if not options.command and (options.metric or options.lower_is_better):
         raise errors.FlagsError("--metric needs a command of yours; type the command behind a --")
@@ -219,9 +218,22 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
             f"--plot {options.plot} ends in neither .png nor .svg; type one of them"
         )
     _check_tables(options)
-    old, new = options.compare or ((), ())
-    for file in (*old, *new, *([options.show] if options.show else [])):
-        _need_file(file)
+    _check_variables(options)
+    for side in options.compare or ([options.show] if options.show else [],):
+        for file in side:
+            _need_file(file)
+        if len({*map(os.path.realpath, side)}) < len(side):
+            raise errors.FlagsError(f"{','.join(side)}: a bench counts once; type each file once")
+
+
+def _check_variables(options: BenchRequest) -> None:
+    typed = [f"--arm {arm.name}: {name}" for arm in options.arms for name, _ in arm.environ]
+    early = [each for each in typed if each.rpartition(" ")[2].startswith(AT_LOAD)]
+    if early and not options.command:
+        raise errors.FlagsError(
+            f"{early[0]} is read when torch is loaded, once for all arms; type --threads N for "
+            "threads, or measure a command of yours behind a --"
+        )
 
 
 def _need_file(path: str) -> None:

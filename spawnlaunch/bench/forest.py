@@ -18,11 +18,6 @@ KEY = "ratio above 1: better. Square: differs, circle: equal, diamond: undecided
 {delta:.0%} to either side, arrow: the interval goes on"
 
 
-def to_draw(result: results.Result) -> list[results.Row]:
-    """The rows with a verdict."""
-    return results.headline(results.rows(result))
-
-
 def inches(drawn: Sequence[results.Row]) -> float:
     """The height of the plot; 0 where nothing was compared."""
     return HEAD_INCHES + ROW_INCHES * _lines(drawn) if drawn else 0.0

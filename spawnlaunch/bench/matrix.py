@@ -25,9 +25,7 @@ def measure(me: take.Participant) -> dict[str, Rates]:
     device = torch.device("cuda", me.agreed.device)
     found: dict[str, Rates] = {}
     for turn in range(me.here.size):
-        mine: tuple[str, Rates, str] | None = None
-        if turn == me.here.view.rank:
-            mine = _of_rank(me, device)
+        mine = _of_rank(me, device) if turn == me.here.view.rank else None
         everyone = me.group.gather(mine)
         refusal = ""
         for each in everyone:

@@ -50,7 +50,7 @@ def arm(text: str) -> arms.ArmRequest:
 def of_flags(name: str, text: str) -> arms.ArmRequest:
     """An arm from its flags; raises ArgumentTypeError."""
     try:
-        words = shlex.split(text)
+        words = shlex.split(text.replace(f"{WORKERS}=", f"{WORKERS} "))
     except ValueError as error:
         raise ArgumentTypeError(f"{name}={text}: {error}; close the quotes") from None
     environ: list[tuple[str, str]] = []

@@ -38,7 +38,7 @@ def draw(result: results.Result, path: str) -> None:
     """Write the picture; the end of the name says of which kind. Raises UsageError."""
     panels = [(each, series) for each in result.measured for series in each.series]
     rows = -(-len(panels) // COLUMNS)
-    ratios = forest.to_draw(result)
+    ratios = results.headline(results.rows(result))
     heights = [PANEL_INCHES[1]] * rows
     heights += [forest.inches(ratios)] if ratios else []
     figure_class = importlib.import_module("matplotlib.figure").Figure
@@ -73,7 +73,7 @@ def _panel(axes: Any, result: results.Result, measured: results.Measured, series
     """The samples of one series, a group for each arm and a place in it for each rank."""
     workload, samples = measured.workload, measured.series[series]
     names = measured.there
-    ranks = max(len(arm.ranks) for arm in result.arms)
+    ranks, floor = result.ranks, axes.get_xaxis_transform()  # where numbers of ranks stand
     width = ranks + GAP
     for group, name in enumerate(names):
         for rank in range(ranks):
@@ -84,7 +84,7 @@ def _panel(axes: Any, result: results.Result, measured: results.Measured, series
             if values:
                 _spread(axes, at, np.array(values))
             if ranks <= NUMBERED:
-                axes.text(at, 0.01, str(rank), ha="center", fontsize=6, transform=_below(axes))
+                axes.text(at, 0.01, str(rank), ha="center", fontsize=6, transform=floor)
         if group:
             axes.axvline(group * width - (1 + GAP) / 2, color="0.8", linewidth=0.6)
     axes.set_xlim(-1, len(names) * width - GAP)
@@ -94,17 +94,9 @@ def _panel(axes: Any, result: results.Result, measured: results.Measured, series
     axes.margins(y=0.1)
     axes.set_ylabel(workload.unit)
     axes.spines[["top", "right"]].set_visible(False)
-    text = f"{workload.name}{f', {series}' if series else ''}: {_better(workload)}"
+    better = "more" if workload.higher_is_better else "less"
+    text = f"{workload.name}{f', {series}' if series else ''}: {better} is better; by arm and rank"
     axes.set_title(textwrap.shorten(text, TITLE_CHARS), fontsize=9, loc="left")
-
-
-def _below(axes: Any) -> Any:
-    """Across in data, upwards in shares of the panel: numbers stand on its floor."""
-    return axes.get_xaxis_transform()
-
-
-def _better(workload: Any) -> str:
-    return f"{'more' if workload.higher_is_better else 'less'} is better; by arm and rank"
 
 
 def _spread(axes: Any, at: float, values: Any) -> None:

@@ -10,7 +10,9 @@ import atexit
 import os
 import pickle
 import signal
-from collections.abc import Mapping
+import socket
+import time
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, NoReturn
@@ -27,7 +29,7 @@ from spawnlaunch.bench import sample
 
 FAILED, DIED, JOINED = "failed", "died", "joined"
 MOST_TO_JOIN = timedelta(minutes=30)  # as long as torch.distributed waits, by default
-LOOK_AGAIN = timedelta(seconds=5)  # a user's command may take its time, but who waits looks around
+LOOK_AGAIN = timedelta(seconds=1)  # a user's command may take its time, but who waits looks around
 
 
 class RankGoneError(Exception):
@@ -42,6 +44,7 @@ class RankGroup:
         self.size = size
         self._store = PrefixStore("bench", store)
         self.count = 0
+        self.until = float("inf")  # by the monotonic clock: who says nothing after it has died
 
     def gather(self, value: object) -> list[Any]:
         """What every rank brought, in their order, on rank 0; an empty list on the others."""
@@ -109,7 +112,7 @@ class RankGroup:
             except DistNetworkError:  # rank 0 keeps the store
                 raise RankGoneError from None
             except DistStoreError:  # the time is over
-                if self._store.check([DIED]):
+                if time.monotonic() > self.until or self._store.check([DIED]):
                     raise RankGoneError from None
 
 
@@ -123,8 +126,9 @@ def join(environ: Mapping[str, str]) -> RankGroup:
     agent_keeps_it = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     if rank == 0 and not agent_keeps_it:
         _start_store(address, port)
+    _comes(lambda: socket.create_connection((address, port), 1).close())
     try:
-        return joined(TCPStore(address, port, timeout=MOST_TO_JOIN), rank, size)
+        return joined(TCPStore(address, port, timeout=LOOK_AGAIN), rank, size)
     except DistError as error:
         raise sample.FailedError(f"cannot join the other ranks: {error}") from None
 
@@ -133,14 +137,23 @@ def joined(store: Store, rank: int, size: int) -> RankGroup:
     """The group, once all its ranks are here."""
     everyone = [f"{JOINED}/{other}" for other in range(size)]
     store.set(everyone[rank], "")
-    try:
-        store.wait(everyone, MOST_TO_JOIN)
-    except DistStoreError:
+    if not _comes(lambda: store.wait(everyone, LOOK_AGAIN)):
         late = [other for other in range(size) if not store.check([everyone[other]])]
         raise sample.FailedError(
             f"of {size} ranks {', '.join(map(str, late))} have not come in {MOST_TO_JOIN}"
-        ) from None
+        )
     return RankGroup(store, rank, size)
+
+
+def _comes(attempt: Callable[[], object]) -> bool:
+    """Whether it succeeds; a store that waits for long sees no signal, as of the budget's end."""
+    until = time.monotonic() + MOST_TO_JOIN.total_seconds()
+    while time.monotonic() < until:
+        with suppress(DistStoreError, OSError):
+            attempt()
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def _start_store(address: str, port: int) -> None:

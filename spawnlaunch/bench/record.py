@@ -51,8 +51,8 @@ class Recorder:
         flags = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | (0 if resumed else os.O_TRUNC)
         try:
             self._descriptor = os.open(path, flags, 0o666)
-            if resumed:
-                os.ftruncate(self._descriptor, _whole_bytes(path))
+            if resumed:  # its last line may have been torn
+                os.ftruncate(self._descriptor, Path(path).read_bytes().rfind(b"\n") + 1)
                 os.lseek(self._descriptor, 0, os.SEEK_END)
         except OSError as error:
             raise unwritable(path, error) from None
@@ -76,11 +76,6 @@ class Recorder:
 def unwritable(path: str, error: OSError) -> errors.UsageError:
     """What is said of a file of ours that cannot be written."""
     return errors.UsageError(f"cannot write {path}: {error.strerror}; type another name")
-
-
-def _whole_bytes(path: str) -> int:
-    """How much of a file is whole lines; the last one may have been torn."""
-    return Path(path).read_bytes().rfind(b"\n") + 1
 
 
 def as_line(taken: Taken) -> dict[str, Any]:

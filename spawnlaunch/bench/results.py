@@ -5,6 +5,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from spawnlaunch import errors
@@ -45,7 +46,7 @@ class Measured(NamedTuple):
 
     workload: Workload
     names: tuple[str, ...]  # of the arms
-    taken: Sequence[record.Taken]  # in the order of time
+    taken: list[record.Taken]  # in the order of time
     error: float  # with which probability its table may claim a difference where there is none
     is_ended: bool = True  # False: the bench was interrupted in it
 
@@ -69,15 +70,9 @@ class Measured(NamedTuple):
         """How many were counted."""
         return next((len(its) for arms in self.series.values() for its in arms.values()), 0)
 
-    @property
-    def taken_again(self) -> Counter[str]:
-        """What disturbed samples that were then taken again, and how many."""
-        return Counter(each.mark for each in self.taken if each.mark and not each.counts)
-
-    @property
-    def disturbed(self) -> Counter[str]:
-        """What disturbed samples that count nevertheless, and how many."""
-        return Counter(each.mark for each in self.taken if each.mark and each.counts)
+    def disturbed(self, *, counts: bool) -> Counter[str]:
+        """What disturbed samples that count nevertheless, or were taken again, and how many."""
+        return Counter(each.mark for each in self.taken if each.mark and each.counts == counts)
 
     def efforts(self, arm: str) -> list[list[effort.Effort]]:
         """What the samples of an arm that count cost each rank, for all rounds."""
@@ -96,6 +91,11 @@ class Result(NamedTuple):
     left_out: dict[str, str]  # arms, and why
     not_run: dict[str, str]  # workloads, and why
     measured: list[Measured]
+
+    @property
+    def ranks(self) -> int:
+        """Those of the arm that has most."""
+        return max((len(arm.ranks) for arm in self.arms), default=0)
 
 
 class Row(NamedTuple):
@@ -120,10 +120,11 @@ def slowest(samples: Samples, higher_is_better: bool) -> dict[str, list[float]]:
 def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
     """By series and arm the rounds' values; of several series their geometric mean comes last."""
     higher = measured.workload.higher_is_better
-    each = {name: slowest(samples, higher) for name, samples in measured.series.items()}
+    series = measured.series
+    each = {name: slowest(samples, higher) for name, samples in series.items()}
     if not measured.workload.together:
         for name, arms in each.items():
-            _of_each_step(measured, name, arms)
+            _of_each_step(measured, name, series[name], arms)
     if len(each) > 1 and measured.rounds:
         arms = next(iter(each.values()))
         each[MEAN] = {
@@ -132,17 +133,22 @@ def summed_up(measured: Measured) -> dict[str, dict[str, list[float]]]:
     return each
 
 
-def _of_each_step(measured: Measured, series: str, arms: dict[str, list[float]]) -> None:
-    """A job waits in each step for its slowest rank, and not always for the same one."""
+def _of_each_step(
+    measured: Measured, series: str, samples: Samples, arms: dict[str, list[float]]
+) -> None:
+    """A job waits in each step for its slowest rank, and not always for the same one.
+
+    The steps that were kept say how much longer that takes than the mean rank takes.
+    """
+    sign = -1 if measured.workload.higher_is_better else 1
     steps = record.series_of([each for each in measured.taken if each.counts], arms, "steps")
     for arm, rounds in steps.get(series, {}).items():
         for number, ranks in enumerate(rounds):
             if len(ranks) > 1 and all(ranks):
-                length = min(map(len, ranks))
-                most = sum(max(times) for times in zip(*ranks, strict=False)) / length
-                slow = max(sum(times) / len(times) for times in ranks)
-                worse = max(1.0, most / slow)
-                arms[arm][number] *= 1 / worse if measured.workload.higher_is_better else worse
+                most = fmean(map(max, zip(*ranks, strict=False)))
+                typical = fmean(value**sign for value in samples[arm][number] if value)
+                cost = typical * most / fmean(map(fmean, ranks))
+                arms[arm][number] = max(cost, arms[arm][number] ** sign) ** sign
 
 
 def rows(result: Result) -> list[Row]:
@@ -223,11 +229,11 @@ def _finite(comparison: stats.Comparison) -> dict[str, Any]:
     return {**known, "low": comparison.low or None}
 
 
-def check_writable(path: str) -> None:
-    """Raises UsageError where no file can be written: before a measurement, not after it."""
+def check_writable(path: str, *, is_read: bool = False) -> None:
+    """Raises UsageError where no file can be written, or read: before a measurement, not after."""
     folder = os.path.dirname(path) or "."
-    if os.path.isdir(path):
-        raise errors.UsageError(f"{path} is a directory; type the name of a file")
+    if os.path.isdir(path) or (is_read and os.path.exists(path) and not os.path.isfile(path)):
+        raise errors.UsageError(f"{path} is a directory or a device; type the name of a file")
     if not os.path.isdir(folder):
         raise errors.UsageError(
             f"cannot write {path}: there is no directory {folder}; make it first"

@@ -76,8 +76,9 @@ class Bench:
         started = me.here.environ.get(launchers.BEGAN, "")
         began = float(started) if started and not before else time.monotonic()
         self._began = began - done_s
-        most_s = END_SHARE * me.options.budget_s
-        self._end_s = min(most_s, sample.LOOK_AGAIN_S + END_S * flags.slowness())
+        slowness = max(1.0, flags.age_s() / max(time.process_time(), 0.1))  # others had the CPUs
+        self._end_s = min(END_SHARE * me.options.budget_s, sample.LOOK_AGAIN_S + END_S * slowness)
+        me.group.until = time.monotonic() + self.left_s + 60.0  # for ranks that are late
 
     @property
     def now(self) -> float:
@@ -240,7 +241,10 @@ class Bench:
                     taken is None or not taken.mark or not _again(measured.taken, times)
                 )
                 if taken is not None and (number >= 0 or taken.error):
-                    self._keep(measured, taken._replace(counts=counts))
+                    taken = taken._replace(counts=counts)
+                    measured.taken.append(taken)
+                    if self.file:
+                        self.file.take(taken)
                 if counts:
                     break
         return True
@@ -269,12 +273,6 @@ class Bench:
             steps=() if error else tuple(each.steps or {} for _, each in there),
             at_s=round(self.now, 3),
         )
-
-    def _keep(self, measured: results.Measured, taken: record.Taken) -> None:
-        assert isinstance(measured.taken, list)
-        measured.taken.append(taken)
-        if self.file:
-            self.file.take(taken)
 
     def _error_of_end(
         self, measured: results.Measured, share: Share, round_s: float, has_more: bool

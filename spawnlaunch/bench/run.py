@@ -27,6 +27,8 @@ from spawnlaunch.bench import (
 )
 from spawnlaunch.bench.here import RankOnNode, look
 
+SAME = ("workloads", "seconds", "seed", "device")  # of a bench that goes on
+
 
 class OutputError(Exception):
     """Nothing can be printed any more, and stderr has been told; the other ranks do not know."""
@@ -157,12 +159,11 @@ def _open(
         file = record.Recorder(path)
         file.write(record.BENCH, results.head(planned))
         return file
-    if [arm._replace(ranks=_places(arm)) for arm in before.arms] != [
-        arm._replace(ranks=_places(arm)) for arm in planned.arms
-    ]:
+    there, here = _kind(before), _kind(planned)
+    if differ := [name for name in here if here[name] != there[name]]:
         raise errors.UsageError(
-            f"--resume {options.resume}: the arms are not bound here as they were there; measure "
-            "anew, with --json and another name"
+            f"--resume {options.resume}: {', '.join(differ)} not as they were there; measure anew, "
+            "with --json and another name"
         )
     _refuse_no_more(options, before)
     file = record.Recorder(options.resume, resumed=True)
@@ -190,9 +191,12 @@ def _refuse_no_more(options: flags.BenchRequest, before: results.Result) -> None
         )
 
 
-def _places(arm: results.Arm) -> tuple[results.BoundRank, ...]:
-    """Other nodes of the same kind may go on with a bench."""
-    return tuple(rank._replace(host="") for rank in arm.ranks)
+def _kind(result: results.Result) -> dict[str, Any]:
+    """What has to be the same where a bench goes on; other nodes of the same kind may."""
+    arms = [
+        arm._replace(ranks=tuple(r._replace(host="") for r in arm.ranks)) for arm in result.arms
+    ]
+    return {"bindings": arms, **{name: result.about[name] for name in SAME}}
 
 
 class Page:

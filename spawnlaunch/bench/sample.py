@@ -21,6 +21,7 @@ import os
 import resource
 import select
 import signal
+import socket
 import tempfile
 import time
 import traceback
@@ -105,7 +106,7 @@ def of_workload(
 
     `allowed` are the CPUs that ranks of this node may use.
     """
-    reading, writing = os.pipe()
+    reading, writing = socket.socketpair()  # a pipe may be of one page, and nobody reads yet
 
     def run() -> NoReturn:
         os.environ["OMP_NUM_THREADS"] = str(binding.threads)
@@ -113,23 +114,24 @@ def of_workload(
         watch = Watch(binding.cpus or allowed, allowed)
         try:
             values = measure(watch)
-            steps = dict(zip(values, watch.steps, strict=False)) if watch.steps else {}
+            kept = [[float(f"{each:.4g}") for each in its] for its in watch.steps]
+            steps = dict(zip(values, kept, strict=False))
             found = {"values": values, "effort": effort.kept(watch.effort), "steps": steps}
             said = json.dumps(found)
         except Exception:
             said = json.dumps({"error": traceback.format_exc()[-TAIL_CHARS:]})
-        os.write(writing, said.encode())  # less than a pipe holds: nobody reads yet
+        writing.sendall(said.encode())
         os._exit(0)
 
     pid = fork(binding, run)
-    os.close(writing)
-    ended = wait(pid, stopped)
-    if ended is None:
-        os.close(reading)
-        return Sample({}, STOPPED)
-    os.set_blocking(reading, False)  # what the child has started may hold the other end
-    with open(reading, "rb", buffering=0) as pipe:
-        said = pipe.read()
+    writing.close()
+    with reading:
+        ended = wait(pid, stopped)
+        if ended is None:
+            return Sample({}, STOPPED)
+        said = b""
+        with contextlib.suppress(BlockingIOError):  # what it has started may hold the other end
+            said = reading.recv(1 << 20, socket.MSG_DONTWAIT)  # far more than is said
     if not said:
         return Sample({}, f"the process of the sample {failures.how_it_ended(ended.status)}")
     found = json.loads(said)

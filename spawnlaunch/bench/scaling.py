@@ -11,7 +11,7 @@ from spawnlaunch.bench import results, workloads
 
 POSSIBLE = 1.05  # of a bundled workload; a command may gain caches too
 UNLIKELY = 1.5
-UNSCALED = ("jitter",)  # a time that more work does not make
+UNSCALED = ("jitter", "latency", *workloads.COLLECTIVES)  # more workers do not share their work
 
 
 def lines(

@@ -251,14 +251,10 @@ def middle(values: Sequence[float]) -> float:
     return float(np.median(values))
 
 
-def geometric_mean(values: Sequence[float]) -> float:
-    """Of numbers above 0."""
-    return math.exp(float(np.mean(np.log(values))))
-
-
 def geometric_means(series: Sequence[Sequence[float]]) -> list[float]:
     """One number a round out of several series, so that none counts for more by its unit."""
-    return [geometric_mean(each) for each in zip(*series, strict=True)]
+    means: list[float] = np.exp(np.mean(np.log(series), axis=0)).tolist()
+    return means
 
 
 def _check(*samples: Sequence[float]) -> None:

@@ -22,9 +22,10 @@ Slots = list[stats.Floats]  # by round, what the slowest rank took in each step,
 
 DRAWS = 200
 OUTER = (2.5, 97.5)  # percentiles of the interval
-TAIL = 5  # slots that shall be in the tail that decides
+TAIL = 5  # slots that shall be in the tail that decides, and rounds that there shall be
 WIDEST = 1.25  # of an interval's ends that are shown
 SLOWEST = 0.05  # of the steps are the tail that is shown
+NO_STEPS = "cannot be told, as steps are timed of bundled workloads alone, and not of jitter"
 
 
 class Estimate(NamedTuple):
@@ -65,7 +66,7 @@ def mean_of_largest(rounds: Slots, groups: float) -> float:
 
 
 def estimate(rounds: Slots, groups: float) -> Estimate | None:
-    """None: these samples cannot tell; of twice the ranks that were measured they always can."""
+    """None: these samples cannot tell; of twice the ranks that were measured enough rounds can."""
     rng = np.random.default_rng(len(rounds))
     drawn = [
         mean_of_largest([rounds[i] for i in rng.integers(len(rounds), size=len(rounds))], groups)
@@ -74,12 +75,13 @@ def estimate(rounds: Slots, groups: float) -> Estimate | None:
     low, high = np.percentile(drawn, OUTER)
     found = Estimate(mean_of_largest(rounds, groups), float(low), float(high))
     few = sum(map(len, rounds)) < TAIL * groups
-    return None if groups > 2 and (few or high > WIDEST * low) else found
+    is_open = len(rounds) < TAIL or (groups > 2 and (few or high > WIDEST * low))
+    return None if is_open else found
 
 
 def at_size(measured: results.Measured, arm: str, series: str, ranks: int) -> Estimate | None:
     """The mean step of a job of so many ranks under an arm."""
-    here = max((len(each.values) for each in measured.taken), default=0)
+    here = max((len(each.values) for each in measured.taken if each.arm == arm), default=0)
     its = slots(measured.taken, arm, series, ranks)
     return estimate(its, max(1.0, ranks / here)) if its else None
 
@@ -87,16 +89,15 @@ def at_size(measured: results.Measured, arm: str, series: str, ranks: int) -> Es
 def lines(measured: results.Measured, sizes: Sequence[int], against: str) -> Iterator[str]:
     """The typical step and the tail of each arm, and what steps are at each size."""
     for series in measured.series:
-        every = {arm: slots(measured.taken, arm, series) for arm in measured.there}
-        every = {arm: its for arm, its in every.items() if its}
+        every = {arm: its for arm in measured.there if (its := slots(measured.taken, arm, series))}
         name = f"{series}, " if series else ""
         if every:
             said = "; ".join(f"{arm} {_tail(its)}" for arm, its in every.items())
             yield f"  {name}a step, and the slowest of twenty: {said}"
-        for ranks in sizes if every else ():
+        for ranks in sizes:
             found = {arm: at_size(measured, arm, series, ranks) for arm in every}
             told = [f"{arm} {_said(its, found.get(against))}" for arm, its in found.items()]
-            yield f"  {name}a step of {ranks} ranks: {'; '.join(told)}"
+            yield f"  {name}a step of {ranks} ranks: {'; '.join(told) or NO_STEPS}"
 
 
 def _tail(rounds: Slots) -> str:

@@ -23,7 +23,7 @@ def header(result: results.Result) -> Iterator[str]:
     """What is compared, where, and what is left out."""
     about = result.about
     hosts = ", ".join(node["host"] for node in result.nodes)
-    ranks = about.get("workers") or (len(result.arms[0].ranks) if result.arms else 0)
+    ranks = about.get("workers") or result.ranks
     device = f", computing on {about['device']}" if about["device"] else ""
     rounds = (
         f"{about['rounds']} rounds" if about["rounds"] else f"up to {lasting(about['budget_s'])}"
@@ -39,6 +39,8 @@ def header(result: results.Result) -> Iterator[str]:
     if about.get("matrix"):
         yield "copies by device and NUMA node"
         yield from aligned(list(matrix_lines(about["matrix"])))
+    elif "matrix" in about:
+        yield f"--matrix left out: {workloads.NO_DEVICE}"
     for resumed in about.get("resumed", ()):
         yield f"gone on with on {', '.join(resumed['hosts'])}, {resumed['date']}"
     for name, why in result.left_out.items():
@@ -167,9 +169,9 @@ def _explained(
 
 def _disturbances(measured: results.Measured) -> Iterator[str]:
     """How many samples the machine disturbed."""
-    for what, n in measured.taken_again.items():
+    for what, n in measured.disturbed(counts=False).items():
         yield f"  {_counted(n, 'sample')} {what}, and {'was' if n == 1 else 'were'} taken again"
-    for what, n in measured.disturbed.items():
+    for what, n in measured.disturbed(counts=True).items():
         yield f"  {_counted(n, 'sample')} {what}, and count: this machine is busy"
 
 

@@ -57,7 +57,7 @@ def main() -> int:
         everyone, measured = _gather(node, mine, options)
     except RuntimeError as error:  # torch.distributed's
         said = str(error).partition("\n")[0]
-        printing.print_error(f"rank {rank} cannot talk to the others: {said}", NAME)
+        printing.print_error(f"rank {rank} could not measure, or not tell the others: {said}", NAME)
         return 1
     found = [*findings.findings(everyone), *verdicts.verdicts(measured)]
     if rank == 0:
@@ -112,9 +112,9 @@ def _gather(
     from spawnlaunch.check import measures
 
     environ = dict(os.environ)
-    chosen = environ.get(GLOO, "")
-    if chosen and not verdicts.named(f"={chosen}", measures.interfaces()):
-        del os.environ[GLOO]  # which is said; without it there is somebody to say it to
+    chosen = environ.get(GLOO) or "lo"
+    if not verdicts.are_there(GLOO, chosen, measures.interfaces()):
+        os.environ.pop(GLOO, None)  # which is said; without it there is somebody to say it to
     dist.init_process_group("gloo")
     everyone: list[Facts] = [mine] * dist.get_world_size()
     dist.all_gather_object(everyone, mine)

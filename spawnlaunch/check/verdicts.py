@@ -120,16 +120,12 @@ def _nics(ranks: Sequence[Rank]) -> Iterator[Verdict]:
 def _nics_of(rank: Rank) -> tuple[str, str, str]:
     """What is there and is chosen, what is wrong with that, and the remedy."""
     found = rank["nics"]
-    wrong = [
-        (name, there)
-        for name, there in (
-            ("NCCL_IB_HCA", found["all"]),
-            ("NCCL_SOCKET_IFNAME", [*found["links"], "lo"]),
-            ("GLOO_SOCKET_IFNAME", found["interfaces"]),
-            ("TP_SOCKET_IFNAME", found["interfaces"]),
-        )
-        if found[name] and not named(("=" if name[0] in "GT" else "") + found[name], there)
-    ]
+    every = {
+        "NCCL_IB_HCA": found["all"],
+        "NCCL_SOCKET_IFNAME": [*found["links"], "lo"],
+        **dict.fromkeys(("GLOO_SOCKET_IFNAME", "TP_SOCKET_IFNAME"), found["interfaces"]),
+    }
+    wrong = [(n, t) for n, t in every.items() if found[n] and not are_there(n, found[n], t)]
     near = f"next to the device {', '.join(found['near'])}; " if found["near"] else ""
     adapters = ", ".join(found["all"]) or "none"
     if found["NCCL_IB_HCA"]:
@@ -140,9 +136,15 @@ def _nics_of(rank: Rank) -> tuple[str, str, str]:
         choice = f"would choose {', '.join(found['near'] or found['all'])}"
     else:
         choice = f"would choose sockets on {', '.join(found['links']) or 'the loopback'}"
-    said = [f"; {name}={found[name]} names none of {', '.join(t) or 'none'}" for name, t in wrong]
+    said = [f"; {n}={found[n]} names others than {', '.join(t) or 'none'}" for n, t in wrong]
     remedy = "; ".join(remedies.of_network(*each) for each in wrong)
     return f"{near}adapters: {adapters}; NCCL {choice}", "".join(said), remedy
+
+
+def are_there(variable: str, asked: str, there: Sequence[str]) -> bool:
+    """Whether these are what a variable asks for: NCCL takes some, gloo all that it names."""
+    is_for_nccl = variable.startswith("NCCL")
+    return bool(named(asked, there)) if is_for_nccl else {*asked.split(",")} <= {*there}
 
 
 def named(asked: str, there: Sequence[str]) -> list[str]:

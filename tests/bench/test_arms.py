@@ -154,7 +154,7 @@ def test_arms_by_flags_are_planned_by_the_launchers_own_plan():
     _, made = planned_on(machines.LUMI, 8, ("auto", one))
     assert {len(b.cpus) for b in made["one"].bindings} == {1}
     assert one.typed(made["one"].bindings) == "--threads 1 --smt off"
-    ring = own_arms.arm("ring=NCCL_ALGO=Ring --bind node --loader-workers 3")
+    ring = own_arms.arm("ring=NCCL_ALGO=Ring --bind node --loader-workers=3")
     assert (ring.environ, ring.loader_workers) == ((("NCCL_ALGO", "Ring"),), 3)
     assert (ring.typed(()), ring.beside) == ("--bind node", "NCCL_ALGO=Ring num_workers=3")
     assert one.beside == ""

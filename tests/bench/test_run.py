@@ -43,17 +43,15 @@ pytestmark = pytest.mark.skipif(
 
 def bench(file: Path, *words: object, **environ: str) -> tuple[results.Result, str]:
     """The result that a bench of two ranks wrote, and what it printed."""
-    command = words.index("--") if "--" in words else len(words)
-    done = run(
-        *TWO_RANKS,
-        "--json",
-        file,
-        *words[:command],
-        *words[command:],
-        environ=clean_environ(**environ),
-    )
+    done = run(*TWO_RANKS, "--json", file, *words, environ=clean_environ(**environ))
     assert done.returncode == 0, done.stderr
     return results.read(str(file)), done.stdout
+
+
+def placed(rank: str, size: str, port: str) -> dict[str, str]:
+    """The variables of a rank of one node."""
+    its = clean_environ(RANK=rank, WORLD_SIZE=size, LOCAL_RANK=rank, LOCAL_WORLD_SIZE=size)
+    return {**its, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
 
 
 def one(found: results.Result, arm: str, against: str) -> stats.Comparison:
@@ -139,17 +137,9 @@ def test_a_command_is_measured_by_its_wall_time(tmp_path: Path):
 @pytest.mark.full
 def test_a_command_that_fails_on_one_rank_ends_the_bench_and_leaves_nothing(tmp_path: Path):
     script = 'echo broken here >&2; [ "$RANK" = 1 ] && exit 3; exec sleep 600'
+    words = ("--json", tmp_path / "no", "--", "sh", "-c", script)
     with nothing_left_behind("BENCH_TEST=fails"):
-        done = run(
-            *TWO_RANKS,
-            "--json",
-            tmp_path / "no",
-            "--",
-            "sh",
-            "-c",
-            script,
-            environ=clean_environ(BENCH_TEST="fails"),
-        )
+        done = run(*TWO_RANKS, *words, environ=clean_environ(BENCH_TEST="fails"))
     assert done.returncode == 1
     assert "rank 1: sh exited with status 3:\nbroken here" in done.stderr
 
@@ -199,7 +189,8 @@ def test_an_arm_that_fails_is_a_line_with_its_reason_and_the_others_go_on(tmp_pa
     ("name", "said"),
     [
         ("no/found.json", "make it first"),
-        pytest.param("directory", "is a directory", marks=pytest.mark.full),
+        ("directory", "is a directory"),
+        ("/dev/null", "a device; type the name"),
     ],
 )
 def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(
@@ -246,8 +237,7 @@ def test_where_it_cannot_print_it_says_so_once_and_fails(words: str, where: str,
 def test_modules_of_the_user_are_not_taken_for_those_of_python(tmp_path: Path):
     for name in ("train", "signal", "json", "random", "argparse"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('a module of the user')\n")
-    environ = clean_environ(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
-    environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": str(free_port())}
+    environ = placed("0", "1", str(free_port()))
     words = ("--arms", "auto", "--rounds", "1", "--workloads", "train", "--omp-threads", "1")
     done = run(*BENCH, *words, *SHORT, environ=environ, cwd=tmp_path)
     assert done.returncode == 0, done.stdout
@@ -285,9 +275,8 @@ def test_under_slurm_the_ranks_of_two_nodes_agree_and_one_file_has_them_all(
 ):
     file = tmp_path / "found.json"
     words = ("--arms", "unpinned,packed,auto", "--workloads", "compute", "--omp-threads", "1")
-    step = ("srun", "-N2", "-n4", "--overcommit")
-    step = (*step, *BENCH, "--json", file, "--rounds", "1", *words, *SHORT)
-    done = slurm.run([*step])
+    step = ("srun", "-N2", "-n4", "--overcommit", *BENCH, "--json", file)
+    done = slurm.run([*step, "--rounds", "1", *words, *SHORT])
     assert done.returncode == 0, done.stderr
     found = results.read(str(file))
     assert [node["host"] for node in found.nodes] == ["node0", "node1"]
@@ -305,8 +294,9 @@ def test_who_waits_for_a_rank_that_has_died_is_told(monkeypatch: pytest.MonkeyPa
     store = HashStore()
     first, second = (RankGroup(store, rank, 2) for rank in range(2))
     threading.Timer(0.5, second.report_death).start()
-    with pytest.raises(RankGoneError):
-        first.gather("waits for the second")
+    for first.until in (time.monotonic(), float("inf")):
+        with pytest.raises(RankGoneError):
+            first.gather("waits for the second")
 
 
 @pytest.mark.full
@@ -321,13 +311,9 @@ def test_no_rank_has_threads_when_it_is_forked_for_a_sample(tmp_path: Path):
 
 @pytest.mark.full
 def test_a_port_that_another_has_is_named():
-    with socket.socket() as other:
-        other.bind(("", 0))
-        other.listen()
+    with socket.create_server(("", 0)) as other:
         port = str(other.getsockname()[1])
-        alone = {"RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
-        alone |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-        done = run(*BENCH, "--rounds", "1", environ=clean_environ(**alone))
+        done = run(*BENCH, "--rounds", "1", environ=placed("0", "1", port))
     assert done.returncode == 1
     assert "cannot listen" in done.stderr
     assert f"port: {port}" in done.stderr
@@ -335,7 +321,8 @@ def test_a_port_that_another_has_is_named():
 
 
 def test_ranks_that_have_not_come_are_named(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(rank_group, "MOST_TO_JOIN", timedelta(seconds=0.2))
+    for name in ("MOST_TO_JOIN", "LOOK_AGAIN"):
+        monkeypatch.setattr(rank_group, name, timedelta(seconds=0.2))
     with pytest.raises(FailedError, match=r"ranks 0, 2, 3 have not come"):
         rank_group.joined(HashStore(), 1, 4)
 
@@ -391,8 +378,7 @@ def test_of_two_equal_arms_a_difference_is_claimed_in_at_most_one_of_20_real_run
     words = ("--arms", "unpinned,control", "--workloads", "compute", "--seconds", "0.1")
     verdicts = []
     for seed in range(20):
-        file = tmp_path / f"{seed}.json"
-        found, _ = bench(file, *words, "--seed", seed, "--budget", "30s")
+        found, _ = bench(tmp_path / f"{seed}", *words, "--seed", seed, "--budget", "30s")
         verdicts.append(one(found, "control", "unpinned").verdict)
     assert sum(verdict in (stats.BETTER, stats.WORSE) for verdict in verdicts) <= 1, verdicts
 
@@ -524,8 +510,7 @@ def test_a_bench_that_ended_goes_on_with_the_rounds_that_its_page_advises(tmp_pa
     assert "are needed" not in again.stdout
     for less in (("--rounds", "3"), ("--budget", "1s")):
         refused = run(*BENCH, "--resume", file, *less)
-        assert refused.returncode == 2
-        assert "type more, as --rounds " in refused.stderr
+        assert (refused.returncode, "type more, as --rounds " in refused.stderr) == (2, True)
 
 
 def counted(file: Path) -> int:
@@ -552,14 +537,20 @@ def test_an_interrupted_bench_ends_with_what_it_knows(tmp_path: Path):
 
 
 @pytest.mark.full
-def test_a_file_of_another_machine_is_not_gone_on_with(tmp_path: Path):
+def test_a_bench_of_another_machine_or_of_something_else_is_not_gone_on_with(tmp_path: Path):
     file = tmp_path / "found.jsonl"
-    done = run(*ONE_RANK, "--rounds", "1", "--json", file, "--warm-up", "0", "--", "true")
-    assert done.returncode == 0, done.stderr
-    file.write_text(re.sub('"cpus": "[^"]*"', '"cpus": "7"', file.read_text()))
-    done = run(*BENCH, "--resume", file)
-    assert done.returncode == 2
-    assert "measure anew" in done.stderr
+    words = ("--arms", "auto", "--workloads", "jitter", "--rounds", "1", *SHORT)
+    bench(file, *words)
+    text = file.read_text()
+    for flags, what in (
+        (("--workloads", "jitter,triad"), "workloads not as"),
+        (("--seconds", "0.1", "--seed", "2"), "seconds, seed not as"),
+        (("--json", "other.jsonl"), "leave --json out"),
+        ((), "bindings not as"),
+    ):
+        file.write_text(text if flags else re.sub('"cpus": "[^"]*"', '"cpus": "7"', text))
+        done = run(*BENCH, "--resume", file, "--rounds", "2", *flags)
+        assert (done.returncode, what in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.full
@@ -606,8 +597,24 @@ def test_launchers_start_the_same_command_in_the_same_rounds(tmp_path: Path):
 
 
 @pytest.mark.full
-def test_launchers_are_refused_where_there_are_several_ranks():
-    words = ("--launcher", "torchrun", "--nproc", "2", "--", "true")
-    done = run(*LAUNCHER, "--nproc", "2", "--bind", "none", "-m", "spawnlaunch.bench", *words)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--launcher torchrun --nproc 2 -- true", "here are 2 ranks; type python -m"),
+        ("--nproc 1,4", "4 workers, and 2 have been started"),
+    ],
+)
+def test_what_the_ranks_that_were_started_cannot_do_is_refused(words: str, said: str):
+    started = (*LAUNCHER, "--nproc", "2", "--bind", "none", "-m", "spawnlaunch.bench")
+    done = run(*started, *words.split())
     assert done.returncode == 2
-    assert "here are 2 ranks; type python -m" in done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_who_waits_for_a_rank_that_does_not_come_waits_no_longer_than_its_budget(rank: str):
+    done = run(*BENCH, "--budget", "15s", environ=placed(rank, "2", str(free_port())))
+    assert done.returncode == 1
+    said = ["spawnlaunch.bench: error: the budget of 15 s"] if rank == "0" else []
+    assert [line[: len(said[0])] for line in done.stderr.splitlines()] == said

@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -16,7 +17,14 @@ from spawnlaunch.bench import sample
 from spawnlaunch.binding.apply import Binding
 from tests.support.processes import state, until
 
+MUCH = {str(i): 1.0 for i in range(5000)}  # more than a pipe holds
 UNBOUND = Binding(0, None, cpuset.EMPTY, frozenset(), 1, "unknown", "")
+
+
+def apart(take: Callable[..., sample.Sample], *words: object) -> sample.Sample:
+    """By a process without the threads of other tests' torch, as a rank of the bench is."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(take, *words).result()
 
 
 def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
@@ -33,7 +41,7 @@ def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
         until(lambda: left.exists() and left.read_text(), "it has begun")
         if signum:
             os.kill(os.getpid(), signum)
-        return {"": 1.0}
+        return MUCH
 
     return sample.of_workload(UNBOUND, measure, lambda: False)
 
@@ -41,11 +49,9 @@ def taken(left: Path, own_session: bool, signum: int) -> sample.Sample:
 @pytest.mark.parametrize("own_session", [False, True])
 @pytest.mark.parametrize("signum", [0, signal.SIGKILL])
 def test_what_a_sample_leaves_holds_nobody_up(tmp_path: Path, own_session: bool, signum: int):
-    """Taken by a process without the threads of other tests' torch, as a rank of the bench is."""
     left = tmp_path / "left"
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        found = pool.submit(taken, left, own_session, int(signum)).result()
-    assert found.values == ({} if signum else {"": 1.0}), found.error
+    found = apart(taken, left, own_session, int(signum))
+    assert found.values == ({} if signum else MUCH), found.error
     assert ("died of SIGKILL" in found.error) == bool(signum)
     pid = int(left.read_text())
     if own_session:  # it has taken itself away, and the launcher's guard ends it
@@ -68,7 +74,6 @@ def stopped(left: Path) -> sample.Sample:
 
 def test_what_a_launcher_has_started_ends_with_the_budget(tmp_path: Path):
     left = tmp_path / "left"
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        found = pool.submit(stopped, left).result()
+    found = apart(stopped, left)
     assert found.error == sample.STOPPED
     until(lambda: state(int(left.read_text())) in ("", "Z"), "it has ended")

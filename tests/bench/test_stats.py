@@ -163,15 +163,10 @@ def test_the_p_value_of_two_sets_of_runs_is_that_of_the_exact_rank_sum_test(seed
     assert (found.p <= 0.05) == (not found.low <= 1 <= found.high)
 
 
-@pytest.mark.parametrize("bad", [[0.0], [-1.0], [float("nan")], [float("inf")], []])
+@pytest.mark.parametrize("bad", [[0.0], [-1.0], [float("nan")], [float("inf")], [], [1.0, 2.0]])
 def test_samples_that_are_no_measurement_are_refused(bad: list[float]):
-    with pytest.raises(ValueError, match="above 0"):
+    with pytest.raises(ValueError, match=r"above 0|2 rounds of one"):
         paired(bad, [1.0], True)
-
-
-def test_rounds_that_are_not_pairs_are_refused():
-    with pytest.raises(ValueError, match="2 rounds of one arm and 1"):
-        paired([1.0, 2.0], [1.0], True)
 
 
 def test_runs_are_compared_by_one_number_each_and_one_a_side_tells_nothing():

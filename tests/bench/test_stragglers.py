@@ -1,7 +1,5 @@
 """Steps of each rank: what a job pays that waits in each for its slowest rank."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -68,10 +66,22 @@ def test_what_is_told_of_a_larger_job_is_within_a_tenth_of_the_truth(kind: str):
 
 
 def test_of_few_samples_a_large_job_cannot_be_told():
-    few = bench(0, "noise")
-    few = few._replace(taken=few.taken[:4])
-    assert stragglers.at_size(few, "auto", "", 512) is None
-    assert stragglers.at_size(few, "auto", "", 8) is not None
+    whole = bench(0, "noise")
+    for rounds, ranks, is_told in ((5, 512, False), (5, 8, True), (2, 8, False), (1, 4, False)):
+        few = whole._replace(taken=whole.taken[: 2 * rounds])
+        assert (stragglers.at_size(few, "auto", "", ranks) is not None) == is_told
+
+
+def test_arms_of_few_and_of_many_ranks_are_told_of_a_job_of_the_same_size():
+    of = {"unpinned": 2, "auto": MEASURED}
+    whole = bench(2, "noise")
+    cut = [
+        t._replace(values=t.values[: of[t.arm]], steps=t.steps[: of[t.arm]]) for t in whole.taken
+    ]
+    few, many = (stragglers.at_size(whole._replace(taken=cut), arm, "", 8) for arm in of)
+    assert few is not None
+    assert many is not None
+    assert few.mean == pytest.approx(many.mean, rel=0.05)
 
 
 def test_of_fewer_ranks_than_were_measured_each_group_counts():
@@ -112,10 +122,27 @@ def test_the_table_has_the_typical_step_the_tail_and_each_size():
     assert "1000000 ranks: unpinned cannot" in page
 
 
-def test_of_many_short_steps_several_are_kept_as_one():
-    ends = [0.001 * i for i in range(1001)]
-    kept = timing.kept_steps(ends)
-    assert len(kept) == timing.MOST_STEPS
-    assert kept == pytest.approx([0.001] * len(kept))
-    assert timing.kept_steps([0.0, 0.5, 2.0]) == [0.5, 1.5]
-    assert math.isclose(sum(kept) * 10, 1.0)
+@pytest.mark.parametrize("kind", ["noise", "stragglers", "period"])
+def test_neither_a_rounds_value_nor_a_larger_job_depends_on_how_many_steps_a_sample_has(kind: str):
+    """One more step than are kept, and many more, are no better an arm."""
+    rng, found = np.random.default_rng(3), []
+    for count in (timing.MOST_STEPS, timing.MOST_STEPS + 1, 8 * timing.MOST_STEPS):
+        taken = []
+        for i in range(ROUNDS):
+            times = np.exp(rng.normal(0, 0.2, (MEASURED, count)))
+            times *= np.where(rng.random(times.shape) < 0.05, 3, 1) if kind == "stragglers" else 1
+            times *= np.where(np.arange(count) % 8 == 0, 3, 1) if kind == "period" else 1
+            kept = times[:, timing.kept_steps(count, i)].tolist()
+            values = tuple({"": 1 / float(its.mean())} for its in times)
+            taken.append(Taken("compute", i, "auto", values, steps=tuple({"": k} for k in kept)))
+        measured = results.Measured(NAMES["compute"], ("auto",), taken, 0.03)
+        told = stragglers.at_size(measured, "auto", "", 16)
+        assert told is not None
+        found.append((np.mean(results.summed_up(measured)[""]["auto"]), told.mean))
+    for more in found[1:]:
+        assert more == pytest.approx(found[0], rel=0.03)
+
+
+def test_of_a_sample_without_steps_a_larger_job_cannot_be_told():
+    found = on(node_of(LAPTOP), 2, {"jitter": {}}, ("unpinned", "auto"))
+    assert f"  a step of 8 ranks: {stragglers.NO_STEPS}" in list(table.page(found, ranks=(8,)))

@@ -48,10 +48,6 @@ def test_ranks_that_share_cpus_are_named_together():
     assert rules(GOOD, OTHER, third) == [("shared-cores", (0, 1, 2))]
 
 
-def test_cpus_away_from_the_device_are_remote():
-    assert rules(on(GOOD, "8-15", 8, "1")) == [("remote", (0,))]
-
-
 def test_a_device_whose_place_is_unknown_is_not_judged():
     unknown = GOOD._replace(device_cpus=None, device_numa=None)
     assert rules(on(unknown, "8-15", 8, "1")) == []
@@ -81,10 +77,3 @@ def test_one_core_each_is_all_that_a_small_machine_has():
 )
 def test_a_mask_that_was_lost_is_drift(drifted: Facts):
     assert rules(drifted) == [("drift", (0,))]
-
-
-def test_every_finding_has_a_remedy():
-    wrong = [on(GOOD, "8", 1, "1")._replace(loader_cpus="9"), OTHER]
-    found = findings(wrong)
-    assert {finding.name for finding in found} == {"shared-cores", "one-core", "remote", "drift"}
-    assert all(finding.remedy for finding in found)

@@ -155,11 +155,12 @@ NICS = rank(0)["nics"]
 @pytest.mark.parametrize(
     ("variable", "value", "words"),
     [
-        ("NCCL_SOCKET_IFNAME", "ib", "NCCL_SOCKET_IFNAME=ib names none of eth0, lo"),
-        ("NCCL_SOCKET_IFNAME", "=eth", "=eth names none of eth0, lo"),
-        ("NCCL_IB_HCA", "=mlx5_7:1,mlx5_8", "names none of mlx5_0, mlx5_1"),
-        ("GLOO_SOCKET_IFNAME", "eth", "GLOO_SOCKET_IFNAME=eth names none of lo, eth0"),
-        ("NCCL_IB_HCA", "^mlx5", "NCCL_IB_HCA=^mlx5 names none of mlx5_0, mlx5_1"),
+        ("NCCL_SOCKET_IFNAME", "ib", "NCCL_SOCKET_IFNAME=ib names others than eth0, lo"),
+        ("NCCL_SOCKET_IFNAME", "=eth", "=eth names others than eth0, lo"),
+        ("NCCL_IB_HCA", "=mlx5_7:1,mlx5_8", "names others than mlx5_0, mlx5_1"),
+        ("GLOO_SOCKET_IFNAME", "eth", "GLOO_SOCKET_IFNAME=eth names others than lo, eth0"),
+        ("GLOO_SOCKET_IFNAME", "eth0,nope0", "=eth0,nope0 names others than lo, eth0"),
+        ("NCCL_IB_HCA", "^mlx5", "NCCL_IB_HCA=^mlx5 names others than mlx5_0, mlx5_1"),
     ],
 )
 def test_a_variable_that_leaves_nccl_nothing_is_named(variable: str, value: str, words: str):
@@ -172,7 +173,7 @@ def test_a_variable_that_leaves_nccl_nothing_is_named(variable: str, value: str,
 @pytest.mark.parametrize(
     "chosen",
     ["NCCL_SOCKET_IFNAME=eth", "NCCL_SOCKET_IFNAME=^docker,lo", "NCCL_IB_HCA=mlx5_1:1",
-     "NCCL_IB_HCA=^=mlx5_1"],
+     "NCCL_IB_HCA=^=mlx5_1", "GLOO_SOCKET_IFNAME=lo,eth0"],
 )  # fmt: skip
 def test_a_variable_that_names_what_is_there_is_well(chosen: str):
     variable, _, value = chosen.partition("=")

@@ -45,6 +45,7 @@ COLLECTIVES = ("allreduce", "allgather", "reducescatter")
 ON_DEVICES = DEVICES_ALONE | {*COLLECTIVES, "train"}  # the others compute on the CPU
 # What the advice goes by unless --for chooses: what a training run is like. Others only explain.
 WEIGHTS = {"train": 4, "loader": 2, "allreduce": 2, "compute": 1, "triad": 1, "copies": 1}
+NO_DEVICE = "PyTorch sees no CUDA or ROCm device of its own for each rank"
 MODULES = {
     **dict.fromkeys(("compute", "triad", "jitter"), "cpu"),
     **dict.fromkeys((*DEVICES_ALONE, *COLLECTIVES), "device"),
@@ -70,5 +71,5 @@ def measure_of(name: str) -> Any:
 def missing(name: str, ranks: int, has_devices: bool) -> str:
     """Why a bundled workload cannot run; empty where it can."""
     if name in DEVICES_ALONE and not has_devices:
-        return "PyTorch sees no CUDA or ROCm device of its own for each rank"
+        return NO_DEVICE
     return "there is one rank" if name in COLLECTIVES and ranks == 1 else ""

@@ -31,8 +31,7 @@ def copies(rank: timing.Rank) -> dict[str, float]:
 
 def copied(rank: timing.Rank, *, pinned: bool) -> tuple[float, float]:
     """GB/s to the device and from it; the memory of the host is made here, under this binding."""
-    on_device = torch.zeros(COPY_BYTES, dtype=torch.uint8, device=rank.device)
-    on_host = torch.zeros(COPY_BYTES, dtype=torch.uint8, pin_memory=pinned)
+    on_device, on_host = _buffers(rank, pinned=pinned)
     to, back = (
         timing.steps_per_second(rank, lambda to=to, of=of: to.copy_(of, non_blocking=True))  # type: ignore[misc]
         for to, of in ((on_device, on_host), (on_host, on_device))
@@ -40,19 +39,17 @@ def copied(rank: timing.Rank, *, pinned: bool) -> tuple[float, float]:
     return to * COPY_BYTES / 1e9, back * COPY_BYTES / 1e9
 
 
+def _buffers(rank: timing.Rank, *, pinned: bool) -> tuple[torch.Tensor, torch.Tensor]:
+    on_device = torch.zeros(COPY_BYTES, dtype=torch.uint8, device=rank.device)
+    return on_device, torch.zeros(COPY_BYTES, dtype=torch.uint8, pin_memory=pinned)
+
+
 def copied_both_ways(rank: timing.Rank) -> float:
     """GB/s of both directions together, at once: each has a stream and buffers of its own."""
     is_cuda = rank.device.type == "cuda"
-    pairs = [
-        (
-            torch.zeros(COPY_BYTES, dtype=torch.uint8, device=rank.device),
-            torch.zeros(COPY_BYTES, dtype=torch.uint8, pin_memory=is_cuda),
-        )
-        for _ in range(2)
-    ]
-    streams = [torch.cuda.Stream(rank.device) if is_cuda else None for _ in pairs]  # type: ignore[no-untyped-call]
+    (there, to), (back, of) = (_buffers(rank, pinned=is_cuda) for _ in range(2))
+    streams = [torch.cuda.Stream(rank.device) if is_cuda else None for _ in range(2)]  # type: ignore[no-untyped-call]
     ways = [torch.cuda.stream(each) if each else nullcontext() for each in streams]
-    (there, to), (back, of) = pairs
 
     def step() -> None:
         with ways[0]:

@@ -1,9 +1,9 @@
 """What a workload knows of the ranks that run it together, and how it is timed."""
 
-import itertools
 import math
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from spawnlaunch.bench import effort
 
 WARM_UP_S = 0.05
 WARM_UP_STEPS = 2
-MOST_STEPS = 100  # of a window that are kept
+MOST_STEPS = 100  # of a sample that are kept
 
 
 class Rank(NamedTuple):
@@ -34,13 +34,6 @@ class Rank(NamedTuple):
         if self.size > 1:
             dist.barrier()
 
-    def from_rank_0(self, number: int) -> int:
-        """Rank 0's number, on every rank."""
-        box: list[Any] = [number]
-        if self.size > 1:
-            dist.broadcast_object_list(box, src=0)
-        return int(box[0])
-
     def wait_for_device(self) -> None:
         """Until what was queued there is done."""
         if self.device.type == "cuda":
@@ -56,47 +49,55 @@ def steps_per_second(rank: Rank, step: Callable[[], object]) -> float:
     _warm_up(rank, step)
     rank.barrier()
     rank.watch.start()
-    ends = [time.perf_counter()]
-    while ends[-1] - ends[0] < rank.seconds:
-        step()
-        rank.wait_for_device()
-        ends.append(time.perf_counter())
+    began, times = time.perf_counter(), []
+    while time.perf_counter() - began < rank.seconds:
+        times.append(_timed(rank, step))
+    took_s = time.perf_counter() - began
     rank.watch.stop()
-    rank.watch.steps.append(kept_steps(ends))
-    return (len(ends) - 1) / (ends[-1] - ends[0])
+    rank.watch.steps.append([times[i] for i in kept_steps(len(times))])
+    return len(times) / took_s
 
 
-def kept_steps(ends: Sequence[float]) -> list[float]:
-    """Seconds of each step, from the times at which they ended; of many, several at once."""
-    every = math.ceil((len(ends) - 1) / MOST_STEPS)
-    marks = ends[::every]
-    return [float(f"{(b - a) / every:.4g}") for a, b in itertools.pairwise(marks)]
+def kept_steps(count: int, seed: int | None = None) -> list[int]:
+    """Which of so many steps are kept: single ones, since a mean of several has no tail.
+
+    They are drawn: of a DataLoader with four workers every fourth step may be the one that waits.
+    """
+    return sorted(random.Random(seed).sample(range(count), min(count, MOST_STEPS)))
+
+
+def _timed(rank: Rank, step: Callable[[], object]) -> float:
+    """Seconds of one step."""
+    began = time.perf_counter()
+    step()
+    rank.wait_for_device()
+    return time.perf_counter() - began
 
 
 def steps_together_per_second(rank: Rank, step: Callable[[], object]) -> float:
     """How often all ranks can do `step`, in which they wait for each other.
 
-    So all have to do it equally often; rank 0 says how often.
+    So all have to do it equally often; rank 0 says how often, and draws the steps that are kept.
     """
-    step_s = 1.0
     for _ in range(WARM_UP_STEPS):
-        began = time.perf_counter()
-        step()
-        rank.wait_for_device()
-        step_s = time.perf_counter() - began
-    count = rank.from_rank_0(max(1, math.ceil(rank.seconds / step_s)))
+        step_s = _timed(rank, step)
+    box: list[Any] = [max(1, math.ceil(rank.seconds / step_s)), time.time_ns()]
+    if rank.size > 1:
+        dist.broadcast_object_list(box, src=0)
+    count, kept, times = int(box[0]), set(kept_steps(*box)), []
     rank.barrier()
     rank.watch.start()
-    ends = [time.perf_counter()]
-    for _ in range(count):
-        step()
-        if count <= MOST_STEPS:  # else steps are short, and to wait for each would lengthen them
+    began = time.perf_counter()
+    for i in range(count):
+        if i in kept:  # to wait for each of many short steps would lengthen them
             rank.wait_for_device()
-            ends.append(time.perf_counter())
+            times.append(_timed(rank, step))
+        else:
+            step()
     rank.wait_for_device()
-    took_s = time.perf_counter() - ends[0]
+    took_s = time.perf_counter() - began
     rank.watch.stop()
-    rank.watch.steps.append(kept_steps(ends) if len(ends) > 1 else [])
+    rank.watch.steps.append(times)
     return count / took_s
 
 
@@ -104,6 +105,5 @@ def _warm_up(rank: Rank, step: Callable[[], object]) -> None:
     """First touch of the memory, the threads of the library, the clock of the core."""
     began, done = time.perf_counter(), 0
     while done < WARM_UP_STEPS or time.perf_counter() - began < WARM_UP_S:
-        step()
-        rank.wait_for_device()
+        _timed(rank, step)
         done += 1
