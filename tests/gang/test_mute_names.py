@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world.lookup import Lookup, first
+from spawnlaunch.world.lookup import Lookup, find
 from tests.gang.mute_names import within_mute_names
 from tests.support.launching import LAUNCHER
 from tests.support.processes import children, until
@@ -115,10 +115,9 @@ def test_who_asks_for_a_name_has_no_connection_of_ours() -> None:
 
 def test_an_answer_is_what_getaddrinfo_says() -> None:
     before = children(os.getpid())
-    family, address = Lookup(partial(first, ("127.0.0.1",), 7)).answer()
-    assert (family, address) == (socket.AF_INET, ["127.0.0.1", 7])
+    assert Lookup(partial(find, ("127.0.0.1",), 7)).answer() == [[socket.AF_INET, ["127.0.0.1", 7]]]
     with pytest.raises(OSError, match="can be no name"):
-        Lookup(partial(first, ("ä" * 70 + ".a",), 7)).answer()
+        Lookup(partial(find, ("ä" * 70 + ".a",), 7)).answer()
     with pytest.raises(OSError, match="killed"):
         Lookup(lambda: os.kill(os.getpid(), 9)).answer()
     assert children(os.getpid()) == before
