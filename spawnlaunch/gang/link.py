@@ -97,8 +97,8 @@ class Link:
         self._until: float | None = None  # name servers are waited for
         self._is_linked = False
         self._error = OSError()  # of the last attempt
-        # Addresses, each with its ports: the first is tried; whether all before have refused us.
-        self._ways, self._is_nobody = [], True  # type: tuple[list[lookup.Found], bool]
+        # Addresses, each with its ports: the first is tried; and whether one before has refused us.
+        self._ways, self._is_nobody = [], False  # type: tuple[list[lookup.Found], bool]
 
     def connect(self) -> None:
         """Look up the endpoint, whose addresses may be others now, and connect to one of them.
@@ -107,7 +107,7 @@ class Link:
         """
         self.drop()
         endpoint, port = self._endpoint, self._endpoint.port
-        self._ways, self._is_nobody = [], True
+        self._ways, self._is_nobody = [], False
         found = lookup.numeric(endpoint.host, port)
         try:
             if not found and not lookup.HAS_CHILDREN:
@@ -212,9 +212,9 @@ class Link:
     def _fail(self, why: str, is_there: bool, is_mute: bool = False) -> None:
         """Try the next port of a host that answers, or the next address; at last say why.
 
-        One that is mute may be busy, or frozen.
+        One that is mute may be busy, or frozen. One to which no way leads tells nothing.
         """
-        self._is_nobody &= is_there and not is_mute
+        self._is_nobody = not is_mute and (is_there or self._is_nobody)
         tried, left = self._ways[:1], self._ways[1:]
         self._ways = [way for way in left if is_there or way[1][0] != tried[0][1][0]]
         if self._ways:

@@ -164,6 +164,21 @@ def test_a_hub_is_found_at_any_address_of_its_name(
         one.until(lambda: one.server.hub.nodes)
 
 
+@pytest.mark.parametrize("there", [(), ("127.0.0.2",)])
+def test_nobody_is_there_where_all_refuse_that_can_be_reached(
+    there: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, told = Loop(), []  # type: tuple[Loop, list[bool]]
+    (port,) = free_ports(1)
+    found = [way for name in (*there, "fe80::1") for way in lookup.numeric(name, port)]
+    for order in (found, found[::-1]):
+        monkeypatch.setattr(lookup, "numeric", lambda *_, order=order: order)
+        made, _ = link(loop, port)
+        monkeypatch.setattr(made.member, "unlinked", lambda _, is_nobody: told.append(is_nobody))
+        turn_until(loop, lambda: told)
+        assert told.pop() == bool(there)
+
+
 @pytest.mark.parametrize("how", ["shut", "close"])
 def test_the_port_is_free_once_nobody_can_come(how: str) -> None:
     with hub() as one:
