@@ -121,12 +121,12 @@ class Gang:
         except OSError as error:
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
                 return None  # another launcher of this machine has it
-            why = "end what uses the port, or"
+            why = "end what uses the port, or " if error.errno == errno.EADDRINUSE else ""
             if error.errno == errno.EADDRNOTAVAIL:
-                why = "this machine is to have the hub, and has no such address;"
+                why = "this machine is to have the hub, and has no such address; "
             raise errors.UsageError(
                 f"the launchers cannot meet at {endpoint.host}:{endpoint.port}: {error.strerror}; "
-                f"{why} type --rdzv-endpoint HOST:PORT, the same everywhere"
+                f"{why}type --rdzv-endpoint HOST:PORT, the same everywhere"
             ) from None
 
     def _found(self, endpoint: link.Endpoint) -> list[lookup.Found]:

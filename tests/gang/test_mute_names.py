@@ -130,3 +130,14 @@ def test_a_host_that_can_be_no_name_is_told_as_any_that_is_not_there(tmp_path: P
     ) as launch:
         assert launch.status() == 69
         assert "still missing: the hub" in launch.stderr
+
+
+def test_a_hub_whose_name_nobody_knows_says_nothing_of_its_port(tmp_path: Path) -> None:
+    require_root()
+    name = "x" * 64
+    renamed = ("unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh", *LAUNCHER)
+    flags = ("--nnodes=2", "--node-rank=0", f"--rdzv-endpoint={name}:29400", "--no-python", "true")
+    with launched(*flags, directory=tmp_path, command=renamed) as launch:
+        assert launch.status() == 2
+        assert f"cannot meet at {name}" in launch.stderr
+        assert "what uses the port" not in launch.stderr
