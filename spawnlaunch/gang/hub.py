@@ -110,7 +110,7 @@ class Hub(phases.Phases):
         hello, settings = node.hello, self.settings
         self._arrivals += 1
         for fence in self._fences_of.get(hello.host, ()):
-            if _ends(hello, fence):
+            if _ends(node, fence):
                 self.fences.drop(fence)
         self._not_missing(hello)
         self._learn(conn, node)
@@ -164,7 +164,7 @@ class Hub(phases.Phases):
         if node.state != roster.BUSY or self.phase == phases.ENDED:
             return
         wait_s = CERTAIN_S if is_certain else phases.NOTICE_S + self.settings.longest_grace_s
-        fence = phases.Fence(hello.who, hello.host, hello.boot)
+        fence = phases.Fence(hello.who, hello.host, hello.boot, node.addr)
         self.fences.set(fence, self.now + wait_s)
         self._fences_of.setdefault(hello.host, []).append(fence)
         self.lost.append(hello.host)
@@ -249,6 +249,10 @@ def _is_later_self(hello: messages.Hello, addr: str, node: roster.Peer) -> bool:
     return old.boot != hello.boot and its == (hello.host, hello.rank, addr)
 
 
-def _ends(hello: messages.Hello, fence: phases.Fence) -> bool:
-    """A hello says that nothing of before runs: of this launcher, or on this machine."""
-    return hello.who == fence.who or (hello.host == fence.host and hello.boot != fence.boot)
+def _ends(node: roster.Peer, fence: phases.Fence) -> bool:
+    """A hello says that nothing of before runs: of this launcher, or on this machine.
+
+    Several may have one name, as "localhost".
+    """
+    hello, is_there = node.hello, (node.hello.host, node.addr) == (fence.host, fence.addr)
+    return hello.who == fence.who or (is_there and hello.boot != fence.boot)

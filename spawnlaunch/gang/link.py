@@ -17,7 +17,7 @@ from spawnlaunch.world import lookup
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from spawnlaunch import flags
@@ -45,13 +45,13 @@ class Endpoint(records.NamedTuple):
     lost_after_s: float = 10.0
     ports: int = 1
 
-    def own_address(self) -> lookup.Found:
+    def own_addresses(self) -> list[lookup.Found]:
         """Where the hub listens, asked by its own machine. Raises OSError.
 
         The name of a pod which has just begun may not be known to its DNS yet; the pod's /etc/hosts
         has its own.
         """
-        return lookup.first((self.host, machine.uname().nodename), self.port)
+        return lookup.find((self.host, machine.uname().nodename), self.port)
 
 
 def endpoint_of(
@@ -96,14 +96,31 @@ class Link:
         self._patience_s = CONNECT_S
         self._until: float | None = None  # name servers are waited for
         self._is_linked = False
-        self._code, self._why = 0, ""  # of the last attempt's failure
-        self._port = 0  # which one is tried
-        self._found: lookup.Found | None = None  # where, by its first port
+        self._error = OSError()  # of the last attempt
+        # Addresses, each with its ports: the first is tried; and whether one before has refused us.
+        self._ways, self._is_nobody = [], False  # type: tuple[list[lookup.Found], bool]
 
     def connect(self) -> None:
-        """Look up the endpoint, whose address may be another one now, and connect to it."""
-        self._port = 0
-        self._look_up()
+        """Look up the endpoint, whose addresses may be others now, and connect to one of them.
+
+        A name may have several, one of them of a network that the hub does not listen on.
+        """
+        self.drop()
+        endpoint, port = self._endpoint, self._endpoint.port
+        self._ways, self._is_nobody = [], False
+        found = lookup.numeric(endpoint.host, port)
+        try:
+            if not found and not lookup.HAS_CHILDREN:
+                found = lookup.find((endpoint.host,), port)
+            elif not found:
+                self._lookup = lookup.Lookup(partial(lookup.find, (endpoint.host,), port))
+                self._loop.watch(self._lookup.fd, self._looked_up)
+                self._loop.alarm(self._too_late, self._left_s())
+        except OSError as error:
+            self._none(error)
+            return
+        if found:
+            self._try(found)
 
     def hurry(self) -> None:
         """The launcher was told to end: tell the hub if its address comes soon."""
@@ -114,23 +131,6 @@ class Link:
     def _left_s(self) -> float | None:
         return self._until and max(0.0, self._until - machine.monotonic())
 
-    def _look_up(self) -> None:
-        self.drop()
-        endpoint, port = self._endpoint, self._endpoint.port
-        found = lookup.numeric(endpoint.host, port)
-        try:
-            if found is None and not lookup.HAS_CHILDREN:
-                found = lookup.first((endpoint.host,), port)
-            elif found is None:
-                self._lookup = lookup.Lookup(partial(lookup.first, (endpoint.host,), port))
-                self._loop.watch(self._lookup.fd, self._looked_up)
-                self._loop.alarm(self._too_late, self._left_s())
-        except OSError as error:
-            self._none(0, error.strerror or str(error))
-            return
-        if found:
-            self._connect(*found)
-
     def _looked_up(self) -> None:
         assert self._lookup
         asked, self._lookup = self._lookup, None
@@ -139,29 +139,31 @@ class Link:
         try:
             found = asked.found()
         except OSError as error:
-            self._none(0, error.strerror or str(error))
+            self._none(error)
         else:
-            self._connect(*found)
+            self._try(found)
 
-    def _none(self, code: int, why: str) -> None:
+    def _none(self, error: OSError) -> None:
         """Say it later: whoever wants a connection does not expect an answer at once."""
-        self._code, self._why = code, why
+        self._error = error.with_traceback(None)
         self._loop.alarm(self._not_found, 0.0)
 
-    def _connect(self, family: int, address: tuple[Any, ...]) -> None:
-        self._found = family, address
-        host, port, *more = address
-        address = host, port + self._port, *more
+    def _try(self, found: Sequence[lookup.Found]) -> None:
+        ports = range(self._endpoint.ports)
+        self._ways = [(family, (host, first + n, *more))
+                      for family, (host, first, *more) in found for n in ports]  # fmt: skip
+        self._connect()
+
+    def _connect(self) -> None:
+        family, address = self._ways[0]
         try:
             sock = machine.socket(family, socket.SOCK_STREAM)
             tune(sock, self._endpoint.lost_after_s)
             code = sock.connect_ex(address)
+            if code not in (0, errno.EINPROGRESS):
+                raise OSError(code, os.strerror(code))
         except OSError as error:
-            self._none(0, error.strerror or str(error))
-            return
-        if code not in (0, errno.EINPROGRESS):
-            sock.close()
-            self._none(code, os.strerror(code))
+            self._none(error)
             return
         self._connecting = [sock]
         self._loop.watch(sock.fileno(), self._reached, select.POLLOUT)
@@ -198,7 +200,8 @@ class Link:
             sock.close()
 
     def _not_found(self) -> None:
-        self._fail(self._why, is_there=self._code == errno.ECONNREFUSED)
+        why = self._error.strerror or str(self._error)
+        self._fail(why, is_there=self._error.errno == errno.ECONNREFUSED)
 
     def _too_late(self) -> None:
         is_there = self._stream is not None
@@ -207,16 +210,18 @@ class Link:
         self._fail("no answer", is_there, is_mute=True)
 
     def _fail(self, why: str, is_there: bool, is_mute: bool = False) -> None:
-        """Try the next port of a host that answers; after the last one, say why there is no hub.
+        """Try the next port of a host that answers, or the next address; at last say why.
 
-        One that is mute may be busy, or frozen.
+        One that is mute may be busy, or frozen. One to which no way leads tells nothing.
         """
-        self._port += 1
-        if is_there and self._found and self._port < self._endpoint.ports:
+        self._is_nobody = not is_mute and (is_there or self._is_nobody)
+        tried, left = self._ways[:1], self._ways[1:]
+        self._ways = [way for way in left if is_there or way[1][0] != tried[0][1][0]]
+        if self._ways:
             self.drop()
-            self._connect(*self._found)
+            self._connect()
         else:
-            self.member.unlinked(why, is_nobody=is_there and not is_mute)
+            self.member.unlinked(why, is_nobody=self._is_nobody)
 
     def _reached(self) -> None:
         sock = self._connecting.pop()

@@ -69,6 +69,7 @@ class Fence(records.NamedTuple):
     who: str
     host: str
     boot: str
+    addr: str
 
 
 class Missing(records.NamedTuple):

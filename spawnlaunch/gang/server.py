@@ -11,6 +11,7 @@ from spawnlaunch.gang import deadlines, hub, phases
 from spawnlaunch.gang.messages import Hello
 from spawnlaunch.gang.stream import Connection, Ended, tune
 from spawnlaunch.gang.wire import Wire
+from spawnlaunch.world.inherited import is_loopback
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -54,15 +55,15 @@ class Server:
         who: str,
         tell: Callable[[str], None],
         room: int = 2**20,
-        found: lookup.Found | None = None,
+        found: Sequence[lookup.Found] = (),
         line_again: Callable[[int, int], str] = lambda *_: "",
         compare: Callable[[Sequence[Stacked]], None] = lambda _: None,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Listen; `who` is the launcher that has this hub. Raises OSError.
 
-        `room` is how many connections there can be: others need descriptors, too. `found` is the
-        endpoint's address, where it has been looked up. `line_again` tells what the user types to
+        `room` is how many connections there can be: others need descriptors, too. `found` is
+        where the endpoint is, if it has been looked up. `line_again` tells what the user types to
         have a launcher again, by its node rank and workers; `compare`, where ranks hang.
         """
         self._loop, self._endpoint, self._who, self.tell = loop, endpoint, who, tell
@@ -109,7 +110,7 @@ class Server:
             try:
                 if self._listener:
                     sock, address = machine.accept(self._listener)
-                    self._take(sock, address[0])
+                    self._take(sock, address[0].removeprefix("::ffff:"))  # IPv4 (ipv6(7))
             except BlockingIOError:
                 return
             except OSError as error:
@@ -256,9 +257,9 @@ class Server:
                 self._forget(conn).drop()
             else:
                 self._alarms.alarm(self._strangers.pop(conn), None)
-                is_local = message.who == self._who
-                # the name that all reach the hub by; here it may be one for this machine alone
-                address = self._endpoint.host if is_local else self._addresses[conn]
+                address, is_local = self._addresses[conn], message.who == self._who
+                if is_local or is_loopback(address):  # which would be for this machine alone
+                    address = self._endpoint.host
                 self.hub.came(conn, message, address, is_local)
 
     # What the hub calls
@@ -289,14 +290,14 @@ class Server:
             self._forget(conn).drop()
 
 
-def _listen(endpoint: link.Endpoint, found: lookup.Found | None) -> socket.socket:
+def _listen(endpoint: link.Endpoint, found: Sequence[lookup.Found]) -> socket.socket:
     """A socket at the endpoint's address, and not at all of this machine's; on its first free port.
 
-    A name may stand for loopback here, as Debian's /etc/hosts has it; then others need all.
+    A name may stand for loopback here, as Debian's /etc/hosts has it (cloud-init's by IPv6); then
+    others need all.
     """
-    family, (host, _, *rest) = found or endpoint.own_address()
-    is_name = not endpoint.host[:1].isdigit() and endpoint.host not in ("localhost", "::1")
-    if is_name and str(host).startswith("127."):
+    family, (host, _, *rest) = (found or endpoint.own_addresses())[0]
+    if is_loopback(str(host)) and not is_loopback(endpoint.host):
         host = ""
     last = endpoint.port + endpoint.ports - 1
     for port in range(endpoint.port, last):

@@ -73,10 +73,8 @@ def _run(
 def _restarted(result: launches.LaunchResult, supervisor: Supervisor) -> launches.LaunchResult:
     """Run the workers again after a first attempt, as long as the budget of restarts allows it."""
     launch, tree, used = supervisor.launch, supervisor.tree, 0  # of the restarts that are allowed
-    request = launch.request
-    most, window_s, final = (
-        request.max_restarts, request.restart_window_s, request.no_restart_status
-    )  # fmt: skip
+    request, final = launch.request, launch.request.no_restart_status
+    most, window_s = request.max_restarts, request.restart_window_s
     while result.cause is not None:
         rules = supervisor.rules
         more = failures.used_after(result.cause, used, most, window_s, final)

@@ -82,15 +82,14 @@ class Decisions:
         *,
         grace_s: float = 0.0,
         failure_grace_s: float | None = None,  # after another's failure; None: the same
-        is_lone: bool = False,  # the one worker shares the terminal with the launcher
         foreground: Ranks = frozenset(),  # those that get what is typed as the launcher does
         stack_signal: int = 0,  # asks for the workers' stacks, instead of going to them
         ends_hung: bool = False,  # --on-hang kill
     ) -> None:
         self._workers, self._around = workers, around
         self.running, self._host, self._grace_s = running, host, grace_s
-        self._failure_grace_s, self.is_lone = failure_grace_s, is_lone
-        self._foreground, self._stack_signal = foreground, stack_signal
+        self._failure_grace_s, self._stack_signal = failure_grace_s, stack_signal
+        self._foreground, self.is_lone = foreground, len(running) == len(foreground) == 1
         self._ends_hung, self._is_hung = ends_hung, False  # and is ended once the stacks are told
         self.stage = RUNNING
         self.given_s = grace_s  # the grace as the user is told it
@@ -161,7 +160,7 @@ class Decisions:
             self._end(failures.Cause("signal", self._host, code=-signum))
 
     def _interrupted(self, is_typed: bool, has_prompt: bool) -> None:
-        at_worker_too = is_typed and (self.is_lone or self.running & self._foreground)
+        at_worker_too = is_typed and self.running & self._foreground
         if at_worker_too and (has_prompt or not self.is_lone):  # one of several is debugged
             return
         cause = failures.Cause("signal", self._host, code=-signal.SIGINT)

@@ -121,22 +121,22 @@ class Gang:
         except OSError as error:
             if gathering.is_hub is None and error.errno == errno.EADDRINUSE:
                 return None  # another launcher of this machine has it
-            why = "end what uses the port, or"
+            why = "end what uses the port, or " if error.errno == errno.EADDRINUSE else ""
             if error.errno == errno.EADDRNOTAVAIL:
-                why = "this machine is to have the hub, and has no such address;"
+                why = "this machine is to have the hub, and has no such address; "
             raise errors.UsageError(
                 f"the launchers cannot meet at {endpoint.host}:{endpoint.port}: {error.strerror}; "
-                f"{why} type --rdzv-endpoint HOST:PORT, the same everywhere"
+                f"{why}type --rdzv-endpoint HOST:PORT, the same everywhere"
             ) from None
 
-    def _found(self, endpoint: link.Endpoint) -> lookup.Found | None:
-        """The endpoint's address; None where the launch is to end before it is known.
+    def _found(self, endpoint: link.Endpoint) -> list[lookup.Found]:
+        """The endpoint's addresses; [] where the launch is to end before they are known.
 
         Raises OSError.
         """
         if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
-            return endpoint.own_address()
-        asked, loop = lookup.Lookup(endpoint.own_address), self._supervisor.loop
+            return endpoint.own_addresses()
+        asked, loop = lookup.Lookup(endpoint.own_addresses), self._supervisor.loop
         answers: list[bool] = []
         loop.watch(asked.fd, lambda: answers.append(True))
         while not answers and not self._supervisor.rules.cause:
@@ -144,7 +144,7 @@ class Gang:
         loop.forget(asked.fd)
         if not answers:
             asked.end()
-            return None
+            return []
         return asked.found()
 
     def _room(self, nodes: int, most_used: int) -> int:
@@ -174,8 +174,8 @@ class Gang:
             start, self._start = self._start, None
             if start is None:
                 loop.turn(TURN_S)
-            elif not self._run_workers(start):
-                break
+            else:
+                self._run_workers(start)
         if self._server:
             self._serve_to_the_end(self._server)
         self._supervisor.take_part(None, self._hang_help)
@@ -183,13 +183,15 @@ class Gang:
         return self._result._replace(status=self._status, cause=self._cause, restarted=again)
 
     def _serve_to_the_end(self, hub: server.Server) -> None:
-        while not hub.is_over and not self._is_alone:
-            if hub.hub.phase != "ended":  # this launcher was refused by its own hub
-                return
+        # In another phase it has refused this launcher.
+        while hub.hub.phase == "ended" and not (hub.is_over or self._is_alone):
             self._supervisor.loop.turn(TURN_S)
 
-    def _run_workers(self, start: messages.Start) -> bool:
-        """An epoch's workers, from their start to their end; False: something of them is left."""
+    def _run_workers(self, start: messages.Start) -> None:
+        """An epoch's workers, from their start to their end; none where earlier ones are left."""
+        if not self._end_all():
+            self.exit(failures.LOST, failures.Cause("lost", self._name))
+            return
         self._world_size = start.world_size
         launch = told(self._launch, start, self._port)
         if self._place:
@@ -204,18 +206,17 @@ class Gang:
             )
             self._member.worker_failed(messages.Failed(start.epoch, cause))
             self._member.workers_ended(False, self._next_port())
-            return True
+            return
         self._say(
             f"rank {worker.rank}  {line}"
             for worker, line in zip(workers, launch.lines, strict=False)
         )
         self._result = self._supervisor.run(workers)
-        is_gone = self._end_all()
+        self._end_all()
         outcomes = tuple((one.rank, one.code) for one in self._result.exits)
         is_well = self._result.cause is None
-        if is_gone and not self._is_alone:
+        if not self._is_alone:
             self._member.workers_ended(is_well, self._next_port(), outcomes)
-        return is_gone
 
     def _next_port(self) -> int:
         """Another port than before: what listened there may not be quite gone."""

@@ -95,9 +95,8 @@ def run(
         return attempts.carry_out(supervisor, workers)
     foreign = proc.children(machine.getpid()) if proc.has_children() else ()
     reap(child.pid for child in foreign)  # who had ended before SIGCHLD was blocked
-    tree = Tree(
-        launch.mark, adopts=machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1), foreign=foreign
-    )
+    adopts = machine.prctl(machine.PR_SET_CHILD_SUBREAPER, 1)
+    tree = Tree(launch.mark, adopts=adopts, foreign=foreign)
     guard = _start_guard(workers, launch)
     try:
         code = os.waitstatus_to_exitcode(_watch(guard, watched))
@@ -324,10 +323,27 @@ def _reap(guard: int) -> int | None:
 
 def _pass_on(guard: GuardProcess, info: signal.struct_siginfo) -> None:
     typed = TYPED if info.si_code == SI_KERNEL else 0
+    if typed and info.si_signo == signal.SIGTSTP and not _has_shell():
+        machine.killpg(machine.getpgrp(), signal.SIGCONT)  # a worker may be stopped
+        return
     with suppress(OSError):  # the guard may have ended, which we are about to hear
         machine.write(guard.channel, bytes([info.si_signo | typed]))
     if info.si_signo == signal.SIGTSTP:
         machine.kill(machine.getpid(), signal.SIGSTOP)
+
+
+def _has_shell() -> bool:
+    """Whether there is who could continue what Ctrl-Z stops: a process of our session above us.
+
+    There is none behind ssh -t or docker run -it. The kernel stops nobody then ("orphaned process
+    group" in setpgid(2)), but a worker of our group, which has the guard above it.
+    """
+    pid, group = machine.getppid(), machine.getpgrp()
+    with suppress(OSError):
+        while pid and machine.getpgid(pid) == group:
+            pid = int(proc.stat(str(pid))[3])
+        return pid > 0 and machine.getsid(pid) == machine.getsid(0)
+    return False
 
 
 def _set_going(guard: GuardProcess) -> int | None:

@@ -126,9 +126,8 @@ class LaunchResult(records.NamedTuple):
     status: int  # the launcher's exit status
     cause: failures.Cause | None  # None: every worker ended with 0
     exits: tuple[WorkerExit, ...] = ()  # in the order in which the workers ended
-    restarted: tuple[
-        failures.Cause, ...
-    ] = ()  # of attempts that were followed by another, in their order
+    # Of attempts that were followed by another, in their order.
+    restarted: tuple[failures.Cause, ...] = ()
 
     @property
     def first_failure(self) -> WorkerExit | None:

@@ -96,9 +96,8 @@ class AgreedPlace:
             with suppress(OSError):  # which is said when all directories are made
                 self._run = files.resolved(reading.absolute(run, "--log-dir"))
         if self._run:
-            self.first_new = next(
-                n for n in range(1, MOST_RUNS) if not machine.lexists(_numbered(self._run, n))
-            )
+            new = (n for n in range(1, MOST_RUNS) if not machine.lexists(_numbered(self._run, n)))
+            self.first_new = next(new, MOST_RUNS)
 
     def of(
         self, launch: launches.Launch, start: messages.Start

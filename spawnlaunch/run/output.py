@@ -41,9 +41,8 @@ class Output:
         self._hears_all = hears_all  # even of a worker alone: somebody asks for silent_s
         self._loop = loop
         self.sinks: dict[int, pipes.Sink] = {}  # by our descriptor
-        self._sources: list[
-            tuple[int, pipes.Source]
-        ] = []  # with the descriptor that each is shown on
+        # With the descriptor that each is shown on.
+        self._sources: list[tuple[int, pipes.Source]] = []
         self._stderr: dict[int, pipes.Source] = {}  # by rank
         self._unshown = dict.fromkeys(NAMES, 0)  # by descriptor, bytes that are in files only
         self.theirs: dict[int, int] = {}  # by its descriptor: ends of pipes for the next worker

@@ -60,9 +60,8 @@ def _routes(
         file = os.path.join(directory, name) if directory and is_kept else None
         found.append(launches.Route(file, shown and not (redirected & ~teed & stream)))
     if found[0] == launches.Route(None, False) and not request.hang_timeout_s:
-        found[0] = launches.Route(
-            os.devnull, False
-        )  # of stderr the last lines are needed if it fails
+        # Of stderr the last lines are needed if it fails.
+        found[0] = launches.Route(os.devnull, False)
     return launches.Routes(*found)
 
 

@@ -68,9 +68,8 @@ def refuse(
     events.patient_sleep(
         TOLD_S if unable.tell(argv, environ, errors.WRONG_USE, str(error)) else wait_s
     )
-    machine.exit_now(
-        errors.WRONG_USE
-    )  # an interpreter that ends has given up its handlers, and dies of SIGTERM
+    # An interpreter that ends has given up its handlers, and dies of SIGTERM.
+    machine.exit_now(errors.WRONG_USE)
 
 
 def _answer(question: str, environ: identity.Environ) -> int | None:

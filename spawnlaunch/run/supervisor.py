@@ -115,7 +115,6 @@ class Supervisor:
             self.launch.hostname,
             grace_s=self.launch.grace_s,
             failure_grace_s=self.launch.failure_grace_s,
-            is_lone=len(workers) == len(foreground) == 1,
             foreground=foreground,
             stack_signal=signal.SIGUSR2 if request.stack_on_usr2 else 0,
             ends_hung=request.on_hang == "kill" and not self.gang,  # else all nodes' say

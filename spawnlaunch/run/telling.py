@@ -86,11 +86,11 @@ def tell(
     return Speaker(loop, endpoint, hello).speak()
 
 
-def _found(endpoint: link.Endpoint) -> lookup.Found | None:
-    """The endpoint's address, if it is known soon. Raises OSError."""
+def _found(endpoint: link.Endpoint) -> list[lookup.Found]:
+    """The endpoint's addresses, if they are known soon. Raises OSError."""
     if lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN:
-        return None
-    ask = partial(lookup.first, (endpoint.host,), endpoint.port)
+        return []
+    ask = partial(lookup.find, (endpoint.host,), endpoint.port)
     asked, poller = lookup.Lookup(ask), machine.poll()
     poller.register(asked.fd, select.POLLIN)
     if not poller.poll(phases.NEAR_S * 1000):

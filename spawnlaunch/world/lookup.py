@@ -25,10 +25,11 @@ else:
 
 HAS_CHILDREN = machine.IS_LINUX  # elsewhere a fork may not be what a name needs (getaddrinfo(3))
 MOST_BYTES = 4096  # of an answer; a pipe takes them at once (pipe(7))
+MOST_FOUND = 16  # addresses of a name
 
 
-def first(names: Sequence[str], port: int, flags: int = 0) -> Found:
-    """The first address of the first of these names that has any. Raises OSError."""
+def find(names: Sequence[str], port: int, flags: int = 0) -> list[Found]:
+    """The addresses of the first of these names that has any. Raises OSError."""
     failure = OSError("no name")
     for name in names:
         try:
@@ -38,15 +39,15 @@ def first(names: Sequence[str], port: int, flags: int = 0) -> Found:
         except UnicodeError:  # such as a part of more than 63 letters, one of which is not ASCII
             failure = OSError(0, f"{name} can be no name")
         else:
-            return found[0][0], found[0][4]
+            return [(family, address) for family, *_, address in found[:MOST_FOUND]]
     raise failure
 
 
-def numeric(name: str, port: int) -> Found | None:
-    """What an address stands for; None: it is a name, for which somebody has to be asked."""
+def numeric(name: str, port: int) -> list[Found]:
+    """What an address stands for; []: it is a name, for which somebody has to be asked."""
     with suppress(OSError):
-        return first((name,), port, socket.AI_NUMERICHOST)
-    return None
+        return find((name,), port, socket.AI_NUMERICHOST)
+    return []
 
 
 class Lookup:
@@ -73,10 +74,9 @@ class Lookup:
             raise OSError(code, why)
         return found
 
-    def found(self) -> Found:
+    def found(self) -> list[Found]:
         """The answer of who asked where to connect to. Raises OSError."""
-        family, address = self.answer()
-        return family, tuple(address)
+        return [(family, tuple(address)) for family, address in self.answer()]
 
     def end(self) -> None:
         """Nobody waits for the answer, or it has come."""

@@ -187,11 +187,7 @@ def test_the_others_go_on_where_they_are_enough(launchers: Launchers) -> None:
 
 @pytest.mark.parametrize(
     "stranger",
-    [
-        ("--rdzv-id", "another"),
-        ("--token-file", "another"),
-        ("--node-rank", "0"),
-    ],
+    [("--rdzv-id", "another"), ("--token-file", "another"), ("--node-rank", "0")],
     ids=["another run", "another token", "a place that is taken"],
 )
 def test_a_stranger_ends_no_launch(

@@ -20,6 +20,7 @@ from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.stream import Connection
 from spawnlaunch.gang.wire import NAME, Wire, digest_of, secret_of
 from spawnlaunch.run.events import Loop
+from spawnlaunch.world import lookup
 from tests.gang.hosts import Calls
 from tests.support.ports import free_ports
 
@@ -136,14 +137,46 @@ def say(*words: bytes) -> Callable[[socket.socket], bytes]:
 @pytest.mark.parametrize(
     ("host", "address", "is_for_others"),
     [("127.0.0.1", "127.0.0.1", False), ("localhost", "127.0.0.1", False),
-     ("node7", "127.0.1.1", True)],
+     *((host, address, True) for host in ("node7", "8gpu") for address in ("127.0.1.1", "::1"))],
 )  # fmt: skip
 def test_a_name_that_is_loopback_here_is_reached_by_others(
     host: str, address: str, is_for_others: bool
 ) -> None:
-    with hub(host, found=(socket.AF_INET, (address, 0))) as one:
+    with hub(host, found=lookup.numeric(address, 0)) as one:
         assert one.is_reached_at(address)
         assert one.is_reached_at("127.0.0.2") == is_for_others
+        link(one.loop, one.server.port)  # which others are told the name of, if it has rank 0
+        one.until(lambda: one.server.hub.nodes)
+        assert [node.addr for node in one.server.hub.nodes.values()] == [host]
+
+
+@pytest.mark.parametrize("ports", [1, 3])
+@pytest.mark.parametrize("before", [(), ("127.0.0.2", "fe80::1"), ("fe80::1", "127.0.0.2")])
+def test_a_hub_is_found_at_any_address_of_its_name(
+    before: tuple[str, ...], ports: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hub() as one:
+        first = one.server.port - ports + 1
+        names = (*before, "127.0.0.1", "127.0.0.3")
+        found = [way for name in names for way in lookup.numeric(name, first)]
+        monkeypatch.setattr(lookup, "numeric", lambda *_: found)
+        link(one.loop, first, ports=ports)
+        one.until(lambda: one.server.hub.nodes)
+
+
+@pytest.mark.parametrize("there", [(), ("127.0.0.2",)])
+def test_nobody_is_there_where_all_refuse_that_can_be_reached(
+    there: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop, told = Loop(), []  # type: tuple[Loop, list[bool]]
+    (port,) = free_ports(1)
+    found = [way for name in (*there, "fe80::1") for way in lookup.numeric(name, port)]
+    for order in (found, found[::-1]):
+        monkeypatch.setattr(lookup, "numeric", lambda *_, order=order: order)
+        made, _ = link(loop, port)
+        monkeypatch.setattr(made.member, "unlinked", lambda _, is_nobody: told.append(is_nobody))
+        turn_until(loop, lambda: told)
+        assert told.pop() == bool(there)
 
 
 @pytest.mark.parametrize("how", ["shut", "close"])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.run.log_place import MOST_RUNS
 from tests.gang.launchers import SAY, Launchers
 
 NEW = "has files of an earlier run, so those of this one are in"
@@ -50,6 +51,14 @@ def test_a_restart_goes_on_where_the_first_attempt_was(tmp_path: Path):
     runs(tmp_path / "1", {"a": logs, "b": logs}, "--max-restarts", 1, SAY, "fail-once", 3)
     ranks = [f"attempt_{attempt}/{rank}" for attempt in (0, 1) for rank in (0, 1)]
     assert kept(logs) == {"job": [], "job_2": ranks}
+
+
+def test_where_all_numbers_are_taken_the_last_one_takes_what_is_there(tmp_path: Path):
+    logs = tmp_path / "logs"
+    for name in ("job", *(f"job_{n}" for n in range(2, MOST_RUNS))):
+        (logs / name).mkdir(parents=True)
+    runs(tmp_path / "1", {"a": logs, "b": logs}, SAY)
+    assert {name for name, files in kept(logs).items() if files} == {f"job_{MOST_RUNS}"}
 
 
 def test_nodes_with_disks_of_their_own_agree_on_a_name_that_is_new_on_all(tmp_path: Path):

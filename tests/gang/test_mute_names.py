@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.world.lookup import Lookup, first
+from spawnlaunch.world.lookup import Lookup, find
 from tests.gang.mute_names import within_mute_names
 from tests.support.launching import LAUNCHER
 from tests.support.processes import children, until
@@ -115,10 +115,9 @@ def test_who_asks_for_a_name_has_no_connection_of_ours() -> None:
 
 def test_an_answer_is_what_getaddrinfo_says() -> None:
     before = children(os.getpid())
-    family, address = Lookup(partial(first, ("127.0.0.1",), 7)).answer()
-    assert (family, address) == (socket.AF_INET, ["127.0.0.1", 7])
+    assert Lookup(partial(find, ("127.0.0.1",), 7)).answer() == [[socket.AF_INET, ["127.0.0.1", 7]]]
     with pytest.raises(OSError, match="can be no name"):
-        Lookup(partial(first, ("ä" * 70 + ".a",), 7)).answer()
+        Lookup(partial(find, ("ä" * 70 + ".a",), 7)).answer()
     with pytest.raises(OSError, match="killed"):
         Lookup(lambda: os.kill(os.getpid(), 9)).answer()
     assert children(os.getpid()) == before
@@ -131,3 +130,14 @@ def test_a_host_that_can_be_no_name_is_told_as_any_that_is_not_there(tmp_path: P
     ) as launch:
         assert launch.status() == 69
         assert "still missing: the hub" in launch.stderr
+
+
+def test_a_hub_whose_name_nobody_knows_says_nothing_of_its_port(tmp_path: Path) -> None:
+    require_root()
+    name = "x" * 64
+    renamed = ("unshare", "--uts", "sh", "-c", f'hostname {name} && exec "$@"', "sh", *LAUNCHER)
+    flags = ("--nnodes=2", "--node-rank=0", f"--rdzv-endpoint={name}:29400", "--no-python", "true")
+    with launched(*flags, directory=tmp_path, command=renamed) as launch:
+        assert launch.status() == 2
+        assert f"cannot meet at {name}" in launch.stderr
+        assert "what uses the port" not in launch.stderr

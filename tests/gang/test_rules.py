@@ -545,24 +545,20 @@ def test_a_machine_that_was_started_again_is_no_second_one() -> None:
     assert gang.of(2, Start)[0].node_rank == 1
 
 
-def test_a_machine_that_was_started_again_is_waited_for_no_more() -> None:
-    gang = Gang(
-        least=2,
-        most=2,
-        max_restarts=1,
-        return_s=60.0,
-        returns=True,
-        grace_s=A_DAY_S,
-        dead_s=A_DAY_S,
-    )
+@pytest.mark.parametrize(
+    ("addr", "is_it"), [("10.0.0.1", True), ("10.0.0.9", False)], ids=["it", "one of its name"]
+)
+def test_a_machine_that_was_started_again_is_waited_for_no_more(addr: str, is_it: bool) -> None:
+    times = {"grace_s": A_DAY_S, "dead_s": A_DAY_S}
+    gang = Gang(least=2, most=2, max_restarts=1, return_s=60.0, returns=True, **times)
     gang.come(0, boot="a")
     gang.come(1, "host", boot="b")
     gang.wait(300)
     gang.loses(1, is_certain=False)
     gang.hears(0, Idle(gang.hub.epoch))
-    gang.hub.came(2, Hello(VERSION, "host", "another", 1, boot="c"), "10.0.0.1")
+    gang.hub.came(2, Hello(VERSION, "host", "another", 1, boot="c"), addr)
     gang.wait(10)
-    assert gang.of(2, Start)
+    assert bool(gang.of(2, Start)) == is_it
 
 
 def test_the_status_of_a_signal_by_which_all_die() -> None:

@@ -113,10 +113,9 @@ REVERSIONS = (
              "run.ganged:Gang._found",
              "lookup.numeric(endpoint.host, endpoint.port) or not lookup.HAS_CHILDREN", "True"),
     _several("a mute name server holds a signal up, elsewhere", "mute",
-             "gang.link:Link._look_up", "found is None and (not lookup.HAS_CHILDREN)",
-             "found is None"),
+             "gang.link:Link.connect", "not found and (not lookup.HAS_CHILDREN)", "not found"),
     _several("a slow name server is asked once more for each port", "mute",
-             "gang.link:Link._fail", "self._connect(*self._found)", "self._look_up()"),
+             "gang.link:Link._fail", "self._connect()", "self.connect()"),
     # Lost launchers that come back
     _several("a lost launcher is not waited for", "return",
              "gang.phases:Phases._can_go_on", "self._is_enough() or settings.return_s > 0",

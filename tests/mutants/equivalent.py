@@ -37,7 +37,6 @@ EQUIVALENT = {
     "spawnlaunch/run/report.py write_result: 1 -> 2": "the indent of JSON, which means nothing",
     "spawnlaunch/run/routes.py _others: rank + 1 -> rank - 1": "any rank of another task will do",
     "spawnlaunch/run/say.py module: 2.0 -> 3.0": "how long a reader of stderr is waited for",
-    "spawnlaunch/gang/link.py Link._looked_up: 0 -> 1": "any number but ECONNREFUSED",
     "spawnlaunch/gang/link.py Link.close: False -> True": (
         "a member that hears has ended, or connects: that drops it"
     ),

@@ -23,17 +23,8 @@ def filed(
     """A launch that fails and leaves a file there, "--result" or the error file."""
     flags = ["--result", str(path)] if by == "--result" else []
     extra = {} if flags else {"TORCHELASTIC_ERROR_FILE": str(path)}
-    words = [
-        *LAUNCHER,
-        "--quiet",
-        "--nproc",
-        "1",
-        *flags,
-        str(WORKERS / "fail.py"),
-        "0",
-        "exit",
-        "7",
-    ]
+    fails = (str(WORKERS / "fail.py"), "0", "exit", "7")
+    words = (*LAUNCHER, "--quiet", "--nproc", "1", *flags, *fails)
     return run(*words, environ=clean_environ(**extra), stdout=stdout)
 
 
@@ -106,17 +97,7 @@ def test_a_FIFO_keeps_its_name_on_several_nodes(tmp_path: Path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
     reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
-    node = [
-        "--no-gang",
-        "--nnodes",
-        2,
-        "--node-rank",
-        1,
-        "--master-addr",
-        "localhost",
-        "--nproc",
-        1,
-    ]
+    node = ("--no-gang", "--nnodes=2", "--node-rank=1", "--master-addr=localhost", "--nproc=1")
     assert launch(*node, "--result", path, "--no-python", "true").returncode == 0
     assert is_whole(reader.communicate(timeout=PATIENCE_S)[0])
     assert os.listdir(tmp_path) == ["fifo"]

@@ -34,8 +34,7 @@ os.abort()
 """
 
 FAILS_AS_A_VICTIM = CRASHES_SLOWLY.replace(
-    "os._exit(7)",
-    "print('RuntimeError: Connection closed by peer', file=sys.stderr)\nos._exit(7)",
+    "os._exit(7)", "print('RuntimeError: Connection closed by peer', file=sys.stderr)\nos._exit(7)"
 )
 
 SAYS = "os.write(2, b\"terminate called after throwing an instance of 'std::runtime_error'\\n\")"

@@ -156,17 +156,8 @@ def test_workers_that_wait_for_a_reader_are_told_of(
     command: tuple[str, ...], limit: str, tmp_path: Path
 ):
     with (tmp_path / "err").open("w+") as err:
-        launcher = start(
-            *command,
-            "--nproc",
-            "2",
-            "--no-python",
-            "sh",
-            "-c",
-            "yes | head -c 3000000",
-            stderr=err,
-            text=False,
-        )
+        words = (*command, "--nproc", "2", "--no-python", "sh", "-c", "yes | head -c 3000000")
+        launcher = start(*words, stderr=err, text=False)
         told = tmp_path / "err"
         while not told.read_text():
             time.sleep(0.1)

@@ -16,12 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.gang.launchers import Launchers
 from tests.support.launching import LAUNCHER, clean_environ
 from tests.support.processes import state, until
 from tests.support.watching import Launch, launched
 
 NOBODY = 65534
 BECOME = "import os, sys, time; os.setuid({}); print('ready', flush=True); time.sleep(600)"
+DROPPED = ("setpriv", "--bounding-set", "-kill,-sys_ptrace", "--inh-caps", "-all")
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
@@ -72,18 +74,10 @@ def killed_at_the_end(launch: Launch) -> Iterator[list[int]]:
 @as_root
 @pytest.mark.parametrize("nproc", [pytest.param(1, marks=pytest.mark.full), 2])
 def test_workers_that_became_another_user_are_named_and_left(nproc: int, tmp_path: Path):
-    dropped = ("setpriv", "--bounding-set", "-kill,-sys_ptrace", "--inh-caps", "-all")
-    words = (
-        "--nproc",
-        nproc,
-        "--grace",
-        0.5,
-        "--no-python",
-        "python3",
-        "-c",
-        BECOME.format(NOBODY),
-    )
-    with launched(*words, directory=tmp_path, command=(*dropped, *LAUNCHER)) as one:
+    words = ("--nproc", nproc, "--grace", 0.5, "--no-python", "python3", "-c")
+    with launched(
+        *words, BECOME.format(NOBODY), directory=tmp_path, command=(*DROPPED, *LAUNCHER)
+    ) as one:
         one.read_until(nproc)
         with killed_at_the_end(one) as workers:
             assert len(workers) == nproc
@@ -98,6 +92,36 @@ def test_workers_that_became_another_user_are_named_and_left(nproc: int, tmp_pat
             assert one.stderr.count("runs as nobody, whom root") == nproc
             assert "internal error" not in one.stderr
             assert [state(pid) for pid in workers[-1:]] == ["S"]
+
+
+LEAVE = """
+import os, sys, time
+here, there = os.pipe()
+if not os.fork():
+    os.setsid()
+    os.setuid(int(sys.argv[2]))
+    os.closerange(0, 3)
+    os.write(there, b"left")
+    time.sleep(600)
+os.read(here, 4)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+@as_root
+@pytest.mark.parametrize("code", [0, pytest.param(7, marks=pytest.mark.full)])
+def test_a_node_of_several_is_not_lost_because_it_has_left_what_it_cannot_kill(
+    code: int, tmp_path: Path
+):
+    both = Launchers(tmp_path)
+    for name, last in (("a", ("true",)), ("b", (sys.executable, "-c", LEAVE, code, NOBODY))):
+        both.start(
+            name, "--nnodes=2", "--grace=0.2", "--no-python", *last, command=(*DROPPED, *LAUNCHER)
+        )
+    assert both.statuses() == {"a": code, "b": code}
+    assert "was lost" not in both.said("a")
+    for pid in set(re.findall(r"could not kill pid (\d+)", both.said("b"))):
+        os.kill(int(pid), signal.SIGKILL)
 
 
 @pytest.mark.full

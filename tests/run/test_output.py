@@ -112,19 +112,8 @@ def test_a_slow_reader_loses_nothing(fd: int):
 
 def test_a_slow_reader_at_a_socket_does_not_stop_the_launcher():
     ours, theirs = socket.socketpair()
-    launcher = start(
-        *LAUNCHER,
-        "--nproc",
-        "2",
-        "--quiet",
-        "--grace",
-        "1",
-        CHATTER,
-        "100000",
-        "1",
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-    )
+    words = (*LAUNCHER, "--nproc", "2", "--quiet", "--grace", "1", CHATTER, "100000", "1")
+    launcher = start(*words, stdout=theirs, stderr=subprocess.PIPE)
     with suppress(BlockingIOError):  # until the socket takes no more
         while launcher.poll() is None:
             theirs.send(b"\n", socket.MSG_DONTWAIT)
@@ -267,17 +256,7 @@ def test_redirects_and_tee_together_show_one_rank_and_keep_all(tmp_path: Path):
 
 
 def test_a_global_rank_may_be_named(tmp_path: Path):
-    flags = [
-        "--nnodes",
-        2,
-        "--node-rank",
-        1,
-        "--master-addr",
-        "localhost",
-        "--no-gang",
-        "--nproc",
-        2,
-    ]
+    flags = ("--nnodes=2", "--node-rank=1", "--master-addr=localhost", "--no-gang", "--nproc=2")
     files = ["--tee", "r3:1", "--log-dir", tmp_path / "{host}" / "{node_rank}"]
     done = as_users_do(*flags, *files, *SPEAK)
     assert done.returncode == 2

@@ -180,16 +180,7 @@ def test_arguments_in_any_encoding_arrive_as_they_are(tmp_path: Path):
     script.write_text("import os, sys\nos.write(1, b'|'.join(map(os.fsencode, sys.argv)))\n")
     for preload in ([], ["--preload", "json"]):
         done = subprocess.run(
-            [
-                *LAUNCHER,
-                "--quiet",
-                "--nproc",
-                "1",
-                *preload,
-                os.fsencode(script),
-                b"\xff\xe9",
-                b"-x",
-            ],
+            [*LAUNCHER, "--quiet", "--nproc=1", *preload, os.fsencode(script), b"\xff\xe9", b"-x"],
             env=clean_environ(),
             capture_output=True,
             check=True,

@@ -44,20 +44,9 @@ def test_closed_streams_lose_what_goes_there_and_nothing_else(
     if way == ("task",):
         flags, ranks, environ = [], range(2, 3), clean_environ(**SLURM_TASK)
     shut = " ".join(f"{fd}>&-" for fd in range(3) if closed[fd])
-    done = subprocess.run(
-        [
-            "sh",
-            "-c",
-            f'exec "$@" </dev/null >{out} 2>{err} {shut}',
-            "sh",
-            *LAUNCHER,
-            *flags,
-            script,
-        ],
-        env=environ,
-        timeout=PATIENCE_S,
-        check=False,
-    )
+    shell = ("sh", "-c", f'exec "$@" </dev/null >{out} 2>{err} {shut}', "sh")
+    words = (*shell, *LAUNCHER, *flags, script)
+    done = subprocess.run(words, env=environ, timeout=PATIENCE_S, check=False)
     assert done.returncode == 0, err.read_text()
     stdout, stderr = sorted(out.read_text().splitlines()), sorted(err.read_text().splitlines())
     assert stdout == ([] if closed[1] else [f"Ärger von {rank}" for rank in ranks])

@@ -3,12 +3,13 @@
 import os
 import pty
 import signal
-import sys
 import termios
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import pytest
 
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ
 from tests.support.patience import PATIENCE_S
@@ -68,11 +69,11 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*words: object) -> Iterator[Terminal]:
-    command = [*LAUNCHER, "--quiet", *map(str, words)]
+def terminal(*words: object, above: tuple[str, ...] = ()) -> Iterator[Terminal]:
+    command = [*above, *LAUNCHER, "--quiet", *map(str, words)]
     pid, fd = pty.fork()
     if pid == 0:
-        os.execve(sys.executable, command, clean_environ())
+        os.execvpe(command[0], command, clean_environ())
     running = Terminal(pid, fd)
     try:
         yield running
@@ -194,18 +195,35 @@ def test_a_program_goes_on_from_the_prompt_and_is_interrupted_again(tmp_path: Pa
         assert tty.status() in (0, 1)
 
 
-def test_CTRL_Z_stops_the_workers_and_fg_continues_them():
-    for nproc in (1, 2):
-        with terminal("--nproc", nproc, WORKERS / "sleep.py") as tty:
-            tty.read_until("ready", nproc)
-            (guard,) = children(tty.pid)
-            everyone = [tty.pid, *children(guard)]
-            tty.type(CTRL_Z)
-            until(lambda all=everyone: {state(pid) for pid in all} == {"T"}, "all are stopped")
-            os.killpg(tty.pid, signal.SIGCONT)
-            until(lambda all=everyone: {state(pid) for pid in all} == {"S"}, "all go on")
-            tty.type(CTRL_C)
-            assert tty.status() == 128 + signal.SIGINT
+@pytest.mark.parametrize("nproc", [1, 2])
+def test_CTRL_Z_stops_the_workers_and_fg_continues_them(nproc: int):
+    shell = ("bash", "-mc", '"$0" "$@"; read; fg')
+    with terminal("--nproc", nproc, WORKERS / "sleep.py", above=shell) as tty:
+        tty.read_until("ready", nproc)
+        (launcher,) = children(tty.pid)
+        (guard,) = children(launcher)
+        everyone = [launcher, *children(guard)]
+        tty.type(CTRL_Z)
+        until(lambda: {state(pid) for pid in everyone} == {"T"}, "all are stopped")
+        tty.type(b"\n")
+        until(lambda: {state(pid) for pid in everyone} == {"S"}, "all go on")
+        tty.type(CTRL_C)
+        assert tty.status() == 128 + signal.SIGINT
+
+
+@pytest.mark.parametrize("nproc", [1, 2])
+@pytest.mark.parametrize(
+    "above", [(), ("sh", "-c", '"$0" "$@"; exit $?')], ids=["alone", "below sh"]
+)
+def test_CTRL_Z_stops_nobody_where_no_shell_could_continue_them(nproc: int, above: tuple[str, ...]):
+    with terminal("--nproc", nproc, WORKERS / "catch.py", "INT", "TERM", above=above) as tty:
+        tty.read_until("ready", nproc)
+        tty.type(CTRL_Z)
+        tty.read_until("^Z")
+        tty.type(CTRL_C)
+        tty.read_until("^C")
+        tty.type(CTRL_C)
+        assert tty.status() in (85, 128 + signal.SIGINT)
 
 
 def test_the_terminal_that_is_closed_ends_the_job():
