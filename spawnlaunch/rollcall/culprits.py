@@ -175,7 +175,7 @@ class _Meeting(records.NamedTuple):
     def lates(self, uncertain_ns: int = 0) -> Iterable[tuple[int, Span]]:
         for rank, came in self.came.items():
             others = sorted(when for other, when in self.came.items() if other != rank)
-            half = others[(len(others) - 1) // 2] + uncertain_ns
+            half = others[(len(others) - 1) // 2] + uncertain_ns if others else came
             if half < came:
                 yield rank, (half, came)
 
@@ -187,7 +187,7 @@ def _meetings(
     by_rank = flight.entered_by(group, told)
     for number in flight.numbers(by_rank):
         calls = {rank: each[number] for rank, each in by_rank.items() if number in each}
-        absent = frozenset(by_rank) - frozenset(calls)
+        absent = flight.missing(calls, by_rank)
         until = {rank: answers[rank].when for rank in absent}
         if len(by_rank) > 1:
             came = {**{rank: call.when for rank, call in calls.items()}, **until}
@@ -202,9 +202,8 @@ def _named(
     least = max(LEAST, NEXT_TO_WORST * worst)
     found = sorted(rank for rank, share in shares.items() if share.waited_for >= least)
     others = [share.waited_for for rank, share in shares.items() if rank not in found]
-    if not others or max(others) * ABOVE_OTHERS > min(
-        shares[r].waited_for for r in found or shares
-    ):
+    named = min(shares[rank].waited_for for rank in found or shares)
+    if not others or max(others) * ABOVE_OTHERS > named:
         return []
     found = [rank for rank in found if _is_always(late[rank], OF_PART * least, since, now)]
     are_few = 0 < 2 * len(found) <= len(shares)  # where most are late, the others are early

@@ -11,6 +11,7 @@ which it has called, if it has.
 from __future__ import annotations
 
 import os
+import re
 
 from spawnlaunch import cpuset, records
 from spawnlaunch.rollcall import frames
@@ -19,9 +20,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Directories of what is not the user's own: Python's library, packages, and modules without a file.
-LIBRARIES = ("/lib/python", "/lib64/python", "/site-packages/", "/dist-packages/", "<frozen",
-             "<string>")  # fmt: skip
+# Directories of what is not the user's own: Python's library, and packages.
+LIBRARIES = ("/lib/python3", "/lib64/python3", "/site-packages/", "/dist-packages/")
+# What has no file, but for a script that is read from stdin; and what torch.compile has written:
+# torch/_inductor/codecache.py, get_path.
+GENERATED = re.compile(r"<(?!stdin>)|.*/(\w\w)/c\1\w+\.py$")
 LOOP = "/spawnlaunch/train/"  # the bundled one is the user's program, wherever it is installed
 # Decorators, through which a call goes on its way to the function that was called.
 WRAPPERS = frozenset({
@@ -119,4 +122,5 @@ def place_of(frame: frames.Frame) -> str:
 
 def is_own(frame: frames.Frame) -> bool:
     """Whether it is of the user's program, and not of a library."""
-    return LOOP in frame.file or not any(part in frame.file for part in LIBRARIES)
+    is_made = GENERATED.match(frame.file) or any(part in frame.file for part in LIBRARIES)
+    return LOOP in frame.file or not is_made

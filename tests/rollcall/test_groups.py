@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from spawnlaunch.rollcall.groups import Answer, groups
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
@@ -56,10 +58,16 @@ def test_who_tells_makes_no_difference_where_the_stacks_are_equal():
     ]
 
 
-def test_a_library_is_known_wherever_a_distribution_keeps_it():
-    for lib in ("lib", "lib64"):
-        waits = stack(("get", f"/usr/{lib}/python3.9/queue.py", 171), ("load", "/me/data.py", 7))
-        assert lines([worker(0, waits)]) == ["  rank 0 waits in get (data.py:7)"]
+INDUCTOR = "/tmp/torchinductor_me/qb/cqbjsxtwozwvrc7rpubqkfecoptrbdxrofuz4ac73hwe6putdghv.py"
+MADE = ("<eval_with_key>.12", "<string>", "<frozen runpy>", "<__array_function__ internals>")
+PYTHON = ("/usr/lib/python3/x.py", "/usr/lib/python3.9/x.py", "/usr/lib64/python3.9/x.py")
+
+
+@pytest.mark.parametrize("file", [INDUCTOR, *MADE, *PYTHON])
+@pytest.mark.parametrize("own", ["/me/qb/cab.py", "/me/lib/python/model.py", "<stdin>"])
+def test_a_library_and_what_was_generated_are_no_lines_of_the_users(file: str, own: str):
+    waits = stack(("all_reduce", f"{TORCH}/_ops.py", 9), ("forward", file, 5), ("step", own, 88))
+    assert lines([worker(0, waits)]) == [f"  rank 0 is in forward ({own.rpartition('/')[2]}:88)"]
 
 
 def test_processes_below_ranks_are_counted_by_themselves():
