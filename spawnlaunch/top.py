@@ -37,11 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
     parser.add_argument(
-        "--every",
-        type=_seconds,
-        default=1.0,
-        metavar="SECONDS",
-        help="between two looks; default 1",
+        "--every", type=_seconds, default=1.0, metavar="SECONDS", help="between looks; default 1"
     )
     parser.add_argument(
         "--sort",

@@ -12,6 +12,7 @@ import select
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from spawnlaunch.rollcall import asked, culprits
 from spawnlaunch.watch import notes, sample
@@ -83,11 +84,8 @@ class Inquiry:
 
     def _conclude(self) -> None:
         if self._suspects is not None:
-            self._suspects = {
-                (launch, one.rank)
-                for launch, each in self.verdicts.items()
-                for one in each.culprits
-            }
+            told = self.verdicts.items()
+            self._suspects = {(launch, one.rank) for launch, each in told for one in each.culprits}
         self.judge(self.answers)
 
     def _rest(self) -> None:
@@ -112,17 +110,13 @@ class Inquiry:
 
     def shown(self, samples: Sequence[sample.Sample]) -> list[sample.Sample]:
         """The samples, with the shares of time in which they wait, and are waited for."""
-        shares = {
-            (launch, rank): share
-            for launch, verdict in self.verdicts.items()
-            for rank, share in verdict.shares.items()
-        }
-        return [
-            one._replace(**shares[one.launch, one.rank]._asdict())
-            if (one.launch, one.rank) in shares
-            else one
-            for one in samples
-        ]
+
+        def share_of(one: sample.Sample) -> dict[str, Any]:
+            verdict = self.verdicts.get(one.launch)
+            share = verdict.shares.get(one.rank) if verdict else None
+            return share._asdict() if share else {}
+
+        return [one._replace(**share_of(one)) for one in samples]
 
     def findings(self) -> dict[str, list[notes.Note]]:
         """Who is waited for, and who is in another collective than the others; by launch."""

@@ -14,9 +14,8 @@ NOW = 50.5  # half a second after the last step
 
 def found(*samples: Sample, now: float = NOW) -> list[tuple[int, str]]:
     """Whom something is said of, and what kind it is; each has been looked at once."""
-    return [
-        (note.rank, note.kind) for note in notes.notes({one.rank: [one] for one in samples}, now)
-    ]
+    noted = notes.notes({one.rank: [one] for one in samples}, now)
+    return [(note.rank, note.kind) for note in noted]
 
 
 def of_loop(rank: int, **told: Any) -> Sample:
@@ -111,9 +110,7 @@ def test_who_uses_far_less_cpu_time_is_uneven_where_no_steps_are_told() -> None:
     idle = [sample(1, time=1000.0 + i) for i in range(20)]
     history = {0: over_time(0, STAYS), 1: idle, 2: over_time(2, STAYS)}
     (note,) = notes.notes(history, NOW)
-    assert (note.rank, note.kind, note.words) == (
-        *(1, "uneven", "uses 0.00 cores, and the others 0.50"),
-    )
+    assert note == (1, "uneven", "uses 0.00 cores, and the others 0.50")
     told = {r: [one._replace(progress=progress()) for one in seen] for r, seen in history.items()}
     told[1] = [one._replace(progress=progress(compute_s=0.5)) for one in told[1]]
     assert [note.kind for note in notes.notes(told, NOW)] == ["slow"]
