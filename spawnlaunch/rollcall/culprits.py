@@ -319,11 +319,9 @@ def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
     others = [each for each in others if each]
     if not own or not others:
         return ""
-    more = {
-        place: share - _median(o.get(place, 0.0) for o in others) for place, share in own.items()
-    }
-    most = max(more, key=lambda place: more[place])
-    return most if more[most] >= late / 3 else ""
+    usual = {place: _median(each.get(place, 0.0) for each in others) for place in own}
+    most = max(own, key=lambda place: own[place] - usual[place])
+    return most if own[most] - usual[most] >= late / 3 else ""
 
 
 def _profile(answer: asked.Testimony) -> dict[str, float]:

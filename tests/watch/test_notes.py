@@ -116,6 +116,14 @@ def test_who_uses_far_less_cpu_time_is_uneven_where_no_steps_are_told() -> None:
     assert [note.kind for note in notes.notes(told, NOW)] == ["slow"]
 
 
+def test_of_three_the_one_that_differs_is_uneven_and_not_the_others() -> None:
+    for figures in ((0.0, 0.5, 0.5), (0.5, 0.1, 0.1)):
+        of = ((cores, enumerate(over_time(rank, STAYS))) for rank, cores in enumerate(figures))
+        used = [[one._replace(cpu_seconds=i * cores) for i, one in looks] for cores, looks in of]
+        history = dict(enumerate(used))
+        assert [note.rank for note in notes.notes(history, NOW)] == [0]
+
+
 def test_few_looks_say_nothing_of_what_changes_with_time() -> None:
     assert notes.notes({0: over_time(0, STAYS[:5]), 1: over_time(1, RISES[:5])}, NOW) == []
 

@@ -13,6 +13,7 @@ from tests.support.launching import WORKERS, launch
 from tests.support.processes import until
 from tests.support.watching import launched
 
+Failed = tuple[Path, dict[int, list[str]]]
 USES = """
 import os, resource, sys
 held = bytearray(200 << 20)
@@ -48,7 +49,7 @@ def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[str]]]:
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     """A launch of which rank 1 ends with 3, and what the workers say they used."""
     directory = tmp_path_factory.mktemp("failed")
     (directory / "uses.py").write_text(USES)
@@ -59,7 +60,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, li
     return directory, {int(rank): rest for _, rank, *rest in words}
 
 
-def test_what_a_rank_used_is_what_it_says_itself(failed: tuple[Path, dict[int, list[str]]]) -> None:
+def test_what_a_rank_used_is_what_it_says_itself(failed: Failed) -> None:
     directory, said = failed
     ranks = json.loads((directory / "result.json").read_text())["ranks"]
     for one in ranks:
@@ -76,9 +77,7 @@ def test_what_a_rank_used_is_what_it_says_itself(failed: tuple[Path, dict[int, l
     assert 1 in said
 
 
-def test_the_record_tells_the_same_ends_as_the_result(
-    failed: tuple[Path, dict[int, list[str]]],
-) -> None:
+def test_the_record_tells_the_same_ends_as_the_result(failed: Failed) -> None:
     directory, _ = failed
     result = json.loads((directory / "result.json").read_text())
     ended = {line["rank"]: line for line in of_kind(read(directory / "record"), "ended")}
@@ -87,9 +86,7 @@ def test_the_record_tells_the_same_ends_as_the_result(
     assert not ended
 
 
-def test_the_record_begins_with_all_that_was_derived(
-    failed: tuple[Path, dict[int, list[str]]],
-) -> None:
+def test_the_record_begins_with_all_that_was_derived(failed: Failed) -> None:
     start = read(failed[0] / "record")[0]
     assert start["kind"] == "start"
     assert start["explain"]["sources"]["world_size"]["value"] == 2

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.rollcall import culprits
-from spawnlaunch.watch import table, waiting
+from spawnlaunch.watch import notes, table, waiting
 from spawnlaunch.watch.devices import Meter
 from spawnlaunch.watch.sample import Sampler
 from tests.support.launching import WORKERS, clean_environ, run, start
@@ -213,9 +213,7 @@ def test_a_thread_elsewhere_is_marked(tmp_path: Path) -> None:
         launch.status()
 
 
-def test_ranks_that_were_forked_from_an_image_are_found_with_their_environment(
-    tmp_path: Path,
-) -> None:
+def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: Path) -> None:
     record = tmp_path / "record"
     flags = ("--nproc", 2, "--preload", "json", "--virtual-local-rank", "--record", record)
     with launched(*flags, BUSY, directory=tmp_path, environ={"RANK": "7"}) as launch:
@@ -275,6 +273,13 @@ def test_the_table_has_a_line_for_each_rank(two: Two) -> None:
     rows = [line.split() for line in text.splitlines()]
     for rank, (pid, _) in two.pids.items():
         assert [str(rank), str(pid)] in [row[:2] for row in rows]
+
+
+@pytest.mark.parametrize(("height", "first"), [(6, "rank"), (5, "!")])
+def test_what_would_not_be_seen_on_the_screen_stands_first(height: int, first: str) -> None:
+    ranks, note = [sample(rank) for rank in range(2)], notes.Note(1, "stopped", "it is stopped")
+    lines = table.table(ranks, {ranks[0].launch: [note]}, 80, height)
+    assert lines[1].split()[0] == first
 
 
 def test_a_command_with_line_breaks_and_bytes_is_one_printable_line() -> None:
