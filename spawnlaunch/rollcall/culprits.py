@@ -114,7 +114,7 @@ def _placed(answer: asked.Testimony) -> flight.Record:
     places = {
         groups.place_of(own)
         for look in answer.looks
-        if last and look.when > last.when and (own := _own(look.stack))
+        if last and look.when > last.when and (own := groups.own(look.stack))
     }
     if last is None or last.place or len(places) != 1:
         return answer.record
@@ -307,7 +307,7 @@ def _before(
 
 def _call(name: str, stack: frames.Stack) -> tuple[str, str] | None:
     """The collective in words, and the user's own line."""
-    own = _own(stack)
+    own = groups.own(stack)
     is_backward = any(frame.function == "_engine_run_backward" for frame in stack)
     return (name + " in backward" * is_backward, groups.place_of(own)) if own else None
 
@@ -328,12 +328,10 @@ def _profile(answer: asked.Testimony) -> dict[str, float]:
     """What share of the looks was at which line of the user's program."""
     if len(answer.looks) < LEAST_LOOKS:
         return {}
-    places = Counter(groups.place_of(own) for look in answer.looks if (own := _own(look.stack)))
+    places = Counter(
+        groups.place_of(own) for look in answer.looks if (own := groups.own(look.stack))
+    )
     return {place: count / len(answer.looks) for place, count in places.items()}
-
-
-def _own(stack: frames.Stack) -> frames.Frame | None:
-    return next(filter(groups.is_own, stack), None)
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:

@@ -28,7 +28,7 @@ from math import prod
 from spawnlaunch import machine, reading
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.rollcall.frames import Frame
-from spawnlaunch.rollcall.groups import is_own, place_of, ranks_of
+from spawnlaunch.rollcall.groups import own, place_of, ranks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -152,17 +152,15 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
         if entry.get("is_p2p"):
             continue  # two ranks know of it, and each counts for itself
         name = entry["profiling_name"].partition(":")[2] or entry["profiling_name"]
-        frames = (
-            Frame(each["name"], each["filename"], each["line"]) for each in entry.get("frames", ())
-        )
-        own = next(filter(is_own, frames), None)
+        frames = entry.get("frames", ())
+        at = own(tuple(Frame(each["name"], each["filename"], each["line"]) for each in frames))
         yield Collective(
             str(entry["process_group"][0]),
             int(entry["collective_seq_id"])
             * (entry.get("pg_id") == ids[entry["process_group"][0]]),
             name,
             _what(entry) if name in ALIKE else "",
-            place_of(own) if own else "",
+            place_of(at) if at else "",
             moment(entry["time_created_ns"]),
             bool(entry.get("retired")),
         )

@@ -308,9 +308,8 @@ def _environment(story: Story) -> str:
     rows = []
     for name in names:
         values = [worker["env"].get(name) for worker in workers]
-        same = len(set(values)) == 1
-        told = str(values[0]) if same else ", ".join(f"{v}" for v in values[:8])
-        rows.append((name, told + (" ..." if not same and len(values) > 8 else "")))
+        shown = values[:1] if len(set(values)) == 1 else [*values[:8], *["..."] * (len(values) > 8)]
+        rows.append((name, ", ".join(map(str, shown))))
     return _table(("variable", "value; of each rank where they differ"), rows)
 
 

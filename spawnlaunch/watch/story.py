@@ -350,9 +350,7 @@ def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
 def _extremes(group: Sequence[float]) -> tuple[int, ...]:
     """The places of the least and of the greatest, in order."""
     first, second = group.index(min(group)), group.index(max(group))
-    if first == second:
-        return (first,)
-    return (first, second) if first < second else (second, first)
+    return tuple(sorted({first, second}))
 
 
 def _known_extremes(group: Sequence[Any]) -> list[int]:

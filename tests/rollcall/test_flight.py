@@ -125,10 +125,8 @@ def test_a_rank_that_may_have_forgotten_all_of_a_group_is_not_missed():
 
 def test_of_several_groups_the_one_that_differs_first_counts():
     other = ("1", "tensor parallel")
-    records = {
-        0: record(entry(5, time_created_ns=50), entry(1, time_created_ns=40, process_group=other)),
-        1: record(),
-    }
+    calls = entry(5, time_created_ns=50), entry(1, time_created_ns=40, process_group=other)
+    records = {0: record(*calls), 1: record()}
     words = flight.disagreement(records) or ""
     assert words.startswith("collective 1 of group 1: rank 0 in all_reduce")
     assert words.endswith("rank 1 not there, with no collective before it")

@@ -321,9 +321,8 @@ def test_the_loop_tells_its_step(tmp_path: Path) -> None:
 
         def tells() -> bool:
             found.update(looked_at(dict.fromkeys(launch.workers, 0)))
-            return len(found) == 2 and all(
-                one["progress"] and one["progress"]["loss"] for one in found.values()
-            )
+            told = [one["progress"] for one in found.values()]
+            return len(told) == 2 and all(one and one["loss"] for one in told)
 
         until(tells, "both ranks tell a loss")
         metrics = tmp_path / "out" / "metrics.jsonl"
