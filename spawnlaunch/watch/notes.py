@@ -70,11 +70,11 @@ class Histories:
 
 
 def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
-    """All notes of each launch."""
-    launches = dict.fromkeys(launch for each in found for launch in each)
-    return {
-        launch: [note for each in found for note in each.get(launch, ())] for launch in launches
-    }
+    """All notes of each launch; first that a rank is held from outside, which may be why."""
+    told: dict[str, list[Note]] = {}
+    for launch, noted in (one for each in found for one in each.items()):
+        told.setdefault(launch, []).extend(noted)
+    return {name: sorted(all_, key=lambda n: n.kind != "stopped") for name, all_ in told.items()}
 
 
 def notes(history: History, now: float) -> list[Note]:
