@@ -31,7 +31,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     gc.disable()  # all of a record is kept until the page is written
     told = story.read(options.directory)
     if not told.launches:
-        words = "has no record of a launch (*.jsonl); name the directory of --record"
+        why = told.unread[0] if told.unread else "*.jsonl"
+        words = f"has no record of a launch ({why}); name the directory of --record"
         printing.print_error(f"{options.directory} {words}", NAME)
         return 2
     drawn = page.page(told)

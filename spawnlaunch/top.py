@@ -37,19 +37,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true", help="look once, print, and end")
     parser.add_argument("--json", action="store_true", help="with --once: JSON, one object a line")
     parser.add_argument(
-        "--every",
-        type=_seconds,
-        default=1.0,
-        metavar="SECONDS",
-        help="between two looks; default 1",
+        "--every", type=_seconds, default=1.0, metavar="SECONDS", help="between looks; default 1"
     )
-    parser.add_argument(
-        "--sort",
-        choices=[column.name for column in table.COLUMNS],
-        default="rank",
-        metavar="COLUMN",
-        help=f"one of {', '.join(column.name for column in table.COLUMNS)}".replace("%", "%%"),
-    )
+    names = [column.name for column in table.COLUMNS]
+    one_of = f"one of {', '.join(names)}".replace("%", "%%")
+    parser.add_argument("--sort", choices=names, default="rank", metavar="COLUMN", help=one_of)
     parser.add_argument(
         "words", nargs="?", default="", metavar="WORDS", help="part of a launch's name or command"
     )
@@ -113,7 +105,7 @@ def _print(
         width = os.get_terminal_size(1).columns
     except OSError:
         width = WIDTH
-    lines = table.table(samples, found, max(width, 40), options.sort)
+    lines = table.table(samples, found, max(width, 40), sort=options.sort)
     return printing.print_page("\n".join(lines), NAME)
 
 

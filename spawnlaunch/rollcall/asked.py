@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 MOST_BYTES = 1 << 26  # of an answer
+# A group of NCCL's may have gloo for CPUs beside it, which has a recorder and counts by itself.
+BESIDE = " of gloo"
 
 
 class Look(records.NamedTuple):
@@ -37,11 +39,9 @@ class Testimony(records.NamedTuple):
 
 def as_json(answer: Testimony) -> dict[str, Any]:
     """For another node, without the threads."""
-    members = {name: sorted(ranks) for name, ranks in answer.record.members.items()}
-    calls = answer.record.calls
-    whole = answer.record.is_whole
-    told = {"looks": answer.looks, "calls": calls, "members": members, "whole": whole}
-    return {**told, "when": answer.when}
+    record, members = answer.record, {n: sorted(r) for n, r in answer.record.members.items()}
+    told = {"calls": record.calls, "members": members, "whole": record.is_whole}
+    return {"looks": answer.looks, **told, "when": answer.when}
 
 
 def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
@@ -51,9 +51,15 @@ def from_json(told: Mapping[str, Any], later_ns: int) -> Testimony:
     """
     calls = tuple(
         flight.Collective(
-            str(group), int(number), str(name), str(what), str(at), flight.moment(when + later_ns)
+            str(group),
+            int(number),
+            str(name),
+            str(what),
+            str(at),
+            flight.moment(when + later_ns),
+            bool(is_over),
         )
-        for group, number, name, what, at, when in told["calls"]
+        for group, number, name, what, at, when, is_over in told["calls"]
     )
     record = flight.Record(calls, _members(told["members"]), bool(told["whole"]))
     looks = [Look(flight.moment(when + later_ns), _stack(stack)) for when, stack in told["looks"]]
@@ -101,7 +107,7 @@ class Question:
         if data:
             return None
         try:
-            return _answer(bytes(self._data))
+            return answer(bytes(self._data))
         except Exception as error:  # whatever a parser may fail of: it is half there
             raise OSError(str(error)) from None
 
@@ -110,22 +116,22 @@ class Question:
         self._socket.close()
 
 
-def _answer(data: bytes) -> Testimony:
+def answer(data: bytes) -> Testimony:
+    """Read a whole answer. May raise any exception."""
     line, _, rest = data.partition(b"\n")
     head: dict[str, Any] = json.loads(line)
     stacks = [*map(_stack, head["stacks"])]
-    read = []
+    read: list[flight.Record] = []
+    members = _members(head["groups"])
     for size in head["dumps"]:
-        read.append(flight.read(rest[:size]))
+        is_last = len(read) + 1 == len(head["dumps"])
+        read.append(flight.read(rest[:size], "" if is_last else BESIDE))
+        members |= {} if is_last else {f"{name}{BESIDE}": ranks for name, ranks in members.items()}
         rest = rest[size:]
-    record = flight.Record(
-        tuple(call for each in read for call in each.calls),
-        {
-            **{name: ranks for each in read for name, ranks in each.members.items()},
-            **_members(head["groups"]),
-        },
-        all(each.is_whole for each in read),
-    )
+    for each in read:
+        members = {**each.members, **members}
+    calls = tuple(call for each in read for call in each.calls)
+    record = flight.Record(calls, members, all(each.is_whole for each in read))
     looks = [Look(flight.moment(when), stacks[i]) for when, i in head["looks"]]
     when, cost_s = flight.moment(head["when"]), float(head["seconds"])
     return Testimony(str(head["threads"]), looks, record, when, cost_s)

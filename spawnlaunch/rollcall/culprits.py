@@ -114,7 +114,7 @@ def _placed(answer: asked.Testimony) -> flight.Record:
     places = {
         groups.place_of(own)
         for look in answer.looks
-        if last and look.when > last.when and (own := _own(look.stack))
+        if last and look.when > last.when and (own := groups.own(look.stack))
     }
     if last is None or last.place or len(places) != 1:
         return answer.record
@@ -175,7 +175,7 @@ class _Meeting(records.NamedTuple):
     def lates(self, uncertain_ns: int = 0) -> Iterable[tuple[int, Span]]:
         for rank, came in self.came.items():
             others = sorted(when for other, when in self.came.items() if other != rank)
-            half = others[(len(others) - 1) // 2] + uncertain_ns
+            half = others[(len(others) - 1) // 2] + uncertain_ns if others else came
             if half < came:
                 yield rank, (half, came)
 
@@ -187,7 +187,7 @@ def _meetings(
     by_rank = flight.entered_by(group, told)
     for number in flight.numbers(by_rank):
         calls = {rank: each[number] for rank, each in by_rank.items() if number in each}
-        absent = frozenset(by_rank) - frozenset(calls)
+        absent = flight.missing(calls, by_rank)
         until = {rank: answers[rank].when for rank in absent}
         if len(by_rank) > 1:
             came = {**{rank: call.when for rank, call in calls.items()}, **until}
@@ -202,9 +202,8 @@ def _named(
     least = max(LEAST, NEXT_TO_WORST * worst)
     found = sorted(rank for rank, share in shares.items() if share.waited_for >= least)
     others = [share.waited_for for rank, share in shares.items() if rank not in found]
-    if not others or max(others) * ABOVE_OTHERS > min(
-        shares[r].waited_for for r in found or shares
-    ):
+    named = min(shares[rank].waited_for for rank in found or shares)
+    if not others or max(others) * ABOVE_OTHERS > named:
         return []
     found = [rank for rank in found if _is_always(late[rank], OF_PART * least, since, now)]
     are_few = 0 < 2 * len(found) <= len(shares)  # where most are late, the others are early
@@ -308,7 +307,7 @@ def _before(
 
 def _call(name: str, stack: frames.Stack) -> tuple[str, str] | None:
     """The collective in words, and the user's own line."""
-    own = _own(stack)
+    own = groups.own(stack)
     is_backward = any(frame.function == "_engine_run_backward" for frame in stack)
     return (name + " in backward" * is_backward, groups.place_of(own)) if own else None
 
@@ -320,23 +319,19 @@ def _at(rank: int, answers: Mapping[int, asked.Testimony], late: float) -> str:
     others = [each for each in others if each]
     if not own or not others:
         return ""
-    more = {
-        place: share - _median(o.get(place, 0.0) for o in others) for place, share in own.items()
-    }
-    most = max(more, key=lambda place: more[place])
-    return most if more[most] >= late / 3 else ""
+    usual = {place: _median(each.get(place, 0.0) for each in others) for place in own}
+    most = max(own, key=lambda place: own[place] - usual[place])
+    return most if own[most] - usual[most] >= late / 3 else ""
 
 
 def _profile(answer: asked.Testimony) -> dict[str, float]:
     """What share of the looks was at which line of the user's program."""
     if len(answer.looks) < LEAST_LOOKS:
         return {}
-    places = Counter(groups.place_of(own) for look in answer.looks if (own := _own(look.stack)))
+    places = Counter(
+        groups.place_of(own) for look in answer.looks if (own := groups.own(look.stack))
+    )
     return {place: count / len(answer.looks) for place, count in places.items()}
-
-
-def _own(stack: frames.Stack) -> frames.Frame | None:
-    return next(filter(groups.is_own, stack), None)
 
 
 def _merged(spans: Iterable[Span]) -> list[Span]:

@@ -19,14 +19,16 @@ TORCH_FR_DUMP_TEMP_FILE (before torch 2.9 TORCH_NCCL_DEBUG_INFO_TEMP_FILE) and e
 from __future__ import annotations
 
 import io
+import json
 import os
 import pickle
 from contextlib import suppress
+from math import prod
 
 from spawnlaunch import machine, reading
 from spawnlaunch.records import NamedTuple
 from spawnlaunch.rollcall.frames import Frame
-from spawnlaunch.rollcall.groups import is_own, place_of, ranks_of
+from spawnlaunch.rollcall.groups import own, place_of, ranks_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -47,9 +49,10 @@ class Collective(NamedTuple):
     group: str
     number: int  # in its group, from 1; 0: of one that was destroyed, and made anew by its name
     name: str
-    what: str  # type and shape of its tensors, where these must be alike
+    what: str  # type and length of its tensors, where these must be alike
     place: str  # the user's own line
     when: int  # nanoseconds since 1970
+    is_over: bool = False  # for this rank, as far as is known: it waits for nobody there
 
     @property
     def title(self) -> str:
@@ -127,17 +130,20 @@ class _Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"a dump holds no {module}.{name}")
 
 
-def read(data: bytes) -> Record:
-    """Read a dump. One that is incomplete, or of another kind, may raise any exception."""
+def read(data: bytes, apart: str = "") -> Record:
+    """Read a dump; `apart` is added to the names of groups.
+
+    One that is incomplete, or of another kind, may raise any exception.
+    """
     dump = _Plain(io.BytesIO(data)).load()
-    members = {}
-    for group in dump["pg_config"].values():
-        ranks = group["ranks"].strip("[]").replace(" ", "")
-        each = frozenset(map(int, ranks.split(","))) if ranks else frozenset()
-        if group["name"]:  # not gloo's
-            members[str(group["name"])] = each
+    members = {
+        f"{group['name']}{apart}": frozenset(map(int, json.loads(group["ranks"])))
+        for group in dump["pg_config"].values()
+        if group["name"]  # not gloo's
+    }
     first = min((entry["record_id"] for entry in dump["entries"]), default=0)
-    return Record(tuple(_calls(dump["entries"])), members, first == 0)
+    calls = (call._replace(group=call.group + apart) for call in _calls(dump["entries"]))
+    return Record(tuple(calls), members, first == 0)
 
 
 def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
@@ -146,24 +152,23 @@ def _calls(entries: list[dict[str, Any]]) -> Iterator[Collective]:
         if entry.get("is_p2p"):
             continue  # two ranks know of it, and each counts for itself
         name = entry["profiling_name"].partition(":")[2] or entry["profiling_name"]
-        frames = (
-            Frame(each["name"], each["filename"], each["line"]) for each in entry.get("frames", ())
-        )
-        own = next(filter(is_own, frames), None)
+        frames = entry.get("frames", ())
+        at = own(tuple(Frame(each["name"], each["filename"], each["line"]) for each in frames))
         yield Collective(
             str(entry["process_group"][0]),
             int(entry["collective_seq_id"])
             * (entry.get("pg_id") == ids[entry["process_group"][0]]),
             name,
             _what(entry) if name in ALIKE else "",
-            place_of(own) if own else "",
+            place_of(at) if at else "",
             moment(entry["time_created_ns"]),
+            bool(entry.get("retired")),
         )
 
 
 def _what(entry: dict[str, Any]) -> str:
     shapes = zip(entry["input_dtypes"], entry["input_sizes"], strict=False)
-    return ", ".join(f"{dtype}{list(sizes)}" for dtype, sizes in shapes)
+    return ", ".join(f"{dtype}[{prod(sizes)}]" for dtype, sizes in shapes)
 
 
 def moment(ns: Any) -> int:
@@ -225,7 +230,7 @@ def _differences(
 ) -> tuple[int, list[str]] | None:
     """When the first rank entered a collective, and who has not, or not so; None: all are alike."""
     entered = {rank: calls[number] for rank, calls in by_rank.items() if number in calls}
-    absent = {r: _last(calls, number) for r, calls in by_rank.items() if r not in entered}
+    absent = {rank: _last(by_rank[rank], number) for rank in missing(entered, by_rank)}
     kinds = _grouped({rank: call.title for rank, call in entered.items()})
     if len({(call.name, call.what) for call in entered.values()}) == 1:
         if not absent:
@@ -234,6 +239,12 @@ def _differences(
     words = [f"{ranks_of(ranks)} in {title}" for ranks, title in kinds]
     words += [f"{ranks_of(ranks)} not there, {last}" for ranks, last in _grouped(absent)]
     return min(call.when for call in entered.values()), words
+
+
+def missing(entered: Mapping[int, Collective], members: Iterable[int]) -> frozenset[int]:
+    """Who has not entered a collective in which others wait."""
+    is_over = all(call.is_over for call in entered.values())
+    return frozenset() if is_over else frozenset(members) - frozenset(entered)
 
 
 def numbers(by_rank: Mapping[int, Mapping[int, Collective]]) -> list[int]:

@@ -11,6 +11,8 @@ which it has called, if it has.
 from __future__ import annotations
 
 import os
+import re
+from functools import cache
 
 from spawnlaunch import cpuset, records
 from spawnlaunch.rollcall import frames
@@ -19,9 +21,12 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-# Directories of what is not the user's own: Python's library, packages, and modules without a file.
-LIBRARIES = ("/lib/python", "/lib64/python", "/site-packages/", "/dist-packages/", "<frozen",
-             "<string>")  # fmt: skip
+# Files of what is not the user's own: Python's library, and packages; none, but for a script that
+# is read from stdin; and what torch.compile has written: torch/_inductor/codecache.py, get_path.
+LIBRARIES = re.compile(r".*(/lib(64)?/python3|/\w+-packages/)|<(?!stdin>)|.*/(\w\w)/c\3\w+\.py$")
+is_library = cache(LIBRARIES.match)
+# The user's program may be a package that was installed, and begin with -m or in a file of pip's.
+PACKAGE, COMMAND = re.compile(r".*/\w+-packages/(?!torch/)\w+/"), re.compile(r".*/bin/[\w-]+$")
 LOOP = "/spawnlaunch/train/"  # the bundled one is the user's program, wherever it is installed
 # Decorators, through which a call goes on its way to the function that was called.
 WRAPPERS = frozenset({
@@ -99,11 +104,11 @@ def _where(words: str, stack: frames.Stack, several: bool) -> str:
     if not stack:
         has = "have" if several else "has"
         return f"{be} {words}" if words.startswith("(") else f"{has} told the stacks above"
-    own = next((i for i, frame in enumerate(stack) if is_own(frame)), None)
-    if own is None:
+    at = own(stack)
+    if at is None:
         return _said(stack[0], stack[0], several)
-    called = [frame for frame in stack[:own] if frame.function not in WRAPPERS]
-    return _said(called[-1] if called else stack[own], stack[own], several)
+    called = [frame for frame in stack[: stack.index(at)] if frame.function not in WRAPPERS]
+    return _said(called[-1] if called else at, at, several)
 
 
 def _said(called: frames.Frame, at: frames.Frame, several: bool) -> str:
@@ -117,6 +122,12 @@ def place_of(frame: frames.Frame) -> str:
     return f"{os.path.basename(frame.file)}:{frame.line or '?'}"
 
 
-def is_own(frame: frames.Frame) -> bool:
-    """Whether it is of the user's program, and not of a library."""
-    return LOOP in frame.file or not any(part in frame.file for part in LIBRARIES)
+def own(stack: frames.Stack) -> frames.Frame | None:
+    """The innermost call of the user's program, and not of a library."""
+    users = (one for one in stack if LOOP in one.file or not is_library(one.file))
+    found = next(users, None)
+    if found is None or COMMAND.match(found.file):
+        package = next(filter(None, (PACKAGE.match(one.file) for one in reversed(stack))), None)
+        inside = (one for one in stack if package and one.file.startswith(package[0]))
+        return next(inside, found)
+    return found

@@ -115,9 +115,8 @@ class _Nvml:
             memory = it.nvmlDeviceGetMemoryInfo(handle, it.nvmlMemory_v2)  # as nvidia-smi
             told["memory"], told["memory_total"] = int(memory.used), int(memory.total)
         with suppress(it.NVMLError):
-            told["temperature"] = float(
-                it.nvmlDeviceGetTemperature(handle, it.NVML_TEMPERATURE_GPU)
-            )
+            kind = it.NVML_TEMPERATURE_GPU
+            told["temperature"] = float(it.nvmlDeviceGetTemperature(handle, kind))
         with suppress(it.NVMLError):
             told["clock"] = float(it.nvmlDeviceGetClockInfo(handle, it.NVML_CLOCK_SM))
         return told

@@ -32,10 +32,8 @@ class _Core(NamedTuple):
 def picture(node: Mapping[str, Any], workers: Sequence[Mapping[str, Any]], host: str) -> str:
     """The drawing; `node` and `workers` as --explain=json has them."""
     cores = _cores(node, workers)
-    drawn, y = (
-        [STYLE, charts.text(PAD, 14, f"{host}: a square is a core with its local rank")],
-        22.0,
-    )
+    drawn = [STYLE, charts.text(PAD, 14, f"{host}: a square is a core with its local rank")]
+    y = 22.0
     taken = {w["device"]["index"]: w["local_rank"] for w in workers if w["device"]}
     waiting = list(node["devices"])
     for title, cpus in _domains(node):

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from fnmatch import fnmatch
 from pathlib import Path
 
 import psutil
@@ -27,7 +28,9 @@ def findings(samples: Sequence[sample.Sample]) -> dict[str, list[notes.Note]]:
 
 
 def _noted(launch: str, pid: int) -> Iterator[notes.Note]:
-    records = (Path(path).read_text().split("\n")[:-1] for path in _written_above(pid))
+    name = f"*-{launch.rpartition('-')[2]}.jsonl"  # a rank may have files of its own open
+    paths = (path for path in _written_above(pid) if fnmatch(path, name))
+    records = (Path(path).read_text().split("\n")[:-1] for path in paths)
     lines = next((each for each in records if json.loads(each[0])["launch"] == launch), [])
     told = [json.loads(line) for line in lines if '"kind": "note"' in line or ATTEMPT in line]
     begun = max((i for i, one in enumerate(told) if one["kind"] == "attempt"), default=-1)

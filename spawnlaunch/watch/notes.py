@@ -17,7 +17,7 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from statistics import fmean, median
+from statistics import fmean, median, median_high, median_low
 from typing import NamedTuple
 
 from spawnlaunch.watch import progress, sample
@@ -70,11 +70,11 @@ class Histories:
 
 
 def together(*found: Mapping[str, Sequence[Note]]) -> dict[str, list[Note]]:
-    """All notes of each launch."""
-    launches = dict.fromkeys(launch for each in found for launch in each)
-    return {
-        launch: [note for each in found for note in each.get(launch, ())] for launch in launches
-    }
+    """All notes of each launch; first that a rank is held from outside, which may be why."""
+    told: dict[str, list[Note]] = {}
+    for launch, noted in (one for each in found for one in each.items()):
+        told.setdefault(launch, []).extend(noted)
+    return {name: sorted(all_, key=lambda n: n.kind != "stopped") for name, all_ in told.items()}
 
 
 def notes(history: History, now: float) -> list[Note]:
@@ -138,11 +138,10 @@ def _uneven(history: History) -> list[Note]:
         return []
     found = []
     for rank, cores in sorted(known.items()):
-        usual = median(other for each, other in known.items() if each != rank)
-        if cores > UNEVEN * usual or usual > UNEVEN * cores:
-            found.append(
-                Note(rank, "uneven", f"uses {cores:.2f} cores, and the others {usual:.2f}")
-            )
+        others = [other for each, other in known.items() if each != rank]
+        if cores > UNEVEN * median_high(others) or median_low(others) > UNEVEN * cores:
+            words = f"uses {cores:.2f} cores, and the others {median(others):.2f}"
+            found.append(Note(rank, "uneven", words))
     return found
 
 
@@ -195,20 +194,19 @@ def _idle_device(history: History) -> Iterable[Note]:
         uses = [one.device.use for one in samples if one.device and one.device.use is not None]
         if len(uses) >= LOOKS:
             used[rank] = fmean(uses)
-    usual = median(used.values()) if len(used) > 1 else 0
-    for rank, use in sorted(used.items()):
-        if use * UNEVEN < usual:
-            yield Note(
-                rank, "device", f"its device is used {use:.0f} % of the time, others' {usual:.0f} %"
-            )
+    for rank, use, usual in _below(used, UNEVEN):
+        words = f"its device is used {use:.0f} % of the time, others' {usual:.0f} %"
+        yield Note(rank, "device", words)
 
 
 def _device(last: Mapping[int, sample.Sample]) -> Iterable[Note]:
     clocks = {rank: one.device.clock for rank, one in last.items() if one.device}
     known = {rank: clock for rank, clock in clocks.items() if clock}
-    usual = median(known.values()) if len(known) > 1 else 0
-    for rank, clock in sorted(known.items()):
-        if clock * SLOW < usual:
-            yield Note(
-                rank, "device", f"its device runs at {clock:.0f} MHz, the others' {usual:.0f}"
-            )
+    for rank, clock, usual in _below(known, SLOW):
+        yield Note(rank, "device", f"its device runs at {clock:.0f} MHz, the others' {usual:.0f}")
+
+
+def _below(found: Mapping[int, float], times: float) -> Iterable[tuple[int, float, float]]:
+    """The ranks whose figure is so many times less than the median, with both."""
+    usual = median(found.values()) if len(found) > 1 else 0
+    return ((rank, one, usual) for rank, one in sorted(found.items()) if one * times < usual)

@@ -20,7 +20,7 @@ ENDING = 180  # the width of what became of a rank
 CURVES = (
     (
         "own_s",
-        "Its own part of a step: data and computing, without waiting for others",
+        "Its own part of a step: data and computing, no waiting",
         "ms",
         1e-3,
         ("slow", "stuck"),
@@ -45,10 +45,7 @@ def page(directory: Directory) -> str:
     colours = "".join(f".k{i}{{--k:{colour}}}" for i, colour in enumerate(charts.COLOURS))
     style, script = ((here / f"page.{kind}").read_text("utf-8") for kind in ("css", "js"))
     parts = [
-        *(
-            f'<p class="mark">{words(name)}: no launch begins in it.</p>'
-            for name in directory.unread
-        ),
+        *(f'<p class="mark">{words(line)}.</p>' for line in directory.unread),
         *(_launch(story, number, several) for number, story in enumerate(directory.launches)),
     ]
     title = words(_title(directory.launches[0]))
@@ -167,10 +164,7 @@ def _how_it_ended(story: Story) -> list[str]:
 def _pictures(story: Story) -> Iterable[tuple[str, Callable[[], str]]]:
     for start in story.starts:
         host = start["host"]
-        yield (
-            f"Where the ranks sit on {host}",
-            partial(_picture, start["explain"], host),
-        )
+        yield f"Where the ranks sit on {host}", partial(_picture, start["explain"], host)
 
 
 def _picture(told: Mapping[str, Any], host: str) -> str:
@@ -314,9 +308,8 @@ def _environment(story: Story) -> str:
     rows = []
     for name in names:
         values = [worker["env"].get(name) for worker in workers]
-        same = len(set(values)) == 1
-        told = str(values[0]) if same else ", ".join(f"{v}" for v in values[:8])
-        rows.append((name, told + (" ..." if not same and len(values) > 8 else "")))
+        shown = values[:1] if len(set(values)) == 1 else [*values[:8], *["..."] * (len(values) > 8)]
+        rows.append((name, ", ".join(map(str, shown))))
     return _table(("variable", "value; of each rank where they differ"), rows)
 
 

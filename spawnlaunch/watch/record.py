@@ -16,7 +16,8 @@ A file for each launch and node (begin.py has its name), one object a line. `kin
               has is left out
     waits     "ranks", and for each "waits" and "waited_for": the shares of the last time in which
               it waited for others in collectives, and others for it (rollcall/culprits.py)
-    note      what stands out for the first time: "rank", "note" (notes.py has the kinds), "words"
+    note      what stands out for the first time, and each place of a hang: "rank", "note"
+              (notes.py has the kinds), "words"
     said      the launcher said "words" about "what": failure, signal, timeout, silent, hang, ...
     roll      the roll was called: "words", a line for each group of ranks, the smallest first, and
               "groups" of them, each with its "ranks"
@@ -69,7 +70,9 @@ class _Recording:
         self._mark: str | None = None
         self._began = self._due = machine.monotonic()
         self._since: dict[str, float] = {}  # by rank, when a worker was started
-        self._seen: set[tuple[str, int, str]] = set()  # events that are told once in an attempt
+        self._seen: set[tuple[str, int, str, str]] = (
+            set()
+        )  # events that are told once in an attempt
         self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
         self._histories = notes.Histories()
         self._waiting = waiting.Inquiry()
@@ -130,7 +133,8 @@ class _Recording:
             now = round(machine.time(), 3)
             self._write({"kind": "waits", "time": now, "ranks": ranks, **shares})
         for note in self._waiting.findings().get(self._mark or "", ()):
-            self._once("note", note.rank, note=note.kind, words=note.words)
+            hangs_at = note.words.partition(" so far, ")[2]  # elsewhere it is another hang
+            self._once("note", note.rank, hangs_at, note=note.kind, words=note.words)
 
     def _first(self, one: sample.Sample) -> None:
         since = self._since.get(str(one.rank))
@@ -139,8 +143,8 @@ class _Recording:
         if one.progress and one.progress.first_collective:
             self._once("collective", one.rank, at=round(one.progress.first_collective, 3))
 
-    def _once(self, kind: str, rank: int, **values: Any) -> None:
-        key = (kind, rank, values.get("note", ""))
+    def _once(self, kind: str, rank: int, where: str = "", **values: Any) -> None:
+        key = (kind, rank, values.get("note", ""), where)
         if key not in self._seen:
             self._seen.add(key)
             self._write({"kind": kind, "time": round(machine.time(), 3), "rank": rank, **values})

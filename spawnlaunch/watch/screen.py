@@ -79,8 +79,8 @@ def show(sampler: sample.Sampler, every_s: float, sort: str) -> int:
                 view.samples = waits.shown(samples)
                 histories.add(view.samples)
             if view.is_table:
-                found, width = notes.together(waits.findings(), histories.notes()), console.width
-                view.lines = table.table(view.samples, found, width, view.sort, histories.by_launch)
+                found, size = notes.together(waits.findings(), histories.notes()), console.size
+                view.lines = table.table(view.samples, found, *size, view.sort, histories.by_launch)
             live.refresh()
             _reap()
             key = _key(due, waits)
@@ -115,14 +115,14 @@ def _typed(key: str, view: View, live: Live) -> None:
 
 def _roll_call(ranks: Sequence[sample.Sample]) -> list[str]:
     """Where the ranks of a launch are at this moment, a line for each group, the smallest first."""
-    waits, loop, answers = waiting.Inquiry(0.0), events.Loop(), []
+    waits, loop = waiting.Inquiry(0.0), events.Loop()
     found = {one.rank: one.held for one in ranks if one.held}
     waits.ask([one for one in ranks if not (one.held and one.held.is_mute)])
     waits.finish()
     told_by_itself = waits.answers.get(ranks[0].launch, {})
     missing = [one for one in ranks if one.rank not in told_by_itself]
-    for rank, answer in told_by_itself.items():
-        answers.append(groups.Answer(rank, True, "told by itself", answer.threads))
+    told = told_by_itself.items()
+    answers = [groups.Answer(rank, True, "told by itself", one.threads) for rank, one in told]
 
     def ask(one: sample.Sample) -> None:
         def told(how: str, text: str) -> None:

@@ -119,15 +119,11 @@ def gather(step: Step, samples: Sequence[sample.Sample], answers: Answers) -> Ga
 
 def _together(found: Sequence[Seen]) -> Seen:
     samples = [one for seen in found for one in seen.samples]
-    jobs = dict.fromkeys(job for seen in found for job in seen.answers)
-    return Seen(
-        sorted(samples, key=lambda one: (one.launch, one.rank)),
-        {
-            job: {rank: told for seen in found for rank, told in seen.answers.get(job, {}).items()}
-            for job in jobs
-        },
-        max(seen.uncertain_s for seen in found),
-    )
+    answers: dict[str, dict[int, asked.Testimony]] = {}
+    for job, told in (each for seen in found for each in seen.answers.items()):
+        answers.setdefault(job, {}).update(told)
+    samples.sort(key=lambda one: (one.launch, one.rank))
+    return Seen(samples, answers, max(seen.uncertain_s for seen in found))
 
 
 def receive(step: Step, listening: socket.socket, found: dict[str, Seen]) -> None:

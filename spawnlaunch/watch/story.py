@@ -64,7 +64,7 @@ class Directory(NamedTuple):
     """What a directory holds."""
 
     launches: Sequence[Story]  # the newest first
-    unread: Sequence[str]  # files in which no launch begins
+    unread: Sequence[str]  # files in which no launch begins, and why
 
 
 def read(directory: str) -> Directory:
@@ -72,10 +72,13 @@ def read(directory: str) -> Directory:
     nodes: list[_Node] = []
     unread = []
     for file in sorted(Path(directory).glob("*.jsonl")):
-        found = _nodes(file)
+        try:
+            found, why = _nodes(file), "no launch begins in it"
+        except OSError as error:  # another user's, perhaps
+            found, why = [], f"{error.strerror}"
         nodes += found
         if not found:
-            unread.append(file.name)
+            unread.append(f"{file.name}: {why}")
     launches: list[list[_Node]] = []
     for node in sorted(nodes, key=lambda each: each.began):
         others = next((each for each in reversed(launches) if node.is_of(each)), None)
@@ -347,9 +350,7 @@ def thinned(times: Sequence[float], values: Sequence[Any], most: int) -> Curve:
 def _extremes(group: Sequence[float]) -> tuple[int, ...]:
     """The places of the least and of the greatest, in order."""
     first, second = group.index(min(group)), group.index(max(group))
-    if first == second:
-        return (first,)
-    return (first, second) if first < second else (second, first)
+    return tuple(sorted({first, second}))
 
 
 def _known_extremes(group: Sequence[Any]) -> list[int]:

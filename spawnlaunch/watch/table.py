@@ -7,8 +7,10 @@ mark behind the CPU use tells that a thread ran outside the rank's mask.
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from spawnlaunch import cpuset, errors
@@ -83,19 +85,23 @@ def table(
     samples: Sequence[sample.Sample],
     found: Mapping[str, Sequence[notes.Note]],
     width: int,
+    height: float = math.inf,
     sort: str = "rank",
     histories: Mapping[str, notes.History] | None = None,
 ) -> list[str]:
-    """All launches, each with a title, its ranks, and what stands out."""
+    """All launches, each with a title, its ranks, and what stands out: first where it would not be
+    seen on a screen of that height."""
     if not samples:
         return ["no launch of yours runs here"]
     lines: list[str] = []
     for launch, ranks in sample.by_launch(samples).items():
         lines += [*([""] if lines else []), title(ranks)[:width]]
-        lines += rows(ranks, width, sort, (histories or {}).get(launch, {}))
+        parts = [rows(ranks, width, sort, (histories or {}).get(launch, {})), []]
         for note in found.get(launch, ()):
             said, (first, more) = f"rank {note.rank}: {note.words}", OF_A_NOTE
-            lines += textwrap.wrap(said, width, initial_indent=first, subsequent_indent=more)
+            parts[1] += textwrap.wrap(said, width, initial_indent=first, subsequent_indent=more)
+        is_too_long = len(lines) + sum(map(len, parts)) >= height
+        lines += chain(*(reversed(parts) if is_too_long else parts))
     return lines
 
 

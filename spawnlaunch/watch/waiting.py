@@ -11,9 +11,9 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from typing import Any
 
-from spawnlaunch.rollcall import asked, culprits
+from spawnlaunch.rollcall import asked, culprits, flight
 from spawnlaunch.watch import notes, sample
 
 LOOK_S, EVERY_S = 1.5, 0.03  # how long the main threads are looked at, and how often
@@ -27,6 +27,7 @@ class Inquiry:
 
     def __init__(self, look_s: float = LOOK_S, at_once: bool = False) -> None:
         self.answers: dict[str, dict[int, asked.Testimony]] = {}  # by launch and rank
+        self._silent: dict[str, dict[int, asked.Testimony]] = {}  # likewise: nothing, of the others
         self.verdicts: Mapping[str, culprits.Verdict] = {}  # by launch
         self._look_s = look_s
         self._suspects: set[tuple[str, int]] | None = None if at_once else set()
@@ -45,12 +46,15 @@ class Inquiry:
         if self._asked or now < self._due:
             return
         self._until, self._due = now + self._look_s + PATIENCE_S, now + self._look_s + REST_S
-        self.answers, self._used_s = {}, 0.0
+        self.answers, self._silent, self._used_s = {}, {}, 0.0
         for one in samples:
-            with suppress(OSError):  # it has no torch, or is another's
-                self._asked[one.launch, one.rank] = asked.Question(
-                    one.pid, one.start, self._look_s, EVERY_S
-                )
+            key = one.launch, one.rank
+            try:
+                self._asked[key] = asked.Question(one.pid, one.start, self._look_s, EVERY_S)
+            except BlockingIOError:  # it has not heard those who asked before
+                self._is_silent(*key)
+            except OSError:  # it has no torch, or is another's
+                continue
         if not self._asked:  # whoever was waited for is gone
             self.verdicts = {}
 
@@ -77,18 +81,24 @@ class Inquiry:
             answer = one.read()
         except OSError:  # it has ended, or tells what cannot be read
             return True
+        is_late = time.monotonic() >= self._until
         if answer:
             self.answers.setdefault(launch, {})[rank] = answer
-        return answer is not None or time.monotonic() >= self._until
+        elif is_late:
+            self._is_silent(launch, rank)
+        return answer is not None or is_late
+
+    def _is_silent(self, launch: str, rank: int) -> None:
+        """It does not wait in a collective: there its thread could answer."""
+        told = asked.Testimony("", (), flight.Record((), {}), time.time_ns(), 0.0)
+        self._silent.setdefault(launch, {})[rank] = told
 
     def _conclude(self) -> None:
         if self._suspects is not None:
-            self._suspects = {
-                (launch, one.rank)
-                for launch, each in self.verdicts.items()
-                for one in each.culprits
-            }
-        self.judge(self.answers)
+            before = self.verdicts.items()
+            self._suspects = {(name, one.rank) for name, each in before for one in each.culprits}
+        told = self.answers.items()
+        self.judge({launch: {**self._silent.get(launch, {}), **each} for launch, each in told})
 
     def _rest(self) -> None:
         """Ask nobody until that has cost only so much."""
@@ -100,9 +110,8 @@ class Inquiry:
         self, answers: Mapping[str, Mapping[int, asked.Testimony]], uncertain_s: float = 0.0
     ) -> None:
         """Compare what ranks have told; so much may the clocks of their nodes differ."""
-        self.verdicts = {
-            launch: culprits.judged(told, uncertain_s) for launch, told in answers.items()
-        }
+        told = answers.items()
+        self.verdicts = {launch: culprits.judged(each, uncertain_s) for launch, each in told}
 
     def finish(self) -> None:
         """Wait for the answers."""
@@ -112,17 +121,13 @@ class Inquiry:
 
     def shown(self, samples: Sequence[sample.Sample]) -> list[sample.Sample]:
         """The samples, with the shares of time in which they wait, and are waited for."""
-        shares = {
-            (launch, rank): share
-            for launch, verdict in self.verdicts.items()
-            for rank, share in verdict.shares.items()
-        }
-        return [
-            one._replace(**shares[one.launch, one.rank]._asdict())
-            if (one.launch, one.rank) in shares
-            else one
-            for one in samples
-        ]
+
+        def share_of(one: sample.Sample) -> dict[str, Any]:
+            verdict = self.verdicts.get(one.launch)
+            share = verdict.shares.get(one.rank) if verdict else None
+            return share._asdict() if share else {}
+
+        return [one._replace(**share_of(one)) for one in samples]
 
     def findings(self) -> dict[str, list[notes.Note]]:
         """Who is waited for, and who is in another collective than the others; by launch."""

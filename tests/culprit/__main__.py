@@ -175,18 +175,13 @@ def score(one: Case, found: Outcome) -> Score:
         return Score(not found.others, None)
     if one.fault == "mismatch":
         words = " ".join(found.named.values())
-        right = bool(re.search(rf"\brank {one.ranks[0]} in ", words)) or (
-            one.size == 2 and "rank" in words
-        )
-        return Score(right, None)
+        is_named = bool(re.search(rf"\brank {one.ranks[0]} in ", words))
+        return Score(is_named or (one.size == 2 and "rank" in words), None)
     right = set(found.named) == set(one.ranks)
-    has_line = one.fault not in KINDS
-    return Score(
-        right,
-        all(f"it is at {line_of(one.fault)}" in words for words in found.named.values()) and right
-        if has_line
-        else None,
-    )
+    if one.fault in KINDS:
+        return Score(right, None)
+    at = f"it is at {line_of(one.fault)}"
+    return Score(right, right and all(at in words for words in found.named.values()))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

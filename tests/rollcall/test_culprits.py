@@ -136,10 +136,27 @@ def test_who_has_not_come_for_long_hangs_and_nobody_who_waits_for_it():
         assert one.late_s == pytest.approx(60, rel=0.02)
 
 
+def test_who_has_left_its_group_is_missed_only_where_others_wait_in_it():
+    """As one that has destroyed it, and works on alone."""
+    for seed in range(SEEDS):
+        draw = Random(seed)
+        told = answers(Training(draw.randint(2, 8), 100), seed)
+        left, are_over = draw.randrange(len(told)), draw.random() < 0.5
+        for rank, each in told.items():
+            calls = [one._replace(is_over=True) for one in each.record.calls]
+            calls[-1] = calls[-1]._replace(is_over=are_over)
+            record = each.record._replace(calls=tuple(calls) * (rank != left))
+            told[rank] = each._replace(when=each.when + 60_000 * MS, record=record)
+        verdict = culprits.judged(told)
+        assert [one.rank for one in verdict.culprits] == ([] if are_over else [left]), seed
+        assert (flight.disagreement({r: one.record for r, one in told.items()}) is None) == are_over
+
+
 CALLS = st.builds(
     flight.Collective, group=st.sampled_from("ab"), number=st.integers(-3, 9),
     name=st.sampled_from(["all_reduce", "broadcast"]), what=st.sampled_from(["", "Float[4]"]),
-    place=st.just(""), when=st.one_of(st.integers(BEGAN, BEGAN + 9000), st.integers(0, 1 << 63)),
+    place=st.just(""), is_over=st.booleans(),
+    when=st.one_of(st.integers(BEGAN, BEGAN + 9000), st.integers(0, 1 << 63)),
 )  # fmt: skip
 RECORDS = st.builds(
     flight.Record, st.lists(CALLS, max_size=9).map(tuple),

@@ -1,14 +1,16 @@
 """The flight recorder: records that torch itself has written, and the first difference in them."""
 
+import json
 import pickle
 import re
 import signal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 
-from spawnlaunch.rollcall import flight
+from spawnlaunch.rollcall import asked, flight
 from tests.support.processes import until
 from tests.support.watching import launched
 
@@ -28,15 +30,15 @@ def entry(number: int, name: str = "all_reduce", line: int = 88, **more: Any) ->
     }  # fmt: skip
 
 
-def record(*entries: dict[str, Any], ranks: str = "[0, 1, 2]", first: int = 0) -> flight.Record:
+def dump(*entries: dict[str, Any], ranks: str = "[0, 1, 2]", first: int = 0) -> bytes:
     """What a rank has recorded; with `first` so many entries have had to make room."""
     groups = {name: {"name": name, "desc": "", "ranks": ranks} for name in ("0", "1")}
-    dump = {
-        "version": "2.10",
-        "pg_config": groups,
-        "entries": [{"record_id": id, **each} for id, each in enumerate(entries, first)],
-    }
-    return flight.read(pickle.dumps(dump))
+    listed = [{"record_id": id, **each} for id, each in enumerate(entries, first)]
+    return pickle.dumps({"version": "2.10", "pg_config": groups, "entries": listed})
+
+
+def record(*entries: dict[str, Any], ranks: str = "[0, 1, 2]", first: int = 0) -> flight.Record:
+    return flight.read(dump(*entries, ranks=ranks, first=first))
 
 
 def test_ranks_that_agree_are_not_accused():
@@ -78,6 +80,37 @@ def test_what_is_gathered_may_differ_in_size_and_lines_may_differ():
     assert flight.disagreement({0: one, 1: two}) is None
 
 
+def test_of_what_is_reduced_the_length_counts_and_not_the_shape():
+    shapes = ([[2, 6]], [[12]], [[3, 2, 2]])
+    records = {rank: record(entry(1, input_sizes=each)) for rank, each in enumerate(shapes)}
+    assert flight.mismatch(records) is None
+    other = record(entry(1, input_sizes=[[2, 5]]), ranks="[0, 1, 2, 3]")
+    rank, words = flight.mismatch(records | {3: other}) or (0, "")
+    assert (rank, re.findall(r"Float\[\d+\]", words)) == (3, ["Float[10]", "Float[12]"])
+
+
+def test_a_group_that_has_gloo_beside_nccl_counts_for_each():
+    """Ranks whose recorders keep the last 20 of each, and that are not all equally far."""
+    for seed in range(100):
+        draw = Random(seed)
+        names = ("gloo:barrier", "nccl:all_reduce")
+        calls = draw.choices(names, [1, draw.randint(1, 9)], k=100)
+        told = {}
+        for rank in range(3):
+            mine = [*enumerate(calls[: draw.randint(90, 100)])]
+            made = ([i for i, each in mine if each == name] for name in names)
+            dumps = [
+                dump(*[entry(n, profiling_name=name, time_created_ns=i)
+                       for n, i in enumerate(whens, 1)][-20:], first=max(0, len(whens) - 20))
+                for name, whens in zip(names, made, strict=True)
+            ]  # fmt: skip
+            head = {"stacks": [], "looks": [], "when": 100, "seconds": 0.0, "threads": "",
+                    "groups": {"0": [0, 1, 2]}, "dumps": [*map(len, dumps)]}  # fmt: skip
+            told[rank] = asked.answer(json.dumps(head).encode() + b"\n" + b"".join(dumps)).record
+        assert flight.mismatch(told) is None
+        assert flight.names(told) == {"0", "0 of gloo"}
+
+
 def test_what_a_rank_has_forgotten_is_no_difference():
     long, short = record(*map(entry, range(1, 9))), record(*map(entry, range(6, 9)))
     assert flight.disagreement({0: long, 1: short}) is None
@@ -92,10 +125,8 @@ def test_a_rank_that_may_have_forgotten_all_of_a_group_is_not_missed():
 
 def test_of_several_groups_the_one_that_differs_first_counts():
     other = ("1", "tensor parallel")
-    records = {
-        0: record(entry(5, time_created_ns=50), entry(1, time_created_ns=40, process_group=other)),
-        1: record(),
-    }
+    calls = entry(5, time_created_ns=50), entry(1, time_created_ns=40, process_group=other)
+    records = {0: record(*calls), 1: record()}
     words = flight.disagreement(records) or ""
     assert words.startswith("collective 1 of group 1: rank 0 in all_reduce")
     assert words.endswith("rank 1 not there, with no collective before it")

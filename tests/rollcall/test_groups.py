@@ -2,15 +2,15 @@
 
 from collections.abc import Iterable
 
+import pytest
+
 from spawnlaunch.rollcall.groups import Answer, groups
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch"
 
 
-def stack(*frames: tuple[str, str, int]) -> str:
-    told = "".join(
-        f'  File "{file}", line {line} in {function}\n' for function, file, line in frames
-    )
+def stack(*calls: tuple[str, str, int]) -> str:
+    told = "".join(f'  File "{file}", line {line} in {name}\n' for name, file, line in calls)
     return f"Current thread 0x01 (most recent call first):\n{told}"
 
 
@@ -20,9 +20,7 @@ WAITS = stack(
     ("step", "/home/me/train.py", 88),
     ("<module>", "/home/me/train.py", 120),
 )
-SAVES = stack(
-    ("save_checkpoint", "/home/me/checkpoint.py", 40), ("<module>", "/home/me/train.py", 99)
-)
+SAVES = stack(("save_checkpoint", "/me/checkpoint.py", 40), ("<module>", "/me/train.py", 99))
 LOADS = stack(
     ("select", "/usr/lib/python3.11/selectors.py", 415),
     ("get", "/usr/lib/python3.11/multiprocessing/queues.py", 103),
@@ -49,17 +47,33 @@ def test_the_smallest_group_is_first_and_names_the_users_own_line():
 def test_who_tells_makes_no_difference_where_the_stacks_are_equal():
     spied = (
         'Thread 7 (idle): "MainThread"\n'
-        "    save_checkpoint (/home/me/checkpoint.py:40)\n    <module> (/home/me/train.py:99)\n"
+        "    save_checkpoint (/me/checkpoint.py:40)\n    <module> (/me/train.py:99)\n"
     )
     assert lines([worker(0, SAVES), worker(1, spied, "by py-spy")]) == [
         "  ranks 0-1 are in save_checkpoint (checkpoint.py:40)"
     ]
 
 
-def test_a_library_is_known_wherever_a_distribution_keeps_it():
-    for lib in ("lib", "lib64"):
-        waits = stack(("get", f"/usr/{lib}/python3.9/queue.py", 171), ("load", "/me/data.py", 7))
-        assert lines([worker(0, waits)]) == ["  rank 0 waits in get (data.py:7)"]
+INDUCTOR = "/tmp/torchinductor_me/qb/cqbjsxtwozwvrc7rpubqkfecoptrbdxrofuz4ac73hwe6putdghv.py"
+MADE = ("<eval_with_key>.12", "<string>", "<frozen runpy>", "<__array_function__ internals>")
+PYTHON = ("/usr/lib/python3/x.py", "/usr/lib/python3.9/x.py", "/usr/lib64/python3.9/x.py")
+
+
+@pytest.mark.parametrize("file", [INDUCTOR, *MADE, *PYTHON])
+@pytest.mark.parametrize("own", ["/me/qb/cab.py", "/me/lib/python/model.py", "<stdin>"])
+def test_a_library_and_what_was_generated_are_no_lines_of_the_users(file: str, own: str):
+    waits = stack(("all_reduce", f"{TORCH}/_ops.py", 9), ("forward", file, 5), ("step", own, 88))
+    assert lines([worker(0, waits)]) == [f"  rank 0 is in forward ({own.rpartition('/')[2]}:88)"]
+
+
+@pytest.mark.parametrize("begin", ["<frozen runpy>", "/venv/bin/my-train"])
+def test_a_program_that_was_installed_is_the_users(begin: str):
+    place = TORCH.rpartition("/")[0]
+    inside = ("step", f"{place}/mine/loop.py", 88), ("<module>", f"{place}/mine/__main__.py", 1)
+    waits = stack(
+        ("wait", f"{TORCH}/x.py", 1), ("fit", f"{place}/hf/x.py", 2), *inside, ("", begin, 3)
+    )
+    assert lines([worker(0, waits)]) == ["  rank 0 is in fit (loop.py:88)"]
 
 
 def test_processes_below_ranks_are_counted_by_themselves():

@@ -38,9 +38,8 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     lines = [*map(json.loads, file.read_text().splitlines())]
     at = lines[-1]["time"]
     ranks = [0, 1, 2]
-    figures = {
-        name: [0.5, 1.5, 2.5] for name in ("compute_s", "data_s", "loss", "cpu", "device_use")
-    }
+    names = ("compute_s", "data_s", "loss", "cpu", "device_use")
+    figures = {name: [0.5, 1.5, 2.5] for name in names}
     where = {"one": "is in f (x.py:3)", "several": "are in f (x.py:3)", "ranks": [0, 2]}
     more = [
         {"kind": "sample", "ranks": ranks, **figures},

@@ -24,16 +24,9 @@ time.sleep(3600)
 
 @pytest.fixture
 def ranks() -> Iterator[set[int]]:
-    port = str(os.getpid())
-    started = [
-        start(
-            *(sys.executable, "-S", "-c", SCRIPT),
-            environ=clean_environ(
-                RANK=str(i), LOCAL_RANK=str(i), WORLD_SIZE=str(RANKS), MASTER_PORT=port
-            ),
-        )
-        for i in range(RANKS)
-    ]
+    alike = {"WORLD_SIZE": str(RANKS), "MASTER_PORT": str(os.getpid())}
+    environs = (clean_environ(RANK=str(i), LOCAL_RANK=str(i), **alike) for i in range(RANKS))
+    started = [start(sys.executable, "-S", "-c", SCRIPT, environ=each) for each in environs]
     try:
         for one in started:
             assert one.stdout.readline() == "ready\n"

@@ -1,6 +1,7 @@
 """`top --once` names the rank that hangs, or that is in another collective, with the lines."""
 
 import json
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,12 +9,15 @@ from pathlib import Path
 
 import pytest
 
+from spawnlaunch.watch import kept
 from tests.support.launching import clean_environ, run, start
 from tests.support.processes import until
 from tests.support.witnessed import needs_line
 from tests.watch.ranks import TOP
+from tests.watch.samples import sample
 
 BEGINS = "from spawnlaunch import witness; witness.begin()\n"
+KEEPS = "import ctypes, time\ntime.sleep = ctypes.PyDLL(None).sleep\n"
 NEVER_COMES = """import time, torch
 import torch.distributed as dist
 dist.init_process_group("gloo")
@@ -63,20 +67,48 @@ def line(script: Path, mark: str) -> str:
 
 @pytest.mark.parametrize(
     ("launcher", "begins"),
-    [pytest.param(OURS, "", marks=needs_line), (TORCHRUN, BEGINS)],
-    ids=["spawnlaunch", "torchrun"],
+    [*(pytest.param(OURS, each, marks=needs_line) for each in ("", KEEPS)), (TORCHRUN, BEGINS)],
+    ids=["spawnlaunch", "a thread keeps the GIL", "torchrun"],
 )
-def test_who_does_not_come_to_the_first_collective(
-    launcher: tuple[str, ...], begins: str, tmp_path: Path
-) -> None:
+def test_who_never_comes(launcher: tuple[str, ...], begins: str, tmp_path: Path) -> None:
     script = tmp_path / "never.py"
     script.write_text(begins + NEVER_COMES)
     with running(launcher, script):
         (one,) = findings(script)
     assert (one["rank"], one["kind"]) == (1, "waited for")
-    before, at = str(one["words"]).split("; it is at ")
+    before, _, at = str(one["words"]).partition("; it is at ")
     assert before.endswith(f"so far, before {line(script, '# call')} (all_reduce)")
-    assert at == line(script, "# fault")
+    assert at == ("" if begins == KEEPS else line(script, "# fault"))
+
+
+@pytest.mark.full
+@needs_line
+def test_the_record_has_each_place_of_a_hang(tmp_path: Path) -> None:
+    """As of a rank that has prepared the data, and hangs later."""
+    script = tmp_path / "twice.py"
+    again = NEVER_COMES[NEVER_COMES.index("if") :].replace("# fault", "# again")
+    script.write_text(NEVER_COMES.replace("3600", "10") + again)
+
+    def is_noted() -> bool:
+        said = "".join(file.read_text() for file in tmp_path.glob("*.jsonl"))
+        return all(f"it is at {line(script, mark)}" in said for mark in ("# fault", "# again"))
+
+    with running((*OURS, "--record", str(tmp_path)), script):
+        until(is_noted, "both places are noted")
+
+
+def test_what_the_record_has_is_told_and_other_files_of_ranks_are_not(tmp_path: Path) -> None:
+    one = sample()
+    begins, grows = {"launch": one.launch}, {"kind": "note", "rank": 3, "note": "grows", "time": 0}
+    record, metrics = tmp_path / "now-run-node0-abc.jsonl", tmp_path / "metrics.jsonl"
+    record.write_text(f"{json.dumps(begins)}\n{json.dumps({**grows, 'words': 'memory'})}\n")
+    metrics.write_text('{"step": 1}\n')
+    code = "import sys; files = [*map(open, sys.argv[1:])]; print(flush=True); sys.stdin.read()"
+    with start(sys.executable, "-c", code, metrics, record, stdin=subprocess.PIPE) as opened:
+        opened.stdout.readline()
+        (note,) = kept.findings([one._replace(pid=opened.pid)])[one.launch]
+        opened.stdin.close()
+    assert (note.rank, note.kind) == (3, "grows")
 
 
 @needs_line

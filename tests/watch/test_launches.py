@@ -85,7 +85,7 @@ def test_a_record_that_was_torn_anywhere_loses_one_line(two: Path, tmp_path: Pat
         found = story.read(str(tmp_path))
         full = data[:length].count(b"\n")
         if not full:
-            assert torn.name in found.unread
+            assert found.unread == [f"{torn.name}: no launch begins in it"]
             assert len(found.launches) == 1
             continue
         (one,) = (each for each in found.launches if torn.name in each.files)
@@ -99,9 +99,13 @@ def test_what_is_missing_is_said_on_the_page(two: Path, tmp_path: Path) -> None:
     file = max(two.glob("*.jsonl"))
     (tmp_path / file.name).write_bytes(file.read_bytes()[:-20])
     (tmp_path / "empty.jsonl").touch()
+    (tmp_path / "gone.jsonl").symlink_to("nowhere")  # or another user's
+    (tmp_path / "kept.jsonl").mkdir()
     drawn = page(tmp_path)
     assert f"{file.name}: 1 line" in drawn
-    assert "empty.jsonl" in drawn
+    assert "empty.jsonl: no launch begins in it." in drawn
+    assert "gone.jsonl: No such file or directory." in drawn
+    assert "kept.jsonl: Is a directory." in drawn
     assert "No record of" in drawn
 
 

@@ -14,9 +14,8 @@ NOW = 50.5  # half a second after the last step
 
 def found(*samples: Sample, now: float = NOW) -> list[tuple[int, str]]:
     """Whom something is said of, and what kind it is; each has been looked at once."""
-    return [
-        (note.rank, note.kind) for note in notes.notes({one.rank: [one] for one in samples}, now)
-    ]
+    noted = notes.notes({one.rank: [one] for one in samples}, now)
+    return [(note.rank, note.kind) for note in noted]
 
 
 def of_loop(rank: int, **told: Any) -> Sample:
@@ -111,12 +110,18 @@ def test_who_uses_far_less_cpu_time_is_uneven_where_no_steps_are_told() -> None:
     idle = [sample(1, time=1000.0 + i) for i in range(20)]
     history = {0: over_time(0, STAYS), 1: idle, 2: over_time(2, STAYS)}
     (note,) = notes.notes(history, NOW)
-    assert (note.rank, note.kind, note.words) == (
-        *(1, "uneven", "uses 0.00 cores, and the others 0.50"),
-    )
+    assert note == (1, "uneven", "uses 0.00 cores, and the others 0.50")
     told = {r: [one._replace(progress=progress()) for one in seen] for r, seen in history.items()}
     told[1] = [one._replace(progress=progress(compute_s=0.5)) for one in told[1]]
     assert [note.kind for note in notes.notes(told, NOW)] == ["slow"]
+
+
+def test_of_three_the_one_that_differs_is_uneven_and_not_the_others() -> None:
+    for figures in ((0.0, 0.5, 0.5), (0.5, 0.1, 0.1)):
+        of = ((cores, enumerate(over_time(rank, STAYS))) for rank, cores in enumerate(figures))
+        used = [[one._replace(cpu_seconds=i * cores) for i, one in looks] for cores, looks in of]
+        history = dict(enumerate(used))
+        assert [note.rank for note in notes.notes(history, NOW)] == [0]
 
 
 def test_few_looks_say_nothing_of_what_changes_with_time() -> None:
@@ -158,6 +163,7 @@ def test_who_cannot_run_is_named_at_once_and_not_for_the_time_it_does_not_use(ki
     assert found(sample(0), sample(1, held=held(kind))) == [(1, "stopped")]
     (note,) = notes.notes({**history, 1: still}, NOW)
     assert (note.rank, note.kind) == (1, "stopped")
+    assert notes.together({"a": [notes.Note(0, "hang", "")]}, {"a": [note]})["a"][0] == note
 
 
 @pytest.mark.parametrize("kind", ["disk-sleep", "swapped"])

@@ -31,10 +31,8 @@ def record(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "if os.environ['RANK'] == '1':\n    raise ValueError('bad <i>')\n"
         "time.sleep(3600)\n"
     )
-    done = launch(
-        *("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", directory / "record"),
-        directory / "fails.py",
-    )
+    flags = ("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", directory / "record")
+    done = launch(*flags, directory / "fails.py")
     assert done.returncode == 1, done.stderr
     return directory / "record"
 
@@ -109,9 +107,8 @@ def test_explain_draws_the_node_alone(tmp_path: Path) -> None:
     done = launch("--explain=svg", "--nproc", 2, "x.py", cwd=tmp_path)
     picture = ElementTree.fromstring(done.stdout)
     titles = [title.text for title in picture.iter("{http://www.w3.org/2000/svg}title")]
-    told: dict[str, Any] = json.loads(
-        launch("--explain=json", "--nproc", 2, "x.py", cwd=tmp_path).stdout
-    )
+    explained = launch("--explain=json", "--nproc", 2, "x.py", cwd=tmp_path).stdout
+    told: dict[str, Any] = json.loads(explained)
     assert len(titles) == told["node"]["cores"]
     assert sum("local rank" in (title or "") for title in titles) >= 1
 

@@ -13,6 +13,7 @@ from tests.support.launching import WORKERS, launch
 from tests.support.processes import until
 from tests.support.watching import launched
 
+Failed = tuple[Path, dict[int, list[str]]]
 USES = """
 import os, resource, sys
 held = bytearray(200 << 20)
@@ -48,22 +49,18 @@ def of_kind(lines: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[int, list[str]]]:
+def failed(tmp_path_factory: pytest.TempPathFactory) -> Failed:
     """A launch of which rank 1 ends with 3, and what the workers say they used."""
     directory = tmp_path_factory.mktemp("failed")
     (directory / "uses.py").write_text(USES)
-    done = launch(
-        *("--nproc", 2, "--quiet", "--record", directory / "record"),
-        *("--result", directory / "result.json", directory / "uses.py", 3),
-    )
+    kept = ("--record", directory / "record", "--result", directory / "result.json")
+    done = launch("--nproc", 2, "--quiet", *kept, directory / "uses.py", 3)
     assert done.returncode == 3, done.stderr
     words = (line.split() for line in done.stdout.splitlines() if line.startswith("used"))
     return directory, {int(rank): rest for _, rank, *rest in words}
 
 
-def test_what_a_rank_used_is_what_it_says_itself(
-    failed: tuple[Path, dict[int, list[str]]],
-) -> None:
+def test_what_a_rank_used_is_what_it_says_itself(failed: Failed) -> None:
     directory, said = failed
     ranks = json.loads((directory / "result.json").read_text())["ranks"]
     for one in ranks:
@@ -80,9 +77,7 @@ def test_what_a_rank_used_is_what_it_says_itself(
     assert 1 in said
 
 
-def test_the_record_tells_the_same_ends_as_the_result(
-    failed: tuple[Path, dict[int, list[str]]],
-) -> None:
+def test_the_record_tells_the_same_ends_as_the_result(failed: Failed) -> None:
     directory, _ = failed
     result = json.loads((directory / "result.json").read_text())
     ended = {line["rank"]: line for line in of_kind(read(directory / "record"), "ended")}
@@ -91,9 +86,7 @@ def test_the_record_tells_the_same_ends_as_the_result(
     assert not ended
 
 
-def test_the_record_begins_with_all_that_was_derived(
-    failed: tuple[Path, dict[int, list[str]]],
-) -> None:
+def test_the_record_begins_with_all_that_was_derived(failed: Failed) -> None:
     start = read(failed[0] / "record")[0]
     assert start["kind"] == "start"
     assert start["explain"]["sources"]["world_size"]["value"] == 2
@@ -103,17 +96,13 @@ def test_the_record_begins_with_all_that_was_derived(
 def test_events_come_in_their_order(tmp_path: Path) -> None:
     script = tmp_path / "fails.py"
     script.write_text(FAILS)
-    done = launch(
-        *("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", tmp_path / "record"),
-        *(script, 3),
-    )
+    flags = ("--nproc", 2, "--quiet", "--max-restarts", 1, "--record", tmp_path / "record")
+    done = launch(*flags, script, 3)
     assert done.returncode == 0, done.stderr
     lines = read(tmp_path / "record")
     kinds = [line["kind"] for line in lines if line["kind"] not in ("sample", "output", "note")]
-    assert kinds == [
-        *("start", "attempt", "ended", "said", "ended", "restart", "attempt", "ended", "ended"),
-        "end",
-    ]
+    expected = "start attempt ended said ended restart attempt ended ended end"
+    assert " ".join(kinds) == expected
     assert [line["restart"] for line in of_kind(lines, "attempt")] == [0, 1]
     assert of_kind(lines, "said")[0]["what"] == "failure"
     assert of_kind(lines, "end")[0]["status"] == 0
@@ -164,9 +153,8 @@ def _children(launcher: int) -> tuple[int, int]:
 
 def test_a_launcher_that_is_killed_ends_the_record(tmp_path: Path) -> None:
     record = tmp_path / "record"
-    with launched(
-        *("--nproc", 2, "--record", record, WORKERS / "sleep.py"), directory=tmp_path
-    ) as running:
+    flags = ("--nproc", 2, "--record", record)
+    with launched(*flags, WORKERS / "sleep.py", directory=tmp_path) as running:
         until(lambda: of_kind(read(record), "attempt") if _is_there(record) else [], "it began")
         os.kill(running.pid, signal.SIGKILL)
         running.launcher.wait()

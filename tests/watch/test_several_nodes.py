@@ -65,13 +65,9 @@ def two_nodes(directory: Path, port: int, ranks_are_given: bool) -> list[list[st
         )
         flags = ("--quiet", "--nnodes", 2, *where, "--nproc", 2, "--record", directory / "record")
         launchers.append(start(*LAUNCHER, *flags, directory / "says.py", stderr=DEVNULL))
-    said = [
-        line.split()
-        for one in launchers
-        for line in one.communicate(None, PATIENCE_S)[0].splitlines()
-    ]
+    said = "".join(one.communicate(None, PATIENCE_S)[0] for one in launchers)
     assert [one.returncode for one in launchers] == [0, 0]
-    return said
+    return [line.split() for line in said.splitlines()]
 
 
 HANGS = """
@@ -91,16 +87,9 @@ def test_the_smallest_group_is_that_of_all_nodes(tmp_path: Path) -> None:
     (tmp_path / "hangs.py").write_text(HANGS)
     there = ("--master-addr", "127.0.0.1", "--master-port", free_port(), "--nnodes", 2)
     hang = ("--hang-timeout", 4, "--on-hang", "kill", "--grace", 1, "--record", tmp_path / "record")
-    launchers = [
-        start(
-            *(*LAUNCHER, "--quiet", *there, "--node-rank", number, "--nproc", 2, *hang),
-            tmp_path / "hangs.py",
-            stdout=DEVNULL,
-            stderr=DEVNULL,
-            environ=clean_environ(TMPDIR=str(tmp_path)),
-        )
-        for number in range(2)
-    ]
+    launch = (*LAUNCHER, "--quiet", *there, *hang, "--nproc", 2, "--node-rank")
+    own = {"stdout": DEVNULL, "stderr": DEVNULL, "environ": clean_environ(TMPDIR=str(tmp_path))}
+    launchers = [start(*launch, number, tmp_path / "hangs.py", **own) for number in range(2)]
     assert [one.wait(PATIENCE_S) for one in launchers] == [TIMED_OUT, TIMED_OUT]
     page = report(tmp_path / "record")
     assert "rank 3 is in stuck (hangs.py:6); ranks 0-2 are in waits (hangs.py:8)</p>" in page

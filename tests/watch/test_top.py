@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from spawnlaunch.rollcall import culprits
-from spawnlaunch.watch import table, waiting
+from spawnlaunch.watch import notes, table, waiting
 from spawnlaunch.watch.devices import Meter
 from spawnlaunch.watch.sample import Sampler
 from tests.support.launching import WORKERS, clean_environ, run, start
@@ -56,14 +56,17 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Two]:
 
 
 def _tells(guard: int) -> bool:
-    return any(
-        "spawnlaunch-said" in os.readlink(each) for each in Path(f"/proc/{guard}/fd").iterdir()
-    )
+    files = Path(f"/proc/{guard}/fd").iterdir()
+    return any("spawnlaunch-said" in os.readlink(each) for each in files)
 
 
 def ps(what: str, *pids: int) -> int:
     done = run("ps", "-o", f"{what}=", "-p", ",".join(map(str, pids)), check=True)
     return sum(map(int, done.stdout.split()))
+
+
+def state(pid: int) -> str:
+    return run("ps", "-o", "state=", "-p", pid).stdout.strip()
 
 
 def proc(pid: int, file: str, name: str) -> str:
@@ -94,11 +97,9 @@ def test_threads_are_those_of_ps(two: Two) -> None:
 
 def test_cpu_time_is_that_of_the_process_and_of_what_it_started(two: Two) -> None:
     ticks = os.sysconf("SC_CLK_TCK")
-    for rank, (pid, child) in two.pids.items():
-        stats = [
-            Path(f"/proc/{each}/stat").read_text().rpartition(") ")[2].split()
-            for each in (pid, child)
-        ]
+    for rank, pids in two.pids.items():
+        texts = [Path(f"/proc/{pid}/stat").read_text() for pid in pids]
+        stats = (text.rpartition(") ")[2].split() for text in texts)
         used_s = sum(int(n) for stat in stats for n in stat[11:15]) / ticks
         assert two.samples[rank]["cpu_seconds"] == pytest.approx(used_s, abs=0.05)
         assert used_s >= 1.0  # half a second each
@@ -183,12 +184,9 @@ def test_the_state_is_that_of_ps() -> None:
     with start(sys.executable, "-c", "while True: pass", environ=rank) as running:
         try:
             assert looked_at({running.pid: 0})[0]["state"] == "running"
-            assert run("ps", "-o", "state=", "-p", running.pid).stdout.strip() == "R"
+            assert state(running.pid) == "R"
             running.send_signal(signal.SIGSTOP)
-            until(
-                lambda: run("ps", "-o", "state=", "-p", running.pid).stdout.strip() == "T",
-                "it is stopped",
-            )
+            until(lambda: state(running.pid) == "T", "it is stopped")
             assert looked_at({running.pid: 0})[0]["state"] == "stopped"
         finally:
             running.kill()
@@ -215,9 +213,7 @@ def test_a_thread_elsewhere_is_marked(tmp_path: Path) -> None:
         launch.status()
 
 
-def test_ranks_that_were_forked_from_an_image_are_found_with_their_environment(
-    tmp_path: Path,
-) -> None:
+def test_ranks_forked_from_an_image_are_found_with_their_environment(tmp_path: Path) -> None:
     record = tmp_path / "record"
     flags = ("--nproc", 2, "--preload", "json", "--virtual-local-rank", "--record", record)
     with launched(*flags, BUSY, directory=tmp_path, environ={"RANK": "7"}) as launch:
@@ -226,18 +222,9 @@ def test_ranks_that_were_forked_from_an_image_are_found_with_their_environment(
         found = looked_at({pid: rank for rank, pid in pids.items()})
         assert {rank: one["pid"] for rank, one in found.items()} == pids
         assert len({one["launch"] for one in found.values()}) == 1
-        shown = {
-            rank: dict(
-                entry.split("=", 1)
-                for entry in Path(f"/proc/{pid}/environ").read_text().split("\0")
-                if "=" in entry
-            )
-            for rank, pid in pids.items()
-        }
-        assert {rank: one["CUDA_VISIBLE_DEVICES"] for rank, one in shown.items()} == {
-            0: "0",
-            1: "1",
-        }
+        for rank, pid in pids.items():
+            shown = Path(f"/proc/{pid}/environ").read_text().split("\0")
+            assert f"CUDA_VISIBLE_DEVICES={rank}" in shown
         until(lambda: _samples(record), "the recorder has found them")
         launch.launcher.terminate()
         launch.status()
@@ -252,25 +239,13 @@ def _samples(record: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.full
 def test_ranks_of_torchrun_are_found(tmp_path: Path) -> None:
-    torchrun = start(
-        *(
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            2,
-            BUSY,
-        ),
-        stderr=(tmp_path / "stderr").open("w"),
-    )
+    words = (sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2)
+    torchrun = start(*words, BUSY, stderr=(tmp_path / "stderr").open("w"))
     try:
         lines = [torchrun.stdout.readline() for _ in range(2)]
-        pids = ready("".join(lines))
-        found = looked_at({pid: rank for rank, (pid, _) in pids.items()})
-        assert {rank: one["pid"] for rank, one in found.items()} == {
-            r: p for r, (p, _) in pids.items()
-        }
+        by_rank = [(rank, pid) for rank, (pid, _) in ready("".join(lines)).items()]
+        found = looked_at({pid: rank for rank, pid in by_rank})
+        assert {rank: one["pid"] for rank, one in found.items()} == dict(by_rank)
         assert len({one["launch"] for one in found.values()}) == 1
     finally:
         torchrun.terminate()
@@ -280,9 +255,8 @@ def test_ranks_of_torchrun_are_found(tmp_path: Path) -> None:
 def test_a_rank_in_task_mode_is_found(tmp_path: Path) -> None:
     from tests.support.launching import LAUNCHER, SLURM_TASK
 
-    task = start(
-        *LAUNCHER, BUSY, environ=clean_environ(**SLURM_TASK), stderr=(tmp_path / "e").open("w")
-    )
+    environ = clean_environ(**SLURM_TASK)
+    task = start(*LAUNCHER, BUSY, environ=environ, stderr=(tmp_path / "e").open("w"))
     try:
         pids = ready(task.stdout.readline())
         assert pids == {2: (task.pid, pids[2][1])}
@@ -299,6 +273,13 @@ def test_the_table_has_a_line_for_each_rank(two: Two) -> None:
     rows = [line.split() for line in text.splitlines()]
     for rank, (pid, _) in two.pids.items():
         assert [str(rank), str(pid)] in [row[:2] for row in rows]
+
+
+@pytest.mark.parametrize(("height", "first"), [(6, "rank"), (5, "!")])
+def test_what_would_not_be_seen_on_the_screen_stands_first(height: int, first: str) -> None:
+    ranks, note = [sample(rank) for rank in range(2)], notes.Note(1, "stopped", "it is stopped")
+    lines = table.table(ranks, {ranks[0].launch: [note]}, 80, height)
+    assert lines[1].split()[0] == first
 
 
 def test_a_command_with_line_breaks_and_bytes_is_one_printable_line() -> None:
@@ -340,9 +321,8 @@ def test_the_loop_tells_its_step(tmp_path: Path) -> None:
 
         def tells() -> bool:
             found.update(looked_at(dict.fromkeys(launch.workers, 0)))
-            return len(found) == 2 and all(
-                one["progress"] and one["progress"]["loss"] for one in found.values()
-            )
+            told = [one["progress"] for one in found.values()]
+            return len(told) == 2 and all(one and one["loss"] for one in told)
 
         until(tells, "both ranks tell a loss")
         metrics = tmp_path / "out" / "metrics.jsonl"

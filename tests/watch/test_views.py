@@ -70,14 +70,8 @@ def test_top_the_roll_call_and_the_report_name_the_right_ranks(tmux: Tmux, tmp_p
     (first, second, *_) = next(line["words"] for line in lines(record) if line["kind"] == "roll")
     assert first.startswith("rank 3 is in hang (troubled.py:")
     assert second.startswith("ranks 0-2 are in backward ")
-    html = run(
-        *(sys.executable, "-m", "spawnlaunch.report", record, "--html", "-"), check=True
-    ).stdout
-    for words in (
-        "<b>slow</b> rank 1 after",
-        "<b>grows</b> rank 2 after",
-        "<b>stuck</b> rank 3 after",
-        "<b>roll call</b> after",
-        "rank 3 is in hang (troubled.py:",
-    ):
+    report = (sys.executable, "-m", "spawnlaunch.report", record, "--html", "-")
+    html = run(*report, check=True).stdout
+    named = [f"<b>{kind}</b> rank {rank} after" for kind, rank in TROUBLES]
+    for words in (*named, "<b>roll call</b> after", "rank 3 is in hang (troubled.py:"):
         assert words in html

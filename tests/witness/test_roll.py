@@ -13,8 +13,8 @@ from tests.support.witnessed import needs_line
 pytestmark = needs_line
 
 HOLDS = {
-    "sleeps in C": "import ctypes\nctypes.PyDLL(None).sleep(3600)\n",
-    "is stopped": "import signal\nos.kill(os.getpid(), signal.SIGSTOP)\n",
+    "sleeps in C": "ctypes.PyDLL(None).sleep(3600)\n",
+    "is stopped": "os.kill(os.getpid(), signal.SIGSTOP)\n",
 }
 
 
@@ -23,7 +23,7 @@ def test_who_keeps_the_others_from_answering_is_told_of(how: str, tmp_path: Path
     (tmp_path / "torch.py").touch()
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, time, torch\nos.write(1, b'ready\\n')\n"
+        "import ctypes, os, signal, time, torch\nos.write(1, b'ready\\n')\n"
         f"if os.environ['RANK'] == '0':\n    time.sleep(3600)\n{HOLDS[how]}"
     )
     with launched("--nproc", 2, "--stack-on-usr2", script, directory=tmp_path) as one:

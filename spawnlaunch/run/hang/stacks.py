@@ -85,9 +85,7 @@ class RollCall:
         self._scratch = scratch
         self._done = done
         self.journal = journal
-        self._witnesses: dict[
-            int, tuple[Target, asked.Question]
-        ] = {}  # who are asked, by their fds
+        self._witnesses: dict[int, tuple[Target, asked.Question]] = {}  # by the fds of questions
         self._targets: deque[Target] = deque()
         self.is_busy = False
         self._end_at = 0.0  # by machine.running_s

@@ -98,7 +98,7 @@ def told_reached(
         none = flight.Collective(group, 0, "", "", "", now_ns)
         for rank, calls in flight.entered_by(group, recorded).items():
             last = calls[max(calls)] if calls else none
-            key = last._replace(name=_cut(last.name), what=_cut(last.what), when=0)
+            key = last._replace(name=_cut(last.name), what=_cut(last.what), when=0, is_over=False)
             ranks.setdefault(key, []).append(rank)
             since[key] = min(last.when, since.get(key, last.when))
         known = members.get(group)
