@@ -36,7 +36,7 @@ def find_warnings(
 def _of_one_device(environ: identity.Environ) -> Iterator[str]:
     """Each of several tasks sees a device of its own, by the same index."""
     for name in visible.DEVICE_LISTS:
-        if environ.get(name) and "," not in environ[name]:
+        if visible.is_device(environ.get(name, "")) and "," not in environ[name]:
             yield (
                 f"each task sees one device ({name}={environ[name]} here), so "
                 "cuda:LOCAL_RANK fails where LOCAL_RANK is not 0; --virtual-local-rank makes "
