@@ -163,6 +163,20 @@ def test_a_mask_is_a_tasks_own_where_no_other_has_a_part_of_it(
     assert is_own_mask(node, listed, rank, size) == own
 
 
+@pytest.mark.parametrize(
+    ("kind", "cpus"),
+    [
+        ("map_cpu:", [{1}, {12}]),
+        ("mask_cpu:", [{0}, {1, 4}]),
+        ("", [{0}, {1, 4}]),
+        ("map_ldom:", []),
+    ],
+)
+def test_the_list_of_masks_is_read_as_srun_was_given_it(kind: str, cpus: list[set[int]]) -> None:
+    masks = of_slurm("masks", SLURM_CPU_BIND_LIST="1,12", SLURM_CPU_BIND_TYPE=kind)
+    assert [*masks] == cpus
+
+
 @few
 @given(situations(), st.integers(1, 9), st.one_of(st.none(), st.integers(1, 9)))
 def test_threads_are_the_part_of_the_cores_that_a_rank_has_for_itself(
