@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # What the flags of one machine, or of nodes by hand, say, a manager says for each launcher.
 PLACES = ("--standalone", "--nnodes", "--node-rank")
 CALLED = os.path.abspath(f"{__file__}/../../calling/launcher.py")
+OTHERS = "(all other options as they were, and no -n)"
 OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
 
 
@@ -65,7 +66,8 @@ def started(manager: identity.Manager, n: int, environ: identity.Environ, comman
     """The line by which a manager starts a command `n` times on each node."""
     if manager in (slurm.STEP, slurm.SHELL):
         return srun.per_node(environ, command) if n == 1 else srun.per_rank(environ, command)
-    return manager.starter.format(n=n, command=command)
+    nodes = manager.answer("nnodes", environ)
+    return manager.starter.format(n=n, command=command, nodes=nodes.value if nodes else "N")
 
 
 def launcher_per_node(
@@ -87,8 +89,7 @@ def refuse_several_launchers(
         lines.append(f"one task per rank: {line}")
     raise errors.UsageError(
         f"{manager.name} has started {n} tasks on a node already ({several.source}), so a launcher "
-        f"in each of them cannot start workers too; type (all other options as they were) "
-        + "; or ".join(lines)
+        f"in each of them cannot start workers too; type {OTHERS} " + "; or ".join(lines)
     )
 
 
