@@ -62,6 +62,9 @@ def test_tasks_that_see_all_make_the_claims_that_a_launcher_makes(
         task = TaskView(rank, step_devices=devices)
         own = claims.of_task(node, node.cpus_allowed, seen, size, task)
         assert own == together._replace(ranks=[together.ranks[rank]])
+        if 1 < len(devices) < size:  # there may be others, which nobody sees
+            other = claims.of_task(node, node.cpus_allowed, seen, size, TaskView(rank))
+            assert other[:2] == own[:2]
 
 
 @few
