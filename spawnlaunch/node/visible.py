@@ -78,9 +78,7 @@ def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
     if len(vendors) > 1:
         warnings.append(f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken")
     mine = sorted((d for d in usable if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
-    see = {"nvidia": _by_cuda, "amd": _by_rocm, "intel": _by_level_zero}.get(
-        vendors[0], _by_accelerator
-    )
+    see = OF_VENDORS.get(vendors[0], _by_accelerator)
     slots, variables, names = see(mine, environ, warnings)
     numbers = tuple(None if slot is None else slot.number for slot in slots)
     source, variable = ", ".join(filter(environ.__contains__, variables)), variables[-1]
@@ -200,6 +198,9 @@ def _by_accelerator(
         slots = base if kind.by_position else [None] * len(base)
         slots = _listed(kind.variable, environ[kind.variable], slots, warnings)
     return slots, [kind.variable], []
+
+
+OF_VENDORS = {"nvidia": _by_cuda, "amd": _by_rocm, "intel": _by_level_zero}
 
 
 def _nth(token: str, devices: Sequence[hardware.Device]) -> hardware.Device | None:

@@ -154,6 +154,14 @@ def refuse_task_without_variables(request: Request, pid: int, starter: str) -> N
         return
     if given.get(size) == "1":
         return
+    names = (name for _, name in proc.above())
+    if starter != next(name for name in names if name.startswith((starter, managers.BROKER))):
+        there = {"FLUX_JOB_NNODES": given.get(size, "")}
+        line = started(managers.load("tables", "FLUX"), 1, there, typed(request, without=PLACES))
+        raise errors.UsageError(
+            "this is a script or a shell of a Flux instance of several nodes, not a task of it: "
+            f"flux run is missing; type {line}; or, for this machine alone: {alone(request)}"
+        )
     variables = f'$(env | grep -E "^({prefixes})" | grep -v " ")'
     kept = quote(f'exec env -i PATH="$PATH" {variables} {typed(request)}')
     raise errors.UsageError(

@@ -28,8 +28,7 @@ def find_warnings(
         yield from _of_slurm(it, world, manager)
     if manager.kind == identity.TASKS and world.mode == identity.LOCAL:
         yield from _of_jobs_side_by_side(it, manager)
-    has_virtual = it.request.virtual_local_rank
-    if world.mode == identity.TASK and world.local_world_size > 1 and not has_virtual:
+    if world.is_task and world.local_world_size > 1 and not it.request.virtual_local_rank:
         yield from _of_one_device(environ)
 
 

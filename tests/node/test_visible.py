@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from spawnlaunch.binding.claims import step_devices
 from spawnlaunch.node import Node
-from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.node.visible import DEVICE_LISTS, ZE_MASK, Visible, visible
 from tests.node import machines
 from tests.node.tree import AMD, INTEL, Gpu, node_of
 from tests.support.slurm_variables import of_slurm
@@ -110,9 +110,8 @@ def test_rocr_acts_first_and_hip_within_it(amd: Node) -> None:
 
 
 ENTRY = st.sampled_from([*"01279", " 3", "-1", "", "0.1", "2.0", H100.format(3), "MIG-a", "MIG-b"])
-VARIABLES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
-             "ZE_AFFINITY_MASK")  # fmt: skip
-LISTS = st.dictionaries(st.sampled_from(VARIABLES), st.lists(ENTRY, max_size=4).map(",".join))
+VARIABLE, LIST = st.sampled_from([*DEVICE_LISTS, ZE_MASK]), st.lists(ENTRY, max_size=4)
+LISTS = st.dictionaries(VARIABLE, LIST.map(",".join))
 
 
 @given(st.sampled_from([machines.HGX_H100, machines.LUMI, machines.AURORA]), LISTS,

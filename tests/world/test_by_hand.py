@@ -173,9 +173,8 @@ def test_what_the_flags_cannot_say(flags: str, said: str):
 @pytest.mark.full
 def test_two_launchers_form_one_job():
     flags = ("--nproc=2", "--nnodes=2", "--master-addr=127.0.0.1", "--master-port=29471")
-    launchers = [
-        start(*LAUNCHER, *flags, "--node-rank", node, WORKERS / "prove.py") for node in (1, 0)
-    ]
+    prover = WORKERS / "prove.py"
+    launchers = [start(*LAUNCHER, *flags, "--node-rank", node, prover) for node in (1, 0)]
     workers = reports("".join(each.communicate(timeout=PATIENCE_S)[0] for each in launchers))
     assert [each.returncode for each in launchers] == [0, 0]
     assert [worker["rank"] for worker in workers] == [0, 1, 2, 3]
