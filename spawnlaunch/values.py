@@ -166,7 +166,7 @@ def endpoint(text: str) -> HostPort:
         name, number = text, str(ENDPOINT_PORT)
     if ":" in name and not (name.startswith("[") and name.endswith("]")):
         raise ValueError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
-    if len(name.split()) != 1 or not name.strip(" []"):
+    if len(name.strip(" []").split()) != 1:
         raise ValueError(f"{reading.excerpt(text)} names no host, or several; type HOST:PORT")
     return HostPort(host(name), port(number))
 

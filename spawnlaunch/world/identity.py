@@ -117,8 +117,7 @@ def number(name: str, environ: Environ, most: int = 10**reading.MAX_DIGITS) -> F
 
 def text(name: str, environ: Environ) -> Fact | None:
     """The text in a variable; an empty one is no answer."""
-    said = environ.get(name, "").strip()
-    return Fact(said, name) if said else None
+    return Fact(said, name) if (said := environ.get(name, "").strip()) else None
 
 
 class Manager:
