@@ -147,10 +147,13 @@ def nnodes(text: str) -> NodeCount:
 
 def host(text: str) -> str:
     """
-    >>> host("[::1]"), host("node0")
+    >>> host("[::1]"), host(" node0 ")
     ('::1', 'node0')
     """
-    return text[1:-1] if text.startswith("[") and text.endswith("]") else text
+    found = text.strip(" []")
+    if len(found.split()) != 1:  # `hostname -I` writes all addresses of a host
+        raise ValueError(f"{reading.excerpt(text)} is not one host; type a name or an address")
+    return found
 
 
 def endpoint(text: str) -> HostPort:
@@ -158,14 +161,14 @@ def endpoint(text: str) -> HostPort:
     >>> endpoint("node0:29500"), endpoint("[::1]"), endpoint("localhost:0")
     (HostPort(host='node0', port=29500), HostPort(host='::1', port=29400), HostPort(host='localh...
     """
-    host, colon, number = text.rpartition(":")
+    name, colon, number = text.rpartition(":")
     if not colon or number.endswith("]"):
-        host, number = text, str(ENDPOINT_PORT)
-    if not host.strip("[]"):
-        raise ValueError(f"{reading.excerpt(text)} names no host; type HOST:PORT")
-    if ":" in host and not (host.startswith("[") and host.endswith("]")):
+        name, number = text, str(ENDPOINT_PORT)
+    if ":" in name and not (name.startswith("[") and name.endswith("]")):
         raise ValueError(f"{text!r} has several colons; type [{text}] or [HOST]:PORT")
-    return HostPort(host.strip("[]"), port(number))
+    if len(name.strip(" []").split()) != 1:
+        raise ValueError(f"{reading.excerpt(text)} names no host, or several; type HOST:PORT")
+    return HostPort(host(name), port(number))
 
 
 def backend(text: str) -> str:

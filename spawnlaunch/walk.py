@@ -45,11 +45,10 @@ def walk(
 
     # Who am I among how many?
     hostname = os.uname().nodename
-    devices = len(seen.devices) or seen.named
     first = seen.devices[0] if seen.devices else None
     vendor = "" if first is None else machine.devices[first].vendor
     cpus = len(machine.cpus_allowed or machine.cpus_online)
-    capacity = identity.Capacity(devices, cpus, seen.source, vendor)
+    capacity = identity.Capacity(len(seen.names), cpus, seen.source, vendor)
     resolution = resolve.resolve_world(request, environ, hostname, capacity)
     resolve.refuse_copies(request, resolution)
     if request.need_parent or request.log_dir:
@@ -61,7 +60,7 @@ def walk(
 
     launch = launches.Launch(
         request=request, resolution=resolution, plan=plan, environ=environ, hostname=hostname,
-        scratch=starting.scratch_path(environ), held_port=held_port, owes=owes,
+        scratch=starting.scratch_path(environ), held_port=held_port, seen=seen, owes=owes,
     )  # fmt: skip
     return _go(launch, machine, argv, closed, blocked)
 
@@ -134,8 +133,8 @@ def _refuse_what_this_mode_cannot(
         manager, n = resolution.managers[0], me.local_world_size
         raise errors.FlagsError(
             f"{request.need_parent[0]} needs a launcher that stays above its workers, and in task "
-            "mode there is none; type (all other options as they were) one launcher per node: "
-            + advice.launcher_per_node(request, manager, environ, n)
+            "mode there is none; type (all other options as they were, and no -n) one launcher per "
+            "node: " + advice.launcher_per_node(request, manager, environ, n)
         )
     if request.log_dir and request.redirects is None:
         raise errors.FlagsError(

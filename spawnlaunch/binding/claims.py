@@ -101,26 +101,28 @@ def _among_peers(
 ) -> Claims:
     """The claims of a task with the device `own`, and of those on the other devices."""
     rank, warnings = task.local_rank, list[str]()
-    peers = _peers(node, own, task, warnings)
-    ranks_on: dict[int | None, list[int]] = {device: [] for device in peers}
+    everyone = _peers(node, own, task, warnings)
+    # Where ranks go around the few devices that they see, each divides these as if all saw the
+    # same: so it has a place of its own there, also if each task sees others.
+    shown = sorted({device for device in visible.devices if device is not None})
+    goes_around = 1 < len(shown) == len(visible.devices) < local_size
+    peers = shown if goes_around else everyone
     # A task that sees all the devices of the step knows that the others do too, and so which
     # device each of them takes.
-    if set(peers) <= set(visible.devices):
-        for other in range(local_size):
-            if (device := visible.device_of(other)) in ranks_on:
-                ranks_on[device].append(other)
+    sees_all = set(peers) <= set(visible.devices)
+    device_of = [visible.device_of(other) for other in range(local_size if sees_all else 0)]
     cpus: list[cpuset.CpuSet] = []
     claim = None
     for peer in peers:
-        near, who = _next_to(node, usable, peer), ranks_on[peer] or [rank]
+        near = _next_to(node, usable, peer)
         if not near:
             continue
         if peer == own:
-            claim = len(cpus) + who.index(rank)
-        cpus += [near] * len(who)
-    if len(peers) < local_size:
+            claim = len(cpus) + device_of[:rank].count(own)
+        cpus += [near] * max(1, device_of.count(peer))
+    if len(everyone) < local_size * (len(shown) if goes_around else 1):
         unknown = "tasks on the same device share its cores, for no task knows which others are "
-        outcome = "ranks share devices" if ranks_on[own] else f"{unknown}there"
+        outcome = "ranks share devices" if sees_all else f"{unknown}there"
         warnings.append(_crowded(local_size, len(peers), outcome))
     return Claims(cpus, [Claimant(rank, own, True, claim)], warnings, local_size)
 

@@ -28,6 +28,8 @@ def read(root: str = "/", allowed: cpuset.CpuSet | None = None, everything: bool
     limits = cgroup.read(root, online)
     if not online:
         return _without_sysfs(root, allowed, limits)
+    if not root and limits.mask:  # lxcfs lists as many CPUs as a container may use, from 0 on
+        online |= limits.mask
     cores = cpus.read_cores(root, online, warnings)
     l3 = cpus.read_l3(root, online, warnings)
     nodes = cpus.read_numa(root, online, warnings)

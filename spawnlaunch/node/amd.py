@@ -50,7 +50,8 @@ def _driven(
     """What KFD shows; several devices on one address are its partitions."""
     found: list[hardware.Device] = []
     for node in nodes:
-        properties = _properties(f"{root}{sysfs.KFD_NODES}/{node}/properties")
+        lines = sysfs.fields(f"{root}{sysfs.KFD_NODES}/{node}/properties").items()
+        properties = {name: int(text) for name, text in lines if reading.is_number(text, 20)}
         if not properties.get("simd_count"):
             continue
         minor, unique = properties.get("drm_render_minor") or None, properties.get("unique_id")
@@ -73,15 +74,6 @@ def _driven(
         else device._replace(partition=None)
         for device in found
     ]
-
-
-def _properties(path: str) -> dict[str, int]:
-    """The properties that are numbers of at most 64 bits, without a sign."""
-    return {
-        name: int(value)
-        for name, value in sysfs.fields(path).items()
-        if reading.is_number(value, 20)
-    }
 
 
 def _address(properties: dict[str, int], addresses: set[str]) -> str:

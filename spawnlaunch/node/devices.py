@@ -39,8 +39,8 @@ def read(bus: pci.Bus, dev: str | None, warnings: list[str]) -> tuple[hardware.D
     lost = [address for address, (_, local_cpus) in places.items() if local_cpus is None]
     if lost:
         warnings.append(
-            f"the firmware does not say which CPUs are next to {', '.join(sorted(lost))} "
-            "(numa_node is -1 or missing): their locality is unknown"
+            f"which CPUs are next to {', '.join(sorted(lost))} is not known (numa_node is -1, "
+            "missing, or a NUMA node without CPUs here)"
         )
     for number, device in enumerate(found):
         numa, local_cpus = places[device.address]

@@ -40,10 +40,7 @@ def read(bus: pci.Bus, dev: str | None) -> list[hardware.Device]:
 
 def _tiles(directory: str) -> int:
     """How many tiles there are; 0 where the device is not divided."""
-    counts = [len(sysfs.numbers(directory, "tile"))]
-    if not counts[0]:
-        drm = f"{directory}/drm"
-        cards = [name for name in sysfs.names(drm) if name.startswith("card")]
-        counts += [len(sysfs.numbers(f"{drm}/{card}/gt", "gt")) for card in cards]
-    most = max(counts)
+    cards = [card for card in sysfs.names(f"{directory}/drm") if card.startswith("card")]
+    counts = [len(sysfs.numbers(f"{directory}/drm/{card}/gt", "gt")) for card in cards]
+    most = max(len(sysfs.numbers(directory, "tile")), *counts, 0)
     return most if most > 1 else 0

@@ -24,6 +24,9 @@ from spawnlaunch.node.devices import VENDORS
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from typing import TypeAlias
+
+    Seen: TypeAlias = "tuple[Sequence[Slot], list[str], list[str]]"
 
 Slot = hardware.Device | None  # None: a device is there, but it is not known which
 
@@ -45,7 +48,8 @@ class Visible(records.NamedTuple):
     devices: tuple[int | None, ...]  # numbers of Node.devices; None: one that cannot be told
     source: str  # the variables that decided, such as "CUDA_VISIBLE_DEVICES"; empty: none is set
     warnings: tuple[str, ...]
-    named: int = 0  # how many a variable names where /sys shows none
+    names: tuple[str, ...] = ()  # of the devices in `variable`; also where /sys shows none of them
+    variable: str = CUDA  # that can show a worker one of them alone
 
     def device_of(self, local_rank: int) -> int | None:
         """The number of the device that a local rank uses: rank r the r-th one, and around again.
@@ -53,6 +57,15 @@ class Visible(records.NamedTuple):
         None: there is none, or it is not known which.
         """
         return self.devices[local_rank % len(self.devices)] if self.devices else None
+
+    def alone(self, local_rank: int) -> dict[str, object]:
+        """The variable by which the worker of a local rank sees that device and no other.
+
+        Where one hides all devices, they stay hidden.
+        """
+        if not self.names:
+            return {} if self.source else {self.variable: local_rank}
+        return {self.variable: self.names[local_rank % len(self.names)]}
 
 
 def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
@@ -65,12 +78,12 @@ def visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
     if len(vendors) > 1:
         warnings.append(f"devices of {' and '.join(vendors)}: those of {vendors[0]} are taken")
     mine = sorted((d for d in usable if d.vendor == vendors[0]), key=lambda d: d.ordinal or 0)
-    see = {"nvidia": _by_cuda, "amd": _by_rocm, "intel": _by_level_zero}.get(
-        vendors[0], _by_accelerator
-    )
-    slots, sources = see(mine, environ, warnings)
+    see = OF_VENDORS.get(vendors[0], _by_accelerator)
+    slots, variables, names = see(mine, environ, warnings)
     numbers = tuple(None if slot is None else slot.number for slot in slots)
-    return Visible(numbers, ", ".join(sources), tuple(warnings))
+    source, variable = ", ".join(filter(environ.__contains__, variables)), variables[-1]
+    names = names or _entries(environ.get(variable, ",".join(map(str, range(len(slots))))))
+    return Visible(numbers, source, tuple(warnings), tuple(names[: len(slots)]), variable)
 
 
 def _none_visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
@@ -78,32 +91,33 @@ def _none_visible(node: hardware.Node, environ: Mapping[str, str]) -> Visible:
 
     A resource manager may hand out devices that are not there to be read, as in some containers.
     """
-    source = CUDA if CUDA in environ else ""
-    if node.devices:
-        return Visible((), source, ())
-    value = environ.get(CUDA, "")
-    seen = f"{CUDA}={value} names devices, and /sys shows none on this node"
-    names = [name for name in DEVICE_LISTS if name in environ]
-    tokens = [token.strip() for token in environ[names[0]].split(",")] if names else []
-    devices = [token.isdigit() or token.upper().startswith(UUIDS) for token in tokens]
-    named = [*devices, False].index(False)
-    return Visible((), source, (seen,) if value[:1].isdigit() else (), named)
+    variable = next((name for name in DEVICE_LISTS if name in environ), "")
+    if node.devices or not variable:
+        return Visible((), variable, ())
+    value = environ[variable]
+    seen = f"{variable}={value} names devices, and /sys shows none on this node"
+    tokens = _entries(value)
+    names = tuple(tokens[: [*map(is_device, tokens), False].index(False)])
+    return Visible((), variable, (seen,) if names else (), names, variable)
+
+
+# Each of these returns the devices, the variables that decide (the last may be unset), and the
+# devices' names in the last one: none where they are as they stand there, or are numbers.
 
 
 def _by_cuda(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> tuple[Sequence[Slot], list[str]]:
+) -> Seen:
     slots = _in_cuda_order(base, environ.get(CUDA_ORDER), warnings)
-    if CUDA not in environ:
-        return slots, []
-    slots = _listed(CUDA, environ[CUDA], slots, warnings)
-    # A process enumerates one slice, however many it is given (NVIDIA MIG user guide).
-    if environ[CUDA].upper().count("MIG-") > 1:
-        warnings.append(
-            f"{CUDA} lists several MIG slices and a process sees the first alone: give each rank "
-            "one"
-        )
-    return slots, [CUDA]
+    if CUDA in environ:
+        slots = _listed(CUDA, environ[CUDA], slots, warnings)
+        # A process enumerates one slice, however many it is given (NVIDIA MIG user guide).
+        if environ[CUDA].upper().count("MIG-") > 1:
+            warnings.append(
+                f"{CUDA} lists several MIG slices and a process sees the first alone, unless "
+                "--virtual-local-rank gives each rank one"
+            )
+    return slots, [CUDA], []
 
 
 def _in_cuda_order(
@@ -130,12 +144,12 @@ def _in_cuda_order(
 
 def _by_rocm(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> tuple[Sequence[Slot], list[str]]:
+) -> Seen:
     outer = [ROCR] if ROCR in environ else []
     slots = _listed(ROCR, environ[ROCR], base, warnings) if outer else base
     inner = next((name for name in WITHIN_ROCR if name in environ), None)
     if inner is None:
-        return slots, outer
+        return slots, outer or [CUDA], []
     said: list[str] = []
     within = _listed(inner, environ[inner], slots, said)
     if outer and slots and not within and environ[inner] not in ("", "-1"):
@@ -144,17 +158,17 @@ def _by_rocm(
             f"selects none, for it counts from 0 within them: no device is visible; unset {inner}"
         ]
     warnings += said
-    return within, [*outer, inner]
+    return within, [*outer, inner], []
 
 
 def _by_level_zero(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> tuple[Sequence[Slot], list[str]]:
+) -> Seen:
     composite = environ.get(ZE_HIERARCHY, "FLAT").upper() == "COMPOSITE"
     cards = list({device.address: device for device in reversed(base)}.values())[::-1]
     whole = cards if composite else list(base)
     if not environ.get(ZE_MASK):
-        return whole, []
+        return whole, [ZE_MASK], [*map(str, range(len(whole)))]
 
     def named(token: str) -> hardware.Device | None:
         number, dot, tile = token.partition(".")
@@ -162,26 +176,31 @@ def _by_level_zero(
         tiles = [each for each in base if device and each.address == device.address]
         return _nth(tile.split(".")[0], tiles) if dot else device
 
-    tokens = [entry.strip() for entry in environ[ZE_MASK].split(",")]
-    found = [(token, named(token)) for token in tokens]
-    chosen = {device for _, device in found if device}
-    if composite:  # a card with several tiles chosen is one device
-        chosen = set({device.address: device for device in sorted(chosen, reverse=True)}.values())
+    found = [(token, named(token)) for token in _entries(environ[ZE_MASK])]
     if bad := [token for token, device in found if not device]:
         warnings.append(f"{ZE_MASK}={environ[ZE_MASK]}: no device {', '.join(bad)}")
-    return sorted(chosen), [ZE_MASK]
+    tokens: dict[hardware.Device, list[str]] = {}
+    for device, token in sorted((device, token) for token, device in found if device):
+        # A card with several tiles chosen is one device.
+        same = [each for each in tokens if composite and each.address == device.address]
+        tokens.setdefault([*same, device][0], []).append(token)
+    return [*tokens], [ZE_MASK], [*map(",".join, tokens.values())]
 
 
 def _by_accelerator(
     base: Sequence[hardware.Device], environ: Mapping[str, str], warnings: list[str]
-) -> tuple[Sequence[Slot], list[str]]:
+) -> Seen:
     from spawnlaunch.node import accelerators
 
     kind = accelerators.BY_VENDOR[base[0].vendor]
-    if kind.variable not in environ:
-        return base, []
-    slots: Sequence[Slot] = base if kind.by_position else [None] * len(base)
-    return _listed(kind.variable, environ[kind.variable], slots, warnings), [kind.variable]
+    slots: Sequence[Slot] = base
+    if kind.variable in environ:
+        slots = base if kind.by_position else [None] * len(base)
+        slots = _listed(kind.variable, environ[kind.variable], slots, warnings)
+    return slots, [kind.variable], []
+
+
+OF_VENDORS = {"nvidia": _by_cuda, "amd": _by_rocm, "intel": _by_level_zero}
 
 
 def _nth(token: str, devices: Sequence[hardware.Device]) -> hardware.Device | None:
@@ -191,16 +210,16 @@ def _nth(token: str, devices: Sequence[hardware.Device]) -> hardware.Device | No
 def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]) -> Sequence[Slot]:
     """The devices that the variable's value lists, of `base`, which is in the runtime's order."""
     chosen: list[Slot] = []
-    for token in (entry.strip() for entry in value.split(",")):
+    for token in _entries(value):
         found = () if _is_of_another_kind(variable, value, token) else _named(variable, token, base)
         if not found:
             if token not in ("", "-1"):  # the usual ways to ask for no device
-                there = _to_choose_from(base)
                 warnings.append(
-                    f"{variable}={value}: {token!r} names no device and ends the list; {there}"
+                    f"{variable}={value}: {token!r} names no device and ends the list; devices to "
+                    f"choose from: {len(base)}"
                 )
             return chosen
-        if found[0] is not None and found[0] in chosen:
+        if found[0] in chosen and found[0] is not None and not token.startswith("MIG-"):
             fate = "ends there" if variable == ROCR else "selects no device"
             warnings.append(f"{variable}={value} names a device twice and {fate}")
             return chosen if variable == ROCR else []
@@ -208,17 +227,18 @@ def _listed(variable: str, value: str, base: Sequence[Slot], warnings: list[str]
     return chosen
 
 
+def is_device(entry: str) -> bool:
+    """Whether an entry of a list can be a device, as -1 and Slurm's NoDevFiles cannot."""
+    return entry[:1].isdigit() or entry.upper().startswith(UUIDS)
+
+
+def _entries(value: str) -> list[str]:
+    return [entry.strip() for entry in value.split(",")]
+
+
 def _is_of_another_kind(variable: str, value: str, token: str) -> bool:
     """Of CUDA's list the first entry says whether it has UUIDs or numbers (found on an H100)."""
     return variable == CUDA and token.startswith(UUIDS) != value.strip().startswith(UUIDS)
-
-
-def _to_choose_from(base: Sequence[Slot]) -> str:
-    if not base:
-        return "there is no device"
-    return (
-        f"there {'is one device' if len(base) == 1 else f'are {len(base)} devices'} to choose from"
-    )
 
 
 def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
@@ -235,8 +255,9 @@ def _named(variable: str, token: str, base: Sequence[Slot]) -> Sequence[Slot]:
         return _with_uuid(uuid, base, case)
     if is_slice:
         return _one_of(base)
-    position = _leading_number(token)
-    return base[position : position + 1] if position is not None and position >= 0 else ()
+    rest = token.removeprefix("+")  # the C library's strtoul reads the digits at the beginning
+    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+    return base[int(digits) :][:1] if reading.is_number(digits) else ()
 
 
 def _with_uuid(beginning: str, base: Sequence[Slot], case: Callable[[str], str]) -> Sequence[Slot]:
@@ -251,11 +272,3 @@ def _with_uuid(beginning: str, base: Sequence[Slot], case: Callable[[str], str])
 def _one_of(base: Sequence[Slot]) -> Sequence[Slot]:
     """A device of these, it is not known which."""
     return base if len(base) < 2 else [None]
-
-
-def _leading_number(token: str) -> int | None:
-    """The number at the beginning, as the C library's strtoul would read it."""
-    sign = -1 if token.startswith("-") else 1
-    rest = token[1:] if token[:1] in ("-", "+") else token
-    digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-    return sign * int(digits) if reading.is_number(digits) else None

@@ -6,8 +6,6 @@ what Composer and Lightning read.
 
 from __future__ import annotations
 
-from spawnlaunch.node import visible
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -53,8 +51,8 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
     if request.rewrite_slurm_env and not world.is_task:
         as_task = next((each.as_task for each in launch.resolution.around if each.as_task), None)
         ours |= as_task(world, i, launch.resolution.environ) if as_task else {}
-    if request.virtual_local_rank:
-        ours |= _virtual_local_rank(launch, i)
+    if request.virtual_local_rank:  # torchrun's meaning
+        ours |= {"LOCAL_RANK": 0, **launch.seen.alone(world.local_rank + i)}
     unless_set = {
         "TORCH_NCCL_ASYNC_ERROR_HANDLING": 1,
         "OMP_NUM_THREADS": launch.plan.bindings[i].threads,
@@ -68,22 +66,3 @@ def of_worker(launch: launches.Launch, i: int, own: Mapping[str, object]) -> dic
 def changes(environment: Mapping[str, str], environ: Mapping[str, str]) -> dict[str, str]:
     """The variables of a worker that its launcher did not inherit with the same value."""
     return {name: value for name, value in environment.items() if environ.get(name) != value}
-
-
-def _virtual_local_rank(launch: launches.Launch, i: int) -> dict[str, object]:
-    """torchrun's meaning: LOCAL_RANK=0, and this worker's entry of the parent's visible devices.
-
-    Rank r uses the r-th device and around again, as its CPUs do (`Visible.device_of`). Where the
-    resource manager shows this task one device only, that one stays.
-    """
-    world, environ = launch.resolution.world, launch.environ
-    index = world.local_rank + i
-    mask = next((name for name in visible.DEVICE_LISTS if environ.get(name)), None)
-    if mask is None:
-        used = {binding.device for binding in launch.plan.bindings} - {None}
-        shared = not world.is_task and len(used)  # a task's plan is of its own device only
-        return {"LOCAL_RANK": 0, visible.DEVICE_LISTS[0]: index % shared if shared else index}
-    entries = environ[mask].split(",")
-    if len(entries) == 1:
-        return {"LOCAL_RANK": 0}
-    return {"LOCAL_RANK": 0, mask: entries[index % len(entries)].strip()}

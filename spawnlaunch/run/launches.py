@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from spawnlaunch import failures, flags
     from spawnlaunch.binding import apply
     from spawnlaunch.binding.plan import Plan
+    from spawnlaunch.node.visible import Visible
     from spawnlaunch.world import identity
     from spawnlaunch.world.host import HeldPort
 
@@ -73,6 +74,7 @@ class Launch(records.NamedTuple):
     hostname: str
     scratch: str  # a directory for files that need not outlive the launch; its name marks the run
     held_port: HeldPort | None  # MASTER_PORT, where this launcher has chosen it
+    seen: Visible  # the devices that a worker sees
     # Whether a worker that exited with 0 has failed all the same; spawnlaunch.launch alone sets it.
     owes: Callable[[Worker], bool] = lambda _: False
     lines: tuple[str, ...] = ()  # about the workers, to be said when their ranks are known

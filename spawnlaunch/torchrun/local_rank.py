@@ -21,20 +21,19 @@ def advice(request: flags.Request, text: str) -> Iterator[str]:
 
     Or one of another spelling, which argparse takes for an unknown one.
     """
-    found = DECLARED.search(text)
-    given = request.local_rank_arg
-    if found and given and given not in DECLARED.findall(text):
-        kind = "underscore" if "_" in found[1] else "hyphen"
+    names, given = DECLARED.findall(text), request.local_rank_arg
+    if not names:
+        return
+    name, kind = names[0], "underscore" if "_" in names[0] else "hyphen"
+    if given and given not in names:
         yield (
-            f"warning: {request.program.target} declares {found[1]}, and is given {given}=N; type "
+            f"warning: {request.program.target} declares {name}, and is given {given}=N; type "
             f"--local-rank-arg {kind}"
         )
     words = (*request.program.args, *request.flags)
     is_meant = any(word.replace("_", "-").startswith(MEANT) for word in words)
-    if not found or is_meant or FROM_ENVIRONMENT in text:
+    if is_meant or FROM_ENVIRONMENT in text:
         return
-    name = found[1]
-    kind = "underscore" if "_" in name else "hyphen"
     yield (
         f"warning: {request.program.target} declares {name} and does not read LOCAL_RANK, so all "
         f"ranks may take the first device; to give it {name}=N, type --local-rank-arg {kind}"

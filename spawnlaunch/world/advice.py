@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 # What the flags of one machine, or of nodes by hand, say, a manager says for each launcher.
 PLACES = ("--standalone", "--nnodes", "--node-rank")
 CALLED = os.path.abspath(f"{__file__}/../../calling/launcher.py")
+OTHERS = "(all other options as they were, and no -n)"
 OF_A_LAUNCHER = (*PLACES, "--nproc", "--rdzv-backend", "--rdzv-endpoint")
 
 
@@ -65,7 +66,8 @@ def started(manager: identity.Manager, n: int, environ: identity.Environ, comman
     """The line by which a manager starts a command `n` times on each node."""
     if manager in (slurm.STEP, slurm.SHELL):
         return srun.per_node(environ, command) if n == 1 else srun.per_rank(environ, command)
-    return manager.starter.format(n=n, command=command)
+    nodes = manager.answer("nnodes", environ)
+    return manager.starter.format(n=n, command=command, nodes=nodes.value if nodes else "N")
 
 
 def launcher_per_node(
@@ -87,8 +89,7 @@ def refuse_several_launchers(
         lines.append(f"one task per rank: {line}")
     raise errors.UsageError(
         f"{manager.name} has started {n} tasks on a node already ({several.source}), so a launcher "
-        f"in each of them cannot start workers too; type (all other options as they were) "
-        + "; or ".join(lines)
+        f"in each of them cannot start workers too; type {OTHERS} " + "; or ".join(lines)
     )
 
 
@@ -153,6 +154,14 @@ def refuse_task_without_variables(request: Request, pid: int, starter: str) -> N
         return
     if given.get(size) == "1":
         return
+    names = (name for _, name in proc.above())
+    if starter != next(name for name in names if name.startswith((starter, managers.BROKER))):
+        there = {"FLUX_JOB_NNODES": given.get(size, "")}
+        line = started(managers.load("tables", "FLUX"), 1, there, typed(request, without=PLACES))
+        raise errors.UsageError(
+            "this is a script or a shell of a Flux instance of several nodes, not a task of it: "
+            f"flux run is missing; type {line}; or, for this machine alone: {alone(request)}"
+        )
     variables = f'$(env | grep -E "^({prefixes})" | grep -v " ")'
     kept = quote(f'exec env -i PATH="$PATH" {variables} {typed(request)}')
     raise errors.UsageError(

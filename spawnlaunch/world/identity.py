@@ -117,7 +117,7 @@ def number(name: str, environ: Environ, most: int = 10**reading.MAX_DIGITS) -> F
 
 def text(name: str, environ: Environ) -> Fact | None:
     """The text in a variable; an empty one is no answer."""
-    return Fact(environ[name], name) if environ.get(name) else None
+    return Fact(said, name) if (said := environ.get(name, "").strip()) else None
 
 
 class Manager:

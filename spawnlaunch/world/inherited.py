@@ -108,6 +108,8 @@ def _find_stale(environ: identity.Environ, facts: identity.Facts, mode: str) -> 
 
 def _why_useless(addr: str, host: identity.Fact | None, alone: bool) -> str:
     """Why an address cannot be that of rank 0, as far as its text shows; "" where it can."""
+    if len(addr.split()) > 1:
+        return "which are several addresses; type --master-addr ADDRESS, with one of them"
     if is_loopback(addr):
         return "" if alone else "by which every node would mean itself"
     is_number = ":" in addr or all(part.isdigit() for part in addr.split("."))

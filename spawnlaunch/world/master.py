@@ -57,7 +57,7 @@ def choose_address(
     by_flags = _typed_addresses(mode, it, facts)
     fact = identity.first([*by_flags, it.ask("master_addr"), kept, derived])
     if fact is None:
-        why = _why_no_host(mode, it.manager)
+        why = _why_no_host(mode, it)
         raise errors.UsageError(f"{why}; type --master-addr HOST, the same everywhere")
     if host and derived and fact.source == derived.source and facts["rank"].value == 0:
         mine = it.ask("own_host")
@@ -69,11 +69,13 @@ def choose_address(
     return fact
 
 
-def _why_no_host(mode: str, manager: identity.Manager | None) -> str:
-    if manager is None:
-        return "nothing here names the host of node rank 0"
-    default = f"{manager.name} does not export the host of rank 0"
-    return manager.silent.get(HOST_QUESTION[mode], default)
+def _why_no_host(mode: str, it: identity.Evidence) -> str:
+    left, why = it.environ.get("MASTER_ADDR", "").strip(), "several addresses, this machine's own"
+    other = f", and MASTER_ADDR={left} is {why}, or another launcher's" if left else ""
+    if it.manager is None:
+        return f"nothing here names the host of node rank 0{other}"
+    default = f"{it.manager.name} does not export the host of rank 0"
+    return it.manager.silent.get(HOST_QUESTION[mode], default) + other
 
 
 def _typed_addresses(

@@ -28,15 +28,14 @@ def find_warnings(
         yield from _of_slurm(it, world, manager)
     if manager.kind == identity.TASKS and world.mode == identity.LOCAL:
         yield from _of_jobs_side_by_side(it, manager)
-    has_virtual = it.request.virtual_local_rank
-    if world.mode == identity.TASK and world.local_world_size > 1 and not has_virtual:
+    if world.is_task and world.local_world_size > 1 and not it.request.virtual_local_rank:
         yield from _of_one_device(environ)
 
 
 def _of_one_device(environ: identity.Environ) -> Iterator[str]:
     """Each of several tasks sees a device of its own, by the same index."""
     for name in visible.DEVICE_LISTS:
-        if environ.get(name) and "," not in environ[name]:
+        if visible.is_device(environ.get(name, "")) and "," not in environ[name]:
             yield (
                 f"each task sees one device ({name}={environ[name]} here), so "
                 "cuda:LOCAL_RANK fails where LOCAL_RANK is not 0; --virtual-local-rank makes "

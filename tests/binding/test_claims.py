@@ -62,6 +62,9 @@ def test_tasks_that_see_all_make_the_claims_that_a_launcher_makes(
         task = TaskView(rank, step_devices=devices)
         own = claims.of_task(node, node.cpus_allowed, seen, size, task)
         assert own == together._replace(ranks=[together.ranks[rank]])
+        if 1 < len(devices) < size:  # there may be others, which nobody sees
+            other = claims.of_task(node, node.cpus_allowed, seen, size, TaskView(rank))
+            assert other[:2] == own[:2]
 
 
 @few
@@ -161,6 +164,20 @@ def test_a_mask_is_a_tasks_own_where_no_other_has_a_part_of_it(
     )
     listed = of_slurm("masks", SLURM_CPU_BIND_LIST=masks or "")
     assert is_own_mask(node, listed, rank, size) == own
+
+
+@pytest.mark.parametrize(
+    ("kind", "cpus"),
+    [
+        ("map_cpu:", [{1}, {12}]),
+        ("mask_cpu:", [{0}, {1, 4}]),
+        ("", [{0}, {1, 4}]),
+        ("map_ldom:", []),
+    ],
+)
+def test_the_list_of_masks_is_read_as_srun_was_given_it(kind: str, cpus: list[set[int]]) -> None:
+    masks = of_slurm("masks", SLURM_CPU_BIND_LIST="1,12", SLURM_CPU_BIND_TYPE=kind)
+    assert [*masks] == cpus
 
 
 @few

@@ -221,7 +221,7 @@ def _command(process: Process, request: Request, is_unable: bool) -> int:
         here, seen = _this_machine()
         plan = bind_ranks(request, here, seen, resolution)
         scratch = starting.scratch_path(ENVIRON)
-        launch = Launch(request, resolution, plan, ENVIRON, name, scratch, held)
+        launch = Launch(request, resolution, plan, ENVIRON, name, scratch, held, seen)
         if request.log_dir is not None:
             logs, said = log_place.choose_log_directories(request, resolution, scratch)
             say(f"warning: {line}" for line in said)

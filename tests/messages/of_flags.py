@@ -57,6 +57,7 @@ VALUES = [
     Row("--nnodes 2 --node-rank 0 --master-addr h --return-timeout 9 x.py", "--return-timeout 9", "without restarts none may", "type --max-restarts N as well", "--nnodes 2 --node-rank 0 --master-addr h --return-timeout 9 --max-restarts 1 x.py"),
     Row("--nproc 1 --max-restarts 1 --return-timeout 9 x.py", "--return-timeout 9", "Slurm starts its tasks once", "leave --return-timeout out", "--nproc 1 --max-restarts 1 x.py", ONE_EACH),
     Row("--no-gang --nnodes 1:2 --node-rank 0 --master-addr h x.py", "with --no-gang", "never meet", "leave --no-gang out", "--nnodes 1:2 --node-rank 0 --master-addr h x.py"),
+    Row("--nproc 1 --master-addr 'h h2 ' x.py", "--master-addr: 'h h2 '", "is not one host", "type a name or an address", "--nproc 1 --master-addr h x.py"),
     Row("--rdzv-endpoint :5 x.py", "':5'", "names no host", "type HOST:PORT", "--standalone --rdzv-endpoint localhost:$PORT x.py"),
     Row("--rdzv-endpoint a:b:5 x.py", "'a:b:5'", "has several colons", "type [a:b:5] or [HOST]:PORT", "--rdzv-endpoint [::1]:$PORT x.py"),
     Row("--rdzv-backend etcd x.py", "'etcd'", "is not served", "type static or c10d", "--rdzv-backend c10d x.py"),

@@ -52,6 +52,7 @@ MODES = [
     Row("--no-gang --nnodes 2 --master-addr h x.py", "nothing here says which", "of the 2 nodes this is", "type --node-rank N, from 0 to 1", f"{BY_HAND} x.py"),
 ]  # fmt: skip
 MASTER = [
+    Row("--nnodes 2 --node-rank 1 x.py", "MASTER_ADDR=a b is several addresses", "nothing here names the host", "type --master-addr HOST", f"{BY_HAND} x.py", {"MASTER_ADDR": "a b"}),
     Row("--nnodes 2 --node-rank 1 x.py", "names the host of node rank 0", "nothing here", "type --master-addr HOST", f"{BY_HAND} x.py"),
     Row("--master-port 5 x.py", "does not export the host of rank 0", "Hydra", "type --master-addr HOST", "--master-port $PORT --master-addr h x.py", MPICH),
     Row("x.py", "LSB_DJOB_RANKFILE names no host", "cannot be read, or this jsrun uses some", "type --master-addr HOST", "--master-addr h x.py", JSRUN),

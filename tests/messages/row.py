@@ -8,17 +8,11 @@ HERE = "python -m spawnlaunch"
 
 # Task 2 of 4 on two nodes, the first of its node, as Slurm exports it.
 STEP = {
-    "SLURM_JOB_ID": "1000",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "4",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
-    "SLURM_PROCID": "2",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1",
-    "SLURMD_NODENAME": "node1",
-}
+    "SLURM_JOB_ID": "1000", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4",
+    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_STEP_TASKS_PER_NODE": "2(x2)", "SLURM_PROCID": "2", "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1", "SLURMD_NODENAME": "node1",
+}  # fmt: skip
 ONE_EACH = {
     **STEP,
     "SLURM_PROCID": "1",

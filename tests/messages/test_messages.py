@@ -129,6 +129,7 @@ def test_what_it_says_to_type_works(row: Row, accepted: dict[int, Shell]):
 
 # What only a broken machine brings about: a table cannot.
 NOT_HERE = {
+    "a shell of a Flux instance": "tests/world/test_copies.py, below a broker",
     "has lost Slurm's variables": "tests/world/test_slurm_ranks.py, in a batch script",
     "internal error": "a fault of ours",
     "cannot start: ": "likewise, in the child that becomes a worker",

@@ -120,15 +120,5 @@ MARENOSTRUM5 = Machine(
     tuple(Gpu(i // 2, _MN5[i // 2]) for i in range(4)),
 )
 
-ALL = (
-    LUMI,
-    FRONTIER,
-    PERLMUTTER,
-    JUWELS_BOOSTER,
-    DGX_A100,
-    HGX_H100,
-    GH200,
-    AURORA,
-    MI300A,
-    MARENOSTRUM5,
-)
+ALL = (LUMI, FRONTIER, PERLMUTTER, JUWELS_BOOSTER, DGX_A100, HGX_H100, GH200, AURORA, MI300A,
+       MARENOSTRUM5)  # fmt: skip

@@ -1,10 +1,12 @@
 """Which devices a worker sees: the lists of CUDA, ROCm and Level Zero, and Slurm's."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spawnlaunch.binding.claims import step_devices
 from spawnlaunch.node import Node
-from spawnlaunch.node.visible import Visible, visible
+from spawnlaunch.node.visible import DEVICE_LISTS, ZE_MASK, Visible, visible
 from tests.node import machines
 from tests.node.tree import AMD, INTEL, Gpu, node_of
 from tests.support.slurm_variables import of_slurm
@@ -32,7 +34,7 @@ def cuda(node: Node, value: str) -> Visible:
 
 
 def test_without_a_variable_every_device_is_visible(nvidia: Node) -> None:
-    assert visible(nvidia, {}) == Visible(tuple(range(8)), "", ())
+    assert visible(nvidia, {})[:3] == (tuple(range(8)), "", ())
 
 
 @pytest.mark.parametrize(
@@ -50,13 +52,13 @@ def test_without_a_variable_every_device_is_visible(nvidia: Node) -> None:
     ],
 )
 def test_cuda_lists(nvidia: Node, value: str, devices: tuple[int, ...]) -> None:
-    assert cuda(nvidia, value) == Visible(devices, "CUDA_VISIBLE_DEVICES", ())
+    assert cuda(nvidia, value)[:3] == (devices, "CUDA_VISIBLE_DEVICES", ())
 
 
 @pytest.mark.parametrize(
     ("value", "devices", "said"),
     [
-        ("0,8,1", (0,), "'8' names no device and ends the list; there are 8 devices"),
+        ("0,8,1", (0,), "'8' names no device and ends the list; devices to choose from: 8"),
         ("1,GPU-ffff,2", (1,), "'GPU-ffff' names no device"),
         ("0,1,1", (), "names a device twice and selects no device"),
         ("GPU-0", (), "'GPU-0' names no device"),  # all eight begin so
@@ -82,7 +84,7 @@ def test_a_mig_slice_is_counted_though_its_device_is_unknown(nvidia: Node) -> No
 
 def test_the_only_device_is_the_parent_of_every_slice(nvidia: Node) -> None:
     one = nvidia._replace(devices=nvidia.devices[:1])
-    assert cuda(one, "MIG-3f2a0000-1111").devices == (0,)
+    assert cuda(one, "MIG-3f2a0000-1111,MIG-3f2a0000-2222").devices == (0, 0)
 
 
 def test_unreadable_uuids_leave_the_count_known(nvidia: Node) -> None:
@@ -104,7 +106,23 @@ def test_devices_that_cannot_be_opened_are_not_counted(nvidia: Node) -> None:
 
 def test_rocr_acts_first_and_hip_within_it(amd: Node) -> None:
     seen = visible(amd, {"ROCR_VISIBLE_DEVICES": "6,2,4", "HIP_VISIBLE_DEVICES": "2,0"})
-    assert seen == Visible((4, 6), "ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES", ())
+    assert seen[:3] == ((4, 6), "ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES", ())
+
+
+ENTRY = st.sampled_from([*"01279", " 3", "-1", "", "0.1", "2.0", H100.format(3), "MIG-a", "MIG-b"])
+VARIABLE, LIST = st.sampled_from([*DEVICE_LISTS, ZE_MASK]), st.lists(ENTRY, max_size=4)
+LISTS = st.dictionaries(VARIABLE, LIST.map(",".join))
+
+
+@given(st.sampled_from([machines.HGX_H100, machines.LUMI, machines.AURORA]), LISTS,
+       st.sampled_from(["FLAT", "COMPOSITE"]), st.integers(0, 20))  # fmt: skip
+def test_the_device_of_a_rank_can_be_shown_to_it_alone(
+    machine: machines.Machine, lists: dict[str, str], hierarchy: str, rank: int
+) -> None:
+    node, environ = node_of(machine), {**lists, "ZE_FLAT_DEVICE_HIERARCHY": hierarchy}
+    seen = visible(node, environ)
+    alone = visible(node, environ | {k: str(v) for k, v in seen.alone(rank).items()}).devices
+    assert alone == ((seen.device_of(rank),) if seen.devices else ())
 
 
 @pytest.mark.parametrize(

@@ -172,19 +172,9 @@ def test_what_the_flags_cannot_say(flags: str, said: str):
 
 @pytest.mark.full
 def test_two_launchers_form_one_job():
-    flags = [
-        "--nproc",
-        "2",
-        "--nnodes",
-        "2",
-        "--master-addr",
-        "127.0.0.1",
-        "--master-port",
-        "29471",
-    ]
-    launchers = [
-        start(*LAUNCHER, *flags, "--node-rank", node, WORKERS / "prove.py") for node in (1, 0)
-    ]
+    flags = ("--nproc=2", "--nnodes=2", "--master-addr=127.0.0.1", "--master-port=29471")
+    prover = WORKERS / "prove.py"
+    launchers = [start(*LAUNCHER, *flags, "--node-rank", node, prover) for node in (1, 0)]
     workers = reports("".join(each.communicate(timeout=PATIENCE_S)[0] for each in launchers))
     assert [each.returncode for each in launchers] == [0, 0]
     assert [worker["rank"] for worker in workers] == [0, 1, 2, 3]
@@ -195,17 +185,11 @@ def test_two_launchers_form_one_job():
 
 
 STEP_OF_TWO_NODES = {
-    "SLURM_JOB_ID": "7",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "1(x2)",
-    "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1",
-    "SLURM_GTIDS": "1",
-}
+    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
+    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
+    "SLURM_NODEID": "1", "SLURM_GTIDS": "1",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

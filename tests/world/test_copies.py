@@ -1,6 +1,7 @@
 """What the processes above tell: a task that has lost its variables, and one that has others'."""
 
 import json
+import shlex
 import sys
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.resolve import refuse_copies
 from tests.fuzz.environments import resolve
 from tests.support.below import below
-from tests.support.launching import REPORTER, run
+from tests.support.launching import LAUNCHER, REPORTER, clean_environ, run
 
 ON_ONE_NODE = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node1", "SLURM_JOB_NUM_NODES": "1",
@@ -53,6 +54,17 @@ def test_who_is_below_a_starter_without_its_variables_is_refused(
     line = below(parent, lambda: refusal(flags, environ), tmp_path, terminal=terminal)
     assert ("--standalone" in line) == refused
     assert (f"{parent} (pid " in line) == refused
+
+
+def test_a_script_of_flux_is_told_to_start_tasks(tmp_path: Path) -> None:
+    """flux-shell, or srun's, starts a broker on each node, and one of these the script."""
+    for name in ("flux-shell", "flux-broker-0"):
+        (tmp_path / name).symlink_to("/bin/bash")
+    ask = f"env -u FLUX_JOB_SIZE {shlex.join([*LAUNCHER, str(REPORTER)])} < /dev/null; true"
+    broker = f"{shlex.join([f'{tmp_path}/flux-broker-0', '-c', ask])}; true"
+    for size in ("1", "2"):
+        done = run(tmp_path / "flux-shell", "-c", broker, environ=clean_environ(FLUX_JOB_SIZE=size))
+        assert ("type flux run -N2 " in done.stderr) == (size == "2")
 
 
 STEP = {

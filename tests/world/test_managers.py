@@ -132,13 +132,9 @@ def test_an_outer_manager_that_cannot_be_read_does_not_matter():
 
 # enroot conf/hooks/extra/50-slurm-pytorch.sh, where scontrol exists.
 ENROOT = {
-    "RANK": "2",
-    "WORLD_SIZE": "3",
-    "LOCAL_RANK": "0",
-    "MASTER_ADDR": "node0",
-    "MASTER_PORT": "62000",
-    "OMP_NUM_THREADS": "1",
-}
+    "RANK": "2", "WORLD_SIZE": "3", "LOCAL_RANK": "0", "MASTER_ADDR": "node0",
+    "MASTER_PORT": "62000", "OMP_NUM_THREADS": "1",
+}  # fmt: skip
 
 
 def test_what_enroots_hook_exports_inside_a_step_is_kept():

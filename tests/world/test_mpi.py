@@ -84,8 +84,11 @@ def test_a_launcher_in_each_of_two_processes_is_told_the_command(mpirun: list[st
     done = ask([*mpirun, "-n", "2", *LAUNCHER, "--nproc", "2", REPORTER], tmp_path)
     assert done.returncode == 2
     assert done.workers == []
-    starter = "mpirun --map-by ppr:1:node" if mpirun is OPEN_MPI else "mpiexec -ppn 1"
-    assert f"{starter} {' '.join(LAUNCHER)} --nproc=2 {REPORTER}" in done.stderr
+    options = ["--map-by", "ppr:1:node"] if mpirun is OPEN_MPI else ["-ppn", "1"]
+    line = " ".join([*options, *LAUNCHER, "--nproc=2", REPORTER])
+    assert " no -n)" in done.stderr
+    assert f" {line};" in done.stderr
+    proved([*mpirun, *options, *LAUNCHER, "--nproc=2", PROVER], tmp_path, 2)
 
 
 @pytest.mark.full

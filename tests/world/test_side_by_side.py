@@ -57,7 +57,9 @@ def test_more_ranks_than_cpus_are_said_to_share_them(bound: Slurm):
     assert crowded.stderr.count("fewer cores than ranks") == 1
     assert crowded.stderr.count("(shares cores)") == 3
     apart = bound.run(["srun", "-N1", "-n2", "--cpu-bind=cores", *LAUNCHER, REPORTER])
-    assert "share" not in apart.stderr
+    job = ["salloc", "--quiet", "-N1", "-n2", "--exclusive"]
+    typed = bound.run([*job, "srun", "-n2", "--cpu-bind=map_cpu:1,0", *LAUNCHER, REPORTER])
+    assert "share" not in apart.stderr + typed.stderr
 
 
 @pytest.mark.full

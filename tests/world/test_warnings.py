@@ -24,6 +24,7 @@ ALONE_ON_ITS_NODE = FIRST | {
         ("", FIRST | {"CUDA_VISIBLE_DEVICES": "0"}, True),
         ("", FIRST | {"CUDA_VISIBLE_DEVICES": "0,1"}, False),
         ("", FIRST, False),
+        ("", FIRST | {"CUDA_VISIBLE_DEVICES": "NoDevFiles"}, False),
         ("", ALONE_ON_ITS_NODE | {"CUDA_VISIBLE_DEVICES": "0"}, False),
         ("--virtual-local-rank", FIRST | {"CUDA_VISIBLE_DEVICES": "0"}, False),
         ("--nproc=2", ALONE_ON_ITS_NODE | {"CUDA_VISIBLE_DEVICES": "0"}, False),

@@ -48,6 +48,9 @@ STARTERS = {
     "palsd": ("HPE PALS", "PALS|PMI", "PMI_SIZE"),
 }
 
+# It starts a script or a shell on the first node, and gives it no variables of a job (its runat.c).
+BROKER = "flux-broker"
+
 
 def around(environ: identity.Environ) -> list[identity.Manager]:
     """All in whose job this may be, the innermost first; some of their variables may be missing."""

@@ -51,7 +51,7 @@ FLUX = identity.Manager(
     "Flux",
     identity.TASKS,
     needs=("FLUX_TASK_RANK", FLUX_SIZE, "FLUX_TASK_LOCAL_ID"),
-    starter="flux run --tasks-per-node={n} {command}",
+    starter="flux run -N{nodes} --exclusive --tasks-per-node={n} {command}",
     rank="FLUX_TASK_RANK",
     world_size=FLUX_SIZE,
     local_rank="FLUX_TASK_LOCAL_ID",
@@ -74,6 +74,7 @@ JSM_SIZE = "JSM_NAMESPACE_SIZE"
 JSM_LOCAL_SIZE = "JSM_NAMESPACE_LOCAL_SIZE"
 JSM_ID = "JSM_NAMESPACE_ID"
 LSF_JOB = "LSB_JOBID"
+LSF_ARRAY = "LSB_JOBINDEX"
 RANKFILE = "LSB_DJOB_RANKFILE"
 
 
@@ -87,10 +88,10 @@ def jsrun_host(environ: identity.Environ) -> identity.Fact | None:
 
 
 def jsrun_job(environ: identity.Environ) -> identity.Fact | None:
-    """The job's number, and that of the jsrun in it."""
-    if not environ.get(LSF_JOB) or not environ.get(JSM_ID):
-        return identity.text(LSF_JOB, environ)
-    return identity.Fact(f"{environ[LSF_JOB]}.{environ[JSM_ID]}", f"{LSF_JOB}.{JSM_ID}")
+    """The numbers of the job, of the task in an array (0: it is none), and of the jsrun in it."""
+    names = [n for n in (LSF_JOB, LSF_ARRAY, JSM_ID) if environ.get(n, "") not in ("", "0")]
+    numbers = ".".join(environ[name] for name in names)
+    return identity.Fact(numbers, ".".join(names)) if LSF_JOB in names else None
 
 
 JSRUN = identity.Manager(

@@ -63,7 +63,7 @@ CASES = [
         "a launcher in each of two tasks on each of two nodes",
         {**FLUX, "FLUX_JOB_NNODES": "2", "FLUX_TASK_RANK": "1", "FLUX_TASK_LOCAL_ID": "0"},
         Refused(
-            f"flux run --tasks-per-node=1 {LAUNCH} --nproc=2",
+            f"flux run -N2 --exclusive --tasks-per-node=1 {LAUNCH} --nproc=2",
             "--nproc 2 --master-addr node0",
         ),
     ),

@@ -6,13 +6,9 @@ Lightning's LSF environment; hydra's lsf_query_node_list.c; IBM Spectrum LSF ref
 from tests.world.recorded import HERE, Case, Found, Refused
 
 JSRUN = {
-    "LSB_JOBID": "1234",
-    "LSB_DJOB_RANKFILE": "{files}/ranks",
-    "JSM_NAMESPACE_RANK": "3",
-    "JSM_NAMESPACE_SIZE": "4",
-    "JSM_NAMESPACE_LOCAL_RANK": "1",
-    "JSM_NAMESPACE_LOCAL_SIZE": "2",
-}
+    "LSB_JOBID": "1234", "LSB_DJOB_RANKFILE": "{files}/ranks", "JSM_NAMESPACE_RANK": "3",
+    "JSM_NAMESPACE_SIZE": "4", "JSM_NAMESPACE_LOCAL_RANK": "1", "JSM_NAMESPACE_LOCAL_SIZE": "2",
+}  # fmt: skip
 RANKFILE = {"ranks": "batch1\nh41n08\nh41n08\nh41n09\nh41n09\n"}
 CASES = [
     Case(
@@ -33,8 +29,14 @@ CASES = [
     ),
     Case(
         "one of two at once",
-        {**JSRUN, "JSM_NAMESPACE_ID": "2"},
+        {**JSRUN, "JSM_NAMESPACE_ID": "2", "LSB_JOBINDEX": "0"},
         Found("task", {"run_id": ("1234.2", "LSB_JOBID.JSM_NAMESPACE_ID")}),
+        RANKFILE,
+    ),
+    Case(
+        "a task of an array",
+        {**JSRUN, "LSB_JOBINDEX": "7"},
+        Found("task", {"run_id": ("1234.7", "LSB_JOBID.LSB_JOBINDEX")}),
         RANKFILE,
     ),
     Case(

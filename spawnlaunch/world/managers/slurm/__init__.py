@@ -364,10 +364,11 @@ def step_devices(environ: identity.Environ) -> identity.Fact | None:
 
 def masks(environ: identity.Environ) -> identity.Fact | None:
     """The masks of the tasks on this node, by local rank; more tasks begin the list again."""
-    words = filter(None, environ.get(MASKS[1], "").split(","))
+    words, kind = filter(None, environ.get(MASKS[1], "").split(",")), environ.get(MASKS[2], "")
+    parse = cpuset.parse if "map_cpu" in kind else cpuset.parse_mask
     with suppress(cpuset.CpuSetError):
-        if found := [*map(cpuset.parse_mask, words)]:
-            return identity.Fact(found, MASKS[1])
+        if found := [*map(parse, words)]:
+            return None if "ldom" in kind else identity.Fact(found, MASKS[1])
     return None
 
 
