@@ -236,18 +236,13 @@ def weights_of(path: Path) -> Any:
     try:
         mapped = zipfile.is_zipfile(file)  # as torch.save has it since 1.6
         return torch.load(file, map_location="cpu", weights_only=True, mmap=mapped)
-    except OSError:
-        raise
+    except OSError as error:
+        raise RefusedError(f"cannot read {file}: {error.strerror}") from error
     except Exception as error:  # of many kinds, by which bytes are wrong
         raise RefusedError(
             f"{file} is no file of weights that torch.load(weights_only=True) reads; type the path "
             "of another"
         ) from error
-
-
-def is_state_dict(value: Any) -> bool:
-    """Whether it has values by name, as a module's state_dict."""
-    return isinstance(value, Mapping) and all(isinstance(name, str) for name in value)
 
 
 def room_for(out: Path, size: int, count: int) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 
 SCALARS = (int, float, str, bool)
+LENGTHS = {"--steps", "--epochs"}  # which say how long the run is
 
 
 class Option(NamedTuple):
@@ -45,6 +46,9 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     filed = _words(parser, asked.config, _read(parser, asked.config)) if asked.config else []
     parser.origin = f"{asked.config}: " if filed else ""
     asked, _ = parser.parse_known_args([*filed, *arguments])
+    if asked.eval_only:  # with the flags of a run, but not what that run began with
+        began = {"--overwrite"} | ({"--resume"} if "--init" in _names(arguments) else set())
+        filed = [word for word in filed if not _names([word]) & began]
     if asked.dry_run:
         sys.dont_write_bytecode = True  # nothing is written, and so nothing beside the task's file
     cls = task_class(asked.task)
@@ -59,7 +63,7 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     parser.set_defaults(**defaults)  # for --help
     parser.origin = ""
     values = vars(parser.parse_args([*by_task, *filed, *arguments]))
-    typed, in_file = _lengths(arguments), _lengths(filed)
+    typed, in_file = _names(arguments) & LENGTHS, _names(filed) & LENGTHS
     if len(typed) > 1:
         parser.error("--steps and --epochs both say how long the run is; leave one of them out")
     values["epochs"] = None if (typed or in_file) == {"--steps"} else values["epochs"]
@@ -71,9 +75,9 @@ def parse(arguments: Sequence[str]) -> tuple[Config, type]:
     return Config(**{one.name: values[one.name] for one in FLAGS}, options=own), cls
 
 
-def _lengths(words: Sequence[str]) -> set[str]:
-    """The flags among them that say how long the run is."""
-    return {word.partition("=")[0] for word in words} & {"--steps", "--epochs"}
+def _names(words: Sequence[str]) -> set[str]:
+    """The flags among them, without their values."""
+    return {word.partition("=")[0] for word in words}
 
 
 def _loop_parser() -> Parser:
@@ -162,7 +166,7 @@ def _read(parser: Parser, file: str) -> dict[str, Any]:
     """The names and values in a TOML file."""
     toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
-        values: dict[str, Any] = toml.loads(Path(file).read_text(encoding="utf-8"))
+        values: dict[str, Any] = toml.loads(Path(file).read_text(encoding="utf-8-sig"))
     except (OSError, ValueError) as error:
         parser.error(f"cannot read {file}: {error}")
     return values

@@ -9,8 +9,10 @@ import argparse
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NoReturn
 
 from .errors import refuse, shared_refusal, speaks
@@ -30,10 +32,18 @@ def switch(text: str) -> Any:
     return field(default=False, metadata={"action": argparse.BooleanOptionalAction, "help": text})
 
 
+def checked(text: str, fits: Callable[[str], bool], wanted: str) -> str:
+    """The text, where it ``fits``; one that does not, or raises ValueError, is refused."""
+    with suppress(ValueError):
+        if fits(text):
+            return text
+    raise argparse.ArgumentTypeError(f"{text!r} cannot be; type {wanted}")
+
+
 def whole(
     low: int, high: int = LARGEST, multiple_of: int = 1, also: str = ""
 ) -> Callable[[str], int]:
-    """A parser for whole numbers from ``low`` to ``high``, both allowed.
+    """A parser for whole numbers from ``low``, which is such a multiple, to ``high``, both allowed.
 
     A word that is ``also`` taken is the caller's to take, and named where a number is refused.
     """
@@ -42,49 +52,26 @@ def whole(
         wanted = f"a multiple of {multiple_of} from {low} to {high}"
     if also:
         wanted += f", or {also}"
-
-    def parse(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = low - 1
-        if not low <= value <= high or value % multiple_of:
-            raise argparse.ArgumentTypeError(f"{text!r} cannot be; type {wanted}")
-        return value
-
-    return parse
+    allowed = range(low, high + 1, multiple_of)
+    return lambda text: int(checked(text, lambda typed: int(typed) in allowed, wanted))
 
 
 def positive(text: str) -> float:
     """A finite number above zero."""
-    value = not_negative(text, "a number above 0 such as 3e-3")
-    if value == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be; type a number above 0 such as 3e-3")
-    return value
+    wanted = "a number above 0 such as 3e-3"
+    return float(checked(text, lambda typed: 0 < float(typed) < math.inf, wanted))
 
 
-def not_negative(text: str, wanted: str = "0 or a number above it") -> float:
+def not_negative(text: str) -> float:
     """A finite number, zero or above."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (value >= 0 and math.isfinite(value)):
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be; type {wanted}")
-    return value
+    wanted = "0 or a number above it"
+    return float(checked(text, lambda typed: 0 <= float(typed) < math.inf, wanted))
 
 
 def betas(text: str) -> str:
     """Two numbers that ``pair`` reads; as text, so that a saved configuration has them."""
-    try:
-        low = all(0 <= beta < 1 for beta in pair(text))
-    except ValueError:
-        low = False
-    if not low:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} cannot be; type two numbers from 0 to below 1, such as 0.9,0.95"
-        )
-    return text
+    wanted = "two numbers from 0 to below 1, such as 0.9,0.95"
+    return checked(text, lambda typed: all(0 <= beta < 1 for beta in pair(typed)), wanted)
 
 
 def pair(text: str) -> tuple[float, float]:
@@ -128,22 +115,15 @@ def aim(text: str) -> tuple[str, bool]:
 def splits(text: str) -> str:
     """Names of splits, without spaces or repetitions, joined by commas."""
     names = text.split(",")
-    if not all(name.isidentifier() for name in names) or len(set(names)) < len(names):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} cannot be; type names of splits, such as train,validation,test"
-        )
-    return text
+    apart = all(name.isidentifier() for name in names) and len(set(names)) == len(names)
+    return checked(text, lambda _: apart, "names of splits, such as train,validation,test")
 
 
 def choice(text: str, *words: str) -> Any:
     """A field that is one of a few words, by default the first; ``text`` begins its help."""
     known = f"{', '.join(words[:-1])} or {words[-1]}"
 
-    def parse(typed: str) -> str:
-        if typed not in words:
-            raise argparse.ArgumentTypeError(f"{typed!r} cannot be; type {known}")
-        return typed
-
+    parse = partial(checked, fits=words.__contains__, wanted=known)
     return flag(words[0], parse, "NAME", f"{text}{known} (%(default)s)")
 
 
@@ -163,13 +143,8 @@ def word(text: str) -> str:
 
 def duration(text: str) -> str:
     """A time that ``seconds`` reads; it stays as typed, so that a saved configuration has it."""
-    try:
-        seconds(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"{text!r} cannot be; type 90s, 45m, 12h, 2d, HH:MM:SS or D-HH:MM:SS"
-        ) from None
-    return text
+    wanted = "90s, 45m, 12h, 2d, HH:MM:SS or D-HH:MM:SS"
+    return checked(text, lambda typed: seconds(typed) >= 0, wanted)
 
 
 def seconds(text: str) -> float:

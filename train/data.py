@@ -256,7 +256,7 @@ def to_device(batch: Any, device: torch.device) -> Any:
     if isinstance(batch, Tensor):
         # From pinned memory the copy runs beside the computation that is already queued.
         return batch.to(device, non_blocking=True)
-    if hasattr(batch, "to"):
+    if callable(getattr(batch, "to", None)):  # which may be a field of that name too
         return batch.to(device, **({"non_blocking": True} if _copies_beside(batch.to) else {}))
     if isinstance(batch, Mapping):
         items = {key: to_device(value, device) for key, value in batch.items()}

@@ -190,10 +190,9 @@ def together(work: Callable[[], T]) -> T:
     except RefusedError as error:
         refusal = str(error)
     told = from_every_rank(refusal)
-    if any(told):
-        rank = next(rank for rank, text in enumerate(told) if text)
-        who = "" if all(told) else f"rank {rank}: "
-        raise shared_refusal(who + told[rank])
+    for rank, text in enumerate(told):
+        if text:
+            raise shared_refusal(text if all(told) else f"rank {rank}: {text}")
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from .schedule import collect_if_due
 from .streamed import Evaluated, Passes, State
 from .task import has, name_of
 
+SHOWN = 64  # characters of a wrong report
 ASK_EVERY = 8  # batches between two agreements of the ranks on whether to stop
 
 
@@ -42,8 +43,16 @@ def refuse_report(learner: Learner, batch: Any, best: str) -> None:
     refuse_if_any(wrong)
 
 
-def unfit(report: Mapping[str, Any], best: str) -> str:
+def unfit(report: Any, best: str) -> str:
     """Why a report cannot be logged, or has not what is compared; "" if it is right."""
+    try:
+        _ = {name: float(value) for name, value in report.items()}
+    except (AttributeError, TypeError, ValueError, RuntimeError):
+        shown = " ".join(str(report).split())[:SHOWN]
+        return (
+            f"report() of the task returns {shown}, which is not a number for each name; return "
+            'some, as in: return {"accuracy": sums["right"] / sums["count"]}'
+        )
     if taken := OWN.intersection(report):
         return (
             f"report() of the task returns {min(taken)!r}, which the log has itself; give it "
@@ -79,7 +88,6 @@ class Evaluator:
         So a batch holds the same samples however many ranks there are, and nothing is padded.
         """
         world, batch_size = learner.world, learner.config.eval_batch_size
-        self.task = learner.task
         self.learner = learner
         self.nothing = f"the data set {reader.split!r} gave no sample; look at what dataset() reads"
         self.wrong = ""  # what this rank has to say about what the task measured
@@ -125,11 +133,11 @@ class Evaluator:
         # communicate in every forward pass, and ranks would wait for each other for ever.
         model = self.learner.model
         with self.learner.autocast():
-            measured = self.task.measure(model, batch)
+            measured = self.learner.task.measure(model, batch)
         if missing := (set(sums) or {"loss", "count", *measured}) ^ set(measured):
             self.wrong = (
-                f"measure() of the task {name_of(self.task)} has no {min(missing)!r} for every "
-                'batch; return "loss", "count" and the same other sums each time'
+                f"measure() of the task {name_of(self.learner.task)} has no {min(missing)!r} for "
+                'every batch; return "loss", "count" and the same other sums each time'
             )
             return
         for name, value in measured.items():

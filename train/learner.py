@@ -199,7 +199,7 @@ class Learner:
         """
         if self.ddp is None:
             return
-        buffers = [b.clone() for b in self.bare.buffers()]
+        self.note_buffers()
         with rng.aside(self.config.seed, self.world.rank, self.device):
             with self.autocast():
                 loss_sum, _ = together(lambda: self.loss(batch))
@@ -207,8 +207,16 @@ class Learner:
         self._refuse_sparse()
         self._refuse_unused()
         self.forget_gradients()
+        self.bring_back_buffers()
+
+    def note_buffers(self) -> None:
+        """Keep what the forward passes of a step may change, such as the means of BatchNorm."""
+        self.noted = [b.clone() for b in self.bare.buffers()]
+
+    def bring_back_buffers(self) -> None:
+        """Have the buffers as they were noted."""
         with torch.no_grad():
-            for buffer, before in zip(self.bare.buffers(), buffers, strict=True):
+            for buffer, before in zip(self.bare.buffers(), self.noted, strict=False):
                 buffer.copy_(before)
 
     def _without_gradient(self) -> list[str]:
@@ -281,6 +289,8 @@ class Learner:
 
         Else everything is left as it is.
         """
+        if self.config.skip_nonfinite and not finite:
+            self.bring_back_buffers()
         if self.kernel_scales:  # in the pass that it makes anyway
             self.optimizer.grad_scale = (1.0 / factor).float()  # type: ignore[attr-defined]
         else:
@@ -369,7 +379,6 @@ class Watch:
 
     def __init__(self, order: Order, device: torch.device, config: Config, screen: Screen) -> None:
         self.order = order
-        self.device = device
         self.on_device = device.type != "cpu"
         self.screen = screen
         self.scaled = config.precision == "fp16"

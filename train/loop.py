@@ -86,6 +86,8 @@ def learn(learner: Learner, batches: Iterator[Any], wants_stop: Callable[[], boo
     clock, passes = learner.clock, learner.config.accumulate
     losses, counts = [], []
     clock.start()
+    if learner.config.skip_nonfinite:  # then a step may have to leave all as it was
+        learner.note_buffers()
     for micro in range(passes):
         last = micro + 1 == passes
         batch = next(batches)  # read and moved to the device by data.Feed

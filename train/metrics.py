@@ -49,13 +49,11 @@ def plot(metrics: Path, picture: Path, unit: str) -> None:
     losses, speeds = figure.subplots(2, 1, sharex=True)
     losses.plot(*_curve(lines, "loss"), label="training")
     losses.plot(*_curve(lines, "validation_loss"), "o-", label="validation")
-    losses.set_title(metrics.parent.name)
-    losses.set_ylabel(f"loss ({unit.strip()})" if unit else "loss")
+    losses.set(title=metrics.parent.name, ylabel=f"loss ({unit.strip()})" if unit else "loss")
     losses.legend()
     speeds.plot(*_curve(lines, "samples_per_second"))
-    speeds.set_ylabel("samples per second")
+    speeds.set(ylabel="samples per second", xlabel="step")
     speeds.set_ylim(bottom=0)
-    speeds.set_xlabel("step")
     figure.savefig(picture)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -97,11 +98,9 @@ def start_from(path: str, model: nn.Module) -> None:
     """
     try:
         weights = checkpoint.weights_of(Path(path))
-    except OSError as error:
-        raise RefusedError(f"--init: cannot read {path}: {error.strerror}") from error
     except RefusedError as error:
         raise RefusedError(f"--init: {error}") from error
-    if not checkpoint.is_state_dict(weights):
+    if not (isinstance(weights, Mapping) and all(isinstance(name, str) for name in weights)):
         raise RefusedError(
             f"--init: {path} holds no state_dict, which has tensors by name; type the path of one, "
             "of a checkpoint, or of a run"
@@ -222,7 +221,8 @@ def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimi
     own: torch.optim.Optimizer | None = task.optimizer(model, lr)
     if own is None:
         return None
-    if isinstance(own, torch.optim.Optimizer) and not _needs_closure(own):
+    is_one = isinstance(own, torch.optim.Optimizer) and not _needs_closure(own)
+    if is_one and all(group.get("lr") is not None for group in own.param_groups):
         _refuse_strangers(own, model)
         return own
     kind = type(own).__name__
@@ -233,7 +233,11 @@ def own_optimizer(task: Task, model: nn.Module, lr: float) -> torch.optim.Optimi
             "parameters for each rate, or write a loop of your own, as train/examples/plain_ddp.py"
         )
     why = "which asks for the loss several times in one step"
-    if not isinstance(own, torch.optim.Optimizer):
+    if is_one:
+        why = (
+            "a group of which has no lr for the schedule to scale (Adafactor: relative_step=False)"
+        )
+    elif not isinstance(own, torch.optim.Optimizer):
         why = "which is no torch.optim.Optimizer"
     raise RefusedError(f"optimizer() returns an object of the class {kind}, {why}; return another")
 

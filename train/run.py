@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import Any, NamedTuple
@@ -112,7 +113,7 @@ def train(
         return Outcome(training.learner.bare, at, True, training.at_the_end(None))
     saver.look_for_room(training.schedule.saves())
     if training.schedule.complete(at) or (config.eval_at_start and begin_from is None):
-        at = at.unevaluated()  # of a complete run, it can still be asked how good it is
+        at = replace(at, evaluated=False)  # of a complete run, it can still be asked how good it is
     distributed.together(lambda: begin(config, place.out, at) if place.world.rank == 0 else None)
     if place.world.size == 1:
         interrupt_saves.set()
@@ -225,7 +226,8 @@ def tell_splits(outcome: Outcome, config: Config, task: Task, place: Place) -> N
     numbers: dict[str, Any] = {"step": outcome.at.step}
     several = config.eval_only or len(outcome.measured) > 1
     for split, found in outcome.measured.items():
-        numbers[split] = {"loss": known(found.loss), **found.report}
+        every = {"loss": found.loss, **found.report}
+        numbers[split] = {name: known(value) for name, value in every.items()}
         said = "".join(f"  {name} {value:.4f}" for name, value in brief(found.report).items())
         if several:  # of one, the last line tells it
             place.screen.line(f"{split}: loss {found.loss:.3f}{unit_of(task)}{said}")
@@ -245,11 +247,11 @@ def tell_of_best(outcome: Outcome, place: Place) -> None:
     best = place.out / checkpoint.BEST
     if outcome.at.best_step == outcome.at.step or not best.exists():
         return
-    scores = place.out.with_name(f"{place.out.name}-best")
+    scores = f"{place.out}-best"
     flags = f"--config {quote(str(place.out / saving.CONFIG))} --init {quote(str(best))}"
     place.screen.line(
         f"that was step {outcome.at.step}, and best was step {outcome.at.best_step}; to evaluate "
-        f"it: python -m spawnlaunch.train {flags} --eval-only --out {quote(str(scores))}"
+        f"it: python -m spawnlaunch.train {flags} --eval-only --out {quote(scores)}"
     )
 
 

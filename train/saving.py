@@ -6,7 +6,7 @@ import fcntl
 import os
 import socket
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -67,6 +67,10 @@ def refuse_own_source(config: Config, out: Path) -> None:
     """Raises RefusedError where the run that is overwritten is the one that is begun from."""
     if not config.overwrite:
         return
+    if config.resume == "auto" or config.requeue:
+        raise RefusedError(
+            "--overwrite begins anew, and --resume auto and --requeue go on; leave it or them out"
+        )
     if config.eval_only:
         raise RefusedError(
             "--eval-only trains nothing that could replace the run in --out; leave --overwrite out"
@@ -175,7 +179,6 @@ class Saver:
         self.config = config
         self.world = world
         self.out = out
-        self.global_batch = run.order.global_batch
         self.deadline = deadline
         self.writer = checkpoint.Writer(out, config.keep) if world.rank == 0 else None
         self.saved: Position | None = None
@@ -203,7 +206,7 @@ class Saver:
                 "identity": self.identity,
                 "config": asdict(self.config),
                 "world_size": self.world.size,
-                "global_batch": self.global_batch,
+                "global_batch": self.order.global_batch,
                 "longest_save_s": self.deadline.longest_save_s,
                 "order": self.order.record(at.samples),
                 "stream": None if self.stream is None else self.stream.record(),
@@ -260,7 +263,7 @@ class Saver:
         log.load(training["log"])
         self.deadline.saved_in(training.get("longest_save_s", 0.0))
         said = f"resumed from step {training['progress']['step']}"
-        if changed := changes(training, self.config, self.world.size, self.global_batch):
+        if changed := changes(training, self.config, self.world.size, self.order.global_batch):
             said += f"; changed: {', '.join(changed)}"
         log.screen.line(said)
         # In a larger world than before the new ranks begin with numbers of their own.
@@ -268,7 +271,7 @@ class Saver:
             rng.write(training["rng"][self.world.rank], self.learner.device)
         at = Position(**training["progress"])
         same = aim(training["config"].get("best", "loss")) == aim(self.config.best)
-        return at if same else at.without_best()
+        return at if same else replace(at, best=None, best_step=-1, since_best=0)
 
     def _compare(self, path: Path, saved: dict[str, Any]) -> None:
         saved = {"order": Shuffled.name, **saved}  # of old there was no other
@@ -306,11 +309,11 @@ def find(resume: str, out: Path, overwrite: bool = False) -> tuple[Path | None, 
 
     Raises RefusedError when a path was asked for and nothing whole is there.
     """
-    if resume == "never" or (resume == "auto" and overwrite):
+    if resume == "never":
         return None, []
     # A path's run goes on too, once it has begun.
     if resume == "auto" or (checkpoint.all_in(out) and not overwrite):
-        return checkpoint.newest_whole(out, "type --overwrite to begin again")
+        return checkpoint.newest_whole(out, "type --overwrite without --resume to begin again")
     path = Path(resume)
     if path.is_dir() and checkpoint.step_of(path.resolve()) < 0:
         found, complaints = checkpoint.newest_whole(path)

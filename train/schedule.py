@@ -69,10 +69,6 @@ class Position:
             evaluated=not evaluate,
         )
 
-    def unevaluated(self) -> Position:
-        """The same step, to be validated again."""
-        return replace(self, evaluated=False)
-
     def after_validation(self, loss: float, value: float, more_is_better: bool) -> Position:
         """The same step with its validation loss, and the ``value`` that may be the best so far.
 
@@ -84,10 +80,6 @@ class Position:
         if better or (self.best is None and value == value):
             return replace(at, best=value, best_step=self.step, since_best=0)
         return replace(at, since_best=self.since_best + 1)
-
-    def without_best(self) -> Position:
-        """The same step, before any validation."""
-        return replace(self, best=None, best_step=-1, since_best=0)
 
 
 @dataclass(frozen=True)

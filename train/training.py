@@ -133,16 +133,17 @@ class Training:
 
     def at_the_end(self, last: Measured | None) -> dict[str, Measured]:
         """What is wanted of each split at the end; ``last`` is the validation before it."""
-        found = {}
-        for split in self.config.eval_splits.split(","):
-            if split == "validation" and last is not None:
-                found[split] = last
-                continue
-            found[split] = self._measured(self.evaluators[split](lambda: False) or {})
-        return found
+        known = {} if last is None else {"validation": last}
+        return {
+            split: known.get(split) or self._measured(self.evaluators[split](lambda: False) or {})
+            for split in self.config.eval_splits.split(",")
+        }
 
     def _measured(self, sums: Mapping[str, Tensor]) -> Measured:
-        report = {name: float(value) for name, value in self.task.report(sums).items()}
+        found = self.task.report(sums)
+        if wrong := unfit(found, self.measure):
+            raise StoppedError(wrong)
+        report = {name: float(value) for name, value in found.items()}
         return Measured(float(sums["loss"] / sums["count"]), report, sums)
 
     def validation(self, at: Position) -> tuple[Position, bool, Measured | None]:
@@ -154,8 +155,6 @@ class Training:
             return at, True, None
         found = self._measured(sums)
         loss, report = found.loss, found.report
-        if wrong := unfit(report, self.measure):
-            raise StoppedError(wrong)
         if not (math.isfinite(loss) or self.config.skip_nonfinite):
             raise StoppedError(
                 f"the validation loss of step {at.step} is {loss}; look at the samples held out, "

@@ -123,6 +123,16 @@ class States(Turns):
     kind = Kept
 
 
+class Buffered(Turns):
+    class kind(Kept):  # as Hugging Face datasets shuffle: no state has what is in the buffer
+        def __iter__(self):
+            buffer = []
+            for row in super().__iter__():
+                buffer.append(row)
+                if len(buffer) == 9:
+                    yield buffer.pop(self.at % 7)
+            yield from buffer
+
 class Arrays(Map):
     collate = lambda self, samples: tuple(map(np.array, zip(*samples)))
 
@@ -146,7 +156,7 @@ class Spent(Turns):
         __iter__ = lambda self: self.coming
         coming = iter([Rows()[i] for i in range(20)])
 '''
-KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Drawn", "Turns", "States")
+KINDS = ("Map", "Blocks", "Lengths", "Weights", "Both", "Drawn", "Turns", "States", "Buffered")
 STEPS = 24
 FLAGS = (
     *("--device", "cpu", "--lr", "1e-3", "--schedule", "linear", "--warmup", "0", "--clip", "0.5"),

@@ -4,12 +4,14 @@ import json
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from spawnlaunch.train.commandline import parse
 from spawnlaunch.train.config import aim
+from spawnlaunch.train.evaluate import unfit
 from tests.train.past import PAST
 from tests.train.ranks import ROOT, complete, metrics, run
 
@@ -29,11 +31,12 @@ FLAGS = (
 def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     tmp_path: Path, best: str, name: str, world: int, loaders: int
 ) -> None:
-    (tmp_path / "past.py").write_text(PAST)
-    flags = ("--best", best, "--patience", "3", "--resume", "auto")
+    (here := tmp_path / "here").mkdir()
+    (here / "past.py").write_text(PAST)
+    flags = ("--best", best, "--patience", "3", "--resume", "auto", "--out", ".")
     more = ("--loader-workers", str(loaders))
-    first, *_ = complete(world, *FLAGS, *flags, *more, cwd=tmp_path)
-    values = metrics(tmp_path / "here", name)
+    first, *_ = complete(world, *FLAGS, *flags, *more, cwd=here)
+    values = metrics(here, name)
     pick = min if best == "loss" else max
     assert ("best: max of score\n" in first.out) == (best != "loss")
     step = values.index(pick(values)) + 1
@@ -43,19 +46,19 @@ def test_a_run_ends_when_it_gets_no_better_and_exports_the_best(
     said = f"no better {measure} in 3 validations since step {step}: ended after step {step + 3}\n"
     assert said in first.out
     assert f"weights, of step {step}\n" in first.out
-    saved = torch.load(tmp_path / "here" / "best" / "weights.pt", weights_only=True)
-    exported = torch.load(tmp_path / "here" / "exported.pt", weights_only=True)
+    saved = torch.load(here / "best" / "weights.pt", weights_only=True)
+    exported = torch.load(here / "exported.pt", weights_only=True)
     assert torch.equal(exported["weight"], saved["weight"])
-    assert (tmp_path / "here" / "best").resolve().name == f"step-{step:08}"
+    assert (here / "best").resolve().name == f"step-{step:08}"
     (line,) = re.findall(
         f"step {step}; to evaluate it: python -m spawnlaunch.train (.*)", first.out
     )
-    complete(1, *shlex.split(line), cwd=tmp_path)
-    found = json.loads((tmp_path / "here-best" / "evaluation.json").read_text())["validation"]
+    complete(1, *shlex.split(line), cwd=here)
+    found = json.loads((here / ".-best" / "evaluation.json").read_text())["validation"]
     assert found[{"validation_loss": "loss"}.get(name, name)] == pytest.approx(values[step - 1])
-    again, *_ = complete(world, *FLAGS, *flags, *more, cwd=tmp_path)
+    again, *_ = complete(world, *FLAGS, *flags, *more, cwd=here)
     assert "step " + str(step + 4) not in again.out
-    assert metrics(tmp_path / "here", name) == values
+    assert metrics(here, name) == values
 
 
 @pytest.mark.parametrize(
@@ -80,31 +83,34 @@ def test_which_way_is_better_is_typed_or_follows_from_the_name(
     assert aim(config.best) == (measure, more_is_better)
 
 
+@pytest.mark.parametrize("report", [None, 0.5, {"f1": "good"}, {"f1": torch.ones(3)}])
+def test_a_report_is_a_number_for_each_name(report: Any) -> None:
+    assert "not a number for" in unfit(report, "loss")
+
+
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("flags", "status", "said"),
+    ("flags", "said"),
     [
-        (("--best", "f1:max"), 2, "--best: the report has no 'f1'; type loss, score\n"),
+        (("--best", "f1:max"), "--best: the report has no 'f1'; type loss, score\n"),
         (
             ("--patience", "2", "--eval-every", "0"),
-            2,
             "--patience counts validations, and there is none but the last; type --eval-every with "
             "4 or so\n",
         ),
     ],
 )
-def test_what_cannot_be_compared_is_told(
-    tmp_path: Path, flags: tuple[str, ...], status: int, said: str
-) -> None:
+def test_what_cannot_be_compared_is_told(tmp_path: Path, flags: tuple[str, ...], said: str) -> None:
     (tmp_path / "past.py").write_text(PAST)
     ranks = run(2, *FLAGS, *flags, cwd=tmp_path)
-    assert [rank.status for rank in ranks] == [status, status]
+    assert [rank.status for rank in ranks] == [2, 2]
     assert [rank.err for rank in ranks] == [f"train: error: {said}", ""]
 
 
 WATCHED = """
 import sys
 from pathlib import Path
+from typing import Any
 from spawnlaunch.train import checkpoint
 
 out, linked, seen = Path("run"), False, 0

@@ -49,9 +49,22 @@ def test_a_saved_configuration_says_the_same_again(tmp_path: Path) -> None:
     assert again == config
 
 
+@pytest.mark.parametrize(
+    ("typed", "resume"),
+    [([], "a"), (["--init", "b"], "never"), (["--init", "b", "--resume", "c"], "c")],
+)
+def test_how_a_run_began_is_no_flag_of_its_evaluation(
+    tmp_path: Path, typed: list[str], resume: str
+) -> None:
+    config, _ = parse(["--overwrite", "--resume", "a", "--lr", "0.1"])
+    (tmp_path / "config.toml").write_text(to_toml(config))
+    again, _ = parse(["--config", str(tmp_path / "config.toml"), "--eval-only", *typed])
+    assert (again.overwrite, again.resume, again.lr) == (False, resume, 0.1)
+
+
 def test_a_typed_flag_wins_over_the_file(tmp_path: Path) -> None:
     (tmp_path / "run.toml").write_text(
-        "steps = 7\nepochs = 2\nbatch-size = 3\ncompile = true\nlayers = 2\n"
+        "steps = 7\nepochs = 2\nbatch-size = 3\ncompile = true\nlayers = 2\n", "utf-8-sig"
     )
     flags = ["--config", str(tmp_path / "run.toml"), "--steps", "9", "--no-compile"]
     config, _ = parse(flags)

@@ -124,10 +124,8 @@ def test_a_refused_resume_changes_nothing(cwd: Path) -> None:
         (("--resume", "none"), "--resume: none is damaged"),
         (("--warmup", "99"), "--warmup is 99, and the run has"),
         (("--resume", "here/step-00000002"), "--overwrite would remove what --resume begins from"),
-        (
-            ("--eval-only", "--init", "here"),
-            "--eval-only trains nothing that could replace the run",
-        ),
+        (("--eval-only", "--init", "here"), "--eval-only trains nothing that could replace the"),
+        (("--resume", "auto"), "--overwrite begins anew, and --resume auto and --requeue go on"),
     ],
 )
 def test_a_run_is_not_overwritten_by_one_that_is_refused(

@@ -83,6 +83,7 @@ def spoken(tmp_path: Path) -> Path:
 
 def test_images_of_a_directory_are_told_apart(tmp_path: Path) -> None:
     paint(tmp_path / "images", 30)
+    paint(tmp_path / "images" / ".ipynb_checkpoints", 1)
     flags = (*COMMON, *IMAGES, "--data", "images", "--steps", "16")
     (ended,) = complete(1, *flags, cwd=tmp_path)
     assert "(one image in 10), 2 classes" in ended.out

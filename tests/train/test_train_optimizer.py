@@ -165,7 +165,7 @@ def test_a_resumed_run_has_the_decay_and_rate_that_were_typed_for_it(tmp_path: P
     for name, weight in after.items():
         moved = (weight - before[name]).abs().flatten().tolist()
         assert moved == pytest.approx(len(moved) * [0.5], rel=1e-3)
-    (ended,) = run(1, *FLAGS, *flags, "--warmup", "99", "--overwrite", cwd=tmp_path)
+    (ended,) = run(1, *FLAGS, *flags, "--warmup", "99", cwd=tmp_path)
     assert ended.status == 2
     assert ended.err.endswith("has 8 steps; type 8 or less\n")
 

@@ -224,18 +224,18 @@ def test_what_is_no_model_is_named(made: Any, said: str) -> None:
         made_by(Of(made))
 
 
-def of_class(name: str, size: int) -> torch.optim.Optimizer:
+def of_class(name: str, size: int, **changes: Any) -> torch.optim.Optimizer:
     """Made in the test: the first optimizer of a process imports half of torch."""
-    return getattr(torch.optim, name)([torch.ones(size)])
+    made: torch.optim.Optimizer = getattr(torch.optim, name)([torch.ones(size)])
+    made.param_groups[0].update(changes)
+    return made
 
 
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (
-            lambda: "adam",
-            "optimizer\\(\\) returns an object of the class str, which is no torch.optim",
-        ),
+        (lambda: "adam", "returns an object of the class str, which is no torch.optim"),
+        (lambda: of_class("SGD", 1, lr=None), "of the class SGD, a group of which has no lr"),
         (lambda: of_class("LBFGS", 1), "of the class LBFGS, which asks for the loss several"),
         (lambda: of_class("SGD", 3), "1 of its 1 parameters from .* shape \\(3,\\)"),
     ],
@@ -341,19 +341,14 @@ def test_a_run_goes_on_when_nobody_reads_what_it_says(cwd: Path, closed: bool) -
 def test_a_directory_that_may_not_be_written_to_is_one_line(cwd: Path) -> None:
     words = (*FLAGS, "--task", "task.py:Line")
     complete(0, *words, cwd=cwd)
-    for place, flags in (
-        ("config.toml", ("--out", "here", "--resume", "auto")),
-        ("evaluation.json", ("--out", "here", "--resume", "auto")),
-        (".", ("--out", "here", "--resume", "auto")),
-    ):
+    for place in ("config.toml", "evaluation.json", "."):
         path = cwd / "here" / place
         before = path.stat().st_mode
         path.chmod(0o555)
         drop = "--drop=cap_dac_override,cap_dac_read_search"
-        script = 'exec "$@"'
-        command = ["capsh", drop, "--", "-c", script, "sh", sys.executable, str(ENTRY)]
+        command = ["capsh", drop, "--", "-c", 'exec "$@"', "sh", sys.executable, str(ENTRY)]
         how: Any = {"cwd": cwd, "env": environment(0, 0, 0), "capture_output": True, "text": True}
-        done = subprocess.run([*command, *words, *flags], check=False, **how)
+        done = subprocess.run([*command, *words, "--resume", "auto"], check=False, **how)
         path.chmod(before)
         assert done.returncode in (1, 2), done.stderr
         assert done.stderr.startswith("train: error: cannot write"), done.stderr

@@ -100,7 +100,7 @@ def test_a_run_without_a_whole_checkpoint_is_not_begun_again_unasked(copy: Path)
     (ended,) = run(0, *FLAGS, "--out", "copy", cwd=copy.parent)
     assert ended.status == 2
     assert ended.err.count(" is damaged: training.pt has") == 3
-    assert ended.err.endswith("so type --overwrite to begin again\n")
+    assert ended.err.endswith("type --overwrite without --resume to begin again\n")
 
 
 @pytest.mark.full

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from spawnlaunch.train.streamed import digest
 from tests.support.matrix import mostly_full
 from tests.train.ranks import complete, run
 from tests.train.streams import KINDS, STEPS, TASKS, flags_of, rough, taken, undisturbed, weights
@@ -76,6 +77,10 @@ def test_steps_too_small_for_more_ranks_are_refused_until_they_are_over(tmp_path
     assert refused[0].err.startswith("train: error: the run goes on in steps of as few as 1 s")
     complete(1, *flags, "--global-tokens", "1200", "--steps", "300", cwd=tmp_path)
     complete(3, *many, "--steps", "302", cwd=tmp_path)
+
+
+def test_a_sample_may_be_sparse() -> None:
+    assert digest(torch.eye(2).to_sparse()) == digest(torch.eye(2))
 
 
 @pytest.mark.full

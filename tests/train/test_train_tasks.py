@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from spawnlaunch.train.data import number_on
+from spawnlaunch.train.errors import RefusedError
 from spawnlaunch.train.tasks import rows
 from tests.train.ranks import complete, history, metrics, run
 
@@ -83,13 +84,25 @@ def cwd(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("suffix", [".jsonl", ".csv"])
-def test_a_row_holds_any_text(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".CSV"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig"])
+def test_a_row_holds_any_text(tmp_path: Path, suffix: str, encoding: str) -> None:
     file, text = tmp_path / f"rows{suffix}", "one\u2028two\x85three" + 200_000 * "."
     row = json.dumps({"text": text}, ensure_ascii=False) if suffix == ".jsonl" else text
-    file.write_text("text\n" * (suffix == ".csv") + 20 * f"{row}\n", encoding="utf-8")
+    file.write_text("text\n" * (suffix != ".jsonl") + 20 * f"{row}\n", encoding=encoding)
     splits = rows.read_splits(str(file), None, None)
     assert [row["text"] for row in splits["train"]] == 18 * [text]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("a.csv", "text\none, two"), ("a.json", '[{"text": 1}]'), ("a.jsonl", '{"text": null}')],
+)
+def test_no_row_is_taken_for_what_it_does_not_say(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_text(text)
+    file = str(tmp_path / name)
+    with pytest.raises(RefusedError, match="no column"):
+        rows.fill("--text", "text", rows.read_splits(file, file, None)["train"][0])
 
 
 @pytest.mark.full

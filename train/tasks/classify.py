@@ -97,7 +97,7 @@ class Classify(scores.Classifier):
     @functools.cached_property
     def splits(self) -> dict[str, Pieces]:
         """The pieces of each split; what is left at the end of a file is not used."""
-        texts: dict[str, list[bytes]] = {split: [] for split in SPLITS}
+        texts = {split: bytearray() for split in SPLITS}
         labels: dict[str, list[int]] = {split: [] for split in SPLITS}
         for label, paths in enumerate(self.packages.values()):
             for number, path in enumerate(paths):
@@ -105,20 +105,17 @@ class Classify(scores.Classifier):
                 split = ("validation", "test")[number // HELD_OUT % 2] if held else "train"
                 text = path.read_bytes()
                 count = len(text) // self.window
-                texts[split].append(text[: count * self.window])
+                texts[split] += text[: count * self.window]
                 labels[split] += count * [label]
         return {
             split: Pieces(
-                torch.frombuffer(bytearray(b"".join(texts[split])), dtype=torch.uint8),
-                torch.tensor(labels[split]),
-                self.window,
+                torch.frombuffer(text, dtype=torch.uint8), torch.tensor(labels[split]), self.window
             )
-            for split in texts
+            for split, text in texts.items()
         }
 
     def describe(self) -> str:
-        texts = [pieces.texts for pieces in self.splits.values()]
-        everything = bytes(torch.cat(texts).flatten().numpy())
+        everything = bytes(torch.cat([p.texts for p in self.splits.values()]).flatten().numpy())
         train, validation, test = map(len, self.splits.values())
         return (
             f"source of Python {platform.python_version()}, "

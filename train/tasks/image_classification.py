@@ -197,6 +197,7 @@ def _labelled(root: Path) -> list[tuple[str, str]]:
         if folder.is_dir()
         for file in sorted(folder.rglob("*"))
         if file.suffix.lower() in kinds
+        and not any(name[0] == "." for name in file.relative_to(root).parts)
     ]
     if not found:
         raise RefusedError(

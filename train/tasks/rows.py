@@ -53,23 +53,31 @@ def read_splits(data: str, validation: str | None, test: str | None) -> dict[str
 
 def _more_rows(data: str) -> str:
     """What gives more rows: of a text, lines alone do not."""
-    is_text = Path(data).is_file() and Path(data).suffix not in (".csv", ".jsonl", ".json")
+    is_text = Path(data).is_file() and Path(data).suffix.lower() not in (".csv", ".jsonl", ".json")
     return "put an empty line between two texts" if is_text else "type a larger file"
 
 
 def _read(path: Path) -> list[Row]:
+    kind = path.suffix.lower()
     try:
-        if path.suffix == ".csv":
-            csv.field_size_limit((1 << 31) - 1)  # in place of 131,072 characters
-            with path.open(newline="", encoding="utf-8") as file:
-                return list(csv.DictReader(file))
-        text = path.read_text(encoding="utf-8")
-        if path.suffix in (".jsonl", ".json"):
-            # Not splitlines(), which cuts at U+2028 and others that a JSON text may hold.
-            return [json.loads(line) for line in text.split("\n") if line.strip()]
-        return [{"text": part} for part in text.split("\n\n") if part.strip()]
+        # Spreadsheets put a byte order mark before the first column's name.
+        with path.open(newline="" if kind == ".csv" else None, encoding="utf-8-sig") as file:
+            if kind == ".csv":
+                csv.field_size_limit((1 << 31) - 1)  # in place of 131,072 characters
+                read: list[Any] = list(csv.DictReader(file))
+            elif kind in (".jsonl", ".json"):
+                read = [json.loads(line) for line in file if line.strip()]
+            else:
+                return [{"text": part} for part in file.read().split("\n\n") if part.strip()]
     except (OSError, ValueError, csv.Error) as error:
         raise RefusedError(f"--data: cannot read {path}: {error}") from error
+    for number, row in enumerate(read, start=1):
+        if not isinstance(row, dict) or None in row:  # where csv puts values without a name
+            raise RefusedError(
+                f"--data: row {number} of {path} has values that no column is named for; in CSV "
+                'put a text with a comma in "quotes", and in JSON write one {object} on each line'
+            )
+    return read
 
 
 def _read_saved(path: Path) -> dict[str, list[Row]]:
@@ -82,14 +90,9 @@ def _read_saved(path: Path) -> dict[str, list[Row]]:
         return {"train": list(saved)}
     if "train" not in saved:
         raise RefusedError(f"--data: {path} has no split 'train'; it has {', '.join(saved)}")
-    splits = {"train": list(saved["train"])}
-    for name in VALIDATION_NAMES:
-        if name in saved:
-            splits["validation"] = list(saved[name])
-            break
-    if "test" in saved:
-        splits["test"] = list(saved["test"])
-    return splits
+    held_out = next((name for name in VALIDATION_NAMES if name in saved), "")
+    names = {"train": "train", "validation": held_out, "test": "test"}
+    return {split: list(saved[name]) for split, name in names.items() if name in saved}
 
 
 def fill(flag: str, template: str, row: Row) -> str:
@@ -97,12 +100,13 @@ def fill(flag: str, template: str, row: Row) -> str:
 
     Raises RefusedError with the ``flag`` that gave the template when there is no such column.
     """
+    known = {name: value for name, value in row.items() if value is not None}
     try:
-        return template.format_map(row) if "{" in template else str(row[template])
+        return template.format_map(known) if "{" in template else str(known[template])
     except KeyError as error:
         raise RefusedError(
-            f"{flag}: there is no column {error}; the columns are {', '.join(row)}; "
-            "type one of them"
+            f"{flag}: there is no column {error}; the columns are {', '.join(known)}; "
+            "type one of them, or leave rows out that have nothing there"
         ) from error
     except (ValueError, IndexError) as error:
         raise RefusedError(

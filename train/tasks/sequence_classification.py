@@ -73,8 +73,8 @@ class SequenceClassification(scores.Classifier, FineTuning):
 
     def prepared(self, directory: Path) -> None:
         super().prepared(directory)
-        text = (directory / rows.FOLDER / LABELS).read_text(encoding="utf-8")
-        self.labels = text.split("\n")
+        # As bytes: a label may end in \r, which the end of a line of a text would take.
+        self.labels = (directory / rows.FOLDER / LABELS).read_bytes().decode().split("\n")
         names = dict(enumerate(self.labels))
         numbers = {name: number for number, name in names.items()}
         self.configure(num_labels=len(names), id2label=names, label2id=numbers)
