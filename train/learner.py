@@ -207,17 +207,17 @@ class Learner:
         self._refuse_sparse()
         self._refuse_unused()
         self.forget_gradients()
-        self.bring_back_buffers()
+        self.bring_back_buffers(unless=torch.zeros((), dtype=torch.bool, device=self.device))
 
     def note_buffers(self) -> None:
         """Keep what the forward passes of a step may change, such as the means of BatchNorm."""
         self.noted = [b.clone() for b in self.bare.buffers()]
 
-    def bring_back_buffers(self) -> None:
-        """Have the buffers as they were noted."""
+    def bring_back_buffers(self, unless: Tensor) -> None:
+        """Have the buffers as they were noted, by a truth value that the host need not wait for."""
         with torch.no_grad():
             for buffer, before in zip(self.bare.buffers(), self.noted, strict=False):
-                buffer.copy_(before)
+                buffer.copy_(torch.where(unless, buffer, before))
 
     def _without_gradient(self) -> list[str]:
         return [n for n, p in self.bare.named_parameters() if p.requires_grad and p.grad is None]
@@ -289,8 +289,8 @@ class Learner:
 
         Else everything is left as it is.
         """
-        if self.config.skip_nonfinite and not finite:
-            self.bring_back_buffers()
+        if self.config.skip_nonfinite:
+            self.bring_back_buffers(unless=finite)
         if self.kernel_scales:  # in the pass that it makes anyway
             self.optimizer.grad_scale = (1.0 / factor).float()  # type: ignore[attr-defined]
         else:
