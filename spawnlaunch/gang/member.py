@@ -83,7 +83,7 @@ class Member(rules.Rules):
         self._rules = messages.Welcome()  # of the hub
         self.since = NEVER  # when it began to seek
         self._retry = NEVER  # when to connect next, if it is not connecting
-        self._wait_s = SOON_S
+        self._wait_s, self._why = SOON_S, ""  # of the last attempt: why it found no hub
         self.heard_at = 0.0  # when, last
         self._beat, self._number = 0.0, 0  # the last one that was sent: when, and which
         self._trip_s = 0.0  # the least round trip
@@ -151,6 +151,7 @@ class Member(rules.Rules):
         Final: of another token or version, so that to try again is no use. Nobody: the hub's
         machine answers, and no hub is there.
         """
+        self._why = why and f" ({why})"
         if is_final:
             self._exit(errors.WRONG_USE, failures.Cause("refused", words=why))
         elif self.state == SEEKING:
@@ -194,7 +195,7 @@ class Member(rules.Rules):
 
     def _why_no_hub(self) -> failures.Cause:
         if not self.hello.epoch:
-            return self.cause or failures.Cause("absent", words="the hub")
+            return self.cause or failures.Cause("absent", words=f"the hub{self._place}{self._why}")
         words = f"the hub{self._place}; it has not come back within {self._seeks_s:g} s"
         return failures.Cause("absent", words=words)
 

@@ -127,7 +127,7 @@ class Speaker:
         """Whether the hub has heard it."""
         self._member.begin()
         _turn_until(self._loop, lambda: self._is_over)
-        return self._is_over and self._cause != failures.Cause("absent", words="the hub")
+        return self._is_over and not (self._cause and self._cause.words.startswith("the hub"))
 
     def exit(self, _: int, cause: failures.Cause | None) -> None:
         self._is_over, self._cause = True, cause
