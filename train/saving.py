@@ -175,7 +175,8 @@ class Saver:
         deadline: Deadline,
     ) -> None:
         self.order, self.stream, self.learner = run.order, run.stream, run.learner
-        self.identity = {**identity, "order": run.order.kind.name}
+        optimizer = type(run.learner.optimizer).__name__
+        self.identity = {**identity, "order": run.order.kind.name, "optimizer": optimizer}
         self.config = config
         self.world = world
         self.out = out
@@ -191,18 +192,16 @@ class Saver:
         if self.writer is not None:
             # Before the copy: one that is still being written holds as much memory again.
             problem = self.writer.problem() or log.metrics.problem
-        randoms, problems = zip(
-            *from_every_rank((rng.read(self.learner.device), str(problem or ""))), strict=True
-        )
-        if problems[0]:
-            raise StoppedError(problems[0]) from problem
+        told = from_every_rank((rng.read(self.learner.device), str(problem or "")))
+        if told[0][1]:
+            raise StoppedError(told[0][1]) from problem
         if self.writer is not None:
             weights, rest = self.learner.state()
             training = {
                 **rest,
                 "progress": asdict(at),
                 "log": log.state(),
-                "rng": list(randoms),
+                "rng": [randoms for randoms, _ in told],
                 "identity": self.identity,
                 "config": asdict(self.config),
                 "world_size": self.world.size,
@@ -274,7 +273,7 @@ class Saver:
         return at if same else replace(at, best=None, best_step=-1, since_best=0)
 
     def _compare(self, path: Path, saved: dict[str, Any]) -> None:
-        saved = {"order": Shuffled.name, **saved}  # of old there was no other
+        saved = {**self.identity, "order": Shuffled.name, **saved}  # of old there was less
         for name, value in self.identity.items():
             if saved[name] != value:
                 raise shared_refusal(

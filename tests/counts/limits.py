@@ -28,11 +28,11 @@ LIMITS = {
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
     "launcher": 17_634,
-    "core": 11_426,
-    "bench": 3_987,
-    "check": 1_102,
-    "train": 5_400,
-    "tests": 49_545,
+    "core": 11_425,
+    "bench": 3_986,
+    "check": 1_101,
+    "train": 5_399,
+    "tests": 49_543,
 }
 FILES = 164  # of the launcher
 

@@ -181,3 +181,19 @@ def test_a_resumed_run_has_what_an_optimizer_keeps_in_its_groups(tmp_path: Path)
             assert group["steps"] == STEPS + more
             assert group["seen"] == STEPS + more
             assert (group["lr"], group["weight_decay"]) == (0.02, float(decay))
+
+
+@pytest.mark.full
+def test_a_run_does_not_go_on_with_another_kind_of_optimizer(tmp_path: Path) -> None:
+    flags = (*FLAGS, "--task", "task.py:Line", "--resume", "auto")
+    (tmp_path / "task.py").write_text(TASK)
+    complete(1, *flags, cwd=tmp_path)
+    other = (
+        "class Line(Line):\n    optimizer = lambda _, m, lr: torch.optim.RMSprop(m.parameters())"
+    )
+    (tmp_path / "task.py").write_text(f"{TASK}\n\n{other}\n")
+    (ended,) = run(1, *flags, cwd=tmp_path)
+    assert (ended.status, "its optimizer is 'AdamW' and yours is 'RMSprop'" in ended.err) == (
+        2,
+        True,
+    )
