@@ -53,6 +53,7 @@ class Reached(NamedTuple):
     place: str  # the user's own line
     age_s: Seconds  # since the first of them has entered it
     ranks: tuple[tuple[Rank, Rank], ...]
+    is_over: bool  # for them: they wait for nobody there
 
 
 # From a member to the hub

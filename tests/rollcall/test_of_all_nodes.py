@@ -35,7 +35,8 @@ def worlds(draw: st.DrawFn) -> tuple[dict[int, flight.Record], list[range]]:
             number = draw(st.integers(0, 2))
             if number:
                 when = NOW_NS - next(moments) * 10**6
-                calls.append(flight.Collective(group, number, *draw(CALLS), "train.py:8", when))
+                said = (group, number, *draw(CALLS), "train.py:8", when, draw(st.booleans()))
+                calls.append(flight.Collective(*said))
         found[rank] = flight.Record(tuple(calls), members)
     return found, nodes
 

@@ -98,14 +98,14 @@ def told_reached(
         none = flight.Collective(group, 0, "", "", "", now_ns)
         for rank, calls in flight.entered_by(group, recorded).items():
             last = calls[max(calls)] if calls else none
-            key = last._replace(name=_cut(last.name), what=_cut(last.what), when=0, is_over=False)
+            key = last._replace(name=_cut(last.name), what=_cut(last.what), when=0)
             ranks.setdefault(key, []).append(rank)
             since[key] = min(last.when, since.get(key, last.when))
         known = members.get(group)
         if len(ranks) > 1 or not known or not known <= recorded.keys():
             for key, alike in ranks.items():
                 age_s = max(0, now_ns - since[key]) / 1e9
-                rows.append(messages.Reached(*key[:5], age_s, _ranges(alike)))
+                rows.append(messages.Reached(*key[:5], age_s, _ranges(alike), key.is_over))
     rows.sort(key=lambda row: row.number == 0)  # these are told last, if there is room
     return tuple(rows[:MOST_ROWS])
 
@@ -135,14 +135,10 @@ def disagreement(told: Iterable[messages.Reached], world_size: int) -> str | Non
     by_group: dict[str, list[messages.Reached]] = {}
     for one in told:
         by_group.setdefault(one.group, []).append(one)
-    differ = [
-        rows
-        for rows in by_group.values()
-        if len({(one.number, one.name, one.what) for one in rows}) > 1
-    ]
-    if not differ:
-        return None
-    return flight.disagreement(_recorded(max(differ, key=_age_s), world_size))
+    for rows in sorted(by_group.values(), key=_age_s, reverse=True):
+        if found := flight.disagreement(_recorded(rows, world_size)):
+            return found
+    return None
 
 
 def _age_s(rows: Sequence[messages.Reached]) -> float:
@@ -154,7 +150,7 @@ def _age_s(rows: Sequence[messages.Reached]) -> float:
 def _recorded(rows: Sequence[messages.Reached], world_size: int) -> dict[int, flight.Record]:
     """The rows of one group as what each of its ranks has recorded."""
     calls = {
-        rank: (flight.Collective(*one[:5], 0),) * (one.number > 0)
+        rank: (flight.Collective(*one[:5], 0, one.is_over),) * (one.number > 0)
         for one in rows
         for rank in _ranks(one, world_size)
     }
