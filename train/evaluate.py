@@ -131,9 +131,8 @@ class Evaluator:
     def _add(self, sums: dict[str, Tensor], batch: Any) -> None:
         # The ranks may have different numbers of batches, so the model has no wrapper: that may
         # communicate in every forward pass, and ranks would wait for each other for ever.
-        model = self.learner.model
         with self.learner.autocast():
-            measured = self.learner.task.measure(model, batch)
+            measured = self.learner.task.measure(self.learner.model, batch)
         if missing := (set(sums) or {"loss", "count", *measured}) ^ set(measured):
             self.wrong = (
                 f"measure() of the task {name_of(self.learner.task)} has no {min(missing)!r} for "

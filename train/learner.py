@@ -216,8 +216,9 @@ class Learner:
     def bring_back_buffers(self, unless: Tensor) -> None:
         """Have the buffers as they were noted, by a truth value that the host need not wait for."""
         with torch.no_grad():
-            for buffer, before in zip(self.bare.buffers(), self.noted, strict=False):
+            for buffer, before in zip(self.bare.buffers(), self.noted, strict=True):
                 buffer.copy_(torch.where(unless, buffer, before))
+        self.noted = []  # as large as the buffers
 
     def _without_gradient(self) -> list[str]:
         return [n for n, p in self.bare.named_parameters() if p.requires_grad and p.grad is None]

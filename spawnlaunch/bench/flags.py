@@ -227,8 +227,8 @@ def _check(options: BenchRequest, workloads_given: tuple[str, ...] | None) -> No
 
 
 def _check_variables(options: BenchRequest) -> None:
-    typed = [f"--arm {arm.name}: {name}" for arm in options.arms for name, _ in arm.environ]
-    early = [each for each in typed if each.rpartition(" ")[2].startswith(AT_LOAD)]
+    names = [(arm.name, name) for arm in options.arms for name, _ in arm.environ]
+    early = [f"--arm {arm}: {name}" for arm, name in names if name.startswith(AT_LOAD)]
     if early and not options.command:
         raise errors.FlagsError(
             f"{early[0]} is read when torch is loaded, once for all arms; type --threads N for "

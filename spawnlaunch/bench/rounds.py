@@ -39,7 +39,9 @@ TOO_LITTLE = "what was left of the budget was too little to tell anything"
 TIMES_AGAIN = 2  # that a disturbed sample is taken again
 SHARE_AGAIN = 8  # one of so many samples at most
 WARMEST = 99  # rounds before the first that the order is drawn from
-END_S = 1.0  # of a CPU, that the last table, the advice and the end of all processes take
+# Of a CPU, that the last table, the advice and the end of all processes take; and behind the
+# budget, that a rank may be late before it is taken for dead.
+END_S, LATE_S = 1.0, 60.0
 END_SHARE = 0.25  # of the budget, at most, for them on a machine that others use too
 WITHOUT_COUNT = 3  # taken again whatever the share
 
@@ -78,7 +80,7 @@ class Bench:
         self._began = began - done_s
         slowness = max(1.0, flags.age_s() / max(time.process_time(), 0.1))  # others had the CPUs
         self._end_s = min(END_SHARE * me.options.budget_s, sample.LOOK_AGAIN_S + END_S * slowness)
-        me.group.until = time.monotonic() + self.left_s + 60.0  # for ranks that are late
+        me.group.until = time.monotonic() + self.left_s + LATE_S
 
     @property
     def now(self) -> float:

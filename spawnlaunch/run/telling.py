@@ -119,15 +119,15 @@ class Speaker:
         self._loop = loop
         self._is_over = False
         self._cause: failures.Cause | None = None
-        self._member = link.Link(
-            loop, endpoint, hello, phases.NEAR_S, self, machine.running_s
-        ).member
+        its = link.Link(loop, endpoint, hello, phases.NEAR_S, self, machine.running_s)
+        self._member = its.member
 
     def speak(self) -> bool:
         """Whether the hub has heard it."""
         self._member.begin()
         _turn_until(self._loop, lambda: self._is_over)
-        return self._is_over and not (self._cause and self._cause.words.startswith("the hub"))
+        absent = self._cause.words if self._cause and self._cause.kind == "absent" else ""
+        return self._is_over and not absent.startswith("the hub")
 
     def exit(self, _: int, cause: failures.Cause | None) -> None:
         self._is_over, self._cause = True, cause

@@ -70,9 +70,7 @@ class _Recording:
         self._mark: str | None = None
         self._began = self._due = machine.monotonic()
         self._since: dict[str, float] = {}  # by rank, when a worker was started
-        self._seen: set[tuple[str, int, str, str]] = (
-            set()
-        )  # events that are told once in an attempt
+        self._seen: set[tuple[str, int, str, str]] = set()  # what is told once in an attempt
         self._sampler = sample.Sampler(devices.Meter(), lambda rank: rank.launch == self._mark)
         self._histories = notes.Histories()
         self._waiting = waiting.Inquiry()

@@ -52,7 +52,7 @@ class Inquiry:
             try:
                 self._asked[key] = asked.Question(one.pid, one.start, self._look_s, EVERY_S)
             except BlockingIOError:  # it has not heard those who asked before
-                self._is_silent(*key)
+                self._note_silent(*key)
             except OSError:  # it has no torch, or is another's
                 continue
         if not self._asked:  # whoever was waited for is gone
@@ -85,10 +85,10 @@ class Inquiry:
         if answer:
             self.answers.setdefault(launch, {})[rank] = answer
         elif is_late:
-            self._is_silent(launch, rank)
+            self._note_silent(launch, rank)
         return answer is not None or is_late
 
-    def _is_silent(self, launch: str, rank: int) -> None:
+    def _note_silent(self, launch: str, rank: int) -> None:
         """It does not wait in a collective: there its thread could answer."""
         told = asked.Testimony("", (), flight.Record((), {}), time.time_ns(), 0.0)
         self._silent.setdefault(launch, {})[rank] = told

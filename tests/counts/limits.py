@@ -27,7 +27,7 @@ LIMITS = {
 # Lines of code, by the parts in tests/counts/lines.py. Goals: 12,500 for the launcher, 8,800 for
 # the core, 3,400 for bench, 1,000 for check, 5,400 for train and 27,000 for the tests.
 LINES_OF_CODE = {
-    "launcher": 17_631,
+    "launcher": 17_629,
     "core": 11_426,
     "bench": 3_986,
     "check": 1_101,
