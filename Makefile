@@ -29,13 +29,13 @@ test: $(READY)  ## the tests, in four minutes: simulated launches, real ones, Sl
 	$(PYTEST)
 
 full: $(READY)  ## the same, and the large matrices, in 25 minutes, as continuous integration does
-	$(PYTEST) -m 'not stress and not clients'
+	$(PYTEST) -m 'not nightly'
 
 clients: $(READY)  ## scripts of other training libraries, which are installed for it
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group clients
 	@# speechbrain asks for it; its wheel needs CUDA, and transformers fails where it lies.
 	$(BIN)/python -m pip uninstall --quiet --yes torchaudio
-	$(BIN)/python -m pytest tests/clients tests/corpus -m clients
+	$(BIN)/python -m pytest tests/clients tests/corpus -m nightly
 
 stress: $(READY)  ## simulate 100,000 launches; kill real ones, and let workers write, hundreds of times
 	$(BIN)/python -m tests.machine --seeds 90000
@@ -44,7 +44,7 @@ stress: $(READY)  ## simulate 100,000 launches; kill real ones, and let workers 
 	$(BIN)/python -m tests.stress.writing
 	$(BIN)/python -m tests.stress.saying
 	$(BIN)/python -m tests.corpus --faults --rounds 100
-	$(BIN)/python -m pytest -m stress
+	$(BIN)/python -m pytest -m nightly
 
 matrix: $(READY)  ## the oldest and newest torch, numpy, psutil and Python; writes docs/versions.md
 	$(BIN)/python -m tests.versions

@@ -3,20 +3,24 @@
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
-import hypothesis
 import pytest
 
 from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
 from tests.support import matrix
 from tests.support.launching import heed_signals
+from tests.support.required import DEVELOPMENT
 
-# How long an example takes says how busy the machine is.
-hypothesis.settings.register_profile("timeless", deadline=None)
-hypothesis.settings.load_profile("timeless")
+with suppress(ModuleNotFoundError):
+    import hypothesis
+
+    # How long an example takes says how busy the machine is.
+    hypothesis.settings.register_profile("timeless", deadline=None)
+    hypothesis.settings.load_profile("timeless")
 
 # What is compiled is kept: the tests start Python some thousand times, and each reads the launcher.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -45,6 +49,25 @@ FIRST = [
 def pytest_configure(config: pytest.Config) -> None:
     matrix.are_collected = "not full" not in config.getoption("markexpr")
     gc.disable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    """A file that imports a package which is not installed is skipped, but fails in CI."""
+    report = yield
+    missing = _missing_package(report)
+    if missing and "CI" not in os.environ:
+        report.outcome = "skipped"
+        report.longrepr = (report.nodeid, 0, f"Skipped: needs {missing} ({DEVELOPMENT})")
+    return report
+
+
+def _missing_package(report: pytest.CollectReport) -> str:
+    """The package of somebody else's that could not be imported; "" where there is none."""
+    error = report.call.excinfo
+    cause = error.value.__cause__ if error else None
+    name = (cause.name or "").partition(".")[0] if isinstance(cause, ModuleNotFoundError) else ""
+    return "" if name in ("spawnlaunch", "train", "tests") else name
 
 
 def pytest_collection_finish() -> None:

@@ -67,7 +67,7 @@ def test_two_ranks_are_bound_as_the_arms_say(tmp_path: Path):
     assert [rank.cpus for rank in found.arms[1].ranks] == ["0", "0"]
 
 
-@pytest.mark.stress  # it compares times, which a busy machine changes
+@pytest.mark.nightly  # it compares times, which a busy machine changes
 def test_two_ranks_packed_on_one_core_are_half_as_fast(tmp_path: Path):
     arms = ("--arms", "auto,packed", "--workloads", "compute", "--rounds", "12")
     found, said = bench(tmp_path / "found.json", *arms)
@@ -372,7 +372,7 @@ def test_each_arm_follows_each_equally_often_itself_too(count: int):
     assert all(abs(times - share) < 6 * share**0.5 + 1 for times in pairs.values()), pairs
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 @pytest.mark.timeout(1800)
 def test_of_two_equal_arms_a_difference_is_claimed_in_at_most_one_of_20_real_runs(tmp_path: Path):
     words = ("--arms", "unpinned,control", "--workloads", "compute", "--seconds", "0.1")

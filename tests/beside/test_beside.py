@@ -7,7 +7,7 @@ from tests.beside.launching import CASES, SPAWNLAUNCH, TORCHRUN
 from tests.gang.namespaces import may_make_namespaces
 
 
-@pytest.mark.stress  # torchrun waits, and so does whoever sees it wait
+@pytest.mark.nightly  # torchrun waits, and so does whoever sees it wait
 @pytest.mark.parametrize("name", CASES)
 def test_a_launch_ends_no_worse_than_under_torchrun(name: str) -> None:
     if "cable" in name and not may_make_namespaces():

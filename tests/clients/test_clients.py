@@ -30,7 +30,7 @@ FOREIGN = (
     ("lightning_module.py",),
     ("speechbrain_ddp.py", "hyperparams.yaml", "--distributed_backend=gloo", "--device=cpu"),
 )
-CLIENTS = [pytest.param(words, id=words[0], marks=pytest.mark.clients) for words in FOREIGN]
+CLIENTS = [pytest.param(words, id=words[0], marks=pytest.mark.nightly) for words in FOREIGN]
 
 
 def command(words: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from tests.dropin.differences import DIFFERENCES
 SEED = 1
 ROWS = [
     pytest.param(
-        each, id=each.name, marks=pytest.mark.clients if each.is_client else pytest.mark.full
+        each, id=each.name, marks=pytest.mark.nightly if each.is_client else pytest.mark.full
     )
     for each in PROGRAMS
 ]

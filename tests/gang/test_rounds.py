@@ -35,7 +35,7 @@ def test_more_rounds(network: Network, tmp_path: Path, seed: int) -> None:
     play(network, tmp_path, seed)
 
 
-@pytest.mark.stress  # eight ranks import torch, and most of them once more
+@pytest.mark.nightly  # eight ranks import torch, and most of them once more
 @pytest.mark.parametrize("seed", TRAINING)
 def test_a_training_loop_computes_the_same(network: Network, tmp_path: Path, seed: int) -> None:
     play(network, tmp_path, seed, TrainingRound)

@@ -62,7 +62,7 @@ def test_one_launcher_per_node_computes_what_one_task_per_rank_does(slurm: Slurm
     assert nodes[-1]["samples"] == tasks[-1]["samples"] == 4 * 2 * STEPS  # ranks, batch, steps
 
 
-@pytest.mark.stress  # half a minute: three attempts, and a whole run to compare with
+@pytest.mark.nightly  # half a minute: three attempts, and a whole run to compare with
 def test_a_preemptible_job_goes_on_bit_for_bit(slurm: Slurm, tmp_path: Path):
     size = sized(2, 1, 1)
     long_enough = (*SHORT, "--steps", "400")  # to be signalled twice on a faster machine as well

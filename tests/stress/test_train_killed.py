@@ -7,7 +7,7 @@ import pytest
 from tests.train.killing import kill_and_resume, kill_one_and_resume
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(("world", "loaders"), [(2, 0), (2, 2), (3, 0), (3, 2)])
 def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(
@@ -18,7 +18,7 @@ def test_a_run_killed_20_times_has_the_same_losses_bit_for_bit(
     assert hits >= 18
 
 
-@pytest.mark.stress
+@pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("world", [2, 3])
 def test_20_kills_of_ranks_and_of_the_launcher_leave_the_weights_bit_for_bit(

@@ -7,14 +7,23 @@ line for the whole module.
 
 import os
 import shutil
+from importlib.util import find_spec
 
 import pytest
+
+DEVELOPMENT = "pip install --constraint constraints.txt --group dev"
 
 
 def require_programs(*programs: str, package: str) -> None:
     """Skip, or in CI fail, unless every program is on the PATH; `package` is what to install."""
     if missing := [program for program in programs if not shutil.which(program)]:
         skip_or_fail(f"needs {', '.join(missing)} (Debian: apt install {package})")
+
+
+def require_packages(*packages: str) -> None:
+    """Skip, or in CI fail, unless Python has every package: `make` installs them all."""
+    if missing := [package for package in packages if not find_spec(package)]:
+        skip_or_fail(f"needs {', '.join(missing)} ({DEVELOPMENT})")
 
 
 def require_root() -> None:

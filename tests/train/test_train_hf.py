@@ -52,7 +52,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("file", "text", "model", "changes"),
     [
         ("a.jsonl", "{review} -> {verdict}", "gpt2", MODEL),
-        pytest.param("a.txt", "text", "gpt_neo", NEO, marks=pytest.mark.stress),
+        pytest.param("a.txt", "text", "gpt_neo", NEO, marks=pytest.mark.nightly),
     ],
 )
 def test_a_causal_model_learns_from_local_text(
@@ -80,7 +80,7 @@ def test_a_causal_model_learns_from_local_text(
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("file", [pytest.param("a.csv", marks=pytest.mark.stress), "saved"])
+@pytest.mark.parametrize("file", [pytest.param("a.csv", marks=pytest.mark.nightly), "saved"])
 def test_a_classifier_tells_good_reviews_from_bad(data: Path, tmp_path: Path, file: str) -> None:
     flags = ("--task", "sequence_classification", "--data", str(data / file), "--text", "review")
     more = ("--label", "stars", "--model-config", MODEL, "--steps", "40", "--out", "here")

@@ -125,7 +125,7 @@ def test_epochs_decide_the_steps_of_a_task_in_a_module(cwd: Path) -> None:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    "task", ["train.py:Line", pytest.param("mine:Line", marks=pytest.mark.stress)]
+    "task", ["train.py:Line", pytest.param("mine:Line", marks=pytest.mark.nightly)]
 )
 def test_any_number_of_loader_processes_reads_the_same_samples(cwd: Path, task: str) -> None:
     flags = (*FLAGS, "--task", task, "--accumulate", "2", "--eval-every", "7")
