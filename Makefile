@@ -14,7 +14,7 @@ READY  := $(VENV)/.ready
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test full clients stress matrix gpu bench counts coverage docs lint release-check clean
+.PHONY: help run test full nightly gpu bench counts coverage docs lint clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -25,34 +25,26 @@ help:  ## this list
 run: $(RUNS)  ## train the bundled model on two pinned workers
 	$(BIN)/python -m spawnlaunch --nproc 2 -- --task language
 
-test: $(READY)  ## the tests, in four minutes: simulated launches, real ones, Slurm where there is one
+test: $(READY)  ## the tests, in two minutes: what one runs before each commit
 	$(PYTEST)
 
-full: $(READY)  ## the same, and the large matrices, in 25 minutes, as continuous integration does
+full: $(READY)  ## the same, and all real parts of this machine, such as Slurm, as CI does
 	$(PYTEST) -m 'not nightly'
 
-clients: $(READY)  ## scripts of other training libraries, which are installed for it
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group clients
+nightly: $(READY)  ## seeds by the 100,000, other libraries and versions, mutants; hours. Writes docs/nightly.md
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --group nightly
 	@# speechbrain asks for it; its wheel needs CUDA, and transformers fails where it lies.
 	$(BIN)/python -m pip uninstall --quiet --yes torchaudio
-	$(BIN)/python -m pytest tests/clients tests/corpus -m nightly
-
-stress: $(READY)  ## simulate 100,000 launches; kill real ones, and let workers write, hundreds of times
-	$(BIN)/python -m tests.machine --seeds 90000
-	$(BIN)/python -m tests.machine --seeds 10000 --nodes 6
-	$(BIN)/python -m tests.stress
-	$(BIN)/python -m tests.stress.writing
-	$(BIN)/python -m tests.stress.saying
-	$(BIN)/python -m tests.corpus --faults --rounds 100
-	$(BIN)/python -m pytest -m nightly
-
-matrix: $(READY)  ## the oldest and newest torch, numpy, psutil and Python; writes docs/versions.md
-	$(BIN)/python -m tests.versions
+	rm -rf build/nightly
+	-$(PYTEST) -n 2 -m nightly --junit-xml build/nightly/nightly.xml
+	-$(BIN)/python -m nox
+	-$(BIN)/python -m tests.mutants --sample 600 --seed 1 --record build/nightly/mutants.jsonl
+	$(BIN)/python -m docs.nightly
 
 gpu:  ## all that one GPU can show, in minutes; what cannot run here is named. Needs no venv
 	$(PYTHON) -m tests.gpu
 
-counts: $(READY)  ## what a launch costs: functions, files, modules, look-ups, lines; the rooms
+counts: $(READY)  ## what a launch costs: functions, files, modules, look-ups; lines of code
 	$(BIN)/python -m tests.counts
 
 bench: $(READY)  ## the launcher and the training loop against others; writes docs/benchmarks.md
@@ -60,7 +52,7 @@ bench: $(READY)  ## the launcher and the training loop against others; writes do
 
 coverage: $(READY)  ## which lines the tests enter, those of launches and workers too; twice as long
 	$(BIN)/coverage erase
-	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(PYTEST) --ignore tests/test_counts.py $(TESTS) || true
+	COVERAGE_PROCESS_START=$(CURDIR)/pyproject.toml $(PYTEST) --ignore tests/test_budgets.py $(TESTS) || true
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage html --quiet
 	$(BIN)/coverage report
@@ -70,16 +62,14 @@ docs: $(READY)  ## the site, in build/site; pages that are made from tables are 
 	$(BIN)/python -m mkdocs build --quiet
 	@echo build/site/index.html
 
-lint: $(READY)  ## style, formatting and types
+lint: $(READY)  ## style, formatting, types, and which room imports which
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo
 	$(BIN)/mypy
 
-release-check: $(READY)  ## all of a release that a program can do, on a clean clone; hours
-	$(BIN)/python -m tests.release
-
 clean:  ## remove what the others have made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .nox .import_linter_cache
 
 $(RUNS): pyproject.toml constraints.txt  # torch, and what it and we need: nothing of the tests
 	$(PYTHON) -m venv $(VENV)

@@ -137,33 +137,13 @@ def test_the_interpreter_is_ours_unless_PYTHON_EXEC_names_another():
     assert cli.parse([SCRIPT], {"PYTHON_EXEC": "other"}, "python").python == "other"
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--nproc", "0", SCRIPT], "type --nproc 2"),
-        (["--nproc", "many", SCRIPT], "type --nproc 2"),
-        (["--nproc", "-1", SCRIPT], "type --nproc 2"),
-        (["--nproc", "²", SCRIPT], "type --nproc 2"),
-        (["--nproc"], "--nproc needs a value"),
-        (["--nprocs", "2", SCRIPT], "did you mean --nproc?"),
-        (["--steps", "20"], "the bundled training loop behind a --, and for ours type "),
-        (["no_such_script.py"], "-m no_such_script for a module"),
-        (["help"], "did you mean python -m spawnlaunch --help?"),
-        (["-m"], "type python -m spawnlaunch -m package.module"),
-        (["--no-python"], "type python -m spawnlaunch --no-python ./program"),
-        (["--no-python", "no-such-program"], "is not on PATH"),
-        (["--no-python", SCRIPT], "is not an executable file"),
-        (["-m", "--no-python", "x"], "exclude each other"),
-        (["--local-rank-arg", "hyphen"], "the bundled training loop reads LOCAL_RANK"),
-    ],
-)
-def test_wrong_use_exits_2_with_one_line_that_says_what_to_type(words, said):
-    done = launch(*words)
+def test_wrong_use_exits_2_with_one_line_that_says_what_to_type():
+    done = launch("--nproc", "0", SCRIPT)
     assert done.returncode == 2
     assert done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith("spawnlaunch: error: ")
-    assert said in line
+    assert "type --nproc 2" in line
 
 
 WORKERS_HERE = "type --nproc N, the number of workers on each machine"
@@ -235,27 +215,6 @@ def test_help_shows_every_spelling_of_every_flag_and_the_other_programs():
     assert set(flags.SPELLINGS) <= words
     for program in flags.PROGRAMS:
         assert re.search(rf"^  spawnlaunch .*{program}\b", said, re.M), program
-
-
-FLAGS = """
--h --help --version --completion
---nproc --nproc-per-node --role -m --module --no-python
---oversubscribe --virtual-local-rank --local-rank-arg
---bind --numa-binding --reserve-cpus --smt --threads --mem-bind --widen --quiet
---nnodes --node-rank --master-addr --master-port --master-suffix --standalone
---spares --rdzv-conf --local-addr --lost-after --return-timeout --failure-grace --token-file
---no-gang --rdzv-endpoint --rdzv-backend --rdzv-id --world-size --local-world-size
---rewrite-slurm-env
---grace --shutdown-timeout --redirects -r --log-dir --local-ranks-filter --ranks-filter
---prefix --no-prefix --explain --sysfs-root --allowed-cpus
---tee -t --preload --result --record --max-restarts --restart-window --no-restart-status
---debug
---timeout --hang-timeout --on-hang --stack-on-usr2
-"""
-
-
-def test_no_flag_appears_unnoticed():
-    assert sorted(flags.SPELLINGS) == sorted(FLAGS.split())
 
 
 def test_each_row_of_the_table_is_a_field_of_the_request():

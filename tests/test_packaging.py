@@ -13,6 +13,8 @@ import pytest
 from tests.support.launching import run
 from tests.support.matrix import mostly_full
 
+pytestmark = pytest.mark.full  # it builds wheels, and installs them
+
 ROOT = Path(__file__).parents[1]
 # What torch and the others are taken from; the package itself is of the wheel.
 DEPENDENCIES = sysconfig.get_path("purelib")
@@ -69,7 +71,6 @@ def test_a_wheel_has_one_top_level_package_and_a_line_for_each_start(wheel: Path
     assert "spawnlaunch/train/tasks/language.py" in files
 
 
-@pytest.mark.full
 def test_a_wheel_of_the_sdist_has_the_same_files(wheel: Path, tmp_path: Path):
     words = ("-m", "hatchling", "build", "--target", "sdist", "--directory", tmp_path)
     subprocess.run([sys.executable, *map(str, words)], check=True, cwd=ROOT)
@@ -95,7 +96,6 @@ def test_torch_that_is_missing_is_said_in_one_line(words: str, wheel: Path, tmp_
     assert done.stderr.endswith("; type pip install torch\n")
 
 
-@pytest.mark.full
 def test_a_script_of_the_wheel_is_copied_with_one_line(python: Path, tmp_path: Path):
     done = run(python, "-m", "spawnlaunch.scripts", "nodes.sh", cwd=tmp_path)
     assert done.stdout == (ROOT / "slurm" / "nodes.sh").read_text()

@@ -4,11 +4,10 @@
     python -m tests.counts --each     and the functions that are counted, by their files
 
 functions, files   that the launcher enters, its guard and its workers up to their exec
-modules            that it imports, Python's own aside
+modules            that it imports beyond those of a Python that does nothing
 look-ups           stat and open as strace(1) sees them, beyond those of a Python that does nothing
-lines              of code: of the launcher and of its core, of bench, check, train and the tests
-complexity         of functions, their nesting, and imports within them
-rooms              which imports which
+lines              of code, without comments and docstrings: of the launcher and of its core (what
+                   no entry of BESIDE names), of bench, check, train and the tests
 
-`limits` has what each may come to; tests/test_counts.py and tests/test_rooms.py hold them.
+tests/test_budgets.py has the three that have a budget.
 """

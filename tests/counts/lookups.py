@@ -6,18 +6,17 @@ from its exec on, do not count.
 
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.counts.imported import at_once
 from tests.counts.ways import Way
 from tests.support.launching import run
 
 STATS = ("stat", "lstat", "fstat", "newfstatat", "statx")  # one or the other, by C library
 OPENS = ("open", "openat", "openat2", "creat")
 KERNEL = ("/sys/", "/proc/", "/dev/")
-CALL = re.compile(r'(\w+)\((?:[^"]*?"(.*?)")?.*= (-?\d+)')
+CALL = re.compile(r'(\w+)\((?:[^"]*?"(.*?)")?.*= -?\d+')
 
 
 class Call(NamedTuple):
@@ -25,26 +24,6 @@ class Call(NamedTuple):
 
     name: str
     path: str
-    result: int
-
-
-class Lookups(NamedTuple):
-    """How often something was looked up."""
-
-    stats: int
-    opens: int
-
-    @property
-    def both(self) -> int:
-        """What counts."""
-        return self.stats + self.opens
-
-
-class Opened(NamedTuple):
-    """Files and directories that were opened."""
-
-    files: int
-    of_the_kernel: int  # kinds of them: how often a process is looked at depends on when it ends
 
 
 def traced(way: Way, directory: Path, *words: str) -> list[Call]:
@@ -63,23 +42,14 @@ def strace(trace: object) -> tuple[str, ...]:
     return ("strace", "-f", "-qq", "-e", "signal=none", "-e", calls, "-o", str(trace))
 
 
-def lookups(calls: Iterable[Call]) -> Lookups:
-    """How many of each kind there are."""
-    names = [call.name for call in calls]
-    return Lookups(sum(name in STATS for name in names), sum(name in OPENS for name in names))
+def lookups(calls: Sequence[Call]) -> int:
+    """How many files were looked up or opened."""
+    return sum(call.name in (*STATS, *OPENS) for call in calls)
 
 
-def of_the_kernel(calls: Iterable[Call]) -> int:
+def of_the_kernel(calls: Sequence[Call]) -> int:
     """How many are of the kernel's own files, which no server of a site hears of."""
     return sum(call.path.startswith(KERNEL) for call in calls)
-
-
-def opened(calls: Iterable[Call]) -> Opened:
-    """What was opened, but for what a launch opens only when it has lasted."""
-    done = (call for call in calls if call.name in OPENS and call.result >= 0)
-    paths = at_once(call.path for call in done)
-    kernel = [path for path in paths if path.startswith(KERNEL)]
-    return Opened(len(paths) - len(kernel), len({re.sub(r"\d+", "N", path) for path in kernel}))
 
 
 def calls_in(trace: str) -> Iterator[Call]:
@@ -95,5 +65,4 @@ def calls_in(trace: str) -> Iterator[Call]:
         if call.startswith("execve(") and '"-u"' in call:
             workers.add(pid)
         elif pid not in workers and (found := CALL.match(call)):
-            name, path, result = found.groups()
-            yield Call(name, path or "", int(result))
+            yield Call(found[1], found[2] or "")

@@ -25,9 +25,9 @@ SHELL = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "node[0-1]", "SLURM_JOB_NUM_
 class Row(NamedTuple):
     """An error of the launcher.
 
-    A line that begins with "$ " is typed into a shell as it stands, any other behind HERE and
-    --explain. Both are typed in a directory with x.py, which does nothing, `two`, the files of a
-    machine with two devices, and `hosts`, which names one. PORT and PORT2 are free ports.
+    A line that begins with "$ " is typed into a shell as it stands, any other follows --explain.
+    Both have a directory with x.py, which does nothing, `two`, the files of a machine with two
+    devices, and `hosts`, which names one. PORT and PORT2 are free ports.
     """
 
     wrong: str
@@ -39,6 +39,10 @@ class Row(NamedTuple):
     prepare: str = ":"  # in the shell, before the wrong line
     mend: str = ":"  # before the right one
     status: int = 2
+
+    def is_read_here(self, line: str, before: str) -> bool:
+        """Whether a line of this row can be read in the process of the tests."""
+        return not line.startswith("$ ") and before == ":"
 
 
 def typed(line: str) -> str:

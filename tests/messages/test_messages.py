@@ -1,51 +1,47 @@
-"""Every error says what was seen, why it cannot be and what to type; and what is typed works."""
+"""Every error says what was seen, why it cannot be and what to type; and what is typed works.
+
+A line of flags alone is read in this process, where its error is made. One that needs a shell, or a
+launch that has begun, is typed: that is `full`.
+"""
 
 import os
 import re
+import shlex
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from spawnlaunch import walk
+from spawnlaunch.errors import UsageError
+from spawnlaunch.flags import Page
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import Row, typed
 from tests.messages.sites import sites
 from tests.support.launching import ROOT, clean_environ, open_mpi, run
-from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_ports
 from tests.support.required import require_programs, require_root
 
-require_programs("mpirun", package="openmpi-bin")
-require_programs("unshare", package="util-linux")
-require_root()
-
 ROWS = [*of_flags.ROWS, *of_the_world.ROWS, *of_the_run.ROWS]
-pytestmark = pytest.mark.timeout(1200)  # all lines are typed before the first test
+PLAIN = [row for row in ROWS if row.is_read_here(row.wrong, row.prepare)]
+TYPED = [row for row in ROWS if row not in PLAIN]
+MENDED_HERE = [row for row in PLAIN if row.is_read_here(row.right, row.mend)]
+MENDED_IN_A_SHELL = [row for row in PLAIN if row not in MENDED_HERE]
 
 
-def typed_in(directory: Path, row: Row, *, wrong: bool) -> subprocess.CompletedProcess[str]:
-    """What a shell comes to in which the wrong line of a row is typed, or the right one."""
-    before, line = (row.prepare, row.wrong) if wrong else (row.mend, row.right)
-    ways = f"{directory / 'bin'}:{os.environ['PATH']}"
-    environ = clean_environ(PATH=ways, **{"PYTHONPATH": str(ROOT), **row.environ})
-    environ |= open_mpi(directory)
-    environ["PYTHONPATH"] = f"{ROOT}:{environ['PYTHONPATH']}"
-    environ |= zip(("PORT", "PORT2"), map(str, free_ports(2)), strict=True)
-    return run(
-        "bash",
-        "-c",
-        f"{before}\n{typed(line)}",
-        cwd=directory,
-        environ=environ,
-        timeout_s=PATIENCE_S,
-    )
+def name(row: Row) -> str:
+    return f"{row.seen[:40]} {row.why[:30]}"
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return furnish(tmp_path)
 
 
 def furnish(directory: Path) -> Path:
-    """A directory as Row describes it, with a `python` that is this one."""
+    """Make the directory as Row describes it, with a `python` that is this one."""
     (directory / "bin").mkdir(parents=True)
     python = directory / "bin/python"
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
@@ -63,74 +59,97 @@ def furnish(directory: Path) -> Path:
     return directory
 
 
-class Shell(NamedTuple):
-    """What came of a line."""
-
-    status: int
-    stderr: str
-
-
-class Typist:
-    """Types the lines of all rows, those of each in a directory of its own."""
-
-    def __init__(self, base: Path) -> None:
-        self._base = base
-
-    def type(self, *, wrong: bool) -> dict[int, Shell]:
-        """What came of each row's line, by the row's id()."""
-        with ThreadPoolExecutor(4) as pool:
-            done = pool.map(lambda numbered: self._type(*numbered, wrong=wrong), enumerate(ROWS))
-            return dict(zip(map(id, ROWS), done, strict=True))
-
-    def _type(self, number: int, row: Row, *, wrong: bool) -> Shell:
-        directory = self._base / str(number)
-        done = typed_in(furnish(directory) if wrong else directory, row, wrong=wrong)
-        return Shell(done.returncode, done.stderr)
+def environ_of(row: Row, directory: Path) -> dict[str, str]:
+    ports = zip(("PORT", "PORT2"), map(str, free_ports(2)), strict=True)
+    ways = f"{directory / 'bin'}:{os.environ['PATH']}"
+    path = ":".join(filter(None, (str(ROOT), row.environ.get("PYTHONPATH"))))
+    return clean_environ(
+        **{**open_mpi(directory), "PATH": ways, **row.environ, "PYTHONPATH": path, **dict(ports)}
+    )
 
 
-@pytest.fixture(scope="module")
-def typist(tmp_path_factory: pytest.TempPathFactory) -> Typist:
-    return Typist(tmp_path_factory.mktemp("messages"))
+@pytest.fixture
+def here(directory: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "environ", os.environ.copy())
+        yield directory
 
 
-@pytest.fixture(scope="module")
-def refused(typist: Typist) -> dict[int, Shell]:
-    return typist.type(wrong=True)
+def error_of(line: str, row: Row, directory: Path) -> str:
+    """What this line of flags is refused with; "" where it shows its plan."""
+    environ = environ_of(row, directory)
+    os.environ.clear()
+    os.environ.update(environ)
+    words = [os.path.expandvars(word) for word in shlex.split(line)]
+    try:
+        walk.walk(["--explain", *words], environ, (), frozenset())
+    except UsageError as error:
+        return str(error)
+    except Page:
+        return ""
+    raise AssertionError(f"{line} has launched something")
 
 
-@pytest.fixture(scope="module")
-def accepted(typist: Typist, refused: dict[int, Shell]) -> dict[int, Shell]:
-    """The right lines are typed where the wrong ones were."""
-    assert len(refused) == len(ROWS)
-    return typist.type(wrong=False)
+def has_its_parts(error: str, row: Row) -> bool:
+    assert all((row.seen, row.why, row.do))
+    return all(part in error for part in (row.seen, row.why, row.do))
 
 
-def of(row: Row) -> str:
-    return f"{row.seen[:40]} {row.why[:30]}"
+@pytest.mark.parametrize("row", PLAIN, ids=name)
+def test_an_error_says_what_was_seen_why_and_what_to_type(row: Row, here: Path) -> None:
+    error = error_of(row.wrong, row, here)
+    assert "\n" not in error
+    assert has_its_parts(error, row), error
 
 
-@pytest.mark.parametrize("row", ROWS, ids=of)
-def test_an_error_says_what_was_seen_why_and_what_to_type(row: Row, refused: dict[int, Shell]):
-    status, stderr = refused[id(row)]
-    assert status == row.status, stderr
-    assert all(row[1:4])
-    lines = [line for line in stderr.splitlines() if all(part in line for part in row[1:4])]
-    assert len(lines) == 1, stderr
-    assert lines[0].startswith("spawnlaunch: ")
+@pytest.mark.parametrize("row", MENDED_HERE, ids=name)
+def test_what_it_says_to_type_works(row: Row, here: Path) -> None:
+    assert error_of(row.right, row, here) == ""
+
+
+def type_in(directory: Path, row: Row, before: str, line: str) -> subprocess.CompletedProcess[str]:
+    """Type a line of a row into a shell, after what comes before it."""
+    script = f"{before}\n{typed(line)}"
+    return run("bash", "-c", script, cwd=directory, environ=environ_of(row, directory))
+
+
+@pytest.fixture
+def shell(directory: Path) -> Path:
+    require_programs("mpirun", package="openmpi-bin")
+    require_programs("unshare", package="util-linux")
+    require_root()
+    return directory
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("row", ROWS, ids=of)
-def test_what_it_says_to_type_works(row: Row, accepted: dict[int, Shell]):
-    status, stderr = accepted[id(row)]
-    assert status == 0, stderr
-    assert row.why not in stderr
+@pytest.mark.parametrize("row", TYPED, ids=name)
+def test_the_error_of_a_line_in_a_shell_says_what_to_type_and_that_works(
+    row: Row, shell: Path
+) -> None:
+    wrong = type_in(shell, row, row.prepare, row.wrong)
+    assert wrong.returncode == row.status, wrong.stderr
+    lines = [line for line in wrong.stderr.splitlines() if has_its_parts(line, row)]
+    assert len(lines) == 1, wrong.stderr
+    assert lines[0].startswith("spawnlaunch: ")
+    right = type_in(shell, row, row.mend, row.right)
+    assert right.returncode == 0, right.stderr
+    assert row.why not in right.stderr
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("row", MENDED_IN_A_SHELL, ids=name)
+def test_what_it_says_to_type_into_a_shell_works(row: Row, shell: Path) -> None:
+    type_in(shell, row, row.prepare, row.wrong)
+    right = type_in(shell, row, row.mend, row.right)
+    assert right.returncode == 0, right.stderr
+    assert row.why not in right.stderr
 
 
 # What only a broken machine brings about: a table cannot.
 NOT_HERE = {
     "a shell of a Flux instance": "tests/world/test_copies.py, below a broker",
-    "has lost Slurm's variables": "tests/world/test_slurm_ranks.py, in a batch script",
+    "has lost Slurm's variables": "tests/slurm, in a batch script",
     "internal error": "a fault of ours",
     "cannot start: ": "likewise, in the child that becomes a worker",
     "a debugger holds": "tests/run/test_stopped.py",
@@ -142,8 +161,14 @@ NOT_HERE = {
 }
 
 
-def test_every_place_that_words_an_error_has_a_row(refused: dict[int, Shell]):
-    said = [line for shell in refused.values() for line in shell.stderr.splitlines()]
+@pytest.mark.full
+@pytest.mark.usefixtures("shell")
+def test_every_place_that_words_an_error_has_a_row(here: Path) -> None:
+    said = []
+    for number, row in enumerate(TYPED):
+        furnish(here / str(number))
+        said += type_in(here / str(number), row, row.prepare, row.wrong).stderr.splitlines()
+    said += [error_of(row.wrong, row, here) for row in PLAIN]
     elsewhere = [re.escape(part) for part in NOT_HERE]
-    here = [site for site in sites() if not any(part in site.pattern for part in elsewhere)]
-    assert [site for site in here if not any(map(site.words, said))] == []
+    places = [site for site in sites() if not any(part in site.pattern for part in elsewhere)]
+    assert [site for site in places if not any(map(site.words, said))] == []

@@ -12,6 +12,7 @@ from typing import Any
 from tests.support.patience import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "spawnlaunch"
 WORKERS = ROOT / "tests" / "workers"  # the scripts that tests launch
 HOST = os.uname().nodename
 REPORTER = WORKERS / "report.py"
