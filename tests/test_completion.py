@@ -5,6 +5,7 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from spawnlaunch import completion
 from spawnlaunch.flags import PROGRAMS, SPELLINGS
 from tests.support.launching import clean_environ, launch, run
 from tests.support.patience import PATIENCE_S
-from tests.support.required import skip_or_fail
+from tests.support.required import require_programs
 
 COMPREPLY = """
 eval "$1"; shift
@@ -32,14 +33,8 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def need(shell: str) -> None:
-    if subprocess.run(["which", shell], capture_output=True, check=False).returncode:
-        skip_or_fail(f"needs {shell} (Debian: apt install {shell})")
-
-
 def in_bash(directory: Path, *words: str) -> list[str]:
     """What bash offers for the last of the words; it splits them at =, as readline has it do."""
-    need("bash")
     script = completion.script("bash")
     done = run("bash", "-c", COMPREPLY, "bash", script, "spawnlaunch", *words, cwd=directory)
     assert done.stderr == ""
@@ -47,7 +42,7 @@ def in_bash(directory: Path, *words: str) -> list[str]:
 
 
 def in_fish(directory: Path, *words: str, program: str = "spawnlaunch") -> list[str]:
-    need("fish")
+    require_programs("fish", package="fish")
     code = f"{completion.script('fish')}\ncomplete -C '{program} {' '.join(words)}'"
     environ = clean_environ(HOME=str(directory))
     done = run("fish", "--no-config", "-c", code, cwd=directory, environ=environ)
@@ -82,6 +77,7 @@ def test_bash_offers_every_flag_and_program(directory: Path) -> None:
     assert {*PROGRAMS, "logs", "my train.py"} == set(in_bash(directory, ""))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
@@ -99,6 +95,7 @@ def test_fish_offers_flags_values_and_scripts(
     assert in_fish(directory, *words) == offered
 
 
+@pytest.mark.full
 def test_fish_offers_every_long_flag(directory: Path) -> None:
     found = set(in_fish(directory, "--"))
     assert {name for name in SPELLINGS if name.startswith("--")} <= found
@@ -121,7 +118,11 @@ BEGIN = {
     ),
 }
 OPTIONS = {"bash": ("--norc", "--noprofile"), "zsh": ("-f",)}
-MODULE = [
+LINES = [  # what is typed, and what the program gets
+    ("spawnlaunch --max-r\t 3", "--max-restarts 3"),
+    ("spawnlaunch --bind=so\t", "--bind=socket"),
+    ("spawnlaunch --nproc 2 --on-hang k\t", "--nproc 2 --on-hang kill"),
+    ("spawnlaunch --quiet my\t", "--quiet my\\ train.py"),
     ("python -m spawnlaunch --max-r\t 3", "python -m spawnlaunch --max-restarts 3"),
     ("python -m spawnlaunch --bind so\t", "python -m spawnlaunch --bind socket"),
     ("python -X dev -m spawnlaunch ch\t", "python -X dev -m spawnlaunch check"),
@@ -136,7 +137,7 @@ class Interactive:
     """A shell on a terminal of its own, in which one may type a tabulator."""
 
     def __init__(self, shell: str, directory: Path) -> None:
-        need(shell)
+        require_programs(shell, package=shell)
         (directory / "completion").write_text(completion.script(shell) + "\n")
         self.leader, follower = os.openpty()
         environ = clean_environ(HOME=str(directory), TERM="dumb", PS1="> ", COLUMNS="200")
@@ -166,41 +167,30 @@ class Interactive:
         os.close(self.leader)
 
 
-def completed(shell: str, typed: str, directory: Path) -> str:
-    """The words that a program gets of a line in which tabulators were typed."""
+def completed(shell: str, lines: Iterable[str], directory: Path) -> list[str]:
+    """The words that a program gets of each line in which tabulators were typed."""
     interactive = Interactive(shell, directory)
+    found = []
     try:
-        interactive.type(f"{typed}\n")
-        interactive.read_until("IS_DONE")
+        for line in lines:
+            interactive.said = ""
+            interactive.type(f"{line}\n")
+            interactive.read_until("IS_DONE")
+            found.append(interactive.said.rpartition("GOT ")[2].partition(" IS_DONE")[0])
     finally:
         interactive.close()
-    return interactive.said.rpartition("GOT ")[2].partition(" IS_DONE")[0]
+    return found
 
 
-@pytest.mark.parametrize(
-    ("typed", "words"),
-    [
-        ("--max-r\t 3", "--max-restarts 3"),
-        ("--bind so\t", "--bind socket"),
-        ("--bind=so\t", "--bind=socket"),
-        ("--nproc 2 --on-hang k\t", "--nproc 2 --on-hang kill"),
-        ("ch\t", "check"),
-        ("--quiet my\t", "--quiet my\\ train.py"),
-        ("train.py --b\t", "train.py --b"),
-    ],
-)
-def test_zsh_completes_flags_values_and_scripts(typed: str, words: str, directory: Path) -> None:
-    assert completed("zsh", f"spawnlaunch {typed}", directory) == words
-
-
+@pytest.mark.full
 @pytest.mark.parametrize("shell", BEGIN)
-@pytest.mark.parametrize(("typed", "words"), MODULE)
-def test_a_shell_completes_what_follows_python_m_spawnlaunch_and_leaves_other_lines_of_python(
-    shell: str, typed: str, words: str, directory: Path
+def test_a_shell_on_a_terminal_completes_our_lines_and_leaves_others(
+    shell: str, directory: Path
 ) -> None:
-    assert completed(shell, typed, directory) == words
+    assert completed(shell, [line for line, _ in LINES], directory) == [rest for _, rest in LINES]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("words", "offered"),
     [
