@@ -12,7 +12,9 @@ from urllib.parse import unquote
 import pytest
 
 from tests.support.launching import ROOT, run
-from tests.support.required import require_programs
+from tests.support.required import require_packages, require_programs
+
+pytestmark = pytest.mark.full  # it builds the site
 
 FETCHED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"}
 READERS = [
@@ -48,7 +50,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    pytest.importorskip("material", reason="make docs installs mkdocs-material")
+    require_packages("material")
     place = tmp_path_factory.mktemp("site")
     words = (sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", place)
     done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -136,7 +138,6 @@ def browse(files: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run(*BROWSER, f"--user-data-dir={files}", *words)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("scheme", [LIGHT, DARK])
 @pytest.mark.parametrize("width", [1280, 400])
 def test_a_page_and_each_of_its_tables_are_as_wide_as_the_screen_at_most(
