@@ -41,6 +41,11 @@ class Line(NamedTuple):
         return shlex.split(self.text)
 
     @property
+    def script(self) -> str:
+        """Its name, of a program."""
+        return self.text.partition("{scripts}/")[2].partition(".py")[0]
+
+    @property
     def is_program(self) -> bool:
         return self.status is not None
 
