@@ -160,7 +160,7 @@ def _in_tmp(theirs: dict[str, str], ours: dict[str, str], both: Both) -> bool:
     of_ours = sorted(ours.values())
     of_theirs = sorted(text for name, text in theirs.items() if not name.endswith("error.json"))
     if not of_ours:  # of --tee all is shown, and nothing kept
-        return not re.search("log-dir|redirects", _typed(both))
+        return bool(re.search("-t(ee)?", _typed(both))) and "log-dir" not in _typed(both)
     return of_ours == of_theirs and "streams are kept in {tmp}" in both.ours.stderr
 
 
@@ -193,7 +193,8 @@ def _run_id(_: str, ours: str, both: Both) -> bool:
 
 def _signals(_: list[str], ours: list[str], both: Both) -> bool:
     """SIGUSR1 and SIGUSR2 are passed on, and the launch is ended by SIGTERM."""
-    return ours == [name for name in both.line.signals if "USR" in name] + ["SIGTERM"]
+    passed = [name for name in both.line.signals if "USR" in name]
+    return bool(both.line.signals) and ours == [*passed, "SIGTERM"]
 
 
 def _filtered(theirs: list[str], ours: list[str], both: Both) -> bool:

@@ -65,7 +65,7 @@ class Started(NamedTuple):
 
 def run_both(line: Line, top: Path, inherited: dict[str, str] | None = None) -> Both:
     """Run it under both; `inherited` is added to the environment."""
-    names_no_port = "c10d" in line.text and ":" not in line.text
+    names_no_port = "c10d" in line.text and not re.search(r"endpoint[ =]\S*:", line.text)
     with socket.socket() as busy, alone(DEFAULT_PORT) if names_no_port else nullcontext():
         busy.bind(("", 0))
         busy.listen()
