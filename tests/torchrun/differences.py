@@ -6,6 +6,7 @@ knows the facet and holds for the two values. Some rules hold for lines only tha
 
 import os
 import re
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.torchrun.runner import Both, Seen
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 HERE = (*LOOPBACK, os.uname().nodename, socket.getfqdn())
+NOT_EVERYWHERE = ["two hyphens"]  # some versions of Python have this difference
 Rule = Callable[[Any, Any, Both], bool]  # is given torchrun's value, ours, and all that was seen
 
 
@@ -32,29 +34,32 @@ class Difference(NamedTuple):
     name: str
     facet: str  # a regular expression
     holds: Rule
-    is_named: bool = False  # only a line that shows the row may have it
-
-    def expects(self, finding: Finding, both: Both) -> bool:
-        return (
-            bool(re.fullmatch(self.facet, finding.facet))
-            and (not self.is_named or self.name in both.line.shows.split(", "))
-            and self.holds(finding.theirs, finding.ours, both)
-        )
 
 
 def row_of(finding: Finding, both: Both) -> str:
     """The name of the row that expects a finding; "" if none does."""
-    return next((row.name for row in DIFFERENCES if row.expects(finding, both)), "")
+    shown = [row for row in WHERE_SHOWN if row.name in both.line.shows.split(", ")]
+    for row in (*ANYWHERE, *shown):
+        is_about = re.fullmatch(row.facet, finding.facet)
+        if is_about and row.holds(finding.theirs, finding.ours, both):
+            return row.name
+    return ""
 
 
 def wrong(both: Both) -> list[str]:
     """What differs and no row expects, and rows that the line is to show and does not."""
     rows = [(finding, row_of(finding, both)) for finding in findings(both)]
     return [
-        *(f"{facet}: torchrun {theirs!r}, spawnlaunch {ours!r}"
-          for (facet, theirs, ours), row in rows if not row),
-        *(f"{name!r} is not seen"
-          for name in both.line.shows.split(", ") if name and name not in [row for _, row in rows]),
+        *(
+            f"{facet}: torchrun {theirs!r}, spawnlaunch {ours!r}"
+            for (facet, theirs, ours), row in rows
+            if not row
+        ),
+        *(
+            f"{name!r} is not seen"
+            for name in both.line.shows.split(", ")
+            if name and name not in [*NOT_EVERYWHERE, *(row for _, row in rows)]
+        ),
     ]
 
 
@@ -175,13 +180,10 @@ def _error_place(theirs: str, ours: str, both: Both) -> bool:
 
 
 def _free_port(_: str, __: str, both: Both) -> bool:
-    """None is typed, or it is that of torchrun's store."""
+    """None is typed, or torchrun's store has it, or torchrun does not use it."""
     typed = _typed(both)
-    return (
-        not re.search(r"\{port\}|--master-port", typed)
-        or "--standalone" in typed
-        or "rdzv-endpoint" in typed
-    )
+    is_typed = re.search("(--|pet-)master-port|static", typed)
+    return not is_typed or "c10d" in typed or "--standalone" in typed
 
 
 def _run_id(_: str, ours: str, both: Both) -> bool:
@@ -201,83 +203,72 @@ def _filtered(theirs: list[str], ours: list[str], both: Both) -> bool:
     return "ranks-filter" in _typed(both) and theirs[:2] == ours[:2]
 
 
-def _always(*_: Any) -> bool:
-    return True
-
-
 def _ours_is(*values: Any) -> Rule:
     return lambda _, ours, __: ours in values
 
 
-def _theirs_is(*values: Any) -> Rule:
-    return lambda theirs, _, __: theirs in values
+def _both_refuse(theirs: Seen, ours: Seen, _: Both) -> bool:
+    is_told = {*ours.statuses} <= {2, 126, 127}
+    return all(theirs.statuses) and (is_told or ours.statuses == theirs.statuses)
 
 
-DIFFERENCES = [
+def _refused_here(_: Seen, ours: Seen, __: Both) -> bool:
+    return ours.statuses == [2]
+
+
+# Any line may have these.
+ANYWHERE = [
     Difference("prefix", "stdout|stderr", lambda t, o, _: _words(t) == _words(o)),
     Difference("last words", "stderr", _repeated),
     Difference("last words", "streams", _filtered),
     Difference("exit status", "statuses", _own_status),
-    Difference(
-        "wrong use",
-        "both refuse",
-        lambda t, o, _: all(t.statuses) and {*o.statuses} <= {2, 126, 127},
-        is_named=True,
-    ),
-    Difference("more is allowed", "one refuses", lambda _, o, __: o.workers != {}, is_named=True),
-    Difference("less is allowed", "one refuses", lambda _, o, __: o.statuses == [2], is_named=True),
-    Difference("shell of a job", "one refuses", lambda _, o, __: o.statuses == [2], is_named=True),
-    Difference(
-        "final statuses",
-        "statuses|stdout|stderr|workers",
-        lambda _, __, both: both.ours.statuses in ([2], [75]),
-        is_named=True,
-    ),
     Difference("port", "environ MASTER_PORT", _free_port),
     Difference("address", "environ MASTER_ADDR", lambda t, o, _: t in HERE and o in LOOPBACK),
     Difference("run id", "environ TORCHELASTIC_RUN_ID", _run_id),
-    Difference("node rank", "environ NODE_RANK", _ours_is("0")),
+    Difference(
+        "node rank",
+        "environ NODE_RANK",
+        lambda _, o, both: o in map(str, range(both.line.launchers)),
+    ),
     Difference("agent store", "environ TORCHELASTIC_USE_AGENT_STORE", _ours_is("False")),
     Difference("signals", "environ TORCHELASTIC_SIGNALS_TO_HANDLE", _ours_is(None)),
     Difference("signals", "signals", _signals),
     Difference("error file", "environ TORCHELASTIC_ERROR_FILE", _error_place),
     Difference("error file", "files", _but_for("error.json")),
     Difference("error file", "error", lambda t, o, _: t is None and o.startswith("rank 1 on ")),
+    Difference("device order", "environ CUDA_DEVICE_ORDER", _ours_is("PCI_BUS_ID")),
     Difference(
-        "device order", "environ CUDA_DEVICE_ORDER", lambda t, o, _: (t, o) == (None, "PCI_BUS_ID")
-    ),
-    Difference(
-        "threads", "environ OMP_NUM_THREADS", lambda t, o, _: t in (None, "1") and int(o) >= 1
+        "threads", "environ OMP_NUM_THREADS", lambda t, o, _: t in (None, "1") and int(o or 0) > 0
     ),
     Difference("marks", "environ TORCHINDUCTOR_CACHE_DIR", _ours_is(None)),
-    Difference("marks", "environ SPAWNLAUNCH_.*", _theirs_is(None)),
+    Difference("marks", "environ SPAWNLAUNCH_.*", lambda t, _, __: t is None),
     Difference("session", "is session leader", lambda _, __, both: len(both.ours.workers) == 1),
-    Difference(
-        "run path",
-        "is session leader|main package|main file|path|unbuffered",
-        _always,
-        is_named=True,
-    ),
-    Difference(
-        "virtual local rank", "argv", lambda _, o, __: "--local-rank=0" in o, is_named=True
-    ),
-    Difference(
-        "virtual local rank",
-        "environ (CUDA|HIP)_VISIBLE_DEVICES",
-        _ours_is(None, "4", "5"),
-        is_named=True,
-    ),
-    Difference("two hyphens", "argv", lambda t, o, _: t == [w for w in o if w != "--"]),
     Difference("log files", "files", _in_tmp),
     Difference("log files", "files", _kept_alone),
+    Difference("terminal", "streams", _piped),
+]
+# And these those lines only that are to show them.
+WHERE_SHOWN = [
+    Difference("wrong use", "both refuse", _both_refuse),
+    Difference("more is allowed", "one refuses", lambda _, ours, __: bool(ours.workers)),
+    Difference("less is allowed", "one refuses", _refused_here),
+    Difference("shell of a job", "one refuses", _refused_here),
+    Difference("final statuses", "stdout|stderr|workers", lambda *_: True),
+    Difference("final statuses", "statuses", _ours_is([2], [75])),
+    Difference("signals", "ignored", lambda t, o, _: {*o} == {*t, signal.SIGHUP}),
     Difference(
-        "log files",
-        "stdout|stderr|streams",
-        lambda _, __, both: "/dev/null --local-ranks-filter" in _typed(both),
+        "run path", "is session leader|main (package|file)|path|unbuffered", lambda *_: True
     ),
+    Difference("virtual local rank", "argv", lambda _, o, __: "--local-rank=0" in o),
+    Difference(
+        "virtual local rank", "environ (CUDA|HIP)_VISIBLE_DEVICES", _ours_is(None, "4", "5")
+    ),
+    Difference("two hyphens", "argv", lambda t, o, _: t == [w for w in o if w != "--"]),
+    Difference("log files", "stdout|stderr|streams", lambda *_: True),
     Difference("filtered logs", "files", _but_for("filtered_stdout.log", "filtered_stderr.log")),
     Difference("left behind", "left", lambda t, o, _: (t, o) == ([], [".family"])),
-    Difference("terminal", "streams", _piped),
-    Difference("terminal", "environ (COLUMNS|LINES)", _theirs_is(None)),
+    Difference("terminal", "environ (COLUMNS|LINES)", _ours_is("90", "20")),
+    Difference("open files", "streams", lambda t, o, _: (t[0], o[0]) == ("closed", "device")),
     Difference("file timer", "environ TORCHELASTIC_TIMER_FILE", _ours_is(None)),
 ]
+DIFFERENCES = [*ANYWHERE, *WHERE_SHOWN]

@@ -4,7 +4,7 @@ It files that in $PROBE_OUT, as RESTART.RANK.json, and says one line on each str
 what it does then, one thing or several with a semicolon between; `1:` before one means rank 1, and
 `@0` behind it the first attempt only.
 
-    exit N   kill N   raise   record   sleep N   say N   count N   family N   reduce [tcp]
+    exit N   kill N   raise   record   sleep N   family N   reduce [tcp]
 """
 
 import json
@@ -51,6 +51,7 @@ def told():
         "streams": [kind(0), kind(1), kind(2)],
         "is session leader": os.getsid(0) == os.getpid(),
         "blocked": sorted(map(int, signal.pthread_sigmask(signal.SIG_BLOCK, []))),
+        "ignored": [n for n in signal.valid_signals() if signal.getsignal(n) == signal.SIG_IGN],
         "nice": os.nice(0),
         "umask": oct(os.umask(0o22)),
     }
@@ -123,11 +124,6 @@ def family(number):
     subprocess.Popen([sys.executable, "-c", code])
 
 
-def count(number):
-    for each in range(int(number)):
-        print(f"line {each}", flush=True)
-
-
 def reduce(where):
     """With all ranks, who meet by env:// or, with the word tcp, by the same address in tcp://."""
     import torch
@@ -148,8 +144,6 @@ DEEDS = {
     "exit": lambda number: sys.exit(int(number)),
     "kill": lambda number: os.kill(os.getpid(), int(number)),
     "raise": fail,
-    "say": lambda number: print(number, flush=True),
-    "count": count,
     "record": record,
     "sleep": lambda number: note_signals(float(number) or 600),
     "family": family,

@@ -6,7 +6,7 @@ so that lines of several ranks do not mix.
 
 from typing import Any
 
-from tests.torchrun.lines import FILED, HERE, LAUNCH, LOGS, Line
+from tests.torchrun.lines import FILED, HERE, LOGS, Line
 
 
 def program(name: str, flags: str = "", args: str = "", size: int = 2, **more: Any) -> Line:
@@ -18,12 +18,10 @@ def program(name: str, flags: str = "", args: str = "", size: int = 2, **more: A
 PROGRAMS = [
     program("ddp", "--max-restarts 1", "--dies"),
     program("mesh", size=4),
-    program("checkpoint"),
     program("rpc", "--role=server"),
     program("collectives", stdin=HERE / "__init__.py"),
-    program("record", "--max-restarts=1", environ=FILED, status=1),
+    program("record", environ=FILED, status=1),
     program("spawning"),
-    program("local_rank", args="--typed a b", program=LAUNCH),
 ]
 CLIENTS = [
     program("accelerate_loop", needs=("accelerate",)),

@@ -4,18 +4,20 @@ Nothing is compared here, and nothing made alike but what is random by its natur
 of a run are written as they are named in a line, {dir}, {logs} and {tmp}.
 """
 
+import fcntl
 import json
 import os
 import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import termios
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -180,6 +182,8 @@ def _streams(kind: str, top: Path, stdin: str) -> Iterator[tuple[str, str, str]]
         yield (stdin, *map(str, kept))
         return
     inlet, outlet = os.openpty() if kind == TERMINAL else os.pipe()
+    if kind == TERMINAL:
+        fcntl.ioctl(outlet, termios.TIOCSWINSZ, struct.pack("4H", 20, 90, 0, 0))
     name = f"/proc/{os.getpid()}/fd/{outlet}"
     reader = threading.Thread(target=_keep, args=(inlet, kept[1]), daemon=True)
     reader.start()
@@ -206,7 +210,8 @@ def _read(statuses: list[int], top: Path, names: dict[str, Any]) -> Seen:
             text = text.replace(str(names[name]), f"{{{name}}}")
         return text.replace(str(top), "{top}")
 
-    out, cwd, workers = top / "out", top / "cwd", {}
+    out, tmp, cwd, logs = (top / name for name in ("out", "tmp", "cwd", "logs"))
+    workers, files = {}, {}
     for file in sorted(out.glob("*.json")):
         notes = file.with_suffix(".signals")
         workers[file.stem] = json.loads(plain(file.read_text())) | {
@@ -215,8 +220,7 @@ def _read(statuses: list[int], top: Path, names: dict[str, Any]) -> Seen:
                            if each.suffix not in (".json", ".signals")),
         }  # fmt: skip
     error = cwd / "error.json"
-    files = {}
-    for file in sorted(path for place in ("logs", "tmp", "cwd") for path in (top / place).rglob("*")):
+    for file in sorted(each for place in (logs, tmp, cwd) for each in place.rglob("*")):
         name = str(file.relative_to(top))
         if file.is_file() and file != error and not name.endswith((".py", ".pyc")):
             files[name] = plain(file.read_text(errors="replace"))

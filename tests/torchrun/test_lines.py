@@ -31,7 +31,8 @@ def test_a_line_does_the_same(line: Line, tmp_path: Path) -> None:
 
 WORKER = {"environ": {"RANK": "0", "MASTER_PORT": "1"}, "argv": ["train.py", "a"], "cwd": "{dir}",
           "signals": [], "streams": ["device", "pipe or file", "pipe or file"]}  # fmt: skip
-SEEN = Seen([0], "out of 0", "err of 0", {"0.0": WORKER}, {"logs/R/attempt_0/0/stdout.log": "x"}, None)
+FILES = {"logs/R/attempt_0/0/stdout.log": "x"}
+SEEN = Seen([0], "out of 0", "err of 0", {"0.0": WORKER}, FILES, None)
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def flags_of_torch() -> Iterator[str]:
 
 def variables_of_torch() -> set[str]:
     """That the sources of its launcher name."""
-    files = [TORCH / "run.py", *(TORCH / "launcher").rglob("*.py"), *(TORCH / "elastic").rglob("*.py")]
+    files = [TORCH / "run.py", *TORCH.glob("launcher/*.py"), *TORCH.glob("elastic/**/*.py")]
     text = "\n".join(file.read_text() for file in files)
     return {*READ.findall(text), *NAMED.findall(text)} - OF_WORKERS
 

@@ -32,27 +32,22 @@ def script(directory: Path, text: str) -> Path:
 
 @pytest.mark.full
 @pytest.mark.parametrize(
-    ("name", "kind"), [("--local_rank", "underscore"), ("--local-rank", "hyphen")]
+    ("command", "status", "name", "kind"),
+    [
+        (LAUNCHER, 0, "--local_rank", "underscore"),
+        (LAUNCHER, 0, "--local-rank", "hyphen"),
+        (OLD, 2, "--local_rank", "underscore"),  # which adds the other spelling
+    ],
 )
-def test_a_script_that_expects_its_local_rank_is_named_where_it_is_given_none(name, kind, tmp_path):
+def test_a_script_that_declares_what_it_is_not_given_is_told_what_to_type(
+    command, status, name, kind, tmp_path
+):
+    words = (*command, "--quiet", "--nproc-per-node", 2)
     file = script(tmp_path, DECLARES.format(name) + PRINTS)
-    done = launch("--nproc", 2, "--quiet", file)
-    assert done.stdout.split() == ["0", "0"]
-    assert f"declares {name}" in done.stderr
-    assert done.stderr.strip().endswith(f"type --local-rank-arg {kind}")
-    done = launch("--nproc", 2, "--quiet", "--local-rank-arg", kind, file)
-    assert sorted(done.stdout.split()) == ["0", "1"]
-    assert done.stderr == ""
-
-
-@pytest.mark.full
-def test_a_script_that_declares_the_other_spelling_is_told_which_to_ask_for(tmp_path):
-    file = script(tmp_path, DECLARES.format("--local_rank") + PRINTS)
-    command = (*OLD, "--quiet", "--nproc_per_node=2")
-    done = run(*command, file)
-    assert done.returncode == 2
-    assert "type --local-rank-arg underscore\n" in done.stderr
-    done = run(*command, "--local-rank-arg", "underscore", file)
+    done = run(*words, file)
+    assert (done.returncode, done.stdout.split()) == (status, [] if status else ["0", "0"])
+    assert done.stderr.endswith(f"type --local-rank-arg {kind}\n")
+    done = run(*words, "--local-rank-arg", kind, file)
     assert (sorted(done.stdout.split()), done.stderr) == (["0", "1"], "")
 
 
@@ -123,7 +118,8 @@ def test_the_only_pod_of_a_job_is_no_outer_launcher():
 @pytest.mark.full
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_ranks_in_the_environment_are_taken_for_a_pods_which_each_launcher_says(rank):
-    (said,) = (line for line in explain("--nproc", 2, RANK=rank, **POD)["warnings"] if "pod's" in line)
+    warnings = explain("--nproc", 2, RANK=rank, **POD)["warnings"]
+    (said,) = (line for line in warnings if "pod's" in line)
     assert f"RANK={rank} WORLD_SIZE=2 MASTER_ADDR=h MASTER_PORT=23456 are taken" in said
     assert f"node {rank} of 2, and waits for the others" in said
     assert said.endswith("type unset RANK WORLD_SIZE, or type --standalone")
