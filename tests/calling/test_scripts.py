@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.dropin.lines import SHELL_OF_TWO_NODES
 from tests.support.launching import clean_environ, run, start
 from tests.support.processes import until
+from tests.support.slurm_variables import SHELL_OF_TWO_NODES
 from tests.support.watching import launched
 
 GREETING = """

@@ -1,1 +1,0 @@
-"""The same trouble under torchrun and under spawnlaunch: the second is never worse."""

@@ -1,1 +1,0 @@
-"""Training scripts of other libraries, as their users write them, under this launcher."""

@@ -1,1 +1,0 @@
-"""A package of which a module is launched."""
