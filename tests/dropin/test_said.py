@@ -13,8 +13,8 @@ import pytest
 from spawnlaunch.flags import Program, Request
 from spawnlaunch.torchrun import local_rank, names
 from tests.dropin.lines import SHELL_OF_TWO_NODES
-from tests.node.machines import AURORA, LUMI
-from tests.node.tree import add_tiles, build
+from tests.machines import AURORA, LUMI
+from tests.machines.tree import build
 from tests.support.launching import (
     LAUNCHER,
     REPORTER,
@@ -329,5 +329,5 @@ def test_workers_for_devices_of_one_kind_are_not_counted_by_those_of_another(wor
 
 
 def test_workers_for_each_XPU_are_as_many_as_there_are(tmp_path):
-    add_tiles(build(tmp_path, AURORA), AURORA)
+    build(tmp_path, AURORA)
     assert len(explain("--sysfs-root", tmp_path, "--nproc", "xpu")["workers"]) == 12
