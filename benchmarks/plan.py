@@ -23,8 +23,8 @@ from benchmarks.report import Section, Times, cell
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node.visible import visible
-from tests.node import machines
-from tests.node.tree import Gpu, Machine, build, cores
+from tests import machines
+from tests.machines.tree import Gpu, Machine, build, cores
 
 BYSTANDERS = 200
 ROUNDS = 25

@@ -19,10 +19,10 @@ from benchmarks.report import GOAL
 from spawnlaunch.flags import FLAGS, Flag
 from spawnlaunch.manual import EXAMPLES, SECTIONS
 from spawnlaunch.torchrun import names, variables
+from tests import machines
+from tests.machines.tree import build
 from tests.messages import of_flags, of_the_run, of_the_world
 from tests.messages.row import ONE_EACH, STEP, Row
-from tests.node import machines
-from tests.node.tree import build
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent

@@ -3,13 +3,12 @@
 import gc
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.binding import scenarios
 from tests.cluster.slurm import Slurm, require_slurm, start
 from tests.support import matrix
 from tests.support.launching import heed_signals
@@ -82,9 +81,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def machines(tmp_path_factory: pytest.TempPathFactory) -> scenarios.Trees:
-    """The directories of the machine trees, by name."""
-    return scenarios.Trees(tmp_path_factory.mktemp("trees"))
+def trees(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
+    """/sys and /proc of the machines of tests/machines: directories, by name."""
+    from tests.machines import NAMED
+    from tests.machines.tree import Trees
+
+    return Trees(tmp_path_factory.mktemp("trees"), NAMED)
 
 
 @pytest.fixture(scope="session")

@@ -11,8 +11,8 @@ from spawnlaunch.binding.apply import Binding
 from spawnlaunch.node import Nic, Node
 from spawnlaunch.node.visible import visible
 from spawnlaunch.values import bind
-from tests.node import machines
-from tests.node.tree import Machine, cores, node_of
+from tests import machines
+from tests.machines.tree import Machine, cores, node_of
 
 LAPTOP = Machine("laptop", "", cores(4), {0: "0-3"}, ("0-3",), ("0-3",))
 ONE_CORE = Machine("one core", "", cores(1), {0: "0"}, ("0",), ("0",))

@@ -15,10 +15,10 @@ from spawnlaunch.bench.results import Measured, Result
 from spawnlaunch.bench.workloads import device
 from spawnlaunch.bench.workloads.timing import Rank
 from spawnlaunch.binding.apply import Binding
+from tests import machines
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
-from tests.node import machines
-from tests.node.tree import node_of
+from tests.machines.tree import node_of
 from tests.support.launching import ROOT, run
 
 QUIET = Effort(0.3, ran_s=0.3, waited_s=0.0, busy_s=0.3, stolen_s=0.0)

@@ -12,10 +12,10 @@ from spawnlaunch.bench.advice import advise
 from spawnlaunch.bench.plot import draw
 from spawnlaunch.bench.workloads import cpu
 from spawnlaunch.errors import UsageError
+from tests import machines
 from tests.bench.results import on, taken, write
 from tests.bench.test_arms import LAPTOP
-from tests.node import machines
-from tests.node.tree import node_of
+from tests.machines.tree import node_of
 from tests.support.late import Late
 from tests.support.launching import run
 

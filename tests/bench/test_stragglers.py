@@ -8,7 +8,7 @@ from spawnlaunch.bench.record import Taken
 from spawnlaunch.bench.workloads import NAMES, timing
 from tests.bench.results import on
 from tests.bench.test_arms import LAPTOP
-from tests.node.tree import node_of
+from tests.machines.tree import node_of
 
 MEASURED, STEPS, ROUNDS = 4, 20, 40
 SIZES = (8, 32, 64)

@@ -1,85 +1,105 @@
-"""Situations on whole machines, where a folder of such trees lies beside this checkout.
+"""Situations on whole machines: what is allowed and visible to one launcher, or to each task's.
 
-The folder is not part of the project: what needs it is skipped where it is not there. A sample of
-the machines is for every day, and the others are for `make full`.
+Ordinary ones (all devices, listed in any order, some of them, a core of each L3 group kept free)
+and unlucky ones: a cpuset beside one device alone, one hardware thread per core, tasks in a cpuset
+that they share, or that is not beside their device.
 """
 
-import json
-import tarfile
-from pathlib import Path
-from typing import Any
-
-import pytest
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from spawnlaunch import cpuset
-from spawnlaunch.node import Node
+from spawnlaunch.cpuset import CpuSet
+from spawnlaunch.node import pci
+from tests import machines
 from tests.binding.rules import Expected, Group, Placed, violations
+from tests.machines.tree import KINDS, Gpu, Machine, address
 
-HERE = Path(__file__).resolve().parents[2]
-FOLDER = HERE.parent / "shared" / "topologies"
-
-# A vendor's CPUs and GPUs of its own, threads that not every core has, memory without CPUs.
-SAMPLE = (
-    "mpibind_eas-tioga",
-    "pub_8-gpu-cloud-vm-with-124-vcpus-asymmetric-smt",
-    "pub_alps-gh200-quad-node-cscs",
-)
-
-Scenario = dict[str, Any]
+VARIABLES = {pci.AMD: "ROCR_VISIBLE_DEVICES", pci.NVIDIA: "CUDA_VISIBLE_DEVICES"}
+# Level Zero keeps an order of its own, whatever a list says.
+MACHINES = [*(each for each in machines.ALL if each != machines.AURORA), machines.POWER9]
 
 
-def require() -> None:
-    """Skip the module that calls this where the folder is missing."""
-    if not (FOLDER / "scenarios.json").exists():
-        pytest.skip(f"no machines in ../{FOLDER.relative_to(HERE.parent)}", allow_module_level=True)
+class Start(NamedTuple):
+    """A launcher and the devices that it sees: of all ranks, or of the one of its task."""
+
+    visible: tuple[int, ...]
+    ranks: int  # on this node
+    local_rank: int | None = None  # None: it starts all of them
+
+    def environ(self, machine: Machine) -> dict[str, str]:
+        """The variable that shows it these devices."""
+        return {variable(machine): ",".join(map(str, self.visible))}
 
 
-def load(machine: str | None = None) -> list[Scenario]:
-    """The situations of a machine, or all."""
-    every = json.loads((FOLDER / "scenarios.json").read_text())
-    return [scenario for scenario in every if machine in (None, scenario["root"])]
+class Scenario(NamedTuple):
+    """What may be used on a machine, and who starts ranks there."""
+
+    name: str
+    allowed: CpuSet
+    starts: tuple[Start, ...]
 
 
-def marks(machine: str) -> tuple[pytest.MarkDecorator, ...]:
-    """Those of a test that is about this machine."""
-    return () if machine in SAMPLE else (pytest.mark.full,)
+def devices(machine: Machine) -> list[Gpu]:
+    """The devices in the order of their addresses, without what else is on the PCI bus."""
+    return [gpu for gpu in machine.gpus if KINDS[gpu.vendor][0] in VARIABLES]
 
 
-def each_machine() -> pytest.MarkDecorator:
-    """Makes a test one for each machine of the situations."""
-    names = sorted({scenario["root"] for scenario in load()})
-    return pytest.mark.parametrize(
-        "machine", [pytest.param(name, marks=marks(name)) for name in names]
-    )
+def addresses(machine: Machine) -> list[str]:
+    """The PCI addresses of the devices."""
+    return [address(machine, i) for i, gpu in enumerate(machine.gpus) if gpu in devices(machine)]
 
 
-def unpack(archive: Path, into: Path) -> Path:
-    """Unpack a machine; the result is the directory with its sys and proc."""
-    with tarfile.open(archive) as tar:
-        tar.extractall(into, filter="tar")
-    return next(path for path in into.iterdir() if path.is_dir())
+def variable(machine: Machine) -> str:
+    """The variable by which the vendor hides devices."""
+    return VARIABLES[KINDS[devices(machine)[0].vendor][0]]
 
 
-class Trees(dict[str, Path]):
-    """The directories of machines, by name; each is unpacked when it is asked for."""
-
-    def __init__(self, into: Path) -> None:
-        super().__init__()
-        self._into = into
-
-    def __missing__(self, name: str) -> Path:
-        self[name] = unpack(FOLDER / "trees" / f"{name}.tar.xz", self._into / name)
-        return self[name]
+def cores_of(machine: Machine) -> list[CpuSet]:
+    """The hardware threads of each core."""
+    return [cpuset.parse(core) for core in machine.cores]
 
 
-def broken_rules(scenario: Scenario, node: Node, placed: list[Placed], warned: bool) -> list[str]:
+def of(machine: Machine) -> Iterator[Scenario]:
+    """The situations on this machine."""
+    cores, local = cores_of(machine), [cpuset.parse(gpu.cpus) for gpu in devices(machine)]
+    jobs = cpuset.EMPTY.union(*cores) - cpuset.parse(machine.reserved)
+    count = len(local)
+    every = tuple(range(count))
+    together = (Start(every, count),)
+    yield Scenario("all devices", jobs, together)
+    yield Scenario("devices in reverse", jobs, (Start(every[::-1], count),))
+    yield Scenario("every other device", jobs, (Start(every[1::2], count // 2),))
+    kept = [first_core(cores, jobs & cpuset.parse(group)) for group in machine.l3]
+    yield Scenario("first core of each L3 reserved", jobs.difference(*kept), together)
+    yield Scenario("cpuset beside device 0", jobs & local[0], together)
+    threads = frozenset(min(core & jobs) for core in cores if core & jobs)
+    yield Scenario("one hardware thread per core", threads, together)
+    last = Start((count - 1,), count, count - 1)
+    yield Scenario("task in the cpuset beside its device", jobs & local[-1], (last,))
+    tasks = tuple(Start((device,), count, device) for device in every)
+    yield Scenario("tasks in a cpuset that they share", jobs, tasks)
+    yield Scenario("cpuset beside other devices", jobs - local[0], (Start((0,), 1),))
+
+
+def first_core(cores: Sequence[CpuSet], allowed: CpuSet) -> CpuSet:
+    """The first core that is allowed."""
+    return next(core for core in cores if core & allowed)
+
+
+def broken_rules(
+    machine: Machine, scenario: Scenario, placed: Sequence[Placed], warned: bool
+) -> list[str]:
     """The rules that a plan for this situation breaks."""
-    expected = [
-        Expected(rank["device"], cpuset.parse(rank["local_allowed"])) for rank in scenario["ranks"]
-    ]
-    groups = [
-        Group(group["ranks"], group["cores"], group["min_cores_per_rank"])
-        for group in scenario["share_groups"]
-    ]
-    allowed = cpuset.parse(scenario["allowed"])
-    return violations(placed, expected, groups, allowed, node.cores, warned)
+    near = [scenario.allowed & cpuset.parse(gpu.cpus) for gpu in devices(machine)]
+    expected = [Expected(i, near[i]) for start in scenario.starts for i in start.visible]
+    cores, are_tasks = cores_of(machine), scenario.starts[0].local_rank is not None
+    claims = Counter(near if are_tasks else [rank.near for rank in expected])
+    groups = []
+    for claim, sharing in claims.items():
+        ranks = [number for number, rank in enumerate(expected) if claim and rank.near == claim]
+        available = sum(1 for core in cores if core & claim)
+        if ranks:
+            groups.append(Group(ranks, available, available // sharing))
+    return violations(placed, expected, groups, scenario.allowed, cores, warned)

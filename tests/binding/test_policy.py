@@ -15,8 +15,8 @@ from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import DEFAULT, FIRST_PER_L3, NAMES, Policy, bind, reserve
 from spawnlaunch.world.identity import Resolution, World
 from spawnlaunch.world.managers import slurm
-from tests.node import machines
-from tests.node.tree import Gpu, build, node_of
+from tests import machines
+from tests.machines.tree import Gpu, build, node_of
 
 
 @pytest.fixture(scope="module")

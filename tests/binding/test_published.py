@@ -13,8 +13,8 @@ from spawnlaunch.binding.plan import Plan, plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import visible
 from spawnlaunch.values import DEFAULT, FIRST_PER_L3, Policy
-from tests.node import machines
-from tests.node.tree import Machine, node_of
+from tests import machines
+from tests.machines.tree import Machine, node_of
 from tests.pages.reading import blocks
 from tests.support.launching import ROOT, clean_environ
 

@@ -15,8 +15,8 @@ from spawnlaunch.binding.report import of_mask, openmp_hazards, report_line, sru
 from spawnlaunch.node import Node, Numa
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import FIRST_PER_L3, Policy
-from tests.node import machines
-from tests.node.tree import Gpu, Machine, node_of
+from tests import machines
+from tests.machines.tree import Gpu, Machine, node_of
 from tests.support.slurm_variables import OF_A_TASK, of_slurm
 
 

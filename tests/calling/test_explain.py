@@ -46,9 +46,9 @@ def test_it_is_what_its_types_say() -> None:
 
 
 @pytest.mark.parametrize("flags", [{}, {"sysfs_root": "TREE"}])
-def test_it_is_what_the_command_says(flags: dict[str, str], machines: Any) -> None:
+def test_it_is_what_the_command_says(flags: dict[str, str], trees: Any) -> None:
     if flags:
-        flags = {"sysfs_root": str(machines["pub_hgx-dgx-h100-8-gpu-2x56c-spr"])}
+        flags = {"sysfs_root": str(trees["HGX_H100"])}
     words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
     said = explain("--nproc", 2, *words)
     found: Any = explain_launch(2, **flags)

@@ -13,9 +13,9 @@ import torch
 
 from spawnlaunch.check import measures
 from spawnlaunch.check.verdicts import verdicts
+from tests import machines
 from tests.check.test_check import told
-from tests.node import machines
-from tests.node.tree import node_of
+from tests.machines.tree import node_of
 from tests.support.launching import LAUNCHER, run
 
 ALL = ("-m", "spawnlaunch.check", "--all")

@@ -18,9 +18,9 @@ from spawnlaunch.bench import agree
 from spawnlaunch.binding import report
 from spawnlaunch.check import findings, remedies, verdicts
 from spawnlaunch.run import environment
+from tests import machines
 from tests.check.test_findings import GOOD
-from tests.node import machines
-from tests.node.tree import node_of
+from tests.machines.tree import node_of
 from tests.support.slurm_variables import OF_A_SHELL, OF_A_TASK
 
 REMEDIES = [

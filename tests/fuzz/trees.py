@@ -1,7 +1,6 @@
 """Trees of /sys and /proc with damaged files: a plan that keeps its rules, or one line.
 
-The machines are built by tests/node/tree.py, and small ones of the folder beside this checkout are
-taken where it is there. A tree is damaged, read, and mended again.
+The machines are built by tests/machines/tree.py. A tree is damaged, read, and mended again.
 """
 
 import functools
@@ -20,11 +19,10 @@ from spawnlaunch.binding.plan import plan
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import FIRST_PER_L3, NAMES, NONE, Policy, reserve
-from tests.binding import scenarios
 from tests.binding.test_generated import check, near
 from tests.fuzz.engine import Subject, explained, once_in
 from tests.fuzz.values import slip
-from tests.node.tree import AMD, INTEL, Gpu, Machine, add_tiles, build, cores, write
+from tests.machines.tree import AMD, INTEL, Gpu, Machine, build, cores, write
 from tests.support.launching import REPORTER
 
 _GROUPS = ("0-3,8-11", "4-7,12-15")
@@ -39,11 +37,6 @@ INTEL_NODE = NVIDIA_NODE._replace(
     name="intel", numa={0: "0-15"}, gpus=(Gpu(0, "0-15", None, INTEL, 2),), packages=_GROUPS
 )
 BUILT = {machine.name: machine for machine in (NVIDIA_NODE, AMD_NODE, INTEL_NODE)}
-CAPTURED = [
-    name
-    for name in ("mpibind_g4dnmetal", "mpibind_cts1-pascal")
-    if (scenarios.FOLDER / "trees" / f"{name}.tar.xz").exists()
-]
 STATUS = "Cpus_allowed_list:\t{}\nMems_allowed_list:\t{}"
 KINDS = [
     *("missing", "empty", "cut", "slip", "slip", "number", "number", "list", "list", "binary"),
@@ -73,8 +66,7 @@ class Case(NamedTuple):
 
 
 def draw(random: Random) -> Case:
-    captured = CAPTURED and once_in(random, 20)
-    machine = random.choice(CAPTURED if captured else [*BUILT])
+    machine = random.choice([*BUILT])
     damages = [damage(random, machine) for _ in range(random.choice([0, 1, 1, 2, 3, 8, 30]))]
     allowed = random.choice([None, None, "0-15", "0-7", "4,12", "3-5,11", "0", "900"])
     devices = random.choice([None, None, None, "0", "1,0", "", "7", "GPU-0", "-1", "0,0"])
@@ -103,10 +95,7 @@ def root_of(machine: str) -> Path:
     """The tree of a machine, made when it is asked for first."""
     into = Path(tempfile.mkdtemp(dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     _made.append(into)
-    if machine in CAPTURED:
-        return scenarios.unpack(scenarios.FOLDER / "trees" / f"{machine}.tar.xz", into)
     build(into, BUILT[machine], 5)
-    add_tiles(into, BUILT[machine])
     write(into / "proc/self/status", STATUS.format("0-15", "0-1"))
     return into
 

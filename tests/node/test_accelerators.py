@@ -12,7 +12,7 @@ from spawnlaunch.cpuset import CpuSet
 from spawnlaunch.node import Node, devices, pci
 from spawnlaunch.node.accelerators import TABLE, Accelerator
 from spawnlaunch.node.visible import visible
-from tests.node.tree import INTEL, Gpu, Machine, build, write
+from tests.machines.tree import INTEL, Gpu, Machine, build, write
 
 TWO_NODES = Machine(
     "host", "invented", ("0", "1", "2", "3"), {0: "0-1", 1: "2-3"}, ("0-3",), ("0-3",)

@@ -12,8 +12,8 @@ from benchmarks import plan as benchmark
 from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node.visible import visible
-from tests.node import machines
-from tests.node.tree import Machine, build
+from tests import machines
+from tests.machines.tree import Machine, build
 from tests.support.effort import effort
 
 

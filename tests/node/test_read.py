@@ -13,8 +13,8 @@ from spawnlaunch import node as nodes
 from spawnlaunch.binding.plan import plan
 from spawnlaunch.node import Device, Node, amd, cpus, nvidia, pci
 from spawnlaunch.node.visible import visible
-from tests.node import machines
-from tests.node.tree import AMD, ASPEED, INTEL, MELLANOX, Gpu, Machine, add_tiles, build, write
+from tests import machines
+from tests.machines.tree import AMD, ASPEED, INFINIBAND, INTEL, Gpu, Machine, build, write
 from tests.support.effort import effort
 
 DESK = Machine("desk", "invented", ("0,4", "1,5", "2,6", "3,7"), {0: "0-7"}, ("0-7",), ("0-7",))
@@ -148,7 +148,7 @@ def test_the_newer_names_of_groups_are_read_where_the_older_ones_are_gone(tmp_pa
 
 
 def test_nobody_who_does_not_look_at_adapters_pays_for_them(tmp_path: Path) -> None:
-    root = str(build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=MELLANOX),))))
+    root = str(build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=INFINIBAND),))))
     full = effort(lambda: nodes.read(root))
     short = effort(lambda: nodes.read(root, everything=False))
     assert nodes.read(root, everything=False) == nodes.read(root)._replace(packages=(), nics=())
@@ -204,7 +204,7 @@ def test_display_adapters_of_others_and_of_the_processor_are_no_devices(tmp_path
     gpus = (
         Gpu(0, "0-7", "0000:00:02.0", INTEL),
         Gpu(0, "0-7", "0000:03:00.0", ASPEED),
-        Gpu(0, "0-7", "0000:04:00.0", MELLANOX),
+        Gpu(0, "0-7", "0000:04:00.0", INFINIBAND),
         Gpu(0, "0-7", "0000:05:00.0", INTEL),
     )
     node = read(tmp_path, DESK._replace(gpus=gpus))
@@ -296,9 +296,8 @@ def test_partitions_share_an_address_and_tiles_do_too(tmp_path: Path) -> None:
     node = read(tmp_path / "amd", DESK._replace(gpus=gpus))
     assert [(d.kind, d.partition) for d in node.devices] == [("partition", i) for i in range(3)]
     machine = DESK._replace(gpus=(Gpu(0, "0-7", vendor=INTEL, parts=2),))
-    root = build(tmp_path / "intel", machine)
-    add_tiles(root, machine)
-    assert [(d.kind, d.partition) for d in nodes.read(str(root)).devices] == [
+    node = read(tmp_path / "intel", machine)
+    assert [(d.kind, d.partition) for d in node.devices] == [
         ("tile", 0),
         ("tile", 1),
     ]
@@ -314,7 +313,7 @@ def test_the_memory_of_a_gpu_is_told_from_other_memory(tmp_path: Path) -> None:
 
 
 def test_infiniband_adapters_have_names_and_places(tmp_path: Path) -> None:
-    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=MELLANOX),)))
+    root = build(tmp_path, TWO_NODES._replace(gpus=(Gpu(1, "2-3,6-7", vendor=INFINIBAND),)))
     named = root / "sys/class/infiniband/mlx5_0"
     named.mkdir(parents=True)
     (named / "device").symlink_to(function(root, "0000:10:00.0"))

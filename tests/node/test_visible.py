@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from spawnlaunch.binding.claims import step_devices
 from spawnlaunch.node import Node
 from spawnlaunch.node.visible import DEVICE_LISTS, ZE_MASK, Visible, visible
-from tests.node import machines
-from tests.node.tree import AMD, INTEL, Gpu, node_of
+from tests import machines
+from tests.machines.tree import AMD, INTEL, Gpu, node_of
 from tests.support.slurm_variables import of_slurm
 
 H100 = "GPU-0000000{}-0000-0000-0000-000000000000"

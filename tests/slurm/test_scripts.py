@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from tests import machines
 from tests.cluster.slurm import Slurm, require_slurm
-from tests.node import machines
-from tests.node.tree import build
+from tests.machines.tree import build
 from tests.slurm.scripts import DIRECTORY, GENERIC, environ
 from tests.support.launching import explain
 from tests.support.required import require_programs

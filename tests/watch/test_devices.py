@@ -16,8 +16,8 @@ from spawnlaunch.node import pci
 from spawnlaunch.watch import devices
 from spawnlaunch.watch.devices import DeviceUse, Meter
 from spawnlaunch.watch.find import Rank
-from tests.node import machines
-from tests.node.tree import build, write
+from tests import machines
+from tests.machines.tree import build, write
 
 AMD_FILES = {
     "gpu_busy_percent": "87", "mem_info_vram_used": "34359738368",
