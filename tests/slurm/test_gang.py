@@ -16,9 +16,10 @@ from tests.slurm.scripts import DIRECTORY, environ, sized
 from tests.support.launching import REPORTER, filed_reports
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
-from tests.world.truth import check
+from tests.support.truth import check
 
 require_slurm()
+pytestmark = pytest.mark.full
 
 SPAWNLAUNCH = f"{sys.executable} -m spawnlaunch"
 TWO_NODES = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpu-bind=none")
@@ -52,7 +53,6 @@ def test_a_worker_that_fails_ends_all_launchers_with_its_status(slurm: Slurm) ->
     assert any("7, as rank 3 on node1" in line for line in said)
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("who", [0, 1])
 def test_a_launcher_that_cannot_take_part_ends_the_step(slurm: Slurm, who: int) -> None:
     """On the node that has the hub, and on another."""
@@ -66,7 +66,6 @@ def test_a_launcher_that_cannot_take_part_ends_the_step(slurm: Slurm, who: int) 
     assert any(other in line for line in done.stderr.splitlines()), done.stderr
 
 
-@pytest.mark.full
 def test_a_spare_takes_the_place_of_a_node_that_slurm_loses(
     breakable: Slurm, tmp_path: Path
 ) -> None:

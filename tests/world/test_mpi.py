@@ -20,7 +20,7 @@ from tests.support.launching import (
     run,
 )
 from tests.support.required import require_programs
-from tests.world.truth import Report, check, check_known
+from tests.support.truth import Report, check, check_known
 
 require_programs("mpirun.openmpi", "mpirun.mpich", package="openmpi-bin mpich")
 
