@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.cluster.slurm import Slurm
-from tests.support.truth import Report
 from tests.support.launching import filed_reports
+from tests.support.truth import Report
 
 
 class Told(NamedTuple):

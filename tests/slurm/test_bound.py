@@ -8,9 +8,9 @@ import pytest
 
 from tests.cluster.slurm import Slurm, require_slurm, start
 from tests.slurm.asking import Asker, line_after
-from tests.support.truth import check
 from tests.support.launching import LAUNCHER, REPORTER
 from tests.support.required import skip_or_fail
+from tests.support.truth import check
 
 require_slurm()
 pytestmark = pytest.mark.full

@@ -9,8 +9,8 @@ import pytest
 
 from tests.cluster.slurm import require_slurm
 from tests.slurm.asking import Asker, Told, line_after
-from tests.support.truth import check
 from tests.support.launching import LAUNCHER, REPORTER, ROOT, filed_reports
+from tests.support.truth import check
 
 require_slurm()
 pytestmark = pytest.mark.full

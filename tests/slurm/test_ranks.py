@@ -8,8 +8,8 @@ import pytest
 
 from tests.cluster.slurm import require_slurm
 from tests.slurm.asking import Asker
-from tests.support.truth import Report, check
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS
+from tests.support.truth import Report, check
 
 require_slurm()
 pytestmark = pytest.mark.full
