@@ -1,6 +1,7 @@
 """Every manager from what it exports: the recorded environments, and several at once."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -143,3 +144,13 @@ def test_a_role_is_for_all_tasks_where_they_have_one_program(programs: str) -> N
             resolve("--role=ps --master-addr=a", environ)
     else:
         assert resolve("--role=ps --master-addr=a", environ).world.is_task
+
+
+@pytest.mark.parametrize("where", ["PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_RANKFILE"])
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe\x00", b" \t\n# x\n", b"*,[\n"])
+def test_any_host_file_is_read_or_refused(where: str, content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_bytes(content)
+    environ = {"PBS_JOBID": "1", "JOB_ID": "1", "NSLOTS": "2", "LSB_JOBID": "1", where: str(file)}
+    with suppress(UsageError):
+        assert resolve("--nproc=2", environ).world.world_size % 2 == 0
