@@ -48,20 +48,6 @@ def test_a_batch_job_gives_the_output_of_all_its_tasks_and_the_worst_status(slur
     assert sorted(job.output.splitlines()) == ["task 0", "task 3"]
 
 
-def test_a_signal_sent_to_srun_reaches_its_tasks(slurm: Slurm) -> None:
-    script = "trap 'echo caught; exit 5' USR1; echo ready; while :; do sleep 0.05; done"
-    step = slurm.popen(["srun", "sh", "-c", script], stdout=subprocess.PIPE, text=True)
-    assert step.stdout is not None
-    assert step.stdout.readline() == "ready\n"
-    step.send_signal(signal.SIGUSR1)
-    output, _ = step.communicate(timeout=PATIENCE_S)
-    assert (output, step.returncode) == ("caught\n", 5)
-
-
-def test_a_command_killed_by_a_signal_looks_killed_by_it(slurm: Slurm) -> None:
-    assert slurm.run(["sh", "-c", "kill -TERM $$"]).returncode == -signal.SIGTERM
-
-
 def test_what_a_test_leaves_running_is_cancelled_for_the_next(slurm: Slurm) -> None:
     slurm.submit("#!/bin/sh\nsleep 600\n", "--nodes=4")
     slurm.cancel_all()
