@@ -104,7 +104,7 @@ class Slurm:
     def popen(self, command: list, *, env: dict | None = None, **options) -> subprocess.Popen:
         """Start `command`, with `env` added to the environment; `options` are Popen's.
 
-        Send signals to the process, not to its group: see enter.py.
+        A process that is killed takes its command with it: see enter.py.
         """
         return subprocess.Popen(
             [*PYTHON, str(HERE / "enter.py"), self._first_pid, *map(str, command)],

@@ -18,14 +18,7 @@ STEPS = 150
 TINY = ("--device", "cpu", "--layers", "1", "--width", "32", "--context", "32", "--batch-size", "2")
 SHORT = (
     *TINY,
-    "--steps",
-    str(STEPS),
-    "--log-every",
-    "1",
-    "--eval-every",
-    "0",
-    "--save-every",
-    "20",
+    *f"--steps {STEPS} --log-every 1 --eval-every 0 --save-every 20".split(),
 )
 
 

@@ -1,7 +1,6 @@
 """Several nodes under a real Slurm: one world, one end, and a spare in the place of a lost node."""
 
 import os
-import re
 import signal
 import sys
 from collections.abc import Iterator
@@ -16,9 +15,10 @@ from tests.slurm.scripts import DIRECTORY, environ, sized
 from tests.support.launching import REPORTER, filed_reports
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
-from tests.world.truth import check
+from tests.support.truth import check
 
 require_slurm()
+pytestmark = pytest.mark.full
 
 SPAWNLAUNCH = f"{sys.executable} -m spawnlaunch"
 TWO_NODES = ("srun", "--nodes=2", "--ntasks-per-node=1", "--cpu-bind=none")
@@ -41,32 +41,6 @@ def test_nodes_with_unlike_gpus_are_one_world(slurm: Slurm, tmp_path: Path) -> N
     check(filed_reports(tmp_path), 3)
 
 
-def test_a_worker_that_fails_ends_all_launchers_with_its_status(slurm: Slurm) -> None:
-    command = "test $RANK = 3 && sleep 1 && exit 7; sleep 600"
-    launcher = f"{SPAWNLAUNCH} --nproc 2 --failure-grace 1 --no-python sh -c".split()
-    done = slurm.run([*TWO_NODES, *launcher, command], env=environ(), timeout=PATIENCE_S)
-    assert done.returncode == 7, done.stderr
-    said = done.stderr.splitlines()
-    failed = r"failed first: rank 3 on node1 \(pid \d+\) exited with status 7"
-    assert any(re.search(failed, line) for line in said)
-    assert any("7, as rank 3 on node1" in line for line in said)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("who", [0, 1])
-def test_a_launcher_that_cannot_take_part_ends_the_step(slurm: Slurm, who: int) -> None:
-    """On the node that has the hub, and on another."""
-    launcher = (
-        f"[ $SLURM_NODEID = {who} ] && set no-such-script.py || set -- --no-python sleep 600; "
-        f'exec {SPAWNLAUNCH} --nproc 1 "$@"'
-    )
-    done = slurm.run([*TWO_NODES, "sh", "-c", launcher], env=environ(), timeout=PATIENCE_S)
-    assert done.returncode == 2, done.stderr
-    other = f"node{1 - who}: exits with status 2, as node{who} cannot take part: script 'no-such"
-    assert any(other in line for line in done.stderr.splitlines()), done.stderr
-
-
-@pytest.mark.full
 def test_a_spare_takes_the_place_of_a_node_that_slurm_loses(
     breakable: Slurm, tmp_path: Path
 ) -> None:

@@ -11,14 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.cluster.slurm import Slurm, require_slurm
+from tests.cluster.slurm import BatchJob, Slurm, require_slurm
 from tests.slurm.scripts import DIRECTORY, SHORT, STEPS, TINY, environ, sized
 from tests.support.launching import REPORTER, ROOT, filed_reports
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import nothing_left_behind, until
-from tests.world.truth import check
+from tests.support.truth import check
 
 require_slurm()
+pytestmark = pytest.mark.full
 
 COMPUTED = ("step", "samples", "loss", "lr", "validation_loss")
 # Ranks of several nodes share the CPUs of this machine.
@@ -33,25 +34,33 @@ def history(out: Path) -> list[dict[str, Any]]:
     return [{name: line[name] for name in COMPUTED if name in line} for line in lines]
 
 
+def completed(
+    slurm: Slurm,
+    script: str,
+    size: tuple[str, ...],
+    *arguments: str,
+    options: tuple[str, ...] = (),
+    **extra: str,
+) -> BatchJob:
+    """A job of this script that ends well."""
+    job = slurm.sbatch(
+        DIRECTORY / script, *size, *options, arguments=arguments, env=environ(**extra)
+    )
+    assert job.state == "COMPLETED", job.output
+    return job
+
+
 def trained(
     slurm: Slurm, script: str, size: tuple[str, ...], directory: Path, *command: str
 ) -> list[dict[str, Any]]:
     """What the bundled task computes in a job that nobody interrupts."""
     directory.mkdir()
-    job = slurm.sbatch(
-        DIRECTORY / script,
-        *size,
-        f"--chdir={directory}",
-        arguments=(*command, "--out", "out"),
-        env=environ(**ONE_THREAD),
-        timeout=PATIENCE_S,
-    )
-    assert job.state == "COMPLETED", job.output
+    words, there = (*command, "--out", "out"), (f"--chdir={directory}",)
+    job = completed(slurm, script, size, *words, options=there, **ONE_THREAD)
     assert "kill-on-bad-exit" not in job.output
     return history(directory / "out")
 
 
-@pytest.mark.full
 def test_one_launcher_per_node_computes_what_one_task_per_rank_does(slurm: Slurm, tmp_path: Path):
     tasks = trained(slurm, "tasks.sh", sized(2, 2, 2), tmp_path / "tasks", "--", *SHORT)
     warm = ("--preload", "torch", "--", *SHORT)
@@ -105,40 +114,24 @@ def test_a_preemptible_job_goes_on_bit_for_bit(slurm: Slurm, tmp_path: Path):
     assert history(metrics.parent) == whole
 
 
-@pytest.mark.full
 def test_a_bench_job_writes_one_file_for_all_nodes(slurm: Slurm, tmp_path: Path):
     quickly = ("--rounds", "1", "--warm-up", "0", "--seconds", "0.05")
-    job = slurm.sbatch(
-        DIRECTORY / "bench.sh",
-        *sized(2, 1, 1),
-        f"--chdir={tmp_path}",
-        arguments=("--arms", "unpinned,auto", "--workloads", "jitter", *quickly),
-        env=environ(),
-        timeout=PATIENCE_S,
-    )
-    assert job.state == "COMPLETED", job.output
+    words = ("--arms", "unpinned,auto", "--workloads", "jitter", *quickly)
+    there = (f"--chdir={tmp_path}",)
+    job = completed(slurm, "bench.sh", sized(2, 1, 1), *words, options=there)
     first = (tmp_path / f"bench-{job.job_id}.jsonl").read_text().splitlines()[0]
     assert [node["host"] for node in json.loads(first)["bench"]["nodes"]] == ["node0", "node1"]
 
 
-@pytest.mark.full
 def test_an_array_trains_every_seed_in_its_own_directory(slurm: Slurm, tmp_path: Path):
-    job = slurm.sbatch(
-        DIRECTORY / "array.sh",
-        *sized(1, 1, 1),
-        "--array=3-4",
-        f"--chdir={tmp_path}",
-        arguments=(*TINY, "--steps", "3", "--log-every", "1", "--eval-every", "0"),
-        env=environ(),
-        timeout=PATIENCE_S,
-    )
-    assert job.state == "COMPLETED", job.output
+    words = (*TINY, "--steps", "3", "--log-every", "1", "--eval-every", "0")
+    there = ("--array=3-4", f"--chdir={tmp_path}")
+    job = completed(slurm, "array.sh", sized(1, 1, 1), *words, options=there)
     third, fourth = (history(tmp_path / "runs" / job.job_id / f"seed-{n}") for n in (3, 4))
     assert [line["step"] for line in third if "loss" in line] == [1, 2, 3]
     assert third != fourth
 
 
-@pytest.mark.full
 def test_a_container_without_slurm_knows_its_ranks(slurm: Slurm, tmp_path: Path):
     """A stand-in for apptainer hides the programs of Slurm, as an image does."""
     python = environ()["PATH"].partition(":")[0]
@@ -147,20 +140,12 @@ def test_a_container_without_slurm_knows_its_ranks(slurm: Slurm, tmp_path: Path)
         f'shift 3\nPATH={python} SLURM_CONF=/nowhere exec "$@"\n'
     )
     (tmp_path / "apptainer").chmod(0o755)
-    job = slurm.sbatch(
-        DIRECTORY / "container.sh",
-        *sized(2, 2, 2),
-        arguments=[str(REPORTER)],
-        env={
-            "PATH": f"{tmp_path}:{environ()['PATH']}",
-            "REPORT_DIR": str(tmp_path),
-        },
-    )
-    assert job.state == "COMPLETED", job.output
+    path = f"{tmp_path}:{environ()['PATH']}"
+    own = {"PATH": path, "REPORT_DIR": str(tmp_path)}
+    completed(slurm, "container.sh", sized(2, 2, 2), str(REPORTER), **own)
     check(filed_reports(tmp_path), 4)
 
 
-@pytest.mark.full
 def test_an_environment_that_is_sent_to_the_nodes_is_the_one_of_the_ranks(
     slurm: Slurm, tmp_path: Path
 ):
@@ -173,21 +158,14 @@ def test_an_environment_that_is_sent_to_the_nodes_is_the_one_of_the_ranks(
     shutil.rmtree(tmp_path / "venv")
     script = tmp_path / "where.py"
     script.write_text("import sys\nprint('ran in', sys.prefix)\n")
-    job = slurm.sbatch(
-        DIRECTORY / "bcast.sh",
-        *sized(1, 2, 2),
-        f"--chdir={tmp_path}",
-        arguments=["env.tar", script.name],
-        env=environ(PYTHONPATH=""),
-    )
-    assert job.state == "COMPLETED", job.output
+    words, there = ("env.tar", script.name), (f"--chdir={tmp_path}",)
+    job = completed(slurm, "bcast.sh", sized(1, 2, 2), *words, options=there, PYTHONPATH="")
     place = Path(f"/tmp/environment-{job.job_id}")
     assert job.output.count(f"ran in {place}\n") == 2
     assert not place.exists()
     assert not place.with_suffix(".tar").exists()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize(
     ("script", "size", "report"),
     [
@@ -200,12 +178,7 @@ def test_a_rank_that_dies_ends_the_job_and_is_named(
 ):
     mark = str(uuid.uuid4())
     with nothing_left_behind(mark):
-        job = slurm.sbatch(
-            DIRECTORY / script,
-            *size,
-            arguments=FAIL,
-            env=environ(MARK=mark),
-        )
+        job = slurm.sbatch(DIRECTORY / script, *size, arguments=FAIL, env=environ(MARK=mark))
         assert job.state == "FAILED", job.output
         (line,) = [line for line in job.output.splitlines() if report in line]
         assert line.endswith(("exit code 7", "status 7; stopping rank 2"))

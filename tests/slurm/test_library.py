@@ -10,9 +10,11 @@ from tests.cluster.slurm import Slurm, require_slurm
 from tests.slurm.scripts import environ
 from tests.support.launching import ROOT
 from tests.support.patience import PATIENCE_S
+from tests.support.required import require_packages
 
 require_slurm()
-pytest.importorskip("cloudpickle", reason="pip install cloudpickle")
+require_packages("cloudpickle")
+pytestmark = pytest.mark.full
 
 SCRIPT = """
 import json, os, sys, spawnlaunch
@@ -44,19 +46,11 @@ def printed(slurm: Slurm, script: str, *words: str, **flags: object) -> list[str
     return sorted(done.stdout.splitlines())
 
 
-@pytest.mark.full
-def test_in_a_step_of_one_task_the_workers_are_on_its_node(slurm: Slurm, script: str) -> None:
-    lines = printed(slurm, script, "srun", "--ntasks=1", "--cpu-bind=none")
-    assert lines == ["[[0, 2, 1], [1, 2, 1]]"]
-
-
-@pytest.mark.full
-def test_in_a_shell_of_a_job_too(slurm: Slurm, script: str) -> None:
+def test_in_a_shell_of_a_job_the_workers_are_on_its_node(slurm: Slurm, script: str) -> None:
     lines = printed(slurm, script, "salloc", "--quiet", "--nodes=1")
     assert [line for line in lines if "salloc" not in line] == ["[[0, 2, 1], [1, 2, 1]]"]
 
 
-@pytest.mark.full
 def test_with_a_task_on_each_node_each_has_the_results_of_its_own(
     slurm: Slurm, script: str
 ) -> None:
@@ -65,7 +59,6 @@ def test_with_a_task_on_each_node_each_has_the_results_of_its_own(
     assert lines == ["[[0, 4, 2], [1, 4, 2]]", "[[2, 4, 2], [3, 4, 2]]"]
 
 
-@pytest.mark.full
 def test_several_tasks_on_a_node_are_refused_unless_each_is_a_world(
     slurm: Slurm, script: str
 ) -> None:

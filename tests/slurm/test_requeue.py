@@ -12,6 +12,7 @@ from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
 require_slurm()
+pytestmark = pytest.mark.full
 
 LAUNCH = " ".join(LAUNCHER)
 FAIL = "--no-python sh -c 'exit 7'"
@@ -30,7 +31,6 @@ def test_the_readme_says_the_same():
     assert f"\n```bash\n{advised(3)}\n```\n" in (DIRECTORY / "README.md").read_text()
 
 
-@pytest.mark.full  # two attempts, between which Slurm has to be waited for
 def test_a_failed_job_is_started_anew_as_often_as_said(slurm: Slurm):
     script = f"#!/bin/sh\n#SBATCH -N2 --requeue\nsrun {LAUNCH} {FAIL}\n{advised(1)}\n"
     job = slurm.submit(script)
@@ -41,7 +41,6 @@ def test_a_failed_job_is_started_anew_as_often_as_said(slurm: Slurm):
     assert restarts(slurm, job) == 1
 
 
-@pytest.mark.full
 def test_what_was_typed_wrong_is_not_started_anew(slurm: Slurm):
     script = f"#!/bin/sh\n#SBATCH --requeue\nsrun {LAUNCH} no-such.py\n{advised(1)}\n"
     job = slurm.submit(script)
@@ -49,7 +48,6 @@ def test_what_was_typed_wrong_is_not_started_anew(slurm: Slurm):
     assert restarts(slurm, job) == 0
 
 
-@pytest.mark.full
 def test_a_rank_that_is_ended_because_of_its_own_slip_has_the_status_of_it(
     slurm: Slurm, tmp_path: Path
 ):

@@ -17,6 +17,7 @@ from tests.support.required import require_programs
 
 require_slurm()
 require_programs("shellcheck", package="shellcheck")
+pytestmark = pytest.mark.full
 
 SCRIPTS = sorted(DIRECTORY.glob("*.sh"))
 # Where the ranks of a node sit on machines whose documentation says so, in the order of the ranks.
@@ -95,7 +96,6 @@ def test_no_script_finds_out_what_the_launcher_finds_out(script: Path):
         assert word not in script.read_text()
 
 
-@pytest.mark.full
 @pytest.mark.parametrize("name", GENERIC)
 def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
     done = slurm.run(["sbatch", "--test-only", DIRECTORY / name, "train.py"], env=environ())
@@ -103,7 +103,6 @@ def test_slurm_accepts_a_generic_script_as_it_is(slurm: Slurm, name: str):
     assert re.search(r"Job \d+ to start at .* on nodes node", done.stderr)
 
 
-@pytest.mark.full
 def test_slurm_accepts_lumi_with_the_options_of_the_readme(slurm: Slurm):
     page = (DIRECTORY / "README.md").read_text()
     lines = re.findall(r"^\$ sbatch (--.*) lumi.sh train.py$", page, re.MULTILINE)
@@ -131,11 +130,6 @@ def test_on_its_machine_a_script_puts_every_task_next_to_its_device(tmp_path: Pa
     assert [each["warnings"] for each in found] == [[]] * len(expected)
 
 
-def test_on_juwels_every_task_is_shown_all_gpus():
-    exported = exports_of(DIRECTORY / "juwels-booster.sh")
-    assert exported["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
-
-
 def test_on_frontier_what_the_sites_page_loads_is_loaded():
     """https://docs.olcf.ornl.gov/software/analytics/pytorch_frontier.html, the batch script."""
     text = (DIRECTORY / "frontier.sh").read_text()
@@ -145,7 +139,9 @@ def test_on_frontier_what_the_sites_page_loads_is_loaded():
     assert "export LD_LIBRARY_PATH=$CRAY_LD_LIBRARY_PATH:$LD_LIBRARY_PATH" in text
 
 
-def test_on_juwels_the_master_is_known_by_its_name_in_the_infiniband_network(tmp_path: Path):
+def test_on_juwels_tasks_see_all_gpus_and_use_the_infiniband_network(tmp_path: Path):
+    exported = exports_of(DIRECTORY / "juwels-booster.sh")
+    assert exported["CUDA_VISIBLE_DEVICES"] == "0,1,2,3"
     root = build(tmp_path, machines.JUWELS_BOOSTER)
     found = explained(DIRECTORY / "juwels-booster.sh", root, 0)
     assert found["world"]["master_addr"] == "node0i"

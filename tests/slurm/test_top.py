@@ -1,8 +1,9 @@
 """spawnlaunch.top in a step beside a job's: all nodes in one table."""
 
 import json
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from subprocess import DEVNULL
 
@@ -15,35 +16,41 @@ from tests.support.patience import PATIENCE_S
 from tests.support.processes import until
 
 require_slurm()
+pytestmark = pytest.mark.full
 
 TOP = ("--overlap", sys.executable, "-m", "spawnlaunch.top", "--once")
-SLEEP = (
-    "import os, time\n"
-    "open(f\"{os.environ['THERE']}/{os.environ['RANK']}\", 'w').close()\n"
-    "time.sleep(600)\n"
-)
+THERE = "open(f\"{os.environ['THERE']}/{os.environ['RANK']}\", 'w').close()"
+SLEEP = f"import os, time\n{THERE}\ntime.sleep(600)\n"
 
 
-@pytest.fixture(params=["tasks", "launchers"])
-def job(slurm: Slurm, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
-    """The number of a job of four ranks on two nodes: of tasks, or of a launcher on each node."""
-    script = tmp_path / "sleeps.py"
-    script.write_text(SLEEP)
-    of_tasks = request.param == "tasks"
-    size = ("--nodelist=node[0-1]", f"--ntasks-per-node={2 if of_tasks else 1}", "--cpu-bind=none")
-    words = (*LAUNCHER, "--quiet", *(() if of_tasks else ("--nproc", "2")), script)
-    running = slurm.popen(
-        ["srun", *size, *words], env=environ(THERE=str(tmp_path)), stdout=DEVNULL, stderr=DEVNULL
-    )
-    until(lambda: all((tmp_path / str(rank)).exists() for rank in range(4)), "four ranks run")
-    yield slurm.run(["squeue", "--noheader", "--format=%i"]).stdout.strip()
+@pytest.fixture
+def start(slurm: Slurm, tmp_path: Path) -> Iterator[Callable[..., str]]:
+    """Starts a script as four ranks on two nodes, and gives the number of the job."""
+    started = []
+
+    def start(text: str, each: int, *flags: str) -> str:
+        script = tmp_path / "script.py"
+        script.write_text(text)
+        size = ("--nodelist=node[0-1]", f"--ntasks-per-node={each}", "--cpu-bind=none")
+        step = ["srun", *size, *LAUNCHER, "--quiet", *flags, script]
+        env = environ(THERE=str(tmp_path))
+        started.append(slurm.popen(step, env=env, stdout=DEVNULL, stderr=DEVNULL))
+        until(lambda: all((tmp_path / str(rank)).exists() for rank in range(4)), "four ranks run")
+        return slurm.run(["squeue", "--noheader", "--format=%i"]).stdout.strip()
+
+    yield start
     slurm.cancel_all()
-    running.wait(PATIENCE_S)
+    for running in started:
+        running.wait(PATIENCE_S)
 
 
-@pytest.mark.full
-def test_all_nodes_are_in_one_table_that_is_printed_once(slurm: Slurm, job: str) -> None:
-    done = slurm.run(["srun", "--jobid", job, *TOP], env=environ())
+@pytest.mark.parametrize(("each", "flags"), [(2, ()), (1, ("--nproc", "2"))])
+def test_all_nodes_are_in_one_table_that_is_printed_once(
+    slurm: Slurm, start: Callable[..., str], each: int, flags: tuple[str, ...]
+) -> None:
+    """Of tasks, and of a launcher on each node."""
+    step = ["srun", "--jobid", start(SLEEP, each, *flags), *TOP]
+    done = slurm.run(step, env=environ())
     assert done.returncode == 0, done.stderr
     title, heading, *rows = done.stdout.splitlines()
     assert ": 4 ranks  " in title
@@ -51,44 +58,35 @@ def test_all_nodes_are_in_one_table_that_is_printed_once(slurm: Slurm, job: str)
     assert [row.split()[:2] for row in rows] == [
         *(["node0", "0"], ["node0", "1"], ["node1", "2"], ["node1", "3"])
     ]
-
-
-@pytest.mark.full
-def test_programs_get_all_of_it_too(slurm: Slurm, job: str) -> None:
-    done = slurm.run(["srun", "--jobid", job, *TOP, "--json"], env=environ())
-    found = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = slurm.run([*step, "--json"], env=environ()).stdout.splitlines()
+    found = [json.loads(line) for line in lines]
     assert [(one["host"], one["rank"]) for one in found if "pid" in one] == [
         *(("node0", 0), ("node0", 1), ("node1", 2), ("node1", 3))
     ]
     assert len({one["launch"] for one in found}) == 1
 
 
-@pytest.mark.full
-def test_a_task_that_reaches_nobody_prints_its_own_table_and_says_so(
-    slurm: Slurm, job: str
+def test_a_node_that_reaches_nobody_or_sends_nothing_is_named(
+    slurm: Slurm, start: Callable[..., str]
 ) -> None:
-    words = "test $SLURM_NODEID = 0 && exit 0; exec " + " ".join(TOP[1:])
-    done = slurm.run(["srun", "--jobid", job, TOP[0], "sh", "-c", words], env=environ())
-    assert done.returncode == 1
-    rows = [line.split()[:2] for line in done.stdout.splitlines()]
-    assert [row[0] for row in rows if row[0] in "0123"] == ["2", "3"]
-    assert "spawnlaunch.top: warning: cannot reach node0 on port" in done.stderr
-    assert "this is node1 alone" in done.stderr
+    job = start(SLEEP, 2)
+    for missing, said, ranks in (
+        ("0", "spawnlaunch.top: warning: cannot reach node0 on port", ["2", "3"]),
+        ("1", "nothing came from node1", ["0", "1"]),
+    ):
+        words = f"test $SLURM_NODEID = {missing} && exit 0; exec {' '.join(TOP[1:])}"
+        done = slurm.run(["srun", "--jobid", job, TOP[0], "sh", "-c", words], env=environ())
+        assert done.returncode == 1
+        assert said in done.stderr
+        assert ("this is node1 alone" in done.stderr) == (missing == "0")
+        first = [line.split()[0] for line in done.stdout.splitlines()]
+        assert [word for word in first if word in "0123"] == ranks
 
 
-@pytest.mark.full
-def test_a_node_from_which_nothing_comes_is_named(slurm: Slurm, job: str) -> None:
-    words = "test $SLURM_NODEID = 1 && exit 0; exec " + " ".join(TOP[1:])
-    done = slurm.run(["srun", "--jobid", job, TOP[0], "sh", "-c", words], env=environ())
-    assert done.returncode == 1
-    assert "nothing came from node1" in done.stderr
-    rows = [line.split()[:2] for line in done.stdout.splitlines()]
-    assert [row[0] for row in rows if row[0] in "0123"] == ["0", "1"]
-
-
-LATE = """
+LATE = f"""
 import os, time, torch, torch.distributed as dist
 dist.init_process_group("gloo")
+{THERE}
 while True:
     if os.environ["RANK"] == "3":
         time.sleep(0.2)  # here
@@ -96,24 +94,11 @@ while True:
 """
 
 
-@pytest.mark.full
-def test_a_rank_is_waited_for_on_another_node(slurm: Slurm, tmp_path: Path) -> None:
-    script = tmp_path / "late.py"
-    script.write_text(LATE)
-    size = ("--nodelist=node[0-1]", "--ntasks-per-node=2", "--cpu-bind=none")
-    words = (*LAUNCHER, "--quiet", script)
-    running = slurm.popen(["srun", *size, *words], env=environ(), stdout=DEVNULL, stderr=DEVNULL)
+def test_a_rank_is_waited_for_on_another_node(slurm: Slurm, start: Callable[..., str]) -> None:
+    job = start(LATE, 2)
+    named = re.compile(r"  ! rank 3: .*it is at script.py:7 \(clocks within ", re.MULTILINE)
 
     def is_named() -> bool:
-        job = slurm.run(["squeue", "--noheader", "--format=%i"]).stdout.strip()
-        done = slurm.run(["srun", "--jobid", job, *TOP], env=environ()) if job else None
-        return done is not None and any(
-            line.startswith("  ! rank 3: ") and "it is at late.py:6 (clocks within " in line
-            for line in done.stdout.splitlines()
-        )
+        return bool(named.search(slurm.run(["srun", "--jobid", job, *TOP], env=environ()).stdout))
 
-    try:
-        until(is_named, "rank 3 is named")
-    finally:
-        slurm.cancel_all()
-        running.wait(PATIENCE_S)
+    until(is_named, "rank 3 is named")

@@ -1,13 +1,12 @@
-"""What tests under a real Slurm share."""
+"""What tests of this room share."""
 
-from pathlib import Path
+import sys
 
 import pytest
 
-from tests.cluster.slurm import Slurm
-from tests.world.asking import Asker
-
 
 @pytest.fixture
-def ask(slurm: Slurm, tmp_path: Path) -> Asker:
-    return Asker(slurm, tmp_path)
+def typed_as_launcher(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lines that are to be typed begin with `python launcher`, as if this process were one."""
+    monkeypatch.setattr(sys, "orig_argv", ["python", "launcher", "x"])
+    monkeypatch.setattr(sys, "argv", ["launcher", "x"])

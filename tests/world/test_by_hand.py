@@ -1,6 +1,6 @@
 """Nodes by hand: the flags, their defaults, and what they cannot say together."""
 
-import json
+import sys
 from typing import Any
 
 import pytest
@@ -8,30 +8,9 @@ import pytest
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.identity import Capacity
-from spawnlaunch.world.resolve import resolve_world
-from tests.support.launching import (
-    LAUNCHER,
-    REPORTER,
-    WORKERS,
-    clean_environ,
-    explain,
-    launch,
-    reports,
-    start,
-)
-from tests.support.matrix import mostly_full
+from tests.support.launching import LAUNCHER, REPORTER, WORKERS, launch, reports, start
 from tests.support.patience import PATIENCE_S
-
-PROVER = WORKERS / "meet.py"
-
-
-def refusal(*flags: str, **environ: str) -> str:
-    """The one line that refuses these flags."""
-    done = launch(*flags, REPORTER, environ=clean_environ(**environ))
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    return line
-
+from tests.world.resolving import explained, resolve
 
 SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
 
@@ -39,42 +18,18 @@ SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
 @pytest.mark.parametrize(
     ("flags", "mode", "world"),
     [
-        (
-            f"{SECOND_OF_TWO} --master-addr node0",
-            "node",
-            {
-                "rank": 2,
-                "world_size": 4,
-                "local_rank": 0,
-                "local_world_size": 2,
-                "node_rank": 1,
-                "nnodes": 2,
-                "master_addr": "node0",
-                "master_port": 29500,
-                "run_id": "none",
-            },
-        ),
+        (f"{SECOND_OF_TWO} --master-addr node0", "node",
+         {"rank": 2, "world_size": 4, "local_rank": 0, "local_world_size": 2, "node_rank": 1,
+          "nnodes": 2, "master_addr": "node0", "master_port": 29500, "run_id": "none"}),
         (f"{SECOND_OF_TWO} --master-addr a --master-port 5555", "node", {"master_port": 5555}),
-        (
-            f"{SECOND_OF_TWO} --rdzv-backend c10d --rdzv-endpoint node0",
-            "node",
-            {"master_addr": "node0", "master_port": 29400},
-        ),
-        (
-            f"{SECOND_OF_TWO} --rdzv-endpoint node0:1234 --rdzv-id mine",
-            "node",
-            {"master_addr": "node0", "master_port": 1234, "run_id": "mine"},
-        ),
-        (
-            f"{SECOND_OF_TWO} --rdzv-endpoint [fd00::2]:1234",
-            "node",
-            {"master_addr": "fd00::2", "master_port": 1234},
-        ),
-        (
-            f"{SECOND_OF_TWO} --master-addr a --rdzv-endpoint a:29500",
-            "node",
-            {"master_addr": "a", "master_port": 29500},
-        ),
+        (f"{SECOND_OF_TWO} --rdzv-backend c10d --rdzv-endpoint node0", "node",
+         {"master_addr": "node0", "master_port": 29400}),
+        (f"{SECOND_OF_TWO} --rdzv-endpoint node0:1234 --rdzv-id mine", "node",
+         {"master_addr": "node0", "master_port": 1234, "run_id": "mine"}),
+        (f"{SECOND_OF_TWO} --rdzv-endpoint [fd00::2]:1234", "node",
+         {"master_addr": "fd00::2", "master_port": 1234}),
+        (f"{SECOND_OF_TWO} --master-addr a --rdzv-endpoint a:29500", "node",
+         {"master_addr": "a", "master_port": 29500}),
         ("--nproc 2 --nnodes 2:2 --node-rank 1 --master-addr a", "node", {"nnodes": 2}),
         ("--nnodes 1:2 --master-addr a", "node", {"nnodes": 2, "node_rank": None}),
         ("--nnodes 2 --node-rank 1 --rdzv-endpoint a:5555", "node", {"master_port": 5555}),
@@ -82,11 +37,8 @@ SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
         ("--nnodes 2 --rdzv-backend c10d --rdzv-endpoint a:5555", "node", {"master_port": 0}),
         ("--nproc 2 --local-addr 127.0.0.2", "local", {"master_addr": "127.0.0.2"}),
         ("--nproc 2 --local-addr [::1]", "local", {"master_addr": "::1"}),
-        (
-            "--local-addr 127.0.0.2 --master-addr 127.0.0.3 --master-port 23456",
-            "local",
-            {"master_addr": "127.0.0.3"},
-        ),
+        ("--local-addr 127.0.0.2 --master-addr 127.0.0.3 --master-port 23456", "local",
+         {"master_addr": "127.0.0.3"}),
         ("--nproc 2 --nnodes 1:1", "local", {"nnodes": 1, "master_addr": "127.0.0.1"}),
         ("--nproc 2 --nnodes 1 --node-rank 0 --master-addr a", "local", {"master_addr": "a"}),
         ("--nproc 2 --standalone", "local", {"world_size": 2, "master_addr": "127.0.0.1"}),
@@ -94,32 +46,36 @@ SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
         ("--nproc 2 --master-port 23456", "local", {"master_port": 23456}),
         ("--rdzv-backend c10d --rdzv-endpoint localhost:29411", "local", {"master_port": 29411}),
     ],
-)
-def test_what_the_flags_mean(flags: str, mode: str, world: dict[str, Any]):
-    found = explain(*flags.split())
-    assert found["mode"] == mode
-    assert {name: found["world"][name] for name in world} == world
+)  # fmt: skip
+def test_what_the_flags_mean(flags: str, mode: str, world: dict[str, Any]) -> None:
+    found = resolve(flags, {}).world
+    assert found.mode == mode
+    assert {name: getattr(found, name) for name in world} == world
 
 
 @pytest.mark.parametrize(
     "flags",
-    mostly_full(
-        [
-            "--rdzv-backend=c10d --rdzv-endpoint=localhost:0 --nproc 2",
-            "--nproc 2",
-            "--nproc 2 --standalone",
-            "--nnodes 1 --rdzv-endpoint localhost:0 --nproc 2",
-            "--nproc 2 --master-port 0",
-        ]
-    ),
+    ["", "--standalone", "--nnodes 1 --rdzv-endpoint localhost:0", "--master-port 0"],
 )
-def test_any_free_port_is_free_and_everybodys_on_one_machine(flags: str):
-    done = launch(*flags.split(), PROVER)
+def test_any_free_port_is_chosen_on_one_machine(flags: str) -> None:
+    assert 1024 <= explained(f"--nproc 2 {flags}", {}).world.master_port < 32768
+
+
+def test_a_port_that_was_chosen_is_free_and_everybodys() -> None:
+    endpoint = ("--rdzv-backend=c10d", "--rdzv-endpoint=localhost:0")
+    done = launch(*endpoint, "--nproc", 2, WORKERS / "meet.py")
     assert done.returncode == 0, done.stderr
     workers = reports(done.stdout)
     assert [worker["proved"] for worker in workers] == [True, True]
     (port,) = {int(worker["environ"]["MASTER_PORT"]) for worker in workers}
     assert 1024 <= port < 32768
+
+
+def refusal(flags: str, **environ: str) -> str:
+    """The error that refuses these flags."""
+    with pytest.raises(UsageError) as refused:
+        resolve(flags, environ)
+    return str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -166,12 +122,12 @@ def test_any_free_port_is_free_and_everybodys_on_one_machine(flags: str):
         ("--nproc 2 --local-world-size 3", "leave --local-world-size out"),
     ],
 )
-def test_what_the_flags_cannot_say(flags: str, said: str):
-    assert said in refusal(*flags.split())
+def test_what_the_flags_cannot_say(flags: str, said: str) -> None:
+    assert said in refusal(flags)
 
 
 @pytest.mark.full
-def test_two_launchers_form_one_job():
+def test_two_launchers_form_one_job() -> None:
     flags = ("--nproc=2", "--nnodes=2", "--master-addr=127.0.0.1", "--master-port=29471")
     prover = WORKERS / "prove.py"
     launchers = [start(*LAUNCHER, *flags, "--node-rank", node, prover) for node in (1, 0)]
@@ -200,16 +156,13 @@ STEP_OF_TWO_NODES = {
         ("--node-rank 2", "type --node-rank N, from 0 to 1"),
     ],
 )
-def test_flags_that_contradict_the_manager(flags: str, said: str):
-    assert said in refusal(*flags.split(), **STEP_OF_TWO_NODES)
+def test_flags_that_contradict_the_manager(flags: str, said: str) -> None:
+    assert said in refusal(flags, **STEP_OF_TWO_NODES)
 
 
-def test_flags_that_agree_with_the_manager_change_nothing():
-    flags = ("--nproc", "2", "--nnodes", "2", "--node-rank", "1")
-    assert (
-        explain(*flags, **STEP_OF_TWO_NODES)["world"]
-        == (explain("--nproc", "2", **STEP_OF_TWO_NODES)["world"])
-    )
+def test_flags_that_agree_with_the_manager_change_nothing() -> None:
+    agreeing = resolve("--nproc 2 --nnodes 2 --node-rank 1", STEP_OF_TWO_NODES)
+    assert agreeing.world == resolve("--nproc 2", STEP_OF_TWO_NODES).world
 
 
 # As a speech toolkit's page on several GPUs, and torchrun's own, have it.
@@ -225,19 +178,26 @@ SPELLINGS = [
 
 
 @pytest.mark.parametrize("flags", SPELLINGS)
-def test_every_spelling_means_the_same(flags: str):
-    found = explain("--no-gang", *flags.split())
-    world = found["world"]
-    assert (world["rank"], world["world_size"], world["node_rank"]) == (2, 4, 1)
-    assert (world["master_addr"], world["master_port"]) == ("machine_1", 5555)
-    assert [worker["rank"] for worker in found["workers"]] == [2, 3]
+def test_every_spelling_means_the_same(flags: str) -> None:
+    world = resolve(f"--no-gang {flags}", {}).world
+    assert (world.rank, world.world_size, world.node_rank) == (2, 4, 1)
+    assert (world.master_addr, world.master_port) == ("machine_1", 5555)
 
 
-def test_what_follows_the_script_is_the_scripts():
+def test_what_follows_the_script_is_the_scripts() -> None:
     script = ["params.yaml", "--distributed_launch", "--nproc_per_node=9", "--nnodes", "3"]
-    done = launch("--explain=json", "--nproc_per_node=2", REPORTER, *script)
-    for worker in json.loads(done.stdout)["workers"]:
-        assert worker["command"][-5:] == script
+    request = cli.parse(["--nproc_per_node=2", str(REPORTER), *script], {}, "python")
+    assert (request.nproc, request.nnodes, list(request.program.args)) == (2, None, script)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--tee=3", "--ranks-filter=0", "--local-ranks-filter=0", "--max-restarts=3", "--timeout=3",
+     "--preload=re", "--result=r.json"],
+)  # fmt: skip
+def test_what_a_task_cannot_do_for_itself_needs_a_launcher(flag: str) -> None:
+    request = cli.parse([flag, str(REPORTER)], {}, sys.executable)
+    assert request.need_parent == [flag.partition("=")[0]]
 
 
 @pytest.mark.parametrize(
@@ -251,12 +211,12 @@ def test_what_follows_the_script_is_the_scripts():
 )  # fmt: skip
 def test_so_many_workers_as_there_are_devices_or_cpus(
     nproc: str, devices: int, vendor: str, count: int | None
-):
+) -> None:
     capacity = Capacity(devices, 6, vendor=vendor)
-    request = cli.parse([f"--nproc={nproc}", str(REPORTER)], {}, "python")
     if count is None:
         with pytest.raises(UsageError, match=f"^--nproc {nproc}.* type --nproc ") as refused:
-            resolve_world(request, {}, "node0", capacity)
+            resolve(f"--nproc={nproc}", {}, "node0", capacity)
         assert ("visible is of" in str(refused.value)) == (vendor != "" and nproc == "xpu")
     else:
-        assert resolve_world(request, {}, "node0", capacity).world.world_size == count
+        found = resolve(f"--nproc={nproc}", {}, "node0", capacity)
+        assert found.world.world_size == count

@@ -11,9 +11,9 @@ from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.resolve import refuse_copies
-from tests.fuzz.environments import resolve
 from tests.support.below import below
 from tests.support.launching import LAUNCHER, REPORTER, clean_environ, run
+from tests.world.resolving import resolve
 
 ON_ONE_NODE = {
     "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "node1", "SLURM_JOB_NUM_NODES": "1",
@@ -25,7 +25,7 @@ def refusal(flags: str, environ: dict[str, str]) -> str:
     """What a launch is told; "": nothing."""
     request = cli.parse([*flags.split(), str(REPORTER)], {}, "python")
     try:
-        refuse_copies(request, resolve(flags.split(), environ))
+        refuse_copies(request, resolve(flags, environ))
     except UsageError as error:
         return str(error)
     return ""

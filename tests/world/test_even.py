@@ -5,43 +5,25 @@ That is where the launchers do not meet; where they do, nodes may differ.
 
 import pytest
 
-from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.identity import Capacity, World
-from spawnlaunch.world.resolve import resolve_world
-from tests.support.launching import REPORTER
+from tests.world.recorded import RECORDED
+from tests.world.resolving import resolve
 
 COUNTED = 4
-NODE_1 = {
-    "SLURM_JOB_ID": "1000",
-    "SLURM_STEP_ID": "0",
-    "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NUM_NODES": "2",
-    "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_PROCID": "1",
-    "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1",
-    "SLURM_GTIDS": "1",
-}
+NODE_1 = RECORDED["slurm"].environ(["STEP", {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}])
 HET = {
     "SLURM_HET_SIZE": "2",
     "SLURM_JOB_NODELIST_HET_GROUP_0": "node0",
     "SLURM_JOB_NODELIST_HET_GROUP_1": "node1",
 }
 BY_HAND = ["--nnodes=2", "--node-rank=1", "--master-addr=a"]
-KUBEFLOW = {
-    "PET_NNODES": "2",
-    "PET_NODE_RANK": "1",
-    "PET_NPROC_PER_NODE": "gpu",
-    "PET_MASTER_ADDR": "a",
-    "PET_MASTER_PORT": "29400",
-}
+KUBEFLOW = RECORDED["kubeflow"].environ(["KUBEFLOW", {"PET_NPROC_PER_NODE": "gpu"}])
 
 
 def derived(flags: list[str], environ: dict[str, str]) -> World:
     """The world of a node on which there are COUNTED of anything."""
-    request = cli.parse(["--no-gang", *flags, str(REPORTER)], environ, "python")
-    return resolve_world(request, environ, "node1", Capacity(COUNTED, COUNTED)).world
+    return resolve(["--no-gang", *flags], environ, "node1", Capacity(COUNTED, COUNTED)).world
 
 
 @pytest.mark.parametrize(
@@ -54,7 +36,7 @@ def derived(flags: list[str], environ: dict[str, str]) -> World:
         ("cpu", {"SLURM_JOB_CPUS_PER_NODE": "4(x2)"}),
     ],
 )
-def test_what_the_manager_says_of_all_nodes_is_taken(word: str, told: dict[str, str]):
+def test_what_the_manager_says_of_all_nodes_is_taken(word: str, told: dict[str, str]) -> None:
     me = derived([f"--nproc={word}"], {**NODE_1, **told})
     assert (me.rank, me.world_size) == (COUNTED, 2 * COUNTED)
 
@@ -71,7 +53,7 @@ def test_what_the_manager_says_of_all_nodes_is_taken(word: str, told: dict[str, 
         (["--nproc=gpu", *BY_HAND], {}, "nothing says how many GPUs"),
     ],
 )
-def test_what_may_differ_is_refused(flags: list[str], environ: dict[str, str], said: str):
+def test_what_may_differ_is_refused(flags: list[str], environ: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError) as refused:
         derived(flags, environ)
     assert said in str(refused.value)
@@ -83,5 +65,5 @@ def test_what_may_differ_is_refused(flags: list[str], environ: dict[str, str], s
     [(["--nproc=4"], NODE_1), (["--nproc=4", *BY_HAND], {}), ([], KUBEFLOW)],
     ids=["a number", "a number by hand", "pods of one template"],
 )
-def test_what_cannot_differ_is_taken(flags: list[str], environ: dict[str, str]):
+def test_what_cannot_differ_is_taken(flags: list[str], environ: dict[str, str]) -> None:
     assert derived(flags, environ).world_size == 2 * COUNTED

@@ -8,25 +8,34 @@ from unittest.mock import patch
 
 import pytest
 
+from spawnlaunch.errors import UsageError
+from spawnlaunch.world.identity import Resolution
 from spawnlaunch.world.managers import slurm
-from tests.fuzz.environments import resolve
 from tests.support.launching import (
     LAUNCHER,
     MPICH_RANK,
-    REPORTER,
     SLURM_TASK,
     WORKERS,
     clean_environ,
-    explain,
     filed_reports,
     launch,
     run,
 )
+from tests.world.resolving import explained, resolve
 
-PROVER = WORKERS / "meet.py"
 REPLACED = "replaced what an outer launcher or a profile left: "
-
 MASTER = {"MASTER_ADDR": "node0i", "MASTER_PORT": "25900"}
+TWO_HERE = "--nproc 2"
+
+
+def master(found: Resolution) -> tuple[str, int]:
+    """The address and the port of rank 0."""
+    return found.world.master_addr, found.world.master_port
+
+
+def lost(found: Resolution, question: str) -> list[tuple[str, str]]:
+    """(value, source) of each candidate that was not taken."""
+    return [(each.value, each.source) for each in found.sources[question].rejected]
 
 
 @pytest.mark.parametrize(
@@ -44,70 +53,79 @@ MASTER = {"MASTER_ADDR": "node0i", "MASTER_PORT": "25900"}
     ],
     ids=lambda beside: " ".join(beside),
 )
-def test_a_master_is_kept_whatever_this_rank_has_beside_it(beside: dict[str, str]):
-    found = explain(**SLURM_TASK, **MASTER, **beside)
-    world = found["world"]
-    assert (world["rank"], world["world_size"]) == (2, 3)
-    assert (world["master_addr"], world["master_port"]) == ("node0i", 25900)
-    assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
-    assert "MASTER_" not in " ".join(found["warnings"])
+def test_a_master_is_kept_whatever_this_rank_has_beside_it(beside: dict[str, str]) -> None:
+    found = explained("", {**SLURM_TASK, **MASTER, **beside})
+    assert (found.world.rank, found.world.world_size) == (2, 3)
+    assert master(found) == ("node0i", 25900)
+    assert found.sources["master_port"].source == "MASTER_PORT"
+    assert "MASTER_" not in " ".join(found.warnings)
 
 
 @pytest.mark.parametrize("stale", [{"RANK": "0"}, {"TORCHELASTIC_USE_AGENT_STORE": "True"}])
-def test_a_rank_variable_that_contradicts_is_replaced_and_said(stale: dict[str, str]):
-    found = explain(**SLURM_TASK, **stale)
+def test_a_rank_variable_that_contradicts_is_replaced_and_said(stale: dict[str, str]) -> None:
     ((name, value),) = stale.items()
-    assert found["warnings"] == [f"{REPLACED}{name}={value}"]
+    assert explained("", {**SLURM_TASK, **stale}).warnings == (f"{REPLACED}{name}={value}",)
 
 
-def test_what_an_outer_launcher_left_is_replaced_as_a_whole_and_said():
-    found = explain(**SLURM_TASK, **MASTER, RANK="0", TORCHELASTIC_RUN_ID="none")
-    assert found["world"]["master_addr"] == "node0"
-    assert found["world"]["master_port"] != 25900
-    (said,) = found["warnings"]
+def test_what_an_outer_launcher_left_is_replaced_as_a_whole_and_said() -> None:
+    found = explained("", {**SLURM_TASK, **MASTER, "RANK": "0", "TORCHELASTIC_RUN_ID": "none"})
+    assert found.world.master_addr == "node0"
+    assert found.world.master_port != 25900
     left = "RANK=0 TORCHELASTIC_RUN_ID=none MASTER_ADDR=node0i MASTER_PORT=25900"
-    assert said == REPLACED + left
-    for question, name, value in (
-        ("rank", "RANK", "0"),
-        ("master_addr", "MASTER_ADDR", "node0i"),
-        ("master_port", "MASTER_PORT", "25900"),
+    assert found.warnings == (REPLACED + left,)
+    for question, value, name in (
+        ("rank", "0", "RANK"),
+        ("master_addr", "node0i", "MASTER_ADDR"),
+        ("master_port", "25900", "MASTER_PORT"),
     ):
-        lost = found["sources"][question]["lost"]
-        assert [each["value"] for each in lost if each["source"] == name] == [value]
+        assert (value, name) in lost(found, question)
 
 
-def test_on_one_machine_the_replaced_master_is_named_too():
-    (said,) = explain("--nproc", "2", RANK="1", **MASTER)["warnings"]
-    assert said == f"{REPLACED}RANK=1 MASTER_ADDR=node0i MASTER_PORT=25900"
-    flag = explain("--nproc", "2", "--master-port", "23456", RANK="1", **MASTER)
-    assert flag["warnings"] == [f"{REPLACED}RANK=1 MASTER_ADDR=node0i"]
+def test_on_one_machine_the_replaced_master_is_named_too() -> None:
+    left = {**MASTER, "RANK": "1"}
+    found = explained(TWO_HERE, left)
+    assert found.warnings == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i MASTER_PORT=25900",)
+    assert lost(found, "master_port") == [("25900", "MASTER_PORT")]
+    flag = explained(f"{TWO_HERE} --master-port 23456", left)
+    assert flag.warnings == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i",)
 
 
 @pytest.mark.parametrize(
     "address",
     ["NODE0", "node0.site", "node0i", "node0-ib.site", "ib-node0", "10.1.2.3 ", "fd00::2"],
 )
-def test_an_address_that_may_be_rank_0s_is_kept(address: str):
-    found = explain(**SLURM_TASK, MASTER_ADDR=address)["world"]["master_addr"]
-    assert found == address.strip()
+def test_an_address_that_may_be_rank_0s_is_kept(address: str) -> None:
+    found = explained("", {**SLURM_TASK, "MASTER_ADDR": address})
+    assert found.world.master_addr == address.strip()
 
 
-def test_an_address_is_kept_where_no_manager_knows_better():
-    found = resolve(["--nnodes=2", "--node-rank=1"], {"MASTER_ADDR": "elsewhere"})
+def test_an_address_is_kept_where_no_manager_knows_better() -> None:
+    found = resolve("--nnodes=2 --node-rank=1", {"MASTER_ADDR": "elsewhere"})
     assert found.sources["master_addr"].value == "elsewhere"
 
 
 @pytest.mark.parametrize(
-    "address", ["node1", "node00", "mynode0", "elsewhere", "localhost", "10.1.2.3 10.1.2.4"]
+    "address",
+    [
+        "node1",
+        "node00",
+        "mynode0",
+        "elsewhere",
+        "localhost",
+        "127.0.0.1",
+        "::1",
+        "10.1.2.3 10.1.2.4",
+    ],
 )
-def test_an_address_that_cannot_be_rank_0s_is_replaced_and_said(address: str):
-    found = explain(**SLURM_TASK, MASTER_ADDR=address, MASTER_PORT="25900")
-    assert (found["world"]["master_addr"], found["world"]["master_port"]) == ("node0", 25900)
-    (said,) = found["warnings"]
-    assert said.startswith(f"replaced MASTER_ADDR={address}, ")
+def test_an_address_that_cannot_be_rank_0s_is_replaced_and_said(address: str) -> None:
+    environ = {**SLURM_TASK, "MASTER_ADDR": address, "MASTER_PORT": "25900"}
+    found = explained("", environ)
+    assert master(found) == ("node0", 25900)
+    (line,) = found.warnings
+    assert line.startswith(f"replaced MASTER_ADDR={address}, ")
     typed = address.split()[0]
-    flag = explain("--master-addr", typed, **SLURM_TASK, MASTER_ADDR=address)
-    assert (flag["world"]["master_addr"], flag["warnings"]) == (typed, [])
+    flag = explained(f"--master-addr {typed}", environ)
+    assert (flag.world.master_addr, flag.warnings) == (typed, ())
 
 
 @pytest.mark.parametrize(
@@ -122,10 +140,10 @@ def test_an_address_that_cannot_be_rank_0s_is_replaced_and_said(address: str):
 )
 def test_what_is_set_below_srun_is_one_tasks_own(
     given: dict[str, str] | None, own: dict[str, str], kept: dict[str, str]
-):
+) -> None:
     shown = None if given is None else {**SLURM_TASK, **given}
     with patch.object(slurm.STEP, "given", lambda: shown):  # in place of a real parent
-        found = resolve([], {**SLURM_TASK, **own})
+        found = resolve("", {**SLURM_TASK, **own})
     replaced = {k: v for k, v in own.items() if shown is not None and shown.get(k) != v}
     assert {k: str(found.sources[k.lower()].value) for k in kept} == kept
     assert len(found.node_warnings) == len(replaced)
@@ -134,62 +152,54 @@ def test_what_is_set_below_srun_is_one_tasks_own(
     assert not any("MASTER_" in line for line in found.warnings)
 
 
-def test_an_exported_port_comes_before_one_that_slurm_has_reserved():
-    found = explain(**SLURM_TASK, MASTER_PORT="25900", SLURM_STEP_RESV_PORTS="12000-12003")
-    assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
-    (lost,) = (each["source"] for each in found["sources"]["master_port"]["lost"][:1])
-    assert lost == "SLURM_STEP_RESV_PORTS"
+def test_an_exported_port_comes_before_one_that_slurm_has_reserved() -> None:
+    reserved = {"MASTER_PORT": "25900", "SLURM_STEP_RESV_PORTS": "12000-12003"}
+    found = explained("", {**SLURM_TASK, **reserved})
+    assert found.sources["master_port"].source == "MASTER_PORT"
+    assert lost(found, "master_port")[0] == (12000, "SLURM_STEP_RESV_PORTS")
 
 
-def test_rank_0_says_that_an_address_is_not_its_own():
+def test_rank_0_says_that_an_address_is_not_its_own() -> None:
     alone = {**SLURM_TASK, "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1"}
-    found = explain(**alone, MASTER_ADDR="198.51.100.7")
-    assert found["world"]["master_addr"] == "198.51.100.7"
-    (said,) = found["warnings"]
-    assert said.startswith("MASTER_ADDR=198.51.100.7 is no address")
+    found = explained("", {**alone, "MASTER_ADDR": "198.51.100.7"})
+    assert found.world.master_addr == "198.51.100.7"
+    (line,) = found.warnings
+    assert line.startswith("MASTER_ADDR=198.51.100.7 is no address")
 
 
-def test_what_a_free_port_has_replaced_is_among_the_candidates_that_lost():
-    lost = explain("--nproc", "2", RANK="1", **MASTER)["sources"]["master_port"]["lost"]
-    assert [(each["value"], each["source"]) for each in lost] == [("25900", "MASTER_PORT")]
-
-
-def test_what_is_not_known_here_contradicts_nothing():
-    found = explain(**MPICH_RANK, **MASTER, NODE_RANK="1", GROUP_WORLD_SIZE="2")
-    assert found["world"]["master_addr"] == "node0i"
-    assert not any(said.startswith(REPLACED) for said in found["warnings"])
+def test_what_is_not_known_here_contradicts_nothing() -> None:
+    found = explained("", {**MPICH_RANK, **MASTER, "NODE_RANK": "1", "GROUP_WORLD_SIZE": "2"})
+    assert found.world.master_addr == "node0i"
+    assert not any(line.startswith(REPLACED) for line in found.warnings)
 
 
 @pytest.mark.parametrize("port", ["x", "65536", "-1", "²", "9" * 5000])
-def test_an_inherited_port_that_is_none_is_refused(port: str):
-    done = launch(REPORTER, environ=clean_environ(MASTER_PORT=port))
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert "type unset MASTER_PORT" in line
+def test_an_inherited_port_that_is_none_is_refused(port: str) -> None:
+    with pytest.raises(UsageError, match="type unset MASTER_PORT"):
+        resolve("", {"MASTER_PORT": port})
 
 
-def test_on_one_machine_another_ones_address_is_replaced_and_said():
-    found = explain("--nproc", "2", MASTER_ADDR="198.51.100.7")
-    assert found["world"]["master_addr"] == "127.0.0.1"
-    assert any("replaced MASTER_ADDR=198.51.100.7" in said for said in found["warnings"])
-    lost = found["sources"]["master_addr"]["lost"]
-    assert [(each["value"], each["source"]) for each in lost] == [("198.51.100.7", "MASTER_ADDR")]
+def test_on_one_machine_another_ones_address_is_replaced_and_said() -> None:
+    found = explained(TWO_HERE, {"MASTER_ADDR": "198.51.100.7"})
+    assert found.world.master_addr == "127.0.0.1"
+    assert any("replaced MASTER_ADDR=198.51.100.7" in line for line in found.warnings)
+    assert lost(found, "master_addr") == [("198.51.100.7", "MASTER_ADDR")]
 
 
 @pytest.mark.parametrize("address", ["localhost", "127.0.0.1", os.uname().nodename])
-def test_on_one_machine_its_own_address_is_kept(address: str):
-    found = explain("--nproc", "2", MASTER_ADDR=address, MASTER_PORT="25901")
-    assert (found["world"]["master_addr"], found["world"]["master_port"]) == (address, 25901)
+def test_on_one_machine_its_own_address_is_kept(address: str) -> None:
+    found = explained(TWO_HERE, {"MASTER_ADDR": address, "MASTER_PORT": "25901"})
+    assert master(found) == (address, 25901)
 
 
 @pytest.mark.parametrize("address", ["a..b", "x" * 300, "no such host", "[", "\udcff"])
-def test_an_address_that_can_be_none_does_no_harm(address: str):
-    assert explain(MASTER_ADDR=address)["world"]["master_addr"] == "127.0.0.1"
+def test_an_address_that_can_be_none_does_no_harm(address: str) -> None:
+    assert explained("", {"MASTER_ADDR": address}).world.master_addr == "127.0.0.1"
 
 
 def nested(outer: list[str], directory: Path, **environ: str) -> tuple[list[dict[str, Any]], str]:
     """What the workers of launches inside the workers of `outer` report, and what is said."""
-    inner = f"{' '.join(LAUNCHER)} --nproc 2 {PROVER}"
+    inner = f"{' '.join(LAUNCHER)} --nproc 2 {WORKERS}/meet.py"
     done = run(
         *outer,
         "sh",
@@ -211,7 +221,7 @@ OUTER = {
 
 
 @pytest.mark.parametrize("outer", ["spawnlaunch", pytest.param("torchrun", marks=pytest.mark.full)])
-def test_a_launch_inside_each_worker_is_a_job_of_its_own(outer: str, tmp_path: Path):
+def test_a_launch_inside_each_worker_is_a_job_of_its_own(outer: str, tmp_path: Path) -> None:
     workers, said = nested(OUTER[outer], tmp_path)
     assert [worker["rank"] for worker in workers] == [0, 1, 0, 1]
     assert [worker["proved"] for worker in workers] == [True] * 4
@@ -224,17 +234,9 @@ def test_a_launch_inside_each_worker_is_a_job_of_its_own(outer: str, tmp_path: P
         assert worker["environ"]["TORCHELASTIC_USE_AGENT_STORE"] == "False"
 
 
-def test_a_single_worker_in_a_single_worker_does_not_take_its_port():
+def test_a_single_worker_in_a_single_worker_does_not_take_its_port() -> None:
     port = "echo $MASTER_PORT"
     inner = f"{port}; exec {' '.join(LAUNCHER)} --no-python sh -c '{port}'"
     done = launch("--no-python", "sh", "-c", inner)
     outer_port, inner_port = done.stdout.split()
     assert outer_port != inner_port
-
-
-@pytest.mark.full
-def test_the_agent_store_of_an_outer_launcher_is_not_believed_in():
-    environ = clean_environ(TORCHELASTIC_USE_AGENT_STORE="True")
-    done = launch("--nproc", 2, WORKERS / "prove.py", environ=environ)
-    assert done.returncode == 0, done.stderr
-    assert f"{REPLACED}TORCHELASTIC_USE_AGENT_STORE=True" in done.stderr

@@ -1,6 +1,9 @@
 """Every form of list is read, fast and lazily; a malformed one is answered with an error."""
 
-import random
+import subprocess
+from itertools import product
+from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -16,29 +19,106 @@ from spawnlaunch.world.managers.slurm.lists import (
     tasks_on,
 )
 from tests.support.effort import effort
-from tests.world.random_lists import random_list
+from tests.support.required import require_programs
 
-# Forms that Slurm before 23.11 refuses, so that no scontrol of those years can vouch for them.
-NEWER_FORMS = [
-    ("gpu[1-2]-ib", ["gpu1-ib", "gpu2-ib"]),
-    ("node[0009-0010]-int", ["node0009-int", "node0010-int"]),
-    ("r[1-2]n[3-4]x", ["r1n3x", "r1n4x", "r2n3x", "r2n4x"]),
-    ("n[1-2]5", ["n15", "n25"]),
-    ("[1-2].cluster", ["1.cluster", "2.cluster"]),
-    ("n[0-10:5]", ["n0", "n5", "n10"]),
-    ("n[0-9:5]", ["n0", "n5"]),
-    ("n[08-12:2,20]", ["n08", "n10", "n12", "n20"]),
-    ("r[0-2:2]n[1-3:2]", ["r0n1", "r0n3", "r2n1", "r2n3"]),
-]
+LISTS_PER_SHELL = 500
+
+
+def host_list(random: Random, *, newer: bool) -> tuple[str, list[str]]:
+    """A host list, and the hosts that it names.
+
+    Only `newer` Slurm, since 23.11, knows steps and what is behind a bracket.
+    """
+    entries = [host_entry(random, newer) for _ in range(random.randint(1, 4))]
+    separator = random.choice([",", ",", ",,", " ", "\t"])
+    return separator.join(text for text, _ in entries), [
+        name for _, named in entries for name in named
+    ]
+
+
+def host_entry(random: Random, newer: bool) -> tuple[str, list[str]]:
+    """An entry of up to three brackets. The last turns fastest, then the first, then the second."""
+    names = ["n", "node", "rack-", "gpu0", "a.b-", "x1000c"]
+    brackets = [host_bracket(random, newer) for _ in range(random.choice([0, 1, 1, 1, 2, 2, 3]))]
+    if not brackets:
+        name = random.choice(names) + str(random.randint(0, 99))
+        return name, [name]
+    before = [random.choice(names) for _ in brackets]
+    suffix = random.choice(["", "-ib", ".cluster", "5"]) if newer else ""
+    text = "".join(f"{name}[{inside}]" for name, (inside, _) in zip(before, brackets, strict=True))
+    *slow, fast = [numbers for _, numbers in brackets]
+    turning = ([*reversed(others), last] for *others, last in product(*reversed(slow), fast))
+    parts = (zip(before, numbers, strict=True) for numbers in turning)
+    return text + suffix, ["".join(map("".join, pairs)) + suffix for pairs in parts]
+
+
+def host_bracket(random: Random, newer: bool) -> tuple[str, list[str]]:
+    """What is between two brackets, and its numbers, which are as wide as the first of a range."""
+    texts, numbers = [], []
+    for _ in range(random.randint(1, 3)):
+        low = random.choice([0, 1, 7, 9, 95, 998, random.randint(0, 2000)])
+        first = f"{low:0{random.choice([0, 0, 0, 2, 3, 4])}d}"
+        step, many = random.choice([1, 2, 5]) if newer else 1, random.choice([1, 1, 2, 7])
+        last = f"{low + (many - 1) * step:0{random.choice([0, len(first)])}d}"
+        stepped = f"{first}-{last}:{step}" if step > 1 else f"{first}-{last}"
+        texts.append(stepped if many > 1 else first)
+        numbers += [f"{low + i * step:0{len(first)}d}" for i in range(many)]
+    return ",".join(texts), numbers
+
+
+@given(st.randoms())
+def test_a_list_names_the_hosts_that_it_was_made_of(random: Random) -> None:
+    text, expected = host_list(random, newer=True)
+    assert expand(text) == expected
+    assert (first_host(text), count(text)) == (expected[0], len(expected))
+
+
+@pytest.fixture(scope="module")
+def scontrol(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration without which scontrol expands nothing; it wants no daemon."""
+    require_programs("scontrol", package="slurm-client")
+    conf = tmp_path_factory.mktemp("scontrol") / "slurm.conf"
+    conf.write_text(
+        "ClusterName=lists\nSlurmctldHost=localhost\nNodeName=n0\nPartitionName=p Nodes=ALL\n"
+    )
+    return conf
+
+
+def shown_by(conf: Path, hostlists: list[str]) -> list[list[str]]:
+    """What scontrol makes of the lists; of one that it refuses: nothing, with status 0 (22.05)."""
+    each = 'for list; do scontrol show hostnames "$list" 2> /dev/null; echo "//"; done'
+    shell = subprocess.run(
+        ["sh", "-c", each, "sh", *hostlists],
+        env={"PATH": "/usr/local/bin:/usr/bin:/bin", "SLURM_CONF": str(conf)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return [block.split() for block in shell.stdout.split("//\n")[:-1]]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_list_names_the_hosts_that_scontrol_shows(scontrol: Path, seed: int) -> None:
+    made = [host_list(Random(f"{seed}.{i}"), newer=False) for i in range(LISTS_PER_SHELL)]
+    assert shown_by(scontrol, [text for text, _ in made]) == [expected for _, expected in made]
+
+
+@pytest.mark.full
+def test_loose_separators_and_what_is_refused_are_those_of_scontrol(scontrol: Path) -> None:
+    loose = ["n[1-2],,m", ",n1", "n1,", "a b", "a\tb", "n[1] m[2]"]
+    assert [expand(each) for each in loose] == shown_by(scontrol, loose)
+    refused = ["n[3-1]", "n[]", "n[1,,2]", "n[a]", "n[1-2-3]", "n[-1]"]
+    assert shown_by(scontrol, refused) == [[]] * len(refused)
+    for each in refused:
+        with pytest.raises(ListError):
+            expand(each)
+
+
 NO_NUMBER = (
     "is no number, of at most 18 digits, and no range of numbers; write gpu[1-3,5], or gpu[0-8:4] "
     "for every fourth"
 )
-
-
-@pytest.mark.parametrize(("hostlist", "expected"), NEWER_FORMS)
-def test_suffixes_and_steps_of_newer_slurm_are_understood(hostlist, expected):
-    assert expand(hostlist) == expected
 
 
 @pytest.mark.parametrize(
@@ -57,7 +137,9 @@ def test_suffixes_and_steps_of_newer_slurm_are_understood(hostlist, expected):
         ("n[1234567890123456789]", 3, f"'1234567890123456789' {NO_NUMBER}"),
     ],
 )
-def test_a_malformed_list_is_shown_with_the_place_the_reason_and_the_remedy(hostlist, place, why):
+def test_a_malformed_list_is_shown_with_the_place_the_reason_and_the_remedy(
+    hostlist, place, why
+) -> None:
     with pytest.raises(ListError) as caught:
         expand(hostlist)
     assert str(caught.value) == f"host list {hostlist!r}, character {place}: {why}"
@@ -74,18 +156,18 @@ def test_a_malformed_list_is_shown_with_the_place_the_reason_and_the_remedy(host
         ),
     ],
 )
-def test_a_list_of_no_host_or_too_many_is_refused_with_the_remedy(hostlist, why):
+def test_a_list_of_no_host_or_too_many_is_refused_with_the_remedy(hostlist, why) -> None:
     with pytest.raises(ListError) as caught:
         expand(hostlist)
     assert str(caught.value) == f"host list {hostlist!r} {why}"
 
 
-def test_a_name_of_more_brackets_than_anyone_writes_is_refused():
+def test_a_name_of_more_brackets_than_anyone_writes_is_refused() -> None:
     with pytest.raises(ListError, match="character 130: too many brackets"):
         first_host("n[1]" * 1000)
 
 
-def test_of_a_long_list_the_error_shows_what_stands_around_the_mistake():
+def test_of_a_long_list_the_error_shows_what_stands_around_the_mistake() -> None:
     long = ",".join(f"node{i}" for i in range(1000)) + ",bad[x],tail" + "z" * 100
     with pytest.raises(ListError) as caught:
         expand(long)
@@ -95,21 +177,13 @@ def test_of_a_long_list_the_error_shows_what_stands_around_the_mistake():
 
 
 @given(st.text() | st.text(alphabet="n[]-,:0123 9a\t"))
-def test_random_text_gives_hosts_or_a_list_error_and_nothing_else(text):
+def test_random_text_gives_hosts_or_a_list_error_and_nothing_else(text) -> None:
     try:
         found = expand(text)
     except ListError:
         return
     assert found
     assert all(host and isinstance(host, str) for host in found)
-
-
-@given(st.integers(min_value=0))
-def test_first_host_and_count_agree_with_the_expanded_list(seed):
-    hostlist = random_list(random.Random(seed))
-    expanded = expand(hostlist)
-    assert first_host(hostlist) == expanded[0]
-    assert count(hostlist) == len(expanded)
 
 
 @pytest.mark.parametrize(
@@ -122,26 +196,26 @@ def test_first_host_and_count_agree_with_the_expanded_list(seed):
     ],
     ids=["one range", "100,000 numbers", "100,000 names", "ten thousand million"],
 )
-def test_the_first_of_a_hundred_thousand_hosts_is_found_without_the_others(hostlist):
+def test_the_first_of_a_hundred_thousand_hosts_is_found_without_the_others(hostlist) -> None:
     assert effort(lambda: first_host(hostlist)).calls < 100
 
 
-def test_hosts_are_read_only_when_they_are_asked_for():
+def test_hosts_are_read_only_when_they_are_asked_for() -> None:
     several = hosts("n[1-2],broken[")
     assert [next(several), next(several)] == ["n1", "n2"]
     with pytest.raises(ListError):
         next(several)
 
 
-@pytest.mark.parametrize(
-    ("counts", "per_node"),
-    [("4", [4]), ("2(x3),1", [2, 2, 2, 1]), ("5,1(x2)", [5, 1, 1]), ("2,1", [2, 1])],
-)
-def test_each_node_has_the_tasks_that_slurm_wrote_for_it(counts, per_node):
-    assert [tasks_on(counts, node) for node in range(len(per_node))] == per_node
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(1, 9)), min_size=1))
+def test_each_node_has_the_tasks_that_slurm_wrote_for_it(pairs: list[tuple[int, int]]) -> None:
+    counts = ",".join(f"{tasks}(x{nodes})" if nodes > 1 else f"{tasks}" for tasks, nodes in pairs)
+    each = [tasks for tasks, nodes in pairs for _ in range(nodes)]
+    assert list(runs(counts)) == pairs
+    assert [tasks_on(counts, node) for node in range(len(each))] == each
 
 
-def test_a_huge_repetition_costs_nothing():
+def test_a_huge_repetition_costs_nothing() -> None:
     counts = "8(x100000000000000),4"
     assert tasks_on(counts, 10**14 - 1) == 8
     assert tasks_on(counts, 10**14) == 4
@@ -149,7 +223,7 @@ def test_a_huge_repetition_costs_nothing():
 
 
 @pytest.mark.parametrize("node", [4, -1])
-def test_a_node_beyond_the_counts_is_an_error_that_names_the_nodes_there_are(node):
+def test_a_node_beyond_the_counts_is_an_error_that_names_the_nodes_there_are(node) -> None:
     with pytest.raises(ListError, match=f"no node number {node}, only 0 to 3"):
         tasks_on("2(x3),1", node)
 
@@ -165,13 +239,15 @@ def test_a_node_beyond_the_counts_is_an_error_that_names_the_nodes_there_are(nod
         ("-1", "character 1: '-1' is neither a count nor a repeated count"),
     ],
 )
-def test_a_malformed_count_is_shown_with_the_place_the_reason_and_the_remedy(counts, reason):
+def test_a_malformed_count_is_shown_with_the_place_the_reason_and_the_remedy(
+    counts, reason
+) -> None:
     with pytest.raises(ListError, match=f"{reason}; write 2\\(x3\\),1 for "):
         list(runs(counts))
 
 
 @given(st.text() | st.text(alphabet="(x),0123 "))
-def test_random_text_gives_counts_or_a_list_error_and_nothing_else(text):
+def test_random_text_gives_counts_or_a_list_error_and_nothing_else(text) -> None:
     try:
         found = list(runs(text))
     except ListError:

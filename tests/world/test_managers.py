@@ -1,9 +1,7 @@
 """Every manager from what it exports: the recorded environments, and several at once."""
 
-import importlib
-import pkgutil
 import re
-from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,120 +12,102 @@ from spawnlaunch.torchrun import variables
 from spawnlaunch.world import managers
 from spawnlaunch.world.identity import Manager
 from spawnlaunch.world.managers.tables import KUBEFLOW
-from tests.fuzz.environments import resolve
-from tests.support.launching import REPORTER, clean_environ, explain, launch
-from tests.world import recorded
-from tests.world.recorded import MANAGERS, Case, Found, Refused
-from tests.world.recorded.hydra import MPICH
-from tests.world.recorded.openmpi import OPEN_MPI_4
-from tests.world.recorded.pals import PALS
-from tests.world.recorded.slurm import SALLOC, STEP
+from tests.support.launching import explain
+from tests.world.recorded import HERE, MANAGERS, RECORDED, Case
+from tests.world.resolving import explained, resolve
 
-MODULES = [info.name for info in pkgutil.iter_modules(recorded.__path__)]
-CASES = {
-    name: importlib.import_module(f"{recorded.__name__}.{name}").CASES for name in sorted(MODULES)
-}
-
-# What is said of this machine's name and interfaces is another test's subject.
-INTERFACES = {"GLOO_SOCKET_IFNAME": "eth0", "NCCL_SOCKET_IFNAME": "eth0"}
+CASES = {(name, case.name): case for name in RECORDED for case in RECORDED[name].cases()}
+STEP, SALLOC = (RECORDED["slurm"].environments[name] for name in ("STEP", "SALLOC"))
+OPEN_MPI_4 = RECORDED["openmpi"].environments["OPEN_MPI_4"]
+PALS = RECORDED["pals"].environments["PALS"]
 
 
-def explained(flags: str, environ: Mapping[str, str]) -> dict[str, Any]:
-    return explain(*flags.split(), **{**INTERFACES, **environ})
+def cases(refused: bool) -> list[Any]:
+    """The recorded cases that end in a refusal, or in a world."""
+    chosen = {key: case for key, case in CASES.items() if bool(case.refused) == refused}
+    return [pytest.param(case, id=": ".join(key)) for key, case in chosen.items()]
 
 
-def of_kind(kind: type) -> list[Any]:
-    return [
-        pytest.param(case, id=f"{manager}: {case.name}")
-        for manager, cases in CASES.items()
-        for case in cases
-        if isinstance(case.expected, kind)
-    ]
-
-
-def environ_of(case: Case, directory: Path) -> dict[str, str]:
-    for name, text in case.files.items():
-        (directory / name).write_text(text)
-    return {k: v.replace("{files}", str(directory)) for k, v in case.environ.items()}
-
-
-def test_every_manager_is_recorded():
+def test_every_manager_is_recorded() -> None:
     known = {m if m == "slurm" else name.lower() for _, m, name in managers.ORDER}
-    assert known == set(CASES)
+    assert known == set(RECORDED)
 
 
-def test_the_variable_of_each_row_is_one_that_its_manager_needs():
+def test_the_variable_of_each_row_is_one_that_its_manager_needs() -> None:
     rows = [(variable, managers.load(m, name).needs) for variable, m, name in managers.ORDER]
     assert [variable for variable, needs in rows if variable not in needs] == []
 
 
-def test_torchruns_variables_know_kubeflows_pods_and_what_is_found_before_them():
+def test_torchruns_variables_know_kubeflows_pods_and_what_is_found_before_them() -> None:
     assert set(variables.POD) == set(KUBEFLOW.needs)
     known = [variable for variable, _, _ in managers.ORDER]
     assert list(variables.CLOSER) == known[: known.index("PET_NNODES")]
 
 
 @pytest.mark.parametrize("manager", MANAGERS, ids=lambda manager: manager.name)
-def test_every_answer_of_a_table_is_to_a_question_that_is_asked(manager: Manager):
+def test_every_answer_of_a_table_is_to_a_question_that_is_asked(manager: Manager) -> None:
     assert set(manager.answers) <= set(re.findall(r"\w+", Manager.__doc__ or ""))
 
 
-@pytest.mark.parametrize("case", of_kind(Found))
-def test_the_world_is_what_the_manager_exports(case: Case, tmp_path: Path):
-    found = explained(case.expected.flags, environ_of(case, tmp_path))
-    assert found["mode"] == case.expected.mode
-    for question, expected in case.expected.values.items():
-        source = found["sources"][question]
-        if isinstance(expected, tuple):
-            assert (source["value"], source["source"]) == expected, question
-        assert found["world"][question] == source["value"]
-        assert found["world"][question] == (
-            expected[0] if isinstance(expected, tuple) else expected
-        )
+@pytest.mark.parametrize("case", cases(refused=False))
+def test_the_world_is_what_the_manager_exports(case: Case, tmp_path: Path) -> None:
+    found = resolve(case.flags, case.made(tmp_path), hostname=HERE)
+    assert found.world.mode == case.mode
+    for question, expected in case.world.items():
+        value, source = expected if isinstance(expected, list) else (expected, None)
+        fact = found.sources[question]
+        assert (fact.value, getattr(found.world, question)) == (value, value), question
+        assert source in (None, fact.source)
 
 
-@pytest.mark.parametrize("case", of_kind(Refused))
-def test_what_is_not_exported_is_asked_for_in_one_line(case: Case, tmp_path: Path):
-    environ = clean_environ(**environ_of(case, tmp_path))
-    done = launch(*case.expected.flags.split(), REPORTER, environ=environ)
-    assert (done.returncode, done.stdout) == (2, "")
-    (line,) = done.stderr.splitlines()
-    assert case.expected.said in line
+@pytest.mark.usefixtures("typed_as_launcher")
+@pytest.mark.parametrize("case", cases(refused=True))
+def test_what_is_not_exported_is_asked_for_in_one_line(case: Case, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=re.escape(case.refused)) as refused:
+        resolve(case.flags, case.made(tmp_path), hostname=HERE)
+    assert "\n" not in str(refused.value)
 
 
-def test_what_is_unknown_is_not_set_for_the_worker():
-    (worker,) = explained("--master-addr node0", MPICH)["workers"]
+@pytest.mark.parametrize("manager", RECORDED)
+def test_a_launcher_finds_its_manager(manager: str, tmp_path: Path) -> None:
+    case = next(case for key, case in CASES.items() if key[0] == manager and case.mode)
+    found = explain(*case.flags.split(), **case.made(tmp_path))
+    resolved = resolve(case.flags, case.made(tmp_path), hostname=HERE)
+    assert found["mode"] == case.mode
+    for question in ("rank", "world_size", "local_rank", "node_rank", "master_addr"):
+        assert found["world"][question] == getattr(resolved.world, question)
+
+
+def test_what_is_unknown_is_not_set_for_the_worker() -> None:
+    (worker,) = explain("--master-addr=node0", **RECORDED["hydra"].environments["MPICH"])["workers"]
     assert worker["env"]["RANK"] == "2"
     assert not {"NODE_RANK", "GROUP_RANK", "GROUP_WORLD_SIZE"} & set(worker["env"])
 
 
-def test_pals_variables_of_slurms_own_plugin_are_not_pals():
+def test_pals_variables_of_slurms_own_plugin_are_not_pals() -> None:
     shasta = {k: v for k, v in PALS.items() if k.startswith("PALS_")}
     shasta |= {"PALS_RANKID": "2", "PALS_LOCAL_RANKID": "0", "PALS_LOCAL_SIZE": "1"}
     found = explained("", {**STEP, **shasta})
-    assert found["sources"]["rank"]["source"] == "SLURM_PROCID"
-    assert found["world"]["run_id"] == "1000.0"
-    assert found["warnings"] == []
+    assert found.sources["rank"].source == "SLURM_PROCID"
+    assert found.world.run_id == "1000.0"
+    assert found.warnings == ()
 
 
-def test_open_mpi_inside_a_slurm_step_wins_and_it_is_said():
-    found = explained("--master-addr node0", {**STEP, **OPEN_MPI_4})
-    assert found["sources"]["rank"]["source"] == "OMPI_COMM_WORLD_RANK"
-    assert found["world"]["world_size"] == 4
-    (said,) = found["warnings"]
-    assert said.startswith("Open MPI and Slurm disagree")
-
-
-def test_the_allocation_around_open_mpi_contradicts_nothing():
-    found = explained("--master-addr node0", {**SALLOC, **OPEN_MPI_4, "SLURM_NTASKS": "2"})
-    assert found["mode"] == "task"
-    assert found["warnings"] == []
-
-
-def test_an_outer_manager_that_cannot_be_read_does_not_matter():
-    unreadable = {**STEP, "SLURM_PROCID": "x", "SLURM_STEP_NODELIST": "node[0-"}
-    found = explained("--master-addr node0", {**unreadable, **OPEN_MPI_4})
-    assert found["world"]["rank"] == 2
+@pytest.mark.parametrize(
+    ("around", "said"),
+    [
+        (STEP, ["Open MPI and Slurm disagree"]),
+        ({**SALLOC, "SLURM_NTASKS": "2"}, []),
+        (STEP | {"SLURM_PROCID": "x", "SLURM_STEP_NODELIST": "node[0-"}, ["Open MPI and Slurm"]),
+    ],
+    ids=["a step", "the allocation", "a step that cannot be read"],
+)
+def test_open_mpi_inside_a_slurm_job_wins(around: dict[str, str], said: list[str]) -> None:
+    found = explained("--master-addr node0", {**around, **OPEN_MPI_4})
+    assert found.sources["rank"].source == "OMPI_COMM_WORLD_RANK"
+    assert (found.world.mode, found.world.rank, found.world.world_size) == ("task", 2, 4)
+    assert len(found.warnings) == len(said)
+    assert all(map(str.startswith, found.warnings, said))
 
 
 # enroot conf/hooks/extra/50-slurm-pytorch.sh, where scontrol exists.
@@ -137,38 +117,40 @@ ENROOT = {
 }  # fmt: skip
 
 
-def test_what_enroots_hook_exports_inside_a_step_is_kept():
+def test_what_enroots_hook_exports_inside_a_step_is_kept() -> None:
     found = explained("", {**STEP, **ENROOT})
-    assert found["sources"]["rank"]["source"] == "SLURM_PROCID"
-    assert found["sources"]["master_port"]["source"] == "MASTER_PORT"
-    assert found["world"]["master_port"] == 62000
-    assert found["warnings"] == []
+    assert found.sources["rank"].source == "SLURM_PROCID"
+    assert found.sources["master_port"].source == "MASTER_PORT"
+    assert found.world.master_port == 62000
+    assert found.warnings == ()
 
 
-def test_the_ranks_that_enroots_hook_exports_for_one_launcher_per_node_are_replaced():
+def test_the_ranks_that_enroots_hook_exports_for_one_launcher_per_node_are_replaced() -> None:
     step = {**STEP, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
     step |= {"SLURM_PROCID": "1", "SLURM_GTIDS": "1", "SLURM_NTASKS": "2"}
     found = explained("--nproc 4", {**step, **ENROOT, "RANK": "1", "WORLD_SIZE": "2"})
-    assert found["world"]["rank"] == 4
-    assert found["world"]["world_size"] == 8
-    assert found["world"]["master_port"] == 62000
-    assert found["warnings"][0].startswith("replaced what an outer")
+    assert (found.world.rank, found.world.world_size) == (4, 8)
+    assert found.gathering is not None
+    assert found.gathering.master_port == 62000
+    assert found.warnings[0].startswith("replaced what an outer")
 
 
-@pytest.mark.parametrize("address", ["localhost", "127.0.0.1", "::1"])
-def test_an_inherited_address_by_which_every_node_means_itself_is_replaced(address: str):
-    found = explained("", {**STEP, "MASTER_ADDR": address})
-    assert found["world"]["master_addr"] == "node0"
-    assert any(f"replaced MASTER_ADDR={address}" in said for said in found["warnings"])
+@pytest.mark.parametrize("programs", ["", "1", "2"])
+def test_a_role_is_for_all_tasks_where_they_have_one_program(programs: str) -> None:
+    environ = OPEN_MPI_4 | ({"OMPI_NUM_APP_CTX": programs} if programs else {})
+    assert resolve("--master-addr=a", environ).world.is_task
+    if programs == "2":
+        with pytest.raises(UsageError, match="several programs"):
+            resolve("--role=ps --master-addr=a", environ)
+    else:
+        assert resolve("--role=ps --master-addr=a", environ).world.is_task
 
 
-@pytest.mark.parametrize("said", [{}, {"OMPI_NUM_APP_CTX": "1"}], ids=["not said", "said"])
-def test_a_role_is_for_all_tasks_where_they_have_one_program(said: dict[str, str]) -> None:
-    assert resolve(["--role=ps", "--master-addr=a"], {**OPEN_MPI_4, **said}).world.is_task
-
-
-def test_a_role_is_for_no_task_of_several_programs() -> None:
-    several = {**OPEN_MPI_4, "OMPI_NUM_APP_CTX": "2"}
-    assert resolve(["--master-addr=a"], several).world.is_task
-    with pytest.raises(UsageError, match="several programs"):
-        resolve(["--role=ps", "--master-addr=a"], several)
+@pytest.mark.parametrize("where", ["PBS_NODEFILE", "PE_HOSTFILE", "LSB_DJOB_RANKFILE"])
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe\x00", b" \t\n# x\n", b"*,[\n"])
+def test_any_host_file_is_read_or_refused(where: str, content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "hosts"
+    file.write_bytes(content)
+    environ = {"PBS_JOBID": "1", "JOB_ID": "1", "NSLOTS": "2", "LSB_JOBID": "1", where: str(file)}
+    with suppress(UsageError):
+        assert resolve("--nproc=2", environ).world.world_size % 2 == 0

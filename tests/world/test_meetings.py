@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from unittest.mock import patch
 
 import pytest
@@ -13,8 +12,8 @@ from spawnlaunch.errors import UsageError
 from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.managers.slurm import lost
 from spawnlaunch.world.meeting import described
-from tests.fuzz.environments import resolve
 from tests.support.launching import REPORTER, SLURM_TASK
+from tests.world.resolving import resolve
 
 # Node 1 of 2, with a launcher on each.
 STEP = {
@@ -78,13 +77,13 @@ FIELDS = "host port ports is_hub node_rank most spares expected return_s master_
 def test_the_launchers_meet_where_all_of_them_know(
     flags: str, environ: dict[str, str], told: tuple[object, ...]
 ) -> None:
-    gathering = resolve(flags.split(), environ).gathering
+    gathering = resolve(flags, environ).gathering
     assert gathering is not None
     assert tuple(getattr(gathering, name) for name in FIELDS.split()) == told
 
 
 def test_a_pods_launcher_is_started_again() -> None:
-    flags = f"{HAND} --node-rank=0".split()
+    flags = f"{HAND} --node-rank=0"
     for environ, again in (({}, False), ({"KUBERNETES_SERVICE_HOST": "x"}, True)):
         gathering = resolve(flags, environ).gathering
         assert gathering is not None
@@ -104,12 +103,12 @@ def test_a_pods_launcher_is_started_again() -> None:
 def test_before_they_have_met_only_one_that_may_be_the_hub_speaks_as_rank_0(
     flags: str, rank: int
 ) -> None:
-    assert resolve(flags.split(), {}).world.rank == rank
+    assert resolve(flags, {}).world.rank == rank
 
 
 def test_where_they_meet_is_put_in_words() -> None:
     def words(flags: str) -> str:
-        gathering = resolve(flags.split(), {}).gathering
+        gathering = resolve(flags, {}).gathering
         assert gathering is not None
         return described(gathering)
 
@@ -131,7 +130,7 @@ def test_where_they_meet_is_put_in_words() -> None:
 )
 def test_nobody_comes_back_whom_nobody_starts(flags: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
-        resolve(["--nproc=2", *flags.split()], STEP)
+        resolve(f"--nproc=2 {flags}", STEP)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +148,7 @@ def test_nobody_comes_back_whom_nobody_starts(flags: str, why: str) -> None:
 def test_what_contradicts_is_said_to_be_left_by_another(
     flags: str, environ: dict[str, str], stale: bool
 ) -> None:
-    lines = resolve(flags.split(), environ).warnings
+    lines = resolve(flags, environ).warnings
     assert any("left: " in line for line in lines) == stale
 
 
@@ -165,7 +164,7 @@ def test_what_contradicts_is_said_to_be_left_by_another(
 def test_what_may_be_a_pods_is_said_where_nodes_can_be_typed(
     flags: str, environ: dict[str, str], pods: bool
 ) -> None:
-    (line,) = resolve(flags.split(), environ).warnings
+    (line,) = resolve(flags, environ).warnings
     assert ("--node-rank N" in line) == pods
 
 
@@ -200,6 +199,7 @@ OF_TWO_COMPONENTS = SHELL | {"SLURM_HET_SIZE": "2", "SLURM_JOB_NODELIST": "node0
 PER_NODE = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
 
 
+@pytest.mark.usefixtures("typed_as_launcher")
 @pytest.mark.parametrize(
     ("flags", "environ", "starters"),
     [
@@ -227,10 +227,8 @@ PER_NODE = "srun --nodes=2 --ntasks=2 --ntasks-per-node=1"
     ],
 )  # fmt: skip
 def test_what_is_typed_instead_starts_as_many_as_there_are(
-    flags: str, environ: dict[str, str], starters: list[str], monkeypatch: pytest.MonkeyPatch
+    flags: str, environ: dict[str, str], starters: list[str]
 ) -> None:
-    monkeypatch.setattr(sys, "orig_argv", ["python", "launcher", "x"])
-    monkeypatch.setattr(sys, "argv", ["launcher", "x"])
     with pytest.raises(UsageError) as caught:
-        resolve(flags.split(), environ)
+        resolve(flags, environ)
     assert re.findall(r"(srun[^;]*?) python launcher", str(caught.value)) == starters

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from spawnlaunch.world import host
-from tests.fuzz.environments import resolve
 from tests.support.launching import LAUNCHER, REPORTER, clean_environ, run
 from tests.support.required import require_programs, require_root
+from tests.world.resolving import resolve
 
 require_programs("unshare", "ip", package="util-linux iproute2")
 require_root()
@@ -40,13 +40,13 @@ FIRST_OF_TWO = ("--nnodes=2", "--node-rank=0", "--master-addr=10.9.8.2")
 
 
 @pytest.mark.parametrize("address", ["10.9.8.1", "10.9.8.2", "10.9.8.3"])
-def test_every_address_of_an_interface_is_this_machines(address: str):
+def test_every_address_of_an_interface_is_this_machines(address: str) -> None:
     assert on_a_machine_called(address, *FIRST_OF_TWO)["warnings"] == []
     found = on_a_machine_called("localhost", MASTER_ADDR=address)
     assert (found["world"]["master_addr"], found["warnings"]) == (address, [])
 
 
-def test_another_address_is_none_of_this_machines_and_the_interface_is_named():
+def test_another_address_is_none_of_this_machines_and_the_interface_is_named() -> None:
     found = on_a_machine_called("10.9.8.9", *FIRST_OF_TWO)
     (said,) = found["warnings"]
     assert said.startswith("host name 10.9.8.9 is 10.9.8.9,")
@@ -64,22 +64,24 @@ def own_addresses() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(
     "chosen", [{}, {"GLOO_SOCKET_IFNAME": "x"}, {"NCCL_SOCKET_IFNAME": "x"}], ids=" ".join
 )
-def test_the_interface_towards_rank_0_is_exported_unless_somebody_chose_one(chosen: dict[str, str]):
-    flags = ["--nproc=1", "--nnodes=2", "--node-rank=1"]
+def test_the_interface_towards_rank_0_is_exported_unless_somebody_chose_one(
+    chosen: dict[str, str],
+) -> None:
+    flags = "--nproc=1 --nnodes=2 --node-rank=1"
     for address, name in own_addresses():
-        world = resolve([*flags, f"--master-addr={address}"], {}).world
+        world = resolve(f"{flags} --master-addr={address}", {}).world
         exports, (line,) = host.find_interface(world, chosen, "localhost")
         assert exports == {each: name for each in host.INTERFACES if each not in chosen}
         assert all(f"{each}={name}" in line for each in exports)
         both = dict.fromkeys(host.INTERFACES, "x")
         assert host.find_interface(world, both, "localhost") == ({}, ())
-    world = resolve([*flags, "--master-addr=127.0.0.2"], {}).world
+    world = resolve(f"{flags} --master-addr=127.0.0.2", {}).world
     exports, (line,) = host.find_interface(world, chosen, "localhost")
     assert exports == {}
     assert line.endswith(", ".join(sorted({name for _, name in own_addresses()})))
 
 
-def test_a_machine_that_is_named_by_its_address_is_not_another():
+def test_a_machine_that_is_named_by_its_address_is_not_another() -> None:
     assert not host.is_here("192.0.2.1", "192.0.2.2")
     assert host.is_here("192.0.2.1", "192.0.2.1")
     assert host.is_here("node1.cluster", "node1")

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz.environments import resolve
 from tests.support.launching import SLURM_TASK
+from tests.world.resolving import resolve
 
 FIRST = SLURM_TASK | {
     "SLURM_PROCID": "0", "SLURM_NODEID": "0", "SLURM_GTIDS": "0,1", "SLURMD_NODENAME": "node0",
@@ -33,7 +33,7 @@ ALONE_ON_ITS_NODE = FIRST | {
 def test_a_device_for_each_task_is_a_trap_where_tasks_are_beside_each_other(
     flags: str, environ: dict[str, str], named: bool
 ) -> None:
-    lines = resolve(flags.split(), environ).warnings
+    lines = resolve(flags, environ).warnings
     assert any("--virtual-local-rank" in line for line in lines) == named
 
 
@@ -57,7 +57,7 @@ def test_ranks_that_nobody_ends_are_a_trap_where_no_launcher_is_above_them(
 ) -> None:
     (tmp_path / "slurm.conf").write_text(site)
     environ = {**environ, "SLURM_CONF": str(tmp_path / "slurm.conf")}
-    lines = resolve(flags.split(), environ).warnings
+    lines = resolve(flags, environ).warnings
     assert any(f"export {KILLS}=1" in line for line in lines) == named
 
 
@@ -77,5 +77,22 @@ def test_a_grace_that_slurm_does_not_give_is_a_trap(
 ) -> None:
     (tmp_path / "slurm.conf").write_text(site)
     environ = {**ALONE_ON_ITS_NODE, "SLURM_CONF": str(tmp_path / "slurm.conf")}
-    lines = [line for line in resolve(["--nproc=2", flags], environ).warnings if "KillWait" in line]
+    lines = [line for line in resolve(f"--nproc=2 {flags}", environ).warnings if "KillWait" in line]
     assert [named in line for line in lines] == ([True] if named else [])
+
+
+@pytest.mark.parametrize(
+    ("environ", "result", "said"),
+    [
+        (FIRST, "", ["each of the 2 tasks on a node"]),
+        (FIRST, "--result=r", ["each writes --result r", "each of the 2 tasks on a node"]),
+        (ALONE_ON_ITS_NODE, "", []),
+        (ALONE_ON_ITS_NODE, "--result=r", ["each of the 2 tasks (SLURM_STEP_NUM_TASKS), and each"]),
+    ],
+)
+def test_worlds_side_by_side_are_a_trap_where_they_share_a_node_or_a_file(
+    environ: dict[str, str], result: str, said: list[str]
+) -> None:
+    lines = resolve(f"--standalone --nproc=2 {result}", environ).warnings
+    about = [line for line in lines if "--standalone makes" in line]
+    assert [part in line for part, line in zip(said, about, strict=True)] == [True] * len(said)

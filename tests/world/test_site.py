@@ -1,4 +1,4 @@
-"""Whether srun ends a step when a rank dies: by an srun of this node that waits for our step."""
+"""How a site's Slurm ends steps: its slurm.conf, and the srun on this node that waits for ours."""
 
 import os
 import socket
@@ -57,12 +57,12 @@ def srun(tmp_path: Path) -> Iterator[Starter]:
 @pytest.mark.parametrize("variable", site.PORTS)
 def test_its_flags_and_its_variable_are_seen(
     srun: Starter, words: str, environ: dict[str, str], kills: bool, variable: str
-):
+) -> None:
     told = {variable: srun(*words.split(), **environ), "SLURM_CONF": "/nowhere"}
     assert site.kills_on_bad_exit(told, KILLS) == kills
 
 
-def test_another_srun_says_nothing_of_this_step(srun: Starter):
+def test_another_srun_says_nothing_of_this_step(srun: Starter) -> None:
     srun("-K")
     with socket.create_server(("127.0.0.1", 0)) as ours:
         told = {site.PORTS[0]: str(ours.getsockname()[1]), "SLURM_CONF": "/nowhere"}
@@ -77,13 +77,43 @@ def test_another_srun_says_nothing_of_this_step(srun: Starter):
 )
 def test_what_the_step_has_been_told_counts_first(
     srun: Starter, environ: dict[str, str], kills: bool
-):
+) -> None:
     port = srun("-K" if environ else "-K0", **{KILLS: "1"})
     told = {site.PORTS[0]: port, "SLURM_CONF": "/nowhere", **environ}
     assert site.kills_on_bad_exit(told, KILLS) == kills
 
 
-def test_slurm_conf_is_looked_for_where_srun_does():
+def test_slurm_conf_is_looked_for_where_srun_does() -> None:
     there = [place for place in site.PLACES if os.path.exists(place)]
     assert site.path({}) == [*there, site.PLACES[0]][0]
     assert site.path({"SLURM_CONF": "x"}) == "x"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("KillWait=12\n", "12"),
+        ("killwait = 12 # seconds\n", "12"),
+        ("#KillWait=3\nKILLWAIT=1\nMessageTimeout=9 KillWait=12\n", "12"),
+        ("Include more.conf\n", "40"),
+        ("include \\\n  more.conf\nKillWait=12", "12"),
+        ("Include slurm.conf\nInclude /dev/zero\n", None),
+        ("", None),
+    ],
+)
+def test_slurm_conf_is_read_as_slurm_reads_it(
+    tmp_path: Path, text: str, expected: str | None
+) -> None:
+    (tmp_path / "more.conf").write_text("KillWait=40\n")
+    (tmp_path / "slurm.conf").write_text(text)
+    environ = {"SLURM_CONF": str(tmp_path / "slurm.conf")}
+    assert site.value("KillWait", environ) == expected
+    assert site.kill_wait_s(environ) == int(expected or 30)
+
+
+@pytest.mark.parametrize("path", ["/dev/zero", "fifo", "no such file", "."])
+def test_a_slurm_conf_that_is_none_is_none(tmp_path: Path, path: str) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    environ = {"SLURM_CONF": str(tmp_path / path)}
+    assert site.kill_wait_s(environ) is None
+    assert site.value("KillWait", environ) is None

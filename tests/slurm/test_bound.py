@@ -1,0 +1,99 @@
+"""Nodes that claim what this machine has, two CPUs of it, where Slurm binds its tasks."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import Slurm, require_slurm, start
+from tests.slurm.asking import Asker, line_after
+from tests.support.launching import LAUNCHER, REPORTER
+from tests.support.required import skip_or_fail
+from tests.support.truth import check
+
+require_slurm()
+pytestmark = pytest.mark.full
+
+RANK = [*LAUNCHER, REPORTER]
+NARROW = "the mask allows 1 core"
+
+
+@pytest.fixture(scope="module")
+def bound() -> Iterator[Slurm]:
+    """A cluster that binds tasks, has ports for MPI, and lets 14 seconds pass before SIGKILL."""
+    if len(os.sched_getaffinity(0)) < 2:
+        skip_or_fail("needs two CPUs")
+    ports = "MpiParams=ports=21000-21999\n"
+    cluster = start(cpus=2, task_plugin="task/affinity", kill_wait_s=14, extra=ports)
+    yield cluster
+    cluster.stop()
+
+
+def test_ports_that_slurm_reserves_are_used(bound: Slurm, tmp_path: Path) -> None:
+    told = Asker(bound, tmp_path).run(["srun", "-N2", "-n2", *RANK])
+    check(told.workers, 2)
+    (port, reserved), _ = told.values("MASTER_PORT", "SLURM_STEP_RESV_PORTS")
+    assert port == reserved.partition("-")[0]
+
+
+def test_more_ranks_than_cpus_are_said_to_share_them(bound: Slurm) -> None:
+    crowded = bound.run(["srun", "-N1", "-n3", "-O", *RANK])
+    assert crowded.stderr.count("fewer cores than ranks") == 1
+    assert crowded.stderr.count("(shares cores)") == 3
+    job = ["salloc", "--quiet", "-N1", "-n2", "--exclusive"]
+    for binding in ("cores", "map_cpu:1,0"):
+        apart = bound.run([*job, "srun", "-n2", f"--cpu-bind={binding}", *RANK])
+        assert apart.returncode == 0, apart.stderr
+        assert "share" not in apart.stderr
+
+
+@pytest.mark.parametrize(
+    ("job", "step"),
+    [([], []), (["salloc", "--quiet", "-N1", "-n1", "-c2"], ["--cpu-bind=map_cpu:0"])],
+    ids=["a step", "a step of a job that has both CPUs"],
+)
+def test_a_narrow_mask_is_left_with_the_options_that_are_advised(
+    bound: Slurm, job: list[str], step: list[str]
+) -> None:
+    said = bound.run([*job, "srun", "-n1", *step, *RANK]).stderr
+    assert NARROW in said
+    option = line_after("start with", said.partition(", or, in a job")[0])
+    assert NARROW not in bound.run([*job, *option.split(), "-n1", *RANK]).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "typed", "left"),
+    [
+        ("srun -c1 --cpu-bind=none", "srun --cpu", "sbatch --cpus-per-task=2 or --excl"),
+        ("srun -c2 taskset -c 0", "srun", "without the taskset"),
+    ],
+)
+def test_an_option_that_was_typed_is_not_advised_again(
+    bound: Slurm, words: str, typed: str, left: str
+) -> None:
+    said = bound.run([*words.replace("srun", "srun -N1 -n1").split(), *RANK]).stderr
+    (advice,) = (line for line in said.splitlines() if NARROW in line)
+    assert left in advice
+    assert typed not in advice
+
+
+def test_the_line_for_the_same_with_srun_binds_alike(bound: Slurm) -> None:
+    job = ["salloc", "--quiet", "-N1", "-n1", "-c2", "srun", "--cpu-bind=none"]
+    explained = bound.run([*job, *LAUNCHER, "--explain", "--nproc=2", REPORTER]).stdout
+    line = line_after("the same with srun:", explained)
+    show = ["sh", "-c", "echo $(taskset -cp $$)"]
+    tasks = bound.run([*job[:-2], *line.split(), *show]).stdout
+    assert sorted(task.rpartition(" ")[2] for task in tasks.splitlines()) == ["0", "1"]
+
+
+def test_the_report_comes_before_slurm_kills_the_launcher(bound: Slurm) -> None:
+    stay = "--no-python sh -c 'trap \"\" TERM; echo ready; while :; do sleep 1; done'"
+    fail = "--no-python sh -c 'sleep 3; exit 7'"
+    node = " ".join([*LAUNCHER, "--no-gang", "--nproc=1"])  # so that Slurm ends them
+    script = f"if [ $SLURM_PROCID = 1 ]; then exec {node} {fail}; else exec {node} {stay}; fi"
+    done = bound.run(["srun", "-N2", "-n2", "--kill-on-bad-exit=1", "bash", "-c", script])
+    said = "stopping the workers by SIGTERM, after 9 s by SIGKILL (Slurm's KillWait is 14 s)"
+    assert said in done.stderr
+    assert "still ran after 9 s: killed" in done.stderr
+    assert "task 0: Exited with exit code 143" in done.stderr  # not: Killed

@@ -1,0 +1,133 @@
+"""The cluster that other tests rely on is a real one, and nothing of it outlives its session."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import REPOSITORY, Slurm, require_slurm, start
+from tests.support.patience import PATIENCE_S
+from tests.support.processes import until
+
+require_slurm()
+pytestmark = pytest.mark.full
+
+
+def test_a_step_on_two_nodes_sees_two_hosts_that_know_no_others(slurm: Slurm) -> None:
+    names = "import socket; print(socket.gethostname(), socket.gethostbyname('node3'), flush=True)"
+    resolve = f"{names}; socket.gethostbyname('elsewhere')"
+    step = slurm.run(["srun", "-N2", "-n3", "--label", sys.executable, "-c", resolve])
+    hosts = ["0: node0 10.11.12.13", "1: node0 10.11.12.13", "2: node1 10.11.12.13"]
+    assert sorted(step.stdout.splitlines()) == hosts
+    assert step.stderr.count("gaierror:") == 3
+
+
+def test_a_wrong_address_is_another_host_where_nobody_listens(slurm: Slurm) -> None:
+    listen = "import socket; s = socket.create_server(('', 23456)); s.accept()"
+    connect = "import socket; socket.create_connection((input(), 23456), 5); print('connected')"
+
+    def on(node: str, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        return slurm.run(["srun", "--overlap", f"--nodelist={node}", *command], stdin=stdin)
+
+    with slurm.popen(["srun", "--nodelist=node1", sys.executable, "-c", listen]) as server:
+        until(lambda: ":5BA0 " in on("node1", "cat", "/proc/net/tcp").stdout, "it listens")
+        wrong = on("node2", sys.executable, "-c", connect, stdin="node2\n")
+        right = on("node2", sys.executable, "-c", connect, stdin="node1\n")
+        server.wait(PATIENCE_S)
+    assert "ConnectionRefusedError" in wrong.stderr
+    assert right.stdout == "connected\n"
+
+
+def test_a_batch_job_gives_the_output_of_all_its_tasks_and_the_worst_status(slurm: Slurm) -> None:
+    script = "#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\nexit $SLURM_ARRAY_TASK_ID\n"
+    job = slurm.sbatch(script, "--nodes=2", "--array=0,3")
+    assert (job.state, job.exit_status, job.signal) == ("FAILED", 3, 0)
+    assert sorted(job.output.splitlines()) == ["task 0", "task 3"]
+
+
+def test_what_a_test_leaves_running_is_cancelled_for_the_next(slurm: Slurm) -> None:
+    slurm.submit("#!/bin/sh\nsleep 600\n", "--nodes=4")
+    slurm.cancel_all()
+    assert slurm.idle_nodes() == list(slurm.nodes)
+
+
+def test_a_configuration_that_slurm_refuses_is_an_error_with_slurms_words() -> None:
+    with pytest.raises(RuntimeError, match=r"did not start.*NoSuchSetting"):
+        start(extra="NoSuchSetting=1")
+
+
+def test_nothing_is_left_after_stop_while_another_cluster_runs_beside_it(slurm: Slurm) -> None:
+    """A job is running, for it is the processes of jobs that outlive clusters."""
+    before = traces()
+    cluster = start()
+    cluster.submit("#!/bin/sh\nsrun sleep 600\n", "--nodes=2")
+    namespace = cluster.pid_namespace()
+    until(lambda: "sleep" in processes(namespace), "the step runs")
+    assert slurm.run(["srun", "-N4", "true"]).returncode == 0
+    cluster.stop()
+    assert processes(namespace) == []
+    assert traces() == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_nothing_is_left_after_the_session_is_killed(number: signal.Signals) -> None:
+    before = traces()
+    session = subprocess.Popen(
+        [sys.executable, "-c", SESSION], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True
+    )
+    assert session.stdout is not None
+    try:
+        namespace = int(session.stdout.readline())
+        until(lambda: processes(namespace).count("sleep") == 2, "the step runs")
+        session.send_signal(number)
+        session.wait(PATIENCE_S)
+        until(lambda: processes(namespace) == [], "nothing is left")
+    finally:
+        session.kill()
+        session.wait()
+        session.stdout.close()
+    assert traces() == before
+
+
+SESSION = """
+import time
+from tests.cluster.slurm import start
+cluster = start()
+step = cluster.popen(["srun", "--nodes=2", "sleep", "600"])
+print(cluster.pid_namespace(), flush=True)
+time.sleep(600)
+"""
+
+
+def processes(namespace: int) -> list[str]:
+    """Names of the processes in the PID namespace with this inode number."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if os.stat(process / "ns/pid").st_ino == namespace:
+                found.append((process / "comm").read_text().strip())
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # ended while we looked, or none of ours
+    return found
+
+
+def traces() -> dict[str, object]:
+    """What a cluster could leave on this machine besides processes."""
+    watched = ["/run", "/dev/shm", "/var/log", "/var/spool", "/var/lib", "/tmp"]
+    return {
+        "mounts": Path("/proc/self/mounts").read_text(),
+        "devices": sorted(os.listdir("/sys/class/net")),
+        "cgroups": sorted(str(path) for path in Path("/sys/fs/cgroup").rglob("*slurm*")),
+        "hosts": Path("/etc/hosts").read_bytes(),
+        "files": {
+            directory: sorted(
+                path.name
+                for path in Path(directory).glob("*")
+                if "slurm" in path.name or "munge" in path.name
+            )
+            for directory in watched
+        },
+    }

@@ -1,0 +1,201 @@
+"""What a message tells the user to type under Slurm works where the message was."""
+
+import os
+import re
+from pathlib import Path
+from shlex import split
+
+import pytest
+
+from tests.cluster.slurm import require_slurm
+from tests.slurm.asking import Asker, Told, line_after
+from tests.support.launching import LAUNCHER, REPORTER, ROOT, filed_reports
+from tests.support.truth import check
+
+require_slurm()
+pytestmark = pytest.mark.full
+
+LAUNCH = " ".join(LAUNCHER)
+KEPT = f"{LAUNCH} --preload=re --master-port=25930"  # flags that a line has to keep
+FOUR = ("-N2", "--ntasks-per-node=2", "-c2")
+COMPONENTS = "#SBATCH -N1 -n2\n#SBATCH hetjob\n#SBATCH -N2 --ntasks-per-node=2\n"
+
+
+class Place:
+    """Where a line is typed: on the head node, in a batch script, or in a shell of a job."""
+
+    def __init__(self, ask: Asker, kind: str, *options: str) -> None:
+        self._ask, self._kind, self._options = ask, kind, options
+
+    def type(self, line: str) -> Told:
+        """What comes of the line there."""
+        if self._kind == "login":
+            return self._ask.run(["bash", "-c", line])
+        if self._kind == "sbatch":
+            return self._ask.sbatch(line, *self._options)
+        if self._kind == "salloc":
+            return self._ask.run(["salloc", "--quiet", *self._options, "bash", "-c", line])
+        return self._ask.typed(line, *self._options)
+
+    def refuses(self, line: str) -> str:
+        """The error by which the line is refused."""
+        told = self.type(line)
+        assert (told.status, told.workers) == (2, []), told.stderr
+        return told.stderr
+
+    def works(self, line: str, world_size: int) -> Told:
+        """What comes of a line that starts one world of this size."""
+        told = self.type(line)
+        assert told.status == 0, told.stderr
+        assert "can't honor" not in told.stderr
+        check(told.workers, world_size)
+        return told
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "step"),
+    [
+        ("sbatch", (*FOUR, "--gpus-per-task=1"), "srun"),
+        ("login", (), "srun -N2 --ntasks-per-node=2 -c2 --gpus-per-node=2"),
+    ],
+)
+def test_one_launcher_per_node_instead_of_one_in_each_task(
+    ask: Asker, kind: str, options: tuple[str, ...], step: str
+) -> None:
+    place = Place(ask, kind, *options)
+    error = place.refuses(f"{step} {KEPT} --nproc=2 {REPORTER}")
+    assert "one task per rank" not in error  # --preload is not for tasks
+    told = place.works(line_after("one launcher per node:", error), 4)
+    names = ("SLURM_CPUS_ON_NODE", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
+    assert set(told.values(*names)) == {("4", "25930", "0,1")}
+
+
+def test_one_task_per_rank_instead_of_a_launcher_in_each(ask: Asker) -> None:
+    place = Place(ask, "login")
+    error = place.refuses(f"srun -N2 -n3 {LAUNCH} --nproc 2 --quiet {REPORTER}")
+    told = place.works(line_after("one task per rank:", error), 3)
+    assert "rank 0  local 0" not in told.stderr  # --quiet
+
+
+def test_both_in_a_heterogeneous_job(ask: Asker) -> None:
+    place = Place(ask, "sbatch")
+    error = place.refuses(f"{COMPONENTS}srun --het-group=0-1 {LAUNCH} --nproc 2 {REPORTER}")
+    place.works(COMPONENTS + line_after("one launcher per node:", error), 6)
+    place.works(COMPONENTS + line_after("one task per rank:", error), 6)
+
+
+def test_a_flag_that_needs_a_launcher_gets_one(ask: Asker, tmp_path: Path) -> None:
+    place = Place(ask, "sbatch", *FOUR)
+    error = place.refuses(f"srun {LAUNCH} --tee=3 --log-dir='{tmp_path}/a directory' {REPORTER}")
+    place.works(line_after("one launcher per node:", error), 4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "flags", "world_size"),
+    [
+        ("sbatch", FOUR, "--preload=re", 4),
+        ("salloc", ("-N2",), "--nproc 3", 6),
+        ("pty", ("-N2",), "", 2),
+    ],
+)
+def test_srun_is_missing(
+    ask: Asker, kind: str, options: tuple[str, ...], flags: str, world_size: int
+) -> None:
+    place = Place(ask, kind, *options)
+    error = place.refuses(f"{LAUNCH} {flags} {REPORTER}")
+    place.works(line_after("srun is missing; type", error), world_size)
+    alone = place.type(line_after("for this machine alone:", error))
+    assert alone.status == 0, alone.stderr
+    nproc = re.search(r"--nproc.(\d)", flags)
+    assert set(alone.values("WORLD_SIZE")) == {(nproc[1] if nproc else "1",)}
+
+
+def test_srun_is_missing_in_a_heterogeneous_job(ask: Asker) -> None:
+    place = Place(ask, "sbatch")
+    error = place.refuses(f"{COMPONENTS}{LAUNCH} {REPORTER}")
+    assert "3 nodes" in error
+    place.works(COMPONENTS + line_after("srun is missing; type", error), 6)
+
+
+def test_srun_is_missing_where_the_script_exports_the_ranks(ask: Asker) -> None:
+    place = Place(ask, "sbatch", "-N2", "-n3")
+    exports = (
+        "export MASTER_ADDR=node0 MASTER_PORT=25900 WORLD_SIZE=$SLURM_NTASKS RANK=$SLURM_PROCID "
+        "LOCAL_RANK=0 LOCAL_WORLD_SIZE=2\n"
+    )
+    told = place.type(f"{exports}{LAUNCH} {REPORTER}")
+    assert told.values("WORLD_SIZE") == [("3",)]
+    words = "rank 0 waits here for 2 others that nobody has started: srun is missing; type"
+    place.works(exports + line_after(words, told.stdout), 3)
+
+
+def test_a_task_with_a_terminal_is_a_rank_all_the_same(ask: Asker) -> None:
+    step = f"srun -N2 -n2 --pty {LAUNCH} {REPORTER}"
+    check(ask.run(["script", "-qec", step, "/dev/null"]).workers, 2)
+
+
+def test_a_shell_on_no_node_of_its_job_runs_the_launcher_there(ask: Asker) -> None:
+    place = Place(ask, "salloc", "-N1", "-n1", "-w", "node2")
+    told = place.type(f"{LAUNCH} --nproc 2 {REPORTER}")
+    assert "(SLURM_JOB_NODELIST=node2)" in told.stderr
+    told = place.type(line_after("to run there, type", told.stderr))
+    assert [worker["hostname"] for worker in told.workers] == ["node2", "node2"]
+    assert "no node of its job" not in told.stderr
+
+
+def test_standalone_makes_a_world_of_each_task_and_shows_the_line_for_one_of_all(
+    ask: Asker,
+) -> None:
+    place = Place(ask, "login")
+    told = place.type(f"srun -N1 -n2 {LAUNCH} --standalone --nproc=2 {REPORTER}")
+    assert told.status == 0, told.stderr
+    worlds = set(told.values("MASTER_PORT", "SLURM_PROCID", "WORLD_SIZE", "MASTER_ADDR"))
+    assert sorted(world[1:] for world in worlds) == [(n, "2", "127.0.0.1") for n in ("0", "1")]
+    runs = {run.rpartition("-")[2] for (run,) in told.values("TORCHELASTIC_RUN_ID")}
+    assert runs == {"0", "1"}
+    assert told.stderr.count("each of the 2 tasks") == 1
+    place.works(line_after("for one job of all, type", told.stderr), 2)
+
+
+CLEAN = f"env -i PATH={os.environ['PATH']} PYTHONPATH={ROOT}"
+
+
+def test_tasks_that_lost_their_variables_are_refused(ask: Asker) -> None:
+    files = ask.new_directory()
+    lost = f"{CLEAN} REPORT_DIR={files}"
+    error = Place(ask, "login").refuses(f"srun -N2 -n3 {lost} {LAUNCH} {REPORTER}")
+    line = error.splitlines()[0]
+    assert "none of Slurm's variables" in line
+    kept = split(line.partition("have Slurm start ")[2].partition("; if each")[0])
+    kept[-1] = kept[-1].replace("env -i ", f"env -i PYTHONPATH={ROOT} REPORT_DIR={files} ")
+    assert ask.run(["srun", "-N2", "-n3", *kept]).status == 0
+    check(filed_reports(files), 3)
+    alone = f"{CLEAN} REPORT_DIR=$REPORT_DIR {line.partition('job of its own, type ')[2]}"
+    told = Place(ask, "login").type(f"srun -N1 -n1 {alone}")
+    assert told.values("WORLD_SIZE") == [("1",)]
+
+
+def test_a_batch_script_of_several_nodes_that_lost_its_variables_is_refused(ask: Asker) -> None:
+    place = Place(ask, "sbatch", "-N2", "-n3")
+    error = place.refuses(f"{CLEAN} {LAUNCH} {REPORTER}")
+    assert "has 3 tasks (SLURM_NTASKS) on 2 nodes (SLURM_JOB_NUM_NODES)" in error
+    place.works(error.partition("type ")[2].partition(", with nothing")[0], 3)
+
+
+WARNED = "nothing on this node says that srun ends the step"
+
+
+@pytest.mark.parametrize(
+    "typed", ["srun -K", "SLURM_KILL_BAD_EXIT=1 srun --export=PATH,PYTHONPATH,REPORT_DIR"]
+)
+def test_who_had_srun_end_the_step_is_not_told_to(ask: Asker, typed: str) -> None:
+    told = Place(ask, "login").works(f"{typed} -N2 -n4 {LAUNCH} {REPORTER}", 4)
+    assert WARNED not in told.stderr
+
+
+def test_who_had_srun_end_the_step_as_advised_is_not_told_again(ask: Asker) -> None:
+    place, step = Place(ask, "login"), f"srun -N2 -n4 {LAUNCH} {REPORTER}"
+    told = place.works(step, 4)
+    assert told.stderr.count(WARNED) == 1
+    line = told.stderr.partition("wait forever: type ")[2].partition(" before srun")[0]
+    assert WARNED not in place.works(f"{line}; {step}", 4).stderr

@@ -1,0 +1,214 @@
+"""Under a real Slurm each rank is told what is true of all ranks of its step."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.slurm import require_slurm
+from tests.slurm.asking import Asker
+from tests.support.launching import LAUNCHER, REPORTER, WORKERS
+from tests.support.truth import Report, check
+
+require_slurm()
+pytestmark = pytest.mark.full
+
+PROVER = str(WORKERS / "meet.py")
+LAUNCH, PROVE, REPORT = (" ".join(map(str, [*LAUNCHER, *w])) for w in ([], [PROVER], [REPORTER]))
+MASTER = "MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1) MASTER_PORT=25900"
+
+
+@pytest.mark.parametrize(
+    ("options", "world_size"),
+    [("-N3 -n5 -m cyclic", 5), ("-N2 -n5 -m plane=2", 5), ("-N2 -n3", 3), ("-w node2 -n1", 1)],
+)
+def test_a_task_becomes_a_rank(ask: Asker, options: str, world_size: int) -> None:
+    told = ask.run(["srun", *options.split(), *PROVE.split()])
+    check(told.workers, world_size)
+    for worker in told.workers:
+        assert worker["environ"]["RANK"] == worker["environ"]["SLURM_PROCID"]
+
+
+def test_rank_0_is_the_first_of_a_host_file_with_comments_and_counts(
+    ask: Asker, tmp_path: Path
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("# where the ranks go\nnode3*2,node1 # and so on\n")
+    step = ["srun", "-N2", "-n3", "-m", "arbitrary", *PROVE.split()]
+    told = ask.run(step, SLURM_HOSTFILE=str(hosts))
+    check(told.workers, 3)
+    assert told.workers[0]["hostname"] == "node3"
+
+
+def test_where_srun_did_not_go_by_the_host_file_rank_0_names_its_host(
+    ask: Asker, tmp_path: Path
+) -> None:
+    hosts = tmp_path / "hosts"
+    hosts.write_text("node3\nnode1\nnode1\n")
+    step = ["srun", "-N2", "-n3", "-m", "arbitrary", "-w", "node1,node1,node3", *LAUNCHER]
+    told = ask.run([*step, REPORTER], SLURM_HOSTFILE=str(hosts))
+    assert told.status == 2
+    assert "rank 0 is on node1 (SLURMD_NODENAME)" in told.stderr
+    assert "type --master-addr node1" in told.stderr
+    told = ask.run([*step, "--master-addr", "node1", PROVER], SLURM_HOSTFILE=str(hosts))
+    check(told.workers, 3)
+
+
+def test_where_only_rank_0_of_two_components_knows_its_host_it_names_it(ask: Asker) -> None:
+    def step(*flags: str) -> list[object]:
+        launch = [*LAUNCHER, *flags, REPORTER]
+        first = ["-n2", "-m", "arbitrary", "-w", "node3,node1", *launch]
+        return ["srun", *first, ":", "-n1", "-w", "node2", *launch]
+
+    told = ask.run(step())
+    assert told.status == 2
+    assert "rank 0 is on node3 (SLURMD_NODENAME)" in told.stderr
+    check(ask.run(step("--master-addr", "node3")).workers, 3)
+
+
+def variables(worker: Report) -> dict[str, str]:
+    """Slurm's of a worker, but for those that tell one step from another."""
+    assert worker["environ"]["SLURM_TASK_PID"] == str(worker["pid"])
+    of_the_step = {
+        *("SLURM_STEP_ID", "SLURM_STEPID", "SLURM_STEP_LAUNCHER_PORT", "SLURM_SRUN_COMM_PORT"),
+        "SLURM_TASK_PID",
+    }
+    names = [name for name in worker["environ"] if name.startswith("SLURM")]
+    return {name: worker["environ"][name] for name in names if name not in of_the_step}
+
+
+def test_workers_of_a_launcher_have_slurms_variables_as_tasks_have_them_where_asked_for(
+    ask: Asker,
+) -> None:
+    node = f"SRUN_CPUS_PER_TASK=4 srun -n2 --ntasks-per-node=1 {LAUNCH} --nproc 2"
+    told = ask.sbatch(
+        f"SRUN_CPUS_PER_TASK=2 srun -n4 --ntasks-per-node=2 {REPORT}\n"
+        f"{node} --rewrite-slurm-env {REPORTER}\n{node} {REPORTER}\n",
+        *("-N2", "--ntasks-per-node=2", "-c2", "--gpus-per-node=2"),
+    )
+    tasks, rewritten, plain = told.steps()
+    for workers in (tasks, rewritten, plain):
+        check(workers, 4)
+    assert [variables(worker) for worker in rewritten] == [variables(worker) for worker in tasks]
+    assert [worker["environ"]["SLURM_PROCID"] for worker in plain] == ["0", "0", "1", "1"]
+    assert told.stdout.count("type --rewrite-slurm-env") == 1
+
+
+def test_steps_of_a_job_are_worlds_of_their_own(ask: Asker) -> None:
+    both = f"srun -N2 -n2 --overlap --mem=0 {PROVE}"
+    script = f"srun -N1 -n2 -w node1 {PROVE}\n{both} &\n{both} &\nwait"
+    told = ask.sbatch(script, "-N2", "--ntasks-per-node=2", "-w", "node[0-1]")
+    steps = told.steps()
+    assert [worker["hostname"] for worker in steps[0]] == ["node1", "node1"]
+    for workers in steps:
+        check(workers, 2)
+    assert len(steps) == len(set(told.values("MASTER_PORT"))) == 3
+
+
+def test_every_task_of_an_array_is_a_job_of_its_own(ask: Asker) -> None:
+    told = ask.sbatch(f"srun -N2 -n2 {REPORT}", "-N2", "--ntasks-per-node=1", "--array=0-1")
+    jobs = told.steps()
+    for workers in jobs:
+        check(workers, 2)
+    assert len(jobs) == len(set(told.values("MASTER_PORT"))) == 2
+
+
+def test_components_of_a_heterogeneous_job_count_in_their_order(ask: Asker) -> None:
+    told = ask.sbatch(
+        "#SBATCH -w node3 -n1\n#SBATCH hetjob\n#SBATCH -w node0,node2 -n3\n"
+        f"srun --het-group=0-1 {PROVE}\nsrun --het-group=1 {REPORT}\n"
+    )
+    whole, second = told.steps()
+    check(whole, 4)
+    assert whole[0]["hostname"] == "node3"
+    check(second, 3)
+    assert second[0]["hostname"] == "node0"
+
+
+def test_a_task_that_sees_one_device_keeps_its_local_rank_and_says_what_fails(ask: Asker) -> None:
+    told = ask.run(["srun", "-N1", "-n2", "--gpus-per-task=1", *REPORT.split()])
+    assert told.values("LOCAL_RANK", "CUDA_VISIBLE_DEVICES") == [("0", "0"), ("1", "1")]
+    assert told.stderr.count("--virtual-local-rank makes LOCAL_RANK 0") == 1
+
+
+def test_a_batch_script_that_a_task_has_submitted_is_nobodys_rank(
+    ask: Asker, tmp_path: Path
+) -> None:
+    script, explanation = tmp_path / "script", tmp_path / "explanation"
+    script.write_text(f"#!/bin/sh\n{LAUNCH} --explain=json --nproc 3 {REPORTER}\n")
+    submit = f"sbatch --wait -N1 -n1 -o {explanation} {script}"
+    ask.run(["srun", "-n2", "sh", "-c", f"test $SLURM_PROCID = 1 || {submit}"])
+    found = json.loads(explanation.read_text())
+    assert (found["mode"], found["world"]["world_size"]) == ("local", 3)
+
+
+def test_what_a_batch_script_exports_is_the_same_to_all_ranks(ask: Asker) -> None:
+    """Its WORLD_SIZE and its ranks are those of the script, which is no rank."""
+    ranks = "WORLD_SIZE=$SLURM_NTASKS RANK=$SLURM_PROCID LOCAL_RANK=$SLURM_LOCALID"
+    nodes = "LOCAL_WORLD_SIZE=2 NODE_RANK=$SLURM_NODEID GROUP_RANK=0"
+    told = ask.sbatch(
+        f"export {MASTER} {ranks} {nodes}\nsrun {PROVE}\n"
+        f"unset RANK WORLD_SIZE LOCAL_RANK\nsrun {REPORT}\n"
+        f"srun --ntasks=2 --ntasks-per-node=1 {LAUNCH} --nproc 2 {REPORTER}\n",
+        *("-N2", "-n3"),
+    )
+    tasks, without_ranks, launchers = told.steps()
+    check(tasks, 3)
+    check(without_ranks, 3)
+    check(launchers, 4)
+    assert set(told.values("MASTER_PORT")) == {("25900",)}
+
+
+def test_what_a_wrapper_sets_in_some_tasks_is_not_taken_and_said(ask: Asker) -> None:
+    wrapper = f"test $SLURM_PROCID = 2 && export MASTER_PORT=25911; {REPORT}; exit $?"
+    step = ["srun", "-N2", "-n3", "sh", "-c", wrapper]
+    told = ask.run(step)
+    check(told.workers, 3)
+    assert told.values("MASTER_PORT")[0] != ("25911",)
+    assert told.stderr.count("replaced MASTER_PORT=25911") == 1
+    assert "type export MASTER_PORT=25911 before srun, or --master-port 25911" in told.stderr
+    told = ask.run(step, MASTER_PORT="25911")
+    check(told.workers, 3)
+    assert told.values("MASTER_PORT")[0] == ("25911",)
+
+
+def test_a_container_whose_parent_shows_nothing_hands_on_what_srun_gave(
+    ask: Asker, tmp_path: Path
+) -> None:
+    inside = f"'. {tmp_path}/variables.$0; {REPORT}; exit $?'"
+    container = f"exec env -i PATH=$PATH sh -c {inside} $SLURM_PROCID"
+    wrapper = f"export -p > {tmp_path}/variables.$SLURM_PROCID; {container}"
+    told = ask.run(["srun", "-N2", "-n3", "sh", "-c", wrapper], MASTER_PORT="25912")
+    check(told.workers, 3)
+    assert told.values("MASTER_PORT")[0] == ("25912",)
+
+
+def test_variables_that_are_missing_are_taken_from_the_shell_above(ask: Asker) -> None:
+    lose = "unset SLURM_STEP_ID SLURM_STEPID SLURM_PROCID SLURM_GTIDS"
+    told = ask.run(["srun", "-N2", "-n3", "sh", "-c", f"{lose}; {REPORT}; exit $?"])
+    check(told.workers, 3)
+    assert told.stderr.count("taken from a parent process: ") == 1
+
+
+@pytest.mark.parametrize(("n", "flags"), [(3, ""), (2, "--nproc=2")])
+def test_a_variable_that_nothing_tells_is_named_once_for_a_node(
+    ask: Asker, n: int, flags: str
+) -> None:
+    lose = ["env", "-u", "SLURM_PROCID", "-u", "SLURM_GTIDS"]
+    told = ask.run(["srun", "-N2", f"-n{n}", *lose, *LAUNCHER, *flags.split(), REPORTER])
+    assert (told.status, told.workers) == (2, [])
+    assert told.stderr.count("SLURM_PROCID is missing here") == 2  # nodes
+    assert "srun is missing" not in told.stderr
+    assert "without -u SLURM_PROCID" in told.stderr
+
+
+@pytest.mark.parametrize("start", ["batch", "one task below a shell"])
+def test_one_process_that_lost_its_variables_is_alone(ask: Asker, start: str) -> None:
+    kept = f"PATH={os.environ['PATH']} PYTHONPATH=$PYTHONPATH REPORT_DIR=$REPORT_DIR"
+    command = f"env -i {kept} {LAUNCH} --nproc 2 {REPORTER}; exit $?"
+    if start == "batch":
+        told = ask.sbatch(command, "-N1", "-n2")
+    else:
+        told = ask.run(["srun", "-n1", "sh", "-c", command])
+    assert told.values("WORLD_SIZE") == [("2",), ("2",)]

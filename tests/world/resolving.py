@@ -1,0 +1,33 @@
+"""What a launcher would make of flags and an environment, asked in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from spawnlaunch import cli
+from spawnlaunch.world.identity import Capacity, Resolution
+from spawnlaunch.world.resolve import prepare_host, resolve_world
+from tests.support.launching import REPORTER
+
+HOSTNAME = "node1.cluster"
+NO_DEVICES = Capacity(devices=0, cpus=2)
+
+
+def resolve(
+    flags: str | Sequence[str],
+    environ: Mapping[str, str],
+    hostname: str = HOSTNAME,
+    capacity: Capacity = NO_DEVICES,
+) -> Resolution:
+    """The world of a launcher on this host. Raises UsageError."""
+    words = flags.split() if isinstance(flags, str) else flags
+    request = cli.parse([*words, str(REPORTER)], environ, "python")
+    return resolve_world(request, environ, hostname, capacity)
+
+
+def explained(flags: str, environ: Mapping[str, str]) -> Resolution:
+    """Likewise with --explain, for which each rank says all, and after a look at this machine."""
+    resolution, held = prepare_host(resolve(f"--explain {flags}", environ), HOSTNAME)
+    if held is not None:
+        held.lock.close()
+    return resolution
