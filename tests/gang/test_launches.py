@@ -91,7 +91,7 @@ def test_a_signal_to_one_ends_all(launchers: Launchers, who: str):
     assert launchers.statuses() == {"a": 143, "b": 143}
 
 
-@pytest.mark.parametrize("lost", mostly_full(["ba", "ab"]), ids=["another", "the hub"])
+@pytest.mark.parametrize("lost", mostly_full(["ba", "ab"]))
 def test_a_launcher_that_is_killed_is_lost_and_the_others_end(launchers: Launchers, lost: str):
     flags = ("--nnodes", 2, "--rdzv-backend", "static", "--node-rank")
     for node_rank, name in enumerate("ab"):
@@ -184,7 +184,7 @@ def test_an_end_that_is_heard_with_the_start_is_not_lost(launchers: Launchers):
     assert not launchers.workers("b")
 
 
-@pytest.mark.parametrize("who", mostly_full(["a", "c"]), ids=["the hub", "on its way"])
+@pytest.mark.parametrize("who", mostly_full(["a", "c"]))
 def test_one_that_is_told_to_end_before_all_have_met_ends_all(launchers: Launchers, who: str):
     """Also one that is on its way then; it would seek the hub for join_timeout."""
     with relay(int(launchers.endpoint.partition(":")[2])) as way:
