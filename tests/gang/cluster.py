@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 
 from tests.gang.namespaces import Network
-from tests.gang.nodes import STARTED
 from tests.support.launching import ROOT, clean_environ
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import children, until
@@ -40,7 +39,6 @@ class Cluster:
                 command, cwd=ROOT, stdout=output, stderr=output, stdin=subprocess.DEVNULL,
                 env=clean_environ(GLOO_SOCKET_IFNAME="eth", OMP_NUM_THREADS="1", **environ),
             )  # fmt: skip
-        STARTED.append(self.launchers[host])
 
     def text(self, host: str) -> str:
         path = self.directory / host

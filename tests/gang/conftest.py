@@ -6,18 +6,6 @@ from pathlib import Path
 import pytest
 
 from tests.gang.launchers import Launchers
-from tests.gang.nodes import STARTED
-
-
-@pytest.fixture
-def directory(tmp_path: Path) -> Iterator[Path]:
-    """A directory for what launchers say; none of them is left."""
-    yield tmp_path
-    while STARTED:
-        process = STARTED.pop()
-        if process.poll() is None:
-            process.kill()
-            process.wait()
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import pytest
 from spawnlaunch.world.master import port_of
 from tests.gang.launchers import SAY, Launchers, is_listening
 from tests.support.launching import LAUNCHER
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import children, until
 
@@ -40,17 +41,11 @@ WAYS = {
 }
 
 
-OFTEN = {("no script", 0), ("no GPU", 1), ("an import", 1), ("another --max-restarts", 1)}
+OFTEN = [("no GPU", 0), ("an import", 1), ("another --max-restarts", 1)]
+SELDOM = {(way, who) for way in WAYS for who in (0, 1)} - {*OFTEN}
 
 
-@pytest.mark.parametrize(
-    ("way", "who"),
-    [
-        pytest.param(way, who, marks=() if (way, who) in OFTEN else pytest.mark.full)
-        for way in WAYS
-        for who in (0, 1)
-    ],
-)
+@pytest.mark.parametrize(("way", "who"), mostly_full([*OFTEN, *sorted(SELDOM)], len(OFTEN)))
 def test_one_that_cannot_take_part_ends_all(launchers: Launchers, way: str, who: int) -> None:
     """At the node that has the hub, and at another."""
     words, said = WAYS[way]
@@ -69,21 +64,16 @@ def test_one_that_cannot_take_part_ends_all(launchers: Launchers, way: str, who:
     assert not launchers.workers()
 
 
-def test_so_does_one_that_fails_before_the_hub_is_there(launchers: Launchers) -> None:
-    launchers.start("1", *flags(1, nnodes=2), "no-such-script.py")
-    until(lambda: "not found" in launchers.said("1"), "it fails")
-    launchers.start("0", *flags(0, nnodes=2), SAY, "wait")
+@pytest.mark.parametrize("who", [0, 1], ids=["the hub", "another"])
+def test_so_does_one_that_fails_before_the_other_is_there(launchers: Launchers, who: int) -> None:
+    launchers.start(f"{who}", *flags(who, nnodes=2), "no-such-script.py")
+    until(lambda: "not found" in launchers.said(f"{who}"), "it fails")
+    launchers.start(f"{1 - who}", *flags(1 - who, nnodes=2), SAY, "wait")
     assert launchers.statuses() == {"0": 2, "1": 2}
+    assert "cannot take part" in launchers.said(f"{1 - who}")
 
 
-def test_so_does_a_hub_that_fails_before_the_others_come(launchers: Launchers) -> None:
-    launchers.start("0", *flags(0, nnodes=2), "no-such-script.py")
-    until(lambda: is_listening(launchers.endpoint), "it listens")
-    launchers.start("1", *flags(1, nnodes=2), SAY, "wait")
-    assert launchers.statuses() == {"0": 2, "1": 2}
-    assert "cannot take part" in launchers.said("1")
-
-
+@pytest.mark.full
 def test_one_that_is_told_to_end_while_it_imports_ends_all(
     launchers: Launchers, tmp_path: Path
 ) -> None:
@@ -98,14 +88,13 @@ def test_one_that_is_told_to_end_while_it_imports_ends_all(
     assert launchers.statuses() == {"0": 143, "1": 143}
 
 
-@pytest.mark.parametrize("rank", ["7", "x"])
 def test_so_does_one_with_a_rank_that_is_none_where_ranks_tell_the_backend(
-    launchers: Launchers, rank: str
+    launchers: Launchers,
 ) -> None:
     launchers.start("0", "--nnodes", 2, "--node-rank", 0, SAY, "wait", backend=())
     workers = launchers.endpoint.rpartition(":")[2]
     until(lambda: is_listening(f":{port_of(workers)}"), "the hub listens")
-    launchers.start("1", "--nnodes", 2, "--node-rank", rank, SAY, backend=())
+    launchers.start("1", "--nnodes", 2, "--node-rank", "x", SAY, backend=())
     assert launchers.statuses() == {"0": 2, "1": 2}
 
 
@@ -127,18 +116,20 @@ KILLS = "sys.meta_path.remove(Finder); os.kill(os.getpid(), signal.{})".format
 RAISES = "raise ModuleNotFoundError(name)"
 
 
-@pytest.mark.parametrize("who", [0, 1])
 @pytest.mark.parametrize(
-    ("module", "then", "own", "others"),
-    [
-        ("flags", KILLS("SIGTERM"), -15, 143),
-        ("binding.plan", KILLS("SIGHUP"), -1, 129),
-        ("binding.plan", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
-        ("run.ganged", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
-    ],
+    ("who", "module", "then", "own", "others"),
+    mostly_full(
+        [
+            (0, "binding.plan", KILLS("SIGHUP"), -1, 129),
+            (1, "run.ganged", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
+            (1, "flags", KILLS("SIGTERM"), -15, 143),
+            (0, "binding.plan", RAISES, os.EX_SOFTWARE, os.EX_SOFTWARE),
+        ],
+        2,
+    ),
 )
 def test_one_that_ends_wherever_before_it_joins_ends_all(
-    launchers: Launchers, module: str, then: str, own: int, others: int, who: int
+    launchers: Launchers, who: int, module: str, then: str, own: int, others: int
 ) -> None:
     code = BROKEN.format(module=module, then=then)
     for rank in range(2):
@@ -161,7 +152,7 @@ def test_one_that_is_killed_while_all_wait_for_others_ends_all(
     assert "was lost" in launchers.said(f"{1 - which}")
 
 
-@pytest.mark.parametrize("way", ["no script", "another --max-restarts"])
+@pytest.mark.parametrize("way", mostly_full(["another --max-restarts", "no script"]))
 def test_in_a_pod_it_is_named_and_waited_for(launchers: Launchers, way: str) -> None:
     """As the pod is started again."""
     pod = {"KUBERNETES_SERVICE_HOST": "10.96.0.1"}
@@ -186,16 +177,14 @@ def test_the_others_go_on_where_they_are_enough(launchers: Launchers) -> None:
 
 
 @pytest.mark.parametrize(
-    "stranger",
-    [("--rdzv-id", "another"), ("--token-file", "another"), ("--node-rank", "0")],
-    ids=["another run", "another token", "a place that is taken"],
+    ("flag", "value"),
+    mostly_full([("--node-rank", "0"), ("--rdzv-id", "another"), ("--token-file", "another")]),
 )
-def test_a_stranger_ends_no_launch(
-    launchers: Launchers, tmp_path: Path, stranger: tuple[str, str]
+def test_one_of_another_launch_or_in_anothers_place_ends_none(
+    launchers: Launchers, tmp_path: Path, flag: str, value: str
 ) -> None:
     for name in ("token", "another"):
         (tmp_path / name).write_text(f"the secret of {name}, of some length")
-    flag, value = stranger
     if flag == "--token-file":
         value = str(tmp_path / value)
     token = ("--token-file", str(tmp_path / "token"))

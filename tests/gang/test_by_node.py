@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import LAUNCHER, clean_environ
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
@@ -25,8 +26,10 @@ SAY = f"""
 import json, os, sys, time
 told = [os.environ[name] for name in {NAMES}]
 print(json.dumps(told), flush=True)
-if len(sys.argv) > 1 and told[-1] == "0":
-    time.sleep(1 if told[0] != "5" else 0)
+if len(sys.argv) > 1 and told[-1] == "0":  # the last fails, once all have said it
+    open(f"{{sys.argv[1]}}/{{told[0]}}", "w").close()
+    while told[0] != "5" or len(os.listdir(sys.argv[1])) < 6:
+        time.sleep(0.05)
     sys.exit(1)
 """
 OURS = (*LAUNCHER, "--quiet")
@@ -54,9 +57,9 @@ def told(directory: Path, launcher: tuple[str, ...], *more: str, nodes: int = 3)
     return sorted(json.loads(text) for text in texts)  # torchrun may put two in one line
 
 
-@pytest.mark.parametrize("backend", [["--rdzv-backend=static"], []])
 @pytest.mark.parametrize(
-    "launcher", [OURS, pytest.param(TORCHRUN, marks=pytest.mark.full)], ids=["ours", "torchrun"]
+    ("launcher", "backend"),
+    mostly_full((who, how) for who in (OURS, TORCHRUN) for how in (["--rdzv-backend=static"], [])),
 )
 def test_the_port_of_a_static_endpoint_is_where_rank_0_listens(
     launcher: tuple[str, ...], backend: list[str], tmp_path: Path
@@ -78,14 +81,11 @@ def test_the_port_of_a_static_endpoint_is_where_rank_0_listens(
         assert f"'{port}']" in out, err
 
 
-def test_ranks_count_within_a_role_by_node_rank(tmp_path: Path) -> None:
-    assert [tuple(one[:4]) for one in told(tmp_path, OURS, "")] == EXPECTED
-
-
-def test_ranks_within_a_role_stay_when_workers_are_started_again(tmp_path: Path) -> None:
-    found = told(tmp_path, OURS, "--max-restarts=1", "fail once")
-    again = [tuple(one[:4]) for one in found if one[4] == "1"]
-    assert again == EXPECTED
+def test_ranks_count_within_a_role_by_node_rank_and_stay_in_a_restart(tmp_path: Path) -> None:
+    (tmp_path / "said").mkdir()
+    found = told(tmp_path, OURS, "--max-restarts=1", f"{tmp_path}/said")
+    for attempt in "01":
+        assert [tuple(one[:4]) for one in found if one[4] == attempt] == EXPECTED
 
 
 @pytest.mark.full  # torchrun takes several seconds

@@ -1,12 +1,15 @@
-"""The connections of a hub and of members, over real sockets, in one loop."""
+"""The connections of a hub, of members and of strangers, over real sockets, in one loop."""
 
 from __future__ import annotations
 
+import resource
 import select
 import socket
-from collections.abc import Callable, Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -14,15 +17,17 @@ import pytest
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang.link import Endpoint, Link
 from spawnlaunch.gang.messages import VERSION, Hello
-from spawnlaunch.gang.phases import ENDED
-from spawnlaunch.gang.server import Server
+from spawnlaunch.gang.server import MOST_SAID, MOST_STRANGERS, PAUSE_S, Server
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.stream import Connection
 from spawnlaunch.gang.wire import NAME, Wire, digest_of, secret_of
+from spawnlaunch.node.proc import open_fds
 from spawnlaunch.run.events import Loop
 from spawnlaunch.world import lookup
 from tests.gang.hosts import Calls
+from tests.support.launching import ROOT
 from tests.support.ports import free_ports
+from tests.support.required import require_programs, require_root
 
 SECRET, ANOTHER = secret_of(None, "7"), secret_of(b"another secret, as long", "7")
 HELLO = Hello(VERSION, "node1", "another", 1, port=1)
@@ -64,17 +69,30 @@ class Noting(Loop):
 class Hub:
     """A hub that waits for two nodes, and what it has told its user."""
 
-    def __init__(self, host: str = "127.0.0.1", loop: Loop | None = None, **more: Any) -> None:
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        loop: Loop | None = None,
+        run: str = "7",
+        ports: Sequence[int] = (0,),
+        **more: Any,
+    ) -> None:
         self.loop, self.lines = loop or Loop(), []  # type: tuple[Loop, list[str]]
-        settings = Settings(least=2, most=3, join_s=more.pop("join_s", 600.0))
-        endpoint = Endpoint(host, 0, "7", SECRET)
+        settings = Settings(least=2, most=3)
+        endpoint = Endpoint(host, ports[0], run, secret_of(None, run), ports=len(ports))
         self.server = Server(self.loop, endpoint, settings, "who", self.lines.append, **more)
 
     def until(self, holds: Callable[[], object]) -> None:
         turn_until(self.loop, holds)
 
-    def connected(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.server.port), 60)
+    def connected(self, address: str = "127.0.0.1") -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.server.port), 60, (address, 0))
+
+    def lets_in(self) -> None:
+        """A launcher of the same run is welcome, as if nobody else had come."""
+        made, _ = link(self.loop, self.server.port)
+        self.until(lambda: self.server.members)
+        made.drop()
 
     def with_peer(self, peer: Callable[[socket.socket], bytes]) -> bytes:
         """What a peer answers that is connected, and runs beside the hub."""
@@ -99,6 +117,10 @@ def turn_until(loop: Loop, holds: Callable[[], object]) -> None:
     raise AssertionError("it never was so")
 
 
+def is_reached(listener: socket.socket) -> bool:
+    return bool(select.select([listener], [], [], 0)[0])
+
+
 @contextmanager
 def hub(*words: str, **more: Any) -> Iterator[Hub]:
     one = Hub(*words, **more)
@@ -106,10 +128,12 @@ def hub(*words: str, **more: Any) -> Iterator[Hub]:
     one.server.close()
 
 
-def link(loop: Loop, port: int, secret: bytes = SECRET, ports: int = 1) -> tuple[Link, Calls]:
+def link(
+    loop: Loop, port: int, secret: bytes = SECRET, ports: int = 1, run: str = "7"
+) -> tuple[Link, Calls]:
     """Another launcher's, and what that was told."""
     launcher = Calls()
-    endpoint = Endpoint("127.0.0.1", port, "7", secret, ports=ports)
+    endpoint = Endpoint("127.0.0.1", port, run, secret, ports=ports)
     made = Link(loop, endpoint, HELLO, 1.0, launcher)
     made.member.begin()
     return made, launcher
@@ -187,39 +211,99 @@ def test_the_port_is_free_once_nobody_can_come(how: str) -> None:
         assert not one.is_reached_at("127.0.0.1")
 
 
-def test_a_hub_that_nobody_reaches_ends() -> None:
-    with hub(join_s=0.1) as one:
-        one.until(lambda: one.server.hub.phase == ENDED)
-        assert one.server.hub.status == 69
+NONCE, PROOF = "0" * 32, "0" * 64
+BEGUN = f"{NAME} {digest_of('7')} {NONCE}\n".encode()
+OTHER_RUN, OTHER_RUN_SAID = "another --rdzv-id", b"no another --rdzv-id\n"
+STRANGE = {
+    "http": (b"GET / HTTP/1.0\r\n\r\n", "no launcher", b""),
+    "long": (b"x" * 5000, "too long", b""),
+    "empty": (b"\n" * 50, "no launcher", b""),
+    "no proof": (BEGUN + f"{PROOF}\n{{}}\n".encode(), "another token", b"no another token\n"),
+    "run": (b"spawnlaunch/999 a b\n", OTHER_RUN, OTHER_RUN_SAID),
+    "talks on": (b"spawnlaunch/999 a b\n" + bytes(2**20), OTHER_RUN, OTHER_RUN_SAID),
+}  # fmt: skip
 
 
-def test_strangers_that_were_refused_and_have_gone_are_no_crowd() -> None:
+@pytest.mark.parametrize("way", STRANGE)
+def test_a_stranger_reads_why_and_changes_nothing_and_is_told_of_once(way: str) -> None:
+    words, why, answer = STRANGE[way]
     with hub() as one:
-        for _ in range(100):
-            assert one.with_peer(say(b"nonsense\n")) == b""
+        for _ in range(100 if way == "http" else 3):  # they have gone, and are no crowd
+            assert one.with_peer(say(words)).endswith(answer)
             one.until(lambda: not any(stream.is_open for stream in one.server.leaving))
-        assert ["no launcher" in line for line in one.lines] == [True]
+        one.lets_in()
+        (line,) = one.lines
+        assert line.startswith("a connection from 127.0.0.1 was refused: ")
+        assert why in line
 
 
-def test_one_that_is_refused_reads_why_though_it_goes_on_talking() -> None:
+def test_strangers_are_told_of_in_few_lines_whatever_they_say() -> None:
     with hub() as one:
-        words = say(b"spawnlaunch/999 a b\n", bytes(2**20))
-        assert one.with_peer(words) == b"no another --rdzv-id\n"
+        for n in range(3 * MOST_SAID):
+            one.with_peer(say(f"spawnlaunch/{n}x {digest_of('7')} b\n".encode()))
+        one.lets_in()
+        assert sum("a connection from" in line for line in one.lines) == MOST_SAID
+        assert sum("more connections were refused" in line for line in one.lines) == 1
 
 
-def test_both_ends_of_another_token_say_so() -> None:
+def test_strangers_who_renew_their_silence_keep_nobody_out() -> None:
+    """Those of the same address, whose first line is missing; and of another, whose second is."""
+    with hub() as one, ExitStack() as stack:
+        for n in range(4 * MOST_STRANGERS):
+            sock = stack.enter_context(one.connected("127.0.0.1" if n % 2 else "127.0.0.2"))
+            sock.sendall(b"" if n % 2 else BEGUN)
+            one.loop.turn(0)
+            if n == 2 * MOST_STRANGERS:
+                made, launcher = link(one.loop, one.server.port)
+        one.until(lambda: one.server.members)
+        assert not launcher.calls("exit")
+        assert ["too many connections" in line for line in one.lines] == [True]
+        made.drop()
+
+
+def test_a_hub_without_descriptors_says_so_once_and_does_not_spin() -> None:
+    loop, before = Noting(), resource.getrlimit(resource.RLIMIT_NOFILE)
+    with hub(loop=loop) as one, ExitStack() as stack:
+        peers = [stack.enter_context(socket.socket()) for _ in range(4)]
+        stack.callback(resource.setrlimit, resource.RLIMIT_NOFILE, before)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(open_fds()) + 1, before[1]))
+        with suppress(OSError):
+            while True:
+                stack.enter_context(socket.socket())
+        for peer in peers:
+            peer.connect(("127.0.0.1", one.server.port))
+        one.until(lambda: one.lines)
+        assert (loop.watched, loop.alarms[-1]) == (set(), PAUSE_S), "it looks again after a pause"
+        one.until(lambda: loop.watched)
+        one.until(lambda: not loop.watched)
+        (line,) = one.lines
+        assert "(EMFILE)" in line
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        one.until(lambda: len(one.server.streams) == len(peers))  # what has waited
+
+
+def test_strangers_leave_descriptors_for_the_launcher_itself() -> None:
+    """Those that say nothing, and those that were refused and do not go."""
+    room = 10
+    with hub(room=room) as one, ExitStack() as stack:
+        before = len(open_fds())
+        for n in range(1, 51):
+            sock = stack.enter_context(one.connected())
+            if n % 2:
+                sock.sendall(b"GET / HTTP/1.0\r\n\r\n")
+            one.loop.turn(1)
+            assert len(open_fds()) - before - n <= room
+
+
+@pytest.mark.parametrize("ports", [1, 8])
+def test_both_ends_of_another_token_say_so(ports: int) -> None:
+    """At once, also where the hub is looked for at several ports."""
     with hub() as one:
-        _, launcher = link(one.loop, one.server.port, ANOTHER)
+        _, launcher = link(one.loop, one.server.port, ANOTHER, ports)
         one.until(lambda: launcher.calls("exit"))
         assert launcher.calls("exit") == [[2, Cause("refused", words="another token")]]
         one.until(lambda: one.lines)
         assert "another token" in one.lines[0]
-
-
-def test_one_that_cannot_prove_the_token_is_told_so() -> None:
-    begun = f"{NAME} {digest_of('7')} {'0' * 32}\n{'0' * 64}\n".encode()
-    with hub() as one:
-        assert one.with_peer(say(begun)).endswith(b"\nno another token\n")
 
 
 def test_a_launcher_that_ends_ends_its_connection() -> None:
@@ -242,7 +326,7 @@ def test_one_that_does_not_hear_the_end_is_left_and_nobody_comes_any_more() -> N
         sock.sendall(wire.take() + wire.encode(HELLO))
         return read_all(sock)
 
-    with hub(loop=Hasty()) as one:
+    with hub(loop=Hasty()) as one, one.connected():  # and a stranger holds up nothing
         one.server.hub.end_unmet(Cause("unable", "node0", code=2))
         assert b'"end"' in one.with_peer(takes_part)
         assert not one.server.members
@@ -250,15 +334,56 @@ def test_one_that_does_not_hear_the_end_is_left_and_nobody_comes_any_more() -> N
         assert one.server.is_over
 
 
+# A port that was computed may be another's
+
+
 @pytest.mark.parametrize("ports", [1, 2])
 def test_the_hub_is_looked_for_at_its_ports_and_at_no_other(ports: int) -> None:
     port, loop = free_ports(2)[0], Loop()
     with socket.create_server(("127.0.0.1", port + 1)) as neighbour:
         made, launcher = link(loop, port, ports=ports)
-        is_reached = lambda: bool(select.select([neighbour], [], [], 0)[0])  # noqa: E731
-        turn_until(loop, lambda: is_reached() or launcher.calls("exit"))
-        assert is_reached() == (ports == 2)
+        turn_until(loop, lambda: is_reached(neighbour) or launcher.calls("exit"))
+        assert is_reached(neighbour) == (ports == 2)
         made.drop()
+
+
+def test_two_launches_with_the_same_computed_ports_find_their_own_hubs() -> None:
+    """The first port is held by one that never answers, the second by the other's hub."""
+    ports, loop = free_ports(8), Hasty()
+    with socket.create_server(("127.0.0.1", ports[0])), ExitStack() as stack:
+        hubs = [stack.enter_context(hub(loop=loop, run=run, ports=ports)) for run in ("7", "8")]
+        for run, one in zip(("7", "8"), hubs, strict=True):
+            link(loop, ports[0], secret_of(None, run), len(ports), run)
+            one.until(lambda one=one: one.server.members)  # type: ignore[misc]
+        assert [one.server.port for one in hubs] == [ports[1], ports[2]]
+
+
+# A network of its own, whose only ephemeral port is the first of the hub's: whoever connects to it
+# where nobody listens reaches itself (RFC 9293, simultaneous open).
+ALONE = """
+set -e
+ip link set lo up
+echo 20000 20000 >/proc/sys/net/ipv4/ip_local_port_range
+exec "$@"
+"""
+SEEKS = """
+import socket
+from tests.gang.test_connections import Loop, is_reached, link, turn_until
+with socket.create_server(("127.0.0.1", 20001)) as listener:
+    loop = Loop()
+    made, launcher = link(loop, 20000, ports=2)
+    turn_until(loop, lambda: is_reached(listener) or launcher.calls("exit"))
+    assert not launcher.calls("exit"), launcher.calls("exit")
+"""
+
+
+@pytest.mark.full
+def test_one_that_reaches_itself_has_found_nobody() -> None:
+    require_root()
+    require_programs("unshare", "ip", package="util-linux iproute2")
+    words = ("unshare", "--net", "sh", "-c", ALONE, "sh", sys.executable, "-c", SEEKS)
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_stream_that_was_dropped_is_not_ended_again() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -34,15 +32,6 @@ if rank == 1:
 wait_until_it_dies(told("pid"))
 os._exit(7)
 """
-
-
-@pytest.fixture
-def launchers(tmp_path: Path) -> Iterator[Launchers]:
-    some = Launchers(tmp_path)
-    yield some
-    for process in some.processes.values():
-        process.kill()
-        process.wait()
 
 
 def run(some: Launchers, script: str, way_s: float) -> dict[str, int]:

@@ -1,194 +1,246 @@
-"""Launchers on sockets: real processes that meet, run shell commands as workers, and end."""
+"""Launchers of several nodes, as a user starts them: all on this machine, and on loopback."""
 
 from __future__ import annotations
 
+import json
+import os
+import resource
 import signal
+import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.gang.nodes import Nodes
+from spawnlaunch.failures import TIMED_OUT
+from tests.gang.launchers import QUIET, SAY, Launchers, is_listening
+from tests.gang.relay import relay
+from tests.support.launching import WORKERS, clean_environ, launch
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
+from tests.support.processes import children, everybody, until
+
+LIMIT_S = 22.0  # of which the hub's own clock, which stands, would have half left
+TOKEN, ANOTHER = "a secret of some length", "another secret, as long"
+SOFT = 20  # open files; a hub has more with MANY nodes
+MANY = 12
 
 
-def test_uneven_nodes_make_one_world(directory: Path) -> None:
-    nodes = Nodes(directory, least=3, most=3)
-    nodes.start("node10", "--hub", "--nproc", "3")
-    nodes.start("node9", "--nproc", "1")
-    nodes.start("node11", "--nproc", "2")
-    assert set(nodes.statuses().values()) == {0}
-    starts = {host: nodes.wait_for(host, "launch") for host in nodes.processes}
-    assert {host: start["first_rank"] for host, start in starts.items()} == {
-        "node9": 0, "node10": 1, "node11": 4,
-    }  # fmt: skip
-    same = ("world_size", "nnodes", "master_addr", "master_port", "epoch")
-    assert len({tuple(start[key] for key in same) for start in starts.values()}) == 1
-    assert starts["node9"]["world_size"] == 6
+def test_uneven_nodes_make_one_world_and_only_those_that_have_the_token(
+    launchers: Launchers, tmp_path: Path
+):
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    flags = ("--nnodes", 3, "--nproc")
+    launchers.start("a", *flags, 2, "--token-file", tmp_path / "token", SAY)
+    until(lambda: is_listening(launchers.endpoint), "the hub listens")
+    launchers.start("stranger", *flags, 7, SAY, SPAWNLAUNCH_TOKEN=ANOTHER)
+    assert launchers.processes["stranger"].wait(PATIENCE_S) == 2
+    assert "another token" in launchers.said("stranger")
+    for name in "bc":
+        launchers.start(name, *flags, 1, SAY, SPAWNLAUNCH_TOKEN=TOKEN)
+    assert launchers.statuses() == {"a": 0, "stranger": 2, "b": 0, "c": 0}
+    workers = launchers.workers()
+    assert sorted(int(one["RANK"]) for one in workers) == [0, 1, 2, 3]
+    assert {one["WORLD_SIZE"] for one in workers} == {"4"}
+    assert {one["GROUP_WORLD_SIZE"] for one in workers} == {"3"}
+    assert sorted({one["NODE_RANK"] for one in workers}) == ["0", "1", "2"]
+    assert len({(one["MASTER_ADDR"], one["MASTER_PORT"]) for one in workers}) == 1
+    assert not any("SPAWNLAUNCH_TOKEN" in one for one in workers)
 
 
-def test_node_ranks_that_are_given_are_kept(directory: Path) -> None:
-    nodes = Nodes(directory, least=3, most=3)
-    for host, rank in (("a", 2), ("b", 0), ("c", 1)):
-        nodes.start(host, "--rank", str(rank), *(["--hub"] if host == "a" else []))
-    assert set(nodes.statuses().values()) == {0}
-    ranks = {host: nodes.wait_for(host, "launch")["node_rank"] for host in "abc"}
-    assert ranks == {"a": 2, "b": 0, "c": 1}
+def test_a_failure_ends_all_with_its_status_one_report_and_one_result(
+    launchers: Launchers, tmp_path: Path
+):
+    path = tmp_path / "result.json"
+    flags = ("--nnodes", 2, "--result", path, "--node-rank")
+    launchers.start("a", *flags, 0, "--nproc", 2, SAY, "wait")
+    launchers.start("b", *flags, 1, SAY, "fail", 7)
+    assert launchers.statuses() == {"a": 7, "b": 7}
+    said = [launchers.said(name) for name in "ab"]
+    assert sum("failed first: rank 2 on" in text for text in said) == 1
+    assert sum("exits with status 7, as rank 2 on" in text for text in said) == 1
+    report = next(text for text in said if "failed first" in text).partition("last lines of")[2]
+    assert ":\nthe worker's last words\n" in report
+    result = json.loads(path.read_text())
+    assert (result["status"], result["cause"], result["first_failure"]) == (7, "failure", 2)
+    assert [one["rank"] for one in result["ranks"]] == [0, 1, 2]
+    assert result["ranks"][2]["status"] == 7
+    assert not list(tmp_path.glob("result.json.*"))
 
 
-def test_a_failure_ends_all_with_its_status(directory: Path) -> None:
-    nodes = Nodes(directory, least=3, most=3)
-    for host in "abc":
-        command = "sleep 600" if host != "b" else "exit 7"
-        nodes.start(host, *(["--hub"] if host == "a" else []), command=command)
-    assert nodes.statuses() == {"a": 7, "b": 7, "c": 7}
-    causes = [nodes.wait_for(host, "exit")["cause"] for host in "abc"]
-    assert causes[0] == causes[1] == causes[2]
-    assert (causes[0]["host"], causes[0]["code"]) == ("b", 7)
+def test_all_are_started_again_with_one_count_and_another_port(launchers: Launchers):
+    flags = ("--nnodes", 2, "--max-restarts", 1)
+    launchers.start("a", *flags, SAY, "wait-once")
+    launchers.start("b", *flags, SAY, "fail-once", 3)
+    assert launchers.statuses() == {"a": 0, "b": 0}
+    workers = launchers.workers()
+    counts = sorted(one["TORCHELASTIC_RESTART_COUNT"] for one in workers)
+    assert counts == ["0", "0", "1", "1"]
+    ports = {one["TORCHELASTIC_RESTART_COUNT"]: one["MASTER_PORT"] for one in workers}
+    assert ports["0"] != ports["1"]
+    said = launchers.said("a") + launchers.said("b")
+    assert said.count("restart 1 of 1") == 1
 
 
-def test_all_start_again_with_another_port(directory: Path) -> None:
-    nodes = Nodes(directory, least=2, most=2, max_restarts=1)
-    nodes.start("a", "--hub", command="[ $EPOCH = 2 ] || sleep 600")
-    nodes.start("b", command="[ $EPOCH = 2 ] || exit 3")
-    assert set(nodes.statuses().values()) == {0}
-    first, second = (nodes.wait_for("a", "launch", count) for count in (1, 2))
-    assert (first["total"], second["total"], second["used"]) == (0, 1, 1)
-    assert first["node_rank"] == second["node_rank"]
-    assert first["master_port"] != second["master_port"]
+@pytest.mark.parametrize("who", mostly_full("ba"))
+def test_a_signal_to_one_ends_all(launchers: Launchers, who: str):
+    for name in "ab":
+        launchers.start(name, "--nnodes", 2, SAY, "wait")
+    launchers.wait_for_workers(2)
+    launchers.processes[who].send_signal(signal.SIGTERM)
+    assert launchers.statuses() == {"a": 143, "b": 143}
 
 
-def test_the_budget_is_of_the_whole_gang(directory: Path) -> None:
-    nodes = Nodes(directory, least=2, most=2, max_restarts=2)
-    nodes.start("a", "--hub", command="[ $EPOCH = 2 ] && exit 4; sleep 600")
-    nodes.start("b", command="[ $EPOCH = 2 ] && sleep 600; exit 3")
-    assert nodes.statuses() == {"a": 3, "b": 3}
-    assert len(nodes.of("b", "launch")) == 3
+@pytest.mark.parametrize("lost", mostly_full(["ba", "ab"]))
+def test_a_launcher_that_is_killed_is_lost_and_the_others_end(launchers: Launchers, lost: str):
+    flags = ("--nnodes", 2, "--rdzv-backend", "static", "--node-rank")
+    for node_rank, name in enumerate("ab"):
+        launchers.start(name, *flags, node_rank, SAY, "wait")
+    launchers.wait_for_workers(2)
+    gone, other = lost
+    launchers.processes[gone].kill()
+    assert launchers.statuses() == {other: 69, gone: -9}
+    assert "was lost" in launchers.said(other)
 
 
-def at_work(directory: Path, *commands: str) -> Nodes:
-    """Nodes a, which has the hub, and b."""
-    nodes = Nodes(directory, least=2, most=2)
-    for host, flags, command in zip("ab", (["--hub"], []), commands, strict=True):
-        nodes.start(host, *flags, command=command)
-    for host in "ab":
-        nodes.wait_for(host, "launch")
-    return nodes
+def test_one_that_comes_late_makes_the_world_larger(launchers: Launchers):
+    flags = ("--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=1")
+    for name in "ab":
+        launchers.start(name, *flags, SAY, "wait-once")
+    launchers.wait_for_workers(2)
+    launchers.start("c", *flags, SAY, "wait-once")
+    assert launchers.statuses() == {"a": 0, "b": 0, "c": 0}
+    sizes = sorted(one["WORLD_SIZE"] for one in launchers.workers())
+    assert sizes == ["2", "2", "3", "3", "3"]
 
 
-def test_a_signal_to_one_ends_all(directory: Path) -> None:
-    nodes = at_work(directory, "sleep 600", "sleep 600")
-    nodes.processes["b"].send_signal(signal.SIGTERM)
-    assert nodes.statuses() == {"a": 143, "b": 143}
+def test_a_spare_takes_the_place_of_one_that_is_lost(launchers: Launchers):
+    flags = ("--nnodes", 2, "--spares", 1, "--max-restarts", 1, "--rdzv-backend", "static")
+    for node_rank, name in enumerate("abc"):
+        launchers.start(name, *flags, "--node-rank", node_rank, SAY, "wait-once")
+    launchers.wait_for_workers(2, "a", "b")
+    assert not launchers.workers("c")
+    launchers.processes["b"].kill()
+    assert launchers.statuses() == {"a": 0, "b": -9, "c": 0}
+    (spare,) = launchers.workers("c")
+    assert (spare["RANK"], spare["WORLD_SIZE"]) == ("1", "2")
+    assert spare["TORCHELASTIC_RESTART_COUNT"] == "1"
 
 
-def test_a_launcher_that_is_killed_is_missed(directory: Path) -> None:
-    nodes = at_work(directory, "sleep 600", "exec sleep 15")
-    nodes.processes["b"].kill()
-    assert nodes.statuses() == {"a": 69, "b": -9}
-    cause = nodes.wait_for("a", "exit")["cause"]
-    assert (cause["kind"], cause["host"]) == ("lost", "b")
+def test_a_hang_is_one_only_where_all_nodes_are_silent(launchers: Launchers):
+    flags = ("--nnodes", 2, "--hang-timeout", 3, "--on-hang", "kill")
+    launchers.start("a", *flags, SAY, "talk", 8)
+    launchers.start("b", *flags, SAY, "wait")
+    assert launchers.statuses() == {"a": 124, "b": 124}
+    talked = (launchers.directory / "a.out").read_text().splitlines()
+    assert talked.count("talk") == 8
 
 
-def test_a_hub_that_is_killed_ends_all(directory: Path) -> None:
-    nodes = at_work(directory, "exec sleep 15", "sleep 600")
-    nodes.processes["a"].kill()
-    assert nodes.statuses() == {"a": -9, "b": 69}
+@pytest.mark.full
+@pytest.mark.skipif(sys.platform != "linux", reason="there is a guard on Linux only")
+def test_the_time_of_a_launch_goes_on_while_all_are_stopped(launchers: Launchers):
+    """Or workers of so long a launch would go on when it is continued, and end well."""
+    go = launchers.directory / "go"
+    for name in "ab":
+        launchers.start(name, "--nnodes", 2, "--timeout", LIMIT_S, WORKERS / "patient.py", go)
+    for name in "ab":
+        until(lambda n=name: "ready" in (launchers.directory / f"{n}.out").read_text(), "it runs")
+    pids = [pid for one in launchers.processes.values() for pid in everybody(one.pid)]
+    for pid in reversed(pids):
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(LIMIT_S)
+    for pid in pids:
+        os.kill(pid, signal.SIGCONT)
+    time.sleep(LIMIT_S / 4)
+    go.touch()
+    assert launchers.statuses() == dict.fromkeys("ab", TIMED_OUT), launchers.said("a")
+    assert "the time of the launch is over" in launchers.said("a")
 
 
-def test_a_hub_that_returns_goes_on(directory: Path) -> None:
-    nodes = Nodes(
-        directory, least=2, most=2, max_restarts=3, return_s=60.0, returns=True, lost_after_s=2
-    )
-    nodes.settings["failure_grace_s"] = 1
-    nodes.settings["grace_s"] = 1
-    nodes.start("a", "--hub", command="exec sleep 5")
-    nodes.start("b", command="[ $EPOCH = 2 ] || sleep 600")
-    nodes.wait_for("b", "launch")
-    nodes.processes["a"].kill()
-    nodes.processes["a"].wait()
-    nodes.start("a", "--hub")
-    assert nodes.statuses() == {"a": 0, "b": 0}
-    again = nodes.wait_for("a", "launch", 2)
-    assert (again["epoch"], again["total"], again["used"]) == (2, 1, 1)
+# Launchers that are told to end before all have met
 
 
-def test_a_spare_takes_the_place_of_one_that_is_lost(directory: Path) -> None:
-    nodes = Nodes(directory, least=2, most=2, spares=1, max_restarts=1)
-    nodes.start("a", "--hub", command="[ $EPOCH = 2 ] || sleep 600")
-    nodes.start("b", command="exec sleep 15")
-    nodes.start("c", command="[ $EPOCH = 2 ] || sleep 600")
-    nodes.wait_for("b", "launch")
-    nodes.wait_for("a", "launch")
-    nodes.processes["b"].kill()
-    assert nodes.statuses() == {"a": 0, "b": -9, "c": 0}
-    assert not [x for x in nodes.of("c", "launch") if x["epoch"] == 1]
-    start = nodes.wait_for("c", "launch")
-    assert (start["node_rank"], start["nnodes"], start["epoch"]) == (1, 2, 2)
+def rendezvous(is_hub: bool, *more: object) -> tuple[object, ...]:
+    """Those who wait do not give up."""
+    conf = f"is_host={int(is_hub)},join_timeout=100000"
+    return ("--rdzv-conf", conf, *more, SAY, "wait")
 
 
-def test_one_that_comes_late_joins(directory: Path) -> None:
-    nodes = Nodes(directory, least=2, most=3)
-    nodes.start("a", "--hub", command="[ $EPOCH = 2 ] || sleep 600")
-    nodes.start("b", command="[ $EPOCH = 2 ] || sleep 600")
-    nodes.wait_for("b", "launch")
-    nodes.start("c", command="[ $EPOCH = 2 ] || sleep 600")
-    assert set(nodes.statuses().values()) == {0}
-    assert nodes.wait_for("a", "launch", 2)["nnodes"] == 3
-    assert nodes.wait_for("a", "launch", 2)["used"] == 0
+@pytest.mark.full
+def test_an_end_that_is_heard_with_the_start_is_not_lost(launchers: Launchers):
+    with relay(int(launchers.endpoint.partition(":")[2])) as way:
+        places = ("--nnodes", 3, "--lost-after", 1000)
+        launchers.start("a", *rendezvous(True, *places))
+        launchers.start("b", *rendezvous(False, *places), through=way.port)
+        until(lambda: b"beat" in way.said, "b is welcome")
+        way.is_open.clear()
+        launchers.start("c", *rendezvous(False, *places))
+        launchers.wait_for_workers(2, "a", "c")
+        launchers.processes["c"].send_signal(signal.SIGTERM)
+        (guard,) = children(launchers.processes["a"].pid)
+        until(lambda: not children(guard), "all are told to stop")
+        way.is_open.set()
+        assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
+    assert not launchers.workers("b")
 
 
-def test_one_that_never_comes_is_named(directory: Path) -> None:
-    nodes = Nodes(directory, least=3, most=3, join_s=12, expected=["a", "b", "c"])
-    nodes.start("a", "--hub")
-    nodes.start("c")
-    assert nodes.statuses() == {"a": 69, "c": 69}
-    nodes.wait_for("c", "line", line="waiting for b")
-    nodes.wait_for("a", "hub line", line="waiting for b")
-    assert nodes.wait_for("c", "exit")["line"] == "still missing: b"
+@pytest.mark.parametrize("who", mostly_full(["a", "c"]))
+def test_one_that_is_told_to_end_before_all_have_met_ends_all(launchers: Launchers, who: str):
+    """Also one that is on its way then; it would seek the hub for join_timeout."""
+    with relay(int(launchers.endpoint.partition(":")[2])) as way:
+        way.is_open.clear()
+        launchers.start("c", *rendezvous(False, "--nnodes", 3), through=way.port)
+        way.is_tried.wait(PATIENCE_S)
+        launchers.start("a", *rendezvous(True, "--nnodes", 3))
+        launchers.start("b", *rendezvous(False, "--nnodes", 3))
+        until(lambda: is_listening(launchers.endpoint), "the hub listens")
+        launchers.processes[who].send_signal(signal.SIGTERM)
+        if who == "a":
+            said = "waiting some seconds to tell"
+            until(lambda: said in launchers.said("a"), "it waits for the others")
+        way.is_open.set()
+        assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
+    assert all("got SIGTERM" in launchers.said(name) for name in "abc")
 
 
-@pytest.mark.parametrize(
-    ("flags", "environ", "said"),
-    [
-        (("--run", "other"), {}, "another --rdzv-id"),
-        ((), {"SPAWNLAUNCH_TOKEN": "x" * 32}, "another token"),
-    ],
-)
-def test_one_that_proves_nothing_is_refused_and_the_others_go_on(
-    directory: Path, flags: tuple[str, ...], environ: dict[str, str], said: str
-) -> None:
-    nodes = Nodes(directory, least=2, most=2, told=[["--nnodes", "2"]])
-    nodes.start("a", "--hub", "--told", '{"--nnodes": "2"}')
-    nodes.wait_for("a", "state", state="joined")
-    nodes.start("b", *flags, **environ)
-    assert nodes.processes["b"].wait(PATIENCE_S) == 2
-    assert said in nodes.wait_for("b", "exit")["line"]
-    nodes.start("c", "--told", '{"--nnodes": "2"}')
-    assert nodes.statuses() == {"a": 0, "b": 2, "c": 0}
+def test_a_second_ctrl_c_does_not_wait_for_those_who_are_near(launchers: Launchers):
+    launchers.start("a", *rendezvous(True, "--nnodes", 2))
+    until(lambda: is_listening(launchers.endpoint), "the hub listens")
+    launchers.processes["a"].send_signal(signal.SIGINT)
+    until(lambda: "waiting some seconds to tell" in launchers.said("a"), "it waits for the others")
+    launchers.processes["a"].send_signal(signal.SIGINT)
+    assert launchers.statuses() == {"a": 130}
 
 
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (("--told", '{"--nnodes": "3"}'), "b has --nnodes 3, the hub 2; type the same on all"),
-        (("--rank", "2"), "b has node rank 2, of 2 nodes"),
-        (("--nproc", "0"), "b has 0 workers"),
-    ],
-)
-def test_one_that_is_refused_ends_all(directory: Path, flags: tuple[str, ...], said: str) -> None:
-    nodes = Nodes(directory, least=2, most=2, told=[["--nnodes", "2"]])
-    nodes.start("a", "--hub", "--told", '{"--nnodes": "2"}')
-    nodes.wait_for("a", "state", state="joined")
-    nodes.start("b", *flags)
-    assert nodes.statuses() == {"a": 2, "b": 2}
-    for host in "ab":
-        assert said in nodes.wait_for(host, "exit")["line"]
+# What a launch of several nodes has, and does without
 
 
-def test_a_token_is_agreed_upon(directory: Path) -> None:
-    nodes = Nodes(directory, least=2, most=2)
-    path = directory / "token"
-    path.write_text("a secret of some length\n")
-    nodes.start("a", "--hub", "--token-file", str(path))
-    nodes.start("b", SPAWNLAUNCH_TOKEN="a secret of some length")
-    assert nodes.statuses() == {"a": 0, "b": 0}
+def test_workers_have_the_users_limit_of_files_though_more_nodes_meet(launchers: Launchers):
+    """The hub raises its own; one that has a preloaded image too."""
+    script = launchers.directory / "limits.py"
+    limit = "resource.getrlimit(resource.RLIMIT_NOFILE)[0]"
+    script.write_text(f"import os, resource\nos.write(1, b'soft %d\\n' % {limit})\n")
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT, before[1]))
+    try:
+        for rank in range(MANY):
+            image = () if rank else ("--preload", "json")
+            flags = ("--nnodes", MANY, "--node-rank", rank, "--no-prefix", *image)
+            launchers.start(f"{rank}", *flags, script)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert set(launchers.statuses().values()) == {0}, launchers.said("0")
+    outputs = [(launchers.directory / f"{rank}.out").read_text() for rank in range(MANY)]
+    assert outputs == [f"soft {SOFT}\n"] * MANY
+
+
+def test_explain_says_where_they_meet_and_what_is_told_then():
+    done = launch("--explain", "--nnodes", "2:4", "--rdzv-endpoint", "node7:29411", SAY)
+    assert done.returncode == 0, done.stderr
+    assert "the launchers meet at node7:29411" in done.stdout
+    assert "told by the hub" in done.stdout
+
+
+def test_without_a_gang_nobody_waits():
+    flags = ("--no-gang", "--nnodes", 2, "--node-rank", 1, "--master-addr", "a")
+    assert launch(*flags, SAY, environ=clean_environ(**QUIET)).returncode == 0

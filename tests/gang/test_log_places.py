@@ -34,25 +34,18 @@ def runs(
     return launchers
 
 
-def test_two_runs_of_one_name_have_a_directory_each(tmp_path: Path):
+def test_two_runs_of_one_name_have_a_directory_each_also_in_a_restart(tmp_path: Path):
     logs = tmp_path / "logs"
     both = {"a": logs, "b": logs}
     first = runs(tmp_path / "1", both, SAY)
-    second = runs(tmp_path / "2", both, SAY)
-    each = ["attempt_0/0", "attempt_0/1"]
-    assert kept(logs) == {"job": each, "job_2": each}
+    second = runs(tmp_path / "2", both, "--max-restarts", 1, SAY, "fail-once", 3)
+    ranks = [f"attempt_{attempt}/{rank}" for attempt in (0, 1) for rank in (0, 1)]
+    assert kept(logs) == {"job": ranks[:2], "job_2": ranks}
     assert not any(NEW in first.said(name) for name in both)
     assert sum(second.said(name).count(f"{NEW} {logs}/job_2\n") for name in both) == 1
 
 
-def test_a_restart_goes_on_where_the_first_attempt_was(tmp_path: Path):
-    logs = tmp_path / "logs"
-    (logs / "job").mkdir(parents=True)
-    runs(tmp_path / "1", {"a": logs, "b": logs}, "--max-restarts", 1, SAY, "fail-once", 3)
-    ranks = [f"attempt_{attempt}/{rank}" for attempt in (0, 1) for rank in (0, 1)]
-    assert kept(logs) == {"job": [], "job_2": ranks}
-
-
+@pytest.mark.full
 def test_where_all_numbers_are_taken_the_last_one_takes_what_is_there(tmp_path: Path):
     logs = tmp_path / "logs"
     for name in ("job", *(f"job_{n}" for n in range(2, MOST_RUNS))):
@@ -97,6 +90,7 @@ def test_one_that_comes_late_finds_the_others_place_or_takes_another(tmp_path: P
             assert f"{NEW} {own}/job_2\n" in launchers.said("c")
 
 
+@pytest.mark.full
 def test_a_template_is_the_users_business(tmp_path: Path):
     for _ in "12":
         directory = tmp_path / os.urandom(4).hex()

@@ -60,6 +60,7 @@ def title(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("node_rank", [0, 1], ids=["the hub", "another"])
 def test_a_signal_ends_a_launcher_whose_name_server_is_mute(tmp_path: Path, node_rank: int) -> None:
     require_root()
@@ -71,6 +72,7 @@ def test_a_signal_ends_a_launcher_whose_name_server_is_mute(tmp_path: Path, node
         assert not title(child)
 
 
+@pytest.mark.full
 def test_the_first_process_of_a_container_ends_as_well(tmp_path: Path) -> None:
     require_root()
     flags = ("--rdzv-backend=c10d", "--rdzv-endpoint=nonode:29400")
@@ -86,6 +88,7 @@ def _asks_below(pid: int) -> bool:
     return any(title(pid).startswith(b"spawnlaunch looks up") for pid in below)
 
 
+@pytest.mark.full
 def test_one_that_cannot_take_part_waits_for_no_name_server(tmp_path: Path) -> None:
     require_root()
     words = ("--node-rank=0", "--master-addr=nonode")
@@ -95,6 +98,7 @@ def test_one_that_cannot_take_part_waits_for_no_name_server(tmp_path: Path) -> N
         assert "no-such-program" in launch.stderr
 
 
+@pytest.mark.full
 def test_one_who_asks_dies_with_the_guard(tmp_path: Path) -> None:
     require_root()
     with mute(tmp_path, "--node-rank=1", "--master-addr=nonode") as launch:
@@ -133,6 +137,7 @@ def test_a_host_that_can_be_no_name_is_told_as_any_that_is_not_there(tmp_path: P
         assert re.search(r"still missing: the hub at x+\.a \(.+\)\n", launch.stderr)
 
 
+@pytest.mark.full
 def test_a_hub_whose_name_nobody_knows_says_nothing_of_its_port(tmp_path: Path) -> None:
     require_root()
     name = "x" * 64

@@ -2,137 +2,103 @@
 
 from __future__ import annotations
 
-import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.gang.cluster import Cluster
 from tests.gang.namespaces import Network, may_make_namespaces
-from tests.gang.nodes import STARTED, Nodes
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns"),
+]
 
 LOST_AFTER_S = 3
-
-
-pytestmark = pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns")
+FLAGS = (f"--lost-after={LOST_AFTER_S}", "--failure-grace=1", "--grace=2", "--nproc=1")
+BEGIN = "begin $TORCHELASTIC_RESTART_COUNT of $GROUP_WORLD_SIZE at $MASTER_ADDR"
+RUNS = f"echo {BEGIN}; exec sleep 600"
 
 
 @pytest.fixture
 def network() -> Iterator[Network]:
     network = Network("abc")
-    try:
-        yield network
-    finally:
-        while STARTED:
-            process = STARTED.pop()
-            if process.poll() is None:
-                process.kill()
-                process.wait()
-        network.remove()
+    yield network
+    network.remove()
 
 
-def started(network: Network, directory: Path, command: str, hosts: str = "abc", **more) -> Nodes:
-    """Launchers that have begun the first epoch; a has the hub."""
-    size = {"least": 3, "most": 3, **more}
-    nodes = Nodes(directory, lost_after_s=LOST_AFTER_S, failure_grace_s=1, **size)
-    nodes.endpoint = f"{network.address('a')}:29500"
+def started(cluster: Cluster, worker: str, hosts: str = "abc", working: str = "abc") -> None:
+    """Launchers of the hosts, some of which have begun the first epoch."""
     for host in hosts:
-        flags = ("--hub",) if host == "a" else ()
-        nodes.start(host, *flags, command=command, within=network.within(host))
-    for host in hosts[: nodes.settings["most"]]:
-        nodes.wait_for(host, "launch")
-    return nodes
+        cluster.start(host, "--no-python", "sh", "-c", worker)
+    for host in working:
+        cluster.wait_for(host, "begin 0")
 
 
-def test_the_master_is_an_address_that_all_reach(network: Network, directory: Path) -> None:
-    nodes = started(network, directory, "true")
-    assert set(nodes.statuses().values()) == {0}
-    assert {nodes.wait_for(host, "launch")["master_addr"] for host in "abc"} == {
-        network.address("a")
-    }
+@pytest.mark.parametrize("lost", "ca")
+def test_both_sides_of_a_cut_stop(network: Network, tmp_path: Path, lost: str) -> None:
+    """Where it is the hub that is cut off, all are."""
+    cluster = Cluster(network, tmp_path, "--nnodes=3", *FLAGS)
+    started(cluster, RUNS)
+    assert all(f"of 3 at {network.address('a')}" in cluster.text(host) for host in "abc")
+    network.cut(lost)
+    assert cluster.statuses() == dict.fromkeys("abc", 69)
+    why = {"c": ["nodec was lost", "nodec was lost", "the hub was lost"]}
+    if lost in why:
+        assert [cluster.why(host) for host in "abc"] == why[lost]
+    cluster.nothing_left()
 
 
-def test_both_sides_of_a_cut_stop(network: Network, directory: Path) -> None:
-    nodes = started(network, directory, "sleep 600")
-    network.cut("c")
-    assert nodes.statuses() == {"a": 69, "b": 69, "c": 69}
-    assert nodes.wait_for("a", "exit")["cause"] == nodes.wait_for("b", "exit")["cause"]
-    assert nodes.wait_for("b", "exit")["cause"]["host"] == "c"
-    assert nodes.wait_for("c", "exit")["line"] == "the hub was lost"
-
-
-def test_all_stop_when_the_hub_is_cut_off(network: Network, directory: Path) -> None:
-    nodes = started(network, directory, "sleep 600")
-    network.cut("a")
-    assert nodes.statuses() == {"a": 69, "b": 69, "c": 69}
-
-
-def test_a_spare_replaces_one_that_is_cut_off(network: Network, directory: Path) -> None:
-    command = "[ $EPOCH = 2 ] || sleep 600"
-    nodes = started(network, directory, command, most=2, least=2, spares=1, max_restarts=1)
-    network.cut("b")
-    assert nodes.processes["a"].wait(120) == 0
-    assert nodes.processes["c"].wait(120) == 0
-    assert nodes.wait_for("c", "launch")["node_rank"] == 1
-    stopped = nodes.wait_for("b", "halt")
-    assert stopped["kind"] == "lost"
-    assert nodes.processes["b"].wait(120) == 69
-
-
-def test_one_that_was_cut_off_joins_again(network: Network, directory: Path) -> None:
-    command = "[ $EPOCH = 1 ] && sleep 600; [ $EPOCH = 2 ] && sleep 600; true"
-    nodes = started(
-        network, directory, command, least=2, max_restarts=1, return_s=60.0, returns=True
+def test_a_spare_replaces_one_that_is_cut_off(network: Network, tmp_path: Path) -> None:
+    cluster = Cluster(network, tmp_path, "--nnodes=2", "--spares=1", "--max-restarts=1", *FLAGS)
+    started(
+        cluster, f"[ $TORCHELASTIC_RESTART_COUNT = 1 ] || {{ {RUNS}; }}; echo {BEGIN}", working=""
     )
+    cluster.wait_for("a", "begin 0")
+    cut = next(host for host in "bc" if network.processes(host) and cluster.workers(host))
+    network.cut(cut)
+    spare = {"b": "c", "c": "b"}[cut]
+    cluster.wait_for(spare, "begin 1 of 2")
+    assert cluster.statuses() == {"a": 0, cut: 69, spare: 0}
+
+
+def test_one_that_was_cut_off_joins_again(network: Network, tmp_path: Path) -> None:
+    again = ("--max-restarts=1", "--return-timeout=60", "--rdzv-conf=last_call_timeout=1")
+    cluster = Cluster(network, tmp_path, "--nnodes=2:3", *again, *FLAGS)
+    started(cluster, f"[ $TORCHELASTIC_RESTART_COUNT = 2 ] || {{ {RUNS}; }}; echo {BEGIN}")
     network.cut("c")
-    nodes.wait_for("a", "launch", epoch=2)
-    assert nodes.wait_for("b", "launch", epoch=2)["nnodes"] == 2
+    for host in "ab":
+        cluster.wait_for(host, "begin 1 of 2")
     network.mend("c")
-    assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}
-    assert nodes.wait_for("c", "launch", epoch=3)["nnodes"] == 3
-    assert nodes.wait_for("c", "launch", epoch=3)["used"] == 1
+    assert cluster.statuses() == {"a": 0, "b": 0, "c": 0}
+    for host in "abc":
+        cluster.wait_for(host, "begin 2 of 3")
 
 
-def test_a_short_cut_does_nothing(network: Network, directory: Path) -> None:
-    command = f"until [ -e {directory}/mended ]; do sleep 0.1; done; sleep 1"
-    nodes = started(network, directory, command)
+def test_a_short_cut_does_nothing(network: Network, tmp_path: Path) -> None:
+    cluster = Cluster(network, tmp_path, "--nnodes=3", *FLAGS)
+    started(cluster, f"echo {BEGIN}; until [ -e {tmp_path}/mended ]; do sleep 0.1; done; sleep 1")
     network.cut("b")
-    subprocess.run(("sleep", "1"), check=True)
+    time.sleep(LOST_AFTER_S / 3)
     network.mend("b")
-    (directory / "mended").touch()
-    assert set(nodes.statuses().values()) == {0}
-    assert len(nodes.of("a", "launch")) == 1
-
-
-def test_a_node_that_was_booted_again_ends_its_fence(network: Network, directory: Path) -> None:
-    """Nothing of before runs there: so nobody waits for the grace of ten minutes."""
-    command = "[ $EPOCH = 2 ] || exec sleep 600"
-    nodes = started(
-        network, directory, command, max_restarts=1, return_s=60.0, returns=True, grace_s=600
-    )
-    network.cut("c")
-    nodes.wait_for("a", "hub line", line="c was lost: ending the workers of all nodes")
-    nodes.processes["c"].kill()
-    nodes.processes["c"].wait()
-    network.mend("c")
-    nodes.start("c", "--boot", "again", command=command, within=network.within("c"))
-    assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}
+    (tmp_path / "mended").touch()
+    assert cluster.statuses() == dict.fromkeys("abc", 0)
 
 
 def test_a_cut_before_all_have_met_is_waited_for_on_both_sides(
-    network: Network, directory: Path
+    network: Network, tmp_path: Path
 ) -> None:
     """It lasts longer than --lost-after; the launch begins once it is mended."""
-    nodes = Nodes(directory, lost_after_s=LOST_AFTER_S, least=3, most=3, join_s=86400)
-    nodes.endpoint = f"{network.address('a')}:29500"
-    for host in "ab":
-        flags = ("--hub",) if host == "a" else ()
-        nodes.start(host, *flags, within=network.within(host))
-    nodes.wait_for("b", "state", state="joined")
+    conf = "--rdzv-conf=join_timeout=86400"
+    cluster = Cluster(network, tmp_path, "--nnodes=3", conf, *FLAGS)
+    started(cluster, "true", "ab", "")
+    cluster.wait_for("b", "waiting for 1 of 3 nodes")
     network.cut("b")
-    nodes.wait_for("b", "line", line="the hub is out of reach: trying again")
-    nodes.wait_for("a", "hub line", line="waiting for 2 of 3 nodes")  # b is gone here, too
-    nodes.start("c", within=network.within("c"))
-    nodes.wait_for("c", "state", state="joined")
+    cluster.wait_for("b", "the hub is out of reach: trying again")
+    cluster.wait_for("a", "waiting for 2 of 3 nodes")  # b is gone here, too
+    started(cluster, "true", "c", "")
+    cluster.wait_for("c", "waiting for 1 of 3 nodes")
     network.mend("b")
-    assert nodes.statuses() == {"a": 0, "b": 0, "c": 0}
+    assert cluster.statuses() == {"a": 0, "b": 0, "c": 0}

@@ -11,6 +11,7 @@ import pytest
 
 from tests.gang.launchers import QUIET, SAY, Launchers
 from tests.support.launching import clean_environ, launch
+from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
 
 AGAIN = re.compile(r"waiting up to 60 s for .* to come back; start it there again: (.*)$", re.M)
@@ -48,8 +49,10 @@ def kill(launchers: Launchers, name: str) -> None:
     launchers.processes.pop(name).wait()
 
 
-@pytest.mark.parametrize("lost", ["ab", "ba"], ids=["the first", "the second"])
-@pytest.mark.parametrize("way", BY_HAND)
+WAYS = [(way, lost) for lost in ("ab", "ba") for way in BY_HAND]
+
+
+@pytest.mark.parametrize(("way", "lost"), mostly_full([WAYS[0], WAYS[-1], *WAYS[1:-1]], 2))
 def test_the_line_that_is_said_brings_a_lost_launcher_back(
     launchers: Launchers, way: str, lost: str
 ):
@@ -71,6 +74,7 @@ def test_the_line_that_is_said_brings_a_lost_launcher_back(
     assert after["TORCHELASTIC_RESTART_COUNT"] == "1"
 
 
+@pytest.mark.full
 def test_of_two_to_three_nodes_two_go_on_and_one_waits(launchers: Launchers):
     flags = ("--nnodes", "2:3", "--max-restarts", 3, *STATIC, "--node-rank")
     for rank, name in enumerate("abc"):
@@ -86,7 +90,7 @@ def test_of_two_to_three_nodes_two_go_on_and_one_waits(launchers: Launchers):
     assert (b["WORLD_SIZE"], b["NODE_RANK"], b["TORCHELASTIC_RESTART_COUNT"]) == ("2", "1", "2")
 
 
-@pytest.mark.parametrize("lost", ["ab", "ba"], ids=["the hub", "another"])
+@pytest.mark.parametrize("lost", mostly_full(["ab", "ba"]))
 def test_who_waits_ends_at_once_when_told(launchers: Launchers, lost: str):
     for rank, name in enumerate("ab"):
         flags = ("--nnodes", 2, "--max-restarts", 1, *STATIC, "--node-rank", rank)
@@ -99,7 +103,7 @@ def test_who_waits_ends_at_once_when_told(launchers: Launchers, lost: str):
     assert launchers.statuses() == {other: 143}
 
 
-@pytest.mark.parametrize("lost", ["ab", "ba"], ids=["the hub", "another"])
+@pytest.mark.parametrize("lost", mostly_full(["ba", "ab"]))
 def test_nobody_is_waited_for_for_ever(launchers: Launchers, lost: str):
     for rank, name in enumerate("ab"):
         flags = ("--nnodes", 2, "--max-restarts", 1, "--return-timeout", 1, *STATIC)
@@ -114,6 +118,7 @@ def test_nobody_is_waited_for_for_ever(launchers: Launchers, lost: str):
     assert f"still missing: {who} come back within 1 s" in launchers.said(other)
 
 
+@pytest.mark.full
 def test_one_that_is_back_before_its_workers_are_dead_is_waited_for(launchers: Launchers):
     """A process on a GPU may take seconds to die: here its guard is stopped meanwhile."""
     flags = ("--nnodes", 2, "--max-restarts", 1, *STATIC, "--node-rank")

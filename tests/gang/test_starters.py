@@ -15,12 +15,14 @@ import pytest
 
 from tests.gang.namespaces import Network, may_make_namespaces
 from tests.support.launching import ROOT, clean_environ, open_mpi
-from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.required import require_programs
 
 require_programs("clush", "pdsh", "mpirun", package="clustershell pdsh openmpi-bin")
-pytestmark = pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not may_make_namespaces(), reason="needs root and ip netns"),
+]
 
 STARTERS = ("Open MPI", "pdsh", "ClusterShell", "PBS", "Grid Engine")
 # A remote shell: flags, some with a value, a host, and what to do there; ssh takes nothing along.
@@ -81,7 +83,7 @@ def environ_of(starter: str, network: Network, directory: Path) -> dict[str, str
     return {}
 
 
-@pytest.mark.parametrize("status", mostly_full([7, 0]))
+@pytest.mark.parametrize("status", [7, 0])
 @pytest.mark.parametrize("starter", STARTERS)
 def test_one_command_starts_all_launchers(
     network: Network, tmp_path: Path, starter: str, status: int

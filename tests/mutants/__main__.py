@@ -47,7 +47,16 @@ RUN = tuple(
 )  # fmt: skip
 GANG = tuple(
     f"tests/gang/test_{name}.py"
-    for name in ("rules", "simulation", "strangers", "connections", "token", "settings", "words")
+    for name in (
+        "decisions",
+        "hub",
+        "member",
+        "simulation",
+        "wire",
+        "connections",
+        "settings",
+        "words",
+    )
 )
 ROOMS = {
     "binding": Room(("tests/binding",)),
@@ -60,7 +69,7 @@ ROOMS = {
 # the first that is named like the beginning of a mutant's path.
 OF_PARTS = {
     "run/preload": "run/test_preload run/test_preload_image run/test_hang",
-    "run/hang/together": "gang/test_real",
+    "run/hang/together": "gang/test_launches",
     "run/hang": "run/test_hang run/test_gaps",
     "run/keyboard": "run/test_terminal run/test_prompts run/test_standard_streams",
     "run/starting": "run/test_local run/test_local_rank_arg run/test_preload run/test_terminal",
@@ -87,8 +96,7 @@ OF_PARTS = {
     "run/shared_errors": "run/test_said_once",
     "run/ro": "run/test_output run/test_filing run/test_shared_places run/test_shared_paths",
     "run/output": "run/test_lost_output run/test_terminal watch/test_top run/test_open_files",
-    "gang/server": "gang/test_open_files",
-    "gang/link": "gang/test_ports",
+    "gang/server": "gang/test_launches",
     "world/managers/slurm": "binding/test_advice",
     "world/advice": "calling/test_scripts",
     "run/": "run/test_orphans run/test_guard_fails run/test_signals run/test_terminal "
