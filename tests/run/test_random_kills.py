@@ -1,8 +1,8 @@
 """Somebody (a worker, the launcher, the guard) gets a signal at a random time.
 
-Whatever that does, nothing of the launch is left, and the exit status is the right one. Workers may
-be forked from a warm image, and started anew when they fail; some do nothing but fail. Each round is
-drawn from its seed: `-k "[17]"` plays one again.
+Whatever that does, nothing of the launch is left, and the exit status is the right one. Workers
+may be forked from a warm image, and started anew when they fail; some do nothing but fail. Each
+round is drawn from its seed: `-k "[17]"` plays one again.
 """
 
 import random
