@@ -54,10 +54,10 @@ def test_a_fault_anywhere_in_the_guard_leaves_nothing_behind(n: int, always: boo
             assert always or n == 1 or "MemoryError" in one.stderr  # the first is before all
 
 
-@pytest.mark.parametrize("preload", mostly_full([("--preload", "json"), ()]))
-def test_a_guard_that_may_open_no_more_files_leaves_nothing_behind(preload, tmp_path: Path):
+@pytest.mark.parametrize("preload", mostly_full(["--preload=json", "--no-prefix"]))
+def test_a_guard_that_may_open_no_more_files_leaves_nothing_behind(preload: str, tmp_path: Path):
     result = tmp_path / "result.json"
-    words = ("--nproc", 2, "--grace", 1, "--result", result, *preload)
+    words = ("--nproc", 2, "--grace", 1, "--result", result, preload)
     with launched(*words, FAMILY, "daemon", "naked", "--", "stay", directory=tmp_path) as one:
         one.read_until(2)
         _, hard = resource.prlimit(one.guard, resource.RLIMIT_NOFILE)
