@@ -6,30 +6,29 @@ import stat
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from spawnlaunch.run import files
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, run
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 
 FULL, NULL = os.makedev(1, 7), os.makedev(1, 3)  # null(4), full(4)
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs to make a device")
 
 
-def filed(
-    path: Path, *, by: str, stdout: int = subprocess.PIPE
-) -> subprocess.CompletedProcess[str]:
-    """A launch that fails and leaves a file there, "--result" or the error file."""
-    flags = ["--result", str(path)] if by == "--result" else []
-    extra = {} if flags else {"TORCHELASTIC_ERROR_FILE": str(path)}
-    fails = (str(WORKERS / "fail.py"), "0", "exit", "7")
-    words = (*LAUNCHER, "--quiet", "--nproc", "1", *flags, *fails)
-    return run(*words, environ=clean_environ(**extra), stdout=stdout)
-
-
 def is_whole(text: str) -> bool:
     return bool({"ranks", "message"} & json.loads(text).keys())
+
+
+def filed(path: Path, *, by: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """A launch that fails and leaves a file there, "--result" or the error file."""
+    flags = ["--result", str(path)] if by == "--result" else []
+    environ = clean_environ(**({} if flags else {by: str(path)}))
+    fails = (*flags, WORKERS / "fail.py", "0", "exit", "7")
+    return launch("--quiet", "--nproc", "1", *fails, environ=environ, **options)
 
 
 ways = pytest.mark.parametrize("by", ["--result", "TORCHELASTIC_ERROR_FILE"])
@@ -49,30 +48,24 @@ def test_a_link_stays_and_the_file_keeps_its_mode_and_owner(by: str, tmp_path: P
     assert link.is_symlink()
     after = target.stat()
     assert is_whole(target.read_text())
-    assert (after.st_mode, after.st_uid, after.st_gid) == (
-        before.st_mode,
-        before.st_uid,
-        before.st_gid,
-    )
+    for name in ("st_mode", "st_uid", "st_gid"):
+        assert getattr(after, name) == getattr(before, name)
     assert os.listdir(target.parent) == ["file"]
 
 
-@ways
-def test_a_new_file_has_the_mode_that_umask_leaves(by: str, tmp_path: Path):
+def test_a_new_file_has_the_mode_that_umask_leaves(tmp_path: Path):
     link = tmp_path / "dangling"
     link.symlink_to("new")
-    before = os.umask(0o027)
-    try:
-        assert filed(link, by=by).returncode == 7
-    finally:
-        os.umask(before)
+    assert filed(link, by="--result", umask=0o027).returncode == 7
     assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o640
     assert sorted(os.listdir(tmp_path)) == ["dangling", "new"]
 
 
 @ways
 @AS_ROOT
-@pytest.mark.parametrize(("device", "words"), [(NULL, ""), (FULL, "No space left on device")])
+@pytest.mark.parametrize(
+    ("device", "words"), mostly_full([(FULL, "No space left on device"), (NULL, "")])
+)
 def test_a_device_is_written_to(by: str, device: int, words: str, tmp_path: Path):
     path = tmp_path / "device"
     os.mknod(path, stat.S_IFCHR | 0o666, device)
@@ -83,23 +76,17 @@ def test_a_device_is_written_to(by: str, device: int, words: str, tmp_path: Path
     assert os.listdir(tmp_path) == ["device"]
 
 
-@ways
-def test_a_FIFO_is_written_to_its_reader(by: str, tmp_path: Path):
+NODE_1 = ("--no-gang", "--nnodes=2", "--node-rank=1", "--master-addr=localhost", "--nproc=1")
+
+
+@pytest.mark.parametrize("flags", [("--nproc", 1), NODE_1], ids=["alone", "one of several nodes"])
+def test_a_FIFO_keeps_its_name_and_is_written_to_its_reader(flags, tmp_path: Path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
     reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
-    assert filed(path, by=by).returncode == 7
+    assert launch(*flags, "--result", path, "--no-python", "true").returncode == 0
     assert is_whole(reader.communicate(timeout=PATIENCE_S)[0])
     assert path.is_fifo()
-
-
-def test_a_FIFO_keeps_its_name_on_several_nodes(tmp_path: Path):
-    path = tmp_path / "fifo"
-    os.mkfifo(path)
-    reader = subprocess.Popen(["cat", path], stdout=subprocess.PIPE, text=True)
-    node = ("--no-gang", "--nnodes=2", "--node-rank=1", "--master-addr=localhost", "--nproc=1")
-    assert launch(*node, "--result", path, "--no-python", "true").returncode == 0
-    assert is_whole(reader.communicate(timeout=PATIENCE_S)[0])
     assert os.listdir(tmp_path) == ["fifo"]
 
 
@@ -122,6 +109,7 @@ def test_the_file_that_stdout_goes_to_is_added_to(tmp_path: Path):
         assert is_whole(text.removeprefix("said\nsaid\n"))
 
 
+@pytest.mark.full
 @ways
 def test_what_cannot_be_written_leaves_nothing_and_the_old_file_as_it_was(by: str, tmp_path: Path):
     disk = tmp_path / "disk"
@@ -129,11 +117,10 @@ def test_what_cannot_be_written_leaves_nothing_and_the_old_file_as_it_was(by: st
     flags = ["--result", f"{disk}/file"] if by == "--result" else []
     extra = {} if flags else {"TORCHELASTIC_ERROR_FILE": f"{disk}/file"}
     fill = f"mount -t tmpfs -o size=8k none {disk} && echo old >{disk}/file && yes >{disk}/big"
-    words = [*LAUNCHER, "--quiet", *flags, str(WORKERS / "fail.py"), "0", "exit", "7"]
+    words = (*LAUNCHER, "--quiet", *flags, WORKERS / "fail.py", "0", "exit", "7")
     then = f'"$@"; echo $?; ls -A {disk}; cat {disk}/file'
-    done = run(
-        "unshare", "-m", "sh", "-c", f"{fill}; {then}", "sh", *words, environ=clean_environ(**extra)
-    )
+    command = ("unshare", "-m", "sh", "-c", f"{fill}; {then}", "sh", *words)
+    done = run(*command, environ=clean_environ(**extra))
     if "unshare" in done.stderr or "mount:" in done.stderr:
         pytest.skip("cannot make a small disk here")
     assert done.stdout.split() == ["7", "big", "file", "old"]

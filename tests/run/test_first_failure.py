@@ -1,15 +1,18 @@
-"""Of several failures the first is named, also where its news is later."""
+"""Of several failures the first is named, also where its news is later.
+
+The rules are in test_decisions, and generated schedules in tests/machine; here is what the kernel
+and a worker's own words tell of when a failure began.
+"""
 
 import json
-import os
-from functools import partial
+import signal
 from pathlib import Path
 
 import pytest
 
-import spawnlaunch
-from spawnlaunch.calling.outcomes import WorkerError
 from tests.support.dying import COMMON
+from tests.support.matrix import mostly_full
+from tests.support.processes import state, until
 from tests.support.watching import launched
 
 SEGV, ABRT = 139, 134
@@ -64,15 +67,23 @@ os.abort()
 
 VICTIM_SAYS_SO = VICTIM_ABORTS.replace("os.abort()", f"{SAYS}\nos.abort()")
 
-CRASHES_WHEN_TOLD = """
+WHEN_TOLD = """
+def dies(*_):
+    {}
+signal.signal(signal.SIGTERM, dies)
 if rank == 0:
-    told("ready")
+    told("pid")
     os._exit(7)
-signal.signal(signal.SIGTERM, lambda *_: ctypes.string_at(0))
-tell("ready")
+tell("pid")
 while True:
     time.sleep(1)
 """
+CRASHES_WHEN_TOLD = WHEN_TOLD.format("ctypes.string_at(0)")
+ABORTS_WHEN_TOLD = WHEN_TOLD.format(f"{SAYS}; os.abort()")
+RAISES_WHEN_TOLD = WHEN_TOLD.format(
+    "open(os.environ['TORCHELASTIC_ERROR_FILE'], 'w').write("
+    '\'{"message": {"extraInfo": {"timestamp": "%d"}}}\' % time.time()); os._exit(1)'
+)
 
 RAISES_AND_ENDS_LATE = """
 if rank == 0:
@@ -87,52 +98,37 @@ tell("pid")
 time.sleep(600)
 """
 
-RAISES_WHEN_TOLD = """
-def raises(*_):
-    with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as file:
-        json.dump({"message": {"extraInfo": {"timestamp": str(int(time.time()))}}}, file)
-    os._exit(1)
+CRASH = "how = '{}'" + CRASHES_SLOWLY
+ABORTS = "how = 'SIGABRT'" + FAILS_AS_A_VICTIM
 
-if rank == 0:
-    told("pid")
-    os._exit(7)
-signal.signal(signal.SIGTERM, raises)
-tell("pid")
-time.sleep(600)
-"""
-
-CASES = [
-    ("how = 'SIGSEGV'" + CRASHES_SLOWLY, 1, SEGV),
-    ("how = 'SIGBUS'" + CRASHES_SLOWLY, 1, 128 + 7),
-    ("how = 'SIGABRT'" + CRASHES_SLOWLY, 0, 7),  # it may be a victim
-    ("how = 'SIGABRT'" + FAILS_AS_A_VICTIM, 1, ABRT),
-    (EXITS_SLOWLY, 1, 7),
-    (ABORTS_SLOWLY, 1, ABRT),
-    (VICTIM_ABORTS, 0, 7),
-    (VICTIM_SAYS_SO, 0, 7),
-    (CRASHES_WHEN_TOLD, 0, 7),
-    (RAISES_AND_ENDS_LATE, 1, 1),
-    (RAISES_WHEN_TOLD, 0, 7),
-]
+# What the ranks do, which is the first to fail, with which status, and flags.
+CASES = {
+    "SEGV": (CRASH.format("SIGSEGV"), 1, SEGV),
+    "ABRT that is said": (ABORTS_SLOWLY, 1, ABRT),
+    "record": (RAISES_AND_ENDS_LATE, 1, 1),
+    "record when told": (RAISES_WHEN_TOLD, 0, 7),
+    "BUS": (CRASH.format("SIGBUS"), 1, 128 + 7),
+    "ABRT of who may be a victim": (CRASH.format("SIGABRT"), 0, 7),
+    "ABRT of a peer": (ABORTS, 1, ABRT),
+    "an exit that an abort follows": (EXITS_SLOWLY, 1, 7),
+    "a victim": (VICTIM_ABORTS, 0, 7),
+    "a victim that says it": (VICTIM_SAYS_SO, 0, 7),
+    "told": (CRASHES_WHEN_TOLD, 0, 7),
+    "told, and says it to a file": (ABORTS_WHEN_TOLD, 0, 7),  # when it said so is not known
+}
 
 
-@pytest.mark.parametrize(
-    ("script", "first", "status"),
-    CASES,
-    ids=[
-        "SEGV", "BUS", "ABRT", "ABRT of a peer", "an exit that an abort follows",
-        "ABRT that is said", "a victim", "a victim that says it", "told", "record",
-        "record when told",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("case", mostly_full(CASES, 4))
 def test_the_first_failure_is_named_and_not_the_one_that_is_seen_first(
-    script: str, first: int, status: int, tmp_path: Path
+    case: str, tmp_path: Path
 ) -> None:
+    script, first, status = CASES[case]
     program, result = tmp_path / "script.py", tmp_path / "result.json"
     program.write_text(COMMON + script)
-    environ = {"HERE": str(tmp_path)}
-    words = ("--nproc", 2, "--result", result, program)
-    with launched(*words, directory=tmp_path, environ=environ) as one:
+    words = ("--nproc", 2, "--result", result)
+    if "to a file" in case:
+        words += ("--redirects", 3, "--log-dir", tmp_path / "logs")
+    with launched(*words, program, directory=tmp_path, environ={"HERE": str(tmp_path)}) as one:
         assert one.status() == status, one.stderr
         assert f"failed first: rank {first} " in one.stderr
     record = json.loads(result.read_text())
@@ -142,10 +138,8 @@ def test_the_first_failure_is_named_and_not_the_one_that_is_seen_first(
 @pytest.mark.full
 def test_the_first_failure_is_named_by_the_line_of_a_restart(tmp_path: Path) -> None:
     program = tmp_path / "script.py"
-    program.write_text(
-        f"{COMMON}\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '1':\n    sys.exit()\n"
-        f"how = 'SIGSEGV'\n{CRASHES_SLOWLY}"
-    )
+    ends = "\nif os.environ['TORCHELASTIC_RESTART_COUNT'] == '1':\n    sys.exit()\n"
+    program.write_text(COMMON + ends + CRASH.format("SIGSEGV"))
     result = tmp_path / "result.json"
     words = ("--nproc", 2, "--max-restarts", 1, "--result", result, program)
     with launched(*words, directory=tmp_path, environ={"HERE": str(tmp_path)}) as one:
@@ -157,18 +151,32 @@ def test_the_first_failure_is_named_by_the_line_of_a_restart(tmp_path: Path) -> 
     assert (restart["rank"], restart["status"]) == (1, SEGV)
 
 
-def crash_or_fail(directory: str) -> None:
-    if os.environ["RANK"] == "1":
-        Path(directory, "pid").write_text(str(os.getpid()))
-        os.kill(os.getpid(), 11)
-    scope = {"__name__": "worker"}
-    os.environ["HERE"] = directory
-    exec(COMMON + "pid = ''\nwhile not pid:\n    told('pid')\n    pid = open('pid').read()\n"
-         "wait_until_it_dies(int(pid))", scope)  # fmt: skip
-    raise ValueError("because of it")
+# Each rank ends right after the one above it has.
+ONE_AFTER_THE_OTHER = """
+import select
+tell(f"pid{rank}")
+os.write(1, b"ready\\n")
+told("go")
+if rank < 3:
+    poller = select.poll()
+    poller.register(os.pidfd_open(told(f"pid{rank + 1}")), select.POLLIN)
+    poller.poll()
+os._exit(10 + rank)
+"""
 
 
-def test_a_program_that_launches_is_told_the_first_failure(tmp_path: Path) -> None:
-    with pytest.raises(WorkerError) as failed:
-        spawnlaunch.launch(partial(crash_or_fail, str(tmp_path)), nproc=2)
-    assert (failed.value.rank, failed.value.status) == (1, SEGV)
+def test_the_order_of_exits_decides_though_the_guard_hears_of_all_in_one_moment(
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "script.py"
+    program.write_text(COMMON + ONE_AFTER_THE_OTHER)
+    environ = {"HERE": str(tmp_path)}
+    with launched("--nproc", 4, program, directory=tmp_path, environ=environ) as one:
+        one.read_until(4)
+        workers = one.workers
+        one.send(signal.SIGSTOP, one.guard)
+        (tmp_path / "go").write_text("0")
+        until(lambda: {state(pid) for pid in workers} == {"Z"}, "all have ended")
+        one.send(signal.SIGCONT, one.guard)
+        assert one.status() == 13
+        assert "failed first: rank 3" in one.stderr

@@ -14,30 +14,33 @@ print("rank", args.local_rank, "epochs", args.epochs, flush=True)
 """
 
 
-def argv_of(*flags: object, script: tuple[object, ...] = (REPORTER, "a")) -> list[list[str]]:
-    """What follows the script's name in argv, for two workers."""
-    done = launch("--nproc", 2, *flags, *script)
-    assert done.returncode == 0, done.stderr
-    return [worker["argv"][1:] for worker in reports(done.stdout)]
-
-
-def test_nothing_is_added_unasked():
-    assert argv_of() == argv_of("--local-rank-arg", "none") == [["a"], ["a"]]
+MODULE = ("-m", "tests.workers.report", "a")
 
 
 @pytest.mark.parametrize(
-    ("spelling", "word"), [("hyphen", "--local-rank"), ("underscore", "--local_rank")]
+    ("flags", "script", "words"),
+    [
+        (["--local-rank-arg", "hyphen"], (REPORTER, "a"), ["--local-rank=0", "--local-rank=1"]),
+        (
+            ["--local-rank-arg", "underscore", "--preload", "json"],
+            (REPORTER, "a"),
+            ["--local_rank=0", "--local_rank=1"],
+        ),
+        (
+            ["--local-rank-arg", "underscore", "--virtual-local-rank"],
+            (REPORTER, "a"),
+            ["--local_rank=0"] * 2,
+        ),
+        (["--local-rank-arg", "hyphen"], MODULE, ["--local-rank=0", "--local-rank=1"]),
+        (["--local-rank-arg", "none"], (REPORTER, "a"), None),
+        ([], (REPORTER, "a"), None),
+    ],
 )
-@pytest.mark.parametrize("preload", [(), ("--preload", "json")])
-def test_the_local_rank_comes_before_the_scripts_arguments(spelling, word, preload):
-    told = argv_of(*preload, "--local-rank-arg", spelling)
-    assert told == [[f"{word}=0", "a"], [f"{word}=1", "a"]]
-
-
-def test_a_module_gets_it_too():
-    module = ("-m", "tests.workers.report", "a")
-    told = argv_of("--local-rank-arg", "hyphen", script=module)
-    assert told == [["--local-rank=0", "a"], ["--local-rank=1", "a"]]
+def test_the_local_rank_comes_before_the_scripts_arguments(flags, script, words):
+    done = launch("--nproc", 2, *flags, *script)
+    assert done.returncode == 0, done.stderr
+    argv = [worker["argv"][1:] for worker in reports(done.stdout)]
+    assert argv == ([[word, "a"] for word in words] if words else [["a"]] * 2)
 
 
 def test_so_does_a_program(tmp_path):
@@ -46,11 +49,6 @@ def test_so_does_a_program(tmp_path):
     show.chmod(0o755)
     done = launch("--nproc", 2, "--no-prefix", "--local-rank-arg=hyphen", "--no-python", show, "a")
     assert sorted(done.stdout.splitlines()) == ["--local-rank=0 a", "--local-rank=1 a"]
-
-
-def test_it_is_what_LOCAL_RANK_says():
-    told = argv_of("--virtual-local-rank", "--local-rank-arg", "underscore")
-    assert told == [["--local_rank=0", "a"]] * 2
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import LAUNCHER, WORKERS, clean_environ, run, start
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 
 CHATTER = WORKERS / "chatter.py"
@@ -22,15 +23,8 @@ AS_USERS_DO = (*LAUNCHER[:-1], "--quiet")
 
 def shell(redirected: str, *words: object) -> subprocess.CompletedProcess[str]:
     """A launch whose streams a shell redirects."""
-    return run(
-        "sh",
-        "-c",
-        f'"$@" {redirected}',
-        "sh",
-        *AS_USERS_DO,
-        *words,
-        environ=clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo"),
-    )
+    environ = clean_environ(GLOO_SOCKET_IFNAME="lo", NCCL_SOCKET_IFNAME="lo")
+    return run("sh", "-c", f'"$@" {redirected}', "sh", *AS_USERS_DO, *words, environ=environ)
 
 
 def by_workers(output: str) -> list[str]:
@@ -41,44 +35,45 @@ def by_us(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith("spawnlaunch: ")]
 
 
-@pytest.mark.parametrize("flags", [("--nproc", 2), ("--nproc", 2, "--no-prefix"), NODE], ids=str)
-def test_a_full_disk_behind_stdout_is_said_and_costs_nothing_else(flags: tuple[object, ...]):
-    done = shell(">/dev/full", *flags, CHATTER, 2000, "both")
+@pytest.mark.parametrize(
+    "flags", mostly_full([("--nproc", 2, "--log-dir", "{}/{{rank}}"), ("--nproc", 2), NODE])
+)
+def test_a_full_disk_behind_stdout_is_said_and_costs_nothing_else(flags, tmp_path: Path):
+    words = [str(word).format(tmp_path) for word in flags]
+    done = shell(">/dev/full", *words, CHATTER, 2000, "both")
+    nproc = 1 if flags == NODE else 2
     assert done.returncode == os.EX_IOERR
-    assert len(by_workers(done.stderr)) == 2000 * (1 if flags == NODE else 2)
+    assert len(by_workers(done.stderr)) == 2000 * nproc
     first, last = by_us(done.stderr)
-    assert (
-        first
-        == f"spawnlaunch: cannot write to our stdout: {FULL}; what workers write there is lost"
-    )
+    where = f"to our stdout: {FULL}"
+    assert first == f"spawnlaunch: cannot write {where}; what workers write there is lost"
     assert re.fullmatch(rf".* stdout: {FULL}; lost the last \d+ bytes that workers wrote", last)
+    for rank in range(nproc) if "--log-dir" in flags else ():
+        assert len((tmp_path / f"{rank}" / "stdout.log").read_text().splitlines()) == 2000
 
 
-def test_a_full_disk_behind_stderr_shows_in_the_status():
-    done = shell("2>/dev/full", "--nproc", 2, *SPEAK)
-    assert done.returncode == os.EX_IOERR
-    assert by_workers(done.stdout) == ["[0] said by 0", "[1] said by 1"]
+@pytest.mark.parametrize(
+    ("redirected", "words", "status"),
+    [
+        ("2>/dev/full", SPEAK, os.EX_IOERR),
+        ("2>/dev/full", ("--tee", 3, "--no-python", "true"), os.EX_IOERR),  # words of ours
+        (
+            "2>/dev/full",
+            ("--tee", 3, "--redirects", 3, "--log-dir", "{}", "--no-python", "true"),
+            0,
+        ),
+        (">/dev/full 2>&1", ("--no-python", "sh", "-c", "echo a; exit 3"), 3),
+    ],
+)
+def test_what_is_lost_shows_in_the_status_unless_workers_fail(
+    redirected: str, words: tuple[object, ...], status: int, tmp_path: Path
+):
+    done = shell(redirected, "--nproc", 2, *(str(word).format(tmp_path) for word in words))
+    assert done.returncode == status
+    assert by_workers(done.stdout) == (["[0] said by 0", "[1] said by 1"] if words == SPEAK else [])
 
 
-def test_words_of_the_launcher_that_are_lost_show_in_the_status(tmp_path: Path):
-    flags = ["--tee", 3, "--redirects", 3, "--nproc", 2, "--log-dir", tmp_path]
-    assert shell("2>/dev/full", *flags, "--no-python", "true").returncode == 0
-    assert shell("2>/dev/full", "--nproc", 2, "--tee", 3, "--no-python", "true").returncode == 74
-
-
-def test_a_workers_own_failure_stays_the_status_on_a_full_disk():
-    done = shell(">/dev/full 2>&1", "--nproc", 2, "--no-python", "sh", "-c", "echo a; exit 3")
-    assert done.returncode == 3
-
-
-def test_log_files_are_whole_where_nothing_can_be_shown(tmp_path: Path):
-    done = shell(">/dev/full", "--nproc", 2, "--log-dir", tmp_path / "{rank}", CHATTER, 3000, 1)
-    assert done.returncode == os.EX_IOERR
-    for rank in range(2):
-        assert len((tmp_path / f"{rank}" / "stdout.log").read_text().splitlines()) == 3000
-
-
-@pytest.mark.parametrize("nproc", [1, 2])
+@pytest.mark.parametrize("nproc", mostly_full([2, 1]))
 def test_a_full_disk_ends_a_log_file_and_not_the_worker(nproc: int, tmp_path: Path):
     (tmp_path / "0").mkdir()
     (tmp_path / "0" / "stdout.log").symlink_to("/dev/full")
@@ -89,20 +84,7 @@ def test_a_full_disk_ends_a_log_file_and_not_the_worker(nproc: int, tmp_path: Pa
     assert (tmp_path / "0" / "stderr.log").read_text() == "also by 0\n"
 
 
-def test_workers_have_files_beyond_the_soft_limit_on_descriptors_and_keep_it(tmp_path: Path):
-    flags = ("--bind", "none", "--no-prefix", "--nproc", 12, "--log-dir", tmp_path)
-    done = limited("-S -n 40", *flags, "--no-python", "sh", "-c", "ulimit -n")
-    assert (done.returncode, by_workers(done.stdout)) == (0, ["40"] * 12)
-    done = limited("-n 40", *flags, "--no-python", "sh", "-c", "ulimit -n")
-    assert done.returncode == 2
-    assert "12 workers need 92 open files" in done.stderr
-
-
-def limited(limit: str, *words: object) -> subprocess.CompletedProcess[str]:
-    """A launch under a limit of the shell's."""
-    return run("sh", "-c", f'ulimit {limit}; exec "$@"', "sh", *AS_USERS_DO, *words)
-
-
+@pytest.mark.full
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("unshare"), reason="needs a small disk")
 @pytest.mark.parametrize("where", ["{disk}/out", "/dev/null"])
 def test_a_disk_that_becomes_full_keeps_what_it_has(where: str, tmp_path: Path):
@@ -167,41 +149,7 @@ def test_workers_that_wait_for_a_reader_are_told_of(
     assert len(stdout) == 2 * 1500000 * 6
 
 
-@pytest.mark.full
-def test_what_a_reader_that_had_stopped_has_missed_is_named_when_it_reads_again(tmp_path: Path):
-    """With log files the workers do not wait for it."""
-    flags = ["--nproc", "2", "--log-dir", str(tmp_path / "{rank}")]
-    script = (
-        f"yes {'x' * 99} | head -n 20000; until test -e {tmp_path}/go; do sleep .1; done; echo on"
-    )
-    launcher = start(
-        *AS_USERS_DO, *flags, "--no-python", "sh", "-c", script, stderr=subprocess.PIPE, text=False
-    )
-    assert launcher.stdout
-    files = [tmp_path / f"{rank}" / "stdout.log" for rank in range(2)]
-    while [path.exists() and path.stat().st_size for path in files] != [2000000] * 2:
-        assert launcher.poll() is None
-        time.sleep(0.05)
-    read = b""
-    while read.count(b"are not shown") < 2:
-        read += os.read(launcher.stdout.fileno(), 1 << 16)
-    (tmp_path / "go").touch()
-    stdout, stderr = launcher.communicate(timeout=PATIENCE_S)
-    assert (launcher.returncode, stderr) == (0, b"")
-    read += stdout
-    for rank, path in enumerate(files):
-        here = [line[4:] for line in read.splitlines() if line.startswith(b"[%d] " % rank)]
-        (note,) = (line for line in here if b"are not shown" in line)
-        told = re.fullmatch(
-            rf"spawnlaunch: (\d+) bytes are not shown; they are in {path}", note.decode()
-        )
-        assert told
-        assert here[-1] == b"on"
-        shown = sum(line.count(b"x") for line in here if line is not note)  # the path may have one
-        assert 0 <= 2000000 - int(told[1]) - shown - shown // 99 <= 1
-
-
-@pytest.mark.parametrize("grace", ["0", "0.001"])
+@pytest.mark.parametrize("grace", mostly_full(["0", "0.001"]))
 def test_no_grace_cuts_the_output_of_a_run_that_ends_well(grace: str):
     words = [*AS_USERS_DO, "--nproc", "2", "--grace", grace, str(CHATTER), "9000", "1"]
     slowly = "import os, time\nwhile data := os.read(0, 4096): os.write(1, data); time.sleep(.002)"

@@ -42,15 +42,8 @@ def test_a_rank_has_the_nodes_cpus_for_the_time_and_its_own_again(tmp_path: Path
 
 
 def test_of_an_outer_launch_nothing_is_left_where_nobody_is_bound():
-    words = (
-        "--quiet",
-        "--nproc",
-        2,
-        "--no-python",
-        "sh",
-        "-c",
-        "echo ${SPAWNLAUNCH_NODE_CPUS-unset}",
-    )
+    say = "echo ${SPAWNLAUNCH_NODE_CPUS-unset}"
+    words = ("--quiet", "--nproc", 2, "--no-python", "sh", "-c", say)
     outer = clean_environ(SPAWNLAUNCH_NODE_CPUS="0")
     done = launch("--bind", "none", *words, environ=outer)
     assert done.stdout.split() == ["unset", "unset"]

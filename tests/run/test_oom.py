@@ -33,6 +33,7 @@ def cgroup() -> Iterator[Path]:
     group.rmdir()
 
 
+@pytest.mark.full
 def test_a_worker_that_the_kernel_killed_for_want_of_memory_is_reported_as_such(
     cgroup: Path, tmp_path: Path
 ):
@@ -59,19 +60,22 @@ def test_a_worker_that_the_kernel_killed_for_want_of_memory_is_reported_as_such(
     assert "out of memory" in json.loads(result.read_text())["oom"]
 
 
-def test_without_a_kill_there_is_no_out_of_memory():
-    before = MemoryKills(3, "/sys/fs/cgroup/memory.events", None)
-    assert out_of_memory(before, before) == ""
-    assert out_of_memory(None, before) == ""
-    assert out_of_memory(before, None) == ""
+def kills(count: int) -> MemoryKills:
+    return MemoryKills(count, "/c/memory.events", None)
 
 
-def test_several_kills_are_counted():
-    before, after = (
-        MemoryKills(3, "/c/memory.events", None),
-        MemoryKills(5, "/c/memory.events", None),
-    )
-    assert out_of_memory(before, after) == (
-        "out of memory: meanwhile the kernel killed 2 processes of this cgroup "
-        "(/c/memory.events: oom_kill 3 to 5)"
-    )
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (kills(3), kills(3), ""),
+        (None, kills(3), ""),
+        (kills(3), None, ""),
+        (
+            kills(3), kills(5),
+            "out of memory: meanwhile the kernel killed 2 processes of this cgroup "
+            "(/c/memory.events: oom_kill 3 to 5)",
+        ),
+    ],
+)  # fmt: skip
+def test_kills_are_counted(before, after, said: str):
+    assert out_of_memory(before, after) == said

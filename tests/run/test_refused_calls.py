@@ -1,11 +1,13 @@
 """A system call that is refused costs what it gives: a feature, or the launch in one line.
 
-Each call that a way of launching makes is refused to it with the two errnos that containers and old
-kernels use. Then the launch does without, or it says what is refused, with status 71 (or 2); nobody
-is left. Which way makes which calls is a table, that strace(1) checks.
+Each call that a way of launching makes, as strace(1) shows it, is refused to it with the two errnos
+that containers and old kernels use. Then the launch does without, or it says what is refused, with
+status 71 (or 2); nobody is left. Launches of several processes are refused calls in tests/machine
+(--refuse) as well.
 """
 
 import errno
+import itertools
 import json
 import os
 import platform
@@ -19,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run.refused import words as told_in_words
-from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, run
+from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
@@ -31,7 +33,6 @@ from tests.support.watching import launched
 pytestmark = pytest.mark.skipif(
     platform.machine() != "x86_64", reason="the numbers of calls here are those of x86_64"
 )
-require_programs("strace", package="strace")
 
 ERRNOS = (errno.EPERM, errno.ENOSYS)
 HI, FAILS = ("--no-python", "sh", "-c", "echo hi"), ("--no-python", "sh", "-c", "echo hi; exit 3")
@@ -57,61 +58,10 @@ WAYS = {
     "a task": (HI, SLURM_TASK, 0, 1),
     "explain": (("--explain", *HI), {}, 0, 0),
     "record": (("--nproc", 2, "--record", "record", *LASTS), {}, 0, 2),
-    "preload": (("--nproc", 2, "--preload", "decimal", WORKERS / "hi.py"), {}, 0, 2),
+    "preload": (("--nproc", 2, "--preload", "decimal", "-m", "tests.workers.hi"), {}, 0, 2),
 }
 GANG = ("--nnodes", 2, "--nproc", 1, "--rdzv-backend", "c10d", "--rdzv-conf", "join_timeout=20")
 ON_LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-
-# Refused one of these, Python itself does not start.
-PYTHON = "print(1)"
-OF_PYTHON = [
-    *("read", "write", "close", "mmap", "mprotect", "pread64", "execve", "fcntl", "arch_prctl"),
-    *("futex", "getdents64", "openat", "newfstatat"),
-]
-# And without this no program survives a signal that it handles.
-HANDLES = "import os, signal; signal.signal(10, lambda *_: 0); os.kill(os.getpid(), 10); print(1)"
-OF_HANDLERS = ["rt_sigreturn"]
-
-# What each makes, as strace(1) tells it.
-EVERY_PROGRAM = {
-    *("access", "brk", "getcwd", "getpid", "getrandom", "gettid", "ioctl", "lseek", "munmap"),
-    *("prlimit64", "readlink", "rseq", "rt_sigaction", "sched_getaffinity", "set_robust_list"),
-    *("set_tid_address", "sysinfo", "uname", *OF_PYTHON),
-}
-EVERY_LAUNCH = EVERY_PROGRAM | {
-    *("bind", "clone", "epoll_create1", "epoll_ctl", "epoll_wait", "exit_group", "geteuid"),
-    *("getpgrp", "getppid", "kill", "listen", "mkdir", "pidfd_open", "pipe2", "poll", "prctl"),
-    *("rmdir", "rt_sigprocmask", "rt_sigtimedwait", "sched_setaffinity", "setitimer"),
-    *("setsockopt", "socket", "wait4", "waitid", *OF_HANDLERS),
-}
-TWO_WORKERS = EVERY_LAUNCH | {"dup2", "setsid"}
-LASTING = TWO_WORKERS | {"ftruncate", "memfd_create", "pwrite64"}
-MADE = {
-    "one worker": EVERY_LAUNCH | {"setpgid"},
-    "two workers": TWO_WORKERS,
-    "one that fails": EVERY_LAUNCH | {"setpgid"},
-    "a restart": TWO_WORKERS | {"fsync", "rename", "unlink"},
-    "files": TWO_WORKERS | {"unlink"},
-    "it lasts": LASTING,
-    "a hang": LASTING | {"clone3", "connect", "pidfd_send_signal"},
-    "a task": EVERY_PROGRAM | {"getppid", "poll", "rt_sigprocmask", "sched_setaffinity"},
-    "explain": EVERY_PROGRAM
-    | {"bind", "exit_group", "getppid", "listen", "rt_sigprocmask", "setsockopt", "socket"},
-    "record": LASTING
-    | {"clock_nanosleep", "clone3", "connect", "getpriority", "pselect6", "setpgid"}
-    | {"setpriority"},
-    "preload": TWO_WORKERS
-    | {"getsid", "getsockname", "pidfd_send_signal", "recvfrom", "recvmsg", "sendmsg", "sendto"}
-    | {"clock_nanosleep", "socketpair"},
-}
-OF_TWO_NODES = TWO_WORKERS - {"setsid"} | {
-    *("accept4", "connect", "getpeername", "getsockname", "getsockopt", "recvfrom", "sendto"),
-    *("setpgid", "shutdown"),
-}
-OF_TOP = EVERY_PROGRAM | {
-    *("clock_nanosleep", "connect", "epoll_create1", "exit_group", "geteuid", "pipe2", "socket"),
-    "waitid",  # of a process, anybody's, that ended since it was listed
-}
 # The programs beside a launch, which start nobody.
 BESIDE = {
     "help": ("spawnlaunch", "--help"),
@@ -120,10 +70,6 @@ BESIDE = {
     "report": ("spawnlaunch.report", "record"),
     # Of no launch: others may run here, and what is asked of their ranks depends on them.
     "top": ("spawnlaunch.top", "--once", "a launch that is not there"),
-}
-OF_BESIDE = {
-    **dict.fromkeys(BESIDE, EVERY_PROGRAM | {"epoll_create1", "exit_group", "rt_sigprocmask"}),
-    "top": OF_TOP,
 }
 LIBRARY = """
 import spawnlaunch
@@ -137,49 +83,56 @@ if __name__ == "__main__":
     except (spawnlaunch.UsageError, spawnlaunch.LaunchError, OSError) as error:
         print("cannot:", error)
 """
-OF_LIBRARY = LASTING | {
-    *("clone3", "close_range", "dup3", "fsync", "rename", "sigaltstack", "unlink", "unlinkat"),
-    "vfork",
+# Refused one of these, Python itself does not start, or does not survive a signal that it handles.
+OF_PYTHON = {
+    *("read", "write", "close", "mmap", "mprotect", "pread64", "execve", "fcntl", "arch_prctl"),
+    *("futex", "getdents64", "openat", "newfstatat", "rt_sigreturn"),
 }
-# Made by other versions of Python, of the C library and of the kernel.
-ELSEWHERE = NUMBERS.keys() - set.union(*MADE.values(), OF_TWO_NODES, OF_TOP, OF_LIBRARY)
-
-
-def refused(made: set[str]) -> list[str]:
-    return [name for name in NUMBERS if name in made and name not in (*OF_PYTHON, *OF_HANDLERS)]
-
 
 # Refused by a container that somebody has seen, or what costs a feature.
 HANDFUL = [
     ("memfd_create", errno.EPERM, "it lasts"),
     ("epoll_create1", errno.ENOSYS, "two workers"),
-    ("waitid", errno.ENOSYS, "two workers"),
     ("setsid", errno.EPERM, "two workers"),
+    ("pidfd_open", errno.ENOSYS, "a restart"),
+    ("wait4", errno.ENOSYS, "two workers"),
+    ("sendmsg", errno.ENOSYS, "preload"),
+    ("waitid", errno.ENOSYS, "two workers"),
     ("sched_getaffinity", errno.EPERM, "two workers"),
     ("prctl", errno.EPERM, "two workers"),
-    ("pidfd_open", errno.ENOSYS, "a restart"),
     ("socket", errno.EPERM, "one worker"),
     ("rt_sigtimedwait", errno.EPERM, "one worker"),
-    ("wait4", errno.ENOSYS, "two workers"),
     ("prctl", errno.EPERM, "preload"),
-    ("sendmsg", errno.ENOSYS, "preload"),
 ]
 
 
-def matrix() -> list[object]:
-    rows = [(name, way) for way in WAYS for name in refused(MADE[way])]
-    rows += [(name, "two workers") for name in ELSEWHERE]
-    every = [(name, number, way) for name, way in sorted(rows) for number in ERRNOS]
-    rest = [each for each in every if each not in HANDFUL]
-    return mostly_full([*HANDFUL, *rest], len(HANDFUL))
+def calls_of(*command: object, environ: dict[str, str], directory: Path) -> list[str]:
+    """What is refused to a command: its calls, but of workers, which are no Python, their own."""
+    require_programs("strace", package="strace")
+    trace = directory / "trace"
+    words = ("strace", "-f", "-qq", "-e", "signal=none", "-o", trace, *command)
+    run(*words, environ=clean_environ(**environ), cwd=directory)
+    found, others = set[str](), set[str]()
+    for line in trace.read_text().splitlines():
+        pid, call = line.split(maxsplit=1)
+        if call.startswith("execve(") and "python" not in call.partition(",")[0]:
+            others.add(pid)
+        elif pid not in others and (name := re.match(r"\w+(?=\()", call)):
+            found.add(name[0])
+    assert found <= NUMBERS.keys()
+    return sorted(found - OF_PYTHON)
 
 
-@pytest.mark.parametrize(("name", "number", "way"), matrix())
-def test_a_refused_call_costs_what_it_gives(name: str, number: int, way: str, tmp_path: Path):
+def check_words(text: str) -> None:
+    assert "Traceback" not in text
+    assert "fault of spawnlaunch" not in text
+    assert "refuses a call" not in text
+
+
+def check_refused(name: str, number: int, way: str, directory: Path) -> None:
     words, environ, status, count = WAYS[way]
     refuse = refuser({name: number})
-    os.chdir(tmp_path)
-    with launched(*words, directory=tmp_path, environ=environ, preexec=refuse) as one:
+    with launched(*words, directory=directory, environ=environ, preexec=refuse) as one:
         ended = one.status()
     check_words(one.stderr)
     if ended == status:
@@ -190,18 +143,27 @@ def test_a_refused_call_costs_what_it_gives(name: str, number: int, way: str, tm
         assert one.stderr.startswith("spawnlaunch: "), one.stderr
 
 
-def check_words(text: str) -> None:
-    assert "Traceback" not in text
-    assert "fault of spawnlaunch" not in text
-    assert "refuses a call" not in text
+@pytest.mark.parametrize(("name", "number", "way"), mostly_full(HANDFUL, 6))
+def test_a_refused_call_costs_what_it_gives(name, number, way, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    check_refused(name, number, way, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("way", WAYS)
+def test_so_does_each_call_that_a_launch_makes(way: str, tmp_path: Path, monkeypatch):
+    words, environ, *_ = WAYS[way]
+    every = calls_of(*LAUNCHER, *words, environ=environ, directory=tmp_path)
+    for number, (name, error) in enumerate(itertools.product(every, ERRNOS)):
+        place = tmp_path / f"{number}-{name}-{errno.errorcode[error]}"
+        place.mkdir()
+        monkeypatch.chdir(place)
+        check_refused(name, error, way, place)
 
 
 @pytest.mark.parametrize(
-    ("name", "ours"),
-    [
-        ("rt_sigtimedwait", "sigtimedwait"),
-        *((name, name) for name in ("getpid", "geteuid", "socket", "bind", "listen")),
-    ],
+    ("name", "ours"), mostly_full([("rt_sigtimedwait", "sigtimedwait"), ("listen", "listen")])
 )
 def test_the_line_names_the_call_and_what_to_do(name: str, ours: str, tmp_path: Path):
     refuse = refuser({name: errno.EPERM})
@@ -230,25 +192,25 @@ def test_a_module_of_ours_that_cannot_be_read_is_said_in_one_line():
 
 
 PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER = 1, 15, 36
+PARTS = [
+    ("preload", ("prctl", PR_SET_PDEATHSIG), errno.EINVAL),
+    ("two workers", ("prctl", PR_SET_CHILD_SUBREAPER), errno.EINVAL),
+    ("two workers", ("socket", socket.AF_UNIX), errno.EAFNOSUPPORT),
+    ("two workers", ("prctl", PR_SET_PDEATHSIG), errno.EINVAL),
+    ("two workers", ("prctl", PR_SET_NAME), errno.EINVAL),
+    ("preload", ("prctl", PR_SET_NAME), errno.EINVAL),
+    ("preload", ("prctl", PR_SET_CHILD_SUBREAPER), errno.EINVAL),
+]
 
 
-@pytest.mark.parametrize("way", ["two workers", "preload"])
-@pytest.mark.parametrize("option", [PR_SET_PDEATHSIG, PR_SET_NAME, PR_SET_CHILD_SUBREAPER])
-def test_a_sandbox_that_knows_some_of_prctl_launches_all_the_same(
-    option: int, way: str, tmp_path: Path
+@pytest.mark.parametrize(("way", "call", "number"), mostly_full(PARTS, 3))
+def test_a_sandbox_that_knows_a_call_in_part_launches_all_the_same(
+    way: str, call: tuple[str, int], number: int, tmp_path: Path
 ):
-    words, *_ = WAYS[way]
-    refuse = refuser({("prctl", option): errno.EINVAL})
-    with launched(*words, directory=tmp_path, preexec=refuse) as one:
-        assert one.status() == 0, one.stderr
-        assert one.output.count(b"hi") == 2
-        assert not one.stderr
-
-
-def test_a_sandbox_without_unix_sockets_launches_all_the_same(tmp_path: Path):
-    refuse = refuser({("socket", socket.AF_UNIX): errno.EAFNOSUPPORT})
-    with launched("--nproc", 2, *HI, directory=tmp_path, preexec=refuse) as one:
-        assert one.status() == 0, one.stderr
+    words, _, status, count = WAYS[way]
+    with launched(*words, directory=tmp_path, preexec=refuser({call: number})) as one:
+        assert one.status() == status, one.stderr
+        assert one.output.count(b"hi") == count
         assert not one.stderr
 
 
@@ -283,151 +245,90 @@ def test_a_result_is_written_all_the_same(name: str, number: int, is_new: bool, 
     assert not list(tmp_path.glob(".spawnlaunch-*"))
 
 
-@pytest.mark.parametrize("number", ERRNOS)
+@pytest.mark.parametrize("number", mostly_full(ERRNOS))
 def test_a_signal_by_number_where_pidfds_cannot_signal(number: int, tmp_path: Path):
     refuse = refuser({"pidfd_send_signal": number})
     script = ("--no-python", "sh", "-c", "setsid sleep 600 & echo ready; exit 4")
     with launched("--nproc", 2, *script, directory=tmp_path, preexec=refuse) as one:
         assert one.status() == 4, one.stderr
-        assert one.all_gone()
 
 
 @pytest.mark.full
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("number", ERRNOS)
-@pytest.mark.parametrize("name", refused(OF_TWO_NODES))
-def test_launchers_of_two_nodes_end_together(name: str, number: int, tmp_path: Path):
-    place, environ = (
-        ("--rdzv-endpoint", f"127.0.0.1:{free_port()}"),
-        clean_environ(**ON_LOOPBACK, TMPDIR=str(tmp_path), OF_THIS_TEST=str(tmp_path)),
-    )
-    command = [str(word) for word in (*LAUNCHER, *place, *GANG, *LASTS)]
-    with nothing_left_behind(str(tmp_path)):
-        both = [
-            subprocess.Popen(
-                command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, text=True, preexec_fn=refuser({name: number}),
-            )
-            for _ in range(2)
-        ]  # fmt: skip
-        said = [one.communicate(timeout=PATIENCE_S * 3)[1] for one in both]
-    for one, text in zip(both, said, strict=True):
-        check_words(text)
-        assert one.returncode in (0, 2, os.EX_OSERR, os.EX_UNAVAILABLE), text
-    assert not list(tmp_path.glob("spawnlaunch-*"))
+def test_launchers_of_two_nodes_end_together(number: int, tmp_path: Path):
+    place = ("--rdzv-endpoint", f"127.0.0.1:{free_port()}")
+    both = " ".join(map(str, (*LAUNCHER, *place, *GANG, "--no-python", "true")))
+    names = calls_of("sh", "-c", f"{both} & {both}; wait", environ=ON_LOOPBACK, directory=tmp_path)
+    for name in names:
+        scratch = tmp_path / name
+        scratch.mkdir()
+        environ = clean_environ(**ON_LOOPBACK, TMPDIR=str(scratch), OF_THIS_TEST=str(scratch))
+        place = ("--rdzv-endpoint", f"127.0.0.1:{free_port()}")
+        with nothing_left_behind(str(scratch)):
+            launchers = [
+                subprocess.Popen(
+                    [str(word) for word in (*LAUNCHER, *place, *GANG, *LASTS)], env=environ,
+                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                    text=True, preexec_fn=refuser({name: number}),
+                )
+                for _ in range(2)
+            ]  # fmt: skip
+            said = [one.communicate(timeout=PATIENCE_S * 3)[1] for one in launchers]
+        for one, text in zip(launchers, said, strict=True):
+            check_words(text)
+            assert one.returncode in (0, 2, os.EX_OSERR, os.EX_UNAVAILABLE), (name, text)
+        assert not list(scratch.glob("spawnlaunch-*")), name
 
 
-@pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the record of a launch."""
-    directory = tmp_path_factory.mktemp("recorded")
+def record(directory: Path) -> None:
+    """Leave the record of a launch there."""
     done = run(*LAUNCHER, "--record", directory / "record", "--no-python", "true")
     assert done.returncode == 0, done.stderr
-    return directory
 
 
-@pytest.mark.parametrize(
-    ("program", "name", "number"),
-    mostly_full(
-        sorted(
-            ((program, name, number) for program in BESIDE
-             for name in refused(OF_BESIDE[program]) for number in ERRNOS),
-            key=lambda row: row[1] != "getcwd",
-        ),
-        2 * len(BESIDE),
-    ),
-)  # fmt: skip
-def test_what_starts_nobody_does_without_or_says_it(
-    program: str, name: str, number: int, recorded: Path
-):
+def check_beside(program: str, name: str, number: int, directory: Path) -> None:
     words = (sys.executable, "-m", *BESIDE[program])
-    done = run(*words, preexec_fn=refuser({name: number}), cwd=recorded)
+    done = run(*words, preexec_fn=refuser({name: number}), cwd=directory)
     check_words(done.stderr)
-    assert done.returncode in (0, os.EX_OSERR, os.EX_IOERR), done.stderr
+    assert done.returncode in (0, os.EX_OSERR, os.EX_IOERR), (name, done.stderr)
 
 
-@pytest.mark.parametrize(
-    ("name", "number"),
-    mostly_full(
-        [
-            ("setsid", errno.EPERM),
-            *((name, each) for name in refused(OF_LIBRARY) for each in ERRNOS),
-        ]
-    ),
-)
-def test_a_function_is_called_or_the_caller_hears_why_not(name: str, number: int, tmp_path: Path):
-    script = tmp_path / "script.py"
-    script.write_text(LIBRARY)
-    environ = clean_environ(TMPDIR=str(tmp_path), OF_THIS_TEST=str(tmp_path))
-    with nothing_left_behind(str(tmp_path)):
-        refuse = refuser({name: number})
-        done = run(sys.executable, script, environ=environ, preexec_fn=refuse, cwd=tmp_path)
-    assert "fault of spawnlaunch" not in done.stderr + done.stdout
-    if name == "setsid":
-        assert done.stdout == "[2, 2]\n", done.stderr
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("number", ERRNOS)
-@pytest.mark.parametrize(
-    ("name", "code"),
-    [*((name, PYTHON) for name in OF_PYTHON), *((name, HANDLES) for name in OF_HANDLERS)],
-)
-def test_without_these_python_itself_does_not_run(name: str, code: str, number: int):
-    try:
-        done = run(sys.executable, "-c", code, preexec_fn=refuser({name: number}))
-    except OSError as error:
-        runs = (name, error.errno) != ("execve", number)
-    else:
-        runs = (done.returncode, done.stdout) == (0, "1\n")
-    assert not runs
-
-
-def calls_of(command: list[object], environ: dict[str, str], directory: Path) -> set[str]:
-    """The calls of ours: of workers, which are no Python, what they do after their exec is not."""
-    trace = directory / "trace"
-    words = ("strace", "-f", "-qq", "-e", "signal=none", "-o", trace, *command)
-    run(*words, environ=clean_environ(**environ), cwd=directory)
-    found, others = set[str](), set[str]()
-    for line in trace.read_text().splitlines():
-        pid, call = line.split(maxsplit=1)
-        if call.startswith("execve(") and "python" not in call.partition(",")[0]:
-            others.add(pid)
-        elif pid not in others and (name := re.match(r"\w+(?=\()", call)):
-            found.add(name[0])
-    return found
-
-
-def check_calls(made: set[str], *command: object, environ: dict[str, str], directory: Path):
-    """Twice, as a call may be made only by chance."""
-    once, twice = (calls_of([*command], environ, directory) for _ in range(2))
-    assert once | twice <= NUMBERS.keys()
-    assert once & twice <= made | ELSEWHERE
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("way", WAYS)
-def test_every_call_of_a_launch_is_in_the_list(way: str, tmp_path: Path):
-    words, environ, *_ = WAYS[way]
-    check_calls(MADE[way], *LAUNCHER, *words, environ=environ, directory=tmp_path)
+def test_what_starts_nobody_does_without_or_says_it(tmp_path: Path):
+    record(tmp_path)
+    for program in BESIDE:
+        check_beside(program, "getcwd", errno.EPERM, tmp_path)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("program", BESIDE)
-def test_every_call_of_what_starts_nobody_is_in_the_list(program: str, recorded: Path):
+def test_so_it_does_without_each_call_that_it_makes(program: str, tmp_path: Path):
+    record(tmp_path)
     words = (sys.executable, "-m", *BESIDE[program])
-    check_calls(OF_BESIDE[program], *words, environ={}, directory=recorded)
+    every = calls_of(*words, environ={}, directory=tmp_path)
+    for name, number in itertools.product(every, ERRNOS):
+        check_beside(program, name, number, tmp_path)
+
+
+def check_library(name: str, number: int, directory: Path) -> str:
+    environ = clean_environ(TMPDIR=str(directory), OF_THIS_TEST=str(directory))
+    script, refuse = directory / "script.py", refuser({name: number})
+    script.write_text(LIBRARY)
+    with nothing_left_behind(str(directory)):
+        done = run(sys.executable, script, environ=environ, preexec_fn=refuse, cwd=directory)
+    assert "fault of spawnlaunch" not in done.stderr + done.stdout, name
+    return done.stdout
+
+
+def test_a_function_is_called_though_a_call_is_refused(tmp_path: Path):
+    assert check_library("setsid", errno.EPERM, tmp_path) == "[2, 2]\n"
 
 
 @pytest.mark.full
-def test_every_call_of_the_library_is_in_the_list(tmp_path: Path):
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("number", ERRNOS)
+def test_a_function_is_called_or_the_caller_hears_why_not(number: int, tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(LIBRARY)
-    check_calls(OF_LIBRARY, sys.executable, script, environ={}, directory=tmp_path)
-
-
-@pytest.mark.full
-def test_every_call_of_two_nodes_is_in_the_list(tmp_path: Path):
-    place = ("--rdzv-endpoint", f"127.0.0.1:{free_port()}")
-    script = " ".join(map(str, (*LAUNCHER, *place, *GANG, "--no-python", "true")))
-    both = f"{script} & {script} & wait"
-    check_calls(OF_TWO_NODES, "sh", "-c", both, environ=ON_LOOPBACK, directory=tmp_path)
+    for name in calls_of(sys.executable, script, environ={}, directory=tmp_path):
+        check_library(name, number, tmp_path)

@@ -41,60 +41,56 @@ def errors(stderr: str) -> list[str]:
     return [line for line in stderr.splitlines() if ERROR in line]
 
 
+OURS = shlex.join(LAUNCHER)
+BAD_RANK = f"[ $SLURM_PROCID = 1 ] && SLURM_PROCID=x; {OURS} {REPORTER}"
+ON_NODE_1 = f'[ "$SLURMD_NODENAME" = node1 ] && x=no.py || x={REPORTER}; {OURS} $x'
+OF_NODE_1 = f"[345]: {ERROR}node1: .*no.py"
+NODES = "-w node[0-1] -n6 --ntasks-per-node=3"
+BARE_PYTHON = f"{sys.executable} -S -m"  # nothing is installed
+NO_TORCH = r"error: node\d: torch is not installed; type pip install torch$"
+
+
 @pytest.mark.full  # the silent ones wait for ten seconds
-@pytest.mark.parametrize("flags", ["--no-such-flag", "--timeout 3"])
-def test_flags_that_cannot_be_are_named_by_rank_0(slurm: Slurm, flags: str):
-    done = slurm.run(["srun", "-N2", "-n6", "--label", *LAUNCHER, *flags.split(), str(REPORTER)])
-    (line,) = errors(done.stderr)
-    assert line.startswith(f"0: {ERROR}")
-    assert done.stderr.count("Exited with exit code 2") >= 1
+@pytest.mark.parametrize(
+    ("step", "command", "count", "said"),
+    [
+        ("-N2 -n6", f"{OURS} --no-such-flag {REPORTER}", 1, f"0: {ERROR}"),
+        ("-N2 -n6", f"{OURS} --timeout 3 {REPORTER}", 1, f"0: {ERROR}"),
+        ("-N2 -n6 --kill-on-bad-exit=1", f"{OURS} --no-such-flag", 1, ERROR),
+        *((f"{NODES} --kill-on-bad-exit={n}", ON_NODE_1, 1, OF_NODE_1) for n in (0, 1)),
+        ("-N1 -n3 --kill-on-bad-exit=0", f"{OURS} no-$SLURM_LOCALID.py", 3, r"no-\d.py"),
+        ("-N1 -n3 --kill-on-bad-exit=0", BAD_RANK, 1, "SLURM_PROCID='x' is not a whole number"),
+        ("-N2 -n4", f"{BARE_PYTHON} spawnlaunch.bench", 2, NO_TORCH),
+        ("-N2 -n4", f"{BARE_PYTHON} spawnlaunch.check", 2, NO_TORCH),
+        ("-N2 -n4", f"{sys.executable} -m spawnlaunch.bench --arms north", 1, "error: "),
+    ],
+)  # fmt: skip
+def test_what_tasks_of_a_step_come_to_is_said_once(
+    slurm: Slurm, step: str, command: str, count: int, said: str
+):
+    done = slurm.run(["srun", *step.split(), "--label", "bash", "-c", command])
+    lines = [
+        line for line in done.stderr.splitlines() if re.search(r"spawnlaunch\S*: error: ", line)
+    ]
+    assert len(lines) == count, done.stderr
+    assert all(re.search(said, line) for line in lines), lines
+    assert done.returncode == 2
 
 
 @pytest.mark.full
-def test_flags_that_cannot_be_are_named_though_the_first_to_end_ends_all(slurm: Slurm):
-    srun = ["srun", "-N2", "-n6", "--kill-on-bad-exit=1", *LAUNCHER, "--no-such-flag"]
-    assert len(errors(slurm.run(srun).stderr)) == 1
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("kill", [1, pytest.param(0, marks=pytest.mark.full)])
-def test_an_error_of_one_node_is_said_by_that_node_once(slurm: Slurm, kill: int):
-    script = f'[ "$SLURMD_NODENAME" = node1 ] && x=no.py || x={REPORTER}; {shlex.join(LAUNCHER)} $x'
-    nodes = ("-w", "node[0-1]", "-n6", "--ntasks-per-node=3")
-    srun = ["srun", *nodes, "--label", f"--kill-on-bad-exit={kill}"]
-    done = slurm.run([*srun, "bash", "-c", script])
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        (f"-n 4 {OURS} no.py", f"{HOST}: "),  # which may be so on this node alone
+        (f"-n 4 {OURS} --no-such-flag", ""),
+        (f"-n 1 {OURS} no.py", ""),
+        (f"-n 1 sleep 2 : -n 1 {OURS} --no-such-flag", f"{HOST}: "),
+    ],
+)
+def test_what_ranks_of_mpirun_come_to_is_said_once(words: str, where: str, tmp_path: Path):
+    done = mpirun(tmp_path, *words.split())
     (line,) = errors(done.stderr)
-    assert re.match(f"[345]: {ERROR}node1: ", line)
-    assert "no.py" in line
-
-
-@pytest.mark.full
-def test_different_errors_of_one_node_are_all_said(slurm: Slurm):
-    script = f"{shlex.join(LAUNCHER)} no-$SLURM_LOCALID.py"
-    done = slurm.run(["srun", "-N1", "-n3", "--kill-on-bad-exit=0", "bash", "-c", script])
-    assert len(errors(done.stderr)) == 3
-
-
-@pytest.mark.full
-def test_a_task_whose_rank_cannot_be_read_says_it(slurm: Slurm):
-    script = f"[ $SLURM_PROCID = 1 ] && SLURM_PROCID=x; {shlex.join(LAUNCHER)} {REPORTER}"
-    done = slurm.run(["srun", "-N1", "-n3", "--kill-on-bad-exit=0", "bash", "-c", script])
-    (line,) = errors(done.stderr)
-    assert "SLURM_PROCID='x' is not a whole number" in line
-
-
-@pytest.mark.parametrize("words", ["no.py", pytest.param("--no-such-flag", marks=pytest.mark.full)])
-def test_the_ranks_of_mpirun_say_it_once(words: str, tmp_path: Path):
-    done = mpirun(tmp_path, "-n", "4", *LAUNCHER, words)
-    assert len(errors(done.stderr)) == 1, done.stderr
-    if words == "no.py":  # which may be so on this node alone
-        assert f"{ERROR}{HOST}: " in done.stderr
-
-
-def test_the_only_rank_of_mpirun_speaks_as_if_there_were_no_mpirun(tmp_path: Path):
-    done = mpirun(tmp_path, "-n", "1", *LAUNCHER, "no.py")
-    (line,) = errors(done.stderr)
-    assert HOST not in line
+    assert (f"{ERROR}{HOST}: " in line) == bool(where)
 
 
 @pytest.mark.full
@@ -122,13 +118,6 @@ def test_time_in_which_a_silent_rank_could_not_run_does_not_count(tmp_path: Path
 
 
 @pytest.mark.full
-def test_the_programs_of_one_mpirun_each_say_their_own(tmp_path: Path):
-    programs = ["-n", "1", "sleep", "2", ":", "-n", "1", *LAUNCHER, "--no-such-flag"]
-    done = mpirun(tmp_path, *programs)
-    assert len(errors(done.stderr)) == 1, done.stderr
-
-
-@pytest.mark.full
 def test_the_explanations_of_several_tasks_are_not_torn(slurm: Slurm):
     done = slurm.run(["srun", "-N2", "-n6", *LAUNCHER, "--explain", str(REPORTER)])
     lines = done.stdout.splitlines()
@@ -136,15 +125,12 @@ def test_the_explanations_of_several_tasks_are_not_torn(slurm: Slurm):
     ranks = [line for line in lines if re.match(r"rank \d+  node\d  local \d  ", line)]
     assert sorted(int(line.split()[1]) for line in ranks) == [1, 2, 3, 4, 5]
     assert "say a line for each" in done.stdout
-
-
-@pytest.mark.full
-def test_each_task_explains_itself_in_one_line_of_json(slurm: Slurm):
     done = slurm.run(["srun", "-N2", "-n6", *LAUNCHER, "--explain=json", str(REPORTER)])
     told = map(json.loads, done.stdout.splitlines())
     assert sorted(each["world"]["rank"] for each in told) == [0, 1, 2, 3, 4, 5]
 
 
+@pytest.mark.full
 def test_the_other_ranks_of_mpirun_explain_themselves_in_a_line(tmp_path: Path):
     """Which have a terminal for stdout."""
     flags = ("--master-addr", "node0", "--explain", str(REPORTER))
@@ -160,24 +146,3 @@ def test_what_is_no_utf8_is_shown_as_escapes():
     assert r"\x1b[31m" in done.stderr
     assert done.stderr.count("\n") == 1
     assert done.stderr.isascii()
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("program", ["bench", "check"])
-def test_torch_that_is_missing_is_said_once_for_each_node(slurm: Slurm, program: str) -> None:
-    done = slurm.run(
-        ["srun", "-N2", "-n4", sys.executable, "-S", "-m", f"spawnlaunch.{program}"]
-    )  # -S: nothing is installed
-    said = (
-        f"spawnlaunch.{program}: error: node{{}}: torch is not installed; type pip install torch\n"
-    )
-    assert [done.stderr.count(said.format(node)) for node in (0, 1)] == [1, 1]
-    assert done.returncode == 2
-
-
-@pytest.mark.full
-def test_flags_of_the_bench_that_cannot_be_are_said_once(slurm: Slurm) -> None:
-    done = slurm.run(
-        ["srun", "-N2", "-n4", sys.executable, "-m", "spawnlaunch.bench", "--arms", "north"]
-    )
-    assert (done.returncode, done.stderr.count("spawnlaunch.bench: error: ")) == (2, 1)

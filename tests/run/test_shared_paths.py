@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, explain, launch, start
+from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, launch, start
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
 
@@ -53,53 +53,6 @@ def test_each_node_writes_an_error_file_of_its_own(tmp_path: Path):
     assert [file.name for file in sorted(tmp_path.iterdir())] == ["error.json.0", "error.json.1"]
 
 
-@pytest.mark.parametrize("template", ["{local_rank}", "logs-{restart}", "{run}/{local_rank}"])
-def test_a_directory_that_ranks_of_two_nodes_would_share_is_refused_on_both(
-    template: str, tmp_path: Path
-):
-    for done in on_two_nodes("--log-dir", tmp_path / template, "--no-python", "true"):
-        assert done.returncode == 2
-        assert "several ranks the same directory" in done.stderr
-        assert "put {rank} into it" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_so_it_is_where_each_node_has_one_rank():
-    by_hand = ("--nnodes", 2, "--node-rank", 0, "--master-addr", "node0", "--nproc", 1)
-    done = launch(*by_hand, "--log-dir", "{local_rank}", "--explain", "--no-python", "true")
-    assert done.returncode == 2
-    assert "several ranks the same directory" in done.stderr
-    alone = launch("--nproc", 1, "--log-dir", "logs", "--explain", "--no-python", "true")
-    assert alone.returncode == 0
-
-
-@pytest.mark.parametrize("template", ["{rank}", "{node_rank}/{local_rank}", "{host}-{local_rank}"])
-def test_a_directory_with_the_rank_or_the_node_in_its_name_is_taken(template: str):
-    by_hand = ("--nnodes", 2, "--node-rank", 1, "--master-addr", "node0", "--nproc", 2)
-    assert len(explain(*by_hand, "--log-dir", template)["workers"]) == 2
-
-
-@pytest.mark.parametrize("template", ["{host}", "{node_rank}", "{local_rank}"])
-def test_the_tasks_of_a_step_share_none(template: str):
-    words = ("--redirects", 3, "--log-dir", template, "--explain", "--no-python", "true")
-    done = launch(*words, environ=clean_environ(**TWO_TASKS))
-    assert done.returncode == 2
-    assert "put {rank} into it" in done.stderr
-
-
-def test_a_task_cannot_show_what_it_keeps_and_says_what_to_type(tmp_path: Path):
-    script = ("--no-python", "sh", "-c", "echo out; echo err >&2")
-    place = ("--quiet", "--log-dir", tmp_path / "{rank}")
-    done = launch(*place, *script, environ=clean_environ(**SLURM_TASK))
-    assert done.returncode == 2
-    assert "type --redirects 3 as well" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-    done = launch("--redirects", 3, *place, *script, environ=clean_environ(**SLURM_TASK))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (tmp_path / "2/stdout.log").read_text() == "out\n"
-    assert (tmp_path / "2/stderr.log").read_text() == "err\n"
-
-
 def test_a_flag_that_needs_a_launcher_above_ends_in_the_line_with_all_flags():
     done = launch(
         "--result", "a b.json", "--no-python", "true", environ=clean_environ(**SLURM_TASK)
@@ -108,3 +61,36 @@ def test_a_flag_that_needs_a_launcher_above_ends_in_the_line_with_all_flags():
         "one launcher per node: srun --nodes=2 --ntasks=2 --ntasks-per-node=1 "
         f"{' '.join(LAUNCHER[:3])} --nproc=1 --no-prefix '--result=a b.json' --no-python true\n"
     )
+
+
+NODE = ("--nnodes", 2, "--node-rank", 1, "--master-addr", "node0", "--nproc")
+TASK = ("--redirects", 3)
+SHARED = "several ranks the same directory"
+
+
+@pytest.mark.parametrize(
+    ("flags", "template", "is_shared"),
+    [
+        *(((*NODE, 2), each, True) for each in ("{local_rank}", "logs-{restart}", "{run}/{host}")),
+        *(((*NODE, 2), each, False) for each in ("{rank}", "{node_rank}/{local_rank}")),
+        ((*NODE, 2), "{host}-{local_rank}", False),
+        ((*NODE, 1), "{local_rank}", True),
+        (("--nproc", 1), "logs", False),
+        *((TASK, each, True) for each in ("{host}", "{node_rank}", "{local_rank}")),
+    ],
+)
+def test_a_directory_that_several_ranks_would_share_is_refused(flags, template, is_shared):
+    environ = clean_environ(**(TWO_TASKS if flags == TASK else {}))
+    words = (*flags, "--log-dir", template, "--explain", "--no-python", "true")
+    done = launch(*words, environ=environ)
+    assert done.returncode == (2 if is_shared else 0), done.stderr
+    assert (SHARED in done.stderr) == ("put {rank} into it" in done.stderr) == is_shared
+
+
+def test_a_task_keeps_its_streams_in_files(tmp_path: Path):
+    script = ("--no-python", "sh", "-c", "echo out; echo err >&2")
+    words = ("--quiet", "--log-dir", tmp_path / "{rank}", "--redirects", 3, *script)
+    done = launch(*words, environ=clean_environ(**SLURM_TASK))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (tmp_path / "2/stdout.log").read_text() == "out\n"
+    assert (tmp_path / "2/stderr.log").read_text() == "err\n"

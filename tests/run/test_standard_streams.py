@@ -9,10 +9,16 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import SLURM_TASK, clean_environ, run
+from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 
 CLOSED = [tuple(chosen) for chosen in product((False, True), repeat=3)]  # stdin, stdout, stderr
 WAYS = (("--nproc", "2"), ("--nproc", "1"), ("--nproc", "2", "--preload", "json"), ("task",))
+ALL, OUT_AND_IN = (True, True, True), (True, True, False)
+QUICK = {
+    WAYS[0]: ((False, False, True), OUT_AND_IN, ALL), WAYS[1]: (ALL,), WAYS[2]: (ALL,),
+    WAYS[3]: (OUT_AND_IN,),
+}  # fmt: skip
 LAUNCHER = (sys.executable, "-m", "spawnlaunch", "--quiet", "--no-prefix")
 # What is no ASCII: its bytes, read as the numbers of signals, would end the launch.
 SPEAK = """
@@ -30,7 +36,7 @@ def name(closed: tuple[bool, ...]) -> str:
 CASES = [
     pytest.param(way, closed, id=f"{' '.join(way)}, {name(closed)}", marks=marks)
     for way, closed in product(WAYS, CLOSED)
-    for marks in [() if way == WAYS[0] or (closed[1] and closed[0]) else pytest.mark.full]
+    for marks in [() if closed in QUICK.get(way, ()) else pytest.mark.full]
 ]
 
 
@@ -56,11 +62,18 @@ def test_closed_streams_lose_what_goes_there_and_nothing_else(
     assert words == ([] if closed[2] else [f"Ärger mit {rank}" for rank in ranks])
 
 
-@pytest.mark.parametrize("flags", [["--help"], ["--version"], ["--explain"], ["--explain=json"]])
 @pytest.mark.parametrize(
-    ("place", "why"), [(">/dev/full", "No space left on device"), (">&-", "it is closed")]
+    ("flag", "place", "why"),
+    mostly_full(
+        [
+            (flag, *where)
+            for flag in ("--explain", "--help", "--version", "--explain=json")
+            for where in ((">/dev/full", "No space left on device"), (">&-", "it is closed"))
+        ],
+        2,
+    ),
 )
-def test_a_page_that_cannot_be_written_is_an_error(flags: list[str], place: str, why: str):
-    done = run("sh", "-c", f'exec "$@" {place}', "sh", *LAUNCHER, "--nproc", "1", *flags)
+def test_a_page_that_cannot_be_written_is_an_error(flag: str, place: str, why: str):
+    done = run("sh", "-c", f'exec "$@" {place}', "sh", *LAUNCHER, "--nproc", "1", flag)
     assert done.returncode == os.EX_IOERR
     assert done.stderr.startswith(f"spawnlaunch: error: cannot write to stdout: {why}; ")
