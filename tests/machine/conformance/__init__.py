@@ -16,7 +16,8 @@ from tests.machine.conformance.programs import PROGRAMS, Program
 from tests.machine.descriptors import Null, Regular
 from tests.machine.door import Door
 from tests.machine.files import Inode
-from tests.machine.kernel import Kernel, Node
+from tests.machine.kernel import Kernel
+from tests.machine.node import Node
 
 __all__ = ["PROGRAMS", "descriptors", "differences", "pipes", "processes", "signals", "sockets"]
 
