@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -28,56 +28,38 @@ class Sealed(Exception):
         self.lock = threading.Lock()
 
 
-def greet(name: str) -> str:
-    world = spawnlaunch.current_world()
-    assert world is not None
+def greet(name: str) -> tuple[str, Any, set[int]]:
     print(f"{name} is printed")
     print("and complains", file=sys.stderr)
-    return f"{name} {world.rank} of {world.size}"
-
-
-def where() -> tuple[Any, set[int]]:
-    return spawnlaunch.current_world(), os.sched_getaffinity(0)
+    return name, spawnlaunch.current_world(), os.sched_getaffinity(0)
 
 
 def sized(count: int) -> bytes:
     return os.environ["RANK"].encode() * count
 
 
-def unlucky(rank: int, kind: str) -> None:
-    """One rank fails, the others wait for it."""
-    if int(os.environ["RANK"]) != rank:
-        time.sleep(3600)
-    failures = {
-        "value": ValueError("bad"),
-        "stubborn": Stubborn("a", "b"),
-        "sealed": Sealed(),
-    }
-    if kind in failures:
-        raise failures[kind]
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def leaving(how: str) -> None:
-    """Rank 1 ends, as if all were well, and the other waits for it."""
-    if os.environ["RANK"] == "1":
-        ends = {"os._exit": os._exit, "sys.exit": sys.exit, "nothing": lambda _: sys.exit()}
-        if how == "exec":
-            os.execv("/bin/true", ["true"])
-        ends[how](0)
-    time.sleep(3600)
-
-
-def leaving_on_the_second_node() -> None:
-    """Rank 3 ends, and so do the others when they are told to, with 0 as well."""
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
-    if os.environ["RANK"] == "3":
-        os._exit(0)
-    time.sleep(3600)
-
-
 def throws(error: BaseException) -> NoReturn:
     raise error
+
+
+FAILURES: dict[str, Callable[[], object]] = {
+    "value": lambda: throws(ValueError("bad")),
+    "stubborn": lambda: throws(Stubborn("a", "b")),
+    "sealed": lambda: throws(Sealed()),
+    "killed": lambda: os.kill(os.getpid(), signal.SIGKILL),
+    "os._exit": lambda: os._exit(0),
+    "exec": lambda: os.execv("/bin/true", ["true"]),
+    "sys.exit": sys.exit,
+    "waits": lambda: time.sleep(3600),
+}
+
+
+def fails(how: str) -> None:
+    """The last rank ends in that way; others wait for it, and end with 0 when they are told to."""
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    if int(os.environ["RANK"]) + 1 == int(os.environ["WORLD_SIZE"]):
+        FAILURES[how]()
+    time.sleep(3600)
 
 
 def skips(how: str) -> NoReturn:
@@ -85,16 +67,6 @@ def skips(how: str) -> NoReturn:
     import pytest
 
     getattr(pytest, how)("not here")
-
-
-def in_a_chain() -> NoReturn:
-    try:
-        try:
-            raise Stubborn("a", "b")
-        except Stubborn as error:
-            raise Sealed() from error
-    except Sealed:
-        raise ValueError("last")  # noqa: B904
 
 
 async def soon(number: int) -> int:

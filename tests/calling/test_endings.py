@@ -4,6 +4,7 @@ import functools
 import os
 import pickle
 import random
+import re
 import sys
 import threading
 import unittest
@@ -17,27 +18,60 @@ from spawnlaunch import LaunchError, WorkerError, launch
 from spawnlaunch.calling import exceptions
 from tests.calling import functions
 from tests.support.launching import clean_environ, run
+from tests.support.matrix import mostly_full
 from tests.support.ports import free_port
+from tests.support.processes import processes_with
 
-# A rank that ends with 0
+HOST = os.uname().nodename
+RETURNED = "with status 0 before its function"
+# How a rank fails, the first line of what is raised, its status and its cause.
+ENDS = [
+    (functions.fails, "value", "rank 1: ValueError: bad", 1, "ValueError('bad')"),
+    (functions.fails, "killed", f"rank 1 on {HOST} .* died of SIGKILL", 137, "None"),
+    (functions.fails, "os._exit", f"rank 1 on {HOST} exited {RETURNED}", 1, "None"),
+    (functions.fails, "sys.exit", r"rank 1: sys.exit\(0\) before the function", 1, "SystemExit()"),
+    (functions.fails, "sealed", "rank 1: tests.calling.functions.Sealed: sealed", 1, "Sealed("),
+    (functions.fails, "stubborn", "rank 1: tests.calling.functions.Stubborn: a b", 1, "Stubborn("),
+    (functions.fails, "exec", f"rank 1 on {HOST} exited {RETURNED}", 1, "None"),
+    (functions.locked, "", "returned a lock that cannot", 1, "TypeError("),
+    (functions.several, "", "an async_generator that cannot", 1, "TypeError("),
+]
 
 
-@pytest.mark.parametrize("how", ["os._exit", "exec"])
-def test_a_rank_that_ends_with_0_and_leaves_nothing_fails_at_once_by_name(how: str) -> None:
-    with pytest.raises(WorkerError, match=r"status 0 before its function") as caught:
-        launch(functions.leaving, how, nproc=2, quiet=True)
-    assert str(caught.value).startswith(f"rank 1 on {os.uname().nodename} exited")
-    assert "look for os._exit(0)" in str(caught.value)
-    assert (caught.value.rank, caught.value.status) == (1, 1)
+@pytest.mark.parametrize(("function", "how", "words", "status", "cause"), mostly_full(ENDS, 5))
+def test_a_failure_is_raised_and_a_quiet_launch_says_and_leaves_nothing(
+    function: Callable[..., Any], how: str, words: str, status: int, cause: str,
+    capfd: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv("MARK_OF_THIS_TEST", mark := f"mark-{os.urandom(8).hex()}")
+    with pytest.raises(WorkerError) as caught:
+        launch(function, *filter(None, [how]), nproc=2, quiet=True)
+    error = caught.value
+    assert re.search(words, str(error).partition("\n")[0])
+    assert (error.status, error.rank) == (status, 1 if how else error.rank)
+    assert repr(error.__cause__).startswith(cause)
+    if how and cause != "None":
+        assert str(error).partition("\n\n")[2].startswith("Traceback (most recent")
+        assert "FAILURES[how]()" in error.traceback
+        assert "worker.py" not in error.traceback
+    assert capfd.readouterr() == ("", "")
+    if sys.version_info >= (3, 11):
+        (note,) = error.__notes__
+        assert "spawnlaunch: failed first: rank" in note
+    assert list(tmp_path.iterdir()) == []
+    assert processes_with(mark) == []
 
 
+@pytest.mark.full
 def test_of_several_nodes_that_of_the_rank_names_it_though_others_end_with_0_when_told() -> None:
     flags = {"nnodes": 2, "master_addr": "127.0.0.1", "master_port": free_port(), "quiet": True}
     errors: list[WorkerError | None] = [None, None]
 
     def one(node: int) -> None:
         with pytest.raises(LaunchError) as caught:
-            launch(functions.leaving_on_the_second_node, nproc=2, node_rank=node, **flags)
+            launch(functions.fails, "os._exit", nproc=2, node_rank=node, **flags)
         errors[node] = caught.value  # type: ignore[assignment]
 
     nodes = [threading.Thread(target=one, args=(node,)) for node in (0, 1)]
@@ -50,36 +84,6 @@ def test_of_several_nodes_that_of_the_rank_names_it_though_others_end_with_0_whe
     assert isinstance(errors[1], WorkerError)
     assert errors[1].rank == 3
     assert "status 0 before its function returned" in str(errors[1])
-
-
-@pytest.mark.parametrize("how", ["sys.exit", "nothing"])
-def test_so_does_one_that_calls_sys_exit_and_its_line_is_shown(how: str) -> None:
-    with pytest.raises(WorkerError, match=r"^rank 1: sys.exit\(0\) before the function") as caught:
-        launch(functions.leaving, how, nproc=2, quiet=True)
-    assert "in leaving" in caught.value.traceback
-    assert isinstance(caught.value.__cause__, SystemExit)
-
-
-# quiet=True
-
-
-@pytest.mark.parametrize(
-    ("function", "args"),
-    [
-        (functions.unlucky, (1, "value")),
-        (functions.unlucky, (0, "signal")),
-        (functions.leaving, ("os._exit",)),
-    ],
-)
-def test_a_quiet_launch_says_all_through_its_exception(
-    function: Callable[..., Any], args: tuple[object, ...], capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(WorkerError) as caught:
-        launch(function, *args, nproc=2, quiet=True)
-    assert capfd.readouterr() == ("", "")
-    if sys.version_info >= (3, 11):
-        (said,) = caught.value.__notes__
-        assert "spawnlaunch: failed first: rank" in said
 
 
 def test_what_workers_say_is_shown_by_a_quiet_launch_too(
@@ -105,14 +109,17 @@ class Halt(BaseException):
 
 @pytest.mark.parametrize(
     ("error", "status"),
-    [
-        (unittest.SkipTest("no GPU"), 1),
-        (KeyboardInterrupt(), 1),
-        (SystemExit(75), 75),
-        (SystemExit("bad words"), 1),
-        (GeneratorExit(), 1),
-        (Halt("here"), 1),
-    ],
+    mostly_full(
+        [
+            (unittest.SkipTest("no GPU"), 1),
+            (KeyboardInterrupt(), 1),
+            (SystemExit(75), 75),
+            (SystemExit("bad words"), 1),
+            (GeneratorExit(), 1),
+            (Halt("here"), 1),
+        ],
+        at_once=2,
+    ),
 )
 def test_what_is_no_error_arrives_as_itself(error: BaseException, status: int) -> None:
     with pytest.raises(type(error)) as caught:
@@ -124,8 +131,9 @@ def test_what_is_no_error_arrives_as_itself(error: BaseException, status: int) -
     assert "in throws" in cause.traceback
 
 
-def test_a_rank_that_skips_skips_the_test(tmp_path: Path) -> None:
-    names = {"skip": "skipped", "xfail": "xfailed", "fail": "failed"}
+@pytest.mark.full
+def test_a_rank_that_skips_or_ends_the_session_does_so_to_the_test(tmp_path: Path) -> None:
+    names = {"skip": "skipped", "xfail": "xfailed", "fail": "failed", "exit": "ended"}
     tests = [
         f"def test_{name}(): launch(functions.skips, {name!r}, quiet=True)\n" for name in names
     ]
@@ -135,47 +143,11 @@ def test_a_rank_that_skips_skips_the_test(tmp_path: Path) -> None:
     done = run(
         sys.executable, "-m", "pytest", "-q", "-rs", "test_it.py", cwd=tmp_path, environ=environ
     )
-    assert done.stdout.splitlines()[-1].startswith("1 failed, 1 skipped, 1 xfailed"), done.stdout
-    assert "not here" in done.stdout
-
-
-def test_a_rank_that_ends_the_session_of_tests_ends_it() -> None:
-    with pytest.raises(pytest.exit.Exception, match="not here"):
-        launch(functions.skips, "exit", quiet=True)
-
-
-# async
-
-
-@pytest.mark.parametrize(
-    "function", [functions.soon, functools.partial(functions.soon), lambda n: functions.soon(n)]
-)
-def test_an_async_function_is_run_to_its_end(function: Callable[[int], Any]) -> None:
-    if "lambda" in repr(function):
-        pytest.importorskip("cloudpickle")
-    assert launch(function, 3, nproc=2, quiet=True) == [3, 3]
-
-
-def test_an_async_generator_is_no_result(capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(WorkerError, match="an async_generator that cannot"):
-        launch(functions.several, quiet=True)
-    assert capfd.readouterr() == ("", "")
+    assert "1 failed, 1 skipped, 1 xfailed" in done.stdout, done.stdout
+    assert "Exit: not here" in done.stdout
 
 
 # Causes
-
-
-def test_the_causes_of_an_exception_arrive_with_it() -> None:
-    with pytest.raises(WorkerError) as caught:
-        launch(functions.in_a_chain, quiet=True)
-    error = caught.value.__cause__
-    assert repr(error) == "ValueError('last')"
-    assert error is not None
-    assert error.__cause__ is None
-    sealed = error.__context__
-    assert isinstance(sealed, functions.Sealed)
-    assert isinstance(sealed.__cause__, functions.Stubborn)
-    assert str(sealed.__cause__) == "a b"
 
 
 def test_a_note_is_no_headline() -> None:
@@ -222,11 +194,11 @@ def shape(error: BaseException | None) -> Iterator[object]:
     yield from shape(error.__context__ or error.__cause__)
 
 
-@pytest.mark.parametrize("seed", range(100))
-def test_an_exception_arrives_with_notes_causes_and_members(seed: int) -> None:
-    error = generated(random.Random(seed))
-    it = pickle.loads(pickle.dumps(exceptions.sent(error)))
-    assert list(shape(exceptions.arrived(it))) == list(shape(error))
+def test_an_exception_arrives_with_notes_causes_and_members() -> None:
+    for seed in range(100):
+        error = generated(random.Random(seed))
+        it = pickle.loads(pickle.dumps(exceptions.sent(error)))
+        assert list(shape(exceptions.arrived(it))) == list(shape(error)), seed
 
 
 def test_one_whose_class_is_not_here_is_told_in_words() -> None:

@@ -38,32 +38,22 @@ def misfits(value: object, kind: Any, where: str = "") -> list[str]:
     return [] if type(value) is kind else [f"{where}: {value!r} is not {kind}"]
 
 
-def test_it_is_what_its_types_say() -> None:
-    found = explain_launch(nproc=2, smt=False)
-    assert misfits(found, ExplainedLaunch) == []
-    assert [worker["rank"] for worker in found["workers"]] == [0, 1]
-    assert found["world"]["world_size"] == 2
-
-
-@pytest.mark.parametrize("flags", [{}, {"sysfs_root": "TREE"}])
-def test_it_is_what_the_command_says(flags: dict[str, str], trees: Any) -> None:
-    if flags:
-        flags = {"sysfs_root": str(trees["HGX_H100"])}
-    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
-    said = explain("--nproc", 2, *words)
-    found: Any = explain_launch(2, **flags)
-    assert misfits(found, ExplainedLaunch) == []
-    assert found["node"] == said["node"]
-    assert [w["cpus"] for w in found["workers"]] == [w["cpus"] for w in said["workers"]]
-
-
-def test_it_starts_nothing_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_here", [True, False])
+def test_it_is_what_its_types_and_the_command_say_and_leaves_nothing(
+    is_here: bool, trees: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
-    explain_launch(2)
+    flags = {} if is_here else {"sysfs_root": str(trees["HGX_H100"])}
+    found: Any = explain_launch(2, smt=False, **flags)
     assert os.listdir(tmp_path) == []
+    assert misfits(found, ExplainedLaunch) == []
+    assert found["world"]["world_size"] == 2
+    words = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items()]
+    said = explain("--nproc", 2, "--smt=off", *words)
+    assert found["node"] == said["node"]
+    for name in ("rank", "cpus"):
+        assert [w[name] for w in found["workers"]] == [w[name] for w in said["workers"]]
 
 
 def test_what_cannot_be_is_refused() -> None:

@@ -1,121 +1,90 @@
-"""spawnlaunch.launch: a function in every rank, and what becomes of it."""
+"""spawnlaunch.launch: a function in every rank, what it returns, and which flags it takes."""
 
+import functools
 import os
 import threading
-import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import spawnlaunch
-from spawnlaunch import LaunchError, UsageError, WorkerError, launch
+from spawnlaunch import LaunchError, UsageError, launch
 from tests.calling import functions
-from tests.support.processes import processes_with
+from tests.support.matrix import mostly_full
 
 
-def test_what_each_rank_returns_is_the_result_by_rank(capfd: pytest.CaptureFixture[str]) -> None:
-    assert launch(functions.greet, "hello", nproc=2) == ["hello 0 of 2", "hello 1 of 2"]
+def test_results_come_by_rank_and_output_with_its_prefix(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    (first, other) = launch(functions.greet, "hello", nproc=2)
     shown = capfd.readouterr()
     assert sorted(shown.out.splitlines()) == ["[0] hello is printed", "[1] hello is printed"]
     lines = shown.err.splitlines()
     assert [line for line in lines if "complains" in line] != []
     assert sum(line.startswith("spawnlaunch: rank ") for line in lines) == 2
+    (name, world, cpus), (_, other_world, other_cpus) = first, other
+    assert name == "hello"
+    assert (world.rank, world.size, world.local_rank, world.local_size) == (0, 2, 0, 2)
+    placed = (other_world.rank, other_world.node_rank, other_world.nodes, other_world.restart)
+    assert placed == (1, 0, 1, 0)
+    assert world.master_port == other_world.master_port > 0
+    assert len(os.sched_getaffinity(0)) < 2 or not cpus & other_cpus
 
 
-def test_output_comes_out_where_sys_stdout_is(capsys: pytest.CaptureFixture[str]) -> None:
-    launch(functions.greet, "é", quiet=True)
+def test_a_thread_may_call_it_and_output_comes_out_where_sys_stdout_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found: list[Any] = []
+    call = functools.partial(launch, functions.greet, "é", quiet=True)
+    thread = threading.Thread(target=lambda: found.extend(call()))
+    thread.start()
+    thread.join()
+    assert [name for name, *_ in found] == ["é"]
     assert capsys.readouterr() == ("é is printed\n", "and complains\n")
 
 
-def test_ranks_sit_on_cpus_of_their_own() -> None:
-    (world, cpus), (other, others) = launch(functions.where, nproc=2, quiet=True)
-    assert (world.rank, world.size, world.local_rank, world.local_size) == (0, 2, 0, 2)
-    assert (other.rank, other.node_rank, other.nodes, other.restart) == (1, 0, 1, 0)
-    assert world.master_port == other.master_port > 0
-    assert len(os.sched_getaffinity(0)) < 2 or not cpus & others
-
-
-def test_more_ranks_than_cpus_share_them() -> None:
+@pytest.mark.full
+def test_more_ranks_than_cpus_share_them_and_a_result_may_be_larger_than_any_pipe() -> None:
     nproc = len(os.sched_getaffinity(0)) + 2
-    assert launch(functions.sized, 1, nproc=nproc, quiet=True)[:3] == [b"0", b"1", b"2"]
+    found = launch(functions.sized, 20_000_000, nproc=nproc, quiet=True)
+    assert [(len(each), each[-1:]) for each in found[:2]] == [
+        (20_000_000, b"0"),
+        (20_000_000, b"1"),
+    ]
 
 
-def test_a_result_may_be_larger_than_any_pipe() -> None:
-    small, large = launch(functions.sized, 50_000_000, nproc=2, quiet=True)
-    assert (len(small), large[-1:]) == (50_000_000, b"1")
+SEEN = {"a": 1}
 
 
-def test_a_lambda_and_what_it_has_seen_go_by_value() -> None:
-    pytest.importorskip("cloudpickle")
-    seen = {"a": 1}
-    assert launch(lambda more: seen["a"] + more, 2, nproc=2, quiet=True) == [3, 3]
+FUNCTIONS = [
+    (lambda more: SEEN["a"] + more, 4),
+    (functools.partial(functions.soon), 3),
+    (functions.soon, 3),
+    (lambda more: functions.soon(more), 3),
+]
 
 
-def test_it_can_be_called_from_a_thread() -> None:
-    found: list[bytes] = []
-    thread = threading.Thread(target=lambda: found.extend(launch(functions.sized, 2, quiet=True)))
-    thread.start()
-    thread.join()
-    assert found == [b"00"]
-
-
-def test_the_first_failure_is_raised_with_its_traceback_and_rank() -> None:
-    with pytest.raises(WorkerError) as caught:
-        launch(functions.unlucky, 1, "value", nproc=2, quiet=True)
-    error = caught.value
-    assert (error.rank, error.status) == (1, 1)
-    assert str(error).startswith("rank 1: ValueError: bad\n\nTraceback (most recent")
-    assert "raise failures[kind]" in error.traceback
-    assert "worker.py" not in error.traceback
-    assert repr(error.__cause__) == "ValueError('bad')"
-
-
-@pytest.mark.parametrize(
-    ("kind", "words"),
-    [
-        ("stubborn", "rank 0: tests.calling.functions.Stubborn: a b"),
-        ("sealed", "rank 0: tests.calling.functions.Sealed: sealed"),
-    ],
-)
-def test_an_exception_that_pickle_cannot_make_anew_comes_over(kind: str, words: str) -> None:
-    with pytest.raises(WorkerError) as caught:
-        launch(functions.unlucky, 0, kind, quiet=True)
-    assert str(caught.value).partition("\n")[0] == words
-    assert isinstance(caught.value.__cause__, (functions.Stubborn, functions.Sealed))
-    shown = "".join(traceback.format_exception(caught.value))
-    assert "in unlucky" in shown
-
-
-def test_a_rank_that_dies_is_named() -> None:
-    with pytest.raises(WorkerError, match=r"^rank 0 on .* died of SIGKILL") as caught:
-        launch(functions.unlucky, 0, "signal", nproc=2, quiet=True)
-    assert (caught.value.status, caught.value.rank) == (137, 0)
-
-
-def test_a_result_that_cannot_be_pickled_is_refused_where_it_is() -> None:
-    with pytest.raises(WorkerError, match=r"returned a lock that cannot"):
-        launch(functions.locked, quiet=True)
+@pytest.mark.parametrize(("function", "result"), mostly_full(FUNCTIONS, at_once=2))
+def test_a_function_may_be_a_lambda_or_async(function: Callable[[int], Any], result: int) -> None:
+    if "lambda" in repr(function):
+        pytest.importorskip("cloudpickle")
+    assert launch(function, 3, nproc=2, quiet=True) == [result, result]
 
 
 def test_flags_are_the_launchers(tmp_path: Path) -> None:
     result = tmp_path / "result.json"
-    kept = launch(
-        *(functions.second_time, str(tmp_path)),
-        nproc=2,
-        max_restarts=1,
-        quiet=True,
-        result=result,
-        bind="none",
-    )
-    assert kept == [1, 1]
+    flags = {"nproc": 2, "max_restarts": 1, "quiet": True, "result": result, "bind": "none"}
+    assert launch(functions.second_time, str(tmp_path), **flags) == [1, 1]
     assert '"restarts"' in result.read_text()
     assert (tmp_path / "0.0").exists() or (tmp_path / "0.1").exists()
 
 
+@pytest.mark.full
 def test_a_launch_that_takes_too_long_is_ended() -> None:
     with pytest.raises(LaunchError, match="the time of the launch") as caught:
-        launch(functions.unlucky, 5, "value", timeout=2.5, grace=1, quiet=True)
+        launch(functions.fails, "waits", timeout=2.5, grace=1, quiet=True)
     assert caught.value.status == 124
 
 
@@ -139,6 +108,7 @@ def test_a_launch_that_takes_too_long_is_ended() -> None:
         ({"completion": "bash"}, "completion= is not available here: it is for a shell"),
         ({"explain": True}, "explain= is not available here: call spawnlaunch.explain_launch"),
         ({"allowed_cpus": "0"}, "--sysfs-root and --allowed-cpus need --explain"),
+        ({"nproc": 2, "bind": "0:9999"}, "choose among these"),  # which the launcher refuses
     ],
 )
 def test_a_wrong_flag_starts_nothing(flags: dict[str, Any], said: str) -> None:
@@ -147,30 +117,11 @@ def test_a_wrong_flag_starts_nothing(flags: dict[str, Any], said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_what_only_the_launcher_can_refuse_is_raised_here_too() -> None:
-    with pytest.raises(UsageError, match=r"9999.*choose among these"):
-        launch(functions.greet, "no", nproc=2, bind="0:9999")
-
-
-def test_what_is_no_function_is_refused() -> None:
+def test_what_is_no_function_or_cannot_be_sent_is_refused() -> None:
     with pytest.raises(UsageError, match=r"type launch\(function, \*args\), not function"):
         launch("greet")  # type: ignore[arg-type]
-
-
-def test_what_cannot_be_sent_is_refused() -> None:
     with pytest.raises(UsageError, match=r"cannot be sent"):
         launch(functions.greet, threading.Lock())  # type: ignore[arg-type]
-
-
-def test_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr("tempfile.tempdir", None)
-    monkeypatch.setenv("MARK_OF_THIS_TEST", mark := f"mark-{os.urandom(8).hex()}")
-    launch(functions.sized, 1, nproc=2, quiet=True)
-    with pytest.raises(WorkerError):
-        launch(functions.unlucky, 1, "value", nproc=2, quiet=True)
-    assert list(tmp_path.iterdir()) == []
-    assert processes_with(mark) == []
 
 
 def test_outside_of_a_launch_there_is_no_world(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from tests.support.launching import clean_environ
 from tests.support.patience import PATIENCE_S
 from tests.support.processes import processes_with
 
+pytestmark = pytest.mark.full
 jupyter_client = pytest.importorskip("jupyter_client", reason="pip install ipykernel")
 pytest.importorskip("ipykernel", reason="pip install ipykernel")
 pytest.importorskip("cloudpickle", reason="pip install cloudpickle")
@@ -86,16 +87,14 @@ def kernel(tmp_path: Path) -> Iterator[Any]:
     manager.shutdown_kernel(now=True)
 
 
-@pytest.fixture
-def notebook(kernel: Any) -> Iterator[Notebook]:
+def test_functions_of_cells_are_launched_and_an_interrupt_stops_all_workers(
+    kernel: Any, tmp_path: Path
+) -> None:
     client = kernel.client()
     client.start_channels()
     client.wait_for_ready(timeout=PATIENCE_S)
-    yield Notebook(client)
-    client.stop_channels()
+    notebook = Notebook(client)
 
-
-def test_functions_of_cells_are_launched(notebook: Notebook) -> None:
     shown = notebook.shown(notebook.start(CELL))
     assert (shown["result"], shown["error"]) == ("[40, 41]", ""), shown
     lines = sorted(shown["stdout"].splitlines())
@@ -105,11 +104,6 @@ def test_functions_of_cells_are_launched(notebook: Notebook) -> None:
     assert failed["error"].startswith("WorkerError: rank 0: ValueError: of a cell")
     assert 'raise ValueError("of a cell")' in failed["error"]  # the line, which is in no file
 
-
-def test_an_interrupt_of_the_kernel_stops_all_workers(
-    kernel: Any, notebook: Notebook, tmp_path: Path
-) -> None:
-    notebook.shown(notebook.start(CELL))
     before = set(processes_with(f"MARK={tmp_path}"))
     cell = notebook.start(SLEEPING)
     notebook.shown(cell, until_stream="ready")
@@ -117,3 +111,4 @@ def test_an_interrupt_of_the_kernel_stops_all_workers(
     assert notebook.shown(cell)["error"].startswith("KeyboardInterrupt: ")
     assert set(processes_with(f"MARK={tmp_path}")) <= before
     assert notebook.shown(notebook.start("1 + 1"))["result"] == "2"
+    client.stop_channels()

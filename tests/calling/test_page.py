@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import ROOT, run
-from tests.support.matrix import mostly_full
 
 PAGE = (ROOT / "docs" / "library.md").read_text()
 EXAMPLES = re.findall(r"```python\n(.*?)```\n+(?:```text\n(.*?)```)?", PAGE, re.DOTALL)
 
 
-@pytest.mark.parametrize(("code", "said"), mostly_full(EXAMPLES))
+@pytest.mark.full
+@pytest.mark.parametrize(("code", "said"), EXAMPLES)
 def test_an_example_says_what_the_page_says(code: str, said: str, tmp_path: Path) -> None:
     pytest.importorskip("cloudpickle")
     (tmp_path / "example.py").write_text(code)

@@ -8,22 +8,59 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import clean_environ, run, start
+from tests.support.matrix import mostly_full
 from tests.support.processes import until
 from tests.support.slurm_variables import SHELL_OF_TWO_NODES
 from tests.support.watching import launched
 
-GREETING = """
-import os, spawnlaunch
+POINTS = """
+import os, spawnlaunch, sys
+sys.path.insert(0, "aside")
+import mine
 print("this is the script", flush=True)
 class Point:
     def __init__(self, x): self.x = x
 def point(x):
-    return Point(x + int(os.environ["RANK"]))
-print([each.x for each in spawnlaunch.launch(point, 5, nproc=2, quiet=True)])
-print(all(isinstance(each, Point) for each in spawnlaunch.launch(point, 5, nproc=2, quiet=True)))
+    return Point(mine.double(x) + int(os.environ["RANK"]))
+found = spawnlaunch.launch(point, 5, nproc=2, quiet=True)
+print([each.x for each in found], all(isinstance(each, Point) for each in found))
+def own():
+    def inner(): raise ValueError("bad")  # here
+    inner()
+spawnlaunch.launch(own, quiet=True)
+"""
+WITHOUT = """
+import functools, os, sys
+sys.modules["cloudpickle"] = None
+from spawnlaunch import UsageError, launch
+class Own: pass
+def own(): pass
+def local():
+    def inner(): pass
+    return inner
+for words in (
+    [own], [lambda: 3], [local()], [Own], [functools.partial(own)], [print, Own()], [map, own],
+    [print, {1: [local()]}],
+):
+    try:
+        launch(*words)
+    except UsageError as error:
+        assert "cannot be imported by name" in str(error), error
+        assert "type pip install cloudpickle" in str(error), error
+    else:
+        print("no error")
+print(launch(os.getenv, "RANK", nproc=2, quiet=True))
+"""
+ODD = """
+import importlib.util, sys, spawnlaunch; from functools import partial
+spec = importlib.util.spec_from_file_location("odd", "odd-name.py")
+odd = sys.modules["odd"] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(odd)
+double, call = odd.double, odd.call
+for words in (double, 4), (partial(double, 4),), (call, double), (odd.Four().double,):
+    print(spawnlaunch.launch(*words, quiet=True))
 """
 NOTES = sys.version_info >= (3, 11)  # an exception may have them
-WITHOUT = "import sys; sys.modules['cloudpickle'] = None\n"
 SLEEPING = """
 import sys, spawnlaunch
 from tests.calling.functions import sleeping
@@ -36,64 +73,29 @@ def script(directory: Path, text: str) -> str:
     return str(directory / "script.py")
 
 
-def test_a_script_without_a_guard_is_not_run_again_in_the_ranks(tmp_path: Path) -> None:
+def test_a_script_without_a_guard_runs_once_and_its_own_functions_and_modules_are_sent(
+    tmp_path: Path,
+) -> None:
     pytest.importorskip("cloudpickle")
-    done = run(sys.executable, script(tmp_path, GREETING), cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == "this is the script\n[5, 6]\nTrue\n"
+    (tmp_path / "aside").mkdir()
+    (tmp_path / "aside" / "mine.py").write_text("def double(x): return 2 * x\n")
+    path = script(tmp_path, POINTS)
+    done = run(sys.executable, path, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "this is the script\n[10, 11] True\n")
+    shown = [f'File "{path}", line {n}, in ' for n in (14, 13)]
+    assert f"{shown[0]}own\n    inner()\n" in done.stderr
+    assert f"{shown[1]}inner\n    def inner(): raise" in done.stderr
 
 
-def test_without_cloudpickle_functions_of_modules_go_by_name(tmp_path: Path) -> None:
-    text = (
-        "import os, sys; from spawnlaunch import launch\n"
-        "print(launch(os.getenv, 'RANK', nproc=2, quiet=True))\n"
-    )
-    done = run(sys.executable, script(tmp_path, WITHOUT + text))
+def test_without_cloudpickle_functions_go_by_name_or_an_error_says_what_to_install(
+    tmp_path: Path,
+) -> None:
+    done = run(sys.executable, script(tmp_path, WITHOUT))
     assert (done.returncode, done.stdout, done.stderr) == (0, "['0', '1']\n", "")
 
 
-@pytest.mark.parametrize(
-    "function",
-    [
-        *("own", "lambda: 3", "local()", "Own"),
-        *("functools.partial(own)", "print, Own()", "map, own", "print, {1: [local()]}"),
-    ],
-)
-def test_without_cloudpickle_an_error_says_what_to_install(function: str, tmp_path: Path) -> None:
-    text = (
-        "import functools; from spawnlaunch import launch\n"
-        "class Own: pass\n"
-        "def own(): pass\n"
-        "def local():\n"
-        "    def inner(): pass\n"
-        "    return inner\n"
-        f"launch({function})\n"
-    )
-    done = run(sys.executable, script(tmp_path, WITHOUT + text))
-    assert done.returncode == 1
-    said = done.stderr.splitlines()[-1]
-    assert "cannot be imported by name" in said
-    assert "type pip install cloudpickle" in said
-    assert done.stdout == ""  # nothing was started
-
-
-def test_modules_are_found_where_the_script_finds_them(tmp_path: Path) -> None:
-    (tmp_path / "aside").mkdir()
-    (tmp_path / "aside" / "mine.py").write_text("def double(x): return 2 * x\n")
-    text = (
-        "import sys; sys.path.insert(0, 'aside')\n"
-        "import mine, spawnlaunch\n"
-        "print(spawnlaunch.launch(mine.double, 4, quiet=True))\n"
-    )
-    done = run(sys.executable, script(tmp_path, text), cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[8]\n", "")
-
-
-@pytest.mark.parametrize(
-    "called",
-    ["odd.double, 4", "partial(odd.double, 4)", "odd.call, odd.double", "odd.Four().double"],
-)
-def test_a_module_that_cannot_be_found_by_name_goes_by_value(called: str, tmp_path: Path) -> None:
+@pytest.mark.full
+def test_a_module_that_cannot_be_found_by_name_goes_by_value(tmp_path: Path) -> None:
     pytest.importorskip("cloudpickle")
     (tmp_path / "odd-name.py").write_text(
         "def double(x): return 2 * x\n"
@@ -101,31 +103,8 @@ def test_a_module_that_cannot_be_found_by_name_goes_by_value(called: str, tmp_pa
         "class Four:\n"
         "    def double(self): return 8\n"
     )
-    text = (
-        "import importlib.util, sys, spawnlaunch; from functools import partial\n"
-        "spec = importlib.util.spec_from_file_location('odd', 'odd-name.py')\n"
-        "odd = sys.modules['odd'] = importlib.util.module_from_spec(spec)\n"
-        "spec.loader.exec_module(odd)\n"
-        f"print(spawnlaunch.launch({called}, quiet=True))\n"
-    )
-    done = run(sys.executable, script(tmp_path, text), cwd=tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[8]\n", "")
-
-
-def test_a_traceback_shows_the_lines_of_the_script(tmp_path: Path) -> None:
-    pytest.importorskip("cloudpickle")
-    text = (
-        "import spawnlaunch\n"
-        "def own():\n"
-        "    def inner(): raise ValueError('bad')  # here\n"
-        "    inner()\n"
-        "spawnlaunch.launch(own, quiet=True)\n"
-    )
-    path = script(tmp_path, text)
-    done = run(sys.executable, path)
-    assert done.returncode == 1
-    assert f'File "{path}", line 4, in own\n    inner()\n' in done.stderr
-    assert f'File "{path}", line 3, in inner\n    def inner(): raise' in done.stderr
+    done = run(sys.executable, script(tmp_path, ODD), cwd=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[8]\n" * 4, "")
 
 
 def test_in_a_rank_of_another_launch_it_starts_a_world_of_its_own(tmp_path: Path) -> None:
@@ -157,6 +136,7 @@ def test_in_a_shell_of_a_job_it_says_the_line_of_the_script_and_what_to_call(
     assert run(*words, "alone", environ=environ).stdout == "['0', '1']\n"
 
 
+@pytest.mark.full
 def test_a_directory_that_somebody_removes_is_named(tmp_path: Path) -> None:
     """As one does who cleans up what is old."""
     text = (
@@ -173,21 +153,12 @@ def test_a_directory_that_somebody_removes_is_named(tmp_path: Path) -> None:
     assert done.returncode == 0
 
 
-def test_ctrl_c_stops_all_workers_and_is_raised(tmp_path: Path) -> None:
-    command = (sys.executable, script(tmp_path, SLEEPING))
-    with launched(tmp_path, directory=tmp_path, command=command) as launch:
-        launch.read_until(2)
-        launch.send(signal.SIGINT)
-        assert launch.status() == 128 + signal.SIGINT
-        error, *notes = launch.stderr.splitlines()[-2 if NOTES else -1 :]
-        assert error == "KeyboardInterrupt"
-        assert all("SIGINT" in note for note in notes)
-        assert launch.all_gone()
-    assert sorted(path.name for path in tmp_path.glob("told *")) == ["told 0", "told 1"]
-
-
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
-def test_nothing_outlives_a_caller_that_is_killed(signum: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "signum", mostly_full([signal.SIGINT, signal.SIGKILL, signal.SIGTERM], at_once=2)
+)
+def test_nothing_outlives_a_caller_that_is_interrupted_or_killed(
+    signum: int, tmp_path: Path
+) -> None:
     """Not the directory either: `launched` looks."""
     command = (sys.executable, script(tmp_path, SLEEPING))
     with launched(tmp_path, directory=tmp_path, command=command) as launch:
@@ -196,25 +167,11 @@ def test_nothing_outlives_a_caller_that_is_killed(signum: int, tmp_path: Path) -
         assert launch.status() == 128 + signum
         assert launch.all_gone()
         until(lambda: not list((tmp_path / "tmp").glob("*")), "its directory is removed")
-
-
-def test_the_second_ctrl_c_kills_who_does_not_heed_the_first(tmp_path: Path) -> None:
-    text = (
-        "import signal, time, spawnlaunch\n"
-        "def deaf():\n"
-        "    signal.signal(signal.SIGINT, lambda *_: print('ready deaf', flush=True))\n"
-        "    signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-        "    print('ready', flush=True)\n"
-        "    while True: time.sleep(1)\n"
-        "spawnlaunch.launch(deaf, nproc=2, no_prefix=True, grace=3600)\n"
-    )
-    pytest.importorskip("cloudpickle")
-    with launched(directory=tmp_path, command=(sys.executable, script(tmp_path, text))) as launch:
-        launch.read_until(2)
-        launch.send(signal.SIGINT)
-        until(lambda: "after 3600 s by SIGKILL" in launch.stderr, "the launcher has heard")
-        launch.send(signal.SIGINT)
-        assert launch.status() == 128 + signal.SIGINT
+    if signum == signal.SIGINT:
+        error, *notes = launch.stderr.splitlines()[-2 if NOTES else -1 :]
+        assert error == "KeyboardInterrupt"
+        assert all("SIGINT" in note for note in notes)
+        assert sorted(path.name for path in tmp_path.glob("told *")) == ["told 0", "told 1"]
 
 
 def test_the_package_imports_nothing_until_it_is_asked() -> None:
@@ -229,6 +186,7 @@ def test_the_package_imports_nothing_until_it_is_asked() -> None:
     assert (done.stdout, done.stderr) == ("'spawnlaunch' object has no attribute 'lunch'\n", "")
 
 
+@pytest.mark.full
 def test_a_terminal_is_the_launchers_own(tmp_path: Path) -> None:
     """What workers see of it is as with the command: its width."""
     pytest.importorskip("cloudpickle")

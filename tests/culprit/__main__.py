@@ -25,7 +25,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 HERE = Path(__file__).parent
 CLIENTS = ("ddp", "fsdp", "trainer", "lightning", "accelerate", "bundled")
@@ -155,7 +155,7 @@ def _watched(
         time.sleep(0.5)
 
 
-def _events(directory: Path) -> Iterator[dict]:
+def _events(directory: Path) -> Iterator[dict[str, Any]]:
     for path in directory.glob("*.jsonl"):
         for line in path.read_text().splitlines():
             try:

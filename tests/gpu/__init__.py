@@ -3,13 +3,11 @@
     make gpu                                    all of it; a table, and what did not run by name
     python -m tests.gpu --json gpu.json         figures too
     python -m tests.gpu --only nccl,loop        those that have one of these in their name
-    python -m tests.gpu.calls                   which test reaches which call into CUDA or NCCL
 
 It needs no pytest: a machine that is lent for minutes may have none. `machine` finds out which
 Python there has a PyTorch that sees a device, or makes one from wheels that were carried along.
 A check (see `check`) says by name what it needs; where that is missing it is listed as not run and
-counts as nothing. What a check enters of the code that calls CUDA or NCCL is recorded while it
-runs, so that "reached" is an observation and not a promise.
+counts as nothing.
 """
 
 from tests.gpu.check import CHECKS, Check

@@ -21,13 +21,7 @@ class Check(NamedTuple):
 
     name: str
     needs: tuple[str, ...]  # of Machine.has
-    reaches: tuple[str, ...]  # "file.py:function" that call CUDA or NCCL
     show: Callable[["Machine"], Figures | None]
-
-    @property
-    def about(self) -> str:
-        """Its docstring's first line."""
-        return (self.show.__doc__ or "").partition("\n")[0]
 
 
 class Outcome(NamedTuple):
@@ -38,17 +32,16 @@ class Outcome(NamedTuple):
     why: str = ""  # it did not pass
     seconds: float = 0.0
     figures: Figures = MappingProxyType({})
-    entered: tuple[str, ...] = ()  # of `reaches`, those that were
 
 
 CHECKS: list[Check] = []
 
 
-def check(*needs: str, reaches: tuple[str, ...] = ()) -> Callable[[Any], Any]:
+def check(*needs: str) -> Callable[[Any], Any]:
     """Makes a function a check, which runs where the machine has all that it needs."""
 
     def add(show: Callable[["Machine"], Figures | None]) -> Callable[["Machine"], Figures | None]:
-        CHECKS.append(Check(show.__name__, needs, reaches, show))
+        CHECKS.append(Check(show.__name__, needs, show))
         return show
 
     return add
@@ -62,7 +55,6 @@ def run(one: Check, machine: "Machine") -> Outcome:
     if machine.remaining_s() <= 0:
         return Outcome(one.name, "not run", "the time was used up")
     began = time.monotonic()
-    machine.forget_entered()
     result, why, figures = "passed", "", {}
     try:
         figures = dict(one.show(machine) or {})
@@ -72,9 +64,4 @@ def run(one: Check, machine: "Machine") -> Outcome:
         result, why = "failed", str(failure) or traceback.format_exc().strip().splitlines()[-2]
     except Exception:
         result, why = "failed", traceback.format_exc()
-    spent = round(time.monotonic() - began, 1)
-    entered = tuple(each for each in one.reaches if each in machine.entered())
-    unreached = [each for each in one.reaches if each not in entered]
-    if result == "passed" and unreached and "gpu" in one.needs:
-        result, why = "failed", f"did not enter {', '.join(unreached)}"
-    return Outcome(one.name, result, why, spent, figures, entered)
+    return Outcome(one.name, result, why, round(time.monotonic() - began, 1), figures)

@@ -57,7 +57,7 @@ def _image(launcher: int) -> int:
     raise AssertionError("the launcher has no child")
 
 
-@check("torch", reaches=("spawnlaunch/run/preload/libraries.py:objections",))
+@check("torch")
 def a_preloaded_image_opens_no_device(machine: Machine) -> Figures:
     """`--preload torch` opens no driver, and its workers can use the device nevertheless."""
     backend, device = ("nccl", "own") if "NCCL" in machine.has else ("gloo", "cpu")

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
-ENTERED = Path(__file__).parent / "entered"
 PACKAGES = ("torch", "numpy", "psutil")
 LIMIT_S = 600.0  # of one command
 
@@ -73,7 +72,6 @@ class Machine:
         self.python, self.found, self.path = python, found, path
         self.devices: list[dict[str, Any]] = list(found.get("devices", ()))
         self.folder = Path(tempfile.mkdtemp(prefix="spawnlaunch-gpu-"))
-        self._sink = self.folder / "entered"
         self._ends = time.monotonic() + limit_s
         self.has = {name for name, present in self._presence() if present}
 
@@ -99,10 +97,7 @@ class Machine:
     def environ(self, **more: str | None) -> dict[str, str]:
         """The caller's, without what decides about devices and ranks; and `more`."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("CUDA_VIS", "SLURM"))}
-        kept |= {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(ENTERED), str(ROOT), self.path))),
-            "SPAWNLAUNCH_ENTERED": str(self._sink),
-        }
+        kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), self.path)))
         for name, value in more.items():
             kept.pop(name, None)
             if value is not None:
@@ -131,17 +126,6 @@ class Machine:
     def script(self, name: str) -> str:
         """The path of a worker's script."""
         return str(SCRIPTS / f"{name}.py")
-
-    def forget_entered(self) -> None:
-        """Begin a new record."""
-        self._sink.unlink(missing_ok=True)
-
-    def entered(self) -> set[str]:
-        """The functions that were entered since, as "train/device.py:peak_bytes"."""
-        if not self._sink.exists():
-            return set()
-        lines = self._sink.read_text().splitlines()
-        return {_within(line) for line in lines}
 
 
 def finish(process: subprocess.Popen[str]) -> Ended:
@@ -204,13 +188,3 @@ def _said(words: list[str]) -> str:
         return subprocess.run(words, capture_output=True, text=True).stdout
     except OSError:
         return ""
-
-
-def _within(line: str) -> str:
-    """train/device.py:peak_bytes, of a path with whatever is in front of it."""
-    file, _, name = line.rpartition(":")
-    name = name.replace(".<locals>", "")
-    for part in ("/train/", "/spawnlaunch/"):
-        if part in file:
-            return f"{part[1:]}{file.rsplit(part, 1)[1]}:{name}"
-    return line

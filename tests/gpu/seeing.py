@@ -182,12 +182,7 @@ def check_names_the_device_of_a_rank(machine: Machine) -> Figures:
     return {"device": rank["device_address"], "findings": found["findings"]}
 
 
-@check(
-    "gpu",
-    reaches=tuple(
-        f"spawnlaunch/check/measures.py:{name}" for name in ("device_of", "_wait_for", "_nccl")
-    ),
-)
+@check("gpu")
 def check_all_measures_the_device_of_a_rank(machine: Machine) -> Figures:
     """`python -m spawnlaunch.check --all` measures on the device, and finds it fast."""
     ended = machine.launch("--nproc", "1", "-m", "spawnlaunch.check", "--all", "--json")

@@ -8,18 +8,6 @@ from tests.gpu.check import Figures, check
 from tests.gpu.machine import Ended, Machine
 
 SMALL = ("--layers", "2", "--width", "64", "--context", "64", "--eval-every", "0")
-# What every run of the loop on a device passes through.
-LOOP = (
-    "train/run.py:run",
-    "train/distributed.py:join",
-    "train/log.py:Clock._mark",
-    "train/log.py:Clock._between",
-    "train/log.py:Clock.wait_for_device",
-    "train/learner.py:Watch.look",
-    "train/learner.py:Watch._see",
-)
-ON_DEVICE = (*LOOP, "train/device.py:peak_bytes")
-CHECKPOINTS = ("train/rng.py:read", "train/rng.py:write")
 
 
 def _train(machine: Machine, out: str, *flags: str, ranks: int = 1, **more: str) -> Ended:
@@ -50,7 +38,7 @@ def the_loop_learns_on_the_cpu(machine: Machine) -> Figures:
     return _falls(machine, "cpu", "--device", "cpu")
 
 
-@check("gpu", reaches=ON_DEVICE)
+@check("gpu")
 def the_loop_learns_in_fp32(machine: Machine) -> Figures:
     """The loop in float32 on the device, which says that TF32 is faster."""
     figures = _falls(machine, "fp32", "--device", "cuda")
@@ -59,37 +47,37 @@ def the_loop_learns_in_fp32(machine: Machine) -> Figures:
     return figures
 
 
-@check("gpu", reaches=ON_DEVICE)
+@check("gpu")
 def the_loop_learns_in_tf32(machine: Machine) -> Figures:
     """The same with TF32 for matrix products."""
     return _falls(machine, "tf32", "--device", "cuda", "--tf32")
 
 
-@check("gpu", reaches=(*ON_DEVICE, "train/device.py:peak_tflops"))
+@check("gpu")
 def the_loop_learns_in_bf16(machine: Machine) -> Figures:
     """The same in bf16."""
     return _falls(machine, "bf16", "--device", "cuda", "--precision", "bf16")
 
 
-@check("gpu", reaches=ON_DEVICE)
+@check("gpu")
 def the_loop_learns_in_fp16(machine: Machine) -> Figures:
     """The same in fp16, with its scaled loss."""
     return _falls(machine, "fp16", "--device", "cuda", "--precision", "fp16")
 
 
-@check("gpu", reaches=ON_DEVICE)
+@check("gpu")
 def the_loop_learns_compiled(machine: Machine) -> Figures:
     """The same with --compile, in bf16."""
     return _falls(machine, "compiled", "--device", "cuda", "--precision", "bf16", "--compile")
 
 
-@check("gpu", reaches=(*ON_DEVICE, "train/data.py:Feed.__init__"))
+@check("gpu")
 def the_loop_learns_with_loader_processes(machine: Machine) -> Figures:
     """Two loader processes, whose batches go to the device through pinned memory."""
     return _falls(machine, "loaders", "--device", "cuda", "--loader-workers", "2")
 
 
-@check("gpu", reaches=(*ON_DEVICE, *CHECKPOINTS))
+@check("gpu")
 def a_resume_on_the_device_is_exact(machine: Machine) -> Figures:
     """Half a run and its resume end at the same losses, bit for bit, as the run in one go."""
     flags = (*SMALL, "--device", "cuda", "--log-every", "1", "--save-every", "10")
@@ -104,7 +92,7 @@ def a_resume_on_the_device_is_exact(machine: Machine) -> Figures:
     return {"last loss": whole[-1]}
 
 
-@check("gpu", reaches=ON_DEVICE)
+@check("gpu")
 def the_loops_times_agree_with_the_profilers(machine: Machine) -> Figures:
     """Forward and backward take, by the loop's events, at least what the kernels do in a trace."""
     shape = ("--layers", "6", "--width", "512", "--context", "512", "--batch-size", "16")
@@ -136,7 +124,7 @@ def _overlap(trace: dict[str, Any]) -> Figures:
     return {"copies": len(copies), "pinned": pinned, "s": whole / 1e6, "beside_s": beside / 1e6}
 
 
-@check("gpu", reaches=(*ON_DEVICE, "train/data.py:Feed.__init__"))
+@check("gpu")
 def batches_are_copied_from_pinned_memory(machine: Machine) -> Figures:
     """What a stream of their own would be worth to batches: copies during which no kernel runs."""
     shape = ("--layers", "6", "--width", "512", "--context", "512", "--batch-size", "16")
@@ -176,7 +164,7 @@ def what_pinned_memory_is_worth_to_a_checkpoint(machine: Machine) -> Figures:
 BIG = ("16", "2048", "1024", "16", "30")  # layers, width, context, batch, steps
 
 
-@check("gpu", reaches=(*ON_DEVICE, "train/device.py:peak_tflops"))
+@check("gpu")
 def the_loops_rate_beside_a_loop_written_by_hand(machine: Machine) -> Figures:
     """A model that fills the device, in bf16: samples per second, and the share of its peak."""
     layers, width, context, batch, steps = BIG
@@ -199,7 +187,7 @@ def the_loops_rate_beside_a_loop_written_by_hand(machine: Machine) -> Figures:
     return {**figures, "of the loop written by hand": round(ratio, 3)}
 
 
-@check("NCCL", "two gpus", reaches=(*ON_DEVICE, "train/learner.py:Learner._data_parallel"))
+@check("NCCL", "two gpus")
 def the_loop_learns_on_every_device(machine: Machine) -> Figures:
     """A rank per device, gradients over NCCL: the loss falls as with one."""
     ranks = len(machine.devices)
@@ -209,7 +197,7 @@ def the_loop_learns_on_every_device(machine: Machine) -> Figures:
     return {"ranks": ranks, "losses": losses}
 
 
-@check("NCCL", "two gpus", reaches=("train/distributed.py:Buckets.send",))
+@check("NCCL", "two gpus")
 def gradients_may_travel_as_bfloat16(machine: Machine) -> Figures:
     """The same with half the bytes: the last loss is near that of float32."""
     ranks, losses = len(machine.devices), []
@@ -221,7 +209,7 @@ def gradients_may_travel_as_bfloat16(machine: Machine) -> Figures:
     return {"ranks": ranks, "losses": losses}
 
 
-@check("NCCL", reaches=("train/examples/plain_ddp.py:main",))
+@check("NCCL")
 def the_plain_example_trains_over_nccl(machine: Machine) -> Figures:
     """train/examples/plain_ddp.py, as it stands, with a rank per device."""
     example = Path(__file__).parents[2] / "train" / "examples" / "plain_ddp.py"

@@ -6,14 +6,16 @@ import argparse
 import errno
 import sys
 import time
+from collections.abc import Sequence
 
 from tests.machine import reversions
+from tests.machine.generating import generated
 from tests.machine.play import play
 from tests.machine.properties import broken
-from tests.machine.scenario import Refusal, Scenario, generated
+from tests.machine.scenario import Refusal, Scenario
 
 
-def main() -> int:
+def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.machine", description=__doc__)
     parser.add_argument("--seeds", type=int, metavar="N", help="1000; of mutants 20000")
     parser.add_argument("--first", type=int, default=0, metavar="S")
@@ -29,7 +31,7 @@ def main() -> int:
         metavar="WORD",
         help="take back repairs (with the word in them): which seed sees it?",
     )
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(argv)
     if chosen.mutants is not None:
         return reversions.table(chosen.mutants, chosen.seeds or reversions.MOST_SEEDS)
 

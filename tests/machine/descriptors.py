@@ -13,16 +13,13 @@ import stat
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from tests.machine.errors import refused
 from tests.machine.files import Inode
 
 if TYPE_CHECKING:
-    from tests.machine.kernel import Process
+    from tests.machine.process import Process
 
 PAGE, PAGES = 4096, 16  # of a pipe: 64 KiB (pipe(7))
-
-
-def _error(number: int) -> OSError:
-    return OSError(number, os.strerror(number))
 
 
 class Description:
@@ -63,14 +60,14 @@ class Description:
         return 0
 
     def read(self, process: Process, most: int) -> bytes:
-        raise _error(errno.EINVAL)
+        raise refused(errno.EINVAL)
 
     def write(self, process: Process, data: bytes) -> int:
-        raise _error(errno.EINVAL)
+        raise refused(errno.EINVAL)
 
     def reopened(self, flags: int) -> Description:
         """By /dev/fd/N: a description of its own, of the same thing (proc(5), /proc/PID/fd)."""
-        raise _error(errno.ENXIO)
+        raise refused(errno.ENXIO)
 
 
 class Null(Description):
@@ -173,7 +170,7 @@ class PipeReader(PipeEnd):
         pipe = self.pipe
         if most and not pipe.pages and pipe.has_writer:
             if not self.blocks:
-                raise _error(errno.EAGAIN)
+                raise refused(errno.EAGAIN)
             kernel = process.kernel
             kernel.wait(process, lambda: pipe.pages or not pipe.has_writer, on=[self])
         was_full = pipe.is_full
@@ -198,7 +195,7 @@ class PipeWriter(PipeEnd):
                 if written:
                     return written
                 process.broken_pipe()
-                raise _error(errno.EPIPE)
+                raise refused(errno.EPIPE)
             written += pipe.add(data[written:])
             if written:
                 pipe.touch(pipe.readers)
@@ -207,7 +204,7 @@ class PipeWriter(PipeEnd):
             if not self.blocks:
                 if written:
                     return written
-                raise _error(errno.EAGAIN)
+                raise refused(errno.EAGAIN)
             kernel = process.kernel
             kernel.wait(process, lambda: not pipe.is_full or not pipe.has_reader, on=[self])
         return 0
@@ -242,7 +239,7 @@ class Regular(Description):
         if self.room is not None:
             data = data[: self.room[0]]
             if not data:
-                raise _error(errno.ENOSPC)
+                raise refused(errno.ENOSPC)
             self.room[0] -= len(data)
         content = self.inode.content
         if self.appends:
@@ -288,9 +285,9 @@ class Epoll(Description):
 
     def add(self, fd: int, what: Description, events: int) -> None:
         if (fd, what) in self.registered:
-            raise _error(errno.EEXIST)
+            raise refused(errno.EEXIST)
         if what.kind == stat.S_IFREG:
-            raise _error(errno.EPERM)
+            raise refused(errno.EPERM)
         self.registered[fd, what] = events
         if self not in what.epolls:
             what.epolls.append(self)
@@ -298,7 +295,7 @@ class Epoll(Description):
 
     def remove(self, fd: int, what: Description) -> None:
         if (fd, what) not in self.registered:
-            raise _error(errno.ENOENT)
+            raise refused(errno.ENOENT)
         del self.registered[fd, what]
         self.queue = [each for each in self.queue if each != (fd, what)]
         if not any(each is what for _, each in self.registered):

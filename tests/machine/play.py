@@ -26,7 +26,9 @@ from spawnlaunch.world.resolve import prepare_host, resolve_world
 from tests.machine import strangers
 from tests.machine.descriptors import Null, Pipe
 from tests.machine.door import Door
-from tests.machine.kernel import Info, Kernel, Node, Process, Refused
+from tests.machine.kernel import Kernel, Refused
+from tests.machine.node import Node
+from tests.machine.process import Info, Process
 from tests.machine.scenario import Fault, Scenario
 from tests.machine.scripts import Player
 

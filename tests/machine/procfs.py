@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import errno
-import os
 import signal
 from typing import TYPE_CHECKING
 
+from tests.machine.errors import refused
+
 if TYPE_CHECKING:
-    from tests.machine.kernel import Process
+    from tests.machine.process import Process
 
 TICKS_PER_S = 100
 PF_EXITING, PF_SIGNALED = 0x4, 0x400  # include/linux/sched.h
@@ -21,15 +22,11 @@ GROUPS = {
 }
 
 
-def _error(number: int, path: str) -> OSError:
-    return OSError(number, os.strerror(number), path)
-
-
 def _process(who: Process, name: str, path: str) -> Process:
     pid = who.pid if name == "self" else int(name) if name.isdigit() else 0
     found = who.node.processes.get(pid)
     if found is None or found is who.node.init:
-        raise _error(errno.ENOENT, path)
+        raise refused(errno.ENOENT, path)
     return found
 
 
@@ -99,7 +96,7 @@ def read(who: Process, path: str) -> bytes:
         return "".join(f"{name}={value}\0" for name, value in pairs).encode()
     if file == "cmdline":
         return b"" if is_zombie else "".join(f"{word}\0" for word in process.command).encode()
-    raise _error(errno.ENOENT, path)
+    raise refused(errno.ENOENT, path)
 
 
 def names(who: Process, path: str) -> list[str]:
@@ -114,4 +111,4 @@ def names(who: Process, path: str) -> list[str]:
         return [str(process.pid)]
     if rest == "fd":
         return [str(fd) for fd in process.fds]
-    raise _error(errno.ENOENT, path)
+    raise refused(errno.ENOENT, path)

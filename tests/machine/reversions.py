@@ -9,9 +9,9 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from tests.machine.generating import generated
 from tests.machine.play import play
 from tests.machine.properties import broken
-from tests.machine.scenario import generated
 from tests.support import edits
 from tests.support.edits import Edit
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from spawnlaunch import machine
 from spawnlaunch.run.signals import STACKS
-from tests.machine.kernel import Process
+from tests.machine.process import Process
 
 MOST_S = 60.0  # that a script waits for another
 COUNT = "TORCHELASTIC_RESTART_COUNT"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from spawnlaunch import machine
 from spawnlaunch.gang import messages, wire
-from tests.machine.kernel import Node, Process
 from tests.machine.network import Tcp
+from tests.machine.node import Node
+from tests.machine.process import Process
 from tests.machine.scenario import HUB, PORT, RUN
 
 if TYPE_CHECKING:

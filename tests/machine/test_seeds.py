@@ -1,28 +1,28 @@
-"""Ten thousand launches in the simulated machine, of one node and of several."""
+"""Launches in the simulated machine by the thousand, and what they see of repairs taken back."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
-from tests.support.launching import ROOT
+from tests.machine import reversions
+from tests.machine.__main__ import main
+from tests.machine.test_machine import SEEDS
 
-PARTS = {
-    "one node": ("--first", "2000", "--seeds", "7000"),  # test_machine plays those before
-    "several": ("--first", "200", "--seeds", "1000", "--nodes", "6"),
-}
+PARTS = [
+    pytest.param(SEEDS[1], 5000, None, marks=pytest.mark.full, id="one node"),
+    pytest.param(SEEDS[3], 500, 6, marks=pytest.mark.full, id="several"),
+    pytest.param(5800, 90_000, None, marks=pytest.mark.nightly, id="one node, many"),
+    pytest.param(620, 10_000, 6, marks=pytest.mark.nightly, id="several, many"),
+]
 
 
-@pytest.mark.full
-def test_no_launch_of_ten_thousand_is_broken():
-    running = {
-        name: subprocess.Popen(
-            [sys.executable, "-m", "tests.machine", *words],
-            cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for name, words in PARTS.items()
-    }  # fmt: skip
-    told = {name: process.communicate()[0] for name, process in running.items()}
-    assert all(process.returncode == 0 for process in running.values()), "\n".join(told.values())
+@pytest.mark.parametrize(("first", "count", "nodes"), PARTS)
+def test_no_launch_of_thousands_is_broken(first: int, count: int, nodes: int | None):
+    words = ["--first", str(first), "--seeds", str(count)]
+    assert main([*words, "--nodes", str(nodes)] if nodes else words) == 0
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("reversion", reversions.REVERSIONS, ids=lambda each: each.words)
+def test_a_repair_that_is_taken_back_is_seen(reversion: reversions.Reversion):
+    assert reversions.first_seed(reversion) is not None

@@ -2,21 +2,24 @@
 
 import pytest
 
+from tests.machine.generating import all_seldom
 from tests.machine.play import play
 from tests.machine.properties import broken
-from tests.machine.scenario import RARE, SELDOM, Kind, seldom
 
-SEEDS = {True: 40, False: 25}
-KINDS = [
-    pytest.param(kind, is_alone, id=f"{kind.__name__} {'one node' if is_alone else 'several'}")
-    for is_alone, kinds in SELDOM.items()
-    for kind in dict.fromkeys(kinds + RARE[is_alone])
-]
+KINDS = all_seldom()
 
 
-@pytest.mark.parametrize(("kind", "is_alone"), KINDS)
-def test_no_launch_breaks_where_something_seldom_happens(kind: Kind, is_alone: bool):
-    made = [
-        seldom(kind, seed, None if is_alone else 2 + seed % 3) for seed in range(SEEDS[is_alone])
-    ]
+def _no_launch_breaks(kind: str, seeds: range) -> None:
+    made = [KINDS[kind](seed) for seed in seeds]
     assert not {each.seed: found for each in made if (found := broken(play(each)))}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_launch_breaks_where_something_seldom_happens(kind: str):
+    _no_launch_breaks(kind, range(8))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kind", KINDS)
+def test_nor_does_any_of_the_next(kind: str):
+    _no_launch_breaks(kind, range(8, 40))

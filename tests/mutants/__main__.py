@@ -36,6 +36,7 @@ class Room(NamedTuple):
     tests: tuple[str, ...]  # whose functions are called by the test itself, or that start programs
     seeds: int = 0  # simulated launches of one node
     several: int = 0  # and of several
+    seldom: int = 0  # and of each kind to which something seldom happens
 
 
 RUN = tuple(
@@ -61,7 +62,7 @@ GANG = tuple(
 ROOMS = {
     "binding": Room(("tests/binding",)),
     "world": Room(("tests/world",)),
-    "run": Room((*RUN, "tests/machine/test_seldom.py"), 300, 40),
+    "run": Room(RUN, 300, 40, seldom=15),
     "gang": Room(GANG, 20, 150),
 }
 
@@ -150,12 +151,10 @@ def by_pytest(mutant: Mutant, tests: tuple[str, ...]) -> tuple[str, float]:
         tree = Path(top, "tree")
         skipped = shutil.ignore_patterns(".*", "build", "__pycache__")
         shutil.copytree(ROOT, tree, symlinks=True, ignore=skipped)
-        if (ROOT.parent / "shared").exists():  # machines that tests read
-            Path(top, "shared").symlink_to((ROOT.parent / "shared").resolve())
         Path(tree, mutant.path).write_text(ast.unparse(mutated(mutant)))
         environ = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
         command = [sys.executable, "-m", "pytest", "-xq", "-p", "no:cacheprovider"]
-        command += ["--basetemp", f"{top}/tmp", *tests]
+        command += ["-m", "not nightly", "--basetemp", f"{top}/tmp", *tests]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         try:
             done = subprocess.run(
@@ -189,8 +188,7 @@ def try_room(name: str, tried: list[Mutant], record: Record, at_once: int, real:
 
     def then(session: pytest.Session) -> None:
         checks = tests.checks(session, lambda words: print(words, file=out, flush=True))
-        if room.seeds or room.several:
-            checks += engine.launches(room.seeds, room.several)
+        checks += engine.launches(room.seeds, room.several, room.seldom)
         cost = sum(check.cost_s for check in checks)
         print(f"{name}: {len(checks)} checks of {cost:.0f} s", file=out, flush=True)
         inside = [each for each in tried if each.function]

@@ -90,22 +90,26 @@ class Tests:
         return found
 
 
-def launches(seeds: int, several: int) -> list[Check]:
-    """Simulated launches of one node, and `several` of more than one."""
+def launches(seeds: int, several: int, seldom: int) -> list[Check]:
+    """Simulated launches of one node, of `several` nodes, and of each kind that is seldom."""
+    from tests.machine.generating import all_seldom, generated
     from tests.machine.play import play
     from tests.machine.properties import broken
-    from tests.machine.scenario import generated
+    from tests.machine.scenario import Scenario
 
-    nodes = [(seed, None) for seed in range(seeds)]
+    played: dict[str, Callable[[], Scenario]] = {}
+    for seed, nodes in [
+        *((seed, None) for seed in range(seeds)),
+        *((seed, 2 + seed % 3) for seed in range(several)),
+    ]:
+        played[f"seed {seed} of {nodes or 1} nodes"] = functools.partial(generated, seed, nodes)
+    for name, kind in all_seldom().items():
+        for seed in range(seldom):
+            played[f"seed {seed} of {name}"] = functools.partial(kind, seed)
     found = []
-    for seed, count in [*nodes, *((seed, 2 + seed % 3) for seed in range(several))]:
-
-        def run(seed: int = seed, count: int | None = count) -> bool:
-            return not broken(play(generated(seed, count)))
-
-        check, is_well = measured(f"seed {seed} of {count or 1} nodes", run)
-        if is_well:
-            found.append(check)
+    for name, make in played.items():
+        check, is_well = measured(name, lambda make=make: not broken(play(make())))  # type: ignore[misc]
+        found += [check] if is_well else []
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import gc
 
+import pytest
+
 from spawnlaunch.binding import cores
 from tests.mutants import engine
 from tests.mutants.equivalent import EQUIVALENT
@@ -13,12 +15,14 @@ from tests.mutants.mutate import ROOT, mutants, mutated
 CORES = "spawnlaunch/binding/cores.py"
 
 
+@pytest.mark.full
 def test_each_equivalent_mutant_is_one_that_there_is() -> None:
     """What was changed or deleted is no excuse any more."""
     there = {each.key for path in {key.split()[0] for key in EQUIVALENT} for each in mutants(path)}
     assert EQUIVALENT.keys() - there == set()
 
 
+@pytest.mark.full
 def test_every_mutant_is_another_program() -> None:
     made = mutants(CORES)
     source = ast.unparse(ast.parse((ROOT / CORES).read_text()))
@@ -27,6 +31,7 @@ def test_every_mutant_is_another_program() -> None:
     assert len(texts) == len(made) == len({each.key for each in made})
 
 
+@pytest.mark.nightly
 def test_a_change_that_a_check_sees_is_dead_and_another_lives() -> None:
     def is_well() -> bool:
         return len(cores.divide([cores.Core(frozenset({0}), 0, 0)], 2)) == 2

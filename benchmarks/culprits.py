@@ -1,6 +1,6 @@
 """The same faults under TraceML: which rank does each of the two name?
 
-    python -m tests.culprit.others [--seeds N] [--most-ranks N] [--write]
+    python -m benchmarks.culprits [--seeds N] [--most-ranks N] [--write]
 
 Of the seeds of `python -m tests.culprit` that are DDP by hand, the first N of each fault that makes
 a rank late in each step, and of none. Each runs under `traceml run`, with traced_client.py, which
@@ -148,7 +148,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     text = "\n".join([
         *table(counted),
         "",
-        f"`{shlex.join(['python', '-m', 'tests.culprit.others', *words])}`, "
+        f"`{shlex.join(['python', '-m', 'benchmarks.culprits', *words])}`, "
         f"{time.strftime('%Y-%m-%d')}, load {min(loads):.0f} to {max(loads):.0f}: {machine()}, "
         f"traceml-ai {version('traceml-ai')}",
     ])  # fmt: skip

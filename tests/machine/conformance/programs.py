@@ -1,0 +1,74 @@
+"""What the programs are made of that are run on Linux and in the simulation.
+
+A program is a function of the door. It notes what it sees, and so may its children, in one file of
+text; programs are written such that only one order of notes is possible.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+Program = Callable[[Any], None]
+
+PROGRAMS: dict[str, Program] = {}
+
+
+def program(function: Program) -> Program:
+    PROGRAMS[function.__name__] = function
+    return function
+
+
+def programs(rows: Iterable[Iterable[Any]]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """A program for each row, whose values are the arguments behind the door."""
+
+    def add(function: Callable[..., None]) -> Callable[..., None]:
+        for row in map(tuple, rows):
+            words = [function.__name__, *(str(getattr(each, "name", each)) for each in row)]
+            PROGRAMS[" ".join(words)] = partial(_called, function, row)
+        return function
+
+    return add
+
+
+def _called(function: Callable[..., None], row: tuple[Any, ...], m: Any) -> None:
+    function(m, *(int(each) if isinstance(each, int) else each for each in row))
+
+
+def noted(m: Any, what: object) -> None:
+    m.write(m.notes, f"{what}\n".encode())
+
+
+def tried(m: Any, call: Callable[..., Any], *args: Any) -> Any:
+    """The result, or the name of the error."""
+    try:
+        return call(*args)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+
+
+def child_ended(m: Any, pid: int) -> None:
+    """Note how a child ends."""
+    status = m.waitpid(pid, 0)[1]
+    noted(m, ("ended", os.waitstatus_to_exitcode(status)))
+
+
+def started(m: Any, child: Callable[[], object], ready: bool = True) -> int:
+    """A child, which has said that it is ready."""
+    r, w = m.pipe()
+
+    def run() -> None:
+        m.close(r)
+        m.say_ready = lambda: m.write(w, b"x")
+        child()
+        m.exit_now(0)
+
+    pid = m.fork(run)
+    m.close(w)
+    if ready:
+        m.read(r, 1)
+    m.close(r)
+    return pid

@@ -1,0 +1,135 @@
+"""Calls about files and directories."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from types import SimpleNamespace
+from typing import Any
+
+from tests.machine import procfs
+from tests.machine.descriptors import Null, Regular
+from tests.machine.door.calls import Calls
+from tests.machine.errors import refused
+from tests.machine.process import Process
+
+
+class Files(Calls):
+    def _at(self, process: Process, path: str) -> str:
+        return os.path.join(process.cwd, path)
+
+    def open(self, path: str, flags: int, mode: int = 0o777) -> int:
+        process = self.begin("openat")
+        path = self._at(process, path)
+        if path == os.devnull:
+            return process.put(Null().held())
+        if path.startswith("/dev/fd/"):
+            what = process.at(int(path.rpartition("/")[2]))
+            return process.put(what.reopened(flags).held())
+        if path.startswith("/proc"):
+            content = Regular.of(procfs.read(process, path))
+            return process.put(content.held())
+        files = process.node.files
+        try:
+            inode = files.find(path, follow=not flags & os.O_NOFOLLOW)
+            if flags & os.O_EXCL:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
+        except FileNotFoundError:
+            if not flags & os.O_CREAT:
+                raise
+            inode = files.make(path, stat.S_IFREG, mode & ~process.umask, process.uid)
+        if inode.kind == stat.S_IFLNK:
+            raise refused(errno.ELOOP, path)
+        if inode.kind == stat.S_IFDIR and flags & (os.O_WRONLY | os.O_RDWR):
+            raise refused(errno.EISDIR, path)
+        if flags & os.O_TRUNC:
+            inode.content.clear()
+        return process.put(Regular(inode, bool(flags & os.O_APPEND), files.room).held())
+
+    def stat(self, path: str) -> Any:
+        process = self.begin("stat")
+        if path.startswith("/proc/"):
+            procfs.read(process, path)
+            return SimpleNamespace(st_mode=stat.S_IFREG | 0o444, st_uid=0, st_mtime=0.0)
+        return process.node.files.find(self._at(process, path)).status()
+
+    def lstat(self, path: str) -> Any:
+        process = self.begin("lstat")
+        return process.node.files.find(self._at(process, path), follow=False).status()
+
+    def readlink(self, path: str) -> str:
+        process = self.begin("readlink")
+        if path == "/proc/self":
+            return str(process.pid)
+        found = process.node.files.find(self._at(process, path), follow=False)
+        if found.kind != stat.S_IFLNK:
+            raise refused(errno.EINVAL, path)
+        return found.target
+
+    def exists(self, path: str) -> bool:
+        return self._kind(path, True) != 0
+
+    def lexists(self, path: str) -> bool:
+        return self._kind(path, False) != 0
+
+    def isdir(self, path: str) -> bool:
+        return self._kind(path, True) == stat.S_IFDIR
+
+    def isfile(self, path: str) -> bool:
+        return self._kind(path, True) == stat.S_IFREG
+
+    def _kind(self, path: str, follow: bool) -> int:
+        """What is there; 0: nothing that can be seen."""
+        try:
+            return stat.S_IFMT((self.stat if follow else self.lstat)(path).st_mode)
+        except OSError:
+            return 0
+
+    def access(self, path: str, how: int) -> bool:
+        process = self.begin("access")
+        try:
+            process.node.files.find(self._at(process, path))
+        except OSError:
+            return False
+        return True
+
+    def listdir(self, path: str) -> list[str]:
+        process = self.begin("getdents64")
+        if path == "/dev/fd":  # with the one by which it is listed
+            own = process.put(Null().held())
+            names = [str(fd) for fd in process.fds]
+            process.shut(own)
+            return names
+        if path.startswith("/proc"):
+            return procfs.names(process, path)
+        return list(process.node.files.find(self._at(process, path)).entries)
+
+    def mkdir(self, path: str, mode: int = 0o777) -> None:
+        process = self.begin("mkdir")
+        files = process.node.files
+        files.make(self._at(process, path), stat.S_IFDIR, mode & ~process.umask, process.uid)
+
+    def makedirs(self, path: str, mode: int = 0o777, exist_ok: bool = False) -> None:
+        above = os.path.dirname(path)
+        if above and not self.exists(above):
+            self.makedirs(above, exist_ok=True)
+        try:
+            self.mkdir(path, mode)
+        except OSError:
+            if not (exist_ok and self.isdir(path)):
+                raise
+
+    def rmdir(self, path: str) -> None:
+        process = self.begin("rmdir")
+        process.node.files.unlink(self._at(process, path), directory=True)
+
+    def unlink(self, path: str) -> None:
+        process = self.begin("unlink")
+        process.node.files.unlink(self._at(process, path))
+
+    def rename(self, old: str, new: str) -> None:
+        process = self.begin("rename")
+        process.node.files.rename(self._at(process, old), self._at(process, new))
+
+    replace = rename
