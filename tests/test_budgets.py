@@ -11,7 +11,6 @@ from tests.counts import lines
 from tests.counts.imported import imported
 from tests.counts.lookups import lookups, traced
 from tests.counts.ways import WAYS
-from tests.support.launching import PACKAGE
 from tests.support.processes import children
 from tests.support.required import require_programs
 from tests.support.watching import launched
