@@ -36,7 +36,7 @@ def by_us(output: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "flags", mostly_full([("--nproc", 2, "--log-dir", "{}/{{rank}}"), ("--nproc", 2), NODE])
+    "flags", mostly_full([["--nproc", 2, "--log-dir", "{}/{{rank}}"], ["--nproc", 2], [*NODE]])
 )
 def test_a_full_disk_behind_stdout_is_said_and_costs_nothing_else(flags, tmp_path: Path):
     words = [str(word).format(tmp_path) for word in flags]
