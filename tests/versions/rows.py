@@ -29,5 +29,5 @@ NEEDED = [
 ]
 TESTS = [
     *("tests/run/test_local.py", "tests/run/test_restarts.py", "tests/calling/test_launch.py"),
-    *("tests/dropin/test_dropin.py", "tests/train/test_train_exact.py"),
+    *("tests/torchrun/test_lines.py", "tests/train/test_train_exact.py"),
 ]
