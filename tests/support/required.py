@@ -11,7 +11,8 @@ from importlib.util import find_spec
 
 import pytest
 
-DEVELOPMENT = "pip install --constraint constraints.txt --group dev"
+INSTALL = "pip install --constraint constraints.txt --group"
+DEVELOPMENT = f"{INSTALL} dev"
 
 
 def require_programs(*programs: str, package: str) -> None:
@@ -20,10 +21,10 @@ def require_programs(*programs: str, package: str) -> None:
         skip_or_fail(f"needs {', '.join(missing)} (Debian: apt install {package})")
 
 
-def require_packages(*packages: str) -> None:
-    """Skip, or in CI fail, unless Python has every package: `make` installs them all."""
+def require_packages(*packages: str, group: str = "dev") -> None:
+    """Skip, or in CI fail, unless Python has every package; `group` of pyproject.toml has them."""
     if missing := [package for package in packages if not find_spec(package)]:
-        skip_or_fail(f"needs {', '.join(missing)} ({DEVELOPMENT})")
+        skip_or_fail(f"needs {', '.join(missing)} ({INSTALL} {group})")
 
 
 def require_root() -> None:

@@ -84,6 +84,7 @@ USED = {**POD, "WORLD_SIZE": "2", "RANK": "1"}
 OF_ONE_NODE = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "1", "SLURM_NNODES": "1",
                "SLURM_JOB_NODELIST": "localhost"}  # fmt: skip
 WRONG = "wrong use"
+IGNORED = "--monitor_interval=0.5 --start-method spawn --event_log_handler=null --max_restarts=0"
 
 # For the variables of the examples in torchrun's usage.
 OF_USAGE = {"NUM_TRAINERS": "2", "NUM_NODES": "2", "JOB_ID": "7", "HOST_NODE_ADDR": "127.0.0.1"}
@@ -115,7 +116,6 @@ SAMPLE = [
 # Numbers of workers and nodes.
 SIZES = [
     Line("train.py", shows="session, threads"),
-    Line("train.py --nproc-per-node 2"),
     Line("--nproc-per-node cpu train.py"),
     Line("--nproc-per-node gpu train.py", shows=WRONG),
     Line("--nproc-per-node two train.py", shows=WRONG),
@@ -156,21 +156,15 @@ RENDEZVOUS = [
 
 # Flags of torchrun that change little here, and those that do.
 OTHERS = [
-    two("--role=trainer"),
-    two("--monitor_interval=0.5"),
-    two("--start-method spawn"),
-    two("--event_log_handler=null"),
-    two("--signals_to_handle SIGNONE"),
+    two(f"--role=trainer --signals_to_handle SIGNONE {IGNORED}"),
     Line(f"--run-path {TWO} {{dir}}/train.py a", shows="run path"),
     two("--shutdown_timeout=5", do="1:exit 3;0:sleep"),
-    two("--shutdown-timeout=-5", shows=WRONG),
     two("--virtual_local_rank", {"CUDA_VISIBLE_DEVICES": "4,5"}),
     two("--virtual-local-rank", {"HIP_VISIBLE_DEVICES": "4,5"}, shows="virtual local rank"),
     Line(f"--virtual-local-rank {TWO} train.py --device ${{local_rank}}"),
     two("--logs-specs mine", shows=WRONG),
     two(f"--logs_specs=default {LOGS} -r 3"),
     two("--use-env", shows="more is allowed"),
-    two("--max_restarts=0"),
     two("--no-such-flag", shows=WRONG),
 ]
 
@@ -212,7 +206,6 @@ OUTPUT = [
     two(f"--local-ranks-filter 0 {LOGS} -r 3"),
     two("--local-ranks-filter 7", shows="less is allowed"),
     two(f"--rdzv-id '' {LOGS} -r 3"),
-    two(f"--rdzv-id exp1 {LOGS} -r 3"),
     two(f"--rdzv-id exp1 {C10D} {LOGS} --tee 3"),
     two(f"--tee 3 {LOGS} --duplicate_stderr_filters=err,other", shows="filtered logs"),
     two("--tee 3", {TEMPLATE: "<${rank}/${local_rank} ${role_name}>"}),
@@ -254,7 +247,6 @@ OLD = [
     launch("--no_python --use-e --nproc_per_node=2 {python} train.py"),
     launch("--nproc_per_node=2 --virtual-local-rank train.py", shows="virtual local rank"),
     launch("--nproc_per_node 2", shows=WRONG),
-    launch("--standalone train.py"),
 ]
 
 # torchrun's variables.

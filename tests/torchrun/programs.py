@@ -6,18 +6,18 @@ so that lines of several ranks do not mix.
 
 from typing import Any
 
-from tests.torchrun.lines import FILED, HERE, LOGS, Line
+from tests.torchrun.lines import FILED, HERE, LOGS, TWO, Line
 
 
-def program(name: str, flags: str = "", args: str = "", size: int = 2, **more: Any) -> Line:
+def program(name: str, flags: str = "", args: str = "", **more: Any) -> Line:
     """A line that starts a script, with the flags that people type most."""
-    words = ("--standalone", f"--nproc-per-node={size}", LOGS, "-r 1", flags)
+    words = ("--standalone", TWO, LOGS, "-r 1", flags)
     return Line(" ".join((*words, f"{{scripts}}/{name}.py", args)), **{"status": 0, **more})
 
 
 PROGRAMS = [
     program("ddp", "--max-restarts 1", "--dies"),
-    program("mesh", size=4),
+    program("mesh"),
     program("rpc", "--role=server"),
     program("collectives", stdin=HERE / "__init__.py"),
     program("record", environ=FILED, status=1),

@@ -73,13 +73,13 @@ def run_both(line: Line, top: Path, inherited: dict[str, str] | None = None) -> 
         busy.listen()
         names = {"port": str(free_port()), "busy": str(busy.getsockname()[1])}
         found = [
-            _run_steadily(line, start, top / start.__name__, names, inherited or {})
+            run_steadily(line, start, top / start.__name__, names, inherited or {})
             for start in (start_torchrun, start_spawnlaunch)
         ]
     return Both(line, *found)
 
 
-def _run_steadily(line: Line, start: Any, top: Path, *more: dict[str, str]) -> Seen:
+def run_steadily(line: Line, start: Any, top: Path, *more: dict[str, str]) -> Seen:
     """Run it, again where gloo has failed."""
     for number in range(TRIES):
         seen = run(line, start, top / str(number), *more)

@@ -27,7 +27,7 @@ def _torchrun_ends() -> Iterator[None]:
 
 @pytest.mark.parametrize("line", ROWS)
 def test_a_program_does_the_same(line: Line, tmp_path: Path) -> None:
-    require_packages(*line.needs)
+    require_packages(*line.needs, group="clients")
     both = run_both(line, tmp_path)
     assert not wrong(both), (both.theirs.stderr, both.ours.stderr)
     assert any(both.ours.files.values()), "what the ranks have printed"
