@@ -7,7 +7,7 @@ import pytest
 
 from spawnlaunch import cpuset
 from spawnlaunch.binding.apply import Binding
-from spawnlaunch.binding.claims import TaskView, is_own_mask, named
+from spawnlaunch.binding.claims import TaskView, named
 from spawnlaunch.binding.cores import widened
 from spawnlaunch.binding.picture import letter, picture
 from spawnlaunch.binding.plan import plan
@@ -17,7 +17,7 @@ from spawnlaunch.node.visible import Visible, visible
 from spawnlaunch.values import FIRST_PER_L3, Policy
 from tests import machines
 from tests.machines.tree import Gpu, Machine, node_of
-from tests.support.slurm_variables import OF_A_TASK, of_slurm
+from tests.support.slurm_variables import OF_A_TASK
 
 
 @pytest.fixture(scope="module")
@@ -131,14 +131,6 @@ def test_a_mask_on_the_wrong_cores_is_named_with_the_option_that_mends_it(lumi: 
     assert "--gres-flags=enforce-binding" in (advice(cell, 8, "48-63") or "")
 
 
-def test_a_mask_that_taskset_has_set_is_not_answered_with_options_of_srun(lumi: Node) -> None:
-    without_gpus = lumi._replace(devices=())
-    for node, allowed in ((lumi, "48-63"), (without_gpus, "0")):
-        said = advice(node, 8, allowed, environ={}) or ""
-        assert "without the taskset or numactl" in said
-        assert "srun" not in said
-
-
 def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: Node) -> None:
     node = lumi._replace(devices=())
     assert advice(node, 8, "0") == (
@@ -147,34 +139,6 @@ def test_a_mask_of_one_core_is_named_with_the_number_of_cpus_to_ask_for(lumi: No
         "with srun --cpu-bind=none"
     )
     assert "--cpus-per-task=16," in (advice(node, 8, "0", TaskView(2)) or "")
-
-
-@pytest.mark.parametrize("allowed", ["0-127", "0-63", "0-31"])
-def test_nothing_is_said_of_a_mask_that_is_wide_enough(lumi: Node, allowed: str) -> None:
-    assert advice(lumi._replace(devices=()), 8, allowed) is None
-
-
-@pytest.mark.parametrize(
-    ("masks", "rank", "size", "allowed", "own"),
-    [
-        ("0xff,0xff00", 0, 2, "0-7", True),
-        ("0xff,0xff00", 1, 2, "8-15", True),
-        ("0xff,0xff00", 1, 2, "0-7", False),  # not what Slurm set
-        ("0xff,0xffff", 0, 2, "0-7", False),  # another task has these CPUs too
-        ("0xff", 0, 1, "0-7", True),
-        ("0xff", 1, 2, "0-7", False),  # the same for every task
-        ("8,10", 0, 2, "3", True),  # one core
-        ("8", 2, 3, "3", False),  # of all tasks
-        ("none", 0, 1, "0-7", False),
-        (None, 0, 2, "0-7", False),
-        (None, 0, 2, "5,69", True),
-    ],
-)
-def test_a_mask_is_a_tasks_own_where_slurm_says_so(
-    lumi: Node, masks: str | None, rank: int, size: int, allowed: str, own: bool
-) -> None:
-    listed = of_slurm("masks", SLURM_CPU_BIND_LIST=masks or "")
-    assert is_own_mask(allowing(lumi, allowed), listed, rank, size) == own
 
 
 def test_widening_stays_within_the_jobs_cpuset(lumi: Node) -> None:
@@ -206,25 +170,6 @@ def test_openmp_variables_that_shrink_a_worker_are_named(
     lines = openmp_hazards(environ)
     assert [line.split("=")[0] for line in lines] == names
     assert all("OMP_PROC_BIND=false" in line for line in lines)
-
-
-@pytest.mark.parametrize(
-    ("environ", "cgroup", "cure"),
-    [
-        (STEP, None, "start with srun --cpus-per-task="),
-        ({}, None, "start without the taskset or numactl"),
-        ({}, "0", "start in a container or control group with more CPUs"),
-    ],
-    ids=["Slurm", "taskset", "container"],
-)
-def test_who_set_a_mask_of_fewer_cores_than_ranks_is_told_the_cure(
-    lumi: Node, environ: Mapping[str, str], cgroup: str | None, cure: str
-) -> None:
-    group = cpuset.parse(cgroup) if cgroup else None
-    node = allowing(lumi, "0")._replace(cpus_cgroup=group, cores=lumi.cores[:2], devices=())
-    result = plan(node, visible(node, {}), 2)
-    (line,) = of_mask(node, result.bindings, 2, environ)
-    assert cure in line
 
 
 def test_the_picture_of_a_machine_without_packages_marks_cores_whose_threads_differ() -> None:

@@ -338,27 +338,6 @@ def test_a_machine_without_sys_is_its_cpus_and_a_warning(tmp_path: Path) -> None
     assert plan(node, visible(node, {}), 2).bindings[0].cpus
 
 
-def _every_file(root: Path) -> list[Path]:
-    return [path for path in sorted(root.rglob("*")) if path.is_file()]
-
-
-@pytest.mark.parametrize("content", [None, "", "garbage", "-1", "0-", "\xff" * 9, "9" * 99])
-def test_any_file_may_be_missing_or_wrong(tmp_path: Path, content: str | None) -> None:
-    gpus = (Gpu(0, "0-1,4-5"), Gpu(1, "2-3,6-7", vendor=AMD, parts=2), Gpu(1, "6", vendor=INTEL))
-    root = build(tmp_path, TWO_NODES._replace(gpus=gpus))
-    write(root / "proc/self/status", "Cpus_allowed_list:\t0-6\nMems_allowed_list:\t0-1")
-    for path in _every_file(root):
-        kept = path.read_bytes()
-        path.unlink()
-        if content is not None:
-            path.write_text(content, encoding="latin-1")
-        node = nodes.read(str(root))
-        result = plan(node, visible(node, {}), 3)
-        assert all(binding.cpus <= node.cpus_allowed for binding in result.bindings), path
-        assert all(binding.cpus for binding in result.bindings), path
-        path.write_bytes(kept)
-
-
 def test_reading_imports_nothing_heavy() -> None:
     """The launch path pays for every import; these are the ones that cost most."""
     program = (

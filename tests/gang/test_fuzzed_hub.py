@@ -5,12 +5,13 @@ hub's rules, at random times. No exception, no word that a member would not read
 no line.
 """
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
-from random import Random
 from typing import Any, NamedTuple
+
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.strategies import DrawFn
 
 from spawnlaunch.errors import one_line
 from spawnlaunch.gang import messages, words
@@ -18,9 +19,10 @@ from spawnlaunch.gang.hub import Hub
 from spawnlaunch.gang.messages import End, Hello, Start
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.wire import MOST_LINE
-from tests.fuzz import wire
-from tests.fuzz.engine import Subject, once_in, plain_line
+from tests.gang.any_message import ANYTHING, MOST_SHOWN, any_messages, as_bytes
 from tests.gang.hosts import Calls
+from tests.support.answers import bounded, plain_line
+from tests.support.examples import examples, nightly
 
 CONNECTIONS = 6
 NOW = "now"  # the epoch that is under way
@@ -32,47 +34,50 @@ class Case(NamedTuple):
     """A gang, and what happens: the seconds before it, which connection, and what it says."""
 
     settings: Settings
-    happens: tuple[tuple[float, int, Any], ...]  # None: it has gone
+    happens: list[tuple[float, int, Any]]  # None: it has gone
 
 
-def draw(random: Random) -> Case:
-    least = random.randint(1, 3)
-    settings = Settings(
-        least, least + random.choice([0, 0, 1]), spares=random.choice([0, 0, 1]),
-        max_restarts=random.choice([0, 3]), last_call_s=1.0, ends_hung=once_in(random, 2),
-        returns=once_in(random, 3), told=(("--nnodes", "3"), ("--grace", "30")),
-    )  # fmt: skip
-    here = random.choice([settings.total, settings.total, random.randint(0, 4)])
-    happens = [(0.0, conn, sound(random, conn, (Hello,))) for conn in range(here)]
-    for _ in range(random.randint(1, 40)):
-        waits_s = random.choice([0.0, 0.0, 0.1, 2.0, 20.0])
-        conn = random.randrange(CONNECTIONS)
-        said = None if once_in(random, 12) else wire.message(random)
-        if said is not None and not once_in(random, 4):
-            said = sound(random, conn)
-        happens.append((waits_s, conn, said))
-    return Case(settings, tuple(happens))
-
-
-def sound(
-    random: Random, conn: int, kinds: tuple[type[Any], ...] = (Hello, *messages.TO_HUB)
-) -> dict[str, Any]:
+@st.composite
+def sound(draw: DrawFn, conn: int, kinds: tuple[type[Any], ...]) -> dict[str, Any]:
     """What a launcher might say; one field may be extreme."""
-    kind = random.choice(kinds)
+    kind = draw(st.sampled_from(kinds))
     said: dict[str, Any] = {"is": kind.__name__.lower(), "epoch": NOW, "rank": conn, "number": 15}
-    said |= {"code": random.choice([1, -9, 0]), "port": 29000 + conn}
+    said |= {"code": draw(st.sampled_from([1, -9, 0])), "port": 29000 + conn}
     if kind is messages.Idle:
-        said["outcomes"] = [[conn, random.choice([0, 0, 3])]]
+        said["outcomes"] = [[conn, draw(st.sampled_from([0, 0, 3]))]]
     if kind is Hello:
         said |= {"version": 1, "host": f"host{conn}", "who": f"who{conn}", "nproc": 1, "rank": -1}
         said["epoch"] = 0
-    if once_in(random, 4):
-        name, annotation = random.choice([*kind.__annotations__.items()])
-        said[name] = random.choice(EDGES) if annotation in NUMBERS else wire.anything(random)
+    if not draw(st.integers(0, 3)):
+        name, annotation = draw(st.sampled_from([*kind.__annotations__.items()]))
+        said[name] = draw(st.sampled_from(EDGES) if annotation in NUMBERS else ANYTHING)
     return said
 
 
-def judge(case: Case) -> None:
+@st.composite
+def happenings(draw: DrawFn) -> tuple[float, int, Any]:
+    """Something that a connection does, after a time."""
+    conn = draw(st.integers(0, CONNECTIONS - 1))
+    good = sound(conn, (Hello, *messages.TO_HUB))
+    said = draw(st.one_of(good, good, good, any_messages(), st.none()))
+    return draw(st.sampled_from([0.0, 0.0, 0.1, 2.0, 20.0])), conn, said
+
+
+@st.composite
+def cases(draw: DrawFn) -> Case:
+    """A gang of up to four nodes, most of which are there already."""
+    least = draw(st.integers(1, 3))
+    settings = Settings(
+        least, least + draw(st.integers(0, 1)), spares=draw(st.integers(0, 1)),
+        max_restarts=draw(st.sampled_from([0, 3])), last_call_s=1.0, ends_hung=draw(st.booleans()),
+        returns=draw(st.booleans()), told=(("--nnodes", "3"), ("--grace", "30")),
+    )  # fmt: skip
+    here = draw(st.just(settings.total) | st.integers(0, 4))
+    hellos = [(0.0, conn, draw(sound(conn, (Hello,)))) for conn in range(here)]
+    return Case(settings, hellos + draw(st.lists(happenings(), min_size=1, max_size=40)))
+
+
+def is_followed(case: Case) -> None:
     now, calls, numbers = 1000.0, Calls(), list(range(CONNECTIONS))
     hub = Hub(case.settings, calls, lambda: now, calls.wake)
     for waits_s, place, said in case.happens:
@@ -82,8 +87,7 @@ def judge(case: Case) -> None:
         with suppress(messages.Malformed):
             if said and said.get("epoch") == NOW:
                 said = {**said, "epoch": hub.epoch}
-            read = json.loads(wire.as_bytes(Random(0), said))
-            message = messages.from_json(read, messages.TO_HUB)
+            message = messages.from_json(json.loads(as_bytes(said)), messages.TO_HUB)
         if said is None or (isinstance(message, Hello) and conn in hub.nodes):
             hub.gone(conn, is_certain=True)
             numbers[place] += CONNECTIONS
@@ -97,7 +101,7 @@ def judge(case: Case) -> None:
             if called == "say":
                 is_understood(args[1])
             elif called in ("tell", "tell_once"):
-                plain_line(one_line(args[0]), most=wire.MOST_SHOWN)
+                plain_line(one_line(args[0]), most=MOST_SHOWN)
             elif called == "wake":
                 assert args[0] is None or args[0] > 0
         assert len(hub.nodes) <= CONNECTIONS
@@ -114,12 +118,15 @@ def is_understood(message: Any) -> None:
         assert 0 <= message.first_rank < message.world_size <= 2**40, message
     if isinstance(message, End):
         assert 0 <= message.status <= 255, message
-    cause = getattr(message, "cause", None)
-    if cause:
-        plain_line(one_line(cause.in_words), most=wire.MOST_SHOWN)
-        plain_line(
-            one_line(words.ended("node0", 1, cause, has_hub=False) or "-"), most=wire.MOST_SHOWN
-        )
+    if cause := getattr(message, "cause", None):
+        for line in (cause.in_words, words.ended("node0", 1, cause, has_hub=False) or "-"):
+            plain_line(one_line(line), most=MOST_SHOWN)
 
 
-HUB = Subject(draw, judge)
+def is_followed_within_bounds(case: Case) -> None:
+    with bounded():
+        is_followed(case)
+
+
+test_any_launchers_are_followed = examples(50, 1000)(given(cases())(is_followed_within_bounds))
+test_thousands_of_gangs_are_followed = nightly(given(cases())(is_followed_within_bounds))
