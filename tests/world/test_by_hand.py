@@ -96,17 +96,7 @@ def refusal(flags: str, **environ: str) -> str:
             "cannot be with 2 nodes (--nnodes); type --node-rank N, from 0 to 1",
         ),
         ("--nnodes 1 --node-rank 3", "cannot be with 1 nodes"),
-        ("--nnodes 4:1", "runs backwards; type 1:4"),
         ("--no-gang --nnodes 1:4 --node-rank 0 --master-addr a", "leave --no-gang out"),
-        ("--nnodes 0", "type a number from 1"),
-        ("--nnodes -2", "type a number from 1"),
-        ("--node-rank x", "type a number from 0"),
-        ("--master-port 65536", "type a number from 1 to 65535"),
-        ("--master-port x", "type a number from 1 to 65535"),
-        ("--rdzv-endpoint :29400", "type HOST:PORT"),
-        ("--rdzv-endpoint node0:x", "type a number from 1 to 65535"),
-        ("--rdzv-endpoint fd00::2", "has several colons; type [fd00::2]"),
-        ("--rdzv-backend etcd", "type static or c10d"),
         ("--standalone --nnodes 2", "--standalone is one machine, and --nnodes 2 says"),
         ("--standalone --node-rank 1", "--standalone is one machine, and --node-rank 1"),
         (f"{SECOND_OF_TWO} --rdzv-endpoint node0:0", "type --master-port N, the same everywhere"),
@@ -168,8 +158,6 @@ def test_flags_that_agree_with_the_manager_change_nothing() -> None:
 # As a speech toolkit's page on several GPUs, and torchrun's own, have it.
 SPELLINGS = [
     "--nproc_per_node=2 --nnodes=2 --node_rank=1 --master_addr machine_1 --master_port 5555",
-    "--nproc_per_node 2 --nnodes 2 --node_rank 1 --master_addr=machine_1 --master_port=5555",
-    "--nproc-per-node=2 --nnodes=2 --node-rank=1 --master-addr=machine_1 --master-port=5555",
     "--nproc-per-node 2 --nnodes 2:2 --node-rank 1 --rdzv_backend static "
     "--rdzv_endpoint machine_1:5555",
     "--nproc-per-node=2 --nnodes=2 --node-rank=1 --rdzv-backend=c10d --rdzv-id=job "
@@ -182,12 +170,6 @@ def test_every_spelling_means_the_same(flags: str) -> None:
     world = resolve(f"--no-gang {flags}", {}).world
     assert (world.rank, world.world_size, world.node_rank) == (2, 4, 1)
     assert (world.master_addr, world.master_port) == ("machine_1", 5555)
-
-
-def test_what_follows_the_script_is_the_scripts() -> None:
-    script = ["params.yaml", "--distributed_launch", "--nproc_per_node=9", "--nnodes", "3"]
-    request = cli.parse(["--nproc_per_node=2", str(REPORTER), *script], {}, "python")
-    assert (request.nproc, request.nnodes, list(request.program.args)) == (2, None, script)
 
 
 @pytest.mark.parametrize(
