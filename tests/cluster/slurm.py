@@ -63,16 +63,9 @@ def start(
     `extra` is appended to slurm.conf. Raises RuntimeError with the daemons' last words.
     """
     shape = configuration.Shape(cpus, task_plugin, kill_wait_s, extra)
-    plan = {
-        "files": configuration.files(shape),
-        "conf": configuration.CONF,
-        "hosts_file": configuration.HOSTS,
-        "logs": configuration.LOGS,
-        "jobs": configuration.JOBS,
-        "head": configuration.HEAD,
-        "addresses": configuration.ADDRESSES,
-        "prefix_bits": configuration.PREFIX_BITS,
-    }
+    names = ("CONF", "HOSTS", "LOGS", "JOBS", "HEAD", "ADDRESSES", "PREFIX_BITS")
+    plan = {name.lower(): getattr(configuration, name) for name in names}
+    plan["files"] = configuration.files(shape)
     process = subprocess.Popen(
         [*UNSHARE, *PYTHON, str(HERE / "inside.py")],
         stdin=subprocess.PIPE,
