@@ -10,7 +10,7 @@ from spawnlaunch.errors import UsageError
 from spawnlaunch.world.identity import Capacity
 from tests.support.launching import LAUNCHER, REPORTER, WORKERS, launch, reports, start
 from tests.support.patience import PATIENCE_S
-from tests.world.resolving import explained, resolve
+from tests.world.resolving import STEP_OF_TWO, explained, resolve
 
 SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
 
@@ -130,14 +130,6 @@ def test_two_launchers_form_one_job() -> None:
     assert {worker["environ"]["TORCHELASTIC_RUN_ID"] for worker in workers} == {"none"}
 
 
-STEP_OF_TWO_NODES = {
-    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1", "SLURM_GTIDS": "1",
-}  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
@@ -147,12 +139,12 @@ STEP_OF_TWO_NODES = {
     ],
 )
 def test_flags_that_contradict_the_manager(flags: str, said: str) -> None:
-    assert said in refusal(flags, **STEP_OF_TWO_NODES)
+    assert said in refusal(flags, **STEP_OF_TWO)
 
 
 def test_flags_that_agree_with_the_manager_change_nothing() -> None:
-    agreeing = resolve("--nproc 2 --nnodes 2 --node-rank 1", STEP_OF_TWO_NODES)
-    assert agreeing.world == resolve("--nproc 2", STEP_OF_TWO_NODES).world
+    agreeing = resolve("--nproc 2 --nnodes 2 --node-rank 1", STEP_OF_TWO)
+    assert agreeing.world == resolve("--nproc 2", STEP_OF_TWO).world
 
 
 # As a speech toolkit's page on several GPUs, and torchrun's own, have it.

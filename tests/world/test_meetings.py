@@ -13,15 +13,9 @@ from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.managers.slurm import lost
 from spawnlaunch.world.meeting import described
 from tests.support.launching import REPORTER, SLURM_TASK
+from tests.world.resolving import STEP_OF_TWO as STEP
 from tests.world.resolving import resolve
 
-# Node 1 of 2, with a launcher on each.
-STEP = {
-    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1", "SLURMD_NODENAME": "node1",
-}  # fmt: skip
 THREE = STEP | {
     "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_NODELIST": "node[0-2]",
     "SLURM_STEP_TASKS_PER_NODE": "1(x3)",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from spawnlaunch.node import listeners
 from spawnlaunch.world import host, master
 from tests.support.launching import WORKERS, clean_environ, launch, reports
+from tests.world.resolving import STEP_OF_TWO
 
 
 def test_a_held_port_is_given_to_nobody_else_until_it_is_let_go():
@@ -74,11 +75,9 @@ def test_who_has_a_port_that_rank_0_cannot_have_is_named():
 @pytest.mark.parametrize("tasks", [1, 4])
 def test_a_task_that_is_rank_0_says_who_has_its_port_and_who_waits_for_it(tasks: int):
     """All tasks have the port by themselves: nobody can tell the others another one."""
-    step = {
-        "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
-        "SLURM_STEP_NUM_TASKS": f"{tasks}", "SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0",
-        "SLURM_STEP_TASKS_PER_NODE": f"{tasks}", "SLURM_STEP_NODELIST": "node1",
-    }  # fmt: skip
+    sizes = {"SLURM_STEP_NUM_TASKS": f"{tasks}", "SLURM_STEP_TASKS_PER_NODE": f"{tasks}"}
+    one_node = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "node1"}
+    step = STEP_OF_TWO | sizes | one_node | {"SLURM_PROCID": "0", "SLURM_NODEID": "0"}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = launch("--master-port", port, WORKERS / "report.py", environ=clean_environ(**step))
