@@ -43,7 +43,7 @@ def host_entry(random: Random, newer: bool) -> tuple[str, list[str]]:
     if not brackets:
         name = random.choice(names) + str(random.randint(0, 99))
         return name, [name]
-    before = [random.choice(names) for _ in brackets]
+    before = [random.choice([*names, ""] if newer else names) for _ in brackets]
     suffix = random.choice(["", "-ib", ".cluster", "5"]) if newer else ""
     text = "".join(f"{name}[{inside}]" for name, (inside, _) in zip(before, brackets, strict=True))
     *slow, fast = [numbers for _, numbers in brackets]
