@@ -27,22 +27,6 @@ def test_a_step_on_two_nodes_sees_two_hosts_that_know_no_others(slurm: Slurm) ->
     assert step.stderr.count("gaierror:") == 3
 
 
-def test_a_wrong_address_is_another_host_where_nobody_listens(slurm: Slurm) -> None:
-    listen = "import socket; s = socket.create_server(('', 23456)); s.accept()"
-    connect = "import socket; socket.create_connection((input(), 23456), 5); print('connected')"
-
-    def on(node: str, *command: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        return slurm.run(["srun", "--overlap", f"--nodelist={node}", *command], stdin=stdin)
-
-    with slurm.popen(["srun", "--nodelist=node1", sys.executable, "-c", listen]) as server:
-        until(lambda: ":5BA0 " in on("node1", "cat", "/proc/net/tcp").stdout, "it listens")
-        wrong = on("node2", sys.executable, "-c", connect, stdin="node2\n")
-        right = on("node2", sys.executable, "-c", connect, stdin="node1\n")
-        server.wait(PATIENCE_S)
-    assert "ConnectionRefusedError" in wrong.stderr
-    assert right.stdout == "connected\n"
-
-
 def test_a_batch_job_gives_the_output_of_all_its_tasks_and_the_worst_status(slurm: Slurm) -> None:
     script = "#!/bin/sh\necho task $SLURM_ARRAY_TASK_ID\nexit $SLURM_ARRAY_TASK_ID\n"
     job = slurm.sbatch(script, "--nodes=2", "--array=0,3")

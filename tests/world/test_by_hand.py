@@ -8,8 +8,7 @@ import pytest
 from spawnlaunch import cli
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.identity import Capacity
-from tests.support.launching import LAUNCHER, REPORTER, WORKERS, launch, reports, start
-from tests.support.patience import PATIENCE_S
+from tests.support.launching import REPORTER, WORKERS, launch, reports
 from tests.world.resolving import STEP_OF_TWO, explained, resolve
 
 SECOND_OF_TWO = "--no-gang --nproc 2 --nnodes 2 --node-rank 1"
@@ -114,20 +113,6 @@ def refusal(flags: str, **environ: str) -> str:
 )
 def test_what_the_flags_cannot_say(flags: str, said: str) -> None:
     assert said in refusal(flags)
-
-
-@pytest.mark.full
-def test_two_launchers_form_one_job() -> None:
-    flags = ("--nproc=2", "--nnodes=2", "--master-addr=127.0.0.1", "--master-port=29471")
-    prover = WORKERS / "prove.py"
-    launchers = [start(*LAUNCHER, *flags, "--node-rank", node, prover) for node in (1, 0)]
-    workers = reports("".join(each.communicate(timeout=PATIENCE_S)[0] for each in launchers))
-    assert [each.returncode for each in launchers] == [0, 0]
-    assert [worker["rank"] for worker in workers] == [0, 1, 2, 3]
-    assert [worker["proved"] for worker in workers] == [True] * 4
-    assert [worker["environ"]["LOCAL_RANK"] for worker in workers] == ["0", "1", "0", "1"]
-    assert [worker["environ"]["NODE_RANK"] for worker in workers] == ["0", "0", "1", "1"]
-    assert {worker["environ"]["TORCHELASTIC_RUN_ID"] for worker in workers} == {"none"}
 
 
 @pytest.mark.parametrize(
