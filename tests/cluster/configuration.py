@@ -28,8 +28,13 @@ class Shape(NamedTuple):
 
 
 def files(shape: Shape) -> dict[str, str]:
-    """Path to text."""
-    return {CONF: slurm_conf(shape), GRES_CONF: gres_conf(), HOSTS: hosts()}
+    """Path to text. Slurm wants files of GPU devices: eight terminals stand in for them."""
+    names = "".join(f"{address} {name}\n" for name, address in ADDRESSES.items())
+    return {
+        CONF: slurm_conf(shape),
+        GRES_CONF: "Name=gpu File=/dev/tty[0-7]\n",
+        HOSTS: f"127.0.0.1 localhost\n{names}",
+    }
 
 
 def slurm_conf(shape: Shape) -> str:
@@ -60,13 +65,3 @@ NodeName={",".join(NODES)} CPUs={shape.cpus} RealMemory=4000 Gres=gpu:8 State=UN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 {shape.extra}
 """
-
-
-def gres_conf() -> str:
-    """Slurm wants GPU device files to exist; eight terminals stand in for them."""
-    return "Name=gpu File=/dev/tty[0-7]\n"
-
-
-def hosts() -> str:
-    lines = [f"{address} {name}" for name, address in ADDRESSES.items()]
-    return "\n".join(["127.0.0.1 localhost", *lines, ""])

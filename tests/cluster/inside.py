@@ -31,8 +31,10 @@ def main() -> None:
     plan = json.loads(sys.stdin.buffer.raw.readline())
     try:
         own_filesystems()
-        write(plan["files"])
-        bind(plan["hosts_file"], "/etc/hosts")
+        for path, text in plan["files"].items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text(text)
+        run("mount", "--bind", plan["hosts"], "/etc/hosts")
         own_network(plan["head"], plan["addresses"], plan["prefix_bits"])
         daemons = start_daemons(plan)
         wait_until_idle(plan, daemons)
@@ -51,34 +53,17 @@ def own_filesystems() -> None:
     os.chmod("/run", 0o755)
 
 
-def write(files: dict[str, str]) -> None:
-    for path, text in files.items():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        Path(path).write_text(text)
-
-
-def bind(source: str, target: str) -> None:
-    run("mount", "--bind", source, target)
-
-
 def own_network(head: str, addresses: dict[str, str], prefix_bits: int) -> None:
     """A bridge here, one cable to each node's network namespace, and no way to the outside."""
-    cables = [
-        line
-        for node in addresses
-        if node != head
-        for line in (
-            f"netns add {node}",
-            f"link add {node} master bridge up type veth peer name eth0 netns {node}",
-        )
-    ]
     lines = [
         "link set lo up",
         "link add bridge type bridge",
         f"address add {addresses[head]}/{prefix_bits} dev bridge",
         "link set bridge up",
-        *cables,
     ]
+    for node in addresses.keys() - {head}:
+        lines.append(f"netns add {node}")
+        lines.append(f"link add {node} master bridge up type veth peer name eth0 netns {node}")
     run("ip", "-batch", "-", stdin="\n".join(lines) + "\n")
     run("hostname", head)
 

@@ -63,16 +63,9 @@ def start(
     `extra` is appended to slurm.conf. Raises RuntimeError with the daemons' last words.
     """
     shape = configuration.Shape(cpus, task_plugin, kill_wait_s, extra)
-    plan = {
-        "files": configuration.files(shape),
-        "conf": configuration.CONF,
-        "hosts_file": configuration.HOSTS,
-        "logs": configuration.LOGS,
-        "jobs": configuration.JOBS,
-        "head": configuration.HEAD,
-        "addresses": configuration.ADDRESSES,
-        "prefix_bits": configuration.PREFIX_BITS,
-    }
+    names = ("CONF", "HOSTS", "LOGS", "JOBS", "HEAD", "ADDRESSES", "PREFIX_BITS")
+    plan = {name.lower(): getattr(configuration, name) for name in names}
+    plan["files"] = configuration.files(shape)
     process = subprocess.Popen(
         [*UNSHARE, *PYTHON, str(HERE / "inside.py")],
         stdin=subprocess.PIPE,
@@ -234,3 +227,13 @@ class Slurm:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"job {job_id} after {timeout} s: {jobs}")
             time.sleep(POLL_S)
+
+
+def processes_in(namespace: int) -> list[Path]:
+    """Directories in /proc of the processes in the PID namespace with this inode number."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # none of ours
+            if os.stat(process / "ns/pid").st_ino == namespace:
+                found.append(process)
+    return found

@@ -62,22 +62,6 @@ def test_a_narrow_mask_is_left_with_the_options_that_are_advised(
     assert NARROW not in bound.run([*job, *option.split(), "-n1", *RANK]).stderr
 
 
-@pytest.mark.parametrize(
-    ("words", "typed", "left"),
-    [
-        ("srun -c1 --cpu-bind=none", "srun --cpu", "sbatch --cpus-per-task=2 or --excl"),
-        ("srun -c2 taskset -c 0", "srun", "without the taskset"),
-    ],
-)
-def test_an_option_that_was_typed_is_not_advised_again(
-    bound: Slurm, words: str, typed: str, left: str
-) -> None:
-    said = bound.run([*words.replace("srun", "srun -N1 -n1").split(), *RANK]).stderr
-    (advice,) = (line for line in said.splitlines() if NARROW in line)
-    assert left in advice
-    assert typed not in advice
-
-
 def test_the_line_for_the_same_with_srun_binds_alike(bound: Slurm) -> None:
     job = ["salloc", "--quiet", "-N1", "-n1", "-c2", "srun", "--cpu-bind=none"]
     explained = bound.run([*job, *LAUNCHER, "--explain", "--nproc=2", REPORTER]).stdout

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import configuration
 from tests.cluster import slurm as cluster
 from tests.cluster.slurm import Slurm, require_slurm
 from tests.slurm.scripts import DIRECTORY, environ, sized
@@ -69,27 +70,12 @@ def test_a_spare_takes_the_place_of_a_node_that_slurm_loses(
 
 
 def kill_node(slurm: Slurm, name: str) -> None:
-    """End its slurmd, and all that runs on it."""
-    all_pids = [pid for pid in os.listdir("/proc") if pid.isdigit()]
-    mine = [pid for pid in all_pids if _namespace(pid, "pid") == slurm.pid_namespace()]
-    (slurmd,) = [pid for pid in mine if _words(pid)[:1] == ["slurmd"] and name in _words(pid)]
-    network = _namespace(slurmd, "net")
-    for pid in mine:
-        if _namespace(pid, "net") == network:
-            with suppress(ProcessLookupError):
-                os.kill(int(pid), signal.SIGKILL)
-
-
-def _namespace(pid: str, kind: str) -> int:
-    try:
-        return os.stat(f"/proc/{pid}/ns/{kind}").st_ino
-    except OSError:
-        return 0
-
-
-def _words(pid: str) -> list[str]:
-    try:
-        first, *rest = Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
-    except OSError:
-        return []
-    return [Path(first).name, *rest]
+    """End its slurmd, and all that runs on it, which has its network."""
+    mine = cluster.processes_in(slurm.pid_namespace())
+    title = f"slurmd\0-D\0-f\0{configuration.CONF}\0-N\0{name}\0"
+    (slurmd,) = [each for each in mine if title in (each / "cmdline").read_text()]
+    network = os.stat(slurmd / "ns/net").st_ino
+    for process in mine:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if os.stat(process / "ns/net").st_ino == network:
+                os.kill(int(process.name), signal.SIGKILL)

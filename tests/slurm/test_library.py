@@ -46,11 +46,6 @@ def printed(slurm: Slurm, script: str, *words: str, **flags: object) -> list[str
     return sorted(done.stdout.splitlines())
 
 
-def test_in_a_shell_of_a_job_the_workers_are_on_its_node(slurm: Slurm, script: str) -> None:
-    lines = printed(slurm, script, "salloc", "--quiet", "--nodes=1")
-    assert [line for line in lines if "salloc" not in line] == ["[[0, 2, 1], [1, 2, 1]]"]
-
-
 def test_with_a_task_on_each_node_each_has_the_results_of_its_own(
     slurm: Slurm, script: str
 ) -> None:

@@ -110,13 +110,6 @@ def test_srun_is_missing(
     assert set(alone.values("WORLD_SIZE")) == {(nproc[1] if nproc else "1",)}
 
 
-def test_srun_is_missing_in_a_heterogeneous_job(ask: Asker) -> None:
-    place = Place(ask, "sbatch")
-    error = place.refuses(f"{COMPONENTS}{LAUNCH} {REPORTER}")
-    assert "3 nodes" in error
-    place.works(COMPONENTS + line_after("srun is missing; type", error), 6)
-
-
 def test_srun_is_missing_where_the_script_exports_the_ranks(ask: Asker) -> None:
     place = Place(ask, "sbatch", "-N2", "-n3")
     exports = (

@@ -55,18 +55,6 @@ def test_where_srun_did_not_go_by_the_host_file_rank_0_names_its_host(
     check(told.workers, 3)
 
 
-def test_where_only_rank_0_of_two_components_knows_its_host_it_names_it(ask: Asker) -> None:
-    def step(*flags: str) -> list[object]:
-        launch = [*LAUNCHER, *flags, REPORTER]
-        first = ["-n2", "-m", "arbitrary", "-w", "node3,node1", *launch]
-        return ["srun", *first, ":", "-n1", "-w", "node2", *launch]
-
-    told = ask.run(step())
-    assert told.status == 2
-    assert "rank 0 is on node3 (SLURMD_NODENAME)" in told.stderr
-    check(ask.run(step("--master-addr", "node3")).workers, 3)
-
-
 def variables(worker: Report) -> dict[str, str]:
     """Slurm's of a worker, but for those that tell one step from another."""
     assert worker["environ"]["SLURM_TASK_PID"] == str(worker["pid"])
@@ -173,34 +161,11 @@ def test_what_a_wrapper_sets_in_some_tasks_is_not_taken_and_said(ask: Asker) -> 
     assert told.values("MASTER_PORT")[0] == ("25911",)
 
 
-def test_a_container_whose_parent_shows_nothing_hands_on_what_srun_gave(
-    ask: Asker, tmp_path: Path
-) -> None:
-    inside = f"'. {tmp_path}/variables.$0; {REPORT}; exit $?'"
-    container = f"exec env -i PATH=$PATH sh -c {inside} $SLURM_PROCID"
-    wrapper = f"export -p > {tmp_path}/variables.$SLURM_PROCID; {container}"
-    told = ask.run(["srun", "-N2", "-n3", "sh", "-c", wrapper], MASTER_PORT="25912")
-    check(told.workers, 3)
-    assert told.values("MASTER_PORT")[0] == ("25912",)
-
-
 def test_variables_that_are_missing_are_taken_from_the_shell_above(ask: Asker) -> None:
     lose = "unset SLURM_STEP_ID SLURM_STEPID SLURM_PROCID SLURM_GTIDS"
     told = ask.run(["srun", "-N2", "-n3", "sh", "-c", f"{lose}; {REPORT}; exit $?"])
     check(told.workers, 3)
     assert told.stderr.count("taken from a parent process: ") == 1
-
-
-@pytest.mark.parametrize(("n", "flags"), [(3, ""), (2, "--nproc=2")])
-def test_a_variable_that_nothing_tells_is_named_once_for_a_node(
-    ask: Asker, n: int, flags: str
-) -> None:
-    lose = ["env", "-u", "SLURM_PROCID", "-u", "SLURM_GTIDS"]
-    told = ask.run(["srun", "-N2", f"-n{n}", *lose, *LAUNCHER, *flags.split(), REPORTER])
-    assert (told.status, told.workers) == (2, [])
-    assert told.stderr.count("SLURM_PROCID is missing here") == 2  # nodes
-    assert "srun is missing" not in told.stderr
-    assert "without -u SLURM_PROCID" in told.stderr
 
 
 @pytest.mark.parametrize("start", ["batch", "one task below a shell"])

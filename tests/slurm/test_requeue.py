@@ -31,21 +31,21 @@ def test_the_readme_says_the_same():
     assert f"\n```bash\n{advised(3)}\n```\n" in (DIRECTORY / "README.md").read_text()
 
 
-def test_a_failed_job_is_started_anew_as_often_as_said(slurm: Slurm):
-    script = f"#!/bin/sh\n#SBATCH -N2 --requeue\nsrun {LAUNCH} {FAIL}\n{advised(1)}\n"
-    job = slurm.submit(script)
-    until(lambda: slurm.job(job)["JobState"] == "PENDING" and restarts(slurm, job) == 1, "requeued")
+def test_a_failed_job_is_started_anew_as_often_as_said_and_what_was_typed_wrong_is_not(
+    slurm: Slurm,
+):
+    """There are two attempts at the first, between which Slurm has to be waited for."""
+    first, second = (
+        slurm.submit(f"#!/bin/sh\n#SBATCH -N2 --requeue\nsrun {LAUNCH} {words}\n{advised(1)}\n")
+        for words in (FAIL, "no-such.py")
+    )
+    until(lambda: state(slurm, first) == ("PENDING", "1"), "requeued")
     time.sleep(2)  # Slurm refuses an attempt in the second in which it revoked the last one's keys
-    slurm.run(["scontrol", "update", f"JobId={job}", "StartTime=now"])
-    assert slurm.wait_for(job, PATIENCE_S) == ("FAILED", 7, 0)
-    assert restarts(slurm, job) == 1
-
-
-def test_what_was_typed_wrong_is_not_started_anew(slurm: Slurm):
-    script = f"#!/bin/sh\n#SBATCH --requeue\nsrun {LAUNCH} no-such.py\n{advised(1)}\n"
-    job = slurm.submit(script)
-    assert slurm.wait_for(job, PATIENCE_S) == ("FAILED", 2, 0)
-    assert restarts(slurm, job) == 0
+    slurm.run(["scontrol", "update", f"JobId={first}", "StartTime=now"])
+    assert slurm.wait_for(first, PATIENCE_S) == ("FAILED", 7, 0)
+    assert state(slurm, first) == ("FAILED", "1")
+    assert slurm.wait_for(second, PATIENCE_S) == ("FAILED", 2, 0)
+    assert state(slurm, second) == ("FAILED", "0")
 
 
 def test_a_rank_that_is_ended_because_of_its_own_slip_has_the_status_of_it(
@@ -69,5 +69,7 @@ def test_a_rank_that_is_ended_because_of_its_own_slip_has_the_status_of_it(
     assert slurm.run(step, timeout=PATIENCE_S).returncode == 2
 
 
-def restarts(slurm: Slurm, job: str) -> int:
-    return int(slurm.job(job)["Restarts"])
+def state(slurm: Slurm, job: str) -> tuple[str, str]:
+    """The state of the job, and how often it has been started anew."""
+    shown = slurm.job(job)
+    return shown["JobState"], shown["Restarts"]

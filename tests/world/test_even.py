@@ -8,10 +8,9 @@ import pytest
 from spawnlaunch.errors import UsageError
 from spawnlaunch.world.identity import Capacity, World
 from tests.world.recorded import RECORDED
-from tests.world.resolving import resolve
+from tests.world.resolving import STEP_OF_TWO, resolve
 
 COUNTED = 4
-NODE_1 = RECORDED["slurm"].environ(["STEP", {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1"}])
 HET = {
     "SLURM_HET_SIZE": "2",
     "SLURM_JOB_NODELIST_HET_GROUP_0": "node0",
@@ -37,19 +36,23 @@ def derived(flags: list[str], environ: dict[str, str]) -> World:
     ],
 )
 def test_what_the_manager_says_of_all_nodes_is_taken(word: str, told: dict[str, str]) -> None:
-    me = derived([f"--nproc={word}"], {**NODE_1, **told})
+    me = derived([f"--nproc={word}"], {**STEP_OF_TWO, **told})
     assert (me.rank, me.world_size) == (COUNTED, 2 * COUNTED)
 
 
 @pytest.mark.parametrize(
     ("flags", "environ", "said"),
     [
-        (["--nproc=gpu"], NODE_1, "nothing says how many GPUs each of the 2 nodes has"),
-        (["--nproc=auto"], NODE_1, "nothing says how many GPUs"),
-        (["--nproc=cpu"], NODE_1, "nothing says how many CPUs"),
-        (["--nproc=gpu"], {**NODE_1, "SLURM_GPUS_PER_NODE": "8"}, "SLURM_GPUS_PER_NODE says 8"),
-        (["--nproc=cpu"], {**NODE_1, "SLURM_JOB_CPUS_PER_NODE": "8,4"}, "nothing says"),
-        (["--nproc=gpu"], {**NODE_1, **HET, "SLURM_GPUS_PER_NODE": "4"}, "nothing says"),
+        (["--nproc=gpu"], STEP_OF_TWO, "nothing says how many GPUs each of the 2 nodes has"),
+        (["--nproc=auto"], STEP_OF_TWO, "nothing says how many GPUs"),
+        (["--nproc=cpu"], STEP_OF_TWO, "nothing says how many CPUs"),
+        (
+            ["--nproc=gpu"],
+            {**STEP_OF_TWO, "SLURM_GPUS_PER_NODE": "8"},
+            "SLURM_GPUS_PER_NODE says 8",
+        ),
+        (["--nproc=cpu"], {**STEP_OF_TWO, "SLURM_JOB_CPUS_PER_NODE": "8,4"}, "nothing says"),
+        (["--nproc=gpu"], {**STEP_OF_TWO, **HET, "SLURM_GPUS_PER_NODE": "4"}, "nothing says"),
         (["--nproc=gpu", *BY_HAND], {}, "nothing says how many GPUs"),
     ],
 )
@@ -62,7 +65,7 @@ def test_what_may_differ_is_refused(flags: list[str], environ: dict[str, str], s
 
 @pytest.mark.parametrize(
     ("flags", "environ"),
-    [(["--nproc=4"], NODE_1), (["--nproc=4", *BY_HAND], {}), ([], KUBEFLOW)],
+    [(["--nproc=4"], STEP_OF_TWO), (["--nproc=4", *BY_HAND], {}), ([], KUBEFLOW)],
     ids=["a number", "a number by hand", "pods of one template"],
 )
 def test_what_cannot_differ_is_taken(flags: list[str], environ: dict[str, str]) -> None:

@@ -86,6 +86,7 @@ def test_on_one_machine_the_replaced_master_is_named_too() -> None:
     found = explained(TWO_HERE, left)
     assert found.warnings == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i MASTER_PORT=25900",)
     assert lost(found, "master_port") == [("25900", "MASTER_PORT")]
+    assert (found.node_warnings, found.exports) == ((), {})  # of the way to other nodes
     flag = explained(f"{TWO_HERE} --master-port 23456", left)
     assert flag.warnings == (f"{REPLACED}RANK=1 MASTER_ADDR=node0i",)
 

@@ -125,16 +125,6 @@ def test_what_enroots_hook_exports_inside_a_step_is_kept() -> None:
     assert found.warnings == ()
 
 
-def test_the_ranks_that_enroots_hook_exports_for_one_launcher_per_node_are_replaced() -> None:
-    step = {**STEP, "SLURM_STEP_NUM_TASKS": "2", "SLURM_STEP_TASKS_PER_NODE": "1(x2)"}
-    step |= {"SLURM_PROCID": "1", "SLURM_GTIDS": "1", "SLURM_NTASKS": "2"}
-    found = explained("--nproc 4", {**step, **ENROOT, "RANK": "1", "WORLD_SIZE": "2"})
-    assert (found.world.rank, found.world.world_size) == (4, 8)
-    assert found.gathering is not None
-    assert found.gathering.master_port == 62000
-    assert found.warnings[0].startswith("replaced what an outer")
-
-
 @pytest.mark.parametrize("programs", ["", "1", "2"])
 def test_a_role_is_for_all_tasks_where_they_have_one_program(programs: str) -> None:
     environ = OPEN_MPI_4 | ({"OMPI_NUM_APP_CTX": programs} if programs else {})

@@ -13,15 +13,9 @@ from spawnlaunch.world.managers import slurm
 from spawnlaunch.world.managers.slurm import lost
 from spawnlaunch.world.meeting import described
 from tests.support.launching import REPORTER, SLURM_TASK
+from tests.world.resolving import STEP_OF_TWO as STEP
 from tests.world.resolving import resolve
 
-# Node 1 of 2, with a launcher on each.
-STEP = {
-    "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2",
-    "SLURM_STEP_NUM_NODES": "2", "SLURM_STEP_NODELIST": "node[0-1]",
-    "SLURM_STEP_TASKS_PER_NODE": "1(x2)", "SLURM_PROCID": "1", "SLURM_LOCALID": "0",
-    "SLURM_NODEID": "1", "SLURMD_NODENAME": "node1",
-}  # fmt: skip
 THREE = STEP | {
     "SLURM_STEP_NUM_TASKS": "3", "SLURM_STEP_NUM_NODES": "3", "SLURM_STEP_NODELIST": "node[0-2]",
     "SLURM_STEP_TASKS_PER_NODE": "1(x3)",
@@ -30,56 +24,50 @@ EXPORTED = STEP | {"MASTER_ADDR": "node0", "MASTER_PORT": "23456"}
 BY_ADDRESS = STEP | {"SLURM_STEP_NODELIST": "10.0.0.[1-2]", "SLURMD_NODENAME": "10.0.0.2"}
 HAND = "--nproc=2 --nnodes=2 --master-addr=node0"
 C10D = "--nproc=2 --nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=node0:29400"
-FIELDS = "host port ports is_hub node_rank most spares expected return_s master_addr master_port"
+# How two launchers meet, where nothing below says otherwise.
+USUAL = {
+    "host": "node0", "port": 29500, "ports": 8, "is_hub": False, "node_rank": -1, "most": 2,
+    "spares": 0, "expected": (), "return_s": 0.0, "master_addr": "", "master_port": 0,
+}  # fmt: skip
+HUB = {"is_hub": True, "node_rank": 0, "master_addr": "node0"}
+BY_C10D = {"port": 29400, "ports": 1}
+OF_STEP = {"port": 20707, "node_rank": 1, "expected": ("node0", "node1")}
 
 
 @pytest.mark.parametrize(
     ("flags", "environ", "told"),
     [
         (f"{HAND} --node-rank=0 --master-port=23456", {},
-         ("node0", 22319, 8, True, 0, 2, 0, (), 0.0, "node0", 23456)),
+         {**HUB, "port": 22319, "master_port": 23456}),
         (f"{HAND} --node-rank=1 --master-port=23456", {},
-         ("node0", 22319, 8, False, 1, 2, 0, (), 0.0, "", 23456)),
-        (f"{HAND} --node-rank=0 --master-port=0", {},
-         ("node0", 29500, 8, True, 0, 2, 0, (), 0.0, "node0", 0)),
-        (f"{HAND} --node-rank=0 --max-restarts=1", {},
-         ("node0", 29500, 8, True, 0, 2, 0, (), 60.0, "node0", 0)),
-        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=0", {},
-         ("node0", 29500, 8, True, 0, 2, 0, (), 0.0, "node0", 0)),
-        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=7", {},
-         ("node0", 29500, 8, True, 0, 2, 0, (), 7.0, "node0", 0)),
-        ("--nproc=2 --nnodes=2 --master-addr=node1", {},
-         ("node1", 29500, 8, None, -1, 2, 0, (), 0.0, "", 0)),
-        ("--nproc=2 --nnodes=2 --master-addr=node9", {},
-         ("node9", 29500, 8, False, -1, 2, 0, (), 0.0, "", 0)),
-        (f"{C10D} --node-rank=0", {},
-         ("node0", 29400, 1, False, 0, 2, 0, (), 0.0, "", 0)),
-        (f"{C10D} --rdzv-conf=is_host=1", {},
-         ("node0", 29400, 1, True, -1, 2, 0, (), 0.0, "", 0)),
-        (f"{C10D} --node-rank=0 --rdzv-conf=is_host=0", {},
-         ("node0", 29400, 1, False, 0, 2, 0, (), 0.0, "", 0)),
+         {"port": 22319, "node_rank": 1, "master_port": 23456}),
+        (f"{HAND} --node-rank=0 --master-port=0", {}, HUB),
+        (f"{HAND} --node-rank=0 --max-restarts=1", {}, {**HUB, "return_s": 60.0}),
+        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=0", {}, HUB),
+        (f"{HAND} --node-rank=0 --max-restarts=1 --return-timeout=7", {}, {**HUB, "return_s": 7.0}),
+        ("--nproc=2 --nnodes=2 --master-addr=node1", {}, {"host": "node1", "is_hub": None}),
+        ("--nproc=2 --nnodes=2 --master-addr=node9", {}, {"host": "node9"}),
+        (f"{C10D} --node-rank=0", {}, {**BY_C10D, "node_rank": 0}),
+        (f"{C10D} --rdzv-conf=is_host=1", {}, {**BY_C10D, "is_hub": True}),
+        (f"{C10D} --node-rank=0 --rdzv-conf=is_host=0", {}, {**BY_C10D, "node_rank": 0}),
         ("--nproc=2 --nnodes=2 --node-rank=0 --rdzv-endpoint=node0:29400", {},
-         ("node0", 28729, 8, True, 0, 2, 0, (), 0.0, "node0", 29400)),
-        ("--nproc=2", STEP,
-         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 0)),
-        ("--nproc=2 --max-restarts=2", STEP,
-         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 0)),
-        ("--nproc=2 --master-port=0", STEP,
-         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 0)),
+         {**HUB, "port": 28729, "master_port": 29400}),
+        ("--nproc=2", STEP, OF_STEP),
+        ("--nproc=2 --max-restarts=2", STEP, OF_STEP),
+        ("--nproc=2 --master-port=0", STEP, OF_STEP),
         ("--nproc=2 --spares=1", THREE,
-         ("node0", 20707, 8, False, 1, 2, 1, ("node0", "node1", "node2"), 0.0, "", 0)),
-        ("--nproc=2", EXPORTED,
-         ("node0", 20707, 8, False, 1, 2, 0, ("node0", "node1"), 0.0, "", 23456)),
+         {**OF_STEP, "spares": 1, "expected": ("node0", "node1", "node2")}),
+        ("--nproc=2", EXPORTED, {**OF_STEP, "master_port": 23456}),
         ("--nproc=2", BY_ADDRESS,
-         ("10.0.0.1", 20707, 8, False, 1, 2, 0, ("10.0.0.1", "10.0.0.2"), 0.0, "", 0)),
+         {**OF_STEP, "host": "10.0.0.1", "expected": ("10.0.0.1", "10.0.0.2")}),
     ],
 )  # fmt: skip
 def test_the_launchers_meet_where_all_of_them_know(
-    flags: str, environ: dict[str, str], told: tuple[object, ...]
+    flags: str, environ: dict[str, str], told: dict[str, object]
 ) -> None:
     gathering = resolve(flags, environ).gathering
     assert gathering is not None
-    assert tuple(getattr(gathering, name) for name in FIELDS.split()) == told
+    assert {name: getattr(gathering, name) for name in USUAL} == {**USUAL, **told}
 
 
 def test_a_pods_launcher_is_started_again() -> None:

@@ -2,7 +2,6 @@
 
 import os
 import socket
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,16 @@ from hypothesis import strategies as st
 
 from spawnlaunch.node import listeners
 from spawnlaunch.world import host, master
-from tests.support.launching import WORKERS, clean_environ, launch, reports
+from tests.support.launching import WORKERS, clean_environ, launch
+from tests.world.resolving import STEP_OF_TWO
 
 
 def test_a_held_port_is_given_to_nobody_else_until_it_is_let_go():
     first = host.hold_free_port(seed=0)
     second = host.hold_free_port(seed=0)
     assert first.port != second.port
+    low, high = map(int, Path(host.EPHEMERAL).read_text().split())
+    assert not {first.port, second.port} & {*range(low, high + 1), *master.COMPUTED_PORTS}
     first.lock.close()
     second.lock.close()
     third = host.hold_free_port(seed=0)
@@ -52,15 +54,6 @@ def test_the_port_of_a_job_is_one_that_a_launch_may_take(job: str):
     assert master.port_of(job) == master.port_of(job)
 
 
-def test_eight_launches_at_once_get_eight_ports():
-    with ThreadPoolExecutor(8) as pool:
-        done = list(pool.map(lambda _: launch("--nproc", 1, WORKERS / "report.py"), range(8)))
-    found = [int(reports(d.stdout)[0]["environ"]["MASTER_PORT"]) for d in done]
-    low, high = map(int, Path(host.EPHEMERAL).read_text().split())
-    assert len(set(found)) == 8
-    assert not [port for port in found if low <= port <= high or port in master.COMPUTED_PORTS]
-
-
 def test_who_has_a_port_that_rank_0_cannot_have_is_named():
     """A process that listens, which this test is here; or a launch that has chosen the port."""
     held = host.hold_free_port()
@@ -74,11 +67,9 @@ def test_who_has_a_port_that_rank_0_cannot_have_is_named():
 @pytest.mark.parametrize("tasks", [1, 4])
 def test_a_task_that_is_rank_0_says_who_has_its_port_and_who_waits_for_it(tasks: int):
     """All tasks have the port by themselves: nobody can tell the others another one."""
-    step = {
-        "SLURM_JOB_ID": "7", "SLURM_STEP_ID": "0", "SLURM_PROCID": "0", "SLURM_LOCALID": "0",
-        "SLURM_STEP_NUM_TASKS": f"{tasks}", "SLURM_STEP_NUM_NODES": "1", "SLURM_NODEID": "0",
-        "SLURM_STEP_TASKS_PER_NODE": f"{tasks}", "SLURM_STEP_NODELIST": "node1",
-    }  # fmt: skip
+    sizes = {"SLURM_STEP_NUM_TASKS": f"{tasks}", "SLURM_STEP_TASKS_PER_NODE": f"{tasks}"}
+    one_node = {"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NODELIST": "node1"}
+    step = STEP_OF_TWO | sizes | one_node | {"SLURM_PROCID": "0", "SLURM_NODEID": "0"}
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = launch("--master-port", port, WORKERS / "report.py", environ=clean_environ(**step))
