@@ -46,7 +46,9 @@ def asks(launch: Launch) -> int:
     found: list[int] = []
 
     def is_asking() -> bool:
-        found[:] = [pid for guard in children(launch.pid) for pid in children(guard)]
+        found[:] = [launch.pid]
+        for _ in range(2):
+            found[:] = [child for pid in found for child in children(pid)]
         return any(title(pid).startswith(b"spawnlaunch looks up") for pid in found)
 
     until(is_asking, "a name is asked for")
@@ -77,15 +79,9 @@ def test_the_first_process_of_a_container_ends_as_well(tmp_path: Path) -> None:
     require_root()
     flags = ("--rdzv-backend=c10d", "--rdzv-endpoint=nonode:29400")
     with mute(tmp_path, *flags, within=AS_FIRST) as launch:
-        asks_in_container = partial(_asks_below, launch.pid)
-        until(asks_in_container, "a name is asked for")
+        asks(launch)
         launch.send(15, children(launch.pid)[0])
         assert launch.status(within_s=100) == 143
-
-
-def _asks_below(pid: int) -> bool:
-    below = [child for first in children(pid) for child in children(first)]
-    return any(title(pid).startswith(b"spawnlaunch looks up") for pid in below)
 
 
 @pytest.mark.full
