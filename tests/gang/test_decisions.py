@@ -57,7 +57,7 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
     # Who is waited for
     "a hub that may have returned waits for workers of before": (
         {"least": 1, "most": 2, **POD, "grace_s": 100},
-        "0 comes; wait 110 in vain; wait 10",
+        "0 comes; wait 112 in vain; wait 1",
         {0: "start 0/1"},
     ),
     "a hub that is started again waits from the first who tells of it": (
