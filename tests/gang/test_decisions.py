@@ -55,6 +55,11 @@ DECISIONS: dict[str, tuple[dict[str, Any], str, Says]] = {
         },
     ),
     # Who is waited for
+    "others have a moment to come also where it begins again": (
+        {"least": 2, "most": 3, "max_restarts": 1},
+        "0-2 come; wait 9; 2 closes; 0-1 are idle in vain; wait 0.9 in vain; wait 1",
+        {1: "start 1/3, stop lost node2, start 1/2"},
+    ),
     "a hub that may have returned waits for workers of before": (
         {"least": 1, "most": 2, **POD, "grace_s": 100},
         "0 comes; wait 112 in vain; wait 1",

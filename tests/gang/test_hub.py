@@ -90,7 +90,6 @@ def test_of_each_kind_the_earliest_is_kept_whatever_comes_between(order: list[Fa
     ("settings", "events", "words"),
     [
         ({}, "0 comes; 1 is unable", "node1 cannot take part: no script"),
-        ({"told": (("--nnodes", "2"),)}, "0 comes; 1 comes nproc=0", "node1 has 0 workers"),
         (AGAIN, "0 comes; 1 comes epoch=2 nodes=2 last=1 used=3", "the hub before was lost"),
     ],
 )
@@ -130,6 +129,7 @@ def test_the_hubs_user_is_told_who_is_waited_for(
         ({"rank": 2}, "node1 has node rank 2, of 2 nodes"),
         ({"told": (("--nnodes", "3"),)}, "node1 has --nnodes 3, the hub 2"),
         ({"nproc": 0}, "node1 has 0 workers"),
+        ({"version": VERSION + 1}, f"node1 speaks version {VERSION + 1}"),
     ],
 )
 def test_why_one_is_refused(hello: dict[str, Any], said: str) -> None:

@@ -18,7 +18,7 @@ from tests.gang.relay import relay
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
-from tests.support.processes import children, everybody, until
+from tests.support.processes import everybody, until
 
 LIMIT_S = 22.0  # of which the hub's own clock, which stands, would have half left
 TOKEN, ANOTHER = "a secret of some length", "another secret, as long"
@@ -164,24 +164,6 @@ def rendezvous(is_hub: bool, *more: object) -> tuple[object, ...]:
     """Those who wait do not give up."""
     conf = f"is_host={int(is_hub)},join_timeout=100000"
     return ("--rdzv-conf", conf, *more, SAY, "wait")
-
-
-@pytest.mark.full
-def test_an_end_that_is_heard_with_the_start_is_not_lost(launchers: Launchers):
-    with relay(int(launchers.endpoint.partition(":")[2])) as way:
-        places = ("--nnodes", 3, "--lost-after", 1000)
-        launchers.start("a", *rendezvous(True, *places))
-        launchers.start("b", *rendezvous(False, *places), through=way.port)
-        until(lambda: b"beat" in way.said, "b is welcome")
-        way.is_open.clear()
-        launchers.start("c", *rendezvous(False, *places))
-        launchers.wait_for_workers(2, "a", "c")
-        launchers.processes["c"].send_signal(signal.SIGTERM)
-        (guard,) = children(launchers.processes["a"].pid)
-        until(lambda: not children(guard), "all are told to stop")
-        way.is_open.set()
-        assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
-    assert not launchers.workers("b")
 
 
 @pytest.mark.parametrize("who", mostly_full(["a", "c"]))

@@ -74,22 +74,6 @@ def test_the_line_that_is_said_brings_a_lost_launcher_back(
     assert after["TORCHELASTIC_RESTART_COUNT"] == "1"
 
 
-@pytest.mark.full
-def test_of_two_to_three_nodes_two_go_on_and_one_waits(launchers: Launchers):
-    flags = ("--nnodes", "2:3", "--max-restarts", 3, *STATIC, "--node-rank")
-    for rank, name in enumerate("abc"):
-        launchers.start(name, *flags, rank, SAY, "wait")
-    launchers.wait_for_workers(3)
-    kill(launchers, "c")
-    launchers.wait_for_workers(4, "a", "b")
-    assert "waiting up to" not in launchers.said("a")
-    kill(launchers, "b")
-    until(lambda: AGAIN.search(launchers.said("a")), "it says what to type")
-    launchers.start("b", *flags, 1, SAY, "wait")
-    (b,) = launchers.wait_for_workers(1, "b")
-    assert (b["WORLD_SIZE"], b["NODE_RANK"], b["TORCHELASTIC_RESTART_COUNT"]) == ("2", "1", "2")
-
-
 @pytest.mark.parametrize("lost", mostly_full(["ab", "ba"]))
 def test_who_waits_ends_at_once_when_told(launchers: Launchers, lost: str):
     for rank, name in enumerate("ab"):
