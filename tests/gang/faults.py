@@ -5,10 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import TYPE_CHECKING
 
-from spawnlaunch.gang import messages
 from spawnlaunch.gang.member import GREETING, SEEKING
-from spawnlaunch.gang.messages import Hello
-from spawnlaunch.gang.phases import ENDED, JOINING
+from spawnlaunch.gang.phases import JOINING
 from spawnlaunch.gang.settings import Settings
 from tests.gang.hosts import Connection, Host
 
@@ -71,7 +69,7 @@ class Faults:
             self.worker, self.worker, self.workers, self.workers,
             self.launcher, self.power, self.cut, self.cut,
             self.reset, self.freeze, self.jump, self.signal, self.signal_all, self.hang, self.echo,
-            self.echo, self.stuck, self.hub_in_a_cut, self.told_while_it_stops, self.stranger,
+            self.echo, self.stuck, self.hub_in_a_cut, self.told_while_it_stops, self.workers,
         )  # fmt: skip
 
     def schedule(self) -> None:
@@ -321,35 +319,6 @@ class Faults:
         self.worker()
         host = self.host()
         self.sim.at(self.random.uniform(0, 3), lambda: self.told(host))
-
-    def stranger(self) -> None:
-        """A launcher that cannot be one of these is refused.
-
-        It has a place in the launch if all have not met yet, and ends it then.
-        """
-        if self.sim.hub is None or self.sim.hosts[0].frozen_until > self.sim.now:
-            return
-        if self.sim.hub.state.phase == ENDED:  # of which it would hear
-            return
-        host = Host(99, self.random)
-        connection = Connection(host, self.sim.hub)
-        number = next(self.sim.network.numbers)
-        self.sim.hub.connections[number] = connection
-        before = self.sim.hub.state.nodes.keys()
-        hello = Hello(messages.VERSION, host.name, host.name, 1)
-        hellos = [
-            hello._replace(version=messages.VERSION + 1),
-            hello._replace(nproc=0),
-            hello._replace(rank=self.sim.settings.total),
-            hello._replace(told=(("--nnodes", "0"),)),
-        ]
-        ranks = [node.hello.rank for node in self.sim.hub.state.nodes.values()]
-        hellos += [hello._replace(rank=rank) for rank in ranks[:1] if rank >= 0]
-        one = hellos[int(self.sim.now * 1000) % len(hellos)]
-        self.sim.step_hub("came", number, one, "10.0.0.99")
-        gone = self.sim.hub is None or number not in self.sim.hub.connections
-        same = self.sim.hub is None or self.sim.hub.state.nodes.keys() <= before
-        self.sim.worlds.check(gone and same, "a stranger is let in")
 
     def hang(self) -> None:
         self.sim.worlds.hang()

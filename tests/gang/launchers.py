@@ -46,7 +46,7 @@ class Launchers:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
-                env=clean_environ(**QUIET, **environ),
+                env=clean_environ(**{**QUIET, **environ}),
             )
 
     def said(self, name: str) -> str:

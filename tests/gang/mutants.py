@@ -104,7 +104,6 @@ MUTANTS = (
            "self.time >= self.began + limit_s", "False", 22),
     Mutant("the time of the launch does not stand", "gang.phases:Phases._is_out_of_time",
            "self.time", "self.now", 123),
-    Mutant("another version", "gang.roster:refusal", "hello.version != messages.VERSION", "False", 96),
     Mutant("those who are lost come back", "gang.phases:Phases._can_go_on",
            "self._is_enough() or settings.return_s > 0", "self._is_enough()", 84),
     Mutant("where nobody comes back nobody waits", "gang.phases:Phases._can_go_on",

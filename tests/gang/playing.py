@@ -47,7 +47,7 @@ class Gang(Calls):
         self.hub.gone(conn, is_certain)
 
     def come(self, conn: int, host: str = "", addr: str = "", **more: Any) -> None:
-        hello = Hello(VERSION, host or f"node{conn}", f"{conn}", **{"nproc": 1, **more})
+        hello = Hello(VERSION, host or f"node{conn}", f"{conn}", 1)._replace(**more)
         self.hub.came(conn, hello, addr or f"10.0.0.{conn}", is_local=conn == 0)
 
     def sleeps(self, seconds: float) -> None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import queue
 import socket
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-Taken = queue.SimpleQueue[tuple[float, bytes]]  # what was sent on a way, and when it arrives
+Taken = queue.SimpleQueue[bytes]  # what was sent on a way
 
 
 class Way:
@@ -23,18 +22,17 @@ class Way:
         self.is_open.set()
 
 
-def _take(source: socket.socket, taken: Taken, takes_s: float) -> None:
+def _take(source: socket.socket, taken: Taken) -> None:
     with suppress(OSError):
         while data := source.recv(65536):
-            taken.put((time.monotonic() + takes_s, data))
-    taken.put((time.monotonic() + takes_s, b""))
+            taken.put(data)
+    taken.put(b"")
 
 
 def _bring(way: Way, taken: Taken, target: socket.socket, keep: bool) -> None:
     with suppress(OSError):
         while True:
-            at, data = taken.get()
-            time.sleep(max(0.0, at - time.monotonic()))
+            data = taken.get()
             way.is_open.wait()
             if not data:
                 target.shutdown(socket.SHUT_WR)
@@ -45,8 +43,8 @@ def _bring(way: Way, taken: Taken, target: socket.socket, keep: bool) -> None:
 
 
 @contextmanager
-def relay(port: int, takes_s: float = 0.0) -> Iterator[Way]:
-    """A way to a port of this machine, which takes so long in each direction."""
+def relay(port: int) -> Iterator[Way]:
+    """A way to a port of this machine."""
 
     def serve() -> None:
         with suppress(OSError):
@@ -63,7 +61,7 @@ def relay(port: int, takes_s: float = 0.0) -> Iterator[Way]:
                 for source, target in ((inner, outer), (outer, inner)):
                     taken: Taken = queue.SimpleQueue()
                     there = (way, taken, target, target is outer)
-                    for work, words in (_take, (source, taken, takes_s)), (_bring, there):
+                    for work, words in (_take, (source, taken)), (_bring, there):
                         threading.Thread(target=work, args=words, daemon=True).start()
 
     sockets: list[socket.socket] = []

@@ -2,7 +2,6 @@
 
     python -m tests.gang.rounds --rounds 300          workers, launchers, guards, nodes, cables
     python -m tests.gang.rounds --rounds 1 --seed 17  the one that has gone wrong
-    python -m tests.gang.rounds --rounds 20 --train   the training loop, and its losses bit for bit
 
 After each, nodes that had no fault of their own have one status and one first failure, the workers
 of each attempt were told one world, and no process is left anywhere.
@@ -11,7 +10,6 @@ of each attempt were told one world, and no process is left anywhere.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -22,13 +20,9 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 from random import Random
-from typing import Any, ClassVar
 
 from tests.gang.cluster import Cluster
 from tests.gang.namespaces import Network
-from tests.slurm.scripts import TINY
-from tests.support.patience import PATIENCE_S
-from tests.support.processes import until
 
 HOSTS = "abcd"
 LOST, STOPPED = 69, 143
@@ -46,9 +40,7 @@ MODES = {
     "spare": ("--nnodes=3", "--spares=1", *AGAIN, CONF),
     "elastic": ("--nnodes=3:4", *AGAIN, CONF),
 }
-STEPS = ("--steps", "100", "--log-every", "1", "--eval-every", "0", "--save-every", "10")
-COMPUTED = ("step", "samples", "loss", "lr")
-History = list[dict[str, Any]]
+DEATHS = (signal.SIGKILL, signal.SIGSEGV, signal.SIGUSR1)
 KINDS = ("worker", "worker", "worker", "launcher", "guard", "node", "cable", "signal")
 
 
@@ -59,13 +51,10 @@ class Wrong(AssertionError):
 class Round:
     """One launch, and what breaks in it."""
 
-    modes: tuple[str, ...] = tuple(MODES)
-    deaths: tuple[signal.Signals, ...] = (signal.SIGKILL, signal.SIGSEGV, signal.SIGUSR1)
-
     def __init__(self, network: Network, directory: Path, seed: int) -> None:
         self.random = Random(seed)
         self.directory = directory
-        self.mode = self.random.choice(self.modes)
+        self.mode = self.random.choice([*MODES])
         self.cluster = Cluster(network, directory, *MODES[self.mode], *FLAGS)
         self.network = network
         self.faults: list[str] = []
@@ -74,7 +63,7 @@ class Round:
 
     def run(self) -> None:
         for host in HOSTS:
-            self.cluster.start(host, *self.program())
+            self.cluster.start_on(host, "--no-python", "sh", "-c", WORKER)
         working = self.wait_for_workers()
         time.sleep(self.random.uniform(0, 1))
         count = self.random.choice((1, 1, 2))
@@ -86,9 +75,6 @@ class Round:
         self.statuses = self.cluster.statuses()
         self.cluster.nothing_left()
         self.check()
-
-    def program(self) -> tuple[str, ...]:
-        return ("--no-python", "sh", "-c", WORKER)
 
     def wait_for_workers(self) -> list[str]:
         """The nodes that have begun the first attempt."""
@@ -105,7 +91,7 @@ class Round:
     # Faults
 
     def breaks(self, kind: str, host: str, working: list[str]) -> None:
-        launcher = self.cluster.launchers[host]
+        launcher = self.cluster.processes[host]
         if launcher.poll() is not None:
             return
         self.faults.append(f"{kind} of {host}")
@@ -126,9 +112,9 @@ class Round:
         return LOST, "still missing: the hub at" if host == "a" else f"still missing: node{host}"
 
     def break_worker(self, host: str) -> None:
-        signum = self.random.choice(self.deaths)
+        signum = self.random.choice(DEATHS)
         rank = re.search(r"begin (\d+)", self.cluster.text(host))
-        found = self.cluster.workers(host)
+        found = self.cluster.workers_on(host)
         for pid in found:
             self.kill(pid, signum)
         if self.mode == "once":
@@ -140,7 +126,7 @@ class Round:
 
     def break_launcher(self, host: str) -> None:
         self.hurts(host)
-        self.kill(self.cluster.launchers[host].pid, signal.SIGKILL)
+        self.kill(self.cluster.processes[host].pid, signal.SIGKILL)
 
     def break_guard(self, host: str) -> None:
         self.hurts(host)
@@ -159,7 +145,7 @@ class Round:
     def break_signal(self, host: str) -> None:
         if self.mode in ("spare", "elastic") and host != "a":
             self.hurts(host)
-        self.kill(self.cluster.launchers[host].pid, signal.SIGTERM)
+        self.kill(self.cluster.processes[host].pid, signal.SIGTERM)
 
     def hurts(self, host: str) -> None:
         self.hurt.add(host)
@@ -196,59 +182,9 @@ class Round:
         return f"{self.mode}, {', '.join(self.faults)}"
 
 
-class TrainingRound(Round):
-    """The training loop; a launch that did not go on is followed by another one."""
-
-    modes = ("again", "spare")
-    deaths = (signal.SIGKILL, signal.SIGSEGV)  # told by SIGUSR1, the loop saves and ends
-    whole: ClassVar[dict[str, History]] = {}  # of a run in which nothing broke, by mode
-
-    def run(self) -> None:
-        if self.mode not in self.whole:
-            self.whole[self.mode] = self.to_the_end("whole")
-        super().run()
-        losses = history(self.directory / "out")
-        if any(self.statuses[host] for host in HOSTS if host not in self.hurt):
-            for host in HOSTS:
-                self.network.kill(host)
-                self.network.mend(host)
-            losses = self.to_the_end("out")
-        self.holds(losses == self.whole[self.mode], f"the same losses: {losses}")
-
-    def to_the_end(self, out: str) -> History:
-        """Nothing breaks in this launch, so a node that a busy machine starves is not given up."""
-        directory = self.directory / f"to-the-end-{out}"
-        directory.mkdir()
-        patient = f"--lost-after={PATIENCE_S}"
-        cluster = Cluster(self.network, directory, *MODES[self.mode], *FLAGS, patient)
-        for host in HOSTS:
-            cluster.start(host, *self.program(out))
-        self.holds(set(cluster.statuses().values()) == {0}, f"it trains\n{cluster.texts()}")
-        return history(self.directory / out)
-
-    def program(self, out: str = "out") -> tuple[str, ...]:
-        return ("--", *TINY, *STEPS, "--out", str(self.directory / out), "--resume", "auto")
-
-    def wait_for_workers(self) -> list[str]:
-        steps = self.random.randint(5, 70)
-        until(lambda: len(history(self.directory / "out")) >= steps, f"{steps} steps")
-        return [host for host in HOSTS if self.cluster.workers(host)]
-
-    def expectation(self, kind: str, host: str, works: bool) -> tuple[int, str] | None:
-        """The loop saves when it is told to end, and has a status of its own, if there is time."""
-        return None if kind == "signal" else super().expectation(kind, host, works)
-
-
-def history(out: Path) -> History:
-    """What was computed, by step."""
-    path = out / "metrics.jsonl"
-    lines = map(json.loads, path.read_text().splitlines()) if path.exists() else ()
-    return [{name: line[name] for name in COMPUTED if name in line} for line in lines]
-
-
-def play(network: Network, directory: Path, seed: int, kind: type[Round] = Round) -> Round:
+def play(network: Network, directory: Path, seed: int) -> Round:
     """A round, after which the network is whole again."""
-    one = kind(network, directory, seed)
+    one = Round(network, directory, seed)
     try:
         one.run()
     except AssertionError as error:
@@ -264,18 +200,16 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--train", action="store_true")
     args = parser.parse_args()
     for signum in (signal.SIGINT, signal.SIGTERM):  # as timeout(1) sends, in the background too
         signal.signal(signum, signal.default_int_handler)
     network, wrong = Network(HOSTS), 0
-    kind = TrainingRound if args.train else Round
     seen: Counter[str] = Counter()
     try:
         for seed in range(args.seed, args.seed + args.rounds):
             with tempfile.TemporaryDirectory() as directory:
                 try:
-                    one = play(network, Path(directory), seed, kind)
+                    one = play(network, Path(directory), seed)
                     print(f"seed {seed}: {one}: {one.statuses}", flush=True)
                 except AssertionError as error:
                     wrong += 1

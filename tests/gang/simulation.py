@@ -13,6 +13,7 @@ What must hold is checked while it runs (`Broken` is raised):
     nothing left   no launcher ends before its workers
     roll      what nodes say of a hang is compared once, when all have: that of each is its own
     budget    there are no more restarts than are allowed
+    count     each start of workers is counted, whichever hub there was before
     stale     what is said of an earlier epoch changes nothing
     no wait   nobody waits for a launcher of which the hub knows that it will not come
     an end    everybody ends, in bounded time and after a bounded number of events

@@ -17,6 +17,7 @@ import pytest
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang.link import Endpoint, Link
 from spawnlaunch.gang.messages import VERSION, Hello
+from spawnlaunch.gang.phases import ENDED
 from spawnlaunch.gang.server import MOST_SAID, MOST_STRANGERS, PAUSE_S, Server
 from spawnlaunch.gang.settings import Settings
 from spawnlaunch.gang.stream import Connection
@@ -78,7 +79,7 @@ class Hub:
         **more: Any,
     ) -> None:
         self.loop, self.lines = loop or Loop(), []  # type: tuple[Loop, list[str]]
-        settings = Settings(least=2, most=3)
+        settings = Settings(least=2, most=3, join_s=more.pop("join_s", 600.0))
         endpoint = Endpoint(host, ports[0], run, secret_of(None, run), ports=len(ports))
         self.server = Server(self.loop, endpoint, settings, "who", self.lines.append, **more)
 
@@ -203,12 +204,15 @@ def test_nobody_is_there_where_all_refuse_that_can_be_reached(
         assert told.pop() == bool(there)
 
 
-@pytest.mark.parametrize("how", ["shut", "close"])
-def test_the_port_is_free_once_nobody_can_come(how: str) -> None:
-    with hub() as one:
-        assert one.is_reached_at("127.0.0.1")
-        getattr(one.server, how)()
+def test_a_hub_that_nobody_reaches_ends_and_one_that_closes_waits_for_no_stranger() -> None:
+    with hub(join_s=0.1, loop=Hasty()) as one, one.connected():
+        one.until(lambda: one.server.streams)
+        one.until(lambda: one.server.hub.phase == ENDED)
+        assert one.server.hub.status == 69
+        one.server.close()
         assert not one.is_reached_at("127.0.0.1")
+        for _ in range(20):
+            one.loop.turn(0.02)
 
 
 NONCE, PROOF = "0" * 32, "0" * 64
@@ -377,7 +381,6 @@ with socket.create_server(("127.0.0.1", 20001)) as listener:
 """
 
 
-@pytest.mark.full
 def test_one_that_reaches_itself_has_found_nobody() -> None:
     require_root()
     require_programs("unshare", "ip", package="util-linux iproute2")

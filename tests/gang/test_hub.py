@@ -9,8 +9,19 @@ import pytest
 
 from spawnlaunch.failures import Cause
 from spawnlaunch.gang import roster
-from spawnlaunch.gang.messages import VERSION, End, Failed, Hello, Refused, Start, Waiting, Welcome
-from spawnlaunch.gang.phases import NEAR_S
+from spawnlaunch.gang.messages import (
+    VERSION,
+    End,
+    Failed,
+    Hello,
+    Refused,
+    Silent,
+    Stacked,
+    Start,
+    Waiting,
+    Welcome,
+)
+from spawnlaunch.gang.phases import NEAR_S, STACKS_S
 from tests.gang.playing import AGAIN, EXPECTED, THREE, Gang, fails
 
 # Which of several failures is the first
@@ -79,7 +90,6 @@ def test_of_each_kind_the_earliest_is_kept_whatever_comes_between(order: list[Fa
     ("settings", "events", "words"),
     [
         ({}, "0 comes; 1 is unable", "node1 cannot take part: no script"),
-        ({"told": (("--nnodes", "2"),)}, "0 comes; 1 comes nproc=0", "node1 has 0 workers"),
         (AGAIN, "0 comes; 1 comes epoch=2 nodes=2 last=1 used=3", "the hub before was lost"),
     ],
 )
@@ -119,6 +129,7 @@ def test_the_hubs_user_is_told_who_is_waited_for(
         ({"rank": 2}, "node1 has node rank 2, of 2 nodes"),
         ({"told": (("--nnodes", "3"),)}, "node1 has --nnodes 3, the hub 2"),
         ({"nproc": 0}, "node1 has 0 workers"),
+        ({"version": VERSION + 1}, f"node1 speaks version {VERSION + 1}"),
     ],
 )
 def test_why_one_is_refused(hello: dict[str, Any], said: str) -> None:
@@ -269,6 +280,27 @@ def test_files_have_a_place_that_is_new_on_all_nodes_and_stays(
 
 
 # The rest
+
+
+@pytest.mark.parametrize(("tell", "after_s"), [((0, 1), 0.0), ((0,), STACKS_S)])
+def test_where_ranks_hang_is_compared_once_all_have_told_or_after_a_time(
+    tell: tuple[int, ...], after_s: float
+) -> None:
+    gang = Gang()
+    gang.play("0-1 come")
+    for conn in (0, 1):
+        gang.hears(conn, Silent(1))
+    for conn in tell:
+        assert not gang.calls("compare")
+        gang.hears(conn, Stacked(1))
+    gang.wait(after_s)
+    assert gang.calls("compare") == [[[Stacked(1)] * len(tell)]]
+
+
+def test_the_connection_of_a_launcher_that_was_started_again_is_ended() -> None:
+    gang = Gang()
+    gang.play("0 comes; 1 comes boot=a; 2 comes host=node1 boot=b addr=10.0.0.1")
+    assert gang.calls("dismiss") == [[1]]
 
 
 def test_a_second_hello_on_a_connection_changes_nothing() -> None:

@@ -18,7 +18,7 @@ from tests.gang.relay import relay
 from tests.support.launching import WORKERS, clean_environ, launch
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
-from tests.support.processes import children, everybody, until
+from tests.support.processes import everybody, until
 
 LIMIT_S = 22.0  # of which the hub's own clock, which stands, would have half left
 TOKEN, ANOTHER = "a secret of some length", "another secret, as long"
@@ -82,25 +82,26 @@ def test_all_are_started_again_with_one_count_and_another_port(launchers: Launch
     assert said.count("restart 1 of 1") == 1
 
 
-@pytest.mark.parametrize("who", mostly_full("ba"))
-def test_a_signal_to_one_ends_all(launchers: Launchers, who: str):
-    for name in "ab":
-        launchers.start(name, "--nnodes", 2, SAY, "wait")
-    launchers.wait_for_workers(2)
-    launchers.processes[who].send_signal(signal.SIGTERM)
-    assert launchers.statuses() == {"a": 143, "b": 143}
+ENDS = [("b", signal.SIGTERM, 143), ("b", signal.SIGKILL, 69)]  # of the first, the others' status
 
 
-@pytest.mark.parametrize("lost", mostly_full(["ba", "ab"]))
-def test_a_launcher_that_is_killed_is_lost_and_the_others_end(launchers: Launchers, lost: str):
+@pytest.mark.parametrize(
+    ("who", "signum", "status"),
+    mostly_full([*ENDS, *(("a", *how) for _, *how in ENDS)], len(ENDS)),
+)
+def test_a_launcher_that_is_told_to_end_or_is_killed_ends_all(
+    launchers: Launchers, who: str, signum: int, status: int
+):
+    """Node a has the hub."""
     flags = ("--nnodes", 2, "--rdzv-backend", "static", "--node-rank")
     for node_rank, name in enumerate("ab"):
         launchers.start(name, *flags, node_rank, SAY, "wait")
     launchers.wait_for_workers(2)
-    gone, other = lost
-    launchers.processes[gone].kill()
-    assert launchers.statuses() == {other: 69, gone: -9}
-    assert "was lost" in launchers.said(other)
+    launchers.processes[who].send_signal(signum)
+    own = status if signum == signal.SIGTERM else -signum
+    assert launchers.statuses() == {"a": status, "b": status, who: own}
+    (other,) = {"a", "b"} - {who}
+    assert ("was lost" in launchers.said(other)) == (signum == signal.SIGKILL)
 
 
 def test_one_that_comes_late_makes_the_world_larger(launchers: Launchers):
@@ -164,24 +165,6 @@ def rendezvous(is_hub: bool, *more: object) -> tuple[object, ...]:
     """Those who wait do not give up."""
     conf = f"is_host={int(is_hub)},join_timeout=100000"
     return ("--rdzv-conf", conf, *more, SAY, "wait")
-
-
-@pytest.mark.full
-def test_an_end_that_is_heard_with_the_start_is_not_lost(launchers: Launchers):
-    with relay(int(launchers.endpoint.partition(":")[2])) as way:
-        places = ("--nnodes", 3, "--lost-after", 1000)
-        launchers.start("a", *rendezvous(True, *places))
-        launchers.start("b", *rendezvous(False, *places), through=way.port)
-        until(lambda: b"beat" in way.said, "b is welcome")
-        way.is_open.clear()
-        launchers.start("c", *rendezvous(False, *places))
-        launchers.wait_for_workers(2, "a", "c")
-        launchers.processes["c"].send_signal(signal.SIGTERM)
-        (guard,) = children(launchers.processes["a"].pid)
-        until(lambda: not children(guard), "all are told to stop")
-        way.is_open.set()
-        assert launchers.statuses() == {"a": 143, "b": 143, "c": 143}
-    assert not launchers.workers("b")
 
 
 @pytest.mark.parametrize("who", mostly_full(["a", "c"]))

@@ -63,31 +63,26 @@ def test_nodes_with_disks_of_their_own_agree_on_a_name_that_is_new_on_all(tmp_pa
 
 
 @pytest.mark.full
-def test_one_that_comes_late_finds_the_others_place_or_takes_another(tmp_path: Path):
+@pytest.mark.parametrize("disk", ["logs", "own"])
+def test_one_that_comes_late_finds_the_others_place_or_takes_another(tmp_path: Path, disk: str):
     """It sees their disk; or it has one of its own, with files of an earlier run on it."""
-    for shared in (True, False):
-        directory = tmp_path / f"shared-{shared}"
-        logs = directory / "logs"
-        own = logs if shared else directory / "disk"
-        if not shared:
-            (own / "job" / "attempt_1" / "2").mkdir(parents=True)
-        directory.mkdir(exist_ok=True)
-        launchers = Launchers(directory)
-        flags = ("--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=1", "--rdzv-id", "job")
-        for name in "ab":
-            launchers.start(name, *flags, "--log-dir", logs, SAY, "wait-once")
-        launchers.wait_for_workers(2)
-        launchers.start("c", *flags, "--log-dir", own, SAY, "wait-once")
-        assert launchers.statuses() == {"a": 0, "b": 0, "c": 0}
-        late = [f"attempt_1/{rank}" for rank in range(3)]
-        found = kept(logs)
-        if shared:
-            assert found == {"job": ["attempt_0/0", "attempt_0/1", *late]}
-        else:
-            assert list(found) == ["job"]
-            assert kept(own)["job"] == []
-            assert len(kept(own)["job_2"]) == 1
-            assert f"{NEW} {own}/job_2\n" in launchers.said("c")
+    logs, its = tmp_path / "logs", tmp_path / disk
+    (tmp_path / "own" / "job" / "attempt_1" / "2").mkdir(parents=True)
+    launchers = Launchers(tmp_path)
+    flags = ("--nnodes", "2:3", "--rdzv-conf", "last_call_timeout=1", "--rdzv-id", "job")
+    for name in "ab":
+        launchers.start(name, *flags, "--log-dir", logs, SAY, "wait-once")
+    launchers.wait_for_workers(2)
+    launchers.start("c", *flags, "--log-dir", its, SAY, "wait-once")
+    assert launchers.statuses() == {"a": 0, "b": 0, "c": 0}
+    assert list(kept(logs)) == ["job"]
+    late = [f"attempt_1/{rank}" for rank in range(3)]
+    if its == logs:
+        assert kept(logs)["job"] == ["attempt_0/0", "attempt_0/1", *late]
+    else:
+        (rank,) = kept(its)["job_2"]
+        assert rank in late
+        assert f"{NEW} {its}/job_2\n" in launchers.said("c")
 
 
 @pytest.mark.full

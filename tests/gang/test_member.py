@@ -5,31 +5,19 @@ from __future__ import annotations
 import pytest
 
 from spawnlaunch.failures import Cause
-from spawnlaunch.gang import member
-from spawnlaunch.gang.messages import (
-    End,
-    Failed,
-    Hello,
-    Refused,
-    Signalled,
-    Silent,
-    Start,
-    Stop,
-    Talking,
-    Welcome,
-)
+from spawnlaunch.gang import member, messages
 from spawnlaunch.gang.settings import Settings
 from tests.gang.playing import Launcher, fails
 
-START = Start(1, 0, 2, 0, 2, "10.0.0.0", 20000)
-AGAIN = Welcome(return_s=60.0)
+START = messages.Start(1, 0, 2, 0, 2, "10.0.0.0", 20000)
+AGAIN = messages.Welcome(return_s=60.0)
 SEGV = -11
 
 
-def running(welcome: Welcome | None = None) -> Launcher:
+def running(welcome: messages.Welcome | None = None) -> Launcher:
     """A launcher whose workers run."""
     launcher = Launcher("linked")
-    launcher.member.heard(welcome or Welcome())
+    launcher.member.heard(welcome or messages.Welcome())
     launcher.member.heard(START)
     assert launcher.calls("launch") == [[START]]
     return launcher
@@ -38,9 +26,9 @@ def running(welcome: Welcome | None = None) -> Launcher:
 # Told to end
 
 
-@pytest.mark.parametrize(("welcome", "status"), [(Welcome(), 69), (AGAIN, 143)])
+@pytest.mark.parametrize(("welcome", "status"), [(messages.Welcome(), 69), (AGAIN, 143)])
 def test_one_that_was_told_to_end_has_the_others_status_where_the_hub_is_lost(
-    welcome: Welcome, status: int
+    welcome: messages.Welcome, status: int
 ) -> None:
     launcher = running(welcome)
     launcher.member.told(15)
@@ -56,12 +44,12 @@ def test_one_that_is_told_to_end_as_it_comes_tells_the_hub(is_greeting: bool) ->
     assert launcher.status is None
     assert len(launcher.calls("connect")) == 1, "it is on its way already"
     if is_greeting:
-        assert launcher.said(Signalled) == [Signalled(15)]
+        assert launcher.said(messages.Signalled) == [messages.Signalled(15)]
     else:
         launcher.member.linked()
-        assert [hello.leaving for hello in launcher.said(Hello)] == [15]
-    launcher.member.heard(Welcome())
-    launcher.member.heard(End(143))
+        assert [hello.leaving for hello in launcher.said(messages.Hello)] == [15]
+    launcher.member.heard(messages.Welcome())
+    launcher.member.heard(messages.End(143))
     assert launcher.status == 143
 
 
@@ -70,7 +58,7 @@ def test_one_that_was_told_to_end_tells_a_hub_that_was_out_of_reach() -> None:
     launcher.member.told(15)
     launcher.member.unlinked("lost")
     launcher.member.linked()
-    assert launcher.said(Hello)[-1].leaving == 15
+    assert launcher.said(messages.Hello)[-1].leaving == 15
 
 
 def test_one_that_is_told_to_end_looks_for_the_hub_some_seconds_longer() -> None:
@@ -111,9 +99,9 @@ def test_one_that_is_told_to_end_waits_for_no_hub_that_does_not_answer() -> None
 
 def test_workers_are_told_of_a_signal_whatever_the_hub_says() -> None:
     """It may be out of reach, or slow."""
-    launcher = running(Welcome(grace_s=7.0))
+    launcher = running(messages.Welcome(grace_s=7.0))
     launcher.member.told(15)
-    assert launcher.said(Signalled) == [Signalled(15)]
+    assert launcher.said(messages.Signalled) == [messages.Signalled(15)]
     assert launcher.calls("halt") == [[Cause("signal", "node1", code=-15), 7.0]]
 
 
@@ -126,17 +114,17 @@ def test_one_who_is_refused_says_why(is_of_token: bool) -> None:
     if is_of_token:
         launcher.member.unlinked("not one of these", is_final=True)
     else:
-        launcher.member.heard(Refused("not one of these"))
+        launcher.member.heard(messages.Refused("not one of these"))
     assert launcher.calls("exit") == [[2, Cause("refused", words="not one of these")]]
 
 
 def test_a_launcher_without_a_hub_goes_by_what_a_hub_says_by_default() -> None:
-    assert Welcome(**Settings(1, 1).for_members()) == Welcome()
+    assert messages.Welcome(**Settings(1, 1).for_members()) == messages.Welcome()
 
 
 def test_what_a_launcher_was_told_otherwise_it_says() -> None:
     launcher = Launcher("linked")
-    launcher.member.heard(Welcome(differs=("--grace 5, the hub 30",)))
+    launcher.member.heard(messages.Welcome(differs=("--grace 5, the hub 30",)))
     words = "this node has --grace 5, the hub 30; the hub's value counts"
     assert launcher.calls("tell") == [[words]]
 
@@ -150,7 +138,7 @@ def test_a_hub_that_is_lost_before_all_have_met_is_looked_for_again() -> None:
         launcher.member.unlinked("no answer")
     assert launcher.status is None
     launcher.member.linked()
-    launcher.member.heard(Welcome())
+    launcher.member.heard(messages.Welcome())
     assert launcher.member.state == member.JOINED
     launcher.member.unlinked("lost")
     launcher.member.unlinked("refused", is_nobody=True)
@@ -163,8 +151,8 @@ def test_one_that_has_given_its_hub_up_hears_it_no_more() -> None:
         launcher.now += 9.0
         launcher.member.tick()
     assert launcher.member.state == member.FENCED
-    launcher.member.heard(End(0))
-    launcher.member.heard(Stop(1, Cause("lost"), 1.0))
+    launcher.member.heard(messages.End(0))
+    launcher.member.heard(messages.Stop(1, Cause("lost"), 1.0))
     assert launcher.status is None
     launcher.member.workers_ended(False)
     assert launcher.status == 69
@@ -175,10 +163,10 @@ def test_the_way_to_the_hub_is_taken_off_the_time_of_a_failure(code: int, early_
     """Half the time from its hello to the welcome, until a beat tells better."""
     launcher = Launcher("linked")
     launcher.now += 0.2
-    launcher.member.heard(Welcome())
+    launcher.member.heard(messages.Welcome())
     launcher.member.heard(START)
     launcher.member.worker_failed(fails(1, 0, code, age_s=0.3))
-    (failed,) = launcher.said(Failed)
+    (failed,) = launcher.said(messages.Failed)
     assert (failed.age_s, failed.early_s) == pytest.approx((0.4, early_s))
 
 
@@ -186,11 +174,11 @@ def test_the_hub_is_told_once_of_silence_and_once_of_words_after_it() -> None:
     launcher = running()
     for is_so in (False, True, True, False, False):
         launcher.member.quiet(is_so)
-    assert launcher.said(Silent) == [Silent(1)]
-    assert launcher.said(Talking) == [Talking(1)]
-    launcher.member.heard(Stop(START.epoch, Cause("lost"), 1.0))
+    assert launcher.said(messages.Silent) == [messages.Silent(1)]
+    assert launcher.said(messages.Talking) == [messages.Talking(1)]
+    launcher.member.heard(messages.Stop(START.epoch, Cause("lost"), 1.0))
     launcher.member.quiet(True)
-    assert launcher.said(Silent) == [Silent(1)]
+    assert launcher.said(messages.Silent) == [messages.Silent(1)]
 
 
 # Its workers
@@ -198,7 +186,7 @@ def test_the_hub_is_told_once_of_silence_and_once_of_words_after_it() -> None:
 
 def test_an_end_that_comes_while_workers_run_waits_for_theirs() -> None:
     launcher = running()
-    launcher.member.heard(End(3, Cause("failure", "node0", 0, 3)))
+    launcher.member.heard(messages.End(3, Cause("failure", "node0", 0, 3)))
     assert launcher.calls("halt")
     assert launcher.status is None
     launcher.member.workers_ended(False)
@@ -232,7 +220,7 @@ def test_what_a_launcher_cannot_do_keeps_nothing_else_waiting() -> None:
 def test_nothing_happens_to_one_that_has_ended() -> None:
     launcher = running()
     launcher.member.workers_ended(True)
-    launcher.member.heard(End(0))
+    launcher.member.heard(messages.End(0))
     launcher.made.clear()
     launcher.member.told(15)
     launcher.member.heard(START)

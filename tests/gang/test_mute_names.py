@@ -17,6 +17,7 @@ import pytest
 from spawnlaunch.world.lookup import Lookup, find
 from tests.gang.mute_names import within_mute_names
 from tests.support.launching import LAUNCHER
+from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
 from tests.support.required import require_programs, require_root
 from tests.support.watching import Launch, launched
@@ -46,7 +47,9 @@ def asks(launch: Launch) -> int:
     found: list[int] = []
 
     def is_asking() -> bool:
-        found[:] = [pid for guard in children(launch.pid) for pid in children(guard)]
+        found[:] = [launch.pid]
+        for _ in range(2):
+            found[:] = [child for pid in found for child in children(pid)]
         return any(title(pid).startswith(b"spawnlaunch looks up") for pid in found)
 
     until(is_asking, "a name is asked for")
@@ -60,8 +63,7 @@ def title(pid: int) -> bytes:
         return b""
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("node_rank", [0, 1], ids=["the hub", "another"])
+@pytest.mark.parametrize("node_rank", mostly_full([0, 1]))
 def test_a_signal_ends_a_launcher_whose_name_server_is_mute(tmp_path: Path, node_rank: int) -> None:
     require_root()
     with mute(tmp_path, f"--node-rank={node_rank}", "--master-addr=nonode") as launch:
@@ -77,18 +79,11 @@ def test_the_first_process_of_a_container_ends_as_well(tmp_path: Path) -> None:
     require_root()
     flags = ("--rdzv-backend=c10d", "--rdzv-endpoint=nonode:29400")
     with mute(tmp_path, *flags, within=AS_FIRST) as launch:
-        asks_in_container = partial(_asks_below, launch.pid)
-        until(asks_in_container, "a name is asked for")
+        asks(launch)
         launch.send(15, children(launch.pid)[0])
         assert launch.status(within_s=100) == 143
 
 
-def _asks_below(pid: int) -> bool:
-    below = [child for first in children(pid) for child in children(first)]
-    return any(title(pid).startswith(b"spawnlaunch looks up") for pid in below)
-
-
-@pytest.mark.full
 def test_one_that_cannot_take_part_waits_for_no_name_server(tmp_path: Path) -> None:
     require_root()
     words = ("--node-rank=0", "--master-addr=nonode")

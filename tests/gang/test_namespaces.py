@@ -32,7 +32,7 @@ def network() -> Iterator[Network]:
 def started(cluster: Cluster, worker: str, hosts: str = "abc", working: str = "abc") -> None:
     """Launchers of the hosts, some of which have begun the first epoch."""
     for host in hosts:
-        cluster.start(host, "--no-python", "sh", "-c", worker)
+        cluster.start_on(host, "--no-python", "sh", "-c", worker)
     for host in working:
         cluster.wait_for(host, "begin 0")
 
@@ -49,19 +49,6 @@ def test_both_sides_of_a_cut_stop(network: Network, tmp_path: Path, lost: str) -
     if lost in why:
         assert [cluster.why(host) for host in "abc"] == why[lost]
     cluster.nothing_left()
-
-
-def test_a_spare_replaces_one_that_is_cut_off(network: Network, tmp_path: Path) -> None:
-    cluster = Cluster(network, tmp_path, "--nnodes=2", "--spares=1", "--max-restarts=1", *FLAGS)
-    started(
-        cluster, f"[ $TORCHELASTIC_RESTART_COUNT = 1 ] || {{ {RUNS}; }}; echo {BEGIN}", working=""
-    )
-    cluster.wait_for("a", "begin 0")
-    cut = next(host for host in "bc" if network.processes(host) and cluster.workers(host))
-    network.cut(cut)
-    spare = {"b": "c", "c": "b"}[cut]
-    cluster.wait_for(spare, "begin 1 of 2")
-    assert cluster.statuses() == {"a": 0, cut: 69, spare: 0}
 
 
 def test_one_that_was_cut_off_joins_again(network: Network, tmp_path: Path) -> None:

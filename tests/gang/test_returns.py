@@ -74,48 +74,29 @@ def test_the_line_that_is_said_brings_a_lost_launcher_back(
     assert after["TORCHELASTIC_RESTART_COUNT"] == "1"
 
 
-@pytest.mark.full
-def test_of_two_to_three_nodes_two_go_on_and_one_waits(launchers: Launchers):
-    flags = ("--nnodes", "2:3", "--max-restarts", 3, *STATIC, "--node-rank")
-    for rank, name in enumerate("abc"):
-        launchers.start(name, *flags, rank, SAY, "wait")
-    launchers.wait_for_workers(3)
-    kill(launchers, "c")
-    launchers.wait_for_workers(4, "a", "b")
-    assert "waiting up to" not in launchers.said("a")
-    kill(launchers, "b")
-    until(lambda: AGAIN.search(launchers.said("a")), "it says what to type")
-    launchers.start("b", *flags, 1, SAY, "wait")
-    (b,) = launchers.wait_for_workers(1, "b")
-    assert (b["WORLD_SIZE"], b["NODE_RANK"], b["TORCHELASTIC_RESTART_COUNT"]) == ("2", "1", "2")
-
-
-@pytest.mark.parametrize("lost", mostly_full(["ab", "ba"]))
-def test_who_waits_ends_at_once_when_told(launchers: Launchers, lost: str):
+@pytest.mark.parametrize(
+    ("lost", "is_told"),
+    mostly_full([("ab", True), ("ba", False), ("ab", False), ("ba", True)], 2),
+)
+def test_who_waits_ends_at_once_when_told_or_when_the_time_is_over(
+    launchers: Launchers, lost: str, is_told: bool
+):
+    limit = () if is_told else ("--return-timeout", 1)
     for rank, name in enumerate("ab"):
-        flags = ("--nnodes", 2, "--max-restarts", 1, *STATIC, "--node-rank", rank)
+        flags = ("--nnodes", 2, "--max-restarts", 1, *limit, *STATIC, "--node-rank", rank)
         launchers.start(name, *flags, SAY, "wait")
     launchers.wait_for_workers(2)
     gone, other = lost
     kill(launchers, gone)
-    until(lambda: AGAIN.search(launchers.said(other)), "it waits")
-    launchers.processes[other].terminate()
-    assert launchers.statuses() == {other: 143}
-
-
-@pytest.mark.parametrize("lost", mostly_full(["ba", "ab"]))
-def test_nobody_is_waited_for_for_ever(launchers: Launchers, lost: str):
-    for rank, name in enumerate("ab"):
-        flags = ("--nnodes", 2, "--max-restarts", 1, "--return-timeout", 1, *STATIC)
-        launchers.start(name, *flags, "--node-rank", rank, SAY, "wait")
-    launchers.wait_for_workers(2)
-    gone, other = lost
-    kill(launchers, gone)
-    assert launchers.statuses() == {other: 69}
-    who = (
-        "the hub at 127.0.0.1; it has not" if gone == "a" else f"{os.uname().nodename}; nobody has"
-    )
-    assert f"still missing: {who} come back within 1 s" in launchers.said(other)
+    if is_told:
+        until(lambda: AGAIN.search(launchers.said(other)), "it waits")
+        launchers.processes[other].terminate()
+        assert launchers.statuses() == {other: 143}
+    else:
+        who = "the hub at 127.0.0.1; it has not"
+        who = who if gone == "a" else f"{os.uname().nodename}; nobody has"
+        assert launchers.statuses() == {other: 69}
+        assert f"still missing: {who} come back within 1 s" in launchers.said(other)
 
 
 @pytest.mark.full

@@ -30,3 +30,9 @@ def settings(*flags: str) -> Settings:
 )
 def test_a_node_is_lost_after_a_second_or_more(flag: str, lost_after_s: float) -> None:
     assert settings(flag).lost_after_s == lost_after_s
+
+
+def test_of_thousands_each_beats_more_seldom() -> None:
+    many = TWO._replace(most=4000, spares=4000)
+    request = cli.parse(["--nnodes=2"], {}, "python")
+    assert settings_of(request, many, 30.0, None).beat_s == 4

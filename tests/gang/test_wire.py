@@ -16,23 +16,13 @@ from hypothesis import strategies as st
 
 from spawnlaunch.errors import UsageError
 from spawnlaunch.failures import Cause
-from spawnlaunch.gang import messages, token
+from spawnlaunch.gang import messages, token, wire
 from spawnlaunch.gang.hub import Hub
 from spawnlaunch.gang.messages import MOST_COUNT, VERSION, Beat, Failed, Hello, Idle, Start
 from spawnlaunch.gang.phases import RUNNING
 from spawnlaunch.gang.roster import MOST_WORKERS
 from spawnlaunch.gang.settings import Settings
-from spawnlaunch.gang.wire import (
-    MOST_FIRST,
-    MOST_HELLO,
-    MOST_LINE,
-    NAME,
-    Foreign,
-    Wire,
-    digest,
-    digest_of,
-    secret_of,
-)
+from spawnlaunch.gang.wire import NAME, Foreign, Wire, digest, digest_of, secret_of
 from tests.gang.hosts import Calls
 
 SECRET = secret_of(None, "none")
@@ -83,25 +73,25 @@ def proved(is_hub: bool, has_heard: bool) -> Wire:
 @pytest.mark.parametrize(
     ("end", "most"),
     [
-        pytest.param(lambda: fresh(True), MOST_FIRST, id="before the proof"),
-        pytest.param(lambda: fresh(False), MOST_FIRST, id="of a hub before it"),
-        pytest.param(lambda: proved(True, False), MOST_HELLO, id="the hello"),
-        pytest.param(lambda: proved(True, True), MOST_LINE, id="after it"),
-        pytest.param(lambda: proved(False, False), MOST_LINE, id="of the hub"),
-        pytest.param(lambda: proved(False, True), MOST_LINE, id="of the hub later"),
+        pytest.param(lambda: fresh(True), wire.MOST_FIRST, id="before the proof"),
+        pytest.param(lambda: fresh(False), wire.MOST_FIRST, id="of a hub before it"),
+        pytest.param(lambda: proved(True, False), wire.MOST_HELLO, id="the hello"),
+        pytest.param(lambda: proved(True, True), wire.MOST_LINE, id="after it"),
+        pytest.param(lambda: proved(False, False), wire.MOST_LINE, id="of the hub"),
+        pytest.param(lambda: proved(False, True), wire.MOST_LINE, id="of the hub later"),
     ],
 )
 def test_a_line_has_a_limit_also_where_it_does_not_end(end: Callable[[], Wire], most: int) -> None:
-    wire = end()
-    assert wire.feed(b"x" * most) == []
+    one = end()
+    assert one.feed(b"x" * most) == []
     with pytest.raises(Foreign, match="too long"):
-        wire.feed(b"x")
+        one.feed(b"x")
     with pytest.raises(Foreign, match="too long"):
         end().feed(b"x" * (most + 1) + b"\n")
 
 
 def test_limits_are_those_of_the_protocol() -> None:
-    assert (MOST_FIRST, MOST_HELLO, MOST_LINE) == (4096, 2**16, 2**20)
+    assert (wire.MOST_FIRST, wire.MOST_HELLO, wire.MOST_LINE) == (4096, 2**16, 2**20)
 
 
 @pytest.mark.parametrize(
@@ -139,9 +129,9 @@ def test_a_line_is_good_once_and_in_its_place(how: str) -> None:
 
 @given(st.binary(max_size=100))
 def test_bytes_without_the_secret_are_never_heard(words: bytes) -> None:
-    for wire in (shaken()[0], fresh(True)):
+    for one in (shaken()[0], fresh(True)):
         with pytest.raises(Foreign):
-            wire.feed(words + b"\n")
+            one.feed(words + b"\n")
 
 
 @pytest.mark.parametrize(
