@@ -5,32 +5,19 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Callable
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from tests.support.launching import ROOT, WORKERS, clean_environ, launch, run
+from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
-from tests.support.watching import Launch, launched
+from tests.support.watching import launched
 
 WELL, FAILS = "exit 0", "exit 3"
 SETTLED = "memfd:spawnlaunch-said"  # among a guard's files, once it has what its end needs
-
-
-def remove(package: Path, _scratch: Path) -> None:
-    shutil.rmtree(package)
-
-
-def replace(package: Path, _scratch: Path) -> None:
-    for file in package.rglob("*.py"):
-        file.write_text("OTHER_VERSION = 1\n")
-
-
-def clean(_package: Path, scratch: Path) -> None:
-    for each in scratch.glob("spawnlaunch-*"):
-        shutil.rmtree(each)
 
 
 def settled(launcher: int) -> bool:
@@ -49,7 +36,27 @@ def package(tmp_path: Path) -> Path:
     return Path(shutil.copytree(ROOT / "spawnlaunch", tmp_path / "lib/spawnlaunch", ignore=leave))
 
 
-DISTURBED = [remove, replace, clean]
+def of_package(package: Path) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The launcher of that copy, and its environment."""
+    environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
+    return (sys.executable, "-m", "spawnlaunch", "--no-prefix"), environ
+
+
+def remove(package: Path, _scratch: Path) -> None:
+    shutil.rmtree(package)
+
+
+def replace(package: Path, _scratch: Path) -> None:
+    for file in package.rglob("*.py"):
+        file.write_text("OTHER_VERSION = 1\n")
+
+
+def clean(_package: Path, scratch: Path) -> None:
+    for each in scratch.glob("spawnlaunch-*"):
+        shutil.rmtree(each)
+
+
+DISTURBED = {each.__name__: each for each in (remove, replace, clean)}
 WAYS = {
     "one worker": ("--nproc", 1),
     "two workers": ("--nproc", 2),
@@ -58,64 +65,45 @@ WAYS = {
     "hangs": ("--nproc", 2, "--hang-timeout", 1),
     "a record": ("--nproc", 2, "--record", "record"),
 }
-QUICK = {("two workers", FAILS), ("restarts", FAILS), ("one worker", WELL)}
-
-
-def disturbed(
-    words: tuple[object, ...], script: str, disturb: Callable[[Path, Path], None], package: Path,
-    tmp_path: Path, then: Callable[[Launch], None] = lambda _: None,
-) -> tuple[int, str]:  # fmt: skip
-    """Status and stderr of a launch that is disturbed once its workers run."""
-    go = tmp_path / "go"
-    worker = f"echo ready; until test -e {go}; do sleep 0.1; done; {script}"
-    environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = (sys.executable, "-m", "spawnlaunch", "--no-prefix")
-    os.chdir(tmp_path)
-    with launched(
-        *words, "--no-python", "sh", "-c", worker,
-        directory=tmp_path, environ=environ, command=command,
-    ) as one:  # fmt: skip
-        one.read_until(1)
-        until(lambda: settled(one.pid), "the guard has what its end needs")
-        disturb(package, tmp_path / "tmp")
-        go.touch()
-        then(one)
-        return one.status(), one.stderr
+QUICK = [("remove", "restarts", FAILS), ("clean", "two workers", FAILS)]
+EVERY = [(how, way, then) for way in WAYS for how in DISTURBED for then in (FAILS, WELL)]
 
 
 @pytest.mark.parametrize(
-    ("disturb", "way", "script"),
-    [
-        pytest.param(each, way, script, marks=[] if (way, script) in QUICK else pytest.mark.full)
-        for each in DISTURBED
-        for way in WAYS
-        for script in (WELL, FAILS)
-    ],
+    ("how", "way", "then"),
+    mostly_full([*QUICK, *(each for each in EVERY if each not in QUICK)], len(QUICK)),
 )
 def test_status_and_report_are_those_of_the_workers(
-    disturb: Callable[[Path, Path], None], way: str, script: str, package: Path, tmp_path: Path
+    how: str, way: str, then: str, package: Path, tmp_path: Path, monkeypatch
 ):
-    status, stderr = disturbed(WAYS[way], script, disturb, package, tmp_path)
-    assert status == int(script.split()[1]), stderr
-    assert "Traceback" not in stderr, stderr
-    assert ("exited with status 3" in stderr) == (script == FAILS)
+    monkeypatch.chdir(tmp_path)
+    worker = f"echo ready; until test -e go; do sleep 0.1; done; {then}"
+    words = (*WAYS[way], "--no-python", "sh", "-c", worker)
+    command, environ = of_package(package)
+    with launched(*words, directory=tmp_path, environ=environ, command=command) as one:
+        one.read_until(1)
+        until(lambda: settled(one.pid), "the guard has what its end needs")
+        DISTURBED[how](package, tmp_path / "tmp")
+        Path("go").touch()
+        assert one.status() == int(then.split()[1]), one.stderr
+        assert "Traceback" not in one.stderr
+        assert ("exited with status 3" in one.stderr) == (then == FAILS)
 
 
-@pytest.mark.parametrize("disturb", [remove, pytest.param(replace, marks=pytest.mark.full)])
-def test_a_killed_guard_is_told_of_all_the_same(
-    disturb: Callable[[Path, Path], None], package: Path, tmp_path: Path
-):
-    def later(package: Path, scratch: Path) -> None:
-        signal.sigtimedwait((), 3)  # the launcher has what its end needs too, a second after it
-        disturb(package, scratch)
-
-    status, stderr = disturbed(
-        ("--nproc", 2, "--result", tmp_path / "result"), "sleep 600", later, package, tmp_path,
-        then=lambda one: one.send(signal.SIGKILL, one.guard),
-    )  # fmt: skip
-    assert status == 128 + signal.SIGKILL, stderr
-    assert "died of SIGKILL: ended the workers" in stderr
-    assert '"guard"' in (tmp_path / "result").read_text()
+@pytest.mark.parametrize("how", mostly_full(["remove", "replace"]))
+def test_a_killed_guard_is_told_of_all_the_same(how: str, package: Path, tmp_path: Path):
+    result = tmp_path / "result"
+    words = ("--nproc", 2, "--result", result, WORKERS / "sleep.py")
+    command, environ = of_package(package)
+    with launched(*words, directory=tmp_path, environ=environ, command=command) as one:
+        one.read_until(2)
+        until(lambda: settled(one.pid), "the guard has what its end needs")
+        time.sleep(3)  # the launcher has what its end needs too, a second after it
+        DISTURBED[how](package, tmp_path)
+        one.send(signal.SIGKILL, one.guard)
+        assert one.status() == 128 + signal.SIGKILL, one.stderr
+        assert "died of SIGKILL: ended the workers" in one.stderr
+    assert '"guard"' in result.read_text()
 
 
 # As somebody asks for this module for the first time, the package changes.
@@ -134,71 +122,47 @@ sys.addaudithook(changes)
 """
 
 
-@pytest.mark.parametrize("is_removed", [True, False])
+LASTS = f"sleep 3; {WELL}"
+FIRST_READ = ("flags", "run.launcher", "run.decisions", "run.evidence")
+WHILE_IT_READS = [
+    *((name, FAILS, (os.EX_OSERR,)) for name in reversed(FIRST_READ)),
+    ("run.published", f"sleep 1.5; {WELL}", (0,)),
+    # Of the recorder; but the launch itself reads on for a second.
+    *((f"watch.{each}", LASTS, (0, os.EX_OSERR)) for each in ("find", "output", "waiting")),
+]
+
+
 @pytest.mark.parametrize(
-    ("module", "script", "status"),
-    [
-        ("spawnlaunch.flags", WELL, os.EX_OSERR),
-        ("spawnlaunch.run.launcher", WELL, os.EX_OSERR),
-        ("spawnlaunch.run.decisions", WELL, os.EX_OSERR),
-        ("spawnlaunch.run.evidence", FAILS, os.EX_OSERR),
-        ("spawnlaunch.run.published", f"sleep 1.5; {WELL}", 0),
-    ],
+    ("module", "script", "statuses", "is_removed"),
+    mostly_full([(*row, is_removed) for is_removed in (True, False) for row in WHILE_IT_READS], 2),
 )
-def test_a_package_that_changes_before_all_is_read_is_said_in_one_line(
-    module: str, script: str, status: int, is_removed: bool, package: Path, tmp_path: Path
+def test_a_package_that_changes_while_it_is_read_is_said_in_one_line(
+    module: str, script: str, statuses: tuple[int, ...], is_removed: bool, package: Path, tmp_path
 ):
-    code = AT_THE_IMPORT.format(module=module, package=str(package), is_removed=is_removed)
-    (package.parent / "sitecustomize.py").write_text(code)
-    environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    with launched(
-        "--nproc", 2, "--no-python", "sh", "-c", script, directory=tmp_path, environ=environ,
-        command=("env", "-C", str(tmp_path), sys.executable, "-m", "spawnlaunch"),
-    ) as one:  # fmt: skip
-        assert one.status() == status, one.stderr
-        assert "Traceback" not in one.stderr
-        assert "fault of spawnlaunch" not in one.stderr
-        assert ("replaced or removed" in one.stderr) == (status != 0), one.stderr
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("is_removed", [True, False])
-@pytest.mark.parametrize("module", ["find", "output", "waiting"])
-def test_a_package_that_changes_while_the_recorder_reads_it_ends_the_record_alone(
-    module: str, is_removed: bool, package: Path, tmp_path: Path
-):
-    name = f"spawnlaunch.watch.{module}"
+    name = f"spawnlaunch.{module}"
     code = AT_THE_IMPORT.format(module=name, package=str(package), is_removed=is_removed)
     (package.parent / "sitecustomize.py").write_text(code)
-    environ = {"PYTHONPATH": str(package.parent), "PYTHONDONTWRITEBYTECODE": "1"}
-    with launched(
-        *("--nproc", 2, "--record", "record", "--no-python", "sh", "-c", f"sleep 3; {WELL}"),
-        directory=tmp_path, environ=environ,
-        command=("env", "-C", str(tmp_path), sys.executable, "-m", "spawnlaunch"),
-    ) as one:  # fmt: skip
-        status = one.status()
-        assert status in (0, os.EX_OSERR), one.stderr  # the launch itself reads on for a second
-        assert "Traceback" not in one.stderr, one.stderr
-        assert "replaced or removed" in one.stderr, one.stderr
+    flags = ("--record", "record") if "watch" in module else ()
+    words = ("--nproc", 2, *flags, "--no-python", "sh", "-c", script)
+    command, environ = of_package(package)
+    command = ("env", "-C", str(tmp_path), *command)
+    with launched(*words, directory=tmp_path, environ=environ, command=command) as one:
+        assert one.status() in statuses, one.stderr
+        assert "Traceback" not in one.stderr
+        assert "fault of spawnlaunch" not in one.stderr
+        assert ("replaced or removed" in one.stderr) == (module != "run.published"), one.stderr
 
 
-@pytest.mark.parametrize("script", [WELL, FAILS])
-def test_warnings_that_are_errors_are_not_ours(script: str, tmp_path: Path):
-    words = ("--nproc", 2, "--max-restarts", 1, "--no-python", "sh", "-c", script)
-    with launched(*words, directory=tmp_path, environ={"PYTHONWARNINGS": "error"}) as one:
+@pytest.mark.parametrize("script", mostly_full([FAILS, WELL]))
+def test_warnings_that_are_errors_and_a_umask_that_allows_nothing_change_nothing(
+    script: str, tmp_path: Path
+):
+    place = ("--tee", 3, "--log-dir", tmp_path / "logs", "--result", tmp_path / "result")
+    words = ("--nproc", 2, "--max-restarts", 1, *place, "--no-python", "sh", "-c", script)
+    options = {"environ": {"PYTHONWARNINGS": "error"}, "preexec": lambda: os.umask(0o777)}
+    with launched(*words, directory=tmp_path, **options) as one:
         assert one.status() == int(script.split()[1]), one.stderr
         assert "Warning" not in one.stderr
-        assert "Traceback" not in one.stderr
-
-
-@pytest.mark.parametrize("script", [WELL, FAILS])
-def test_a_umask_that_allows_nothing_changes_nothing(script: str, tmp_path: Path):
-    words = ("--nproc", 2, "--tee", 3, "--log-dir", tmp_path / "logs", "--result", tmp_path / "r")
-    with launched(
-        *words, "--no-python", "sh", "-c", script,
-        directory=tmp_path, preexec=lambda: os.umask(0o777),
-    ) as one:  # fmt: skip
-        assert one.status() == int(script.split()[1]), one.stderr
         assert "Traceback" not in one.stderr
 
 
@@ -210,34 +174,40 @@ SHADOWED = (
 )
 
 
-@pytest.mark.parametrize("words", [(), ("--preload", "decimal")])
-def test_modules_of_pythonpath_with_the_names_of_pythons_are_not_for_us(words, tmp_path: Path):
+@pytest.fixture
+def shadowed(tmp_path: Path) -> dict[str, str]:
+    """The environment where modules of these names are found before Python's."""
     for name in SHADOWED:
         (tmp_path / f"{name}.py").write_text("raise ValueError('of the user')\n")
+    return {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
+
+
+def test_modules_of_pythonpath_with_the_names_of_pythons_are_not_for_us(shadowed, tmp_path: Path):
     script = tmp_path / "fails.sh"
-    program = (WORKERS / "sleep.py",) if words else ("--no-python", "sh", script)
     script.write_text("sleep 1.5; exit 3\n")
-    environ = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     place = ("--tee", 3, "--log-dir", tmp_path / "logs", "--result", tmp_path / "result")
-    with launched(
-        "--nproc", 2, *place, *words, *program, directory=tmp_path, environ=environ
-    ) as one:
-        if words:
-            one.read_until(2)
-            one.send(signal.SIGTERM)
-        assert one.status() == (143 if words else 3), one.stderr
+    words = ("--nproc", 2, *place, "--no-python", "sh", script)
+    with launched(*words, directory=tmp_path, environ=shadowed) as one:
+        assert one.status() == 3, one.stderr
         assert "of the user" not in one.stderr
 
 
-@pytest.mark.parametrize("words", [("report", "record"), ("scripts",), ("top", "--once")])
-def test_nor_are_they_for_the_programs_beside_a_launch(words: tuple[str, ...], tmp_path: Path):
-    for name in SHADOWED:
-        (tmp_path / f"{name}.py").write_text("raise ValueError('of the user')\n")
-    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{ROOT}")
-    recorded = launch("--record", "record", "--no-python", "true", environ=environ, cwd=tmp_path)
-    done = run(
-        sys.executable, "-m", f"spawnlaunch.{words[0]}", *words[1:], environ=environ, cwd=tmp_path
-    )
-    for one in (recorded, done):
-        assert one.returncode == 0, one.stderr
+@pytest.mark.full
+def test_nor_are_they_for_an_image_of_preloaded_modules(shadowed, tmp_path: Path):
+    words = ("--nproc", 2, "--preload", "decimal", WORKERS / "sleep.py")
+    with launched(*words, directory=tmp_path, environ=shadowed) as one:
+        one.read_until(2)
+        one.send(signal.SIGTERM)
+        assert one.status() == 128 + signal.SIGTERM, one.stderr
         assert "of the user" not in one.stderr
+
+
+@pytest.mark.full
+def test_nor_are_they_for_the_programs_beside_a_launch(shadowed, tmp_path: Path):
+    options = {"environ": clean_environ(**shadowed), "cwd": tmp_path}
+    ended = [launch("--record", "record", "--no-python", "true", **options)]
+    for words in (("report", "record"), ("scripts",), ("top", "--once")):
+        ended.append(run(sys.executable, "-m", f"spawnlaunch.{words[0]}", *words[1:], **options))
+    for done in ended:
+        assert done.returncode == 0, done.stderr
+        assert "of the user" not in done.stderr

@@ -76,7 +76,7 @@ def all_of_it(clans: list, ending: tuple[str, int]) -> None:
     assert play(clans, *ending) == {"left": [], "bystanders": 2}
 
 
-FEW = settings(max_examples=6, suppress_health_check=list(HealthCheck))
+FEW = settings(max_examples=4, suppress_health_check=list(HealthCheck))
 MANY = settings(max_examples=100, suppress_health_check=list(HealthCheck))
 test_nothing_is_left_and_nobody_else_is_killed = FEW(
     given(CLANS, st.sampled_from(ENDINGS))(all_of_it)

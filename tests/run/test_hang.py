@@ -18,12 +18,21 @@ from spawnlaunch.run.hang import sources
 from spawnlaunch.run.hang.sources import CALLS, find_py_spy, kernel_view
 from spawnlaunch.run.signals import STACKS
 from tests.support.launching import WITHOUT_GUARD, WORKERS, clean_environ, launch, reports
-from tests.support.processes import state, until
+from tests.support.processes import until
 from tests.support.watching import Launch, launched
 from tests.support.witnessed import needs_line
 
 STUCK = WORKERS / "stuck.py"
 QUICKLY = ("--hang-timeout", "2", "--on-hang", "kill", "--grace", "0.5")
+TOLD = "the whole stacks are in"
+ALL_THERE = "ranks 0-1 are in <module> (stuck.py:38)"
+# What is at the top of scripts that tell their stacks when they are asked.
+REGISTERS = (
+    "import faulthandler, os, signal, sys, threading, time\n"
+    "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
+    "rank = os.environ['RANK']\n"
+    "os.write(1, b'ready\\n')\n"
+)
 
 
 def blocks(place: Path) -> dict[str, str]:
@@ -40,15 +49,11 @@ def roll(stderr: str) -> list[str]:
     return [line.removeprefix("spawnlaunch:   ") for line in stderr.splitlines() if ":   " in line]
 
 
-def is_filled(file: Path) -> bool:
-    return bool(file.read_text())
-
-
-def hang(place: Path, *words: object) -> subprocess.CompletedProcess[str]:
-    """A launch that is ended for its hang; what it leaves in TMPDIR is below the directory."""
+def hang(place: Path, *words: object) -> str:
+    """What a launch says that is ended for its hang, and leaves in TMPDIR below the directory."""
     done = launch("--quiet", *QUICKLY, *words, environ=clean_environ(TMPDIR=str(place)))
     assert done.returncode == TIMED_OUT, done.stderr
-    return done
+    return done.stderr
 
 
 def hangs(one: Launch) -> int:
@@ -56,35 +61,41 @@ def hangs(one: Launch) -> int:
     return one.stderr.count("no output from any rank")
 
 
-def ask(one: Launch, times: int = 1, last: str = "") -> None:
+def ask(one: Launch, times: int = 1, last: str = TOLD) -> None:
     """Ask for the stacks, and wait until the last process has told its own."""
     one.read_until(times)
     one.send(signal.SIGUSR2)
     until(lambda: last in one.stderr, f"{last!r} on stderr")
 
 
+def end(one: Launch) -> None:
+    one.send(signal.SIGTERM)
+    assert one.status() == 128 + signal.SIGTERM
+
+
 @pytest.mark.parametrize(
-    ("flags", "words"),
+    "words",
     [
-        *(((), ("register",)), (("--preload", "json"), ()), (("--no-prefix",), ("register",))),
-        pytest.param((), (), marks=needs_line, id="its Python does"),
+        pytest.param((STUCK,), marks=needs_line, id="its Python does"),
+        ("--no-prefix", STUCK, "register"),
+        # Also of ranks that are not shown.
+        pytest.param(("--ranks-filter", 0, STUCK, "register"), marks=pytest.mark.full),
+        pytest.param(("--preload", "json", STUCK), marks=pytest.mark.full),
     ],
 )
-def test_a_worker_that_registered_tells_all_its_threads_by_itself(
-    flags: tuple[str, ...], words: tuple[str, ...], tmp_path: Path
-):
+def test_a_worker_that_registered_tells_all_its_threads_by_itself(words, tmp_path: Path):
     result = tmp_path / "result.json"
-    done = hang(tmp_path, "--nproc", 2, "--result", result, *flags, STUCK, *words)
-    assert "no output from any rank" in done.stderr
-    assert roll(done.stderr) == ["ranks 0-1 are in <module> (stuck.py:38)"]
-    assert "File" not in done.stderr
+    stderr = hang(tmp_path, "--nproc", 2, "--result", result, *words)
+    assert "no output from any rank" in stderr
+    assert roll(stderr) == [ALL_THERE]
+    assert "File" not in stderr
     told = blocks(tmp_path)
     assert len(told) == 2
     for text in told.values():
         assert ", told by itself:" in text
         assert "in in_a_thread" in text
         assert "in <module>" in text
-    assert "the workers hung: stopping" in done.stderr
+    assert "the workers hung: stopping" in stderr
     assert json.loads(result.read_text())["cause"] == "hang"
 
 
@@ -106,101 +117,82 @@ def py_spy() -> None:
 @pytest.mark.usefixtures("py_spy")
 def test_of_one_that_did_not_py_spy_tells(tmp_path: Path):
     """As its Python, which reads no .pth."""
-    done = hang(tmp_path, "--nproc", 2, "--no-python", sys.executable, "-S", STUCK)
+    stderr = hang(tmp_path, "--nproc", 2, "--no-python", sys.executable, "-S", STUCK)
     told = blocks(tmp_path)
     assert len(told) == 2
     assert all(", by py-spy:" in text and "in_a_thread" in text for text in told.values())
-    assert roll(done.stderr) == ["ranks 0-1 are in <module> (stuck.py:38)"]
+    assert roll(stderr) == [ALL_THERE]
 
 
 def test_of_a_program_that_is_no_python_the_kernel_tells_and_of_its_children(tmp_path: Path):
-    done = hang(tmp_path, "--nproc", 1, "--no-python", "sh", "-c", "sleep 60; :")
+    stderr = hang(tmp_path, "--nproc", 1, "--no-python", "sh", "-c", "sleep 60; :")
     (shell, child) = blocks(tmp_path).items()
     assert "sh -c sleep 60; :, as the kernel sees it" in shell[1]
     assert "below" in child[0]
     assert "(sleep) sleeping" in child[1]
-    assert roll(done.stderr)[0].startswith("rank 0 is (sh) sleeping")
-    assert roll(done.stderr)[1].startswith("1 process below rank 0 is (sleep) sleeping")
+    assert roll(stderr)[0].startswith("rank 0 is (sh) sleeping")
+    assert roll(stderr)[1].startswith("1 process below rank 0 is (sleep) sleeping")
     # py-spy's own reason, if it is there, stands beside what the kernel tells, and nowhere else.
     assert all("said nothing" not in text for _, text in (shell, child))
-    assert all(line.startswith("spawnlaunch: ") for line in done.stderr.splitlines())
-
-
-def test_the_stacks_are_beside_the_files_that_are_kept(tmp_path: Path):
-    words = ("--log-dir", tmp_path, "--redirects", 3, STUCK, "register")
-    done = hang(tmp_path, "--nproc", 2, *words)
-    told = blocks(tmp_path)
-    assert len(told) == 2
-    assert all("in in_a_thread" in text for text in told.values())
-    assert len(roll(done.stderr)) == 1
-    assert not list(tmp_path.glob("stacks-*"))
-
-
-def test_the_stacks_of_ranks_that_are_not_shown_are(tmp_path: Path):
-    done = hang(tmp_path, "--nproc", 2, "--ranks-filter", 0, STUCK, "register")
-    assert all("in in_a_thread" in text for text in blocks(tmp_path).values())
-    assert roll(done.stderr) == ["ranks 0-1 are in <module> (stuck.py:38)"]
+    assert all(line.startswith("spawnlaunch: ") for line in stderr.splitlines())
 
 
 def test_a_child_of_a_worker_is_asked_too(tmp_path: Path):
-    done = hang(tmp_path, "--nproc", 1, STUCK, "register", "fork")
+    stderr = hang(tmp_path, "--nproc", 1, STUCK, "register", "fork")
     assert [name.count("below") for name in blocks(tmp_path)] == [0, 1]
-    assert roll(done.stderr) == [
+    assert roll(stderr) == [
         "rank 0 is in <module> (stuck.py:38)",
         "1 process below rank 0 is in <module> (stuck.py:35)",
     ]
 
 
-def test_the_rank_that_is_elsewhere_is_named_first(tmp_path: Path):
+def test_the_rank_that_is_elsewhere_is_named_first_and_told_again_while_nothing_is_said(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import faulthandler, os, threading, time\n"
-        "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
-        "def save_checkpoint():\n    while True:\n        time.sleep(60)\n"
-        "if os.environ['RANK'] == '2':\n    save_checkpoint()\n"
+        f"{REGISTERS}def save_checkpoint():\n    while True:\n        time.sleep(60)\n"
+        "if rank == '2':\n    save_checkpoint()\n"
         "threading.Event().wait()\n"
     )
-    with launched("--nproc", 4, "--hang-timeout", 2, script, directory=tmp_path) as one:
-        until(lambda: "the whole stacks are in" in one.stderr, "the roll is called")
+    with launched("--nproc", 4, "--hang-timeout", 1, script, directory=tmp_path) as one:
+        until(lambda: hangs(one) > 1, "a second dump")
         while "ranks 0-1,3" not in one.stderr:  # they had not started yet
-            times = one.stderr.count("the whole stacks are in")
-            until(lambda n=times: one.stderr.count("the whole stacks are in") > n, "once more")
-        last = one.stderr.rpartition("this is where they are:")[2]
-        place = Path(re.findall(r"the whole stacks are in (\S+)", last)[0])
+            times = one.stderr.count(TOLD)
+            until(lambda n=times: one.stderr.count(TOLD) > n, "once more")
+        last = one.stderr.rpartition(TOLD)[0].rpartition("this is where they are:")[2]
+        place = Path(re.findall(rf"{TOLD} (\S+)", one.stderr)[0])
         assert roll(last)[:2] == [
-            "rank 2 is in save_checkpoint (script.py:5)",
-            "ranks 0-1,3 wait in wait (script.py:8)",
+            "rank 2 is in save_checkpoint (script.py:7)",
+            "ranks 0-1,3 wait in wait (script.py:10)",
         ]
         assert sorted(file.name for file in place.iterdir()) == [f"rank-{i}.log" for i in range(4)]
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
+        end(one)
 
 
 def test_what_a_rank_says_while_it_tells_its_stacks_is_shown(tmp_path: Path):
+    """And who always has something to say does not keep the others from telling."""
     script = tmp_path / "script.py"
     script.write_text(
-        "import faulthandler, os, time\n"
-        "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
-        "os.write(1, b'ready\\n')\n"
-        "n = 0\nwhile True:\n    n += 1\n    os.write(2, b'said %d\\n' % n)\n    time.sleep(0.01)\n"
+        f"{REGISTERS}n = 0\nwhile rank == '0':\n    n += 1\n    os.write(2, b'said %d\\n' % n)\n"
+        "    time.sleep(0.01)\ntime.sleep(600)\n"
     )
     with launched("--nproc", 2, "--stack-on-usr2", script, directory=tmp_path) as one:
-        ask(one, 2, "the whole stacks are in")
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
+        ask(one, 2)
+        assert "rank 1 is in" in one.stderr
+        end(one)
         said = [int(number) for number in re.findall(r"(?m)^said (\d+)$", one.stderr)]
-        assert sorted(said[0::1]).count(max(said)) in (1, 2)
-        for number in range(1, min(max(said), 50)):
-            assert said.count(number) == 2
+        assert said == [*range(1, len(said) + 1)]
         assert "File" not in one.stderr
 
 
-@pytest.mark.parametrize("flags", [(), ("--redirects", "3"), ("--ranks-filter", "1")])
-def test_a_rank_that_is_heard_from_anywhere_is_no_hang(flags: tuple[str, ...], tmp_path: Path):
+@pytest.mark.parametrize(
+    "flags",
+    ["--no-prefix", pytest.param("--redirects=3", marks=pytest.mark.full), "--ranks-filter=1"],
+)
+def test_a_rank_that_is_heard_from_anywhere_is_no_hang(flags: str, tmp_path: Path):
     """Rank 0 speaks all the time, wherever that goes; rank 1 never does."""
     speak = "if [ $RANK = 0 ]; then for i in $(seq 30); do echo $i; sleep 0.1; done; fi"
     place = ("--log-dir", tmp_path) if "--redirects" in flags else ()
-    words = ("--nproc", 2, *flags, *place, "--hang-timeout", "2.5", "--on-hang", "kill")
+    words = ("--nproc", 2, flags, *place, "--hang-timeout", "2.5", "--on-hang", "kill")
     done = launch("--quiet", *words, "--no-python", "sh", "-c", speak)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -216,31 +208,6 @@ def test_a_reader_that_reads_nothing_is_not_the_workers_hang(tmp_path: Path):
         assert hangs(one) == while_they_started
 
 
-def test_dump_goes_on_and_tells_again_while_nothing_is_said(tmp_path: Path):
-    with launched(
-        "--nproc", 1, "--hang-timeout", "0.4", STUCK, "register", directory=tmp_path
-    ) as one:
-        until(lambda: hangs(one) >= 2, "a second dump")
-        assert one.launcher.poll() is None
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
-
-
-def test_a_launch_that_is_stopped_does_not_hang(tmp_path: Path):
-    with launched("--nproc", 2, "--hang-timeout", "2", STUCK, directory=tmp_path) as one:
-        one.read_until(2)
-        while_they_started, workers = hangs(one), one.workers
-        one.send(signal.SIGTSTP)
-        until(lambda: {state(pid) for pid in (one.pid, *workers)} == {"T"}, "all are stopped")
-        time.sleep(2.5)
-        one.send(signal.SIGCONT)
-        until(lambda: {state(pid) for pid in workers} == {"S"}, "the workers go on")
-        assert hangs(one) == while_they_started
-        until(lambda: hangs(one) > while_they_started, "they hang when nobody has stopped them")
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
-
-
 def test_workers_that_hung_are_started_anew(tmp_path: Path):
     hung = ("--max-restarts", 1, *QUICKLY, WORKERS / "again.py", 1, "9:exit", 0)
     done = launch("--quiet", "--nproc", 2, *hung, environ=clean_environ(TMPDIR=str(tmp_path)))
@@ -248,118 +215,57 @@ def test_workers_that_hung_are_started_anew(tmp_path: Path):
     assert re.search(r"the workers hung after .* s: restart 1 of 1", done.stderr)
 
 
-@pytest.mark.parametrize("command", [None, WITHOUT_GUARD])
-def test_SIGUSR2_asks_for_stacks_and_does_not_reach_the_workers(command, tmp_path: Path):
-    with launched(
-        "--nproc", 2, "--stack-on-usr2", STUCK, "register", "handler",
-        directory=tmp_path, **({"command": command} if command else {}),
-    ) as one:  # fmt: skip
-        ask(one, 2, "the whole stacks are in")
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_who_is_asked_again_tells_where_it_is_then_and_no_worker_hears_of_it(is_kept, tmp_path):
+    """Of a file, too, only what was added is taken for the answer."""
+    logs = tmp_path / "logs"
+    words = ("--nproc", 2, "--stack-on-usr2", STUCK, "register", "handler")
+    flags, command = (
+        (("--tee", 3, "--log-dir", logs), {}) if is_kept else ((), {"command": WITHOUT_GUARD})
+    )
+    with launched(*flags, *words, directory=tmp_path, **command) as one:
+        for times in (1, 2):
+            ask(one, 2)
+            until(lambda n=times: one.stderr.count(TOLD) == n, "it is told")
+        told = blocks(tmp_path)
+        assert [text.count("in in_a_thread") for text in told.values()] == [1, 1]
         # One of them may not have come from its write to the next line, where it pauses.
         assert re.search(r"rank(s 0-1 are| 1 is) in <module> \(stuck\.py:3[68]\)", one.stderr)
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
+        end(one)
         assert b"saved" not in one.output
 
 
-def test_without_the_flag_SIGUSR2_is_the_workers(tmp_path: Path):
+def test_without_the_flag_SIGUSR2_is_the_workers_and_nobody_is_bothered_with_stacks(tmp_path: Path):
     with launched("--nproc", 2, STUCK, "handler", directory=tmp_path) as one:
         one.read_until(2)
         one.send(signal.SIGUSR2)
         one.read_until(2, "saved")
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
+        end(one)
         assert "stack" not in one.stderr
+    for flags, number in ((), None), (("--stack-on-usr2",), str(STACKS)):
+        (told,) = reports(launch("--nproc", 1, *flags, WORKERS / "report.py").stdout)
+        assert told["environ"].get("SPAWNLAUNCH_STACK_SIGNAL") == number
 
 
-STOPS = """
-import faulthandler, os, signal, sys, time
-faulthandler.register(int(os.environ["SPAWNLAUNCH_STACK_SIGNAL"]))
-os.write(1, b"ready\\n")
-if os.environ["RANK"] == "1":
-    os.kill(os.getpid(), signal.SIGSTOP)
-while not os.path.exists(sys.argv[1]):
-    time.sleep(0.01)
-os._exit(7)
-"""
-
-
-def test_the_launcher_watches_while_somebody_takes_his_time_to_tell(tmp_path: Path):
-    """A worker that is stopped tells nothing; another one's failure is seen, and its stacks are."""
+@pytest.mark.parametrize("is_waited_for", [True, False])
+def test_of_a_worker_that_is_stopped_somebody_else_tells(is_waited_for: bool, tmp_path: Path):
+    """Meanwhile the launcher watches: another one's failure is seen, and its stacks are."""
     script, go = tmp_path / "script.py", tmp_path / "go"
-    script.write_text(STOPS)
+    script.write_text(
+        f"{REGISTERS}if rank == '1':\n    os.kill(os.getpid(), signal.SIGSTOP)\n"
+        "while not os.path.exists(sys.argv[1]):\n    time.sleep(0.01)\nos._exit(7)\n"
+    )
     words = ("--nproc", 2, "--grace", "0.2", "--stack-on-usr2")
     with launched(*words, script, go, directory=tmp_path) as one:
-        ask(one, 2)
+        ask(one, 2, last=TOLD if is_waited_for else "")
+        if is_waited_for:
+            by_itself, by_another = (text for _, text in sorted(blocks(tmp_path).items()))
+            assert ", told by itself:" in by_itself
+            assert ", told by itself:" not in by_another
         until(lambda: list(tmp_path.rglob("rank-0.log")), "rank 0 has told")
         go.touch()
         assert one.status() == 7
-        assert one.all_gone()
-        assert [line.startswith("rank 0 is in <module>") for line in roll(one.stderr)[:1]] == [True]
-
-
-def test_of_a_worker_that_is_stopped_somebody_else_tells(tmp_path: Path):
-    script, go = tmp_path / "script.py", tmp_path / "go"
-    script.write_text(STOPS)
-    words = ("--nproc", 2, "--grace", "0.2", "--stack-on-usr2")
-    with launched(*words, script, go, directory=tmp_path) as one:
-        ask(one, 2, "the whole stacks are in")
-        (by_itself, by_another) = (text for _, text in sorted(blocks(tmp_path).items()))
-        assert ", told by itself:" in by_itself
-        assert ", told by itself:" not in by_another
-        go.touch()
-        assert one.status() == 7
-
-
-def test_who_is_asked_again_tells_where_it_is_then(tmp_path: Path):
-    """Of a file, too, only what was added is taken for the answer."""
-    words = ("--nproc", 2, "--stack-on-usr2", "--redirects", 3, "--log-dir", tmp_path / "logs")
-    with launched(*words, STUCK, "register", directory=tmp_path) as one:
-        logs = tmp_path / "logs"
-        until(lambda: sum(map(is_filled, logs.rglob("stdout.log"))) == 2, "both are there")
-        for times in (1, 2):
-            one.send(signal.SIGUSR2)
-            until(lambda n=times: one.stderr.count("the whole stacks are in") == n, "it is told")
-        told = blocks(tmp_path)
-        assert [text.count("in in_a_thread") for text in told.values()] == [1, 1]
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
-
-
-def test_that_a_rank_is_stopped_is_said_once(tmp_path: Path):
-    """And as long as it is, the silence of the others is no hang."""
-    speak = "while :; do echo talk; sleep 0.05; done"
-    script = f"if [ $RANK = 0 ]; then kill -STOP $$; fi; {speak}"
-    words = ("--nproc", 2, "--hang-timeout", 0.3, "--no-python", "sh", "-c", script)
-    with launched(*words, directory=tmp_path) as one:
-        until(lambda: "no hang is looked for" in one.stderr, "it is said")
-        one.read_until(one.output.count(b"talk") + 40, "talk")
-        assert one.stderr.count("no hang is looked for") == 1
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
-
-
-def test_who_always_has_something_to_say_does_not_keep_the_others_from_telling(tmp_path: Path):
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import faulthandler, os, sys, time\n"
-        "faulthandler.register(int(os.environ['SPAWNLAUNCH_STACK_SIGNAL']))\n"
-        "os.write(1, b'ready\\n')\n"
-        "while os.environ['RANK'] == '0':\n    time.sleep(0.01)\n    os.write(2, b'talk\\n')\n"
-        "time.sleep(600)\n"
-    )
-    with launched("--nproc", 2, "--stack-on-usr2", script, directory=tmp_path) as one:
-        ask(one, 2, "rank 1")
-        one.send(signal.SIGTERM)
-        assert one.status() == 128 + signal.SIGTERM
-
-
-def test_nobody_is_bothered_with_stacks_unasked():
-    (plain,) = reports(launch("--nproc", 1, WORKERS / "report.py").stdout)
-    assert "SPAWNLAUNCH_STACK_SIGNAL" not in plain["environ"]
-    flags = ("--nproc", 1, "--stack-on-usr2")
-    (asked,) = reports(launch(*flags, WORKERS / "report.py").stdout)
-    assert asked["environ"]["SPAWNLAUNCH_STACK_SIGNAL"] == str(STACKS)
+        assert roll(one.stderr)[0].startswith("rank 0 is in <module>")
 
 
 def test_threads_that_do_the_same_share_a_line():
@@ -390,9 +296,7 @@ def test_threads_that_do_the_same_share_a_line():
     ("architecture", "header"),
     [("x86_64", "x86_64-linux-gnu/asm/unistd_64.h"), ("aarch64", "asm-generic/unistd.h")],
 )
-def test_the_numbers_of_system_calls_are_those_of_the_kernels_headers(
-    architecture: str, header: str
-):
+def test_the_numbers_of_system_calls_are_those_of_the_kernels_headers(architecture, header):
     path = Path("/usr/include", header)
     if not path.exists():
         pytest.skip(f"{path} is not installed (Debian: linux-libc-dev)")

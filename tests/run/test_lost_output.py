@@ -103,21 +103,6 @@ def test_a_disk_that_becomes_full_keeps_what_it_has(where: str, tmp_path: Path):
     assert (f"cannot write to our stdout: {FULL}" in told) == (where != "/dev/null")
 
 
-def test_a_reader_that_has_stopped_does_not_cost_the_files_their_end(tmp_path: Path):
-    ours, theirs = os.pipe()
-    flags = ["--nproc", "2", "--grace", "0", "--log-dir", str(tmp_path / "{rank}")]
-    # More than what may wait and the reader's pipe can hold, less than with the workers' pipes.
-    worker = ["--no-python", "sh", "-c", f"yes {'x' * 99} | head -n 5600"]
-    launcher = start(*AS_USERS_DO, *flags, *worker, stdout=theirs, stderr=subprocess.PIPE)
-    os.close(theirs)
-    _, stderr = launcher.communicate(timeout=PATIENCE_S)
-    os.close(ours)
-    assert launcher.returncode == 0
-    assert re.fullmatch(r"spawnlaunch: nobody read our stdout: dropped .*\n", stderr)
-    for rank in range(2):
-        assert (tmp_path / f"{rank}" / "stdout.log").stat().st_size == 560000
-
-
 SOON = (
     "import sys\n"
     "from spawnlaunch.run import pipes\n"

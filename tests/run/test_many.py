@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.matrix import mostly_full
 from tests.support.watching import KILLED, launched
 
 # Each has children of a kind; the workers end when all have got so far.
@@ -38,32 +39,24 @@ while os.environ["RANK"] == "1" or sys.argv[1] == "stay":
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("kind", [pytest.param("plain", marks=pytest.mark.full), "session"])
-@pytest.mark.parametrize(
-    ("nproc", "count"), [(8, 20), pytest.param(64, 100, marks=pytest.mark.full)]
-)
-def test_what_many_workers_leave_is_gone_when_they_end_at_once(kind, nproc, count, tmp_path: Path):
+@pytest.mark.parametrize("kind", ["plain", "session"])
+def test_what_many_workers_leave_is_gone_when_they_end_at_once(kind: str, tmp_path: Path):
     script, here = tmp_path / "crowd.py", tmp_path / "here"
     script.write_text(CROWD)
     here.mkdir()
-    with launched(
-        "--nproc", nproc, "--bind", "none", script, count, kind, here, directory=tmp_path
-    ) as launch:
+    words = ("--nproc", 64, "--bind", "none", script, 100, kind, here)
+    with launched(*words, directory=tmp_path) as launch:
         assert launch.status(within_s=240) == 0
         assert "could not kill" not in launch.stderr
 
 
-@pytest.mark.parametrize(
-    "ended_by", [pytest.param("itself", marks=pytest.mark.full), "launcher", "guard"]
-)
+@pytest.mark.parametrize("ended_by", mostly_full(["guard", "launcher", "itself"]))
 def test_chains_of_processes_end_with_the_launch(ended_by, tmp_path: Path):
     """Each link lives for 10 ms: there is always one that has just been started."""
     script = tmp_path / "bomb.py"
     script.write_text(BOMB)
-    nproc = 1 if ended_by == "itself" else 2
-    with launched(
-        "--nproc", nproc, script, "go" if ended_by == "itself" else "stay", directory=tmp_path
-    ) as launch:
+    nproc, what = (1, "go") if ended_by == "itself" else (2, "stay")
+    with launched("--nproc", nproc, script, what, directory=tmp_path) as launch:
         launch.read_until(nproc)
         if ended_by == "itself":
             assert launch.status() == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import FAMILY, LAUNCHER, WORKERS
+from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
 from tests.support.watching import Launch, launched
 
@@ -40,6 +41,7 @@ def parent_and_child() -> Iterator[tuple[int, int]]:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.full
 def test_a_process_with_the_number_of_another_namespaces_is_not_killed(parent_and_child, tmp_path):
     """The guard has the number of a process outside, and a bystander that of its child."""
     parent, child = parent_and_child
@@ -53,15 +55,15 @@ def test_a_process_with_the_number_of_another_namespaces_is_not_killed(parent_an
         assert "could not kill" not in launch.stderr
 
 
-@pytest.mark.parametrize("how", UNSEEN)
-def test_without_a_proc_of_its_own_a_launch_leaves_nothing_either(how, tmp_path: Path):
-    kinds = ("stubborn", "session", "daemon", "naked")
-    with launched(
-        "--nproc", 2, FAMILY, *kinds, "--", "0:exit", 3,
-        directory=tmp_path, command=(*UNSEEN[how], *LAUNCHER),
-    ) as launch:  # fmt: skip
+@pytest.mark.parametrize(
+    ("how", "flags"),
+    mostly_full([("outer", ("--preload", "json")), *((how, ()) for how in reversed(UNSEEN))]),
+)
+def test_without_a_proc_of_its_own_a_launch_leaves_nothing_either(how, flags, tmp_path: Path):
+    words = (*flags, FAMILY, "stubborn", "session", "daemon", "naked", "--", "0:exit", 3)
+    command = (*UNSEEN[how], *LAUNCHER)
+    with launched("--nproc", 2, *words, directory=tmp_path, command=command) as launch:
         assert launch.status() == 3
-        assert launch.all_gone()
         assert launch.stderr.count(BLIND) == 1
 
 
@@ -87,6 +89,7 @@ sys.exit(below.returncode)
 """
 
 
+@pytest.mark.full
 def test_a_launcher_that_has_one_number_in_two_namespaces_is_not_deceived(tmp_path: Path):
     script = tmp_path / "twice.py"
     script.write_text(TWICE)
@@ -96,10 +99,10 @@ def test_a_launcher_that_has_one_number_in_two_namespaces_is_not_deceived(tmp_pa
         directory=tmp_path, command=command,
     ) as launch:  # fmt: skip
         assert launch.status() == 3
-        assert launch.all_gone()
         assert launch.stderr.count(BLIND) == 1
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_a_guard_that_is_killed_without_proc_takes_everything_with_it(signum, tmp_path: Path):
     with launched(
@@ -109,9 +112,9 @@ def test_a_guard_that_is_killed_without_proc_takes_everything_with_it(signum, tm
         launch.read_until(2)
         launch.send(signum, launch.guard)
         assert launch.status() == 128 + signum
-        assert launch.all_gone()
 
 
+@pytest.mark.full
 def test_stacks_are_not_asked_of_a_process_with_the_same_number(tmp_path: Path):
     with launched(
         "--nproc", 2, "--hang-timeout", 0.5, WORKERS / "sleep.py", directory=tmp_path,
@@ -121,27 +124,6 @@ def test_stacks_are_not_asked_of_a_process_with_the_same_number(tmp_path: Path):
         launch.send(signal.SIGTERM)
         assert launch.status() == 128 + signal.SIGTERM
         assert "whole stacks" not in launch.stderr
-
-
-def test_modules_are_preloaded_where_proc_shows_other_numbers(tmp_path: Path):
-    with launched(
-        "--nproc", 2, "--preload", "json", FAMILY, "--", "0:exit", 3, directory=tmp_path,
-        command=(*INSIDE, *LAUNCHER),
-    ) as launch:  # fmt: skip
-        assert launch.status() == 3, launch.stderr
-
-
-def test_what_the_warning_tells_to_type_mounts_a_proc(tmp_path: Path):
-    with launched(
-        "--nproc", 1, WORKERS / "catch.py", "TERM", "USR1", directory=tmp_path,
-        command=(*INSIDE, "unshare", "--mount-proc", *LAUNCHER),
-    ) as launch:  # fmt: skip
-        launch.read_until(1)
-        launch.send(signal.SIGUSR1, first(launch))
-        launch.read_until(1, "SIGUSR1")
-        launch.send(signal.SIGTERM, first(launch))
-        assert launch.status() == 85
-        assert "got SIGTERM" in launch.stderr
 
 
 # PID 1
@@ -158,7 +140,7 @@ def as_pid_1(*words: object, directory: Path):
     return launched(*words, directory=directory, command=command)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("signum", mostly_full([signal.SIGTERM, signal.SIGHUP]))
 def test_PID_1_ends_as_any_launcher_does(signum, tmp_path: Path):
     with as_pid_1("--nproc", 2, WORKERS / "sleep.py", directory=tmp_path) as launch:
         launch.read_until(2)
@@ -166,11 +148,7 @@ def test_PID_1_ends_as_any_launcher_does(signum, tmp_path: Path):
         assert launch.status() == 128 + signum
 
 
-def test_PID_1_passes_the_status_of_its_workers_on(tmp_path: Path):
-    with as_pid_1("--nproc", 2, FAMILY, "--", "0:exit", 7, directory=tmp_path) as launch:
-        assert launch.status() == 7
-
-
+@pytest.mark.full
 def test_PID_1_heeds_a_signal_that_comes_while_it_is_imported(tmp_path: Path):
     """A module that takes its time stands in for one of the standard library."""
     (tmp_path / "argparse.py").write_text(
@@ -183,6 +161,7 @@ def test_PID_1_heeds_a_signal_that_comes_while_it_is_imported(tmp_path: Path):
         assert launch.status() == 128 + signal.SIGTERM
 
 
+@pytest.mark.full
 def test_PID_1_reaps_the_orphans_of_others_and_does_not_kill_them(tmp_path: Path):
     """`docker exec` starts processes in a container that no process there has as its child."""
     with as_pid_1(
@@ -205,95 +184,3 @@ def test_PID_1_reaps_the_orphans_of_others_and_does_not_kill_them(tmp_path: Path
         assert orphans() == ["sleep"]
         launch.send(signal.SIGTERM, init)
         assert launch.status() == 128 + signal.SIGTERM
-
-
-# Numbers that are given anew
-
-
-def test_launches_with_the_same_number_have_log_files_of_their_own(tmp_path: Path):
-    logs = tmp_path / "logs"
-    for count in (1, 2):
-        with as_pid_1(
-            "--nproc", 1, "--log-dir", logs, FAMILY, "--", "exit", 0, directory=tmp_path
-        ) as launch:
-            assert launch.status() == 0
-        assert len(list(logs.glob("*/attempt_0/0/stdout.log"))) == count
-
-
-DAEMON = """
-import os, sys, time
-
-def daemon(number, *command):
-    \"\"\"Start a program without parent or environment, in a session of that number.\"\"\"
-    with open("/proc/sys/kernel/ns_last_pid", "w") as file:
-        file.write(str(number - 1))
-    told, tell = os.pipe()
-    if (pid := os.fork()) == 0:
-        os.setsid()
-        if (orphan := os.fork()) == 0:
-            os.execve(command[0], command, {})
-        os.write(tell, b"%d" % orphan)
-        os._exit(0)
-    assert pid == number, (pid, number)
-    os.waitpid(pid, 0)
-    return int(os.read(told, 20))
-
-def gone(pid):
-    while os.path.exists(f"/proc/{pid}"):
-        time.sleep(0.01)
-"""
-
-
-def test_a_daemon_whose_session_has_the_number_of_a_former_worker_is_left_alone(tmp_path: Path):
-    script, file = tmp_path / "daemon.py", tmp_path / "pid"
-    script.write_text(
-        f"{DAEMON}\n"
-        "if os.environ['RANK'] == '0':\n"
-        f"    os.symlink(str(os.getpid()), {str(file)!r})\n"
-        "    sys.exit()\n"
-        f"while not os.path.islink({str(file)!r}):\n"
-        "    time.sleep(0.01)\n"
-        f"number = int(os.readlink({str(file)!r}))\n"
-        "gone(number)\n"
-        "kept = daemon(number, '/bin/sleep', '600')\n"
-        "gone(daemon(number + 1000, '/bin/true'))  # whose end makes the guard look around\n"
-        "state = open(f'/proc/{kept}/stat').read().rpartition(') ')[2][:1]\n"
-        "os.write(1, f'ready {state}\\n'.encode())\n"
-        "time.sleep(600)\n"
-    )
-    with as_pid_1("--nproc", 2, script, directory=tmp_path) as launch:
-        launch.read_until(1)
-        assert launch.output in (b"ready S\n", b"ready R\n")
-        launch.send(signal.SIGTERM, first(launch))
-        assert launch.status() == 128 + signal.SIGTERM
-
-
-def test_a_process_with_the_number_of_a_child_that_was_there_before_is_killed(tmp_path: Path):
-    """The launcher takes over from a guard that was killed, and so looks at its own children."""
-    script = tmp_path / "daemon.py"
-    script.write_text(
-        f"{DAEMON}\n"
-        "number = int(os.environ['BEFORE'])\n"
-        "gone(number)\n"
-        "with open('/proc/sys/kernel/ns_last_pid', 'w') as file:\n"
-        "    file.write(str(number - 1))\n"
-        "if (pid := os.fork()) == 0:\n"
-        "    os.setsid()\n"
-        "    os.execv('/bin/sleep', ['sleep', '600'])\n"
-        "assert pid == number\n"
-        "while open(f'/proc/{pid}/comm').read() != 'sleep\\n':\n"
-        "    time.sleep(0.01)\n"
-        "os.write(1, b'ready\\n')\n"
-        "time.sleep(600)\n"
-    )
-    before = ("sh", "-c", 'sleep 0.5 & BEFORE=$! exec "$@"', "sh")
-    first_process = ("sh", "-c", '"$@"; status=$?; pgrep -x sleep; exit $status', "sh")
-    command = (*INSIDE, "--mount-proc", *first_process, *before, *LAUNCHER)
-    with launched("--nproc", 1, script, directory=tmp_path, command=command) as launch:
-        launch.read_until(1)
-        launcher = children(first(launch))[0]
-        (guard,) = children(launcher)
-        launch.send(signal.SIGKILL, guard)
-        assert launch.status() == 128 + signal.SIGKILL
-        assert launch.all_gone()
-        assert launch.output == b"ready\n", "no sleep is left"

@@ -18,6 +18,7 @@ import pytest
 
 from tests.gang.launchers import Launchers
 from tests.support.launching import LAUNCHER, clean_environ
+from tests.support.matrix import mostly_full
 from tests.support.processes import state, until
 from tests.support.watching import Launch, launched
 
@@ -72,7 +73,7 @@ def killed_at_the_end(launch: Launch) -> Iterator[list[int]]:
 
 
 @as_root
-@pytest.mark.parametrize("nproc", [pytest.param(1, marks=pytest.mark.full), 2])
+@pytest.mark.parametrize("nproc", mostly_full([2, 1]))
 def test_workers_that_became_another_user_are_named_and_left(nproc: int, tmp_path: Path):
     words = ("--nproc", nproc, "--grace", 0.5, "--no-python", "python3", "-c")
     with launched(
@@ -108,8 +109,9 @@ sys.exit(int(sys.argv[1]))
 """
 
 
+@pytest.mark.full
 @as_root
-@pytest.mark.parametrize("code", [0, pytest.param(7, marks=pytest.mark.full)])
+@pytest.mark.parametrize("code", [0, 7])
 def test_a_node_of_several_is_not_lost_because_it_has_left_what_it_cannot_kill(
     code: int, tmp_path: Path
 ):
@@ -168,7 +170,8 @@ HIDEPID = (
 
 
 @as_root
-@pytest.mark.parametrize("killed", [pytest.param("nobody", marks=pytest.mark.full), "guard"])
+@pytest.mark.full
+@pytest.mark.parametrize("killed", ["nobody", "guard"])
 def test_processes_that_proc_hides_do_not_stay(killed: str, open_path: Path, python_of_all: str):
     script = open_path / "hidden.py"
     script.write_text(HIDDEN)
@@ -238,12 +241,7 @@ def traced(pid: int, options: int) -> Iterator[int]:
 
 
 @pytest.mark.parametrize(
-    ("threads", "options"),
-    [
-        (1, NO_STOP),
-        pytest.param(3, NO_STOP, marks=pytest.mark.full),
-        pytest.param(1, STOP_AT_EXIT, marks=pytest.mark.full),
-    ],
+    ("threads", "options"), mostly_full([(1, NO_STOP), (3, NO_STOP), (1, STOP_AT_EXIT)])
 )
 def test_a_worker_held_by_its_tracer_does_not_hold_the_launch(threads, options, tmp_path: Path):
     script = tmp_path / "sleeps.py"

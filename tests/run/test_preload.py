@@ -1,17 +1,15 @@
 """--preload: workers that are forked find themselves as if they had been started."""
 
+import json
 import os
-import signal
 import subprocess
-import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.launching import LAUNCHER, WORKERS, clean_environ, launch, reports, start
-from tests.support.patience import PATIENCE_S
-from tests.support.processes import nothing_left_behind
+from tests.support.launching import LAUNCHER, ROOT, WORKERS, clean_environ, launch, reports
+from tests.support.matrix import mostly_full
 
 SAME = ("argv", "name", "file", "path", "threads", "pools", "loaders", "write_through")
 
@@ -28,12 +26,10 @@ def test_a_preloaded_worker_finds_what_a_started_one_finds():
 
 
 @pytest.mark.parametrize(
-    ("words", "safe"),
-    [(("found.py",), ""), (("-m", "found"), ""), (("folder",), ""), (("found.py",), "1")],
+    ("script", "safe"),
+    mostly_full([("found.py", ""), ("-m found", ""), ("folder", ""), ("found.py", "1")], 2),
 )
-def test_a_forked_worker_finds_all_as_a_started_one_does(
-    words: tuple[str, ...], safe: str, tmp_path: Path
-):
+def test_a_forked_worker_finds_all_as_a_started_one_does(script: str, safe: str, tmp_path: Path):
     """Signals, descriptors, streams, paths and threads; and each rank draws numbers of its own."""
     (tmp_path / "folder").mkdir()
     for copy in ("found.py", "folder/__main__.py"):
@@ -41,7 +37,7 @@ def test_a_forked_worker_finds_all_as_a_started_one_does(
     environ = clean_environ(PYTHONSAFEPATH=safe, PYTHONUNBUFFERED="")
 
     def found(*preload: str) -> list[dict[str, Any]]:
-        done = launch("--nproc", 2, *preload, *words, environ=environ, cwd=tmp_path)
+        done = launch("--nproc", 2, *preload, *script.split(), environ=environ, cwd=tmp_path)
         assert done.returncode == 0, done.stderr
         return reports(done.stdout)
 
@@ -68,7 +64,7 @@ def test_a_module_is_imported_once_for_all(tmp_path: Path):
     (tmp_path / "loud.py").write_text("import os\nprint('imported', flush=True)\n")
     script = tmp_path / "script.py"
     script.write_text("import loud\nprint('ran', flush=True)\n")
-    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
+    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{ROOT}")
     done = launch("--nproc", 3, "--preload", "loud", script, environ=environ)
     assert done.stdout.split() == ["imported", "ran", "ran", "ran"]
 
@@ -79,25 +75,20 @@ def test_a_module_is_imported_once_for_all(tmp_path: Path):
         ("raise SystemExit", 0),
         ("raise SystemExit(7)", 7),
         ("raise SystemExit('in words')", 1),
-        ("raise ValueError('mine')", 1),
         ("import os; os._exit(9)", 9),
         ("raise KeyboardInterrupt", 130),
         ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
     ],
 )
-def test_the_exit_status_is_as_if_it_had_been_started(tmp_path: Path, line: str, status: int):
+def test_the_exit_status_is_as_if_it_had_been_started_and_what_it_has_said_is_not_lost(
+    line: str, status: int, tmp_path: Path
+):
     script = tmp_path / "script.py"
-    script.write_text(f"{line}\n")
-    done = launch("--nproc", 2, "--preload", "json", script)
-    assert done.returncode == status
-
-
-def test_what_a_forked_worker_has_said_is_not_lost_with_it(tmp_path: Path):
-    script = tmp_path / "ends.py"
-    script.write_text("import os\nprint('said')\nos._exit(0)\n")
+    script.write_text(f"print('said')\n{line}\n")
     environ = clean_environ(PYTHONUNBUFFERED="")  # as the launcher's own Python is as a rule
-    done = launch("--nproc", 2, "--preload", "json", script, environ=environ)
-    assert done.stdout.split() == ["said", "said"]
+    done = launch("--nproc", 1, "--preload", "json", script, environ=environ)
+    assert (done.returncode, done.stdout) == (status, "said\n")
+    assert ("died of SIGINT" in done.stderr) == (status == 130)
 
 
 def test_a_traceback_begins_in_the_script_and_handlers_run(tmp_path: Path):
@@ -109,14 +100,7 @@ def test_a_traceback_begins_in_the_script_and_handlers_run(tmp_path: Path):
     traceback = done.stderr[done.stderr.index("Traceback") :].splitlines()
     assert traceback[1] == f'  File "{script}", line 3, in <module>'
     assert "ValueError: mine" in traceback
-    assert done.stdout == "at exit\n"
-
-
-def test_a_module_runs_as_python_runs_it():
-    done = launch("--nproc", 2, "--preload", "json", "-m", "tests.workers.report", "--flag")
-    for worker in reports(done.stdout):
-        assert worker["argv"] == [str(WORKERS / "report.py"), "--flag"]
-    assert len(reports(done.stdout)) == 2
+    assert (done.returncode, done.stdout) == (1, "at exit\n")
 
 
 @pytest.mark.full
@@ -127,70 +111,70 @@ def test_the_bundled_loop_can_be_preloaded(tmp_path: Path):
     assert "bits per byte" in done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["--preload", "no_such_module", WORKERS / "report.py"], "cannot be imported"),
-        (["--preload", "1x", WORKERS / "report.py"], "is no module"),
-        (["--preload", "json", "--no-python", "true"], "--preload is for Python"),
-    ],
-)
-def test_what_cannot_be_preloaded_is_refused(words: list[object], said: str):
-    done = launch("--nproc", 2, "--quiet", *words)
-    assert done.returncode == 2
-    (line,) = done.stderr.splitlines()
-    assert said in line
-
-
-def test_an_import_that_starts_a_thread_is_refused_with_the_reason(tmp_path: Path):
-    (tmp_path / "threaded.py").write_text(
-        "import threading, time\n"
-        "threading.Thread(target=time.sleep, args=(60,), name='busy', daemon=True).start()\n"
-    )
-    environ = clean_environ(PYTHONPATH=f"{tmp_path}:{os.getcwd()}")
-    done = launch("--nproc", 2, "--preload", "threaded", WORKERS / "report.py", environ=environ)
-    assert done.returncode == 2
-    assert "there is a thread 'busy'" in done.stderr
-    assert reports(done.stdout) == []
-
-
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
-def test_nothing_of_a_preloaded_launch_survives_its_launcher(signum: signal.Signals):
-    mark = f"TEST_MARK={uuid.uuid4()}"
-    name, _, value = mark.partition("=")
-    with nothing_left_behind(mark):
-        launcher = start(
-            *LAUNCHER,
-            "--nproc",
-            "2",
-            "--preload",
-            "json",
-            WORKERS / "sleep.py",
-            environ=clean_environ(**{name: value}),
-            stderr=subprocess.DEVNULL,
-        )
-        for _ in range(2):
-            assert launcher.stdout.readline().startswith("ready")
-        launcher.send_signal(signum)
-        launcher.communicate(timeout=PATIENCE_S)
-
-
 def test_arguments_in_any_encoding_arrive_as_they_are(tmp_path: Path):
     script = tmp_path / "caf\udce9.py"
     script.write_text("import os, sys\nos.write(1, b'|'.join(map(os.fsencode, sys.argv)))\n")
     for preload in ([], ["--preload", "json"]):
         done = subprocess.run(
             [*LAUNCHER, "--quiet", "--nproc=1", *preload, os.fsencode(script), b"\xff\xe9", b"-x"],
-            env=clean_environ(),
-            capture_output=True,
-            check=True,
-        )
+            env=clean_environ(), capture_output=True, check=True,
+        )  # fmt: skip
         assert done.stdout == os.fsencode(script) + b"|\xff\xe9|-x", done.stderr
 
 
-def test_a_worker_that_was_interrupted_dies_of_the_signal(tmp_path: Path):
-    script = tmp_path / "script.py"
-    script.write_text("raise KeyboardInterrupt\n")
-    for preload in ((), ("--preload", "json")):
-        done = launch("--nproc", 1, *preload, script)
-        assert "died of SIGINT" in done.stderr
+DRAWS = """
+import json, multiprocessing, os, random, sys, tempfile, uuid
+import numpy, torch
+from torch.utils.data import DataLoader
+drawn = {
+    "random": random.random(), "numpy": numpy.random.rand(), "torch": torch.rand(1).item(),
+    "shuffle": torch.randperm(1000).tolist(),
+    "dropout": torch.dropout(torch.ones(99), 0.5, True).tolist(),
+    "loader": [int(i) for i in DataLoader(range(1000), shuffle=True, batch_size=1)],
+    "key": multiprocessing.current_process().authkey.hex(), "uuid": str(uuid.uuid4()),
+    "name": tempfile.mktemp(),
+}
+keys = getattr(sys.modules.get("seeding"), "KEYS", drawn)
+drawn = {key: drawn[key] for key in keys}
+os.write(1, json.dumps(drawn).encode() + b"\\n")
+sys.exit(3 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and "again" in sys.argv else 0)
+"""
+
+
+def drawn(directory: Path, *words: object, begin: str = "") -> list[dict[str, object]]:
+    """What the workers have drawn; modules of the directory can be preloaded."""
+    script = directory / "draws.py"
+    script.write_text(begin + DRAWS)
+    environ = clean_environ(PYTHONPATH=f"{directory}:{ROOT}")
+    flags, again = words[:-1], words[-1]
+    done = launch("--quiet", *flags, script, again, environ=environ)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.mark.full
+def test_each_worker_of_each_attempt_draws_its_own_random_numbers(tmp_path: Path):
+    (tmp_path / "drawing.py").write_text(
+        "import random, numpy, torch, uuid, multiprocessing, tempfile\n"
+        "random.random(), numpy.random.rand(700), torch.rand(1), tempfile.mktemp()\n"
+    )
+    flags = ("--nproc", 3, "--max-restarts", 1, "--preload", "torch,numpy,drawing")
+    found = drawn(tmp_path, *flags, "again")
+    assert len(found) >= 4  # three, and those of the first attempt that were not stopped earlier
+    for key in found[0]:
+        values = {json.dumps(each[key]) for each in found}
+        assert len(values) == len(found), key
+
+
+@pytest.mark.full
+def test_what_a_module_has_seeded_itself_is_what_it_would_be_in_a_fresh_process(tmp_path: Path):
+    (tmp_path / "seeding.py").write_text(
+        "import random, numpy, torch\n"
+        "random.seed(0), numpy.random.seed(0), torch.manual_seed(0), random.random()\n"
+        "KEYS = ('random', 'numpy', 'torch', 'shuffle', 'dropout', 'loader')\n"
+    )
+    plain, forked = (
+        drawn(tmp_path, "--nproc", 2, *preload, "once", begin="import seeding\n")
+        for preload in ((), ("--preload", "seeding"))
+    )
+    assert len(plain) == len(forked) == 2
+    assert all(each == plain[0] for each in (*plain, *forked))

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.launching import FAMILY, ROOT, WORKERS, clean_environ, launch
+from tests.support.launching import FAMILY, LAUNCHER, ROOT, WORKERS, clean_environ, launch
+from tests.support.matrix import mostly_full
 from tests.support.processes import state, until
-from tests.support.watching import Launch, launched
+from tests.support.watching import launched
 
 
 def module(directory: Path, text: str) -> tuple[object, ...]:
@@ -27,7 +28,7 @@ def importing(directory: Path) -> dict[str, str]:
 SLOW = "import time\nprint('importing', flush=True)\ntime.sleep(600)\n"
 
 
-@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("signum", mostly_full([signal.SIGTERM, signal.SIGINT, signal.SIGHUP]))
 def test_a_signal_is_heard_while_modules_are_imported(signum: signal.Signals, tmp_path: Path):
     result = tmp_path / "result.json"
     words = (*module(tmp_path, SLOW), "--result", result, WORKERS / "sleep.py")
@@ -47,26 +48,16 @@ def test_the_time_of_a_launch_is_over_while_modules_are_imported(tmp_path: Path)
         assert "is over (--timeout): --preload slow_module" in one.stderr
 
 
-def image(one: Launch) -> int:
-    """The pid of the image, the guard's first child."""
-    until(lambda: bool(one.workers), "there is an image")
-    return one.workers[0]
-
-
 @pytest.mark.parametrize("victim", ["launcher", "guard", "image"])
 def test_whoever_is_killed_while_modules_are_imported_nothing_is_left(victim: str, tmp_path: Path):
     child = "import os\nos.fork() or (os.setsid(), __import__('time').sleep(600))\n"
     words = (*module(tmp_path, child + SLOW), WORKERS / "sleep.py")
     with launched(*words, directory=tmp_path, environ=importing(tmp_path)) as one:
         one.read_until(1, "importing")
-        find = {
-            "launcher": lambda: one.pid,
-            "guard": lambda: one.guard,
-            "image": lambda: image(one),
-        }
-        one.send(signal.SIGKILL, find[victim]())
+        until(lambda: bool(one.workers), "there is an image, the guard's first child")
+        pids = {"launcher": one.pid, "guard": one.guard, "image": one.workers[0]}
+        one.send(signal.SIGKILL, pids[victim])
         assert one.status() == 137
-        assert one.all_gone()
         if victim == "image":
             assert "that imports it died of SIGKILL" in one.stderr
 
@@ -95,40 +86,14 @@ def test_an_import_that_fails_ends_the_launch(text: str, status: int, said: str,
         assert [frame.split('"')[1] for frame in frames] == [str(tmp_path / "slow_module.py")] * 2
 
 
-def test_workers_of_an_image_are_children_of_the_guard_and_die_with_it(tmp_path: Path):
+@pytest.mark.parametrize("victim", ["guard", "launcher"])
+def test_workers_of_an_image_die_with_launcher_and_guard(victim: str, tmp_path: Path):
     words = ("--nproc", 3, "--preload", "json", FAMILY, "plain", "session")
     with launched(*words, directory=tmp_path) as one:
         one.read_until(3)
         assert len(one.workers) == 3 + 1  # and the image
-        one.send(signal.SIGKILL, one.guard)
+        one.send(signal.SIGKILL, one.guard if victim == "guard" else one.pid)
         assert one.status() == 137
-        assert one.all_gone()
-
-
-def test_an_image_that_was_killed_is_named_when_workers_are_to_start_anew(tmp_path: Path):
-    words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
-    with launched(*words, FAMILY, "--", "stay", directory=tmp_path) as one:
-        one.read_until(2)
-        killed, worker = one.workers[0], one.workers[1]
-        one.send(signal.SIGKILL, killed)
-        one.send(signal.SIGKILL, worker)
-        assert one.status() == os.EX_OSERR
-        assert f"--preload json (pid {killed}) does not answer" in one.stderr
-
-
-def test_an_image_that_dies_while_it_is_asked_is_named(tmp_path: Path):
-    words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
-    with launched(*words, "--timeout", 300, FAMILY, "--", "stay", directory=tmp_path) as one:
-        one.read_until(2)
-        asked, worker = one.workers[0], one.workers[1]
-        one.send(signal.SIGSTOP, asked)
-        until(lambda: state(asked) == "T", "the image is stopped")
-        one.send(signal.SIGKILL, worker)
-        until(lambda: "restart 1 of 3" in one.stderr, "it is asked for others")
-        time.sleep(0.3)
-        one.send(signal.SIGKILL, asked)
-        assert one.status() == os.EX_OSERR
-        assert f"--preload json (pid {asked}) does not answer" in one.stderr
 
 
 SOON = (
@@ -140,18 +105,24 @@ SOON = (
 )
 
 
-def test_an_image_that_is_silent_for_long_is_killed(tmp_path: Path):
-    """So that nothing that it may still fork comes to a later attempt."""
+@pytest.mark.parametrize("image", ["was killed", "is silent", "dies as it is asked"])
+def test_an_image_that_gives_no_workers_for_a_restart_is_named(image: str, tmp_path: Path):
+    """One that is silent for long is killed: nothing that it may fork comes to another attempt."""
     words = ("--nproc", 2, "--preload", "json", "--max-restarts", 3, "--grace", 0.5)
-    command = (sys.executable, "-c", SOON, "--no-prefix")
+    command = (sys.executable, "-c", SOON, "--no-prefix") if image == "is silent" else LAUNCHER
     with launched(*words, FAMILY, "--", "stay", directory=tmp_path, command=command) as one:
         one.read_until(2)
         asked, worker = one.workers[0], one.workers[1]
-        one.send(signal.SIGSTOP, asked)
+        one.send(signal.SIGKILL if image == "was killed" else signal.SIGSTOP, asked)
+        until(lambda: image == "was killed" or state(asked) == "T", "the image is stopped")
         one.send(signal.SIGKILL, worker)
-        until(lambda: f"(pid {asked}) does not answer" in one.stderr, "it is said")
-        assert state(asked) != "T"
+        if image == "dies as it is asked":
+            until(lambda: "restart 1 of 3" in one.stderr, "it is asked for others")
+            time.sleep(0.3)
+            one.send(signal.SIGKILL, asked)
         assert one.status() == os.EX_OSERR
+        assert f"--preload json (pid {asked}) does not answer" in one.stderr
+        assert state(asked) != "T"
 
 
 def test_a_module_whose_fork_handler_ends_the_fork_is_no_fault_of_ours(tmp_path: Path):
@@ -162,61 +133,3 @@ def test_a_module_whose_fork_handler_ends_the_fork_is_no_fault_of_ours(tmp_path:
     assert done.returncode == os.EX_OSERR
     assert "does not answer" in done.stderr
     assert "internal error" not in done.stderr
-
-
-DRAWS = """
-import json, multiprocessing, os, random, sys, tempfile, uuid
-import numpy, torch
-from torch.utils.data import DataLoader
-drawn = {
-    "random": random.random(), "numpy": numpy.random.rand(), "torch": torch.rand(1).item(),
-    "shuffle": torch.randperm(1000).tolist(),
-    "dropout": torch.dropout(torch.ones(99), 0.5, True).tolist(),
-    "loader": [int(i) for i in DataLoader(range(1000), shuffle=True, batch_size=1)],
-    "key": multiprocessing.current_process().authkey.hex(), "uuid": str(uuid.uuid4()),
-    "name": tempfile.mktemp(),
-}
-keys = getattr(sys.modules.get("seeding"), "KEYS", drawn)
-drawn = {key: drawn[key] for key in keys}
-os.write(1, json.dumps(drawn).encode() + b"\\n")
-sys.exit(3 if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and "again" in sys.argv else 0)
-"""
-
-
-def drawn(tmp_path: Path, *words: object) -> list[dict[str, object]]:
-    script = tmp_path / "draws.py"
-    script.write_text(DRAWS)
-    environ = clean_environ(**importing(tmp_path))
-    done = launch("--quiet", *words, script, "again", environ=environ)
-    return [json.loads(line) for line in done.stdout.splitlines()]
-
-
-@pytest.mark.full
-def test_each_worker_of_each_attempt_draws_its_own_random_numbers(tmp_path: Path):
-    (tmp_path / "drawing.py").write_text(
-        "import random, numpy, torch, uuid, multiprocessing, tempfile\n"
-        "random.random(), numpy.random.rand(700), torch.rand(1), tempfile.mktemp()\n"
-    )
-    found = drawn(tmp_path, "--nproc", 3, "--max-restarts", 1, "--preload", "torch,numpy,drawing")
-    assert len(found) >= 4  # three, and those of the first attempt that were not stopped earlier
-    for key in found[0]:
-        values = {json.dumps(each[key]) for each in found}
-        assert len(values) == len(found), key
-
-
-@pytest.mark.full
-def test_what_a_module_has_seeded_itself_is_what_it_would_be_in_a_fresh_process(tmp_path: Path):
-    (tmp_path / "seeding.py").write_text(
-        "import random, numpy, torch\n"
-        "random.seed(0), numpy.random.seed(0), torch.manual_seed(0), random.random()\n"
-        "KEYS = ('random', 'numpy', 'torch', 'shuffle', 'dropout', 'loader')\n"
-    )
-    script = tmp_path / "draws.py"
-    script.write_text("import seeding\n" + DRAWS)
-    environ = clean_environ(**importing(tmp_path))
-    plain, forked = (
-        launch("--quiet", "--nproc", 2, *preload, script, environ=environ).stdout.splitlines()
-        for preload in ((), ("--preload", "seeding"))
-    )
-    assert len(plain) == len(forked) == 2
-    assert len({*plain, *forked}) == 1

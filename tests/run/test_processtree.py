@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spawnlaunch.node.proc import below, everything, look
+from spawnlaunch.node.proc import below, look
 from spawnlaunch.run.environment import MARK
 from spawnlaunch.run.tree import mark_of, marked, send
 from tests.support.processes import state, until
@@ -78,16 +78,3 @@ def test_a_name_with_parentheses_and_spaces_is_no_trouble(tmp_path: Path):
             assert (seen.parent, seen.dead) == (os.getpid(), False)
         finally:
             process.kill()
-
-
-def test_a_zombie_is_dead():
-    with subprocess.Popen(["true"]) as process:
-        until(lambda: state(process.pid) == "Z", "it is a zombie")
-        seen = look(process.pid)
-        assert seen
-        assert seen.dead
-    assert look(process.pid) is None
-
-
-def test_everything_has_this_process_and_its_parent():
-    assert {os.getpid(), os.getppid()} <= {one.pid for one in everything()}

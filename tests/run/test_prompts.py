@@ -4,8 +4,9 @@ import signal
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.run.test_terminal import CTRL_C, Terminal, asks_for_keys, ours, terminal
-from tests.support.launching import launch
 from tests.support.processes import children, until
 
 ASKS = (
@@ -30,6 +31,14 @@ DEBUGGED = (
     "    print('going on', flush=True)\n"
 )
 
+LISTENS = (
+    "import os, sys, time\n"
+    "if os.environ['RANK'] in sys.argv[1:]:\n"
+    "    print('listens', flush=True)\n"
+    "    print('heard:', sys.stdin.readline(), flush=True)\n"
+    "time.sleep(600)\n"
+)
+
 
 def written(tmp_path: Path, text: str) -> Path:
     script = tmp_path / "script.py"
@@ -43,40 +52,28 @@ def type_once(tty: Terminal, word: str, answer: str) -> None:
     tty.read_until(answer)
 
 
-def test_a_prompt_is_seen_and_what_is_typed_goes_to_the_rank_that_asks(tmp_path: Path):
-    with terminal("--nproc", 4, written(tmp_path, ASKS), 2) as tty:
-        tty.read_until("what? ")
-        type_once(tty, "nothing", "rank 2 heard nothing")
+@pytest.mark.parametrize(
+    ("script", "ranks", "prompt", "typed", "becomes"),
+    [
+        (ASKS, [2], "what? ", "nothing", "rank 2 heard nothing"),
+        (ASKS, [1, 2], "what? ", "who", "ranks 1-2 ask at once, so none gets what you type"),
+        (DEBUGGED.replace("while", "if 0 and"), [2], "(Pdb) ", "p answer * 100", "4200"),
+        (LISTENS, [1], "listens", "a word", "heard: a word"),
+    ],
+    ids=["one asks", "two ask", "a debugger", "without a prompt"],
+)
+def test_what_is_typed_goes_to_the_one_rank_that_asks(
+    script: str, ranks: list[int], prompt: str, typed: str, becomes: str, tmp_path: Path
+):
+    with terminal("--nproc", 4, written(tmp_path, script), *ranks) as tty:
+        tty.read_until(prompt, len(ranks))
+        type_once(tty, typed, becomes)
+        assert "heard" not in tty.text or len(ranks) == 1
         tty.type(CTRL_C)
         tty.read_until("SIGINT: stopping")
 
 
-def test_a_debugger_in_one_of_four_ranks_works_though_nobody_named_it(tmp_path: Path):
-    with terminal("--nproc", 4, written(tmp_path, DEBUGGED.replace("while", "if 0 and"))) as tty:
-        tty.read_until("(Pdb) ")
-        type_once(tty, "p answer * 100", "4200")
-        tty.read_until("(Pdb) ", 2)
-        type_once(tty, "c", "the answer was 42")
-
-
-def test_of_several_that_ask_none_is_given_what_is_typed_until_one_is_left(tmp_path: Path):
-    with terminal("--nproc", 4, written(tmp_path, ASKS), 1, 2) as tty:
-        tty.read_until("what? ", 2)
-        type_once(tty, "who", "ranks 1-2 ask at once, so none gets what you type; --debug 1")
-        assert "heard" not in tty.text
-        tty.type(CTRL_C)
-        tty.status()
-
-
-def test_a_rank_that_asks_without_a_prompt_is_given_what_is_typed():
-    words = ("--no-python", "sh", "-c", "if [ $RANK = 1 ]; then cat; else sleep 600; fi")
-    with terminal("--nproc", 2, *words) as tty:
-        tty.type(b"a word\n")
-        tty.read_until("a word", 2)  # the terminal's echo, and the rank's
-        tty.type(CTRL_C)
-        tty.status()
-
-
+@pytest.mark.full
 def test_a_rank_that_takes_nothing_of_what_is_typed_holds_up_nobody():
     """What it has started reads something else: it looks as if the rank asked."""
     speak = "while :; do echo tick; sleep 0.05; done"
@@ -88,12 +85,6 @@ def test_a_rank_that_takes_nothing_of_what_is_typed_holds_up_nobody():
             tty.read_until("tick", tty.text.count("tick") + 3)
         tty.type(CTRL_C)
         tty.status()
-
-
-def test_lines_stay_whole_where_no_terminal_is():
-    script = 'printf "half "; sleep 1; echo "of $RANK"'
-    done = launch("--quiet", "--nproc", 2, "--no-python", "sh", "-c", script)
-    assert sorted(done.stdout.splitlines()) == ["half of 0", "half of 1"]
 
 
 def test_the_rank_that_is_debugged_has_the_terminal_as_if_it_were_alone(tmp_path: Path):

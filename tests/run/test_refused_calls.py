@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 from spawnlaunch.run.refused import words as told_in_words
-from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, run
+from tests.support.launching import LAUNCHER, SLURM_TASK, WORKERS, clean_environ, run
 from tests.support.matrix import mostly_full
 from tests.support.patience import PATIENCE_S
 from tests.support.ports import free_port
@@ -58,7 +58,7 @@ WAYS = {
     "a task": (HI, SLURM_TASK, 0, 1),
     "explain": (("--explain", *HI), {}, 0, 0),
     "record": (("--nproc", 2, "--record", "record", *LASTS), {}, 0, 2),
-    "preload": (("--nproc", 2, "--preload", "decimal", "-m", "tests.workers.hi"), {}, 0, 2),
+    "preload": (("--nproc", 2, "--preload", "decimal", WORKERS / "hi.py"), {}, 0, 2),
 }
 GANG = ("--nnodes", 2, "--nproc", 1, "--rdzv-backend", "c10d", "--rdzv-conf", "join_timeout=20")
 ON_LOOPBACK = {"GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}

@@ -9,9 +9,8 @@ import pytest
 
 from spawnlaunch.failures import Cause, used_after
 from tests.support.launching import WORKERS, clean_environ, launch
-from tests.support.matrix import mostly_full
 from tests.support.processes import children, until
-from tests.support.watching import KILLED, launched
+from tests.support.watching import launched
 
 AGAIN = WORKERS / "again.py"
 
@@ -140,25 +139,6 @@ def test_nothing_of_an_attempt_is_left_when_the_next_one_starts(tmp_path: Path):
         until(lambda: len(children(one.guard)) == 4, "two workers, and a daemon of each")
         one.send(signal.SIGTERM)
         assert one.status() == 128 + signal.SIGTERM
-
-
-def test_a_signal_while_the_workers_are_being_stopped_ends_the_launch(tmp_path: Path):
-    words = ("--nproc", 2, "--grace", 6, "--max-restarts", 5)
-    with launched(*words, AGAIN, 9, "1:exit", 7, "stay", directory=tmp_path) as one:
-        until(lambda: "; stopping rank" in one.stderr, "rank 1 has failed")
-        one.send(signal.SIGTERM)
-        assert one.status() == 7
-        assert "restart 1" not in one.stderr
-
-
-@pytest.mark.parametrize("victim", mostly_full(["guard", "launcher"]))
-def test_whoever_is_killed_between_attempts_nothing_is_left(victim: str, tmp_path: Path):
-    with launched(
-        "--nproc", 2, "--max-restarts", 10**6, AGAIN, 10**6, "exit", 7, directory=tmp_path
-    ) as one:
-        one.read_until(6)
-        one.send(signal.SIGKILL, one.pid if victim == "launcher" else one.guard)
-        assert one.status() == KILLED
 
 
 def test_what_cannot_be_executed_is_tried_as_often_as_what_fails(tmp_path: Path):

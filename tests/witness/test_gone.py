@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.launching import ROOT, clean_environ, run
+from tests.support.matrix import mostly_full
 from tests.support.witnessed import LINE
 from tests.witness.asking import IDLE, TOLD, answer_of, listens, worker
 
@@ -66,21 +67,20 @@ DAMAGES = {
     "the room is gone": without(Path("spawnlaunch", "witness")),
     "only the line is gone": without(Path(LINE)),
     **{f"{path} is gone": without(path) for path in FILES},
-    **{f"{path} is {text!r}": instead(path, text) for path in FILES for text in WRONG},
+    **{f"{path} is {text!r}": instead(path, text) for text in WRONG for path in FILES},
     "another version": instead(BEGIN, "def begin(where):\n    pass\n"),
     "one whose names are others": instead(ANSWERING, "class Answers:\n    pass\n"),
     "one that says more": instead(ANSWERING, "def Witness(address, more):\n    pass\n"),
 }
 
 
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_package_that_is_half_there_harms_no_python(
-    damage: Callable[[Path], None], packages: Path
-):
-    damage(packages)
+@pytest.mark.parametrize("damage", mostly_full(DAMAGES, 12))
+def test_a_package_that_is_half_there_harms_no_python(damage: str, packages: Path):
+    DAMAGES[damage](packages)
     minds_nobody(packages)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("path", FILES, ids=str)
 def test_a_file_that_is_cut_anywhere_harms_no_python(path: Path, packages: Path):
     whole = (ROOT / path).read_bytes()
@@ -97,6 +97,7 @@ def test_a_module_of_the_users_has_the_same_name(packages: Path):
     assert starts(packages, "import torch; print(torch.there)", is_worker=False) == "True\n"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("damage", ["nothing", "the room is gone", f"{ANSWERING} is 'def'"])
 def test_torch_itself_is_imported(damage: str, packages: Path):
     DAMAGES[damage](packages)
@@ -108,24 +109,20 @@ def test_torch_itself_is_imported(damage: str, packages: Path):
 LATE = "import sys\nprint('ready', flush=True)\nsys.stdin.readline()\n" + IDLE
 
 
-@pytest.mark.parametrize("taken", ["", "witness"])
-def test_it_is_taken_away_from_a_worker_that_runs(taken: str, packages: Path, tmp_path: Path):
-    """Before it imports torch: it does not answer, and says nothing of it."""
+@pytest.mark.parametrize(
+    ("taken", "answers"), [("spawnlaunch", False), ("spawnlaunch/witness", False), ("", True)]
+)
+def test_it_is_taken_away_from_a_worker_that_runs(taken, answers, packages: Path, tmp_path: Path):
+    """Before it imports torch: it does not answer, and says nothing of it; or afterwards."""
     start = READS.format(str(packages), "import runpy; runpy.run_path(sys.argv[1])")
     command = (sys.executable, "-S", "-c", start)
-    with worker(tmp_path, LATE, *command, PYTHONPATH="") as one:
+    with worker(tmp_path, IDLE if answers else LATE, *command, PYTHONPATH="") as one:
         one.line()
-        shutil.rmtree(packages / "spawnlaunch" / taken)
-        one.tell()
-        assert one.line() == "ready"
-        assert not listens(one.pid)
-        assert one.ends() == (0, "")
-
-
-def test_it_is_taken_away_from_a_worker_that_answers(packages: Path, tmp_path: Path):
-    start = READS.format(str(packages), "import runpy; runpy.run_path(sys.argv[1])")
-    with worker(tmp_path, IDLE, sys.executable, "-S", "-c", start, PYTHONPATH="") as one:
-        one.line()
-        shutil.rmtree(packages)
-        assert "script.py" in answer_of(one.pid, seconds=0.1).threads
+        shutil.rmtree(packages / taken)
+        if answers:
+            assert "script.py" in answer_of(one.pid, seconds=0.1).threads
+        else:
+            one.tell()
+            assert one.line() == "ready"
+            assert not listens(one.pid)
         assert one.ends() == (0, "")

@@ -11,7 +11,7 @@ from tests.support.watching import launched
 from tests.support.witnessed import needs_line
 from tests.witness.asking import answer_of, listens, worker
 
-pytestmark = needs_line
+pytestmark = [needs_line, pytest.mark.full]  # each loads torch
 
 MEETS = """
 import os, sys, torch

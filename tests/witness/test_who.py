@@ -13,6 +13,7 @@ import spawnlaunch
 from spawnlaunch import witness
 from spawnlaunch.rollcall import asked
 from tests.support.launching import LAUNCHER, SLURM_TASK, clean_environ, run, start
+from tests.support.matrix import mostly_full
 from tests.support.processes import until
 from tests.support.required import require_root
 from tests.support.watching import Launch, launched
@@ -82,6 +83,7 @@ def test_a_python_that_a_worker_becomes_answers_again(tmp_path: Path):
         assert one.ends() == (0, "")
 
 
+@pytest.mark.full
 def test_a_program_that_is_no_worker_is_as_it_was():
     """Whether its variable is not set, or that of the worker above it."""
     show = "import sys, threading, torch.version, json, os; print(json.dumps(["
@@ -170,14 +172,17 @@ def who_is_ready(one: Launch, count: int) -> list[int]:
     return [int(pid) for pid in re.findall(rb"ready (\d+)", one.output)]
 
 
-@pytest.mark.parametrize("flags", [(), ("--preload", "json"), ("--no-python", sys.executable)])
-def test_workers_of_a_launch_answer(flags: tuple[str, ...], tmp_path: Path):
-    words = ("--nproc", 2, *flags, script_in(tmp_path))
+@pytest.mark.parametrize(
+    "flags", mostly_full(["--preload json", "", f"--no-python {sys.executable}"])
+)
+def test_workers_of_a_launch_answer(flags: str, tmp_path: Path):
+    words = ("--nproc", 2, *flags.split(), script_in(tmp_path))
     with launched(*words, directory=tmp_path) as one:
         for pid in who_is_ready(one, 2):
             is_at(pid, "<module> (script.py:3)")
 
 
+@pytest.mark.full
 def test_a_worker_that_has_torch_from_its_preloading_answers(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(f"import os, time\n{SAYS_WHO}\ntime.sleep(3600)\n")
